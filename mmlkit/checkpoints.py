@@ -1,0 +1,68 @@
+"""One file that a run resumes from: tensors and plain values, written whole or not at all, never unpickled."""
+
+import json
+from pathlib import Path
+
+import torch
+
+from mmlkit.runtime import replacing
+
+__all__ = ["save_checkpoint", "load_checkpoint", "flatten", "unflatten"]
+
+TENSOR = "@"        # marks, in the plain part, where a tensor stood
+
+
+def save_checkpoint(path, state):
+    """Writes nested dicts and lists of tensors and plain values to one safetensors file."""
+    from safetensors.torch import save_file
+
+    tensors, plain = flatten(state)
+    with replacing(path) as temporary:
+        save_file({key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}, temporary,
+                  metadata={"plain": json.dumps(plain)})
+
+
+def load_checkpoint(path):
+    """What save_checkpoint was given. Raises ValueError when the file is damaged or not a checkpoint."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            plain = json.loads((file.metadata() or {})["plain"])
+            return unflatten({key: file.get_tensor(key) for key in file.keys()}, plain)
+    except (SafetensorError, KeyError) as error:
+        raise ValueError(f"{Path(path)} is not a readable checkpoint ({error}). Delete it to start the run again.") from error
+
+
+def flatten(state, at=""):
+    """(tensors by path, the same structure with "@path" where a tensor stood)."""
+    if isinstance(state, torch.Tensor):
+        return {at: state}, TENSOR + at
+    if isinstance(state, dict):
+        parts = {str(key): flatten(value, f"{at}/{key}") for key, value in state.items()}
+        numbers = [key for key in state if isinstance(key, int)]
+        if numbers and len(numbers) != len(state):
+            raise TypeError(f"checkpoint dict at {at!r} mixes integer and text keys")
+        plain = {key: part for key, (_, part) in parts.items()}
+        return _merge(parts.values()), {"#": plain} if numbers else plain
+    if isinstance(state, (list, tuple)):
+        parts = [flatten(value, f"{at}/{i}") for i, value in enumerate(state)]
+        return _merge(parts), [part for _, part in parts]
+    return {}, state
+
+
+def _merge(parts):
+    return {key: tensor for tensors, _ in parts for key, tensor in tensors.items()}
+
+
+def unflatten(tensors, plain):
+    """The inverse of flatten; tuples come back as lists."""
+    if isinstance(plain, dict):
+        if set(plain) == {"#"}:
+            return {int(key): unflatten(tensors, value) for key, value in plain["#"].items()}
+        return {key: unflatten(tensors, value) for key, value in plain.items()}
+    if isinstance(plain, list):
+        return [unflatten(tensors, value) for value in plain]
+    if isinstance(plain, str) and plain.startswith(TENSOR) and plain[1:] in tensors:
+        return tensors[plain[1:]]
+    return plain

@@ -1,0 +1,80 @@
+"""Predict a whole split and measure it: scores in row order, metrics once over the corpus."""
+
+import numpy as np
+import torch
+
+from mmlkit import metrics
+from mmlkit.batching import collate, encode, plan
+from mmlkit.data import Split, TaskData
+from mmlkit.runtime import autocast, fast_matmul
+from mmlkit.tasks import get_task
+
+__all__ = ["predict", "predict_encoded", "evaluate", "probabilities"]
+
+
+def predict(model, data, *, task=None, batch_size=64, max_length=512, precision="fp32"):
+    """Scores [N,C] in row order, as a numpy array.
+
+    data: a Split, a TaskData (its dev split), or a list of texts (or pairs of texts) together with task=.
+    Raises ValueError when texts come without a task, or one of them is empty.
+
+    Example::
+
+        predict(model, ["A quiet triumph."], task="sst").argmax(1)
+    """
+    split = _as_split(data, task)
+    limit = getattr(getattr(model.encoder, "config", None), "max_position_embeddings", max_length)
+    return predict_encoded(model, encode(model.tokenizer, split, max_length=min(max_length, limit)),
+                           batch_size=batch_size, precision=precision)
+
+
+@torch.inference_mode()
+def predict_encoded(model, encoded, *, batch_size=64, precision="fp32"):
+    """As `predict`, for a split that is encoded already; the model's mode is put back afterwards."""
+    was_training, device = model.training, model.device
+    model.eval()
+    scores = None
+    with fast_matmul(device), autocast(precision, device)[0]:
+        for rows in plan(encoded.lengths, batch_size):
+            batch_scores = model(collate(encoded, rows).to(device)).float().cpu().numpy()
+            if scores is None:
+                scores = np.empty((len(encoded.input_ids), batch_scores.shape[1]), dtype=np.float32)
+            scores[rows] = batch_scores
+    model.train(was_training)
+    return scores
+
+
+def probabilities(scores):
+    """softmax over labels: logits [N,C] to probabilities [N,C]."""
+    return torch.as_tensor(scores).softmax(-1).numpy()
+
+
+def evaluate(model, data, *, split="dev", batch_size=64, max_length=512, precision="fp32"):
+    """The task's own metrics over a whole split, as a dict.
+
+    data: a TaskData, of which `split` is taken, or a Split. Raises ValueError when the split has no labels.
+    """
+    if isinstance(data, TaskData):
+        found = data.more.get(split, getattr(data, split, None))
+        if found is None:
+            raise ValueError(f"{data.task.name} from {data.source!r} has no split {split!r}.")
+        data = found
+    if data.labels is None:
+        raise ValueError(f"{data.task.name} {data.name} has no labels: there is nothing to compare predictions with.")
+    return metrics.compute(data.task, predict(model, data, batch_size=batch_size, max_length=max_length, precision=precision), data.labels)
+
+
+def _as_split(data, task):
+    if isinstance(data, TaskData):
+        return data.dev
+    if isinstance(data, Split):
+        return data
+    if task is None:
+        raise ValueError("predict was given plain texts but no task; pass task='sst' or another of list_tasks().")
+    task = get_task(task)
+    texts = [(row,) if isinstance(row, str) else tuple(row) for row in data]
+    for i, row in enumerate(texts):
+        if len(row) != len(task.text_columns) or not all(isinstance(text, str) and text.strip() for text in row):
+            raise ValueError(f"text {i} is {row!r}; task {task.name!r} expects {len(task.text_columns)} non-empty "
+                             f"text{'s' if task.is_pair else ''}: {list(task.text_columns)}.")
+    return Split(task, texts, None, list(range(len(texts))), "texts")

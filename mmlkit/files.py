@@ -1,0 +1,116 @@
+"""Finds a task's files in a folder and reads them into rows, whatever release they come from.
+
+Known: the CS224N course files (tab-separated .csv), GLUE's .tsv, and plain .csv, .tsv, .jsonl or .parquet.
+"""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+__all__ = ["find_files", "read_rows"]
+
+ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
+SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "validation", "dev_matched", "validation_matched"), "test": ("test", "test_matched"),
+               "dev_mismatched": ("dev_mismatched", "validation_mismatched")}
+
+
+def find_files(folder, task):
+    """{split: path} of a task's files in `folder`, or in its subfolder named after the task.
+
+    A CS224N name wins, then train/dev/test (or the hub's validation) with a known ending.
+    Raises FileNotFoundError when the folder, train or dev is missing.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is not a folder. source is 'mini', 'hub', or a folder with the files of task {task.name!r}.")
+    places = [folder] + [path for path in sorted(folder.iterdir()) if path.is_dir() and _same(path.name, task.name)]
+    found = {}
+    for split, names in SPLIT_NAMES.items():
+        wanted = [task.files[split]] if split in task.files else []
+        wanted += [name + ending for name in names for ending in ENDINGS]
+        for place in places:
+            path = next((place / name for name in wanted if (place / name).is_file()), None)
+            shards = [] if path else [p for name in names for p in sorted(place.glob(f"{name}-00000-of-00001.parquet"))]
+            if path or shards:
+                found[split] = path or shards[0]
+                break
+    for split in ("train", "dev"):
+        if split not in found:
+            known = [task.files[split]] if split in task.files else []
+            raise FileNotFoundError(f"{folder} has no {split} file for task {task.name!r}. Expected one of "
+                                    f"{known + [split + ending for ending in ENDINGS]} there or in a subfolder "
+                                    f"{task.name!r}; found {sorted(p.name for p in folder.iterdir())[:12]}.")
+    return found
+
+
+def read_rows(path, headerless=()):
+    """(path, [(row number, dict of its columns), ...]). Text files count lines from 1, parquet rows from 0.
+
+    headerless: the column names of a .tsv release without a header line.
+    Raises FileNotFoundError, or ValueError for a file that is not UTF-8, not its format, or has lines of uneven width.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist.")
+    readers = {".csv": _read_csv, ".tsv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}
+    if path.suffix not in readers:
+        raise ValueError(f"{path} ends in {path.suffix!r}, expected one of {list(readers)}.")
+    try:
+        return path, readers[path.suffix](path, headerless)
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[:error.start].count(b"\n") + 1
+        raise ValueError(f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x}). "
+                         "Save the file as UTF-8.") from error
+
+
+def _read_csv(path, headerless):
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        text = file.read()          # whole, so that an encoding fault has its place in the file
+    first = text.split("\n", 1)[0]
+    # The course's .csv files are tab-separated, with csv quoting; GLUE's .tsv files have no quoting at all.
+    delimiter = "\t" if path.suffix == ".tsv" or "\t" in first else ","
+    quoting = csv.QUOTE_NONE if path.suffix == ".tsv" else csv.QUOTE_MINIMAL
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)
+    try:
+        rows = [(reader.line_num, row) for row in reader if row]
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: {error}. Expected {delimiter!r}-separated text.") from error
+    if not rows:
+        return []
+    header = rows[0][1]
+    bare = bool(headerless) and path.suffix == ".tsv" and len(header) == len(headerless) and "label" not in header
+    header, body = (list(headerless), rows) if bare else (header, rows[1:])
+    for number, row in body:
+        if len(row) != len(header):
+            raise ValueError(f"{path}, line {number}: {len(row)} columns, expected the header's {len(header)}. "
+                             f"Look for a missing or extra {'tab' if delimiter == chr(9) else 'comma or quote'}.")
+    return [(number, dict(zip(header, row))) for number, row in body]
+
+
+def _read_jsonl(path, _headerless):
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"{path}, line {number}: not valid JSON ({error}).") from error
+            if not isinstance(row, dict):
+                raise ValueError(f"{path}, line {number}: found a {type(row).__name__}, expected an object {{...}} per line.")
+            rows.append((number, row))
+    return rows
+
+
+def _read_parquet(path, _headerless):
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        return list(enumerate(pyarrow.parquet.read_table(path).to_pylist()))
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(f"{path} cannot be read as parquet ({error}). It is truncated or of another format.") from error
+
+
+def _same(a, b):
+    return a.lower().replace("-", "").replace("_", "") == b.lower().replace("-", "").replace("_", "")

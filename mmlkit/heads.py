@@ -1,0 +1,83 @@
+"""What stands on top of the encoder: a linear head for classification or regression, and the loss every head shares.
+
+Notebook 02 trains it. Letters: B batch, T tokens, D hidden size, C labels.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+__all__ = ["Loss", "LinearHead", "data_loss", "sentence_vector"]
+
+READS = ("pooler", "cls", "mean")
+
+
+class Loss(NamedTuple):
+    """The loss of one batch; what `train_step` returns includes the heads' penalties in `total`."""
+
+    total: torch.Tensor                     # scalar, mean over the batch's rows
+    per_head: torch.Tensor | None = None    # [A], detached: one loss per active head
+
+
+def sentence_vector(out, batch, reads):
+    """One vector per row, [B,D].
+
+    reads: "pooler" (tanh layer on [CLS], BERT's own), "cls" (the last [CLS] vector itself) or "mean" (over real tokens).
+    """
+    if reads == "pooler":
+        return out.pooler_output
+    if reads == "cls":
+        return out.last_hidden_state[:, 0]
+    mask = batch.attention_mask[:, :, None].to(out.last_hidden_state.dtype)
+    return (out.last_hidden_state * mask).sum(1) / mask.sum(1).clamp(min=1)
+
+
+def data_loss(scores, batch):
+    """Mean cross-entropy [B,C] or, for a regression task, mean squared error [B,1]; always in fp32."""
+    if batch.task.kind == "regression":
+        return F.mse_loss(scores.float()[:, 0], batch.labels)
+    return F.cross_entropy(scores.float(), batch.labels)
+
+
+class LinearHead(nn.Module):
+    """logits = W dropout(x) + b on one vector per row (CS224N handout; BERT, section 4.1).
+
+    hidden_size: D. num_labels: C, or 1 for regression. reads: see `sentence_vector`.
+    Raises ValueError for sizes below one or an unknown `reads`.
+    """
+
+    def __init__(self, hidden_size, num_labels, *, dropout=0.1, reads="pooler"):
+        super().__init__()
+        if hidden_size < 1 or num_labels < 1:
+            raise ValueError(f"hidden_size {hidden_size} and num_labels {num_labels} must be at least 1.")
+        if reads not in READS:
+            raise ValueError(f"reads {reads!r} is not one of {list(READS)}.")
+        self.num_labels, self.reads = num_labels, reads
+        self.needs_tokens = reads == "mean"
+        self.dropout = nn.Dropout(dropout)
+        self.dense = nn.Linear(hidden_size, num_labels)
+        nn.init.normal_(self.dense.weight, std=0.02)
+        nn.init.zeros_(self.dense.bias)
+
+    def inputs(self, out, batch):
+        """What this head reads of the encoder's output."""
+        return (sentence_vector(out, batch, self.reads),)
+
+    def forward(self, x):
+        """x [B,D] to scores [B,C]."""
+        return self.dense(self.dropout(x))
+
+    def loss(self, inputs, batch):
+        """The part of the loss that depends on data."""
+        return Loss(data_loss(self(*inputs), batch))
+
+    def penalty(self):
+        """The part that does not: none."""
+        return None
+
+    def spec(self):
+        """What `load_model` needs to build this head again."""
+        return {"type": "linear", "hidden_size": self.dense.in_features, "num_labels": self.num_labels,
+                "dropout": self.dropout.p, "reads": self.reads}

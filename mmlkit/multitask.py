@@ -1,0 +1,141 @@
+"""An encoder with one head per task. One task is the plain single-task case.
+
+The batch carries its task, so there are no task numbers and no "current task".
+"""
+
+import json
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import nn
+
+from mmlkit.heads import LinearHead, Loss
+from mmlkit.pretrained import load_pretrained, save_pretrained
+from mmlkit.runtime import replacing
+
+__all__ = ["Head", "MultitaskModel", "load_model", "save_model"]
+
+
+class Head(Protocol):
+    """What a head has; no base class, any nn.Module with these."""
+
+    needs_tokens: bool      # False: the encoder may compute its last layer for [CLS] only
+    num_labels: int
+
+    def inputs(self, out, batch) -> tuple: ...
+    def forward(self, *inputs) -> torch.Tensor: ...
+    def loss(self, inputs, batch) -> Loss: ...
+    def penalty(self) -> torch.Tensor | None: ...
+    def spec(self) -> dict: ...
+
+
+class MultitaskModel(nn.Module):
+    """One shared encoder and a head for each task.
+
+    heads: {task name: head}. tokenizer: the encoder's own when left out.
+    Raises ValueError when there is no head or no tokenizer is known on first use.
+
+    Example::
+
+        encoder, tokenizer = load_pretrained("minilm")
+        model = MultitaskModel(encoder, {"sst": LinearHead(384, 5)})
+    """
+
+    def __init__(self, encoder, heads, tokenizer=None):
+        super().__init__()
+        if not heads:
+            raise ValueError("heads is empty; give one head per task, such as {'sst': LinearHead(384, 5)}.")
+        self.encoder = encoder
+        self.heads = nn.ModuleDict(heads)
+        self._tokenizer = tokenizer
+        self.frozen = False
+
+    @property
+    def tokenizer(self):
+        """The tokenizer that belongs to the encoder."""
+        found = self._tokenizer or getattr(self.encoder, "tokenizer", None)
+        if found is None:
+            raise ValueError("No tokenizer is known for this encoder: pass MultitaskModel(encoder, heads, tokenizer=...).")
+        return found
+
+    @property
+    def device(self):
+        """Where the parameters lie."""
+        return next(self.parameters()).device
+
+    def freeze_encoder(self, frozen=True):
+        """Trains the heads alone (the handout's `pretrain` mode), or everything again. A frozen encoder has no dropout."""
+        self.frozen = frozen
+        self.encoder.requires_grad_(not frozen)
+        return self.train(self.training)
+
+    def train(self, mode=True):
+        """As nn.Module.train, but a frozen encoder stays in eval mode."""
+        super().train(mode)
+        if self.frozen:
+            self.encoder.eval()
+        return self
+
+    def head(self, task):
+        """The head of a task. Raises ValueError naming the known ones."""
+        if task.name not in self.heads:
+            raise ValueError(f"This model has no head for task {task.name!r}; it has {list(self.heads)}.")
+        return self.heads[task.name]
+
+    def _inputs(self, batch):
+        head = self.head(batch.task)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            out = self.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids, first_token_only=not head.needs_tokens)
+        return head, head.inputs(out, batch)
+
+    def forward(self, batch):
+        """Scores [B,C] of a batch."""
+        head, inputs = self._inputs(batch)
+        return head(*inputs)
+
+    def loss(self, batch):
+        """The data part of the loss of a batch."""
+        head, inputs = self._inputs(batch)
+        return head.loss(inputs, batch)
+
+
+_HEADS = {"linear": LinearHead}
+
+
+def save_model(model, folder, about=None):
+    """Writes encoder, tokenizer and heads into a folder that `load_model` and `mmlkit predict` open.
+
+    about: plain values to keep beside it (seed, metrics). The encoder alone opens with transformers.AutoModel too.
+    """
+    from safetensors.torch import save_file
+
+    folder = Path(folder)
+    save_pretrained(model.encoder, model.tokenizer, folder)
+    with replacing(folder / "heads.safetensors") as temporary:
+        save_file({key: value.detach().contiguous().cpu() for key, value in model.heads.state_dict().items()}, temporary)
+    described = {"heads": {task: head.spec() for task, head in model.heads.items()}, "about": about or {}}
+    with replacing(folder / "mmlkit.json") as temporary:
+        temporary.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+
+
+def load_model(folder):
+    """The MultitaskModel that save_model wrote, in eval mode.
+
+    Raises FileNotFoundError when the folder holds no heads, ValueError when a head is of an unknown type.
+    """
+    from safetensors.torch import load_file
+
+    folder = Path(folder)
+    if not (folder / "mmlkit.json").is_file():
+        raise FileNotFoundError(f"{folder} holds no trained model: mmlkit.json is missing. Expected a folder written by save_model.")
+    heads = {}
+    for task, spec in json.loads((folder / "mmlkit.json").read_text(encoding="utf-8"))["heads"].items():
+        kind = spec.pop("type")
+        if kind not in _HEADS:
+            raise ValueError(f"{folder}/mmlkit.json: head type {kind!r} of task {task!r} is not one of {list(_HEADS)}.")
+        heads[task] = _HEADS[kind](**spec)
+    encoder, tokenizer = load_pretrained(folder)
+    model = MultitaskModel(encoder, heads, tokenizer)
+    model.heads.load_state_dict(load_file(folder / "heads.safetensors"))
+    return model.eval()

@@ -1,0 +1,126 @@
+"""What this machine can do, and the few settings of torch a run needs.
+
+Notebook 00 shows it. Nothing here changes a global setting for good: `fast_matmul` and `seeded` put back what they found.
+"""
+
+import contextlib
+import functools
+import os
+import platform
+import sys
+from pathlib import Path
+
+import torch
+
+__all__ = ["pick_device", "autocast", "fast_matmul", "seeded", "describe", "is_interactive", "replacing"]
+
+
+def pick_device(name=None):
+    """The device to run on: `name` if given, else a GPU when there is one, else the CPU.
+
+    Raises ValueError when a GPU is asked for and there is none.
+    """
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r} was asked for, but torch {torch.__version__} sees no CUDA GPU. "
+                         "Use device='cpu', or install a CUDA build of torch.")
+    return device
+
+
+def autocast(precision, device):
+    """A context in which matrix products run in `precision`: "fp32", "bf16", "fp16", or "auto".
+
+    "auto" is bf16 on a GPU that has it in hardware, fp16 on an older GPU, fp32 on a CPU.
+    Returns (context manager, needs_scaler): only fp16 needs a gradient scaler.
+    """
+    if precision == "auto":
+        precision = "fp32"
+        if device.type == "cuda":   # a T4 emulates bf16 slowly and says it is supported, so ask for the hardware
+            precision = "bf16" if torch.cuda.get_device_capability(device) >= (8, 0) else "fp16"
+    dtypes = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+    if precision not in dtypes:
+        raise ValueError(f"precision {precision!r} is not one of {['auto', *dtypes]}.")
+    if precision == "fp16" and device.type != "cuda":
+        raise ValueError(f"precision 'fp16' needs a CUDA GPU, this device is {device.type!r}. Use 'bf16' or 'fp32'.")
+    if dtypes[precision] is None:
+        return contextlib.nullcontext(), False
+    return torch.autocast(device.type, dtype=dtypes[precision]), precision == "fp16"
+
+
+@functools.cache
+def _medium_is_exact():
+    """Whether matmul precision 'medium' still computes in true fp32 on this CPU.
+
+    On AMD it only moves the product to oneDNN, twice as fast and as exact; a CPU with AMX may really round to bf16.
+    """
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(256, 256, generator=generator) for _ in range(2))
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        error = (a @ b - a.double() @ b.double()).abs().max().item()
+    finally:
+        torch.set_float32_matmul_precision(before)
+    return error < 1e-3     # fp32: about 1e-4; bf16: about 1e-1
+
+
+@contextlib.contextmanager
+def fast_matmul(device):
+    """Inside: fp32 matrix products take the fastest path that is still exact fp32 on a CPU, and TF32 on a GPU."""
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    elif device.type == "cpu" and _medium_is_exact():
+        torch.set_float32_matmul_precision("medium")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextlib.contextmanager
+def seeded(seed, device=None):
+    """Inside: torch draws from `seed`; afterwards its random state is what it was before."""
+    devices = [device] if device is not None and device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
+
+
+def describe(device=None):
+    """A dict of plain values that says on what something ran; goes into every file of results/."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    device = pick_device(device)
+    versions = {"python": platform.python_version()}
+    for package in ("mmlkit", "torch", "transformers", "datasets", "scikit-learn", "numpy"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = None
+    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    return {"device": device.type, "hardware": hardware, "threads": torch.get_num_threads(), "versions": versions}
+
+
+def is_interactive():
+    """Whether somebody watches: a terminal, or a notebook that is not run headless by papermill or nbval."""
+    if os.environ.get("MMLKIT_HEADLESS") or os.environ.get("CI"):
+        return False
+    if "ipykernel" in sys.modules:
+        return True
+    return sys.stderr.isatty()
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """Yields a temporary path beside `path` and renames it to `path` on success, so that no file is ever half-written."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,236 @@
+"""One step, and the loop around it. Notebook 02 writes the step by hand; every notebook then calls `fit`.
+
+Data order, task order, learning rate and the step's dropout are functions of (seed, epoch, step): a resumed run is exact.
+"""
+
+import math
+import time
+import zlib
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import torch
+
+from mmlkit import metrics
+from mmlkit.batching import collate, encode, plan
+from mmlkit.checkpoints import load_checkpoint, save_checkpoint
+from mmlkit.data import TaskData
+from mmlkit.evaluation import predict_encoded
+from mmlkit.heads import Loss
+from mmlkit.optimizers import learning_rate, make_optimizer
+from mmlkit.runtime import autocast, fast_matmul, is_interactive, seeded
+from mmlkit.sampling import TaskSampler
+
+__all__ = ["Hook", "StepEvent", "fit", "train_step"]
+
+
+class StepEvent(NamedTuple):
+    """What a hook is told after an update. Steps count updates from 1, over all tasks and for this task."""
+
+    step: int
+    task: str
+    task_step: int
+    loss: Loss
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+
+
+class Hook(Protocol):
+    """Something that happens after a step: pruning, logging."""
+
+    def after_step(self, event: StepEvent) -> None: ...
+    def state_dict(self) -> dict: ...
+    def load_state_dict(self, state) -> None: ...
+
+
+def train_step(model, batch, optimizer, *, micro_batch_size=None, clip=1.0, precision="fp32", scaler=None):
+    """One update on one batch; returns the Loss it was taken on.
+
+    micro_batch_size: rows that go through the model at a time; the gradient is the whole batch's either way, and a
+    head's penalty counts once. clip: largest global gradient norm, or None. precision: see `runtime.autocast`; fp16
+    needs a torch.amp.GradScaler as `scaler`.
+    """
+    optimizer.zero_grad(set_to_none=True)       # None, not zero: parameters of other tasks then stay bit-identical
+    scale = (lambda loss: loss) if scaler is None else scaler.scale
+    total, per_head = 0.0, None
+    with fast_matmul(model.device):
+        for part in [batch] if micro_batch_size is None else batch.split(micro_batch_size):
+            share = len(part) / len(batch)
+            with autocast(precision, model.device)[0]:
+                loss = model.loss(part)
+            scale(loss.total * share).backward()
+            total = total + loss.total.detach() * share
+            if loss.per_head is not None:
+                per_head = loss.per_head * share + (0 if per_head is None else per_head)
+        penalty = model.head(batch.task).penalty()
+        if penalty is not None:
+            scale(penalty).backward()
+            total = total + penalty.detach()
+    if scaler is not None:
+        scaler.unscale_(optimizer)
+    if clip is not None:
+        torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.grad is not None], clip)
+    if scaler is None:
+        optimizer.step()
+    else:
+        scaler.step(optimizer)
+        scaler.update()
+    return Loss(total, per_head)
+
+
+def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=None, optimizer="adamw", warmup=0.1,
+        clip=1.0, precision="fp32", mode="finetune", max_length=512, micro_batch_size=None, seed=0, hooks=(),
+        checkpoint_dir=None, resume=False):
+    """Trains a MultitaskModel and leaves it with the weights of its best epoch.
+
+    data: {task name: TaskData}, or one TaskData. lr, head_lr: peak rates of the encoder and of everything else.
+    sampler: a TaskSampler over batches, by default "merged" (every batch of every task once an epoch, shuffled).
+    optimizer: "adamw", "adamax", "handout", or an optimizer of your own. warmup: share of all steps, linear up, then linear
+    down to 0. precision: "fp32", "bf16", "fp16", "auto". mode: "finetune", or "pretrain" (encoder frozen, heads alone).
+    max_length: tokens a row is cut to. micro_batch_size, clip: see `train_step`. hooks: called after every step.
+    checkpoint_dir: where the state after each epoch goes; with resume=True a run continues there, bit-exactly.
+    The best epoch has the highest mean, over tasks, of the first dev metric; the first of equals wins.
+    Returns a DataFrame with a row per epoch and task: epoch, step, task, train_loss, the dev metrics, seconds, best.
+    Raises ValueError for settings that do not fit together, FloatingPointError when the loss is no longer a number.
+
+    Example::
+
+        history = fit(model, {"sst": load_task("sst")}, epochs=2, lr=1e-4, head_lr=1e-3)
+    """
+    data = {data.task.name: data} if isinstance(data, TaskData) else dict(data)
+    _check(model, data, epochs=epochs, batch_size=batch_size, mode=mode)
+    model.freeze_encoder(mode == "pretrain")
+    limit = min(max_length, model.encoder.config.max_position_embeddings)
+    train = {name: encode(model.tokenizer, one.train, max_length=limit) for name, one in data.items()}
+    dev = {name: encode(model.tokenizer, one.dev, max_length=limit) for name, one in data.items()}
+    batches = {name: math.ceil(len(one.input_ids) / batch_size) for name, one in train.items()}
+    sampler = sampler or TaskSampler("merged", sizes=batches, epochs=epochs, seed=seed)
+    if isinstance(optimizer, str):
+        optimizer = make_optimizer(model, optimizer, lr=lr, head_lr=head_lr)
+    scaler = torch.amp.GradScaler() if autocast(precision, model.device)[1] else None
+    run = _Run(model, optimizer, scaler, hooks)
+    path = None if checkpoint_dir is None else Path(checkpoint_dir) / "last.safetensors"
+    settings = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, warmup=warmup, mode=mode, seed=seed,
+                    sampler=sampler.kind, steps_per_epoch=sampler.steps_per_epoch, rows={k: len(v.input_ids) for k, v in train.items()})
+    if resume and path is not None and path.is_file():
+        run.load(load_checkpoint(path), settings, path)
+    total = epochs * sampler.steps_per_epoch
+    for epoch in range(run.epoch + 1, epochs + 1):
+        started, losses = time.perf_counter(), {name: [] for name in data}
+        with seeded(seed, model.device), _progress(sampler.steps_per_epoch, f"epoch {epoch}/{epochs}") as bar:
+            model.train()
+            for name in sampler.order(epoch):
+                for group in optimizer.param_groups:
+                    peak = group.setdefault("peak", group["lr"])
+                    group["lr"] = learning_rate(run.step, peak=peak, warmup=int(warmup * total), total=total)
+                batch = _batch(train[name], run.task_steps.get(name, 0), batch_size, _seed(seed, name)).to(model.device)
+                torch.manual_seed(_seed(seed, run.step))
+                loss = train_step(model, batch, optimizer, micro_batch_size=micro_batch_size, clip=clip,
+                                  precision=precision, scaler=scaler)
+                losses[name].append(run.after_step(name, loss, path))
+                bar.update()
+        scores = {name: metrics.compute(one.task, predict_encoded(model, dev[name], batch_size=2 * batch_size, precision=precision),
+                                        one.dev.labels) for name, one in data.items()}
+        run.after_epoch(epoch, losses, scores, time.perf_counter() - started)
+        if path is not None:
+            save_checkpoint(path, {**run.state(), "settings": settings})
+    return run.finish()
+
+
+class _Run:
+    """Everything about a run that changes as it goes; what a checkpoint holds."""
+
+    def __init__(self, model, optimizer, scaler, hooks):
+        self.model, self.optimizer, self.scaler, self.hooks = model, optimizer, scaler, list(hooks)
+        self.epoch, self.step, self.task_steps = 0, 0, {}
+        self.history, self.best_score, self.best = [], -math.inf, None
+
+    def after_step(self, name, loss, path):
+        self.step += 1
+        self.task_steps[name] = self.task_steps.get(name, 0) + 1
+        value = loss.total.item()
+        if not math.isfinite(value):
+            kept = f" The state after the last whole epoch is in {path}." if path is not None and path.is_file() else ""
+            raise FloatingPointError(f"The loss of task {name!r} is {value} at step {self.step}: training stopped.{kept} "
+                                     "Try a smaller lr, clip=1.0, or precision='fp32'.")
+        event = StepEvent(self.step, name, self.task_steps[name], loss, self.model, self.optimizer)
+        for hook in self.hooks:
+            hook.after_step(event)
+        return value
+
+    def after_epoch(self, epoch, losses, scores, seconds):
+        self.epoch = epoch
+        firsts = [next(iter(values.values())) for values in scores.values()]
+        score = sum(0.0 if math.isnan(first) else first for first in firsts) / len(firsts)      # nan: constant predictions
+        if score > self.best_score:
+            self.best_score = score
+            self.best = {key: value.detach().clone() for key, value in self.model.state_dict().items()}
+            for row in self.history:
+                row["best"] = False
+        for name, values in scores.items():
+            mean = sum(losses[name]) / len(losses[name]) if losses[name] else math.nan
+            self.history.append({"epoch": epoch, "step": self.step, "task": name, "train_loss": mean, **values,
+                                 "seconds": round(seconds, 2), "best": score == self.best_score and self._first(score)})
+
+    def _first(self, score):
+        return not any(row["best"] and row["epoch"] != self.epoch for row in self.history)
+
+    def state(self):
+        return {"epoch": self.epoch, "step": self.step, "task_steps": self.task_steps, "history": self.history,
+                "best_score": self.best_score, "best": self.best, "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(), "hooks": [hook.state_dict() for hook in self.hooks],
+                "scaler": self.scaler.state_dict() if self.scaler else {}}
+
+    def load(self, state, settings, path):
+        if state["settings"] != settings:
+            changed = {key: (state["settings"].get(key), value) for key, value in settings.items() if state["settings"].get(key) != value}
+            raise ValueError(f"{path} belongs to another run; different are (then, now): {changed}. Use the same settings, "
+                             "another checkpoint_dir, or resume=False.")
+        for name in ("epoch", "step", "task_steps", "history", "best_score", "best"):
+            setattr(self, name, state[name])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        for hook, saved in zip(self.hooks, state["hooks"], strict=True):
+            hook.load_state_dict(saved)
+        if self.scaler:
+            self.scaler.load_state_dict(state["scaler"])
+
+    def finish(self):
+        import pandas as pd
+
+        if self.best is not None:
+            self.model.load_state_dict(self.best)
+        self.model.eval()
+        return pd.DataFrame(self.history)
+
+
+def _check(model, data, *, epochs, batch_size, mode):
+    if mode not in ("finetune", "pretrain"):
+        raise ValueError(f"mode {mode!r} is not 'finetune' or 'pretrain'.")
+    if epochs < 1 or batch_size < 1:
+        raise ValueError(f"epochs {epochs} and batch_size {batch_size} must be at least 1.")
+    if not data:
+        raise ValueError("data is empty; give {'sst': load_task('sst')}.")
+    for name, one in data.items():
+        head = model.head(one.task)
+        if head.num_labels != one.task.num_labels:
+            raise ValueError(f"Task {name!r} needs {one.task.num_labels} outputs ({list(one.task.labels) or 'one score'}), "
+                             f"its head has {head.num_labels}.")
+        if one.train.labels is None or one.dev.labels is None:
+            raise ValueError(f"Task {name!r} has no labels in train or dev.")
+
+
+def _batch(encoded, k, batch_size, seed):
+    """The k-th batch of a task, counted over all its passes: a pure function of its arguments."""
+    per_pass = math.ceil(len(encoded.input_ids) / batch_size)
+    return collate(encoded, plan(encoded.lengths, batch_size, seed=seed, epoch=k // per_pass)[k % per_pass])
+
+
+def _seed(*parts):
+    return zlib.crc32("/".join(map(str, parts)).encode())
+
+
+def _progress(total, text):
+    from tqdm.auto import tqdm
+
+    return tqdm(total=total, desc=text, leave=False, disable=not is_interactive())
