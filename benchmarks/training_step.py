@@ -1,0 +1,102 @@
+"""mmlkit's training step against transformers' Trainer as shipped, fp32, side by side in one process.
+
+    python benchmarks/training_step.py --source FOLDER_OF_CS224N_FILES
+
+Rounds alternate: some steps of the Trainer (random batches, its own defaults), then as many of ours, on the same rows, the
+same weights and the same batch size. A round's figure is its median real tokens (no padding) per second, first steps left
+out; the answer is the median over rounds of ours / theirs. Machines are noisy, so read the ratio, not the seconds.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+import warnings
+
+from mmlkit.batching import collate, encode, plan
+from mmlkit.data import load_task
+from mmlkit.heads import LinearHead
+from mmlkit.multitask import MultitaskModel
+from mmlkit.optimizers import make_optimizer
+from mmlkit.pretrained import load_pretrained, save_pretrained
+from mmlkit.runtime import describe, replacing
+from mmlkit.training import train_step
+
+WARM_UP = 2
+
+
+def theirs(folder, encoded, batch_size, steps, seed):
+    """Real tokens per second of each Trainer step."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainerCallback, TrainingArguments
+    from transformers.data import DataCollatorWithPadding
+
+    ticks, tokens = [], []
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    padded = DataCollatorWithPadding(tokenizer)
+
+    def collator(rows):
+        batch = padded(rows)
+        tokens.append(int(batch["attention_mask"].sum()))
+        return batch
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, *args, **kwargs):
+            ticks.append(time.perf_counter())
+
+    rows = [dict(input_ids=ids, attention_mask=[1] * len(ids), token_type_ids=types, labels=int(label))
+            for ids, types, label in zip(encoded.input_ids, encoded.token_type_ids, encoded.labels)]
+    model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=encoded.task.num_labels)
+    with tempfile.TemporaryDirectory() as scratch:
+        arguments = TrainingArguments(scratch, per_device_train_batch_size=batch_size, max_steps=steps, learning_rate=1e-4, seed=seed,
+                                      report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True)
+        Trainer(model, arguments, train_dataset=rows, data_collator=collator, processing_class=tokenizer, callbacks=[Clock()]).train()
+    return [count / (end - start) for count, start, end in list(zip(tokens[1:], ticks, ticks[1:]))[WARM_UP:]]     # end to end: collation too, as in ours
+
+
+def ours(encoder_of, encoded, batch_size, steps, seed, reads, precision="fp32"):
+    """Real tokens per second of each of our steps, collation included."""
+    encoder, _ = encoder_of
+    model = MultitaskModel(encoder, {encoded.task.name: LinearHead(encoder.config.hidden_size, encoded.task.num_labels, reads=reads)}).train()
+    optimizer, speeds = make_optimizer(model, lr=1e-4), []
+    for rows in plan(encoded.lengths, batch_size, seed=seed)[:steps]:
+        start = time.perf_counter()
+        batch = collate(encoded, rows)
+        train_step(model, batch, optimizer, precision=precision).total.item()
+        speeds.append(int(batch.attention_mask.sum()) / (time.perf_counter() - start))
+    return speeds[WARM_UP:]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--source", default="mini", help="folder with the CS224N files, or 'mini'")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=14)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--reads", default="pooler", choices=["pooler", "cls", "mean"])
+    parser.add_argument("--out", help="write the figures to this .json file")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    encoder, tokenizer = load_pretrained("minilm")
+    train = load_task("sst", options.source).train
+    encoded = encode(tokenizer, train, max_length=512)
+    rounds = []
+    with tempfile.TemporaryDirectory() as folder:
+        save_pretrained(encoder, tokenizer, folder)
+        for seed in range(options.rounds):
+            a = statistics.median(theirs(folder, encoded, options.batch_size, options.steps, seed))
+            b = statistics.median(ours(load_pretrained("minilm"), encoded, options.batch_size, options.steps, seed, options.reads))
+            c = statistics.median(ours(load_pretrained("minilm"), encoded, options.batch_size, options.steps, seed, options.reads, "bf16"))
+            rounds.append({"trainer": round(a), "mmlkit": round(b), "mmlkit_bf16": round(c), "ratio": round(b / a, 3), "ratio_bf16": round(c / a, 3)})
+            print(rounds[-1], flush=True)
+    found = {"what": "real tokens per second of a training step, SST-5, minilm, batch 32", "rows": len(train), "reads": options.reads,
+             "ratio": statistics.median(r["ratio"] for r in rounds), "ratio_bf16": statistics.median(r["ratio_bf16"] for r in rounds),
+             "rounds": rounds, **describe()}
+    print(f"mmlkit fp32 / Trainer fp32: {found['ratio']:.2f}; bf16: {found['ratio_bf16']:.2f} (medians of {len(rounds)} rounds)")
+    if options.out:
+        with replacing(options.out) as temporary:
+            temporary.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
