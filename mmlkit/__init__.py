@@ -1,19 +1,27 @@
-"""mmlkit: the fine-tuning methods that stand on BERT, in a library thin enough to read beside its notebooks."""
+"""mmlkit: the fine-tuning methods that stand on BERT, in a library thin enough to read beside its notebooks.
 
-from mmlkit.bert import BertConfig, BertModel
-from mmlkit.data import load_task
-from mmlkit.evaluation import evaluate, predict
-from mmlkit.heads import LinearHead
-from mmlkit.multitask import MultitaskModel, load_model, save_model
-from mmlkit.optimizers import AdamW
-from mmlkit.pretrained import load_pretrained, save_pretrained
-from mmlkit.profiles import get_profile
-from mmlkit.sampling import TaskSampler
-from mmlkit.tasks import get_task, list_tasks
-from mmlkit.training import fit, train_step
+The names below are the ones courses and notebooks rely on. Each is imported on first use, so that `mmlkit --help` does not
+wait for torch; notebooks import from the module itself (`from mmlkit.bert import BertModel`) to say which file to open.
+"""
+
+import importlib
 
 __version__ = "0.1.0"
 
-__all__ = ["AdamW", "BertConfig", "BertModel", "LinearHead", "MultitaskModel", "TaskSampler", "evaluate", "fit", "get_profile",
-           "get_task", "list_tasks", "load_model", "load_pretrained", "load_task", "predict", "save_model", "save_pretrained",
-           "train_step"]
+_HOME = {
+    "BertConfig": "bert", "BertModel": "bert", "load_pretrained": "pretrained", "save_pretrained": "pretrained", "AdamW": "optimizers",
+    "get_profile": "profiles", "get_task": "tasks", "list_tasks": "tasks", "load_task": "data",
+    "LinearHead": "heads", "MultitaskModel": "multitask", "load_model": "multitask", "save_model": "multitask",
+    "TaskSampler": "sampling", "predict": "evaluation", "evaluate": "evaluation", "fit": "training", "train_step": "training",
+}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name):
+    if name in _HOME:
+        return getattr(importlib.import_module(f"mmlkit.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'mmlkit' has no attribute {name!r}; it has {', '.join(__all__)}.")
+
+
+def __dir__():
+    return [*globals(), *__all__]

@@ -109,7 +109,7 @@ def _read_config(folder):
                          "whose config.json says model_type 'bert'.")
     if values.get("position_embedding_type", "absolute") != "absolute":
         raise ValueError(f"{folder} uses {values['position_embedding_type']!r} positions; BERT's are 'absolute'.")
-    return {**{"num_hidden_layers": BertConfig.num_hidden_layers}, **values}
+    return {"num_hidden_layers": BertConfig.num_hidden_layers, **values}
 
 
 def _read_weights(folder, checksum=None):

