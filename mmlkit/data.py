@@ -206,11 +206,11 @@ def _mini_folder(task):
     folder = next((path for path in (here / "mini", here.parent / "data" / "mini") if path.is_dir()), None)
     if folder is None:
         raise FileNotFoundError(f"The mini data is not beside the package ({here}). Reinstall mmlkit, or name a folder as source.")
-    if not (folder / task.name).is_dir():
+    if not (folder / (task.mini or task.name)).is_dir():
         have = sorted(path.name for path in folder.iterdir() if path.is_dir())
-        raise FileNotFoundError(f"Task {task.name!r} has no mini data yet (there is: {', '.join(have)}). "
+        raise FileNotFoundError(f"Task {task.name!r} has no mini data (there is: {', '.join(have)}). "
                                 f"Use load_task({task.name!r}, source='hub'), or source=FOLDER with its files.")
-    return folder / task.name
+    return folder / (task.mini or task.name)
 
 
 def _hub_tables(task):

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from mmlkit.heads import LinearHead, Loss
+from mmlkit.multiverse import MultiverseHead
 from mmlkit.pretrained import load_pretrained, save_pretrained
 from mmlkit.runtime import replacing
 
@@ -100,7 +101,7 @@ class MultitaskModel(nn.Module):
         return head.loss(inputs, batch)
 
 
-_HEADS = {"linear": LinearHead}
+_HEADS = {"linear": LinearHead, "multiverse": MultiverseHead}
 
 
 def save_model(model, folder, about=None):

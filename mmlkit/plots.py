@@ -84,7 +84,7 @@ def bars(values, *, xlabel, title="", ax=None):
     with style():
         ax = _axes(ax, figsize=(6, 0.45 * len(values) + 1.2))
         drawn = ax.barh(list(values), list(values.values()), color=COLOURS[0])
-        ax.bar_label(drawn, fmt="%.3g", padding=3)
+        ax.bar_label(drawn, fmt="%.2f", padding=3)
         ax.invert_yaxis()
         ax.margins(x=0.12)
         ax.set(xlabel=xlabel, title=title)

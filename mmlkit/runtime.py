@@ -98,9 +98,11 @@ def describe(device=None):
     """A dict of plain values that says on what something ran; goes into every file of results/."""
     from importlib.metadata import PackageNotFoundError, version
 
+    import mmlkit
+
     device = pick_device(device)
-    versions = {"python": platform.python_version()}
-    for package in ("mmlkit", "torch", "transformers", "datasets", "scikit-learn", "numpy"):
+    versions = {"python": platform.python_version(), "mmlkit": mmlkit.__version__}
+    for package in ("torch", "transformers", "datasets", "scikit-learn", "numpy"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:

@@ -25,6 +25,7 @@ class Task:
     aliases: dict = field(default_factory=dict)         # our column (or "label") -> its names in other releases
     label_aliases: dict = field(default_factory=dict)   # label as found -> our name
     files: dict = field(default_factory=dict)           # split -> file name in the CS224N release
+    mini: str | None = None                             # the folder in data/mini/, where it is another task's
     headerless: tuple[str, ...] = ()                    # column names of a .tsv release that has no header line
 
     @property
@@ -59,9 +60,9 @@ _TASKS = {task.name: task for task in (
     Task("quora", "classification", ("sentence1", "sentence2"), ("not_duplicate", "duplicate"), ("accuracy", "f1"),
          hub=("nyu-mll/glue", "qqp"), hub_splits=_VALIDATION,
          aliases={"sentence1": ("question1",), "sentence2": ("question2",), "label": ("is_duplicate",)},
-         files=_files("quora")),
+         files=_files("quora"), mini="qqp"),
     Task("sts", "regression", ("sentence1", "sentence2"), (), ("pearson", "spearman"), score_range=(0.0, 5.0),
-         hub=("nyu-mll/glue", "stsb"), hub_splits=_VALIDATION, aliases={"label": ("similarity", "score")}, files=_files("sts")),
+         hub=("nyu-mll/glue", "stsb"), hub_splits=_VALIDATION, aliases={"label": ("similarity", "score")}, files=_files("sts"), mini="stsb"),
     # GLUE
     Task("cola", "classification", ("sentence",), ("unacceptable", "acceptable"), ("matthews", "accuracy"),
          hub=("nyu-mll/glue", "cola"), hub_splits=_VALIDATION, aliases=_SENTENCE, headerless=("source", "label", "mark", "sentence")),
@@ -92,7 +93,7 @@ _TASKS = {task.name: task for task in (
     # STS-B*: scores 0 to 2 (both included) are not similar, 4 to 5 similar, those between are dropped (MML v2, section 4.2)
     Task("stsb_star", "classification", ("sentence1", "sentence2"), ("not_similar", "similar"), ("accuracy",),
          hub=("nyu-mll/glue", "stsb"), hub_splits=_VALIDATION, aliases={"label": ("score", "similarity")},
-         score_range=(0.0, 5.0)),
+         score_range=(0.0, 5.0), mini="stsb"),
 )}
 
 

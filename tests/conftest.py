@@ -1,30 +1,92 @@
-"""What several test files share: a tokenizer of a few words, and a folder with a tiny BERT that has it."""
+"""What many tests share: small tokenizers, a folder with a tiny BERT, and toy data that a tiny model can learn."""
 
+import string
+
+import numpy as np
 import pytest
+import torch
+from tiny import write_tiny_bert, write_vocabulary
 
 from mmlkit.bert import BertConfig, BertModel
-from mmlkit.pretrained import save_pretrained
+from mmlkit.data import TaskData, make_split
+from mmlkit.heads import LinearHead
+from mmlkit.multitask import MultitaskModel
 from mmlkit.runtime import seeded
+from mmlkit.tasks import get_task
 
-WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "cat", "dog", "##s", "sat", "on", "mat", ".", "not")
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+FILLERS = ("the", "film", "plot", "of", "one", "very", "story", "and", "it", "was", ".", ",")
+KEYS = {"sst": ("awful", "bad", "plain", "good", "great"),      # the one word that decides a row's label
+        "quora": ("other", "same"),
+        "sts": ("zero", "first", "second", "third", "fourth", "fifth")}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Two threads on tiny tensors wait for each other: on a machine that does something else besides, sixty times as long."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def tiny_tokenizer():
+    """A WordPiece tokenizer with the toy words, the letters and their continuations; [PAD] is 0. New each time: encode() leaves traces."""
+    from transformers import BertTokenizerFast
+
+    words = [*SPECIAL, *FILLERS, *(key for keys in KEYS.values() for key in keys),
+             *string.ascii_lowercase, *("##" + letter for letter in string.ascii_lowercase)]
+    words = list(dict.fromkeys(words))
+    if len(words) >= 199:
+        raise ValueError(f"{len(words)} words do not fit BertConfig.tiny().")
+    return BertTokenizerFast(vocab={word: i for i, word in enumerate(words)})
+
+
+@pytest.fixture(scope="session")
+def make_toy():
+    """make_toy(task, rows, dev, seed, shift): TaskData whose label is told by one word; shift moves the labels of dev."""
+    return _make_toy
+
+
+def _make_toy(name, rows=20, dev=10, seed=0, shift=0):
+    task, generator = get_task(name), np.random.default_rng(seed)
+
+    def row(i, move):
+        keys = KEYS[name]
+        texts = [" ".join(generator.choice(FILLERS, size=generator.integers(1, 7))) for _ in task.text_columns]
+        texts[-1] += " " + keys[i % len(keys)]
+        place = (i + move) % len(keys)
+        return {**dict(zip(task.text_columns, texts)), "label": task.labels[place] if task.labels else float(place)}
+
+    def split(count, part, move=0):
+        return make_split(task, [(i, row(i, move)) for i in range(count)], place=f"toy {part}", name=part)
+
+    return TaskData(task, split(rows, "train"), split(dev, "dev", shift), source="toy")
+
+
+@pytest.fixture
+def make_model(tiny_tokenizer):
+    """make_model(*tasks, seed, dropout, reads, **sizes): a tiny MultitaskModel, wide enough drawn that rows differ."""
+    def make(*tasks, seed=0, dropout=0.0, reads="pooler", **sizes):
+        sizes = {"initializer_range": 0.2, **sizes}
+        with seeded(seed):
+            encoder = BertModel(BertConfig.tiny(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, **sizes))
+            heads = {task: LinearHead(encoder.config.hidden_size, get_task(task).num_labels, dropout=dropout, reads=reads)
+                     for task in tasks}
+        return MultitaskModel(encoder, heads, tiny_tokenizer)
+    return make
 
 
 @pytest.fixture
 def tokenizer(tmp_path_factory):
-    """BERT's own kind, with 15 entries: the number of a word is its place in WORDS. New each time: encode() leaves traces."""
+    """The tokenizer of tiny.WORDS, new for each test because encoding leaves traces in it."""
     from transformers import BertTokenizerFast
 
-    vocab = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    vocab.write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    return BertTokenizerFast(str(vocab))
+    return BertTokenizerFast(write_vocabulary(tmp_path_factory.mktemp("vocabulary") / "vocab.txt"))
 
 
 @pytest.fixture
-def model_folder(tmp_path, tokenizer):
-    """A folder in the hub's layout: config.json, model.safetensors, vocab.txt, tokenizer.json."""
-    with seeded(0):
-        encoder = BertModel(BertConfig.tiny())
-    folder = tmp_path / "tiny-bert"
-    save_pretrained(encoder, tokenizer, folder)
-    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    return folder
+def model_folder(tmp_path):
+    """A folder with a tiny BERT, to be damaged at will."""
+    return write_tiny_bert(tmp_path / "tiny-bert")

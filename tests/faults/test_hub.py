@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -11,7 +10,10 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
+import torch
 from hub_stub import serve
+from safetensors.torch import load_file
+from tiny import write_tiny_bert
 
 ROOT = Path(__file__).resolve().parents[2]
 # The child imports everything first, so that only the call is timed; HF_ENDPOINT and HF_HOME are read at import.
@@ -84,36 +86,88 @@ def write_glue(folder):
 
 
 @pytest.fixture(scope="module")
-def closed_endpoint():
-    """An address on this machine where nobody listens: the connection is refused."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    return f"http://127.0.0.1:{port}"
-
-
-@pytest.fixture(scope="module")
-def module_tmp(tmp_path_factory):
-    return tmp_path_factory.mktemp("hub")
-
-
-@pytest.fixture
-def hub_folder(module_tmp, model_folder):
-    """What the stub serves: org/tiny-bert and nyu-mll/glue, written once."""
-    folder = module_tmp / "served"
-    if not folder.exists():
-        shutil.copytree(model_folder, folder / "models" / "org" / "tiny-bert")
-        write_glue(folder / "datasets" / "nyu-mll" / "glue")
+def served(tmp_path_factory):
+    """The folder that the stub serves: a model, and a data set in two configurations."""
+    folder = tmp_path_factory.mktemp("served")
+    write_tiny_bert(folder / "models" / "org" / "tiny-bert")
+    write_glue(folder / "datasets" / "nyu-mll" / "glue")
     return folder
 
 
-@pytest.fixture
-def online(module_tmp, hub_folder, memory={}):
-    """The outcomes of one process with a working hub."""
-    if not memory:
-        jobs = {"model": ["model", "org/tiny-bert", str(module_tmp / "downloaded.pt")], "rte": ["task", "rte"],
-                "reversed": ["task", "rte", ["nyu-mll/glue", "reversed"]],
-                "no model": ["model", "org/no-such-model"], "no task": ["task", "rte", ["org/no-such-data", None]]}
-        with serve(hub_folder) as endpoint:
-            memory.update(zip(jobs, run_child(list(jobs.values()), endpoint, module_tmp / "home"), strict=True))
-    return memory
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """The cache that `online` fills and `hub_gone` finds."""
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def online(served, home):
+    """The outcomes of one process with a working hub, by job."""
+    jobs = {"model": ["model", "org/tiny-bert", str(home / "downloaded.pt")], "rte": ["task", "rte"],
+            "reversed": ["task", "rte", ["nyu-mll/glue", "reversed"]],
+            "no model": ["model", "org/no-such-model"], "no data": ["task", "rte", ["org/no-such-data", None]]}
+    with serve(served) as endpoint:
+        return dict(zip(jobs, run_child(list(jobs.values()), endpoint, home), strict=True))
+
+
+@pytest.fixture(scope="module")
+def hub_gone(online, home):
+    """The outcomes of a later process with the same cache, whose hub refuses connections."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    jobs = {"no model": ["model", "bert-base-uncased"], "no data": ["task", "rte", ["org/other", None]],
+            "cached model": ["model", "org/tiny-bert"], "cached data": ["task", "rte"]}
+    return dict(zip(jobs, run_child(list(jobs.values()), endpoint, home), strict=True))
+
+
+def assert_three_ways_out(outcome, name):
+    assert outcome.get("is_os_error"), outcome
+    assert name in outcome["message"]
+    for part in ("could not be loaded", "Three ways out", "folder", "load_pretrained('minilm')", "source='mini'", "go online"):
+        assert part in outcome["message"]
+
+
+def test_model_from_the_hub_equals_the_one_on_disk(online, served, home):
+    assert online["model"]["value"] == [2, 5, 7, 9, 10, 11, 6, 12, 3]       # [CLS] the cat ##s sat on a mat [SEP]
+    on_disk = load_file(served / "models/org/tiny-bert/model.safetensors")
+    loaded = torch.load(home / "downloaded.pt", weights_only=True)
+    assert loaded.keys() == on_disk.keys()
+    assert all(torch.equal(loaded[key], on_disk[key]) for key in on_disk)
+
+
+@pytest.mark.parametrize("order", NAMES)
+def test_hub_labels_go_by_name_whatever_their_order(online, order):
+    splits = online[order]["value"]
+    assert {split: [row["label"] for row in rows] for split, rows in splits.items()} == {
+        "train": ["entailment", "not_entailment", "entailment"], "dev": ["not_entailment", "entailment"], "test": [None]}
+    assert splits["dev"][1] == {"sentence1": "validation 1 one", "sentence2": "validation 1 two", "label": "entailment", "id": 11}
+
+
+def test_missing_repositories_name_the_ways_out(online):
+    assert_three_ways_out(online["no model"], "'org/no-such-model'")
+    assert_three_ways_out(online["no data"], "'org/no-such-data'")
+    assert "the hub says" in online["no model"]["message"]
+
+
+def test_refused_connection_fails_fast(hub_gone):
+    assert_three_ways_out(hub_gone["no model"], "'bert-base-uncased'")
+    assert_three_ways_out(hub_gone["no data"], "'org/other'")
+    assert "cannot be reached" in hub_gone["no model"]["message"] and "cannot be reached" in hub_gone["no data"]["message"]
+    assert max(outcome["seconds"] for outcome in hub_gone.values()) < 5
+
+
+def test_cached_model_and_data_load_when_the_hub_is_gone(hub_gone, online):
+    assert hub_gone["cached model"].get("value") == online["model"]["value"], hub_gone["cached model"]
+    assert hub_gone["cached data"].get("value") == online["rte"]["value"], hub_gone["cached data"]
+
+
+@pytest.mark.parametrize("before", [[], [["slow_names"]]], ids=["at once", "after 20 s"])
+def test_name_that_does_not_resolve_fails_fast(before, tmp_path):
+    """After 20 s means a firewall that swallows questions; getaddrinfo then heeds no timeout of a socket."""
+    jobs = [*before, ["model", "bert-base-uncased"], ["task", "rte"]]
+    outcomes = run_child(jobs, "http://hub.invalid", tmp_path)
+    assert len(outcomes) == 2
+    assert_three_ways_out(outcomes[0], "'bert-base-uncased'")
+    assert_three_ways_out(outcomes[1], "'nyu-mll/glue'")
+    assert max(outcome["seconds"] for outcome in outcomes) < 5

@@ -1,0 +1,239 @@
+"""Bad input of every kind, each refused with a message that says where it is, what was found and what to do."""
+
+import dataclasses
+import json
+import warnings
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from mmlkit.batching import encode
+from mmlkit.data import load_task, make_split
+from mmlkit.files import read_rows
+from mmlkit.profiles import get_profile
+from mmlkit.tasks import get_task
+
+GOOD = "sentence,label\na good day,positive\na bad day,negative\n"
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes files into one folder and returns it: sst2 is complete with a train and a dev file."""
+    def write(train=GOOD, dev=GOOD, ending=".csv", encoding="utf-8"):
+        for name, text in (("train", train), ("dev", dev)):
+            if text is not None:
+                content = text if isinstance(text, bytes) else text.encode(encoding)
+                (tmp_path / (name + ending)).write_bytes(content)
+        return tmp_path
+    return write
+
+
+def refused(match_all, *arguments, error=ValueError, **keywords):
+    """Calls load_task, which must raise `error` with every part of match_all in its message."""
+    with pytest.raises(error) as caught:
+        load_task(*arguments, **keywords)
+    for part in match_all:
+        assert part in str(caught.value)
+
+
+def test_the_good_file_is_good(write):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_task("sst2", write()).train.labels.tolist() == [1, 0]
+
+
+def test_missing_folder(tmp_path):
+    refused(["nowhere is not a folder", "'mini', 'hub', or a folder", "'sst2'"], "sst2", tmp_path / "nowhere", error=FileNotFoundError)
+
+
+@pytest.mark.parametrize(("split", "files"), [("train", {"train": None}), ("dev", {"dev": None})])
+def test_missing_file(write, split, files):
+    other = {"train": "dev.csv", "dev": "train.csv"}[split]
+    refused([f"no {split} file for task 'sst2'", f"{split}.csv", f"{split}.parquet", f"found ['{other}']"], "sst2", write(**files),
+            error=FileNotFoundError)
+
+
+def test_missing_course_file_is_named(write):
+    refused(["'ids-sst-train.csv'"], "sst", write(train=None), error=FileNotFoundError)
+
+
+def test_reading_a_file_that_is_not_there_or_of_no_known_format(tmp_path):
+    with pytest.raises(FileNotFoundError, match="gone.csv does not exist"):
+        read_rows(tmp_path / "gone.csv")
+    (tmp_path / "train.xlsx").write_bytes(b"PK")
+    with pytest.raises(ValueError, match=r"ends in '.xlsx', expected one of .*'.parquet'"):
+        read_rows(tmp_path / "train.xlsx")
+
+
+def test_wrong_delimiter(write):
+    refused(["no column 'sentence'", "columns found: ['sentence;label']", "separated by something else"], "sst2",
+            write(GOOD.replace(",", ";")))
+
+
+def test_comma_file_named_tsv(write):
+    refused(["no column 'sentence'", "separated by something else"], "sst2", write(ending=".tsv"))
+
+
+@pytest.mark.parametrize(("header", "column"), [("review,label", "sentence"), ("sentence,verdict", "label")])
+def test_missing_column(write, header, column):
+    refused([f"train.csv has no column '{column}'", str(header.split(",")), "rename the column"], "sst2",
+            write(GOOD.replace("sentence,label", header)))
+
+
+def test_missing_second_text_of_a_pair():
+    with pytest.raises(ValueError, match="no column 'sentence2' .*Expected \\['sentence1', 'sentence2'\\] and 'label' for task 'rte'"):
+        make_split("rte", [(1, {"sentence1": "a", "label": "entailment"})])
+
+
+@pytest.mark.parametrize("label", ["maybe", "2", "0.5", "inf", "nan", "0-1", "-2"])
+def test_label_outside_the_set(write, label):
+    refused(["train.csv, row 3", "'label'", f"label '{label}' is not one of ['negative', 'positive']", "labels={"], "sst2",
+            write(GOOD.replace("day,negative", f"day,{label}")))
+
+
+def test_labels_mapping_to_an_unknown_name(write):
+    refused(["maps 'positive' to 'great'", "['negative', 'positive']"], "sst2", write(), labels={"positive": "great"})
+
+
+def test_blank_labels_are_counted_and_dropped(write):
+    folder = write("sentence,label\n" + "".join(f"day {i},{'' if i in (1, 3) else 'positive'}\n" for i in range(4)))
+    with pytest.warns(UserWarning, match=r"train.csv: 2 rows have no label in column 'label' \(row 3, 5\); they were dropped"):
+        data = load_task("sst2", folder)
+    assert data.train.texts == [("day 0",), ("day 2",)]
+    assert data.train.labels.tolist() == [1, 1]
+
+
+def test_blank_labels_are_refused_on_demand(write):
+    folder = write("sentence,label\na good day,\na bad day,negative\n")
+    refused(["1 rows have no label", "(row 2)", "on_bad_row='drop'"], "sst2", folder, on_bad_row="refuse")
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+@pytest.mark.parametrize("on_bad_row", ["drop", "refuse"])
+def test_train_and_dev_without_any_label_are_refused(write, split, on_bad_row):
+    """Only a test file may have an empty label column: training on it would fail later and without a reason."""
+    refused([f"{split}.csv", "no label"], "sst2", write(**{split: "sentence,label\na good day,\na bad day,\n"}), on_bad_row=on_bad_row)
+
+
+@pytest.mark.parametrize("misuse", ["skip", None, True])
+def test_on_bad_row_misuse(misuse):
+    refused([f"on_bad_row is {misuse!r}", "'drop' or 'refuse'"], "sst", on_bad_row=misuse)
+
+
+@pytest.mark.parametrize("limit", [0, -3])
+def test_limit_below_one(limit):
+    refused([f"limit is {limit}", "at least 1"], "sst", limit=limit)
+
+
+@pytest.mark.parametrize("score", ["high", "5.1", "-0.2", "nan", "inf"])
+@pytest.mark.parametrize("task", ["stsb", "stsb_star"])
+def test_score_that_is_none_or_out_of_range(write, task, score):
+    text = f"sentence1,sentence2,score\none,two,4.5\none,two,{score}\n"
+    refused(["train.csv, row 3", "'score'", f"found '{score}'", "a number from 0 to 5"], task, write(text, text))
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\u00a0"])
+def test_empty_text(write, text):
+    refused(["train.csv, row 3", "column 'sentence'", "expected some text"], "sst2", write(GOOD.replace("a bad day", text)))
+
+
+@pytest.mark.parametrize("text", [None, 7, ["a"]])
+def test_text_that_is_no_text(write, text):
+    lines = json.dumps({"sentence": "a day", "label": 1}) + "\n" + json.dumps({"sentence": text, "label": 0}) + "\n"
+    refused(["train.jsonl, row 2", f"found {text!r}"], "sst2", write(lines, lines, ending=".jsonl"))
+
+
+@pytest.mark.parametrize("byte_order_mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize(("broken", "line"), [(b"sentence,label\nna\xefve,negative\n", 2), (b"sentence,label\n\n\xe9clat,negative\n", 3),
+                                              (b"sentence\xff,label\n", 1)])
+def test_not_utf8_names_the_line(write, byte_order_mark, broken, line):
+    refused([f"train.csv, line {line}: not UTF-8", "Save the file as UTF-8"], "sst2", write(byte_order_mark + broken))
+
+
+def test_not_utf8_in_a_jsonl(write):
+    lines = b'{"sentence": "a day", "label": 1}\n{"sentence": "na\xefve", "label": 1}\n'
+    refused(["train.jsonl, line 2: not UTF-8 (byte 0xef)"], "sst2", write(lines, lines, ending=".jsonl"))
+
+
+@pytest.mark.parametrize(("row", "found"), [("one,two,negative", 3), ("one", 1)])
+def test_uneven_columns(write, row, found):
+    refused(["train.csv, line 3", f"{found} columns, expected the header's 2", "comma or quote"], "sst2",
+            write(f"sentence,label\na good day,positive\n{row}\n"))
+
+
+def test_uneven_columns_of_a_tsv(write):
+    text = "sentence\tlabel\na\tgood day\tpositive\n"
+    refused(["train.tsv, line 2", "3 columns", "tab"], "sst2", write(text, text, ending=".tsv"))
+
+
+def test_quote_that_never_closes(write):
+    refused(["train.csv, line"], "sst2", write('sentence,label\n"a good day,positive\na bad day,negative\n'))
+
+
+@pytest.mark.parametrize("text", ["", "sentence,label\n"])
+def test_file_without_rows(write, text):
+    refused(["train.csv holds no rows", "['sentence']"], "sst2", write(text))
+
+
+@pytest.mark.parametrize(("line", "complaint"), [('{"sentence": "a", ', "not valid JSON"), ('["a", 1]', "found a list, expected an object")])
+def test_broken_jsonl_line(write, line, complaint):
+    text = '{"sentence": "a day", "label": 1}\n\n' + line + "\n"
+    refused(["train.jsonl, line 3", complaint], "sst2", write(text, text, ending=".jsonl"))
+
+
+def test_truncated_parquet(tmp_path):
+    pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a"] * 50, "label": [1] * 50}), tmp_path / "dev.parquet")
+    whole = (tmp_path / "dev.parquet").read_bytes()
+    (tmp_path / "train.parquet").write_bytes(whole[:len(whole) // 2])
+    refused(["train.parquet cannot be read as parquet", "truncated"], "sst2", tmp_path)
+
+
+@pytest.mark.parametrize(("wrong", "nearest"), [("cfimbd", "cfimdb"), ("sst5", "sst"), ("mlni", "mnli"), ("sts-b", "stsb")])
+def test_unknown_task_with_the_nearest_name(wrong, nearest):
+    refused([f"'{wrong}' is not a task", "Did you mean", f"'{nearest}'", "Known tasks: sst, cfimdb"], wrong)
+
+
+def test_unknown_task_without_a_near_name():
+    with pytest.raises(ValueError, match=r"^'xyzzy' is not a task\. Known tasks"):
+        get_task("xyzzy")
+
+
+def test_unknown_profile():
+    with pytest.raises(ValueError, match="'slow' is not a profile. .*fast, colab, paper"):
+        get_profile("slow")
+
+
+def test_task_without_mini_data_points_to_the_hub():
+    made_up = dataclasses.replace(get_task("rte"), name="no_mini")
+    refused(["'no_mini' has no mini data", "sst", "source='hub'", "source=FOLDER"], made_up, error=FileNotFoundError)
+
+
+def test_task_that_is_not_on_the_hub():
+    refused(["'cfimdb' is not on the hub", "source='mini'"], "cfimdb", "hub")
+
+
+def test_rows_longer_than_the_model_are_cut_and_counted_once(tokenizer):
+    """512 tokens leave room for 510 words: the third row just fits, the second is one too long."""
+    split = make_split("sst2", [(i, {"sentence": "cat " * words, "label": 1}) for i, words in enumerate((3, 511, 510, 900))])
+    with pytest.warns(UserWarning) as told:
+        encoded = encode(tokenizer, split)
+    assert [str(warning.message) for warning in told] == ["sst2 data: 2 of 4 rows are longer than 512 tokens and were cut there."]
+    assert encoded.truncated == 2
+    assert encoded.lengths.tolist() == [5, 512, 512, 512]
+    assert encoded.input_ids[1] == [2] + [7] * 510 + [3]        # still ends in [SEP]
+
+
+def test_of_a_pair_the_longer_text_is_cut(tokenizer):
+    split = make_split("rte", [(0, {"sentence1": "cat " * 3, "sentence2": "dog " * 9, "label": "entailment"})])
+    with pytest.warns(UserWarning, match="rte data: 1 of 1 rows are longer than 10 tokens"):
+        encoded = encode(tokenizer, split, max_length=10)
+    assert encoded.input_ids == [[2, 7, 7, 7, 3, 8, 8, 8, 8, 3]]
+    assert encoded.token_type_ids == [[0, 0, 0, 0, 0, 1, 1, 1, 1, 1]]
+
+
+def test_nothing_is_said_when_nothing_is_cut(tokenizer):
+    split = make_split("sst2", [(0, {"sentence": "cat", "label": 1})])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert encode(tokenizer, split).truncated == 0

@@ -1,0 +1,77 @@
+"""Every notebook runs through papermill on the fast profile, and 02 on the real course files where they are at hand."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mmlkit.notebooks import find_notebooks, notebook_parameters, parse_parameters, run_notebook
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+
+
+@pytest.mark.notebook
+@pytest.mark.timeout(720)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_runs_on_the_fast_profile(path, tmp_path):
+    assert run_notebook(path, tmp_path, {"profile": "fast"}, minutes=5)
+    assert sorted(p.name for p in tmp_path.glob("*.ipynb")) == [path.name]
+
+
+@pytest.mark.notebook
+@pytest.mark.timeout(2400)
+def test_finetuning_on_the_real_course_files(tmp_path):
+    folder = os.environ.get("MMLKIT_REALDATA")
+    if not folder or not (Path(folder) / "cs224n").is_dir():
+        pytest.skip("MMLKIT_REALDATA does not name a folder with cs224n/")
+    path = ROOT / "notebooks" / "02_finetuning.ipynb"
+    assert run_notebook(path, tmp_path, {"profile": "fast", "epochs": 1, "source": str(Path(folder) / "cs224n")}, minutes=30)
+    about = json.loads((tmp_path / "sst-model" / "mmlkit.json").read_text())["about"]
+    assert about["accuracy"] >= 0.45
+
+
+def tiny_notebook(path, code):
+    """A notebook with a parameters cell and one more."""
+    import nbformat
+
+    cells = [nbformat.v4.new_code_cell("value = 1\noutput_dir = '.'", metadata={"tags": ["parameters"]}), nbformat.v4.new_code_cell(code)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}), path)
+    return path
+
+
+def test_a_failing_notebook_is_kept_apart(tmp_path, capfd):
+    path = tiny_notebook(tmp_path / "99_fails.ipynb", "print('before')\nraise RuntimeError('broken on purpose')")
+    assert not run_notebook(path, tmp_path / "out", {"value": 3}, minutes=1)
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["99_fails.failed.ipynb"]
+    assert "broken on purpose" in capfd.readouterr().out
+    assert "before" in (tmp_path / "out" / "99_fails.failed.ipynb").read_text()
+
+
+def test_parameters_reach_the_notebook(tmp_path):
+    path = tiny_notebook(tmp_path / "99_value.ipynb", "assert value == 3, value")
+    assert run_notebook(path, tmp_path / "out", {"value": 3}, minutes=1)
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["99_value.ipynb"]
+
+
+def test_an_unknown_parameter_is_refused_before_anything_runs(tmp_path):
+    path = tiny_notebook(tmp_path / "99_value.ipynb", "1")
+    with pytest.raises(ValueError, match="no parameter 'vlaue'. It has value, output_dir"):
+        run_notebook(path, tmp_path / "out", {"vlaue": 3})
+    assert not (tmp_path / "out").exists()
+
+
+def test_parse_parameters():
+    assert parse_parameters(["epochs=1", "lr=1e-4", "source=data/x", "flag=True", "name=a=b"]) == {
+        "epochs": 1, "lr": 1e-4, "source": "data/x", "flag": True, "name": "a=b"}
+    with pytest.raises(ValueError, match="'epochs' is not of the form NAME=VALUE"):
+        parse_parameters(["epochs"])
+
+
+def test_find_notebooks():
+    assert [path.stem for path in find_notebooks(["2", "00_start_here"])] == ["02_finetuning", "00_start_here"]
+    assert find_notebooks(["all"]) == NOTEBOOKS
+    assert notebook_parameters(NOTEBOOKS[2]) == ["profile", "seed", "output_dir", "source", "epochs"]
+    with pytest.raises(FileNotFoundError, match="no notebook '77'. Known: 00_start_here"):
+        find_notebooks(["77"])

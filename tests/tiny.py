@@ -1,0 +1,28 @@
+"""A tokenizer of fifteen words and a folder with a tiny BERT that has it: small enough to check by hand."""
+
+from pathlib import Path
+
+from mmlkit.bert import BertConfig, BertModel
+from mmlkit.pretrained import save_pretrained
+from mmlkit.runtime import seeded
+
+WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "cat", "dog", "##s", "sat", "on", "mat", ".", "not")
+
+
+def write_vocabulary(path):
+    """A vocab.txt, one word a line: the number of a word is its place in WORDS."""
+    path.write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def write_tiny_bert(folder):
+    """A folder in the hub's layout: config.json, model.safetensors, vocab.txt, tokenizer.json."""
+    from transformers import BertTokenizerFast
+
+    folder = Path(folder)
+    folder.mkdir(parents=True)
+    tokenizer = BertTokenizerFast(write_vocabulary(folder / "vocab.txt"))
+    with seeded(0):
+        encoder = BertModel(BertConfig.tiny())
+    save_pretrained(encoder, tokenizer, folder)
+    return folder

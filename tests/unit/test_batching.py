@@ -1,0 +1,116 @@
+"""Encoding, planning and collating, written out for a handful of rows."""
+
+import numpy as np
+import pytest
+import torch
+
+from mmlkit.batching import Encoded, collate, encode, plan
+from mmlkit.data import make_split
+from mmlkit.tasks import get_task
+
+
+def encoded_rows(*rows, labels=None):
+    """An Encoded of sst2 whose rows are these lists of ids; every second token belongs to segment 1."""
+    return Encoded(get_task("sst2"), list(rows), [[i % 2 for i in range(len(row))] for row in rows], labels, 0)
+
+
+def test_encode_one_text(tokenizer):
+    """[CLS] 2, [SEP] 3; the 5, cats 7 + 9, a word that is not in the vocabulary 1."""
+    split = make_split("sst2", [(0, {"sentence": "The cats", "label": 1}), (1, {"sentence": "zebra", "label": 0})])
+    encoded = encode(tokenizer, split)
+    assert encoded.input_ids == [[2, 5, 7, 9, 3], [2, 1, 3]]
+    assert encoded.token_type_ids == [[0] * 5, [0] * 3]
+    assert encoded.labels.tolist() == [1, 0]
+    assert encoded.lengths.tolist() == [5, 3]
+    assert encoded.truncated == 0
+
+
+def test_encode_a_pair(tokenizer):
+    split = make_split("rte", [(0, {"sentence1": "the cat", "sentence2": "a dog sat"})], name="test")
+    encoded = encode(tokenizer, split)
+    assert encoded.input_ids == [[2, 5, 7, 3, 6, 8, 10, 3]]
+    assert encoded.token_type_ids == [[0, 0, 0, 0, 1, 1, 1, 1]]
+    assert encoded.labels is None
+
+
+def test_collate_two_rows():
+    batch = collate(encoded_rows([2, 9, 3], [2, 5, 6, 3], [2, 3], labels=np.array([1, 0, 1])), [0, 1])
+    assert batch.input_ids.tolist() == [[2, 9, 3, 0], [2, 5, 6, 3]]
+    assert batch.attention_mask.tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
+    assert batch.token_type_ids.tolist() == [[0, 1, 0, 0], [0, 1, 0, 1]]
+    assert batch.labels.tolist() == [1, 0]
+    assert (batch.rows, len(batch), batch.task.name) == ((0, 1), 2, "sst2")
+    assert {tensor.dtype for tensor in (batch.input_ids, batch.attention_mask, batch.token_type_ids, batch.labels)} == {torch.int64}
+
+
+def test_collate_keeps_the_order_asked_for():
+    encoded = encoded_rows([2, 9, 3], [2, 5, 6, 3], [2, 3], labels=np.array([0.5, 2.0, 4.5], dtype=np.float32))
+    batch = collate(encoded, [2, 0])
+    assert batch.input_ids.tolist() == [[2, 3, 0], [2, 9, 3]]       # no wider than its own longest row
+    assert batch.labels.tolist() == [4.5, 0.5]
+    assert batch.labels.dtype == torch.float32
+    assert collate(encoded_rows([2, 3]), [0]).labels is None
+
+
+def test_split_into_micro_batches():
+    batch = collate(encoded_rows([2, 4, 3], [2, 5, 3], [2, 6, 3], labels=np.array([0, 1, 0])), [2, 0, 1])
+    parts = list(batch.split(2))
+    assert [part.rows for part in parts] == [(2, 0), (1,)]
+    assert [part.labels.tolist() for part in parts] == [[0, 0], [1]]
+    for name in ("input_ids", "attention_mask", "token_type_ids"):
+        assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(batch, name))
+    assert [part.labels for part in collate(encoded_rows([2, 3], [2, 3]), [0, 1]).split(1)] == [None, None]
+
+
+def test_to_moves_every_tensor():
+    batch = collate(encoded_rows([2, 4, 3], labels=np.array([1])), [0]).to("meta")
+    assert {tensor.device.type for tensor in (batch.input_ids, batch.attention_mask, batch.token_type_ids, batch.labels)} == {"meta"}
+    assert (batch.rows, batch.task.name) == ((0,), "sst2")
+
+
+def test_plan_for_prediction_is_longest_first():
+    assert plan([3, 9, 5, 9, 1], 2) == [[1, 3], [2, 0], [4]]
+
+
+def test_plan_puts_similar_lengths_together():
+    """Seven rows are one pool, so the batches of three follow from the lengths alone; only their order is drawn."""
+    planned = plan([7, 1, 5, 3, 2, 6, 4], 3, seed=0)
+    assert {frozenset(rows) for rows in planned} == {frozenset({1, 4, 3}), frozenset({6, 2, 5}), frozenset({0})}
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 32, 1000])
+def test_plan_visits_every_row_once(batch_size):
+    lengths = np.random.default_rng(0).integers(3, 60, size=777)
+    for planned in (plan(lengths, batch_size), plan(lengths, batch_size, seed=3)):
+        assert sorted(row for rows in planned for row in rows) == list(range(777))
+        assert len(planned) == -(-777 // batch_size)
+        assert max(map(len, planned)) <= batch_size
+
+
+def test_plan_is_pure_in_seed_and_epoch():
+    lengths = np.arange(100) % 17
+    same = plan(lengths, 8, seed=1, epoch=2)
+    assert same == plan(lengths, 8, seed=1, epoch=2)
+    for seed, epoch in ((1, 3), (2, 2), (2, 1)):
+        assert same != plan(lengths, 8, seed=seed, epoch=epoch)
+
+
+def test_plan_leaves_torch_and_numpy_random_states_alone():
+    np.random.seed(0)       # noqa: NPY002  the global state is what must not move
+    torch.manual_seed(0)
+    before = np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    plan(np.arange(50), 8, seed=1)
+    assert (np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == before
+
+
+def test_plan_wastes_little_on_padding():
+    lengths = np.random.default_rng(0).integers(3, 60, size=3200)
+    padded = sum(len(rows) * lengths[rows].max() for rows in plan(lengths, 32, seed=0))
+    assert lengths.sum() / padded > 0.95
+    assert len({len(set(range(rows[0], rows[0] + 3)) & set(rows)) for rows in plan(lengths, 32, seed=0)}) > 0
+
+
+@pytest.mark.parametrize("batch_size", [0, -1])
+def test_plan_refuses_empty_batches(batch_size):
+    with pytest.raises(ValueError, match=f"batch_size is {batch_size}, expected at least 1"):
+        plan([1, 2], batch_size)

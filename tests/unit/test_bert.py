@@ -1,0 +1,270 @@
+"""The encoder's parts by hand, and what must change nothing: padding, what lies beside it, and how attention is computed."""
+
+import contextlib
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from mmlkit import bert
+from mmlkit.bert import BertConfig, BertModel
+from mmlkit.runtime import seeded
+
+IDS = torch.tensor([[2, 7, 9, 30, 41, 3], [2, 11, 50, 60, 12, 3]])
+
+
+def tiny(**changes):
+    """A tiny encoder whose weights are drawn wide, so that tokens and heads differ."""
+    with seeded(1):
+        return BertModel(BertConfig.tiny(initializer_range=0.3, **changes)).eval()
+
+
+@pytest.fixture(params=[False, True], ids=["fused", "written-out"])
+def written_out(request, monkeypatch):
+    monkeypatch.setattr(bert, "_written_out", lambda value, training: request.param)
+    return request.param
+
+
+def close(a, b, atol=1e-5):
+    torch.testing.assert_close(a, b, atol=atol, rtol=0)
+
+
+# padding
+
+@pytest.mark.parametrize("pads", [1, 3, 16])
+@pytest.mark.parametrize("pad_id", [0, 17], ids=["[PAD]", "any id"])
+def test_padding_changes_no_real_token(written_out, pads, pad_id):
+    encoder = tiny()
+    padded, mask = F.pad(IDS, (0, pads), value=pad_id), F.pad(torch.ones_like(IDS), (0, pads))
+    with torch.no_grad():
+        plain, longer, blind = encoder(IDS), encoder(padded, mask), encoder(padded)
+    close(longer.last_hidden_state[:, :6], plain.last_hidden_state)
+    close(longer.pooler_output, plain.pooler_output)
+    assert (blind.last_hidden_state[:, :6] - plain.last_hidden_state).abs().max() > 0.01      # the mask is what does it
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("training", [False, True])
+def test_a_row_of_only_padding_gives_no_nan(written_out, precision, training):
+    encoder = tiny().train(training)
+    mask = torch.tensor([[1] * 6, [0] * 6])
+    context = torch.autocast("cpu", dtype=torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
+    with seeded(0), context:
+        out = encoder(IDS, mask)
+        alone = encoder(IDS[:1])
+    (out.last_hidden_state.float().square().sum() + out.pooler_output.float().sum()).backward()
+    assert out.last_hidden_state.isfinite().all() and out.pooler_output.isfinite().all()
+    assert all(parameter.grad.isfinite().all() for parameter in encoder.parameters())
+    if not training:
+        close(out.last_hidden_state[:1].float(), alone.last_hidden_state.float(), atol=0.1 if precision == "bf16" else 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_additive_mask_is_finite_after_any_score(dtype):
+    mask = BertModel.additive_mask(torch.tensor([[1, 0]]), torch.zeros(1, dtype=dtype))
+    assert mask.shape == (1, 1, 1, 2) and mask.dtype == dtype and mask[..., 0] == 0
+    assert torch.isfinite(mask[..., 1] - torch.finfo(dtype).max / 4) and mask[..., 1] < -30_000
+
+
+# the same numbers for less work
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_first_token_only_gives_the_full_computation_s_first_token(written_out, layers):
+    encoder = tiny(num_hidden_layers=layers)
+    mask = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]])
+    with torch.no_grad():
+        full, first = encoder(IDS, mask), encoder(IDS, mask, first_token_only=True)
+    assert full.last_hidden_state.shape == (2, 6, 32) and first.last_hidden_state.shape == (2, 1, 32)
+    close(first.last_hidden_state, full.last_hidden_state[:, :1])
+    close(first.pooler_output, full.pooler_output)
+
+
+@pytest.mark.parametrize("queries", [1, 2, 5, 6])
+def test_num_queries_computes_the_first_tokens_alone(written_out, queries):
+    layer, hidden = tiny().encoder.layer[0], torch.randn(2, 6, 32, generator=torch.Generator().manual_seed(0))
+    mask = BertModel.additive_mask(torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]]), hidden)
+    with torch.no_grad():
+        some, whole = layer(hidden, mask, num_queries=queries), layer(hidden, mask)
+    assert some.shape == (2, queries, 32)
+    close(some, whole[:, :queries])
+
+
+# attention
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("queries", [None, 1, 3])
+def test_written_out_attention_is_torch_s(masked, queries, monkeypatch):
+    attention, hidden = tiny().encoder.layer[1].attention.self, torch.randn(2, 6, 32, generator=torch.Generator().manual_seed(2))
+    mask = BertModel.additive_mask(torch.tensor([[1, 1, 1, 1, 1, 0], [1, 0, 1, 0, 0, 0]]), hidden) if masked else None
+    found = []
+    for written in (True, False):
+        monkeypatch.setattr(bert, "_written_out", lambda value, training, written=written: written)
+        with torch.no_grad():
+            found.append(attention(hidden, mask, queries))
+    close(*found, atol=2e-6)
+    assert found[0].std() > 0.1
+
+
+def plain_attention(width, heads):
+    """Self-attention whose query, key and value are its input."""
+    attention = bert.BertSelfAttention(BertConfig.tiny(hidden_size=width, num_attention_heads=heads)).eval()
+    with torch.no_grad():
+        for linear in (attention.query, attention.key, attention.value):
+            linear.weight.copy_(torch.eye(width))
+            linear.bias.zero_()
+    return attention
+
+
+def test_attention_by_hand(written_out):
+    # one head of 4: the token of ones scores 4 / sqrt(4) = 2 with itself and 0 with the token of zeros
+    hidden = torch.tensor([[[1.0] * 4, [0.0] * 4]])
+    with torch.no_grad():
+        found = plain_attention(4, 1)(hidden)
+    sigmoid = 1 / (1 + math.exp(-2))        # 0.8808: softmax of (2, 0)
+    close(found, torch.tensor([[[sigmoid] * 4, [0.5] * 4]]), atol=1e-6)
+
+
+def test_attention_heads_by_hand(written_out):
+    # two heads of one feature: head 0 sees (1, 0), head 1 sees (0, 2); scores are products, over sqrt(1)
+    hidden = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]])
+    with torch.no_grad():
+        found = plain_attention(2, 2)(hidden)
+    e, e4 = math.e / (math.e + 1), math.exp(4) / (math.exp(4) + 1)
+    close(found, torch.tensor([[[e, 1.0], [0.5, 2 * e4]]]), atol=1e-6)
+
+
+def test_training_attention_on_a_cpu_has_its_own_dropout():
+    attention = plain_attention(4, 1).train()
+    attention.dropout.p = 0.5
+    with seeded(0):
+        rows = attention(torch.ones(64, 8, 4)).flatten().unique()
+    # eight equal weights of 1/8, each kept with probability 1/2 and doubled: multiples of a quarter, 1 on average
+    assert set((4 * rows).tolist()) <= set(range(9)) and len(rows) > 3
+
+
+# the layer
+
+def test_beside_none_is_beside_zeros(written_out):
+    layer, hidden = tiny().encoder.layer[0], torch.randn(2, 6, 32)
+    with torch.no_grad():
+        assert torch.equal(layer(hidden), layer(hidden, beside=torch.zeros(2, 6, 32)))
+
+
+def test_beside_is_added_before_the_last_layer_norm():
+    norm = bert.AddNorm(3, BertConfig.tiny(hidden_size=4, layer_norm_eps=1e-9)).eval()
+    with torch.no_grad():
+        norm.dense.weight.zero_()
+        norm.dense.bias.copy_(torch.tensor([1.0, 0, 0, 0]))
+        found = norm(torch.ones(1, 3), torch.tensor([[0.0, 0, 2, 0]]), torch.tensor([[0.0, 1, 0, 3]]))
+    # 1, 1, 2, 3: mean 1.75, variance 11/16
+    expected = [(x - 1.75) / math.sqrt(11 / 16) for x in (1, 1, 2, 3)]
+    close(found, torch.tensor([expected]), atol=1e-6)
+
+
+def test_gelu_is_the_exact_one():
+    inner = bert.BertIntermediate(BertConfig.tiny(hidden_size=4, intermediate_size=4))
+    with torch.no_grad():
+        inner.dense.weight.copy_(torch.eye(4))
+        inner.dense.bias.zero_()
+        found = inner(torch.tensor([1.0, -1.0, 0.0, 2.0]))
+    # x * Phi(x); the tanh approximation would give 0.841192, 4e-4 off at 2
+    close(found, torch.tensor([0.8413447, -0.1586553, 0.0, 1.9544997]), atol=2e-6)
+
+
+def test_fresh_weights_are_bert_s():
+    with seeded(0):
+        encoder = BertModel(BertConfig.tiny(vocab_size=2000, pad_token_id=5))
+    table = encoder.embeddings.word_embeddings.weight
+    assert abs(table.std().item() / 0.02 - 1) < 0.02 and abs(table.mean().item()) < 3e-4
+    for name, parameter in encoder.named_parameters():
+        if name.endswith("bias"):
+            assert (parameter == 0).all(), name
+        elif "LayerNorm" in name:
+            assert (parameter == 1).all(), name
+        else:
+            assert 0.01 < parameter.std() < 0.03, name
+
+
+def test_padding_word_gets_no_gradient():
+    encoder = tiny(pad_token_id=7)
+    encoder(IDS).last_hidden_state.square().sum().backward()
+    gradient = encoder.embeddings.word_embeddings.weight.grad
+    assert (gradient[7] == 0).all() and (gradient[9] != 0).any() and (gradient[8] == 0).all()
+
+
+# what is refused
+
+@pytest.mark.parametrize("change, message", [
+    (dict(num_attention_heads=5), "hidden_size 32 is not a multiple of num_attention_heads 5"),
+    (dict(vocab_size=0), "vocab_size is 0, expected at least 1"),
+    (dict(hidden_size=-4), "hidden_size is -4, expected at least 1"),
+    (dict(num_attention_heads=0), "num_attention_heads is 0, expected at least 1"),
+    (dict(max_position_embeddings=0), "max_position_embeddings is 0, expected at least 1"),
+    (dict(num_hidden_layers=-1), "num_hidden_layers is -1, expected 0 or more"),
+    (dict(hidden_dropout_prob=1.0), "hidden_dropout_prob is 1.0, expected"),
+    (dict(attention_probs_dropout_prob=-0.1), "attention_probs_dropout_prob is -0.1, expected"),
+    (dict(hidden_act="relu"), "hidden_act 'relu' is not supported")])
+def test_a_bad_configuration_is_refused(change, message):
+    with pytest.raises(ValueError, match=message):
+        BertConfig.tiny(**change)
+
+
+def test_a_configuration_is_read_from_a_dict_with_more_in_it():
+    values = {"hidden_size": 48, "model_type": "bert", "transformers_version": "4", "classifier_dropout": None, "pad_token_id": None}
+    assert BertConfig.from_dict(values) == BertConfig(hidden_size=48)
+
+
+@pytest.mark.parametrize("shape", [(1, 65), (64,), (1, 2, 3)])
+def test_input_of_the_wrong_size_is_refused(shape):
+    with pytest.raises(ValueError, match=r"input_ids have shape \[.*\], expected \[batch, tokens\] with at most 64 tokens"):
+        tiny()(torch.ones(shape, dtype=torch.long))
+    assert tiny()(torch.ones(1, 64, dtype=torch.long)).last_hidden_state.shape == (1, 64, 32)
+
+
+# dropout
+
+def dropped(p, shape, seed=0):
+    with seeded(seed):
+        return bert.Dropout(p).train()(torch.ones(shape))
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
+def test_dropout_zeroes_a_share_of_p(p):
+    zeros = dropped(p, (333, 333)).flatten() == 0
+    for part in (zeros, zeros[0::4], zeros[1::4], zeros[2::4], zeros[3::4]):       # four numbers share a draw
+        assert abs(part.float().mean().item() - p) < 5 * math.sqrt(p * (1 - p) / len(part))
+    together = (zeros[:-1] & zeros[1:]).float().mean().item()                      # neighbours do not know each other
+    assert abs(together - p * p) < 5 * math.sqrt(p * p * (1 - p * p) / len(zeros)) * 2
+
+
+@pytest.mark.parametrize("p", [0.1, 0.25, 0.5])
+def test_dropout_scales_what_it_keeps(p):
+    kept = dropped(p, (40, 41))
+    assert set(kept.unique().tolist()) == {0.0, torch.tensor(1 / (1 - p)).item()}
+
+
+@pytest.mark.parametrize("shape", [(1,), (2,), (3,), (5,), (3, 5, 7), (0,), (2, 0)])
+def test_dropout_takes_any_size(shape):
+    found = dropped(0.5, shape)
+    assert found.shape == shape and set(found.flatten().tolist()) <= {0.0, 2.0}
+
+
+def test_dropout_that_does_nothing():
+    x = torch.randn(5)
+    assert bert.Dropout(0.5).eval()(x) is x and bert.Dropout(0.0).train()(x) is x
+
+
+def test_dropout_follows_the_seed():
+    assert torch.equal(dropped(0.5, (99,), seed=1), dropped(0.5, (99,), seed=1))
+    assert not torch.equal(dropped(0.5, (99,), seed=1), dropped(0.5, (99,), seed=2))
+
+
+def test_dropout_s_gradient_is_its_mask():
+    x = torch.randn(7, 9, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    with seeded(4):
+        out = bert.Dropout(0.2).train()(x)
+    out.sum().backward()
+    close(x.grad, dropped(0.2, (7, 9), seed=4), atol=0)
+    close(out, x.detach() * x.grad, atol=0)
+    assert 0 < (x.grad == 0).sum() < 63

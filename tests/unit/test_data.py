@@ -1,0 +1,211 @@
+"""Every file layout that load_task knows, written out row by row, and what a split gives back."""
+
+import json
+import warnings
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from mmlkit.data import load_task, make_split
+from mmlkit.tasks import get_task
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """folder({name: text}) writes the files and returns their folder."""
+    def write(files):
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_bytes(text.encode())
+        return tmp_path
+    return write
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """No test here may warn, unless it says so with pytest.warns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def test_course_file_with_quotes_and_float_labels(folder):
+    header = "\tid\tsentence1\tsentence2\tis_duplicate\n"
+    train = header + '3\tabc\t"""Which"" is it?"\tWhich one?\t1.0\n9\tdef\tHow?\tWhy?\t0.0\n'
+    data = load_task("quora", folder({"quora-train.csv": train, "quora-dev.csv": header + "0\tghi\tWho?\tWhom?\t0.0\n"}))
+    assert data.train.texts == [('"Which" is it?', "Which one?"), ("How?", "Why?")]
+    assert data.train.labels.tolist() == [1, 0]
+    assert data.train.labels.dtype == "int64"
+    assert data.train.ids == ["abc", "def"]
+    assert data.test is None
+
+
+def test_course_test_file_has_no_labels(folder):
+    labelled = "\tid\tsentence\tsentiment\n0\tabc\t A lovely film . \t4\n1\tdef\t Dull . \t0\n"
+    student = "0\t\tid\tsentence\n1\t0.0\tb75\t Effective biopic\n"       # an extra leading column, as published
+    data = load_task("sst", folder({"ids-sst-train.csv": labelled, "ids-sst-dev.csv": labelled, "ids-sst-test-student.csv": student}))
+    assert data.train[0] == {"sentence": "A lovely film .", "label": "very positive", "id": "abc"}
+    assert data.train.labels.tolist() == [4, 0]
+    assert data.test.labels is None
+    assert data.test[0] == {"sentence": "Effective biopic", "label": None, "id": "b75"}
+
+
+def test_course_scores(folder):
+    text = "\tid\tsentence1\tsentence2\tsimilarity\n0\ta\tone\ttwo\t2.75\n1\tb\tone\tone\t5.0\n"
+    data = load_task("sts", folder({"sts-train.csv": text, "sts-dev.csv": text}))
+    assert data.dev.labels.tolist() == [2.75, 5.0]
+    assert data.dev.labels.dtype == "float32"
+    assert data.dev[0]["label"] == 2.75
+
+
+def test_course_file_wins_over_a_plain_one(folder):
+    course = "\tid\tsentence\tsentiment\n0\ta\tcourse\t4\n"
+    plain = "sentence,label\nplain,negative\n"
+    data = load_task("sst", folder({"ids-sst-train.csv": course, "ids-sst-dev.csv": course, "train.csv": plain, "dev.csv": plain}))
+    assert data.train.texts == [("course",)]
+
+
+def test_glue_tsv_takes_quotes_literally(folder):
+    text = 'index\tsentence1\tsentence2\tlabel\n0\t"He said so.\tHe "did".\tnot_entailment\n1\tb\tc\tentailment\n'
+    data = load_task("rte", folder({"RTE/train.tsv": text, "RTE/dev.tsv": text}))
+    assert data.train.texts == [('"He said so.', 'He "did".'), ("b", "c")]
+    assert data.train.labels.tolist() == [1, 0]
+
+
+def test_glue_mrpc_has_columns_of_its_own(folder):
+    text = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tone\tuno\n0\t7\t9\tone\tdos\n"
+    data = load_task("mrpc", folder({"train.tsv": text, "dev.tsv": text}))
+    assert data.train.texts == [("one", "uno"), ("one", "dos")]
+    assert data.train.labels.tolist() == [1, 0]
+
+
+def test_cola_without_a_header(folder):
+    data = load_task("cola", folder({"CoLA/train.tsv": "gj04\t1\t\tThe cat sat.\ngj04\t0\t*\tCat the sat.\n",
+                                     "CoLA/dev.tsv": "bc01\t1\t\tIt rains.\n", "CoLA/test.tsv": "index\tsentence\n0\tIt snows.\n"}))
+    assert data.train.texts == [("The cat sat.",), ("Cat the sat.",)]
+    assert data.train.labels.tolist() == [1, 0]
+    assert data.test.texts == [("It snows.",)]
+    assert data.test.labels is None
+
+
+@pytest.mark.parametrize("header", ["", "premise\thypothesis\tlabel\n"])
+def test_scitail_with_or_without_a_header(folder, header):
+    text = header + "Pluto is cold.\tIt is cold.\tentails\nPluto is cold.\tIt is old.\tneutral\n"
+    data = load_task("scitail", folder({"train.tsv": text, "dev.tsv": text}))
+    assert data.train.texts == [("Pluto is cold.", "It is cold."), ("Pluto is cold.", "It is old.")]
+    assert [data.train[i]["label"] for i in range(2)] == ["entails", "neutral"]
+
+
+def test_scitail_says_entails_and_understands_entailment():
+    split = make_split("scitail", [(0, {"premise": "a", "hypothesis": "b", "label": "entailment"})])
+    assert split[0]["label"] == "entails"
+
+
+def test_jsonl(folder):
+    lines = [{"sentence": "a day", "label": "positive", "idx": 7}, {"sentence": "une journ\u00e9e", "label": 0, "idx": 8}]
+    text = "\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n\n"
+    data = load_task("sst2", folder({"train.jsonl": text, "dev.jsonl": text}))
+    assert data.train.texts == [("a day",), ("une journ\u00e9e",)]
+    assert data.train.labels.tolist() == [1, 0]
+    assert data.train.ids == [7, 8]
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\x85"])
+def test_jsonl_lines_end_at_newlines_only(folder, mark):
+    """str.splitlines() also cuts at these, which JSON allows inside a string."""
+    text = json.dumps({"sentence": f"one{mark}two", "label": 1}, ensure_ascii=False) + "\n"
+    assert load_task("sst2", folder({"train.jsonl": text, "dev.jsonl": text})).train.texts == [(f"one{mark}two",)]
+
+
+def test_parquet_with_integer_labels(tmp_path):
+    for name, labels in (("train", [1, 0, 1]), ("validation", [0, 0, 1]), ("test", [-1, -1, -1])):
+        pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a", "b", "c"], "label": labels, "idx": [5, 6, 7]}),
+                                    tmp_path / f"{name}-00000-of-00001.parquet")
+    data = load_task("sst2", tmp_path)
+    assert data.train.labels.tolist() == [1, 0, 1]
+    assert data.dev.ids == [5, 6, 7]
+    assert data.test.labels is None
+
+
+def test_parquet_scores_with_the_hubs_mark_for_unknown(tmp_path):
+    """The hub's STS-B has -1.0 throughout its test split."""
+    for name, scores in (("train", [0.0, 3.8]), ("validation", [5.0, 2.5]), ("test", [-1.0, -1.0])):
+        table = pyarrow.table({"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": pyarrow.array(scores, pyarrow.float32())})
+        pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet")
+    data = load_task("stsb", tmp_path)
+    assert data.train.labels.tolist() == pytest.approx([0.0, 3.8])
+    assert data.test.labels is None
+    assert data.test.texts == [("a", "c"), ("b", "d")]
+
+
+@pytest.mark.parametrize("unknown", ["-", -1, "-1", "", None, float("nan")])
+def test_snli_rows_without_a_gold_label_are_dropped(unknown):
+    rows = [(i, {"sentence1": "p", "sentence2": f"h{i}", "gold_label": label}) for i, label in enumerate(["neutral", unknown, "contradiction"])]
+    with pytest.warns(UserWarning, match=r"1 rows have no label in column 'gold_label' \(row 1\)"):
+        split = make_split("snli", rows)
+    assert split.texts == [("p", "h0"), ("p", "h2")]
+    assert split.labels.tolist() == [1, 2]
+
+
+def test_mnli_has_a_second_dev_split(folder):
+    text = "premise,hypothesis,label\np,h,{}\n"
+    data = load_task("mnli", folder({"train.csv": text.format("entailment"), "dev_matched.csv": text.format("neutral"),
+                                     "dev_mismatched.csv": text.format("contradiction")}))
+    assert [split.labels.tolist() for split in (data.train, data.dev, data.more["dev_mismatched"])] == [[0], [1], [2]]
+
+
+@pytest.mark.parametrize("label", ["not_entailment", "Not_Entailment", " not entailment ", "not-entailment", "1", 1, "1.0", 1.0])
+def test_label_names_in_any_writing(label):
+    assert make_split("rte", [(0, {"sentence1": "a", "sentence2": "b", "label": label})]).labels.tolist() == [1]
+
+
+def test_labels_translates_foreign_names(folder):
+    text = "sentence,label\na day,gut\nb day,schlecht\nc day,positive\n"
+    data = load_task("sst2", folder({"train.csv": text, "dev.csv": text}), labels={"gut": "positive", "Schlecht": "negative"})
+    assert data.train.labels.tolist() == [1, 0, 1]
+
+
+def test_stsb_star_keeps_the_ends_and_drops_what_lies_between():
+    """MML v2, section 4.2: 2 and 4 themselves are kept."""
+    scores = [0, 2, 2.001, 3, "3.999", "4.0", 5]
+    rows = [(i, {"sentence1": f"a{i}", "sentence2": "b", "score": score}) for i, score in enumerate(scores)]
+    split = make_split("stsb_star", rows)
+    assert split.ids == [0, 1, 5, 6]
+    assert split.labels.tolist() == [0, 0, 1, 1]
+    assert split[2] == {"sentence1": "a5", "sentence2": "b", "label": "similar", "id": 5}
+
+
+def test_limit_and_seed():
+    one, again, other = (load_task("sst", limit=20, seed=seed) for seed in (1, 1, 2))
+    whole = load_task("sst")
+    assert [len(split) for split in (one.train, one.dev, one.test)] == [20, 20, 20]
+    assert one.train.ids == again.train.ids != other.train.ids
+    places = [whole.train.ids.index(i) for i in one.train.ids]
+    assert places == sorted(set(places))        # rows keep their order, none comes twice
+    assert [whole.train[place] for place in places] == [one.train[i] for i in range(20)]
+    assert len(load_task("sst", limit=10**6).train) == len(whole.train)
+
+
+def test_split_indexing_and_frame():
+    rows = [(i, {"sentence1": f"a{i}", "sentence2": f"b{i}", "label": label, "idx": 10 * i}) for i, label in enumerate((1, 0, 1))]
+    split = make_split("rte", rows, name="dev")
+    assert len(split) == 3
+    assert split[-1] == {"sentence1": "a2", "sentence2": "b2", "label": "not_entailment", "id": 20}
+    assert split.frame().to_dict("list") == {"sentence1": ["a0", "a1", "a2"], "sentence2": ["b0", "b1", "b2"],
+                                             "label": ["not_entailment", "entailment", "not_entailment"], "id": [0, 10, 20]}
+    part = split.take([2, 1])
+    assert (part.texts, part.labels.tolist(), part.ids, part.name) == ([("a2", "b2"), ("a1", "b1")], [1, 0], [20, 10], "dev")
+    assert [row["id"] for row in split] == [0, 10, 20]      # iterates, and ends
+
+
+@pytest.mark.parametrize(("name", "counts", "per_label"), [("sst", (800, 160, 160), (160, 32)), ("cfimdb", (240, 60, 40), (120, 30))])
+def test_mini_data(name, counts, per_label):
+    data = load_task(name, "mini")
+    assert tuple(len(split) for split in (data.train, data.dev, data.test)) == counts
+    for split, each in zip((data.train, data.dev), per_label, strict=True):
+        assert split.frame()["label"].value_counts().to_dict() == {label: each for label in get_task(name).labels}
+    assert data.test.labels is None
+    texts = [row[0] for split in (data.train, data.dev, data.test) for row in split.texts]
+    assert len(set(texts)) == len(texts)        # no sentence is in two splits
+    assert data.source == "mini"

@@ -1,0 +1,183 @@
+"""One step of AdamW in plain numbers, a thousand in numpy, and which parameters get which rate and decay."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from mmlkit.optimizers import AdamW, learning_rate, make_optimizer
+
+
+def stepped(optimizer_class, theta, gradients, **settings):
+    """Where one number goes under these gradients."""
+    parameter = torch.nn.Parameter(torch.tensor([theta], dtype=torch.float64))
+    optimizer = optimizer_class([parameter], **settings)
+    for g in gradients:
+        parameter.grad = torch.tensor([g], dtype=torch.float64)
+        optimizer.step()
+    return parameter.item()
+
+
+def test_one_step_by_hand():
+    # theta 1, g 0.5, lr 0.1: m = 0.05, v = 0.00025, alpha = 0.1 sqrt(0.001) / 0.1
+    m, v = 0.1 * 0.5, 0.001 * 0.25
+    moved = 1 - 0.03162277660168379 * m / (v**0.5 + 1e-6)
+    assert moved == pytest.approx(0.9000063242, abs=1e-9)
+    assert stepped(AdamW, 1.0, [0.5], lr=0.1) == pytest.approx(moved, abs=1e-12)
+    # decay comes last, on the number that has moved: 0.9000063 * (1 - 0.1 * 0.01)
+    assert stepped(AdamW, 1.0, [0.5], lr=0.1, weight_decay=0.01) == pytest.approx(0.8991063179, abs=1e-9)
+
+
+def test_two_steps_by_hand():
+    # g 0.5, then -1: m = 0.9*0.05 - 0.1, v = 0.999*0.00025 + 0.001, alpha = 0.1 sqrt(1 - 0.998001) / (1 - 0.81)
+    first = 1 - 0.03162277660168379 * 0.05 / (0.00025**0.5 + 1e-6)
+    second = first - 0.1 * 0.001999**0.5 / 0.19 * -0.055 / (0.00124975**0.5 + 1e-6)
+    assert stepped(AdamW, 1.0, [0.5, -1.0], lr=0.1) == pytest.approx(second, abs=1e-12)
+
+
+def test_eps_is_added_to_the_uncorrected_root():
+    # with eps 1: 0.0316228 * 0.05 / (0.0158114 + 1); on the corrected root it would be 0.1 * 0.5 / (0.5 + 1) = 0.0333
+    assert 1 - stepped(AdamW, 1.0, [0.5], lr=0.1, eps=1.0) == pytest.approx(0.0015565276, abs=1e-9)
+
+
+def test_without_bias_correction_the_rate_stays():
+    # alpha is 0.1 instead of 0.0316, so the step is 0.3162 instead of 0.1
+    assert 1 - stepped(AdamW, 1.0, [0.5], lr=0.1, correct_bias=False) == pytest.approx(0.05 * 0.1 / (0.00025**0.5 + 1e-6), abs=1e-12)
+
+
+def test_defaults_are_the_handout_s():
+    group = AdamW([torch.nn.Parameter(torch.zeros(1))]).param_groups[0]
+    assert {key: group[key] for key in ("lr", "betas", "eps", "weight_decay", "correct_bias")} == {
+        "lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.0, "correct_bias": True}
+
+
+@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.5, 0.7)])
+def test_without_eps_and_decay_it_is_torch_s(betas):
+    gradients = np.random.default_rng(0).normal(size=30).tolist()
+    ours, torchs = (stepped(kind, 2.0, gradients, lr=0.01, betas=betas, eps=0.0, weight_decay=0.0) for kind in (AdamW, torch.optim.AdamW))
+    assert ours == pytest.approx(torchs, abs=1e-12) and abs(ours - 2) > 1e-3
+
+
+def test_how_it_differs_from_torch_s():
+    # decay after the step, (1-d)(theta-s), against before, (1-d) theta - s: ours is d s higher, d = lr * weight_decay, s = lr
+    ours, torchs = (stepped(kind, 1.0, [0.5], lr=0.1, eps=0.0, weight_decay=0.2) for kind in (AdamW, torch.optim.AdamW))
+    assert ours - torchs == pytest.approx(0.02 * 0.1, abs=1e-12)
+    # our eps is torch's eps over sqrt(1 - b2^t), here t = 1
+    ours = stepped(AdamW, 1.0, [0.5], lr=0.1, eps=1e-3)
+    assert ours == pytest.approx(stepped(torch.optim.AdamW, 1.0, [0.5], lr=0.1, eps=1e-3 / 0.001**0.5, weight_decay=0.0), abs=1e-12)
+    assert ours != pytest.approx(stepped(torch.optim.AdamW, 1.0, [0.5], lr=0.1, eps=1e-3, weight_decay=0.0), abs=1e-4)
+
+
+def test_the_handout_s_thousand_steps():
+    """Linear(3, 2), squared error to (x0 + x1, -x2), against the formulas in numpy."""
+    generator = np.random.default_rng(0)
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2, bias=False)
+    optimizer = AdamW(model.parameters(), lr=1e-3, weight_decay=1e-4)
+    start = model.weight.detach().numpy().astype(float)
+    theta, m, v = start.copy(), np.zeros((2, 3)), np.zeros((2, 3))
+    for t in range(1, 1001):
+        x = generator.uniform(size=3)
+        y = np.array([x[0] + x[1], -x[2]])
+
+        optimizer.zero_grad()
+        loss = (torch.tensor(y, dtype=torch.float32) - model(torch.tensor(x, dtype=torch.float32))).square().sum()
+        loss.backward()
+        optimizer.step()
+
+        g = 2 * np.outer(theta @ x - y, x)
+        m = 0.9 * m + 0.1 * g
+        v = 0.999 * v + 0.001 * g**2
+        alpha = 1e-3 * math.sqrt(1 - 0.999**t) / (1 - 0.9**t)
+        theta = theta - alpha * m / (np.sqrt(v) + 1e-6)
+        theta = theta - 1e-3 * 1e-4 * theta
+    np.testing.assert_allclose(model.weight.detach().numpy(), theta, atol=1e-6, rtol=1e-4)
+    assert np.abs(theta - start).max() > 0.1
+
+
+def test_a_parameter_without_gradient_stays():
+    still, moving = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
+    optimizer = AdamW([still, moving], lr=0.1, weight_decay=0.1)
+    moving.grad = torch.ones(2)
+    optimizer.step()
+    assert torch.equal(still, torch.ones(2)) and (moving < 1).all() and set(optimizer.state) == {moving}
+
+
+def test_a_closure_is_called_with_gradients_on():
+    parameter = torch.nn.Parameter(torch.ones(1))
+    optimizer = AdamW([parameter], lr=0.1)
+
+    def closure():
+        loss = parameter.square().sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure).item() == 1 and parameter.item() < 1
+
+
+@pytest.mark.parametrize("settings, message", [
+    (dict(lr=-1.0), "must not be negative"), (dict(eps=-1e-6), "must not be negative"), (dict(weight_decay=-0.1), "must not be negative"),
+    (dict(betas=(1.0, 0.9)), r"betas \(1.0, 0.9\) must lie in \[0, 1\)"), (dict(betas=(0.9, -0.1)), r"must lie in \[0, 1\)")])
+def test_settings_out_of_range_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        AdamW([torch.nn.Parameter(torch.zeros(1))], **settings)
+
+
+# the schedule
+
+def test_learning_rate_by_hand():
+    rates = [learning_rate(step, peak=2.0, warmup=4, total=10) for step in range(11)]
+    assert rates == pytest.approx([0.5, 1, 1.5, 2, 2, 5 / 3, 4 / 3, 1, 2 / 3, 1 / 3, 0])
+
+
+def test_learning_rate_at_the_edges():
+    assert learning_rate(0, peak=3.0, warmup=0, total=5) == 3.0
+    assert learning_rate(4, peak=3.0, warmup=0, total=5) == pytest.approx(0.6)
+    assert learning_rate(99, peak=3.0, warmup=2, total=5) == 0.0
+    assert [learning_rate(step, peak=3.0, warmup=3, total=3) for step in range(4)] == [1.0, 2.0, 3.0, 0.0]
+
+
+# groups
+
+def groups_of(model, optimizer):
+    """{name: (peak rate, decay)}; every parameter in exactly one group."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    found = [(names[parameter], (group["peak"], group["weight_decay"])) for group in optimizer.param_groups for parameter in group["params"]]
+    assert len(dict(found)) == len(found) and all(group["lr"] == group["peak"] for group in optimizer.param_groups)
+    return dict(found)
+
+
+@pytest.mark.parametrize("head_lr", [None, 0.5])
+def test_rates_and_decay_of_every_parameter(make_model, head_lr):
+    model = make_model("sst", "sts")
+    found = groups_of(model, make_optimizer(model, lr=0.1, head_lr=head_lr, weight_decay=0.03))
+    assert set(found) == {name for name, _ in model.named_parameters()}
+    for name, (lr, decay) in found.items():
+        assert lr == (0.1 if name.startswith("encoder.") or head_lr is None else 0.5), name
+        assert decay == (0.0 if name.endswith("bias") or "LayerNorm" in name else 0.03), name
+    assert found["heads.sts.dense.weight"][1] == found["encoder.embeddings.word_embeddings.weight"][1] == 0.03
+
+
+def test_a_frozen_encoder_is_left_out(make_model):
+    model = make_model("sst").freeze_encoder()
+    assert set(groups_of(model, make_optimizer(model, lr=0.1))) == {"heads.sst.dense.weight", "heads.sst.dense.bias"}
+    with pytest.raises(ValueError, match="Every parameter of the model is frozen"):
+        make_optimizer(model.requires_grad_(False), lr=0.1)
+
+
+@pytest.mark.parametrize("name, kind", [("adamw", torch.optim.AdamW), ("adamax", torch.optim.Adamax), ("handout", AdamW)])
+def test_optimizers_by_name(make_model, name, kind):
+    model = make_model("sst")
+    optimizer = make_optimizer(model, name, lr=0.1)
+    assert type(optimizer) is kind
+    before = model.heads["sst"].dense.bias.detach().clone()
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    torch.testing.assert_close(before - 0.1, model.heads["sst"].dense.bias.detach(), atol=1e-4, rtol=0)      # all three: lr * sign(g)
+
+
+def test_an_unknown_optimizer_is_refused(make_model):
+    with pytest.raises(ValueError, match=r"optimizer 'adam' is not one of \['adamw', 'adamax', 'handout'\]"):
+        make_optimizer(make_model("sst"), "adam", lr=0.1)

@@ -1,0 +1,80 @@
+"""The facts about tasks that a wrong digit would spoil, and the three sizes of a reading."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from mmlkit.profiles import get_profile
+from mmlkit.runtime import autocast
+from mmlkit.tasks import get_task, list_tasks
+
+COURSE = ("sst", "cfimdb", "quora", "sts")
+GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
+OTHERS = ("snli", "scitail", "stsb_star")
+
+
+def test_all_tasks_are_there():
+    assert sorted(list_tasks()) == sorted(COURSE + GLUE + OTHERS)
+    assert [get_task(name).name for name in list_tasks()] == list_tasks()
+
+
+@pytest.mark.parametrize(("name", "labels"), [
+    ("sst", ("very negative", "negative", "neutral", "positive", "very positive")),
+    ("cfimdb", ("negative", "positive")), ("sst2", ("negative", "positive")),
+    ("quora", ("not_duplicate", "duplicate")), ("qqp", ("not_duplicate", "duplicate")), ("mrpc", ("not_equivalent", "equivalent")),
+    ("cola", ("unacceptable", "acceptable")),
+    ("mnli", ("entailment", "neutral", "contradiction")), ("snli", ("entailment", "neutral", "contradiction")),
+    ("rte", ("entailment", "not_entailment")), ("qnli", ("entailment", "not_entailment")),
+    ("wnli", ("not_entailment", "entailment")),         # the other way round on the hub, really
+    ("scitail", ("entails", "neutral")), ("stsb_star", ("not_similar", "similar")), ("sts", ()), ("stsb", ())])
+def test_label_order_is_the_hubs(name, labels):
+    assert get_task(name).labels == labels
+    assert get_task(name).num_labels == (len(labels) or 1)
+
+
+@pytest.mark.parametrize("name", list_tasks())
+def test_definition_is_consistent(name):
+    task = get_task(name)
+    assert get_task(task) is task
+    assert task.kind == ("classification" if task.labels else "regression")
+    assert len(task.text_columns) == 1 + task.is_pair
+    assert task.metrics[0] == {"cola": "matthews", "sts": "pearson", "stsb": "pearson"}.get(name, "accuracy")
+    assert (task.score_range == (0.0, 5.0)) == (name in ("sts", "stsb", "stsb_star"))
+    assert set(task.aliases) <= {*task.text_columns, "label"}
+    names = [*task.text_columns, "label", *(alias for aliases in task.aliases.values() for alias in aliases)]
+    assert len(set(names)) == len(names)        # no column name stands for two things
+    assert set(task.label_aliases.values()) <= set(task.labels)
+    assert (task.hub is None) == (name == "cfimdb")
+    assert task.hub is None or {"train", "dev"} <= set(task.hub_splits)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        task.kind = "regression"
+
+
+@pytest.mark.parametrize(("name", "configuration"), [*((name, name) for name in GLUE), ("quora", "qqp"), ("sts", "stsb"), ("stsb_star", "stsb")])
+def test_glue_configurations(name, configuration):
+    assert get_task(name).hub == ("nyu-mll/glue", configuration)
+
+
+def test_mnli_takes_the_matched_split_for_dev():
+    assert get_task("mnli").hub_splits["dev"] == "validation_matched"
+
+
+@pytest.mark.parametrize("name", ["fast", "colab", "paper"])
+def test_profile(name):
+    profile = get_profile(name)
+    assert profile.name == name
+    assert profile.source in ("mini", "hub")
+    assert min(profile.batch_size, profile.max_length, profile.epochs) >= 1
+    assert profile.max_length <= 512
+    assert 0 < profile.lr <= profile.head_lr
+    assert profile.limit is None or profile.limit >= 1
+    if profile.precision != "fp16":
+        autocast(profile.precision, torch.device("cpu"))        # raises when there is no such precision
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        profile.lr = 1.0
+
+
+def test_fast_profile_needs_no_network():
+    profile = get_profile("fast")
+    assert (profile.model, profile.source, profile.precision) == ("minilm", "mini", "fp32")

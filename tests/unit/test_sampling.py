@@ -1,0 +1,126 @@
+"""The order of tasks: probabilities by their formula, and what every order promises."""
+
+from collections import Counter
+
+import pytest
+from scipy import stats
+
+from mmlkit.sampling import TaskSampler
+
+KINDS = ("proportional", "sqrt", "uniform", "annealed", "round_robin", "sequential", "merged")
+SIZES = {"sst": 9, "quora": 16, "sts": 4}
+
+
+@pytest.mark.parametrize(("kind", "expected"), [
+    ("proportional", (9 / 29, 16 / 29, 4 / 29)), ("sqrt", (3 / 9, 4 / 9, 2 / 9)), ("uniform", (1 / 3, 1 / 3, 1 / 3)),
+    ("round_robin", (1 / 3, 1 / 3, 1 / 3)), ("sequential", (9 / 29, 16 / 29, 4 / 29)), ("merged", (9 / 29, 16 / 29, 4 / 29))])
+def test_probabilities_by_hand(kind, expected):
+    found = TaskSampler(kind, sizes=SIZES).probabilities(1)
+    assert found == pytest.approx(dict(zip(SIZES, expected, strict=True)))
+
+
+@pytest.mark.parametrize(("epoch", "epochs", "alpha"), [(1, 1, 1.0), (1, 3, 1.0), (2, 3, 0.6), (3, 3, 0.2), (1, 25, 1.0), (25, 25, 0.2)])
+def test_annealed_exponent_falls_from_1_to_a_fifth(epoch, epochs, alpha):
+    """Stickland and Murray (2019), section 4.1: alpha = 1 - 0.8 (e - 1) / (E - 1)."""
+    expected = {task: size ** alpha / sum(other ** alpha for other in SIZES.values()) for task, size in SIZES.items()}
+    assert TaskSampler("annealed", sizes=SIZES, epochs=epochs).probabilities(epoch) == pytest.approx(expected)
+
+
+def test_annealed_by_hand():
+    """Sizes 32 to 1: in the last epoch 32^0.2 = 2 to 1."""
+    sampler = TaskSampler("annealed", sizes={"large": 32, "small": 1}, epochs=5)
+    assert sampler.probabilities(1) == pytest.approx({"large": 32 / 33, "small": 1 / 33})
+    assert sampler.probabilities(5) == pytest.approx({"large": 2 / 3, "small": 1 / 3})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("factor", [7, 10**150])
+def test_probabilities_know_no_scale(kind, factor):
+    small, large = (TaskSampler(kind, sizes={task: size * by for task, size in SIZES.items()}, epochs=4, steps_per_epoch=10) for by in (1, factor))
+    for epoch in (1, 3):
+        assert small.probabilities(epoch) == pytest.approx(large.probabilities(epoch))
+        assert sum(small.probabilities(epoch).values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", ["proportional", "sqrt", "uniform", "annealed"])
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_draws_follow_the_probabilities(kind, epoch):
+    """Chi-square over 20,000 draws; the seed is fixed, so this holds for good or not at all."""
+    sampler = TaskSampler(kind, sizes=SIZES, epochs=3, steps_per_epoch=20_000)
+    drawn = Counter(sampler.order(epoch))
+    wanted = {task: share * 20_000 for task, share in sampler.probabilities(epoch).items()}
+    assert stats.chisquare([drawn[task] for task in SIZES], [wanted[task] for task in SIZES]).pvalue > 0.001
+
+
+def test_draws_are_independent():
+    """How often a task follows itself: as often as its share says, else the order would be in blocks."""
+    order = TaskSampler("uniform", sizes=SIZES, steps_per_epoch=9_000).order(1)
+    repeats = sum(a == b for a, b in zip(order, order[1:], strict=False))
+    assert repeats == pytest.approx(3_000, abs=200)
+
+
+def test_round_robin_goes_on_where_it_stopped():
+    sampler = TaskSampler("round_robin", sizes=SIZES, epochs=3, steps_per_epoch=4)
+    assert sampler.order(1) == ["sst", "quora", "sts", "sst"]
+    assert sampler.order(2) == ["quora", "sts", "sst", "quora"]
+    assert Counter(sampler.order(1) + sampler.order(2) + sampler.order(3)) == {"sst": 4, "quora": 4, "sts": 4}
+
+
+def test_sequential_is_one_task_after_another():
+    assert TaskSampler("sequential", sizes={"b": 2, "a": 3}).order(1) == ["b", "b", "a", "a", "a"]
+
+
+@pytest.mark.parametrize("kind", ["merged", "sequential"])
+@pytest.mark.parametrize("sizes", [SIZES, {"one": 5}, {"many": 1234, "few": 1}, {str(i): i + 1 for i in range(40)}])
+def test_every_batch_comes_exactly_once(kind, sizes):
+    sampler = TaskSampler(kind, sizes=sizes, epochs=2)
+    assert Counter(sampler.order(1)) == Counter(sampler.order(2)) == sizes
+
+
+def test_merged_is_shuffled():
+    order = TaskSampler("merged", sizes={"a": 200, "b": 200}).order(1)
+    changes = sum(a != b for a, b in zip(order, order[1:], strict=False))
+    assert changes == pytest.approx(200, abs=40)        # one, were it in blocks; 399, did they alternate
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("steps", [None, 1, 2, 30, 100])
+def test_length_of_an_epoch(kind, steps):
+    order = TaskSampler(kind, sizes=SIZES, steps_per_epoch=steps).order(1)
+    assert len(order) == (steps or 29)
+    assert set(order) <= set(SIZES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_order_is_pure_in_seed_and_epoch(kind):
+    first = TaskSampler(kind, sizes=SIZES, epochs=3, seed=1, steps_per_epoch=50)
+    orders = {epoch: first.order(epoch) for epoch in (1, 2, 3)}
+    fresh = TaskSampler(kind, sizes=SIZES, epochs=3, seed=1, steps_per_epoch=50)
+    assert {epoch: fresh.order(epoch) for epoch in (3, 1, 2)} == orders
+
+
+@pytest.mark.parametrize("kind", ["proportional", "sqrt", "uniform", "annealed", "merged"])
+def test_another_seed_or_epoch_is_another_order(kind):
+    def order(seed, epoch):
+        return TaskSampler(kind, sizes=SIZES, epochs=2, seed=seed, steps_per_epoch=50).order(epoch)
+    orders = {tuple(order(seed, epoch)) for seed in (1, 2) for epoch in (1, 2)}
+    assert len(orders) == 4
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"kind": "anealed"}, "'anealed' is not a sampler. Did you mean 'annealed'\\? Known: proportional, sqrt"),
+    ({"kind": "xyzzy"}, r"'xyzzy' is not a sampler\. Known: "),
+    ({"sizes": {}}, "expected at least one task"),
+    ({"sizes": {"sst": 3, "sts": 0}}, "every size at least 1"),
+    ({"epochs": 0}, "epochs 0 .* must be at least 1"),
+    ({"steps_per_epoch": 0}, "steps_per_epoch 0 must be at least 1")])
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        TaskSampler(**{"kind": "uniform", "sizes": SIZES, **arguments})
+
+
+@pytest.mark.parametrize("epoch", [0, 4, -1])
+@pytest.mark.parametrize("ask", ["probabilities", "order"])
+def test_epochs_count_from_one(epoch, ask):
+    with pytest.raises(ValueError, match=f"epoch {epoch} is not one of 1 to 3; epochs count from 1"):
+        getattr(TaskSampler("annealed", sizes=SIZES, epochs=3), ask)(epoch)
