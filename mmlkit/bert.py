@@ -10,7 +10,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-__all__ = ["BertConfig", "BertModel", "BertOutput", "BertLayer", "BertSelfAttention"]
+from mmlkit.attention import BertSelfAttention, Dropout
+
+__all__ = ["BertConfig", "BertModel", "BertOutput", "BertLayer"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +41,9 @@ class BertConfig:
                      "max_position_embeddings", "type_vocab_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1.")
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected a probability of at least 0 and below 1.")
         if self.num_hidden_layers < 0:
             raise ValueError(f"num_hidden_layers is {self.num_hidden_layers}, expected 0 or more.")
         if self.hidden_size % self.num_attention_heads:
@@ -78,29 +83,6 @@ class BertOutput(NamedTuple):
     pooler_output: torch.Tensor         # [B,D]
 
 
-class Dropout(nn.Module):
-    """Zeroes each number with probability p and scales the rest by 1/(1-p); p is exact to 1/65536.
-
-    On a CPU torch draws one random number per element, alone a tenth of a training step; here one draw serves four.
-    """
-
-    def __init__(self, p):
-        super().__init__()
-        self.p = p
-
-    def forward(self, x):
-        if not self.training or self.p == 0:
-            return x
-        if x.device.type != "cpu":
-            return F.dropout(x, self.p)
-        draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-2**63, None)      # 64 random bits each
-        keep = draws.view(torch.int16)[:x.numel()] >= round(self.p * 65536) - 32768
-        return x * keep.view(x.shape).to(x.dtype).mul_(1 / (1 - self.p))
-
-    def extra_repr(self):
-        return f"p={self.p}"
-
-
 class BertEmbeddings(nn.Module):
     """Word + position + segment vectors, normalised."""
 
@@ -120,45 +102,6 @@ class BertEmbeddings(nn.Module):
         summed = (words + self.token_type_embeddings(token_type_ids)
                   + self.position_embeddings(positions))
         return self.dropout(self.LayerNorm(summed))
-
-
-class BertSelfAttention(nn.Module):
-    """softmax(Q K^T / sqrt(D/H) + mask) V, heads side by side (Vaswani et al. 2017, Eq. 1)."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.num_heads = config.num_attention_heads
-        self.query = nn.Linear(config.hidden_size, config.hidden_size)
-        self.key = nn.Linear(config.hidden_size, config.hidden_size)
-        self.value = nn.Linear(config.hidden_size, config.hidden_size)
-        self.dropout = Dropout(config.attention_probs_dropout_prob)
-
-    def heads(self, x):
-        """[B,T,D] to [B,H,T,D/H]."""
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-
-    def probabilities(self, hidden_states, mask=None, num_queries=None):
-        """Attention weights [B,H,Q,T] of the first `num_queries` tokens (all by default) over all T tokens."""
-        query, key = self.heads(self.query(hidden_states[:, :num_queries])), self.heads(self.key(hidden_states))
-        scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
-        return (scores if mask is None else scores + mask).softmax(-1)
-
-    def forward(self, hidden_states, mask=None, num_queries=None):
-        value = self.heads(self.value(hidden_states))
-        if _written_out(value, self.training):
-            mixed = self.dropout(self.probabilities(hidden_states, mask, num_queries)).to(value.dtype) @ value
-        else:
-            query, key = self.heads(self.query(hidden_states[:, :num_queries])), self.heads(self.key(hidden_states))
-            dropout = self.dropout.p if self.training else 0.0
-            mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-        return mixed.transpose(1, 2).flatten(2)     # [B,Q,D]
-
-
-def _written_out(value, training):
-    """Whether plain matrix products beat torch's fused attention: on a CPU, in bf16, under fast_matmul (2 to 20 times), or
-    while training, where fused attention has no dropout of its own and falls back to the same products."""
-    fast = value.dtype != torch.float32 or torch.get_float32_matmul_precision() != "highest"
-    return value.device.type == "cpu" and (fast or training)
 
 
 class AddNorm(nn.Module):

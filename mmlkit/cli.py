@@ -108,7 +108,8 @@ def _predict(options):
         header, values = ["score"], [[f"{score:.4f}"] for score in scores[:, 0]]
     else:
         shares = probabilities(scores)
-        header, values = ["label", *[f"p({name})" for name in task.labels]], [[task.labels[row.argmax()], *[f"{p:.4f}" for p in row]] for row in shares]
+        header = ["label", *[f"p({name})" for name in task.labels]]
+        values = [[task.labels[row.argmax()], *[f"{p:.4f}" for p in row]] for row in shares]
     rows = [[*texts, *row] for texts, row in zip(data.texts, values)]
     _write([*columns, *header], rows, options.out)
     return 0

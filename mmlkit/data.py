@@ -4,6 +4,7 @@ Every row is checked once, here. A fault names the file, the row, the column, wh
 """
 
 import math
+import re
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,7 +121,9 @@ def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop", name
         texts.append(tuple(_text(row.get(found), where, found) for found in columns.values()))
         values.append(value)
         ids.append(row.get("id", row.get("idx", number)))
-    if blank and len(blank) == len(rows):       # a test file: the column is there, the labels are not
+    if len(blank) == len(rows) and name in ("train", "dev"):
+        raise ValueError(f"{place}: no label in any of the {len(rows)} rows (column {label_column!r}); a {name} file needs them.")
+    if len(blank) == len(rows):         # a test file: the column is there, the labels are not
         return make_split(task, [(n, {k: v for k, v in row.items() if k != label_column}) for n, row in rows], place=place, name="test")
     if blank:
         _report_blank(blank, place, label_column, on_bad_row)
@@ -163,22 +166,18 @@ def _plain(label):
 
 def _label(task, value, names, where, column):
     """The label's place in task.labels, or its score; None when blank."""
-    if value is None or (isinstance(value, float) and math.isnan(value)) or str(value).strip() in ("", "-", "-1"):
+    if value is None or (isinstance(value, float) and math.isnan(value)) or str(value).strip() in ("", "-", "-1", "-1.0"):
         return None
     if task.score_range is not None:
         score = _score(task, value, where, column)
         if task.kind == "regression":
             return score
         return 0 if score <= 2 else 1 if score >= 4 else "between"
-    plain = _plain(value)
-    if plain in names:
-        return names[plain]
-    try:
-        index = float(plain)
-        if index == int(index) and 0 <= index < len(task.labels):
-            return int(index)
-    except ValueError:
-        pass
+    if _plain(value) in names:
+        return names[_plain(value)]
+    whole = re.fullmatch(r"(\d+)(\.0*)?", str(value).strip())       # 1, or 1.0 as the course's files have it
+    if whole and int(whole[1]) < len(task.labels):
+        return int(whole[1])
     raise ValueError(f"{where}, column {column!r}: label {value!r} is not one of {list(task.labels)} (or 0 to {len(task.labels) - 1}, "
                      f"in that order). Labels are matched by name; rename it in the file or pass labels={{{str(value)!r}: ...}} to load_task.")
 

@@ -73,6 +73,8 @@ def _as_split(data, task):
         raise ValueError("predict was given plain texts but no task; pass task='sst' or another of list_tasks().")
     task = get_task(task)
     texts = [(row,) if isinstance(row, str) else tuple(row) for row in data]
+    if not texts:
+        raise ValueError(f"predict was given no text; expected a list of texts for task {task.name!r}.")
     for i, row in enumerate(texts):
         if len(row) != len(task.text_columns) or not all(isinstance(text, str) and text.strip() for text in row):
             raise ValueError(f"text {i} is {row!r}; task {task.name!r} expects {len(task.text_columns)} non-empty "

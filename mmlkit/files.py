@@ -65,8 +65,7 @@ def read_rows(path, headerless=()):
 
 
 def _read_csv(path, headerless):
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        text = file.read()          # whole, so that an encoding fault has its place in the file
+    text = path.read_bytes().decode("utf-8").removeprefix("\ufeff")       # whole, so that a fault has its place in the file
     first = text.split("\n", 1)[0]
     # The course's .csv files are tab-separated, with csv quoting; GLUE's .tsv files have no quoting at all.
     delimiter = "\t" if path.suffix == ".tsv" or "\t" in first else ","
@@ -90,7 +89,7 @@ def _read_csv(path, headerless):
 
 def _read_jsonl(path, _headerless):
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(path.read_bytes().decode("utf-8").removeprefix("\ufeff").split("\n"), start=1):
         if line.strip():
             try:
                 row = json.loads(line)

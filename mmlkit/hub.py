@@ -3,9 +3,11 @@
 Without a network the clients retry for 23 to 93 seconds; the probe answers in two. Nothing ever falls back silently.
 """
 
+import contextlib
 import functools
 import os
 import socket
+import threading
 from urllib.parse import urlsplit
 
 __all__ = ["download_model", "load_hub_dataset", "reachable"]
@@ -26,11 +28,17 @@ def reachable(endpoint=None, seconds=2.0):
     if proxy:       # behind a proxy the host itself need not resolve
         address = urlsplit(proxy)
         port = address.port or 80
-    try:
-        socket.create_connection((address.hostname, port), timeout=seconds).close()
-    except OSError:
-        return False
-    return True
+    answered = []
+
+    def probe():
+        with contextlib.suppress(OSError):
+            socket.create_connection((address.hostname, port), timeout=seconds).close()
+            answered.append(True)
+
+    thread = threading.Thread(target=probe, daemon=True)        # looking up a name heeds no time limit of a socket
+    thread.start()
+    thread.join(seconds)
+    return bool(answered)
 
 
 def _online():

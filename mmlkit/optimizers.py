@@ -3,11 +3,12 @@
 Notebook 02 builds `AdamW` by hand and shows where it differs from torch's.
 """
 
+import contextlib
 import math
 
 import torch
 
-__all__ = ["AdamW", "make_optimizer", "learning_rate"]
+__all__ = ["AdamW", "learning_rate", "lent_gradient", "make_optimizer"]
 
 
 class AdamW(torch.optim.Optimizer):
@@ -87,3 +88,26 @@ def learning_rate(step, *, peak, warmup, total):
     if step < warmup:
         return peak * (step + 1) / warmup
     return peak * max(total - step, 0) / max(total - warmup, 1)
+
+
+@contextlib.contextmanager
+def lent_gradient(encoder, input_ids):
+    """Inside, on a CPU: the word table's gradient is one zero buffer to which only the rows in use are added.
+
+    The same numbers as a fresh dense gradient, which costs a tenth of a step to allocate and fill.
+    """
+    table = encoder.embeddings.word_embeddings.weight
+    if table.device.type != "cpu" or not table.requires_grad:
+        yield
+        return
+    if getattr(table, "lent", None) is None:
+        table.lent = torch.zeros_like(table)
+    table.grad = table.lent
+    try:
+        yield
+        table.lent[input_ids.unique()] = 0
+    except BaseException:
+        table.lent.zero_()
+        raise
+    finally:
+        table.grad = None

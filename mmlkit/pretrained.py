@@ -47,7 +47,8 @@ def load_pretrained(name="minilm", *, num_layers=None, random_init=False, seed=0
     with seeded(seed):
         encoder = BertModel(BertConfig.from_dict(values))
     if not random_init:
-        _load_weights(encoder, _read_weights(folder, checksum=MINILM_SHA256 if name == "minilm" else None), folder)
+        tensors = _read_weights(folder, checksum=MINILM_SHA256 if name == "minilm" else None)
+        _load_weights(encoder, tensors, folder, cut=num_layers is not None)
     tokenizer = _read_tokenizer(folder)
     if len(tokenizer) > encoder.config.vocab_size:
         raise ValueError(f"{folder}: the tokenizer has {len(tokenizer)} entries, the word table {encoder.config.vocab_size}. "
@@ -104,6 +105,8 @@ def _read_config(folder):
         values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{folder / 'config.json'} is not valid JSON: {error}. Copy or download it again.") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{folder / 'config.json'} holds a {type(values).__name__}, expected an object with the sizes of a BERT encoder.")
     if values.get("model_type", "bert") != "bert":
         raise ValueError(f"{folder} holds a model of type {values['model_type']!r}; this encoder is BERT. Choose a checkpoint "
                          "whose config.json says model_type 'bert'.")
@@ -127,22 +130,29 @@ def _read_weights(folder, checksum=None):
             if found != checksum:
                 raise ValueError(f"{files[0]} has the wrong checksum {found}, expected {checksum}. The file is damaged "
                                  "or not the published one; reinstall the package that brought it.")
-        try:
-            return {key: tensor for file in files for key, tensor in load_file(file).items()}
-        except SafetensorError as error:
-            raise ValueError(f"{files[0]} cannot be read as safetensors ({error}): it is truncated or damaged. "
-                             "Copy or download it again.") from error
+        tensors = {}
+        for file in files:
+            try:
+                tensors.update(load_file(file))
+            except SafetensorError as error:
+                raise ValueError(f"{file} cannot be read as safetensors ({error}): it is truncated or damaged. "
+                                 "Copy or download it again.") from error
+        return tensors
     binary = folder / "pytorch_model.bin"
     if binary.is_file():
         try:
-            return torch.load(binary, map_location="cpu", weights_only=True)
-        except Exception as error:
-            raise ValueError(f"{binary} cannot be read as plain tensors ({error}). Convert it to model.safetensors.") from error
+            tensors = torch.load(binary, map_location="cpu", weights_only=True)
+        except Exception as error:      # torch's own text advises to load it unsafely, so it is not repeated here
+            raise ValueError(f"{binary} is damaged, or holds more than plain tensors and is refused, since loading it could run code. "
+                             "Convert it to model.safetensors.") from error
+        if not isinstance(tensors, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in tensors.values()):
+            raise ValueError(f"{binary} holds no weights: found a {type(tensors).__name__}, expected a dict of tensors by name.")
+        return tensors
     raise FileNotFoundError(f"{folder} has a config.json but no weights: expected model.safetensors or pytorch_model.bin, "
                             f"found {sorted(os.listdir(folder))[:8]}. For fresh weights pass random_init=True.")
 
 
-def _load_weights(encoder, tensors, folder):
+def _load_weights(encoder, tensors, folder, cut):
     """Copies tensors into the encoder and reports, by name, what did not fit."""
     def ours(key):
         key = key.removeprefix("bert.").removeprefix("model.")
@@ -162,7 +172,7 @@ def _load_weights(encoder, tensors, folder):
         warnings.warn(f"{folder} has no pooler ({missing}): it starts from fresh weights. A head that reads the [CLS] "
                       "vector itself (reads='cls') does not need it.", stacklevel=3)
     layers = len(encoder.encoder.layer)
-    extra = [key for key in tensors if key not in expected and not _beyond(key, layers)]
+    extra = [key for key in tensors if key not in expected and not (cut and _beyond(key, layers))]
     inside = [key for key in extra if key.startswith(("embeddings.", "encoder.", "pooler.")) and "position_ids" not in key]
     if inside:
         warnings.warn(f"{folder}: {len(inside)} weights have no place in this encoder and were left out: {inside[:5]}.", stacklevel=3)

@@ -3,7 +3,6 @@
 Data order, task order, learning rate and the step's dropout are functions of (seed, epoch, step): a resumed run is exact.
 """
 
-import contextlib
 import math
 import time
 import zlib
@@ -18,7 +17,7 @@ from mmlkit.checkpoints import load_checkpoint, save_checkpoint
 from mmlkit.data import TaskData
 from mmlkit.evaluation import predict_encoded
 from mmlkit.heads import Loss
-from mmlkit.optimizers import learning_rate, make_optimizer
+from mmlkit.optimizers import learning_rate, lent_gradient, make_optimizer
 from mmlkit.runtime import autocast, fast_matmul, is_interactive, seeded
 from mmlkit.sampling import TaskSampler
 
@@ -50,11 +49,12 @@ def train_step(model, batch, optimizer, *, micro_batch_size=None, clip=1.0, prec
     micro_batch_size: rows that go through the model at a time; the gradient is the whole batch's either way, and a
     head's penalty counts once. clip: largest global gradient norm, or None. precision: see `runtime.autocast`; fp16
     needs a torch.amp.GradScaler as `scaler`.
+    Raises FloatingPointError, before any weight moves, when the loss or a gradient is not a finite number.
     """
     optimizer.zero_grad(set_to_none=True)       # None, not zero: parameters of other tasks then stay bit-identical
     scale = (lambda loss: loss) if scaler is None else scaler.scale
     total, per_head = 0.0, None
-    with fast_matmul(model.device), _lent_gradient(model.encoder, batch.input_ids):
+    with fast_matmul(model.device), lent_gradient(model.encoder, batch.input_ids):
         for part in [batch] if micro_batch_size is None else batch.split(micro_batch_size):
             share = len(part) / len(batch)
             with autocast(precision, model.device)[0]:
@@ -67,10 +67,14 @@ def train_step(model, batch, optimizer, *, micro_batch_size=None, clip=1.0, prec
         if penalty is not None:
             scale(penalty).backward()
             total = total + penalty.detach()
+        if not torch.isfinite(total):
+            raise FloatingPointError(f"the loss of task {batch.task.name!r} is {total.item()}")
         if scaler is not None:
             scaler.unscale_(optimizer)
         if clip is not None:
-            torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.grad is not None], clip)
+            norm = torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.grad is not None], clip)
+            if scaler is None and not torch.isfinite(norm):     # a scaler skips such a step by itself
+                raise FloatingPointError(f"the gradient of task {batch.task.name!r} is {norm.item()}, its loss {total.item():.4g}")
         if scaler is None:
             optimizer.step()
         else:
@@ -106,13 +110,16 @@ def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=
     dev = {name: encode(model.tokenizer, one.dev, max_length=limit) for name, one in data.items()}
     batches = {name: math.ceil(len(one.input_ids) / batch_size) for name, one in train.items()}
     sampler = sampler or TaskSampler("merged", sizes=batches, epochs=epochs, seed=seed)
+    if sampler.epochs != epochs or set(sampler.sizes) != set(data):
+        raise ValueError(f"The sampler is for {sampler.epochs} epochs of {list(sampler.sizes)}; this run is {epochs} epochs of {list(data)}.")
     if isinstance(optimizer, str):
         optimizer = make_optimizer(model, optimizer, lr=lr, head_lr=head_lr)
     scaler = torch.amp.GradScaler() if autocast(precision, model.device)[1] else None
     run = _Run(model, optimizer, scaler, hooks)
     path = None if checkpoint_dir is None else Path(checkpoint_dir) / "last.safetensors"
-    settings = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, warmup=warmup, mode=mode, seed=seed,
-                    sampler=sampler.kind, steps_per_epoch=sampler.steps_per_epoch, rows={k: len(v.input_ids) for k, v in train.items()})
+    settings = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, warmup=warmup, mode=mode, seed=seed, clip=clip,
+                    precision=precision, max_length=limit, optimizer=f"{type(optimizer).__module__}.{type(optimizer).__name__}", sampler=sampler.kind,
+                    steps_per_epoch=sampler.steps_per_epoch, rows={name: len(one.input_ids) for name, one in train.items()})
     if resume and path is not None and path.is_file():
         run.load(load_checkpoint(path), settings, path)
     total = epochs * sampler.steps_per_epoch
@@ -126,9 +133,13 @@ def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=
                     group["lr"] = learning_rate(run.step, peak=peak, warmup=int(warmup * total), total=total)
                 batch = _batch(train[name], run.task_steps.get(name, 0), batch_size, _seed(seed, name)).to(model.device)
                 torch.manual_seed(_seed(seed, run.step))
-                loss = train_step(model, batch, optimizer, micro_batch_size=micro_batch_size, clip=clip,
-                                  precision=precision, scaler=scaler)
-                losses[name].append(run.after_step(name, loss, path))
+                try:
+                    loss = train_step(model, batch, optimizer, micro_batch_size=micro_batch_size, clip=clip, precision=precision, scaler=scaler)
+                except FloatingPointError as error:
+                    kept = f" The state after the last whole epoch is in {path}." if path is not None and path.is_file() else ""
+                    raise FloatingPointError(f"Training stopped at step {run.step + 1}: {error}. The weights are those before this step.{kept} "
+                                             "Try a smaller lr, clip=1.0, or precision='fp32'.") from error
+                losses[name].append(run.after_step(name, loss))
                 bar.update()
         scores = {name: metrics.compute(one.task, predict_encoded(model, dev[name], batch_size=2 * batch_size, precision=precision),
                                         one.dev.labels) for name, one in data.items()}
@@ -146,18 +157,13 @@ class _Run:
         self.epoch, self.step, self.task_steps = 0, 0, {}
         self.history, self.best_score, self.best = [], -math.inf, None
 
-    def after_step(self, name, loss, path):
+    def after_step(self, name, loss):
         self.step += 1
         self.task_steps[name] = self.task_steps.get(name, 0) + 1
-        value = loss.total.item()
-        if not math.isfinite(value):
-            kept = f" The state after the last whole epoch is in {path}." if path is not None and path.is_file() else ""
-            raise FloatingPointError(f"The loss of task {name!r} is {value} at step {self.step}: training stopped.{kept} "
-                                     "Try a smaller lr, clip=1.0, or precision='fp32'.")
         event = StepEvent(self.step, name, self.task_steps[name], loss, self.model, self.optimizer)
         for hook in self.hooks:
             hook.after_step(event)
-        return value
+        return loss.total.item()
 
     def after_epoch(self, epoch, losses, scores, seconds):
         self.epoch = epoch
@@ -219,26 +225,6 @@ def _check(model, data, *, epochs, batch_size, mode):
                              f"its head has {head.num_labels}.")
         if one.train.labels is None or one.dev.labels is None:
             raise ValueError(f"Task {name!r} has no labels in train or dev.")
-
-
-@contextlib.contextmanager
-def _lent_gradient(encoder, input_ids):
-    """Inside, on a CPU: the word table's gradient is one zero buffer to which only the rows in use are added.
-
-    The same numbers as a fresh dense gradient, which costs a tenth of a step to allocate and fill.
-    """
-    table = encoder.embeddings.word_embeddings.weight
-    if table.device.type != "cpu" or not table.requires_grad:
-        yield
-        return
-    if getattr(table, "lent", None) is None:
-        table.lent = torch.zeros_like(table)
-    table.grad = table.lent
-    try:
-        yield
-    finally:
-        table.lent[input_ids.unique()] = 0
-        table.grad = None
 
 
 def _batch(encoded, k, batch_size, seed):

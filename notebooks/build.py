@@ -77,7 +77,8 @@ def main(wanted):
     masters = [path for path in sorted((HERE / "src").glob("[0-9][0-9]_*.py")) if not wanted or path.stem.split("_")[0] in wanted]
     if not masters:
         raise SystemExit(f"No master in {HERE / 'src'} is called {' or '.join(wanted)}.")
-    raise SystemExit(0 if all([build(master) for master in masters]) else 1)
+    failed = [master.stem for master in masters if not build(master)]
+    raise SystemExit(f"failed: {', '.join(failed)}" if failed else 0)
 
 
 if __name__ == "__main__":

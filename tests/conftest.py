@@ -32,7 +32,7 @@ def one_thread():
 
 @pytest.fixture
 def tiny_tokenizer():
-    """A WordPiece tokenizer with the toy words, the letters and their continuations; [PAD] is 0. New each time: encode() leaves traces."""
+    """A WordPiece tokenizer with the toy words, the letters and their continuations; new each time: encode() leaves traces."""
     from transformers import BertTokenizerFast
 
     words = [*SPECIAL, *FILLERS, *(key for keys in KEYS.values() for key in keys),

@@ -32,7 +32,6 @@ try:
 except ImportError:  # on Colab: install the library from its one address
     # %pip install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"
     import mmlkit
-import matplotlib.pyplot as plt
 import pandas as pd
 
 from mmlkit.profiles import get_profile

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 01 minBERT: attention on three tokens, then the layer, then the model, then real weights
 #
-# At the end you will have written BERT's encoder yourself, in about forty lines, and it will give the same numbers as
-# the published implementation, on real weights.
+# At the end you will have written BERT's encoder yourself, in fewer than forty lines, and it will give the same
+# numbers as the published implementation, on real weights.
 #
 # | | |
 # |---|---|
@@ -39,7 +39,7 @@ try:
 except ImportError:                       # Colab: install the library from its one address
     from IPython import get_ipython
     get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
-
+    import mmlkit
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -53,8 +53,8 @@ torch.set_grad_enabled(False)             # nothing is trained here, so no gradi
 torch.set_printoptions(precision=3, sci_mode=False)
 pd.options.display.max_colwidth = None
 about = runtime.describe("cpu")
-print(f"device {about['device']}, weights {settings.model},",
-      ", ".join(f"{name} {about['versions'][name]}" for name in ("mmlkit", "torch", "transformers")))
+print(f"device {about['device']}, weights {settings.model}, mmlkit {mmlkit.__version__},",
+      ", ".join(f"{name} {about['versions'][name]}" for name in ("torch", "transformers")))
 
 # %% [markdown]
 # ## 1. Attention on three tokens
@@ -63,7 +63,6 @@ print(f"device {about['device']}, weights {settings.model},",
 # each token mix in a part of the others, so that the vector of *bank* can move towards *river*.
 #
 # We give each token two numbers that we made up, so that everything fits on paper.
-
 #
 # **Step 1, scores.** How well do two tokens match? The dot product of their vectors says so. For *bank* and *river*
 # it is $1 \cdot 2 + 1 \cdot 0 = 2$.
@@ -80,8 +79,8 @@ scores = x @ x.T
 pd.DataFrame(scores.numpy(), index=tokens, columns=tokens)
 
 # %% [markdown]
-# *Bank* scores 2 with *river* and 2 with itself, $1 \cdot 1 + 1 \cdot 1$. With *the* it scores $1 \cdot 0 + 1 \cdot 1
-# = 1$.
+# *Bank* scores 2 with *river* and 2 with itself, $1 \cdot 1 + 1 \cdot 1$. With *the* it scores
+# $1 \cdot 0 + 1 \cdot 1 = 1$.
 #
 # **Step 2, scaling.** Divide by $\sqrt{d}$, where $d = 2$ is the length of the vectors. We come back to the reason.
 #
@@ -101,8 +100,8 @@ print("weights         ", weights)
 # %% [markdown]
 # *The* keeps a fifth of the weight. A softmax never gives exactly 0 to anybody.
 #
-# **Step 4, mixing.** The new vector of *bank* is the weighted mean of all three vectors: $0.198 \cdot (0, 1) + 0.401
-# \cdot (2, 0) + 0.401 \cdot (1, 1) = (1.203,\ 0.599)$. The same for every row at once:
+# **Step 4, mixing.** The new vector of *bank* is the weighted mean of all three vectors:
+# $0.198 \cdot (0, 1) + 0.401 \cdot (2, 0) + 0.401 \cdot (1, 1) = (1.203,\ 0.599)$. The same for every row at once:
 
 # %%
 mixed = (x @ x.T / 2 ** 0.5).softmax(-1) @ x
@@ -114,7 +113,7 @@ with plots.style():
         ax.plot(*new, marker, markersize=9, color=colour)
         ax.annotate(token, old, (8, 7), textcoords="offset points", color=colour)
     ax.set(xlabel="first number", ylabel="second number", xlim=(-0.15, 2.35), ylim=(-0.1, 1.25),
-           title="Before (hollow) and after attention (filled)")
+           title="Before (hollow) and after (filled)")
     plt.show()
 
 # %% [markdown]
@@ -184,17 +183,17 @@ with plots.style():
 # ### Padding: why a large negative number?
 #
 # Sentences of a batch must have equal length, so short ones are filled with `[PAD]`. No token may look at padding.
-# The mask is *added to the scores*, before the softmax: $e^{\text{very negative}}$ is 0, and the rest still sums to
-# 1. Setting weights to 0 after the softmax would leave rows with a sum below 1.
+# The mask is *added to the scores*, before the softmax: $e^{\text{very negative}}$ is 0, and the rest still has
+# sum 1. Setting weights to 0 after the softmax would leave rows with a sum below 1.
 
 # %%
 padded = torch.cat([x, torch.tensor([[3.0, 3.0]])])      # a loud [PAD], to make the point
 is_token = torch.tensor([1, 1, 1, 0])
 M = (1 - is_token) * torch.finfo(torch.float32).min / 2
 new, weights = attention(padded, padded, padded, M)
+assert torch.equal(new[:3], mixed)                       # the three tokens have the same vectors as before
 plots.attention(weights, [*tokens, "[PAD]"], title="With the mask")
 plt.show()
-print("the three tokens have the same vectors as before:", torch.equal(new[:3], mixed))
 
 # %% [markdown]
 # *What the figure shows:* a table of four rows and four columns, coloured by weight. The column `[PAD]` has weight 0
@@ -208,7 +207,6 @@ print("the three tokens have the same vectors as before:", torch.equal(new[:3], 
 # precision. We try a row of three masked scores, −20, −30 and −40.
 
 # %%
-# NBVAL_CHECK_OUTPUT
 for dtype in (torch.float32, torch.float16):
     row, lowest = torch.tensor([-20, -30, -40], dtype=dtype), torch.finfo(dtype).min
     for name, value in {"-inf": float("-inf"), "-10000": -1e4, "min": lowest, "min / 2": lowest / 2}.items():
@@ -242,7 +240,7 @@ print("merging undoes splitting:", torch.equal(heads.transpose(1, 2).reshape(B, 
 # tokens.
 #
 # **Checkpoint.** Now the whole of self-attention, and right away the comparison: the same weights, the same input and
-# the same mask in `mmlkit.bert.BertSelfAttention`. The second sentence ends with two tokens of padding.
+# the same mask in `mmlkit.attention.BertSelfAttention`. The second sentence ends with two tokens of padding.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -291,19 +289,19 @@ print("1, 2, 6 becomes", by_hand, " same as torch:", torch.allclose(by_hand, F.l
 points = torch.linspace(-5, 5, 501)
 exact, approximate = points * (1 + torch.erf(points / 2 ** 0.5)) / 2, F.gelu(points, approximate="tanh")
 with plots.style():
-    left, right = plt.subplots(1, 2, figsize=(6.6, 2.3), layout="constrained")[1]
+    left, right = plt.subplots(1, 2, figsize=(6.2, 2.1), layout="constrained")[1]
     left.plot(points, exact, label="exact")
     left.plot(points, approximate, "--", label="with tanh")
     left.set(xlabel="x", ylabel="GELU(x)")
     left.legend()
     right.plot(points, (approximate - exact) * 1e4)
-    right.set(xlabel="x", ylabel="difference, in 1/10,000", title="tanh version minus exact")
+    right.set(xlabel="x", ylabel="tanh minus exact, 1e-4")
     plt.show()
 
 # %% [markdown]
 # *What the figure shows:* on the left, both versions lie on one line: near 0 for negative x, near x for positive x,
 # with a small dip to −0.17 in between. On the right, their difference waves up and down and stays within 5/10,000.
-# That is harmless in training, and fifty times too much if you want to reproduce published weights to five digits.
+# That is harmless in training, and fifty times too much if you want to reproduce a published model to five digits.
 #
 # **The layer from its pieces.** With $a$ in the middle of the drawing:
 #
@@ -332,7 +330,7 @@ print("layer by hand and mmlkit.bert.BertLayer, equal to 1e-5: True")
 # In some drawings and programs the second residual starts at $h$, the input of the layer, not at $a$. All shapes fit.
 # The model trains. It is another model.
 #
-# **Predict before you run.** How similar are the two results: cosine above 0.99, around 0.9, or far less?
+# **Predict before you run.** How similar are the two results: cosine near 1, or far less?
 
 # %%
 def misprinted_layer(layer, h, M=0.0):
@@ -501,7 +499,6 @@ with plots.style():
 # right many cells from layer 1 on are bright: those heads look at `[CLS]` most of the time. A head must put its
 # weight somewhere, and a special token seems to be its resting place (Clark et al. 2019 describe both patterns in
 # BERT-base).
-
 #
 # **Explore.** In a live notebook the next cell has two sliders, for the layer and for the head. They start at the
 # head that looks most at the previous token; the others follow in falling order. Can you find a head in which many
@@ -510,7 +507,7 @@ with plots.style():
 # %%
 def draw(layer, head):
     with plots.style():
-        ax = plt.subplots(figsize=(5, 3.9), layout="constrained")[1]
+        ax = plt.subplots(figsize=(4.8, 3.7), layout="constrained")[1]
         plots.attention(maps[layer, head], tokens, title=f"Layer {layer}, head {head}", ax=ax)
 
 layers = previous.amax(1).argsort(descending=True).tolist()
@@ -529,15 +526,13 @@ explore.sliders(draw, layer=layers, head=heads)
 # picked on; one of them changes *tall* to *narrow*, so that *it* should now be the shelf.
 
 # %%
-weights = maps[:, :, tokens.index("it"), tokens.index("kettle")]
-layer, head = divmod(int(weights.argmax()), maps.shape[1])
+layer, head = divmod(int(maps[:, :, tokens.index("it"), tokens.index("kettle")].argmax()), maps.shape[1])
 rows = []
 for text, nouns in ((texts[0], ("kettle", "shelf")), (texts[0].replace("tall", "narrow"), ("kettle", "shelf")),
                     ("The farmer sold the horse because it was too old.", ("farmer", "horse")),
                     ("My sister painted the door while it was raining.", ("sister", "door"))):
     words, found = attention_maps(text)
-    row = found[layer, head, words.index("it")]
-    rows.append([text, *(f"{noun} {row[words.index(noun)]:.2f}" for noun in nouns)])
+    rows.append([text, *(f"{noun} {found[layer, head, words.index('it'), words.index(noun)]:.2f}" for noun in nouns)])
 pd.DataFrame(rows, columns=[f"layer {layer}, head {head}", "it to the first noun", "it to the second"])
 
 # %% [markdown]
@@ -550,8 +545,8 @@ pd.DataFrame(rows, columns=[f"layer {layer}, head {head}", "it to the first noun
 #
 # One vector for a sentence: the mean of its tokens' last vectors, padding left out (*mean pooling*).
 #
-# **Predict before you run.** Sentences 1 to 4 share the words *bank* and *interest* crosswise. Does the model group
-# them by word or by meaning?
+# **Predict before you run.** Sentences 1, 2 and 3 share the word *bank*, sentences 3 and 4 the word *interest*. Does
+# the model group them by word or by meaning?
 
 # %%
 sentences = ["She sat on the bank of the river.", "He fished from the river bank.",
@@ -571,23 +566,22 @@ print(list(vectors.shape), "one vector for each sentence")
 cosines = (vectors @ vectors.T).numpy()
 names = ["river 1", "river 2", "money 3", "money 4", "salt 5", "salt 6"]
 with plots.style():
-    ax = plt.subplots(figsize=(5, 3), layout="constrained")[1]
-    image = ax.imshow(cosines, vmin=0, vmax=1, aspect="auto")
+    ax = plt.subplots(figsize=(4.4, 2.8), layout="constrained")[1]
+    ax.imshow(cosines, vmin=0, vmax=1, aspect="auto")
     for i, j in np.ndindex(6, 6):
         colour = "black" if cosines[i, j] > 0.45 else "white"
         ax.text(j, i, f"{cosines[i, j]:.2f}", ha="center", va="center", color=colour)
     ax.set_xticks(range(6), range(1, 7))
     ax.set_yticks(range(6), names)
-    ax.set(xlabel="sentence", ylabel="sentence")
+    ax.set(xlabel="sentence", ylabel="sentence", title="Cosine")
     ax.grid(False)
-    ax.figure.colorbar(image, ax=ax, label="cosine")
     plt.show()
 
 # %% [markdown]
 # *What the figure shows:* a table of cosines between six sentences. In MiniLM three blocks of two stand out on the
 # diagonal (0.52, 0.47 and 0.53): rivers, money, cooking. *Bank* still links rivers and money a little (0.13 to 0.32),
-# more than either is linked to cooking (at most 0.09). With BERT-base, which was never trained for similarity, all
-# cosines are high and the blocks are fainter.
+# more than either is linked to cooking (at most 0.09). BERT-base was never trained for similarity; expect higher
+# cosines everywhere and fainter blocks.
 #
 # ### Padding changes nothing
 #
@@ -609,24 +603,25 @@ print(f"mask forgotten: largest difference {(without - reference).abs().max():.2
 # A classifier often reads only the vector of `[CLS]`. Then the last layer need not compute the others: keys and
 # values of all tokens, but one query. `first_token_only=True` does that.
 #
-# **Predict before you run.** By which share can the time fall at best in a model of six layers? In one of twelve?
+# **Predict before you run.** By which share does the arithmetic fall in a model of six layers? In one of twelve?
 
 # %%
-from time import perf_counter
+from torch.utils.flop_counter import FlopCounterMode
 
-ids = torch.randint(1000, 20000, (16, 64), generator=torch.Generator().manual_seed(seed))
-outputs, times = {}, {False: [], True: []}
-for first_token_only in [False, True] * 6:
-    started = perf_counter()
-    outputs[first_token_only] = encoder(ids, first_token_only=first_token_only)
-    times[first_token_only].append(perf_counter() - started)
+ids = torch.randint(1000, 20000, (8, 64), generator=torch.Generator().manual_seed(seed))
+outputs, work = {}, {}
+for first_token_only in (False, True):
+    with FlopCounterMode(display=False) as counter:
+        outputs[first_token_only] = encoder(ids, first_token_only=first_token_only)
+    work[first_token_only] = counter.get_total_flops()
 same = torch.allclose(outputs[True].pooler_output, outputs[False].pooler_output, atol=1e-5)
 print("last_hidden_state", *(list(outputs[flag].last_hidden_state.shape) for flag in (False, True)))
-print(f"[CLS] equal to 1e-5: {same}, time {min(times[True]) / min(times[False]):.0%} of the full forward pass")
+print(f"pooled [CLS] equal to 1e-5: {same}, arithmetic {work[True] / work[False]:.1%} of the full forward pass")
 
 # %% [markdown]
-# Only the last layer gets cheaper, and it keeps its keys and values, one sixth of its products. So at best 5/6 of one
-# layer falls away: about 14% of six layers, 7% of twelve. The numbers stay the same, so it is free.
+# Only the last layer gets cheaper, and it keeps its keys and values: 2 of its 12 $D^2$ products for each token. So
+# 5/6 of one layer falls away: 14% of six layers, 7% of twelve, leaving aside attention's own products. The numbers are
+# the same, so it costs nothing.
 #
 # ## Exercises
 #
@@ -638,7 +633,7 @@ def my_attention(query, key, value, mask):
     """query, key, value [T,d], mask [T]; returns [T,d]."""
     # your lines go here
 
-checks.check_attention(my_attention);
+right = checks.check_attention(my_attention)
 
 # %% [markdown]
 # <details><summary>Hint</summary>
@@ -669,9 +664,9 @@ def without_positions(text):
     # your lines go here
 
 bites = ["The dog bit the man.", "The man bit the dog."]
-print(f"with positions    {F.cosine_similarity(*sentence_vectors(bites), dim=0):.4f}")
+print(f"with positions {F.cosine_similarity(*sentence_vectors(bites), dim=0):.4f}")
 one, two = map(without_positions, bites)
-print("without positions", "not yet" if one is None else f"{F.cosine_similarity(one, two).item():.4f}", "(expected 1.0000)")
+print("without", "not yet" if one is None else f"{F.cosine_similarity(one, two).item():.4f}", "(expected 1.0000)")
 
 # %% [markdown]
 # <details><summary>Hint</summary>
@@ -694,7 +689,8 @@ print("without positions", "not yet" if one is None else f"{F.cosine_similarity(
 # ```
 #
 # Both sentences have the same words, and attention treats its input as a set. Without positions the vectors are the
-# same ones in another order, so their means agree. Position vectors are the only place where order enters.
+# same ones in another order, so their means agree. Within a segment, order enters through the
+# position vectors alone.
 #
 # </details>
 #
@@ -732,12 +728,12 @@ for text in (texts[0], "The river bank was muddy, but the fishermen stayed until
 #
 # ## If it goes wrong
 #
-# * **The shapes are right, the numbers are not.** Usual causes: `view(B, H, T, d)` without `transpose`, or `var` with its
-#   default, which divides by D − 1. Cure: split with `view(B, T, H, d).transpose(1, 2)`, and pass `unbiased=False`.
+# * **The shapes are right, the numbers are not.** Usual causes: `view(B, H, T, d)` without `transpose`, or `var` with
+#   its default, which divides by D − 1. Cure: split with `view(B, T, H, d).transpose(1, 2)`, and pass `unbiased=False`.
 # * **Results change from call to call.** The model is in training mode, so dropout draws anew. Cure: `model.eval()`.
 #   `load_pretrained` does it for you.
-# * **A sentence's vector depends on its neighbours in the batch.** `attention_mask` was not passed, or padding counted in
-#   the mean. Cure: pass the mask to the encoder, and weight the mean with it.
+# * **A sentence's vector depends on its neighbours in the batch.** `attention_mask` was not passed, or padding counted
+#   in the mean. Cure: pass the mask to the encoder, and weight the mean with it.
 #
 # ## Takeaways
 #
@@ -745,13 +741,13 @@ for text in (texts[0], "The river bank was muddy, but the fishermen stayed until
 # * The mask is added before the softmax. Half of the dtype's minimum is safe, even for a row of only padding.
 # * A layer is attention, add and norm, feed-forward, add and norm; the second residual starts in the middle.
 # * Shapes do not prove an implementation. Compared numbers do.
-# * Order enters through the position vectors alone.
+# * Within a sentence, order enters through the position vectors alone.
 # * A head that was picked because it looks right must be tried on a sentence it was not picked on.
 #
 # ## References
 #
-# * Vaswani et al. (2017), *Attention is all you need*, [arXiv:1706.03762](https://arxiv.org/abs/1706.03762), section 3.2
-# * Devlin et al. (2019), *BERT*, [arXiv:1810.04805](https://arxiv.org/abs/1810.04805), section 3
+# * Vaswani et al. (2017), *Attention is all you need*, [arXiv:1706.03762](https://arxiv.org/abs/1706.03762), §3.2
+# * Devlin et al. (2019), *BERT*, [arXiv:1810.04805](https://arxiv.org/abs/1810.04805), §3
 # * CS224N (Stanford), default final project handout: *minBERT and downstream tasks*
 # * Ba, Kiros and Hinton (2016), *Layer normalization*, [arXiv:1607.06450](https://arxiv.org/abs/1607.06450)
 # * Hendrycks and Gimpel (2016), *Gaussian error linear units*, [arXiv:1606.08415](https://arxiv.org/abs/1606.08415)

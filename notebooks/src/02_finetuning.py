@@ -291,7 +291,7 @@ plt.show()
 # ### Where it is wrong
 
 # %%
-from mmlkit.evaluation import predict, predict_encoded, probabilities
+from mmlkit.evaluation import predict, probabilities
 
 scores = predict(sst_model, sst.dev, max_length=size.max_length, precision=precision)
 plots.confusion_matrix(sst.dev.labels, scores.argmax(1), sst.task.labels, title="SST, fine-tuned")

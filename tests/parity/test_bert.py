@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from mmlkit import bert
+import mmlkit.attention
 from mmlkit.bert import BertConfig, BertModel
 from mmlkit.pretrained import load_pretrained
 
@@ -68,7 +68,7 @@ def assert_same(ours, other, mask):
 @pytest.mark.parametrize("written_out", [False, True])
 @pytest.mark.parametrize("texts", [(TEXTS,), (TEXTS, PAIRS)], ids=["single", "pair"])
 def test_minilm_gives_what_transformers_gives(minilm, theirs, texts, written_out, monkeypatch):
-    monkeypatch.setattr(bert, "_written_out", lambda value, training: written_out)
+    monkeypatch.setattr(mmlkit.attention, "_written_out", lambda value, training: written_out)
     encoder, tokenizer = minilm
     batch = dict(tokenizer(*map(list, texts), padding=True, return_tensors="pt"))
     assert batch["attention_mask"].min() == 0 and batch["token_type_ids"].max() == len(texts) - 1
@@ -80,7 +80,7 @@ def test_minilm_gives_what_transformers_gives(minilm, theirs, texts, written_out
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("number", range(10))
 def test_random_configurations_give_what_transformers_gives(number, attention, written_out, monkeypatch):
-    monkeypatch.setattr(bert, "_written_out", lambda value, training: written_out)
+    monkeypatch.setattr(mmlkit.attention, "_written_out", lambda value, training: written_out)
     encoder, batch = drawn(number)
     with torch.no_grad():
         assert_same(encoder(**batch), twin(encoder, attention)(**batch), batch["attention_mask"])
@@ -106,7 +106,7 @@ def assert_same_gradients(encoder, other, batch):
 def test_gradients_of_random_configurations_are_those_of_transformers(number, training):
     encoder, batch = drawn(number)
     for module in encoder.modules():
-        if isinstance(module, bert.Dropout):
+        if isinstance(module, mmlkit.attention.Dropout):
             module.p = 0.0
     assert_same_gradients(encoder.train(training), twin(encoder, "eager"), batch)
 
@@ -144,7 +144,7 @@ def test_defaults_are_those_of_transformers():
 
 @pytest.mark.parametrize("written_out", [False, True])
 def test_bf16_is_near_fp32(minilm, written_out, monkeypatch):
-    monkeypatch.setattr(bert, "_written_out", lambda value, training: written_out)
+    monkeypatch.setattr(mmlkit.attention, "_written_out", lambda value, training: written_out)
     encoder, tokenizer = minilm
     batch = dict(tokenizer(list(TEXTS), padding=True, return_tensors="pt"))
     with torch.no_grad():

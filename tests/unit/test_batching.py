@@ -96,7 +96,7 @@ def test_plan_is_pure_in_seed_and_epoch():
 
 
 def test_plan_leaves_torch_and_numpy_random_states_alone():
-    np.random.seed(0)       # noqa: NPY002  the global state is what must not move
+    np.random.seed(0)
     torch.manual_seed(0)
     before = np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
     plan(np.arange(50), 8, seed=1)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mmlkit import bert
+from mmlkit import attention, bert
 from mmlkit.bert import BertConfig, BertModel
 from mmlkit.runtime import seeded
 
@@ -22,7 +22,7 @@ def tiny(**changes):
 
 @pytest.fixture(params=[False, True], ids=["fused", "written-out"])
 def written_out(request, monkeypatch):
-    monkeypatch.setattr(bert, "_written_out", lambda value, training: request.param)
+    monkeypatch.setattr(mmlkit.attention, "_written_out", lambda value, training: request.param)
     return request.param
 
 
@@ -99,7 +99,7 @@ def test_written_out_attention_is_torch_s(masked, queries, monkeypatch):
     mask = BertModel.additive_mask(torch.tensor([[1, 1, 1, 1, 1, 0], [1, 0, 1, 0, 0, 0]]), hidden) if masked else None
     found = []
     for written in (True, False):
-        monkeypatch.setattr(bert, "_written_out", lambda value, training, written=written: written)
+        monkeypatch.setattr(mmlkit.attention, "_written_out", lambda value, training, written=written: written)
         with torch.no_grad():
             found.append(attention(hidden, mask, queries))
     close(*found, atol=2e-6)
@@ -108,12 +108,12 @@ def test_written_out_attention_is_torch_s(masked, queries, monkeypatch):
 
 def plain_attention(width, heads):
     """Self-attention whose query, key and value are its input."""
-    attention = bert.BertSelfAttention(BertConfig.tiny(hidden_size=width, num_attention_heads=heads)).eval()
+    module = mmlkit.attention.BertSelfAttention(BertConfig.tiny(hidden_size=width, num_attention_heads=heads)).eval()
     with torch.no_grad():
-        for linear in (attention.query, attention.key, attention.value):
+        for linear in (module.query, module.key, module.value):
             linear.weight.copy_(torch.eye(width))
             linear.bias.zero_()
-    return attention
+    return module
 
 
 def test_attention_by_hand(written_out):
@@ -211,7 +211,7 @@ def test_a_bad_configuration_is_refused(change, message):
 
 
 def test_a_configuration_is_read_from_a_dict_with_more_in_it():
-    values = {"hidden_size": 48, "model_type": "bert", "transformers_version": "4", "classifier_dropout": None, "pad_token_id": None}
+    values = {"hidden_size": 48, "model_type": "bert", "classifier_dropout": None, "pad_token_id": None}
     assert BertConfig.from_dict(values) == BertConfig(hidden_size=48)
 
 
@@ -226,7 +226,7 @@ def test_input_of_the_wrong_size_is_refused(shape):
 
 def dropped(p, shape, seed=0):
     with seeded(seed):
-        return bert.Dropout(p).train()(torch.ones(shape))
+        return mmlkit.attention.Dropout(p).train()(torch.ones(shape))
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
@@ -252,7 +252,7 @@ def test_dropout_takes_any_size(shape):
 
 def test_dropout_that_does_nothing():
     x = torch.randn(5)
-    assert bert.Dropout(0.5).eval()(x) is x and bert.Dropout(0.0).train()(x) is x
+    assert mmlkit.attention.Dropout(0.5).eval()(x) is x and attention.Dropout(0.0).train()(x) is x
 
 
 def test_dropout_follows_the_seed():
@@ -263,7 +263,7 @@ def test_dropout_follows_the_seed():
 def test_dropout_s_gradient_is_its_mask():
     x = torch.randn(7, 9, generator=torch.Generator().manual_seed(0)).requires_grad_()
     with seeded(4):
-        out = bert.Dropout(0.2).train()(x)
+        out = mmlkit.attention.Dropout(0.2).train()(x)
     out.sum().backward()
     close(x.grad, dropped(0.2, (7, 9), seed=4), atol=0)
     close(out, x.detach() * x.grad, atol=0)

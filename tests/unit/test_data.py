@@ -204,7 +204,7 @@ def test_mini_data(name, counts, per_label):
     data = load_task(name, "mini")
     assert tuple(len(split) for split in (data.train, data.dev, data.test)) == counts
     for split, each in zip((data.train, data.dev), per_label, strict=True):
-        assert split.frame()["label"].value_counts().to_dict() == {label: each for label in get_task(name).labels}
+        assert split.frame()["label"].value_counts().to_dict() == dict.fromkeys(get_task(name).labels, each)
     assert data.test.labels is None
     texts = [row[0] for split in (data.train, data.dev, data.test) for row in split.texts]
     assert len(set(texts)) == len(texts)        # no sentence is in two splits

@@ -77,4 +77,4 @@ def test_profile(name):
 
 def test_fast_profile_needs_no_network():
     profile = get_profile("fast")
-    assert (profile.model, profile.source, profile.precision) == ("minilm", "mini", "fp32")
+    assert (profile.model, profile.source, profile.precision) == ("minilm", "mini", "auto")
