@@ -8,6 +8,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from mmlkit import training
 from mmlkit.batching import collate, encode
 from mmlkit.checkpoints import flatten, load_checkpoint, save_checkpoint, unflatten
 from mmlkit.data import Split
@@ -323,6 +324,26 @@ def test_dropout_follows_the_step_alone(make_model, make_toy):
     for watch in (plain, drawing):
         fit(make_model("sst", dropout=0.3), make_toy("sst"), hooks=[watch], **QUICK)
     assert plain.losses == drawing.losses
+
+
+def test_every_pass_visits_each_row_once_and_in_another_order(make_model, make_toy, monkeypatch):
+    orders = {}
+    for seed in (0, 1):
+        visited = {"sst": [], "sts": []}
+
+        def record(model, batch, *args, visited=visited, **settings):
+            visited[batch.task.name] += [batch.rows]
+            return train_step(model, batch, *args, **settings)
+
+        monkeypatch.setattr(training, "train_step", record)
+        data = {"sst": make_toy("sst", rows=11), "sts": make_toy("sts", rows=7)}
+        fit(make_model("sst", "sts"), data, epochs=3, batch_size=4, seed=seed)
+        passes = [visited["sst"][i:i + 3] for i in (0, 3, 6)]
+        assert len(visited["sst"]) == 9 and len(visited["sts"]) == 6
+        assert all(sorted(row for rows in one for row in rows) == list(range(11)) for one in passes)
+        assert len(set(map(tuple, passes))) == 3
+        orders[seed] = passes
+    assert orders[0] != orders[1]
 
 
 def test_fit_leaves_the_best_epoch_s_weights(make_model, make_toy):
