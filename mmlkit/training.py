@@ -71,10 +71,10 @@ def train_step(model, batch, optimizer, *, micro_batch_size=None, clip=1.0, prec
             raise FloatingPointError(f"the loss of task {batch.task.name!r} is {total.item()}")
         if scaler is not None:
             scaler.unscale_(optimizer)
-        if clip is not None:
-            norm = torch.nn.utils.clip_grad_norm_([p for p in model.parameters() if p.grad is not None], clip)
-            if scaler is None and not torch.isfinite(norm):     # a scaler skips such a step by itself
-                raise FloatingPointError(f"the gradient of task {batch.task.name!r} is {norm.item()}, its loss {total.item():.4g}")
+        gradients = [parameter for parameter in model.parameters() if parameter.grad is not None]
+        norm = torch.nn.utils.clip_grad_norm_(gradients, math.inf if clip is None else clip)
+        if scaler is None and not torch.isfinite(norm):     # a scaler skips such a step by itself
+            raise FloatingPointError(f"the gradient of task {batch.task.name!r} is {norm.item()}, its loss {total.item():.4g}")
         if scaler is None:
             optimizer.step()
         else:
@@ -118,7 +118,7 @@ def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=
     run = _Run(model, optimizer, scaler, hooks)
     path = None if checkpoint_dir is None else Path(checkpoint_dir) / "last.safetensors"
     settings = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, warmup=warmup, mode=mode, seed=seed, clip=clip,
-                    precision=precision, max_length=limit, optimizer=f"{type(optimizer).__module__}.{type(optimizer).__name__}", sampler=sampler.kind,
+                    precision=precision, max_length=limit, optimizer=f"{type(optimizer).__module__}.{type(optimizer).__name__}", sampler=[sampler.kind, sampler.seed, sampler.sizes],
                     steps_per_epoch=sampler.steps_per_epoch, rows={name: len(one.input_ids) for name, one in train.items()})
     if resume and path is not None and path.is_file():
         run.load(load_checkpoint(path), settings, path)
@@ -197,7 +197,9 @@ class _Run:
             setattr(self, name, state[name])
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        for hook, saved in zip(self.hooks, state["hooks"], strict=True):
+        if len(self.hooks) != len(state["hooks"]):
+            raise ValueError(f"{path} was written with {len(state['hooks'])} hooks, this run has {len(self.hooks)}. Pass the same hooks.")
+        for hook, saved in zip(self.hooks, state["hooks"]):
             hook.load_state_dict(saved)
         if self.scaler:
             self.scaler.load_state_dict(state["scaler"])

@@ -30,7 +30,7 @@ output_dir = "../runs"
 try:
     import mmlkit
 except ImportError:  # on Colab: install the library from its one address
-    # %pip install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"
+    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
     import mmlkit
 import pandas as pd
 

@@ -34,7 +34,7 @@ epochs = None  # None: what the profile says
 try:
     import mmlkit
 except ImportError:  # on Colab: install the library from its one address
-    # %pip install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"
+    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
     import mmlkit
 import matplotlib.pyplot as plt
 import numpy as np
@@ -310,6 +310,9 @@ for name, kind in {"strength": said * true > 0, "sign": said * true < 0, "to or 
     print(f"{(wrong & kind).sum():>3} of {wrong.sum()} mistakes: {name}")
 
 # %% [markdown]
+# In the run that you see here most mistakes have the wrong *sign*: the model hears how strongly a critic feels better than which
+# way. Strong words are easy to notice; irony and negation turn them round.
+#
 # The five mistakes of which the model was surest. Read them aloud: is the label wrong, the sentence hard, or the model blind?
 
 # %%
@@ -413,7 +416,7 @@ def my_adamw_step(theta, g, m, v, t, lr, beta1, beta2, eps, weight_decay):
     ...
 
 
-checks.check_adamw_step(my_adamw_step)
+_ = checks.check_adamw_step(my_adamw_step)
 
 # %% [markdown]
 # <details><summary>Hint</summary>Five lines, in the order of the formulas at the top; decay comes last, on the moved theta.</details>
@@ -437,7 +440,7 @@ def my_learning_rate(step, peak, warmup, total):
     ...
 
 
-checks.check_learning_rate(my_learning_rate)
+_ = checks.check_learning_rate(my_learning_rate)
 
 # %% [markdown]
 # <details><summary>Hint</summary>Two straight lines; which of the two is lower?</details>

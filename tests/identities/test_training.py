@@ -143,6 +143,28 @@ def test_a_step_after_a_loss_that_was_no_number_is_as_if_it_had_not_been(make_mo
     assert_equal_weights(weights(model), weights(fresh))
 
 
+class CornerHead(LinearHead):
+    """The root of zero: the loss is a number, its gradient is none."""
+
+    def loss(self, inputs, batch):
+        return Loss((0 * self(*inputs)).square().sum().sqrt())
+
+
+@pytest.mark.parametrize("clip", [1.0, None])
+def test_a_gradient_that_is_no_number_moves_nothing(make_model, make_batch, clip):
+    model, fresh = make_model("sst").train(), make_model("sst").train()
+    good, head = weights(model), model.heads["sst"]
+    model.heads["sst"] = CornerHead(32, 5, dropout=0.0)
+    model.heads["sst"].load_state_dict(head.state_dict())
+    with pytest.raises(FloatingPointError, match="the gradient of task 'sst' is nan, its loss 0"):
+        train_step(model, make_batch("sst"), torch.optim.SGD(model.parameters(), lr=0.1), clip=clip)
+    assert_equal_weights(good, weights(model))
+    model.heads["sst"] = head
+    for one in (model, fresh):
+        train_step(one, make_batch("sst"), torch.optim.SGD(one.parameters(), lr=0.1), clip=clip)
+    assert_equal_weights(weights(model), weights(fresh))
+
+
 @pytest.mark.parametrize("name", ["adamw", "adamax", "handout"])
 def test_another_task_s_head_stays_bit_identical(make_model, make_batch, name):
     model = make_model("sst", "sts").train()
@@ -287,6 +309,19 @@ def test_resume_with_another_setting_is_refused_by_name(make_model, make_toy, st
     message = rf"last.safetensors belongs to another run; different are \(then, now\): {{.*'{name}': \("
     with pytest.raises(ValueError, match=message):
         fit(make_model("sst"), make_toy("sst"), **{**stopped_run, name: CHANGED[name]}, resume=True)
+
+
+@pytest.mark.parametrize("change", [dict(seed=5), dict(sizes={"sst": 2, "sts": 1})], ids=["seed", "sizes"])
+def test_resume_with_another_sampler_of_the_same_kind_is_refused(make_model, make_toy, tmp_path, change):
+    plan = dict(sizes={"sst": 1, "sts": 1}, epochs=1, steps_per_epoch=4)
+    for one, other in ((plan, False), ({**plan, **change}, True)):
+        settings = dict(QUICK, checkpoint_dir=tmp_path, sampler=TaskSampler("proportional", **one), resume=other)
+        data, model = {task: make_toy(task) for task in ("sst", "sts")}, make_model("sst", "sts")
+        if other:
+            with pytest.raises(ValueError, match="belongs to another run; different are .*sampler"):
+                fit(model, data, **settings)
+        else:
+            fit(model, data, **settings)
 
 
 def test_resume_with_other_rows_is_refused(make_model, make_toy, stopped_run):

@@ -1,0 +1,122 @@
+"""The multiverse head and loss: hand-worked pairs, the double loop, gradients by autograd and by central differences, masks."""
+
+import itertools
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from mmlkit.multiverse import MultiverseHead, multiverse_loss
+
+
+def double_loop(weight, active, shape=torch.abs):
+    """Eq. 4 as it is written."""
+    ids = active.nonzero().flatten().tolist()
+    pairs = [shape(weight[r, k] @ weight[s, k]) for k in range(weight.shape[1]) for r, s in itertools.combinations(ids, 2)]
+    return sum(pairs, start=weight.new_zeros(()))
+
+
+def test_by_hand():
+    weight = torch.tensor([[[1.0, 0.0]], [[0.0, 2.0]], [[3.0, -4.0]]])     # <1,2> = 0, <1,3> = 3, <2,3> = -8
+    assert multiverse_loss(weight).item() == 11
+    assert multiverse_loss(weight, torch.tensor([True, True, False])).item() == 0
+    assert multiverse_loss(weight, similarity="cosine").item() == pytest.approx(0.6 + 0.8)
+    assert multiverse_loss(weight, shape="square").item() == 9 + 64
+    assert multiverse_loss(weight, shape="smooth", eps=4.0).item() == pytest.approx(0 + (5 - 4) + (80**0.5 - 4))
+
+
+@pytest.mark.parametrize("heads, labels, width, seed", [(2, 1, 3, 0), (7, 3, 5, 1), (24, 2, 16, 2), (5, 4, 2, 3)])
+@pytest.mark.parametrize("dtype, atol", [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_gram_form_is_the_double_loop(heads, labels, width, seed, dtype, atol):
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(heads, labels, width, generator=generator, dtype=dtype, requires_grad=True)
+    active = torch.rand(heads, generator=generator) > 0.3
+    ours, theirs = multiverse_loss(weight, active), double_loop(weight, active)
+    torch.testing.assert_close(ours, theirs, atol=atol, rtol=1e-6)
+    if active.sum() > 1:
+        gradients = [torch.autograd.grad(loss, weight)[0] for loss in (ours, theirs)]
+        torch.testing.assert_close(*gradients, atol=atol, rtol=1e-6)
+        assert (gradients[0][~active] == 0).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"similarity": "cosine"}, {"shape": "smooth"}, {"shape": "square"}])
+def test_gradient_by_central_differences(options):
+    weight = torch.randn(5, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda w: multiverse_loss(w, **options), (weight,), eps=1e-7, atol=1e-5)
+
+
+def test_the_gradient_is_the_full_sign_matrix_times_the_rows():
+    weight = torch.randn(6, 1, 3, generator=torch.Generator().manual_seed(1), requires_grad=True)
+    multiverse_loss(weight).backward()
+    sign = (weight[:, 0] @ weight[:, 0].T).sign().fill_diagonal_(0)
+    torch.testing.assert_close(weight.grad[:, 0], sign @ weight[:, 0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_does_not_overflow(dtype):
+    weight = torch.full((40, 1, 64), 30.0, dtype=dtype, requires_grad=True)      # one dot product is 57,600, their sum 45 million
+    loss = multiverse_loss(weight)
+    loss.backward()
+    assert loss.dtype == torch.float32 and loss.item() == 780 * 57600 and weight.grad.dtype == dtype
+
+
+def test_one_head_has_no_penalty():
+    assert multiverse_loss(torch.ones(1, 3, 4)).item() == 0
+    assert MultiverseHead(4, 3, num_heads=1).penalty() is None
+    assert MultiverseHead(4, 3, num_heads=5, weight_of_orthogonality=0).penalty() is None
+
+
+@pytest.fixture
+def head():
+    torch.manual_seed(0)
+    head = MultiverseHead(8, 3, num_heads=6, dropout=0.0)
+    with torch.no_grad():
+        head.bias.normal_()
+    head.set_active([True, False, True, True, False, True])
+    return head
+
+
+def test_the_mean_of_active_heads_and_its_collapse(head):
+    x = torch.randn(5, 8)
+    each = torch.stack([F.linear(x, head.weight[j], head.bias[j]) for j in (0, 2, 3, 5)], dim=1)
+    torch.testing.assert_close(head.all_logits(x), each)
+    torch.testing.assert_close(head(x), each.mean(1))
+    torch.testing.assert_close(head.collapse()(x), head(x), rtol=1e-6, atol=1e-6)
+    assert sum(p.numel() for p in head.collapse().parameters()) == 8 * 3 + 3
+
+
+def test_inactive_heads_get_no_gradient(head):
+    (head.all_logits(torch.randn(5, 8)).square().sum() + head.penalty()).backward()
+    for parameter in (head.weight, head.bias):
+        assert (parameter.grad[~head.active] == 0).all() and (parameter.grad[head.active] != 0).any()
+
+
+def test_a_dropped_head_never_comes_back(head):
+    for mask in ([True] * 6, [False] * 6, [True] * 5):
+        with pytest.raises(ValueError, match="expected 6 entries, at least one head, and none that was dropped before"):
+            head.set_active(mask)
+    head.set_active([False, False, True, False, False, False])
+    assert head.active.tolist() == [False, False, True, False, False, False]
+
+
+@pytest.mark.parametrize("make, message", [
+    (lambda: MultiverseHead(8, 0, num_heads=3), "num_labels 0"),
+    (lambda: MultiverseHead(8, 2, num_heads=0), "num_heads 0 must be at least 1"),
+    (lambda: MultiverseHead(8, 2, num_heads=2, reads="max"), "reads 'max' must be one of"),
+    (lambda: MultiverseHead(8, 2, num_heads=2)(torch.zeros(3, 9)), r"x has shape \[3, 9\], expected \[batch, 8\]"),
+    (lambda: multiverse_loss(torch.zeros(3, 4)), r"expected \[heads, labels, hidden_size\]"),
+    (lambda: multiverse_loss(torch.zeros(3, 1, 4), torch.ones(2, dtype=torch.bool)), r"expected bool of \[3\]"),
+    (lambda: multiverse_loss(torch.zeros(3, 1, 4), shape="cube"), "shape 'cube' must be one of"),
+])
+def test_wrong_use(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_scale_at_the_papers_size():
+    """1,024 heads of 2 labels drawn as BERT's weights: lambda times the loss is about 7.5 % of the summed task loss at the start."""
+    torch.manual_seed(0)
+    head = MultiverseHead(1024, 2, num_heads=1024)
+    assert multiverse_loss(head.weight.detach()).item() == pytest.approx(10_699, rel=0.01)
+    assert head.penalty().item() / (1024 * 0.6931) == pytest.approx(0.075, abs=0.002)
+    assert sum(p.numel() for p in head.parameters()) == 2_099_200

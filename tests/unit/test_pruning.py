@@ -1,0 +1,141 @@
+"""The pruner: averages and clusters worked by hand, guards, events, and the printed algorithm that never prunes."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from mmlkit.multiverse import MultiverseHead
+from mmlkit.pruning import HeadPruner, cluster, forget, literal_average
+
+
+def head_of(count):
+    return MultiverseHead(4, 2, num_heads=count)
+
+
+def test_averages_by_hand():
+    pruner = HeadPruner(head_of(2), momentum=0.9)
+    pruner.observe(torch.tensor([1.0, 2.0]))
+    pruner.observe(torch.tensor([3.0, 2.0]))
+    # a = 0.9 (0.1 * 1) + 0.1 * 3 = 0.39, freed of its zero start by 1 - 0.81
+    assert pruner.averages.tolist() == pytest.approx([0.39 / 0.19, 2.0])
+
+
+def test_two_far_groups_keep_the_lower():
+    centroids, labels, _ = cluster([1.0, 1.1, 5.0, 0.9, 5.1], 1.0)
+    assert labels == [0, 0, 1, 0, 1] and centroids == pytest.approx([1.0, 5.05])
+
+
+@pytest.mark.parametrize("values", [[2.0] * 7, [2.0, 2.0 + 1e-9], [0.0, 0.0], [3.0]])
+@pytest.mark.parametrize("bandwidth", [None, 0.5, "std:1", "auto:0.1"])
+def test_without_spread_there_is_one_cluster(values, bandwidth):
+    centroids, labels, _ = cluster(values, bandwidth)
+    assert len(centroids) == 1 and set(labels) == {0}
+
+
+@pytest.mark.parametrize("bandwidth", [None, "auto:0.3", "std:0.5", 0.05])
+def test_labels_belong_to_the_nearest_centroid(bandwidth):
+    values = np.random.default_rng(0).gamma(2, 0.02, 300)
+    centroids, labels, width = cluster(values, bandwidth)
+    assert centroids == sorted(centroids) and width > 0 and set(labels) == set(range(len(centroids)))
+    nearest = np.abs(values[:, None] - np.array(centroids)).argmin(1)
+    assert (nearest == labels).all()
+
+
+def test_so_few_heads_that_scikit_learn_finds_no_width_are_one_cluster():
+    """With 5 values the quantile 0.3 is the first neighbour: the value itself, at distance 0."""
+    centroids, labels, width = cluster([1.0, 1.1, 5.0, 0.9, 5.1])
+    assert (len(centroids), set(labels), width) == (1, {0}, 0.0)
+
+
+def test_bandwidths():
+    values = np.array([0.0, 1.0, 2.0, 3.0])
+    assert cluster(values, 0.4)[2] == 0.4
+    assert cluster(values, "std:2")[2] == pytest.approx(2 * values.std())
+    assert cluster(values, None)[2] == cluster(values, "auto:0.3")[2]
+    for wrong in ("wide", "std:-1", "auto:2", 0.0, -1, float("nan"), True):
+        with pytest.raises(ValueError, match="bandwidth"):
+            cluster(values, wrong)
+
+
+def test_pruning_keeps_the_lowest_cluster_and_never_revives():
+    head = head_of(6)
+    pruner = HeadPruner(head, every=2, threshold=3, bandwidth=1.0)
+    losses = torch.tensor([1.0, 9.0, 1.1, 9.1, 1.05, 5.0])
+    pruner.observe(losses)
+    assert pruner.maybe_prune(1) is None        # not due
+    event = pruner.maybe_prune(2)
+    assert event.kept == [0, 2, 4] and event.dropped == [1, 3, 5] and head.active.nonzero().flatten().tolist() == [0, 2, 4]
+    pruner.observe(torch.tensor([1.0, 1.0, 8.0]))
+    assert pruner.averages[1] == pytest.approx(9.0)     # a dropped head's figure stands still
+    again = pruner.maybe_prune(4)
+    assert set(again.kept) <= {0, 2, 4} and again.head_ids == [0, 2, 4]
+    assert torch.equal(pruner.active_at(3), torch.tensor([True, False, True, False, True, False])) and pruner.active_at(0).all()
+    assert torch.equal(pruner.active_at(99), head.active)
+
+
+@pytest.mark.parametrize("guard, note", [({"min_active": 4}, "only 2 heads would be left"), ({"min_gap": 9.0}, "the two lowest centroids differ by less")])
+def test_guards_keep_all_and_say_why(guard, note):
+    pruner = HeadPruner(head_of(5), every=1, bandwidth=1.0, **guard)
+    pruner.observe(torch.tensor([1.0, 1.1, 5.0, 5.1, 5.2]))
+    event = pruner.maybe_prune(1)
+    assert event.dropped == [] and note in event.note and pruner.head.active.all()
+
+
+def test_threshold_and_warmup_come_before_clustering():
+    pruner = HeadPruner(head_of(4), every=1, threshold=5)
+    pruner.observe(torch.tensor([1.0, 1.0, 9.0, 9.0]))
+    assert pruner.maybe_prune(1) is None and pruner.events == []
+    pruner = HeadPruner(head_of(5), every=1, threshold=5, warmup=3, bandwidth=1.0)
+    pruner.observe(torch.tensor([1.0, 1.0, 9.0, 9.0, 9.0]))
+    assert pruner.maybe_prune(3) is None and pruner.maybe_prune(4).dropped == [2, 3, 4]
+
+
+def test_events_are_plain_and_a_checkpoint_restores_everything():
+    pruner = HeadPruner(head_of(5), every=1, bandwidth=1.0)
+    pruner.observe(torch.tensor([1.0, 1.1, 5.0, 5.1, 5.2]))
+    pruner.maybe_prune(1)
+    assert json.loads(json.dumps([dataclasses.asdict(event) for event in pruner.events]))[0]["dropped"] == [2, 3, 4]
+    other = HeadPruner(head_of(5), every=1)
+    other.load_state_dict(pruner.state_dict())
+    assert other.events == pruner.events and torch.equal(other.averages, pruner.averages)
+
+
+@pytest.mark.parametrize("losses, error, message", [
+    (torch.ones(3), ValueError, "losses were given for 5 active heads"),
+    (torch.tensor([1, 2, float("nan"), 1, 1.0]), FloatingPointError, "the loss of head 2 is not a number"),
+])
+def test_wrong_losses(losses, error, message):
+    with pytest.raises(error, match=message):
+        HeadPruner(head_of(5)).observe(losses)
+
+
+@pytest.mark.parametrize("options", [{"every": 0}, {"momentum": 1.0}, {"threshold": 0}, {"min_active": 0}, {"warmup": -1}, {"bandwidth": "wide"}])
+def test_wrong_settings(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        HeadPruner(head_of(5), **options)
+
+
+def test_the_printed_algorithm_never_prunes():
+    averages, generator = torch.zeros(8), torch.Generator().manual_seed(0)
+    for _ in range(50):
+        averages = literal_average(averages, task_loss=torch.rand(8, generator=generator).sum())
+    centroids, _, _ = cluster(averages.numpy())
+    assert len(centroids) == 1 and averages.unique().numel() == 1
+    # and its momentum stands on the wrong side: the newest loss has the weight 0.99
+    assert literal_average(torch.tensor(0.0), 1.0).item() == pytest.approx(0.99)
+
+
+@pytest.mark.parametrize("make", [lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.0), lambda p: torch.optim.Adamax(p, lr=0.1)])
+def test_forgotten_rows_stop_moving(make):
+    weight = torch.nn.Parameter(torch.randn(4, 2, 3))
+    optimizer = make([weight])
+    weight.grad = torch.ones_like(weight)
+    optimizer.step()
+    forget(optimizer, (weight,), [1, 3])
+    before = weight.detach().clone()
+    weight.grad = torch.zeros_like(weight)
+    optimizer.step()
+    assert torch.equal(weight[[1, 3]], before[[1, 3]]) and not torch.equal(weight[[0, 2]], before[[0, 2]])
