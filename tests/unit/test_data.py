@@ -199,7 +199,7 @@ def test_split_indexing_and_frame():
     assert [row["id"] for row in split] == [0, 10, 20]      # iterates, and ends
 
 
-@pytest.mark.parametrize(("name", "counts", "per_label"), [("sst", (800, 160, 160), (160, 32)), ("cfimdb", (238, 62, 40), (120, 30))])
+@pytest.mark.parametrize(("name", "counts", "per_label"), [("sst", (800, 160, 160), (160, 32)), ("cfimdb", (238, 62, 40), (119, 31))])
 def test_mini_data(name, counts, per_label):
     data = load_task(name, "mini")
     assert tuple(len(split) for split in (data.train, data.dev, data.test)) == counts

@@ -1,0 +1,56 @@
+"""The README tells what results/ holds, and names only what exists."""
+
+import json
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("place", ["README.md", "data/README.md"])
+@pytest.mark.parametrize("task", ["sst", "cfimdb"])
+def test_accuracies_are_those_of_the_results(place, task):
+    runs = json.loads((ROOT / "results" / "mini_baselines.json").read_text())["runs"]
+    text = (ROOT / place).read_text(encoding="utf-8")
+    for mode in ("pretrain", "finetune"):
+        values = [run["accuracy"] for run in runs if (run["task"], run["mode"]) == (task, mode)]
+        assert len(values) == 3
+        assert f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}" in text
+
+
+def test_speeds_are_those_of_the_results():
+    found = json.loads((ROOT / "results" / "training_step.json").read_text())
+    assert f"**{found['ratio_bf16']:.1f} times** as the notebooks" in README and f"{found['ratio']:.1f} times in fp32" in README
+    assert len(found["rounds"]) == 5
+
+
+@pytest.mark.parametrize("place", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md"])
+def test_links_lead_somewhere(place):
+    text = (ROOT / place).read_text(encoding="utf-8")
+    targets = [target for target in re.findall(r"\]\(([^)#\s]+)\)", text) if "://" not in target]
+    assert all((ROOT / place).parent.joinpath(target).exists() for target in targets), targets
+
+
+def test_the_reading_order_names_every_module():
+    named = set(re.findall(r"`(\w+)`", "".join(line for line in README.splitlines() if line.startswith("| ") and "| `" in line)))
+    modules = {path.stem for path in (ROOT / "mmlkit").glob("[a-z]*.py")}
+    assert named == modules
+
+
+def test_the_library_example_names_what_exists():
+    example = re.search(r"## The library\n\n```python\n(.*?)```", README, re.S)[1]
+    assert len(example.strip().splitlines()) <= 8
+    compile(example, "README", "exec")
+    names = re.search(r"from mmlkit import (.*)", example)[1].split(", ")
+    mmlkit = pytest.importorskip("mmlkit")
+    assert all(callable(getattr(mmlkit, name)) for name in names)
+
+
+def test_every_verb_of_the_makefile_that_is_named_exists():
+    verbs = set(re.findall(r"`?make ([a-z-]+)`?", README + (ROOT / "CONTRIBUTING.md").read_text()))
+    makefile = (ROOT / "Makefile").read_text()
+    assert {"walkthrough", "test"} <= verbs and all(re.search(rf"^{verb}:", makefile, re.M) for verb in verbs - {"something"})
