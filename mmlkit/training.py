@@ -3,6 +3,8 @@
 Data order, task order, learning rate and the step's dropout are functions of (seed, epoch, step): a resumed run is exact.
 """
 
+import contextlib
+import functools
 import math
 import time
 import zlib
@@ -108,8 +110,10 @@ def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=
     limit = min(max_length, model.encoder.config.max_position_embeddings)
     train = {name: encode(model.tokenizer, one.train, max_length=limit) for name, one in data.items()}
     dev = {name: encode(model.tokenizer, one.dev, max_length=limit) for name, one in data.items()}
-    batches = {name: math.ceil(len(one.input_ids) / batch_size) for name, one in train.items()}
-    sampler = sampler or TaskSampler("merged", sizes=batches, epochs=epochs, seed=seed)
+    batches = {name: _stream(one, batch_size, _seed(seed, name)) for name, one in train.items()}
+    if sampler is None:
+        sampler = TaskSampler("merged", sizes={name: math.ceil(len(one.input_ids) / batch_size) for name, one in train.items()},
+                              epochs=epochs, seed=seed)
     if sampler.epochs != epochs or set(sampler.sizes) != set(data):
         raise ValueError(f"The sampler is for {sampler.epochs} epochs of {list(sampler.sizes)}; this run is {epochs} epochs of {list(data)}.")
     if isinstance(optimizer, str):
@@ -118,8 +122,9 @@ def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=
     run = _Run(model, optimizer, scaler, hooks)
     path = None if checkpoint_dir is None else Path(checkpoint_dir) / "last.safetensors"
     settings = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, warmup=warmup, mode=mode, seed=seed, clip=clip,
-                    precision=precision, max_length=limit, optimizer=f"{type(optimizer).__module__}.{type(optimizer).__name__}", sampler=[sampler.kind, sampler.seed, sampler.sizes],
-                    steps_per_epoch=sampler.steps_per_epoch, rows={name: len(one.input_ids) for name, one in train.items()})
+                    precision=precision, max_length=limit, optimizer=f"{type(optimizer).__module__}.{type(optimizer).__name__}",
+                    sampler=[sampler.kind, sampler.seed, sampler.sizes], steps_per_epoch=sampler.steps_per_epoch,
+                    rows={name: len(one.input_ids) for name, one in train.items()})
     if resume and path is not None and path.is_file():
         run.load(load_checkpoint(path), settings, path)
     total = epochs * sampler.steps_per_epoch
@@ -131,14 +136,10 @@ def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=
                 for group in optimizer.param_groups:
                     peak = group.setdefault("peak", group["lr"])
                     group["lr"] = learning_rate(run.step, peak=peak, warmup=int(warmup * total), total=total)
-                batch = _batch(train[name], run.task_steps.get(name, 0), batch_size, _seed(seed, name)).to(model.device)
+                batch = batches[name](run.task_steps.get(name, 0)).to(model.device)
                 torch.manual_seed(_seed(seed, run.step))
-                try:
+                with _said_with_its_step(run.step + 1, path):
                     loss = train_step(model, batch, optimizer, micro_batch_size=micro_batch_size, clip=clip, precision=precision, scaler=scaler)
-                except FloatingPointError as error:
-                    kept = f" The state after the last whole epoch is in {path}." if path is not None and path.is_file() else ""
-                    raise FloatingPointError(f"Training stopped at step {run.step + 1}: {error}. The weights are those before this step.{kept} "
-                                             "Try a smaller lr, clip=1.0, or precision='fp32'.") from error
                 losses[name].append(run.after_step(name, loss))
                 bar.update()
         scores = {name: metrics.compute(one.task, predict_encoded(model, dev[name], batch_size=2 * batch_size, precision=precision),
@@ -229,10 +230,23 @@ def _check(model, data, *, epochs, batch_size, mode):
             raise ValueError(f"Task {name!r} has no labels in train or dev.")
 
 
-def _batch(encoded, k, batch_size, seed):
-    """The k-th batch of a task, counted over all its passes: a pure function of its arguments."""
-    per_pass = math.ceil(len(encoded.input_ids) / batch_size)
-    return collate(encoded, plan(encoded.lengths, batch_size, seed=seed, epoch=k // per_pass)[k % per_pass])
+@contextlib.contextmanager
+def _said_with_its_step(step, path):
+    """Adds to a FloatingPointError where it happened, what is left, and what to try."""
+    try:
+        yield
+    except FloatingPointError as error:
+        kept = f" The state after the last whole epoch is in {path}." if path is not None and path.is_file() else ""
+        raise FloatingPointError(f"Training stopped at step {step}: {error}. The weights are those before this step.{kept} "
+                                 "Try a smaller lr, clip=1.0, or precision='fp32'.") from error
+
+
+def _stream(encoded, batch_size, seed):
+    """A function that gives the k-th batch of a task, counted over all its passes: the same k always gives the same batch."""
+    lengths = encoded.lengths
+    per_pass = math.ceil(len(lengths) / batch_size)
+    planned = functools.lru_cache(maxsize=1)(lambda epoch: plan(lengths, batch_size, seed=seed, epoch=epoch))
+    return lambda k: collate(encoded, planned(k // per_pass)[k % per_pass])
 
 
 def _seed(*parts):

@@ -213,6 +213,14 @@ def test_task_that_is_not_on_the_hub():
     refused(["'cfimdb' is not on the hub", "source='mini'"], "cfimdb", "hub")
 
 
+def test_hub_data_without_a_dev_split(monkeypatch):
+    from datasets import Dataset, DatasetDict
+
+    rows = Dataset.from_dict({"sentence": ["a day"], "label": [1]})
+    monkeypatch.setattr("mmlkit.data.load_hub_dataset", lambda *_: DatasetDict({"train": rows, "extra": rows}))
+    refused(["nyu-mll/glue has splits ['train', 'extra'], expected ['train', 'validation', 'test']"], "sst2", "hub")
+
+
 def test_rows_longer_than_the_model_are_cut_and_counted_once(tokenizer):
     """512 tokens leave room for 510 words: the third row just fits, the second is one too long."""
     split = make_split("sst2", [(i, {"sentence": "cat " * words, "label": 1}) for i, words in enumerate((3, 511, 510, 900))])

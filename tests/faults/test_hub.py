@@ -91,6 +91,8 @@ def served(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     write_tiny_bert(folder / "models" / "org" / "tiny-bert")
     write_glue(folder / "datasets" / "nyu-mll" / "glue")
+    (folder / "models" / "org" / "words-only").mkdir()
+    (folder / "models" / "org" / "words-only" / "vocab.txt").write_text("[PAD]\n")
     return folder
 
 
@@ -105,7 +107,8 @@ def online(served, home):
     """The outcomes of one process with a working hub, by job."""
     jobs = {"model": ["model", "org/tiny-bert", str(home / "downloaded.pt")], "rte": ["task", "rte"],
             "reversed": ["task", "rte", ["nyu-mll/glue", "reversed"]],
-            "no model": ["model", "org/no-such-model"], "no data": ["task", "rte", ["org/no-such-data", None]]}
+            "no model": ["model", "org/no-such-model"], "no data": ["task", "rte", ["org/no-such-data", None]],
+            "words only": ["model", "org/words-only"]}
     with serve(served) as endpoint:
         return dict(zip(jobs, run_child(list(jobs.values()), endpoint, home), strict=True))
 
@@ -148,6 +151,11 @@ def test_missing_repositories_name_the_ways_out(online):
     assert_three_ways_out(online["no model"], "'org/no-such-model'")
     assert_three_ways_out(online["no data"], "'org/no-such-data'")
     assert "the hub says" in online["no model"]["message"]
+
+
+def test_repository_that_holds_no_model(online):
+    assert online["words only"].get("error") == "FileNotFoundError", online["words only"]
+    assert "is not a model: it has no config.json" in online["words only"]["message"]
 
 
 def test_refused_connection_fails_fast(hub_gone):

@@ -107,7 +107,6 @@ def test_plan_wastes_little_on_padding():
     lengths = np.random.default_rng(0).integers(3, 60, size=3200)
     padded = sum(len(rows) * lengths[rows].max() for rows in plan(lengths, 32, seed=0))
     assert lengths.sum() / padded > 0.95
-    assert len({len(set(range(rows[0], rows[0] + 3)) & set(rows)) for rows in plan(lengths, 32, seed=0)}) > 0
 
 
 @pytest.mark.parametrize("batch_size", [0, -1])
