@@ -14,6 +14,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 
 from mmlkit.data import load_task
@@ -23,7 +24,7 @@ from mmlkit.multitask import MultitaskModel
 from mmlkit.pretrained import load_pretrained
 from mmlkit.profiles import get_profile
 from mmlkit.runtime import describe, fastest_precision, pick_device, replacing
-from mmlkit.tasks import list_tasks
+from mmlkit.tasks import get_task, list_tasks
 from mmlkit.training import fit
 
 FROZEN_TOO = ("sst", "cfimdb")
@@ -62,15 +63,32 @@ def two_way(model, task, data):
     return float(np.mean(np.array(entailed)[scores.argmax(1)] == truth))
 
 
+def table(runs):
+    """The runs as Markdown: a row per task, the first metric as mean ± standard deviation over seeds."""
+    frame = pd.DataFrame(runs)
+    lines = ["| task | metric | frozen encoder | fine-tuned | seeds |", "|---|---|---|---|---|"]
+    for task, rows in frame.groupby("task", sort=False):
+        metric, cells = get_task(task).metrics[0], []
+        for mode in ("pretrain", "finetune"):
+            values = rows.loc[rows["mode"] == mode, metric]
+            cells.append(f"{values.mean():.3f} ± {values.std():.3f}" if len(values) else "")
+        lines.append(f"| {task} | {metric} | {' | '.join(cells)} | {rows['seed'].nunique()} |")
+    return "\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=[name for name in list_tasks() if name not in ("quora", "sts", "stsb_star")])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--out", default="results/mini_baselines.json")
+    parser.add_argument("--table", action="store_true", help="train nothing; print the recorded runs as a table")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     path = Path(options.out)
     runs = json.loads(path.read_text())["runs"] if path.is_file() else []
+    if options.table:
+        print(table(runs))
+        return
     for seed in options.seeds:
         for task in options.tasks:
             for mode in ("pretrain", "finetune") if task in FROZEN_TOO else ("finetune",):

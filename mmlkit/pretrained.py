@@ -89,15 +89,15 @@ def _find(name):
                                     "or name a folder or a hub id instead of 'minilm'.")
         return Path(spec.origin).parent / "model"
     path = Path(name).expanduser()
-    if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise FileNotFoundError(f"{path} is not a model: it has no config.json (found: {sorted(os.listdir(path))[:8]}). "
-                                    "Expected config.json, model.safetensors and tokenizer files, as save_pretrained writes them.")
-        return path
-    if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
-        raise FileNotFoundError(f"{path} is not a folder. Give the folder that holds config.json, a hub id like "
-                                "'bert-base-uncased', or 'minilm'.")
-    return Path(download_model(name))
+    if not path.is_dir():
+        if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
+            raise FileNotFoundError(f"{path} is not a folder. Give the folder that holds config.json, a hub id like "
+                                    "'bert-base-uncased', or 'minilm'.")
+        path = Path(download_model(name))
+    if not (path / "config.json").is_file():
+        raise FileNotFoundError(f"{path} is not a model: it has no config.json (found: {sorted(os.listdir(path))[:8]}). "
+                                "Expected config.json, model.safetensors and tokenizer files, as save_pretrained writes them.")
+    return path
 
 
 def _read_config(folder):

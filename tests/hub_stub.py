@@ -10,7 +10,8 @@ from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 RESOLVE = re.compile(r"/(?P<kind>datasets/)?(?P<id>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
-API = re.compile(r"/api/(?P<kind>models|datasets)/(?P<id>[^/]+/[^/]+?)(/(?P<what>revision|tree|paths-info)/(?P<revision>[^/]+)(?P<path>/.*)?)?")
+API = re.compile(r"/api/(?P<kind>models|datasets)/(?P<id>[^/]+/[^/]+?)"
+                 r"(/(?P<what>revision|tree|paths-info)/(?P<revision>[^/]+)(?P<path>/.*)?)?")
 
 
 def commit_of(repo_id):
@@ -22,7 +23,8 @@ def tree(repo, under="", recursive=False):
     """The entries of a folder as the hub lists them."""
     found = sorted((repo / under).rglob("*") if recursive else (repo / under).iterdir())
     return [{"type": "directory" if path.is_dir() else "file", "path": path.relative_to(repo).as_posix(),
-             "size": 0 if path.is_dir() else path.stat().st_size, "oid": hashlib.sha1(str(path).encode()).hexdigest()} for path in found]
+             "size": 0 if path.is_dir() else path.stat().st_size,
+             "oid": hashlib.sha1(str(path).encode()).hexdigest()} for path in found]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -63,8 +65,8 @@ class Handler(BaseHTTPRequestHandler):
             recursive = parse_qs(address.query).get("recursive", ["false"])[0].lower() in ("true", "1")
             return self.answer_json(tree(repo, under, recursive)) if (repo / under).is_dir() else self.missing("EntryNotFound")
         files = [{"rfilename": entry["path"]} for entry in tree(repo, recursive=True) if entry["type"] == "file"]
-        self.answer_json({"id": match["id"], "modelId": match["id"], "sha": commit_of(match["id"]), "private": False, "gated": False,
-                          "disabled": False, "downloads": 0, "likes": 0, "tags": [], "siblings": files})
+        self.answer_json({"id": match["id"], "modelId": match["id"], "sha": commit_of(match["id"]), "private": False,
+                          "gated": False, "disabled": False, "downloads": 0, "likes": 0, "tags": [], "siblings": files})
 
     def repository(self, kind, repo_id):
         folder = self.root / kind / repo_id

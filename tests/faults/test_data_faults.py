@@ -44,14 +44,15 @@ def test_the_good_file_is_good(write):
 
 
 def test_missing_folder(tmp_path):
-    refused(["nowhere is not a folder", "'mini', 'hub', or a folder", "'sst2'"], "sst2", tmp_path / "nowhere", error=FileNotFoundError)
+    refused(["nowhere is not a folder", "'mini', 'hub', or a folder", "'sst2'"], "sst2", tmp_path / "nowhere",
+            error=FileNotFoundError)
 
 
 @pytest.mark.parametrize(("split", "files"), [("train", {"train": None}), ("dev", {"dev": None})])
 def test_missing_file(write, split, files):
     other = {"train": "dev.csv", "dev": "train.csv"}[split]
-    refused([f"no {split} file for task 'sst2'", f"{split}.csv", f"{split}.parquet", f"found ['{other}']"], "sst2", write(**files),
-            error=FileNotFoundError)
+    refused([f"no {split} file for task 'sst2'", f"{split}.csv", f"{split}.parquet", f"found ['{other}']"], "sst2",
+            write(**files), error=FileNotFoundError)
 
 
 def test_missing_course_file_is_named(write):
@@ -82,7 +83,7 @@ def test_missing_column(write, header, column):
 
 
 def test_missing_second_text_of_a_pair():
-    with pytest.raises(ValueError, match="no column 'sentence2' .*Expected \\['sentence1', 'sentence2'\\] and 'label' for task 'rte'"):
+    with pytest.raises(ValueError, match=r"no column 'sentence2' .*Expected \['sentence1', 'sentence2'\] and 'label'"):
         make_split("rte", [(1, {"sentence1": "a", "label": "entailment"})])
 
 
@@ -113,7 +114,8 @@ def test_blank_labels_are_refused_on_demand(write):
 @pytest.mark.parametrize("on_bad_row", ["drop", "refuse"])
 def test_train_and_dev_without_any_label_are_refused(write, split, on_bad_row):
     """Only a test file may have an empty label column: training on it would fail later and without a reason."""
-    refused([f"{split}.csv", "no label"], "sst2", write(**{split: "sentence,label\na good day,\na bad day,\n"}), on_bad_row=on_bad_row)
+    refused([f"{split}.csv", "no label"], "sst2", write(**{split: "sentence,label\na good day,\na bad day,\n"}),
+            on_bad_row=on_bad_row)
 
 
 @pytest.mark.parametrize("misuse", ["skip", None, True])
@@ -145,8 +147,8 @@ def test_text_that_is_no_text(write, text):
 
 
 @pytest.mark.parametrize("byte_order_mark", [b"", b"\xef\xbb\xbf"])
-@pytest.mark.parametrize(("broken", "line"), [(b"sentence,label\nna\xefve,negative\n", 2), (b"sentence,label\n\n\xe9clat,negative\n", 3),
-                                              (b"sentence\xff,label\n", 1)])
+@pytest.mark.parametrize(("broken", "line"), [
+    (b"sentence,label\nna\xefve,negative\n", 2), (b"sentence,label\n\n\xe9clat,negative\n", 3), (b"sentence\xff,label\n", 1)])
 def test_not_utf8_names_the_line(write, byte_order_mark, broken, line):
     refused([f"train.csv, line {line}: not UTF-8", "Save the file as UTF-8"], "sst2", write(byte_order_mark + broken))
 
@@ -176,7 +178,8 @@ def test_file_without_rows(write, text):
     refused(["train.csv holds no rows", "['sentence']"], "sst2", write(text))
 
 
-@pytest.mark.parametrize(("line", "complaint"), [('{"sentence": "a", ', "not valid JSON"), ('["a", 1]', "found a list, expected an object")])
+@pytest.mark.parametrize(("line", "complaint"), [
+    ('{"sentence": "a", ', "not valid JSON"), ('["a", 1]', "found a list, expected an object")])
 def test_broken_jsonl_line(write, line, complaint):
     text = '{"sentence": "a day", "label": 1}\n\n' + line + "\n"
     refused(["train.jsonl, line 3", complaint], "sst2", write(text, text, ending=".jsonl"))

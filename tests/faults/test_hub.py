@@ -50,7 +50,8 @@ for what, *arguments in json.loads(sys.argv[1]):
     print("OUTCOME", json.dumps({**outcome, "seconds": time.perf_counter() - start}), flush=True)
 """
 NAMES = {"rte": ("entailment", "not_entailment"), "reversed": ("not_entailment", "entailment")}
-SPLITS = {"train": ("entailment", "not_entailment", "entailment"), "validation": ("not_entailment", "entailment"), "test": (None,)}
+SPLITS = {"train": ("entailment", "not_entailment", "entailment"),
+          "validation": ("not_entailment", "entailment"), "test": (None,)}
 
 
 def run_child(jobs, endpoint, home):
@@ -71,11 +72,12 @@ def write_glue(folder):
         for split, labels in SPLITS.items():
             table = pyarrow.table({"sentence1": [f"{split} {i} one" for i in range(len(labels))],
                                    "sentence2": [f"{split} {i} two" for i in range(len(labels))],
-                                   "label": pyarrow.array([-1 if name is None else names.index(name) for name in labels], pyarrow.int64()),
+                                   "label": pyarrow.array([-1 if name is None else names.index(name) for name in labels]),
                                    "idx": pyarrow.array([10 + i for i in range(len(labels))], pyarrow.int32())})
             (folder / config).mkdir(parents=True, exist_ok=True)
             pyarrow.parquet.write_table(table, folder / config / f"{split}-00000-of-00001.parquet")
-        configs.append({"config_name": config, "data_files": [{"split": split, "path": f"{config}/{split}-*"} for split in SPLITS]})
+        configs.append({"config_name": config,
+                        "data_files": [{"split": split, "path": f"{config}/{split}-*"} for split in SPLITS]})
         features = [{"name": "sentence1", "dtype": "string"}, {"name": "sentence2", "dtype": "string"},
                     {"name": "label", "dtype": {"class_label": {"names": {str(i): name for i, name in enumerate(names)}}}},
                     {"name": "idx", "dtype": "int32"}]

@@ -46,7 +46,7 @@ def test_the_sound_folder_loads(model_folder, tensors):
 
 def test_folder_without_a_model(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(FileNotFoundError, match=r"is not a model: it has no config.json \(found: \['notes.txt'\]\). Expected config.json"):
+    with pytest.raises(FileNotFoundError, match=r"is not a model: it has no config.json \(found: \['notes.txt'\]\). Expected"):
         load_pretrained(tmp_path)
 
 
@@ -64,7 +64,7 @@ def test_file_instead_of_a_folder(model_folder):
 @pytest.mark.parametrize("left", [0, 4, 100, 20_000])
 def test_truncated_safetensors(model_folder, left):
     os.truncate(model_folder / "model.safetensors", left)
-    with pytest.raises(ValueError, match=r"model.safetensors cannot be read as safetensors .*truncated or damaged. Copy or download"):
+    with pytest.raises(ValueError, match=r"model.safetensors cannot be read as safetensors .*truncated or damaged. Copy"):
         load_pretrained(model_folder)
 
 
@@ -103,7 +103,7 @@ def test_bundled_weights_that_are_not_installed(monkeypatch):
 
 def test_missing_weights(model_folder):
     (model_folder / "model.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match="has a config.json but no weights: expected model.safetensors .*random_init=True"):
+    with pytest.raises(FileNotFoundError, match="config.json but no weights: expected model.safetensors .*random_init=True"):
         load_pretrained(model_folder)
     load_pretrained(model_folder, random_init=True)
 
@@ -152,8 +152,8 @@ def test_unknown_keys_are_named_in_a_warning(model_folder, tensors):
 
 
 def test_other_peoples_heads_are_left_out_silently(model_folder, tensors):
-    heads = {"cls.predictions.bias": torch.ones(3), "cls.seq_relationship.weight": torch.ones(2, 32), "classifier.bias": torch.ones(2),
-             "embeddings.position_ids": torch.arange(64)}
+    heads = {"cls.predictions.bias": torch.ones(3), "cls.seq_relationship.weight": torch.ones(2, 32),
+             "classifier.bias": torch.ones(2), "embeddings.position_ids": torch.arange(64)}
     change_weights(model_folder, lambda tensors: tensors | heads)
     assert_loads_quietly(model_folder, tensors)
 
@@ -195,11 +195,12 @@ class Malicious:
         return os.mkdir, (str(self.path),)
 
 
-@pytest.mark.parametrize("save", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value))], ids=["torch", "pickle"])
+@pytest.mark.parametrize("save", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value, protocol=2))],
+                         ids=["torch", "pickle"])
 def test_malicious_pickle_is_refused_and_runs_nothing(model_folder, tmp_path, save):
     (model_folder / "model.safetensors").unlink()
     save({"embeddings.LayerNorm.bias": Malicious(tmp_path / "trace")}, model_folder / "pytorch_model.bin")
-    with pytest.raises(ValueError, match="(?s)pytorch_model.bin is damaged, or holds more than plain tensors and is refused.*Convert it to model.safetensors") as caught:
+    with pytest.raises(ValueError, match="bin is damaged, or holds more than plain tensors and is refused.*Convert") as caught:
         load_pretrained(model_folder)
     assert "Re-running" not in str(caught.value)        # torch's own message invites to run the code after all
     assert not (tmp_path / "trace").exists()
@@ -250,7 +251,8 @@ def test_num_layers_out_of_range(model_folder, num_layers):
 
 def test_tokenizer_larger_than_the_word_table(model_folder):
     change_config(model_folder, vocab_size=14)
-    change_weights(model_folder, lambda tensors: {key: value[:14] if "word_embeddings" in key else value for key, value in tensors.items()})
+    words = "embeddings.word_embeddings.weight"
+    change_weights(model_folder, lambda tensors: tensors | {words: tensors[words][:14]})
     with pytest.raises(ValueError, match="the tokenizer has 15 entries, the word table 14. They belong to different models"):
         load_pretrained(model_folder)
 

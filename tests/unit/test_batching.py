@@ -40,7 +40,8 @@ def test_collate_two_rows():
     assert batch.token_type_ids.tolist() == [[0, 1, 0, 0], [0, 1, 0, 1]]
     assert batch.labels.tolist() == [1, 0]
     assert (batch.rows, len(batch), batch.task.name) == ((0, 1), 2, "sst2")
-    assert {tensor.dtype for tensor in (batch.input_ids, batch.attention_mask, batch.token_type_ids, batch.labels)} == {torch.int64}
+    tensors = (batch.input_ids, batch.attention_mask, batch.token_type_ids, batch.labels)
+    assert {tensor.dtype for tensor in tensors} == {torch.int64}
 
 
 def test_collate_keeps_the_order_asked_for():
@@ -64,7 +65,8 @@ def test_split_into_micro_batches():
 
 def test_to_moves_every_tensor():
     batch = collate(encoded_rows([2, 4, 3], labels=np.array([1])), [0]).to("meta")
-    assert {tensor.device.type for tensor in (batch.input_ids, batch.attention_mask, batch.token_type_ids, batch.labels)} == {"meta"}
+    tensors = (batch.input_ids, batch.attention_mask, batch.token_type_ids, batch.labels)
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
     assert (batch.rows, batch.task.name) == ((0,), "sst2")
 
 

@@ -44,7 +44,8 @@ def test_course_file_with_quotes_and_float_labels(folder):
 def test_course_test_file_has_no_labels(folder):
     labelled = "\tid\tsentence\tsentiment\n0\tabc\t A lovely film . \t4\n1\tdef\t Dull . \t0\n"
     student = "0\t\tid\tsentence\n1\t0.0\tb75\t Effective biopic\n"       # an extra leading column, as published
-    data = load_task("sst", folder({"ids-sst-train.csv": labelled, "ids-sst-dev.csv": labelled, "ids-sst-test-student.csv": student}))
+    data = load_task("sst", folder({"ids-sst-train.csv": labelled, "ids-sst-dev.csv": labelled,
+                                    "ids-sst-test-student.csv": student}))
     assert data.train[0] == {"sentence": "A lovely film .", "label": "very positive", "id": "abc"}
     assert data.train.labels.tolist() == [4, 0]
     assert data.test.labels is None
@@ -62,7 +63,8 @@ def test_course_scores(folder):
 def test_course_file_wins_over_a_plain_one(folder):
     course = "\tid\tsentence\tsentiment\n0\ta\tcourse\t4\n"
     plain = "sentence,label\nplain,negative\n"
-    data = load_task("sst", folder({"ids-sst-train.csv": course, "ids-sst-dev.csv": course, "train.csv": plain, "dev.csv": plain}))
+    data = load_task("sst", folder({"ids-sst-train.csv": course, "ids-sst-dev.csv": course,
+                                    "train.csv": plain, "dev.csv": plain}))
     assert data.train.texts == [("course",)]
 
 
@@ -82,7 +84,8 @@ def test_glue_mrpc_has_columns_of_its_own(folder):
 
 def test_cola_without_a_header(folder):
     data = load_task("cola", folder({"CoLA/train.tsv": "gj04\t1\t\tThe cat sat.\ngj04\t0\t*\tCat the sat.\n",
-                                     "CoLA/dev.tsv": "bc01\t1\t\tIt rains.\n", "CoLA/test.tsv": "index\tsentence\n0\tIt snows.\n"}))
+                                     "CoLA/dev.tsv": "bc01\t1\t\tIt rains.\n",
+                                     "CoLA/test.tsv": "index\tsentence\n0\tIt snows.\n"}))
     assert data.train.texts == [("The cat sat.",), ("Cat the sat.",)]
     assert data.train.labels.tolist() == [1, 0]
     assert data.test.texts == [("It snows.",)]
@@ -131,7 +134,8 @@ def test_parquet_with_integer_labels(tmp_path):
 def test_parquet_scores_with_the_hubs_mark_for_unknown(tmp_path):
     """The hub's STS-B has -1.0 throughout its test split."""
     for name, scores in (("train", [0.0, 3.8]), ("validation", [5.0, 2.5]), ("test", [-1.0, -1.0])):
-        table = pyarrow.table({"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": pyarrow.array(scores, pyarrow.float32())})
+        table = pyarrow.table({"sentence1": ["a", "b"], "sentence2": ["c", "d"],
+                               "label": pyarrow.array(scores, pyarrow.float32())})
         pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet")
     data = load_task("stsb", tmp_path)
     assert data.train.labels.tolist() == pytest.approx([0.0, 3.8])
@@ -141,7 +145,8 @@ def test_parquet_scores_with_the_hubs_mark_for_unknown(tmp_path):
 
 @pytest.mark.parametrize("unknown", ["-", -1, "-1", "", None, float("nan")])
 def test_snli_rows_without_a_gold_label_are_dropped(unknown):
-    rows = [(i, {"sentence1": "p", "sentence2": f"h{i}", "gold_label": label}) for i, label in enumerate(["neutral", unknown, "contradiction"])]
+    labels = ["neutral", unknown, "contradiction"]
+    rows = [(i, {"sentence1": "p", "sentence2": f"h{i}", "gold_label": label}) for i, label in enumerate(labels)]
     with pytest.warns(UserWarning, match=r"1 rows have no label in column 'gold_label' \(row 1\)"):
         split = make_split("snli", rows)
     assert split.texts == [("p", "h0"), ("p", "h2")]
@@ -199,7 +204,8 @@ def test_split_indexing_and_frame():
     assert [row["id"] for row in split] == [0, 10, 20]      # iterates, and ends
 
 
-@pytest.mark.parametrize(("name", "counts", "per_label"), [("sst", (800, 160, 160), (160, 32)), ("cfimdb", (238, 62, 40), (119, 31))])
+@pytest.mark.parametrize(("name", "counts", "per_label"), [
+    ("sst", (800, 160, 160), (160, 32)), ("cfimdb", (238, 62, 40), (119, 31))])
 def test_mini_data(name, counts, per_label):
     data = load_task(name, "mini")
     assert tuple(len(split) for split in (data.train, data.dev, data.test)) == counts

@@ -57,7 +57,8 @@ def test_every_task_agrees_with_scikit_learn(name):
     else:
         labels, guesses = (generator.integers(0, task.num_labels, 80) for _ in range(2))
         scores = scores_for(guesses, task.num_labels)
-    oracle = {"accuracy": lambda: sk.accuracy_score(labels, guesses), "macro_f1": lambda: sk.f1_score(labels, guesses, average="macro"),
+    oracle = {"accuracy": lambda: sk.accuracy_score(labels, guesses),
+              "macro_f1": lambda: sk.f1_score(labels, guesses, average="macro"),
               "f1": lambda: sk.f1_score(labels == 1, guesses == 1), "matthews": lambda: sk.matthews_corrcoef(labels, guesses),
               "pearson": lambda: np.corrcoef(labels, guesses)[0, 1], "spearman": lambda: stats.spearmanr(labels, guesses)[0]}
     found = compute(task, scores, labels)
@@ -78,7 +79,8 @@ def test_whole_split_is_not_the_mean_of_batches():
 def test_logits_and_probabilities_agree():
     scores = np.random.default_rng(0).normal(size=(30, 5))
     labels = np.random.default_rng(1).integers(0, 5, 30)
-    assert compute(get_task("sst"), scores, labels) == compute(get_task("sst"), np.exp(scores) / np.exp(scores).sum(1, keepdims=True), labels)
+    probabilities = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    assert compute(get_task("sst"), scores, labels) == compute(get_task("sst"), probabilities, labels)
 
 
 @pytest.mark.parametrize(("scores", "labels"), [([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [2, 2, 2]), ([1], [1])])

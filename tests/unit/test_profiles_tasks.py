@@ -22,7 +22,8 @@ def test_all_tasks_are_there():
 @pytest.mark.parametrize(("name", "labels"), [
     ("sst", ("very negative", "negative", "neutral", "positive", "very positive")),
     ("cfimdb", ("negative", "positive")), ("sst2", ("negative", "positive")),
-    ("quora", ("not_duplicate", "duplicate")), ("qqp", ("not_duplicate", "duplicate")), ("mrpc", ("not_equivalent", "equivalent")),
+    ("quora", ("not_duplicate", "duplicate")), ("qqp", ("not_duplicate", "duplicate")),
+    ("mrpc", ("not_equivalent", "equivalent")),
     ("cola", ("unacceptable", "acceptable")),
     ("mnli", ("entailment", "neutral", "contradiction")), ("snli", ("entailment", "neutral", "contradiction")),
     ("rte", ("entailment", "not_entailment")), ("qnli", ("entailment", "not_entailment")),
@@ -51,7 +52,8 @@ def test_definition_is_consistent(name):
         task.kind = "regression"
 
 
-@pytest.mark.parametrize(("name", "configuration"), [*((name, name) for name in GLUE), ("quora", "qqp"), ("sts", "stsb"), ("stsb_star", "stsb")])
+@pytest.mark.parametrize(("name", "configuration"), [
+    *((name, name) for name in GLUE), ("quora", "qqp"), ("sts", "stsb"), ("stsb_star", "stsb")])
 def test_glue_configurations(name, configuration):
     assert get_task(name).hub == ("nyu-mll/glue", configuration)
 

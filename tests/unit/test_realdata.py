@@ -34,7 +34,8 @@ def test_rows_and_labels(name):
         warnings.simplefilter("error")
         data = load_task(name, FOLDER)
     assert (rows_per_label(data.train), rows_per_label(data.dev)) == COUNTS[name]
-    line = re.search(rf"^\| `{name}` \| train ([\d,]+) · dev ([\d,]+)", (Path(FOLDER) / "README.md").read_text("utf-8"), re.MULTILINE)
+    readme = (Path(FOLDER) / "README.md").read_text(encoding="utf-8")
+    line = re.search(rf"^\| `{name}` \| train ([\d,]+) · dev ([\d,]+)", readme, re.MULTILINE)
     assert (len(data.train), len(data.dev)) == tuple(int(count.replace(",", "")) for count in line.groups())
 
 

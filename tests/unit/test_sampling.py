@@ -19,7 +19,8 @@ def test_probabilities_by_hand(kind, expected):
     assert found == pytest.approx(dict(zip(SIZES, expected, strict=True)))
 
 
-@pytest.mark.parametrize(("epoch", "epochs", "alpha"), [(1, 1, 1.0), (1, 3, 1.0), (2, 3, 0.6), (3, 3, 0.2), (1, 25, 1.0), (25, 25, 0.2)])
+@pytest.mark.parametrize(("epoch", "epochs", "alpha"), [
+    (1, 1, 1.0), (1, 3, 1.0), (2, 3, 0.6), (3, 3, 0.2), (1, 25, 1.0), (25, 25, 0.2)])
 def test_annealed_exponent_falls_from_1_to_a_fifth(epoch, epochs, alpha):
     """Stickland and Murray (2019), section 4.1: alpha = 1 - 0.8 (e - 1) / (E - 1)."""
     expected = {task: size ** alpha / sum(other ** alpha for other in SIZES.values()) for task, size in SIZES.items()}
@@ -36,7 +37,8 @@ def test_annealed_by_hand():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("factor", [7, 10**150])
 def test_probabilities_know_no_scale(kind, factor):
-    small, large = (TaskSampler(kind, sizes={task: size * by for task, size in SIZES.items()}, epochs=4, steps_per_epoch=10) for by in (1, factor))
+    larger = {task: size * factor for task, size in SIZES.items()}
+    small, large = (TaskSampler(kind, sizes=sizes, epochs=4, steps_per_epoch=10) for sizes in (SIZES, larger))
     for epoch in (1, 3):
         assert small.probabilities(epoch) == pytest.approx(large.probabilities(epoch))
         assert sum(small.probabilities(epoch).values()) == pytest.approx(1)
