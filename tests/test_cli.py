@@ -30,7 +30,7 @@ def test_help_needs_no_torch():
 def test_doctor_says_what_runs(capsys):
     assert main(["doctor"]) == 0
     said = capsys.readouterr().out
-    assert "profile fast   will run" in said and "weights     minilm installed" in said
+    assert "profile fast   will run" in said and "weights        minilm installed" in said
 
 
 def test_predict_texts(folder, capsys):
