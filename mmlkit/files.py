@@ -16,7 +16,7 @@ SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "validation", "dev_matched", 
 
 
 def find_files(folder, task):
-    """{split: path} of a task's files in `folder`, or in its subfolder named after the task.
+    """{split: path} of a task's files in `folder`, or in its subfolder named after the task; a split in shards is a list of paths.
 
     A CS224N name wins, then train/dev/test (or the hub's validation) with a known ending.
     Raises FileNotFoundError when the folder, train or dev is missing.
@@ -31,9 +31,9 @@ def find_files(folder, task):
         wanted += [name + ending for name in names for ending in ENDINGS]
         for place in places:
             path = next((place / name for name in wanted if (place / name).is_file()), None)
-            shards = [] if path else [p for name in names for p in sorted(place.glob(f"{name}-00000-of-00001.parquet"))]
+            shards = [] if path else [p for name in names for p in sorted(place.glob(f"{name}-[0-9]*-of-[0-9]*.parquet"))]
             if path or shards:
-                found[split] = path or shards[0]
+                found[split] = path or shards
                 break
     for split in ("train", "dev"):
         if split not in found:
@@ -47,9 +47,12 @@ def find_files(folder, task):
 def read_rows(path, headerless=()):
     """(path, [(row number, dict of its columns), ...]). Text files count lines from 1, parquet rows from 0.
 
-    headerless: the column names of a .tsv release without a header line.
+    path: a file, or the list of a split's shards. headerless: the column names of a .tsv release without a header line.
     Raises FileNotFoundError, or ValueError for a file that is not UTF-8, not its format, or has lines of uneven width.
     """
+    if isinstance(path, list):
+        rows = [row for shard in path for _, row in read_rows(shard)[1]]
+        return path[0].with_name(path[0].name.split("-")[0]), list(enumerate(rows))
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist.")

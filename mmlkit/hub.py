@@ -9,6 +9,7 @@ import os
 import socket
 import threading
 from urllib.parse import urlsplit
+from urllib.request import proxy_bypass_environment
 
 __all__ = ["download_model", "load_hub_dataset", "reachable"]
 
@@ -25,7 +26,7 @@ def reachable(endpoint=None, seconds=2.0):
     address = urlsplit(endpoint or os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
     port = address.port or (443 if address.scheme == "https" else 80)
     proxy = os.environ.get(f"{address.scheme}_proxy") or os.environ.get(f"{address.scheme.upper()}_PROXY")
-    if proxy:       # behind a proxy the host itself need not resolve
+    if proxy and not proxy_bypass_environment(address.hostname or ""):      # behind a proxy the host itself need not resolve
         address = urlsplit(proxy)
         port = address.port or 80
     answered = []

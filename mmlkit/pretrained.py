@@ -123,7 +123,10 @@ def _read_weights(folder, checksum=None):
     index = folder / "model.safetensors.index.json"
     files = [folder / "model.safetensors"]
     if index.is_file():
-        files = [folder / name for name in sorted(set(json.loads(index.read_text())["weight_map"].values()))]
+        try:
+            files = [folder / name for name in sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))]
+        except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{index} does not list the weight files ({error}). Copy or download it again.") from error
     if all(file.is_file() for file in files):
         if checksum is not None:
             found = hashlib.sha256(files[0].read_bytes()).hexdigest()

@@ -277,3 +277,10 @@ def test_copied_folder_is_the_same_model(model_folder, tensors, tmp_path):
     shutil.copytree(model_folder, tmp_path / "elsewhere")
     shutil.rmtree(model_folder)
     assert_loads_quietly(tmp_path / "elsewhere", tensors)
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[1]", '{"weight_map": 3}'])
+def test_a_broken_index_of_weight_files_is_named(model_folder, text):
+    (model_folder / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(ValueError, match="model.safetensors.index.json does not list the weight files"):
+        load_pretrained(model_folder)

@@ -215,3 +215,16 @@ def test_mini_data(name, counts, per_label):
     texts = [row[0] for split in (data.train, data.dev, data.test) for row in split.texts]
     assert len(set(texts)) == len(texts)        # no sentence is in two splits
     assert data.source == "mini"
+
+
+def test_a_split_in_several_shards_is_read_whole(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    for split, shards in {"train": 3, "validation": 1}.items():
+        for i in range(shards):
+            rows = [{"sentence1": f"{split} {i} {j} a", "sentence2": "b", "label": j} for j in range(2)]
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / f"{split}-{i:05d}-of-{shards:05d}.parquet")
+    data = load_task("rte", tmp_path)
+    assert [text for text, _ in data.train.texts] == [f"train {i} {j} a" for i in range(3) for j in range(2)]
+    assert data.train.labels.tolist() == [0, 1] * 3 and len(data.dev) == 2
