@@ -23,8 +23,8 @@ lint: install                   ## style and unused names, notebooks included
 notebooks: install              ## rebuild the committed notebooks from notebooks/src/
 	$(BIN)/python notebooks/build.py
 
-data: install                   ## rebuild data/mini/ from data/cores/
-	$(BIN)/python data/build.py
+data: install                   ## the measured table of data/README.md
+	$(BIN)/python data/measure.py
 
 bench: install                  ## a training step against transformers' Trainer
 	$(BIN)/python benchmarks/training_step.py

@@ -1,6 +1,6 @@
 """Which heads survive: Algorithm 1 of the multiverse papers, as meant, by MeanShift over each head's average loss.
 
-Notebook 04 draws it. Printed and mended: the new loss gets the weight 1 - momentum, not momentum; each head averages its *own*
+Its notebook, 04, is still to come. Printed and mended: the new loss gets the weight 1 - momentum, not momentum; each head averages its *own*
 loss, not the model's; the cluster with the smallest centre is kept by membership; dropped heads are no longer evaluated.
 """
 
@@ -76,7 +76,7 @@ def _bandwidth(values, bandwidth):
 def literal_average(averages, task_loss, momentum=0.99):
     """Algorithm 1's average exactly as printed: (1-gamma) a_j + gamma L, with L the loss of the whole model.
 
-    Every head gets the same L, so all a_j are equal, MeanShift finds one cluster, and nothing is ever pruned. For the notebook.
+    Every head gets the same L, so all a_j are equal, MeanShift finds one cluster, and nothing is ever pruned. Kept to show that.
     """
     return (1 - momentum) * averages + momentum * task_loss
 

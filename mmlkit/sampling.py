@@ -1,6 +1,6 @@
 """Whose batch comes next: the order of tasks in multi-task training.
 
-Annealed sampling is from Stickland and Murray (2019, section 4.1); "merged" is Algorithm 1 of MT-DNN. Notebook 08 draws it.
+Annealed sampling is from Stickland and Murray (2019, section 4.1); "merged" is Algorithm 1 of MT-DNN.
 """
 
 import difflib

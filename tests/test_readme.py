@@ -54,3 +54,8 @@ def test_every_verb_of_the_makefile_that_is_named_exists():
     verbs = set(re.findall(r"`?make ([a-z-]+)`?", README + (ROOT / "CONTRIBUTING.md").read_text()))
     makefile = (ROOT / "Makefile").read_text()
     assert {"walkthrough", "test"} <= verbs and all(re.search(rf"^{verb}:", makefile, re.M) for verb in verbs - {"something"})
+
+
+def test_every_script_that_the_makefile_runs_exists():
+    scripts = re.findall(r"python (\S+\.py)", (ROOT / "Makefile").read_text())
+    assert len(scripts) >= 3 and all((ROOT / script).is_file() for script in scripts), scripts
