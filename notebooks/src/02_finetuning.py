@@ -151,7 +151,7 @@ with plots.style():
 # where gradients lie below about 1e-4.*
 #
 # Which one trains better? Over a whole run you will hardly tell them apart. We train with torch's, because it is fused into
-# one pass over the weights: half the time of the update.
+# one pass over the weights.
 #
 # ## 2 The learning rate's path
 #
@@ -178,8 +178,8 @@ explore.sliders(schedule, warmup=[0.1, 0.0, 0.05, 0.2, 0.5])
 #
 # ## 3 The data, in batches of similar length
 #
-# Texts in a batch are padded to its longest. Random batches waste half of the work on padding; sorting within pools of fifty
-# batches wastes almost none and keeps the order random enough.
+# Texts in a batch are padded to its longest. Random batches waste a good part of the work on padding; sorting within pools of
+# fifty batches wastes almost none and keeps the order random enough.
 
 # %%
 from mmlkit.batching import collate, encode, plan
