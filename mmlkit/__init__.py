@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 _HOME = {
     "BertConfig": "bert", "BertModel": "bert", "load_pretrained": "pretrained", "save_pretrained": "pretrained", "AdamW": "optimizers",
     "get_profile": "profiles", "get_task": "tasks", "list_tasks": "tasks", "load_task": "data",
-    "LinearHead": "heads", "MultiverseHead": "multiverse", "multiverse_loss": "multiverse", "HeadPruner": "pruning", "build_head": "methods",
+    "LinearHead": "heads", "PairHead": "heads", "MultiverseHead": "multiverse", "multiverse_loss": "multiverse", "HeadPruner": "pruning", "build_head": "methods",
     "MultitaskModel": "multitask", "load_model": "multitask", "save_model": "multitask",
     "TaskSampler": "sampling", "predict": "evaluation", "evaluate": "evaluation", "fit": "training", "train_step": "training",
 }

@@ -26,11 +26,13 @@ class Encoded:
     token_type_ids: list
     labels: np.ndarray | None
     truncated: int
+    second: "Encoded | None" = None     # the second sentences, where pairs are encoded apart
 
     @property
     def lengths(self):
-        """Tokens of each row, as an array."""
-        return np.array([len(ids) for ids in self.input_ids])
+        """Tokens of each row, as an array; of the longer sentence where pairs are encoded apart."""
+        own = np.array([len(ids) for ids in self.input_ids])
+        return own if self.second is None else np.maximum(own, self.second.lengths)
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Batch:
     token_type_ids: torch.Tensor
     labels: torch.Tensor | None
     rows: tuple
+    second: "Batch | None" = None       # the second sentences, where pairs are encoded apart
 
     def __len__(self):
         return len(self.rows)
@@ -51,21 +54,30 @@ class Batch:
         """The batch on another device."""
         moved = {field.name: getattr(self, field.name).to(device, non_blocking=True) for field in dataclasses.fields(self)
                  if isinstance(getattr(self, field.name), torch.Tensor)}
-        return dataclasses.replace(self, **moved)
+        return dataclasses.replace(self, **moved, second=None if self.second is None else self.second.to(device))
 
     def split(self, size):
         """The batch in micro-batches of at most `size` rows, in order."""
+        seconds = None if self.second is None else self.second.split(size)
         for start in range(0, len(self), size):
             part = {field.name: getattr(self, field.name)[start:start + size] for field in dataclasses.fields(self)
-                    if field.name != "task" and getattr(self, field.name) is not None}
-            yield dataclasses.replace(self, **part)
+                    if field.name not in ("task", "second") and getattr(self, field.name) is not None}
+            yield dataclasses.replace(self, **part, second=None if seconds is None else next(seconds))
 
 
-def encode(tokenizer, split, *, max_length=512):
-    """Token ids of a whole split; a pair is packed as [CLS] a [SEP] b [SEP] with segment ids 0 and 1.
+def encode(tokenizer, split, *, max_length=512, pairs="packed"):
+    """Token ids of a whole split.
 
-    Rows longer than max_length tokens are cut (the longer sentence of a pair first), counted, and told once.
+    pairs: "packed" as [CLS] a [SEP] b [SEP] with segment ids 0 and 1, or "separate", each sentence by itself (CS224N's starter
+    code). Rows longer than max_length tokens are cut (the longer sentence of a packed pair first), counted, and told once.
+    Raises ValueError for other words.
     """
+    if pairs not in ("packed", "separate"):
+        raise ValueError(f"pairs is {pairs!r}, expected 'packed' or 'separate'.")
+    if pairs == "separate" and split.task.is_pair:
+        first, second = (encode(tokenizer, dataclasses.replace(split, texts=[(row[i],) for row in split.texts]), max_length=max_length)
+                         for i in (0, 1))
+        return dataclasses.replace(first, second=second, truncated=first.truncated + second.truncated)
     texts = [list(column) for column in zip(*split.texts)]
     coded = tokenizer(*texts, truncation="longest_first", max_length=max_length, padding=False, return_attention_mask=False,
                       return_token_type_ids=True)
@@ -100,6 +112,7 @@ def plan(lengths, batch_size, *, seed=None, epoch=0):
 
 def collate(encoded, rows):
     """The Batch of these rows, padded to its own longest (not to a multiple of 8: that costs 12 % on a CPU)."""
+    second = None if encoded.second is None else collate(encoded.second, rows)
     longest = max(len(encoded.input_ids[i]) for i in rows)
     input_ids = np.zeros((len(rows), longest), dtype=np.int64)      # 0 is BERT's [PAD]; masked either way
     attention_mask, token_type_ids = np.zeros_like(input_ids), np.zeros_like(input_ids)
@@ -109,4 +122,4 @@ def collate(encoded, rows):
         token_type_ids[j, :len(ids)] = encoded.token_type_ids[i]
     labels = None if encoded.labels is None else torch.as_tensor(encoded.labels[list(rows)])
     return Batch(encoded.task, torch.from_numpy(input_ids), torch.from_numpy(attention_mask), torch.from_numpy(token_type_ids),
-                 labels, tuple(rows))
+                 labels, tuple(rows), second)

@@ -24,8 +24,8 @@ def predict(model, data, *, task=None, batch_size=64, max_length=512, precision=
     """
     split = _as_split(data, task)
     limit = getattr(getattr(model.encoder, "config", None), "max_position_embeddings", max_length)
-    return predict_encoded(model, encode(model.tokenizer, split, max_length=min(max_length, limit)),
-                           batch_size=batch_size, precision=precision)
+    encoded = encode(model.tokenizer, split, max_length=min(max_length, limit), pairs=model.head(split.task).pairs)
+    return predict_encoded(model, encoded, batch_size=batch_size, precision=precision)
 
 
 @torch.inference_mode()

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-__all__ = ["Loss", "LinearHead", "data_loss", "sentence_vector"]
+__all__ = ["Loss", "LinearHead", "PairHead", "data_loss", "sentence_vector"]
 
 READS = ("pooler", "cls", "mean")
 
@@ -48,6 +48,8 @@ class LinearHead(nn.Module):
     Raises ValueError for sizes below one or an unknown `reads`.
     """
 
+    pairs = "packed"
+
     def __init__(self, hidden_size, num_labels, *, dropout=0.1, reads="pooler"):
         super().__init__()
         if hidden_size < 1 or num_labels < 1:
@@ -81,3 +83,40 @@ class LinearHead(nn.Module):
         """What `load_model` needs to build this head again."""
         return {"type": "linear", "hidden_size": self.dense.in_features, "num_labels": self.num_labels,
                 "dropout": self.dropout.p, "reads": self.reads}
+
+
+class PairHead(nn.Module):
+    """logits = W dropout([u; v; |u - v|; u * v]) + b on two sentences that were encoded apart (Reimers and Gurevych 2019, section 3).
+
+    CS224N's starter code encodes pairs so. u and v [B,D] are brought to length sqrt(D). hidden_size: D. num_labels: C, or 1 for
+    regression. reads: see `sentence_vector`. Raises ValueError for sizes below one or an unknown `reads`.
+    """
+
+    pairs = "separate"
+
+    def __init__(self, hidden_size, num_labels, *, dropout=0.1, reads="mean"):
+        super().__init__()
+        self.linear = LinearHead(4 * hidden_size, num_labels, dropout=dropout, reads=reads)
+        self.hidden_size, self.num_labels, self.reads, self.needs_tokens = hidden_size, num_labels, reads, self.linear.needs_tokens
+
+    def inputs(self, out, batch):
+        """What this head reads of the encoder's output for one of the sentences."""
+        return (sentence_vector(out, batch, self.reads),)
+
+    def forward(self, u, v):
+        """u, v [B,D] to scores [B,C]."""
+        u, v = (F.normalize(x.float(), dim=-1) * self.hidden_size**0.5 for x in (u, v))
+        return self.linear(torch.cat([u, v, (u - v).abs(), u * v], dim=-1))
+
+    def loss(self, inputs, batch):
+        """The part of the loss that depends on data."""
+        return Loss(data_loss(self(*inputs), batch))
+
+    def penalty(self):
+        """The part that does not: none."""
+        return None
+
+    def spec(self):
+        """What `load_model` needs to build this head again."""
+        return {"type": "pair", "hidden_size": self.hidden_size, "num_labels": self.num_labels,
+                "dropout": self.linear.dropout.p, "reads": self.reads}

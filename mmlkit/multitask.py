@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import nn
 
-from mmlkit.heads import LinearHead, Loss
+from mmlkit.heads import LinearHead, Loss, PairHead
 from mmlkit.multiverse import MultiverseHead
 from mmlkit.pretrained import load_pretrained, save_pretrained
 from mmlkit.runtime import replacing
@@ -23,6 +23,7 @@ class Head(Protocol):
 
     needs_tokens: bool      # False: the encoder may compute its last layer for [CLS] only
     num_labels: int
+    pairs: str              # how it wants a pair of sentences: "packed" into one input, or "separate"
 
     def inputs(self, out, batch) -> tuple: ...
     def forward(self, *inputs) -> torch.Tensor: ...
@@ -84,11 +85,23 @@ class MultitaskModel(nn.Module):
             raise ValueError(f"This model has no head for task {task.name!r}; it has {list(self.heads)}.")
         return self.heads[task.name]
 
+    def collapse(self):
+        """The same model with every multiverse head as one LinearHead (MML v2, Eq. 5): equal scores, and inference costs nothing."""
+        plain = {}
+        for task, head in self.heads.items():
+            if hasattr(head, "collapse"):
+                linear = LinearHead(head.hidden_size, head.num_labels, dropout=head.dropout.p, reads=head.reads)
+                linear.dense = head.collapse()
+                head = linear
+            plain[task] = head
+        return MultitaskModel(self.encoder, plain, self._tokenizer).train(self.training)
+
     def _inputs(self, batch):
         head = self.head(batch.task)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            out = self.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids, first_token_only=not head.needs_tokens)
-        return head, head.inputs(out, batch)
+            inputs = [head.inputs(self.encoder(part.input_ids, part.attention_mask, part.token_type_ids, first_token_only=not head.needs_tokens), part)
+                      for part in (batch, batch.second) if part is not None]
+        return head, sum(inputs, ())        # two sentences encoded apart: what the head reads of the one, then of the other
 
     def forward(self, batch):
         """Scores [B,C] of a batch."""
@@ -101,7 +114,7 @@ class MultitaskModel(nn.Module):
         return head.loss(inputs, batch)
 
 
-_HEADS = {"linear": LinearHead, "multiverse": MultiverseHead}
+_HEADS = {"linear": LinearHead, "pair": PairHead, "multiverse": MultiverseHead}
 
 
 def save_model(model, folder, about=None):

@@ -81,6 +81,8 @@ class MultiverseHead(nn.Module):
     Raises ValueError for sizes below one or unknown words.
     """
 
+    pairs = "packed"
+
     def __init__(self, hidden_size, num_labels, *, num_heads, dropout=0.1, weight_of_orthogonality=0.005, reads="pooler",
                  reduction="sum", similarity="dot"):
         super().__init__()

@@ -56,7 +56,8 @@ def train_step(model, batch, optimizer, *, micro_batch_size=None, clip=1.0, prec
     optimizer.zero_grad(set_to_none=True)       # None, not zero: parameters of other tasks then stay bit-identical
     scale = (lambda loss: loss) if scaler is None else scaler.scale
     total, per_head = 0.0, None
-    with fast_matmul(model.device), lent_gradient(model.encoder, batch.input_ids):
+    used = torch.cat([part.input_ids.flatten() for part in (batch, batch.second) if part is not None])
+    with fast_matmul(model.device), lent_gradient(model.encoder, used):
         for part in [batch] if micro_batch_size is None else batch.split(micro_batch_size):
             share = len(part) / len(batch)
             with autocast(precision, model.device)[0]:
@@ -108,8 +109,8 @@ def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=
     _check(model, data, epochs=epochs, batch_size=batch_size, mode=mode)
     model.freeze_encoder(mode == "pretrain")
     limit = min(max_length, model.encoder.config.max_position_embeddings)
-    train = {name: encode(model.tokenizer, one.train, max_length=limit) for name, one in data.items()}
-    dev = {name: encode(model.tokenizer, one.dev, max_length=limit) for name, one in data.items()}
+    train, dev = ({name: encode(model.tokenizer, getattr(one, split), max_length=limit, pairs=model.head(one.task).pairs)
+                   for name, one in data.items()} for split in ("train", "dev"))
     batches = {name: _stream(one, batch_size, _seed(seed, name)) for name, one in train.items()}
     if sampler is None:
         sampler = TaskSampler("merged", sizes={name: math.ceil(len(one.input_ids) / batch_size) for name, one in train.items()},

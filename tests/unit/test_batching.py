@@ -115,3 +115,26 @@ def test_plan_wastes_little_on_padding():
 def test_plan_refuses_empty_batches(batch_size):
     with pytest.raises(ValueError, match=f"batch_size is {batch_size}, expected at least 1"):
         plan([1, 2], batch_size)
+
+
+def test_pairs_encoded_apart(tokenizer):
+    """Each sentence has its own [CLS] and [SEP]; a plan goes by the longer one, and both halves keep their order."""
+    split = make_split("rte", [(0, {"sentence1": "the cat", "sentence2": "a dog sat"}), (1, {"sentence1": "the cat sat on the mat", "sentence2": "a"}),
+                               (2, {"sentence1": "a", "sentence2": "dog"})], name="test")
+    encoded = encode(tokenizer, split, pairs="separate")
+    assert encoded.input_ids == [[2, 5, 7, 3], [2, 5, 7, 10, 11, 5, 12, 3], [2, 6, 3]] and encoded.second.input_ids == [[2, 6, 8, 10, 3], [2, 6, 3], [2, 8, 3]]
+    assert encoded.lengths.tolist() == [5, 8, 3] and encoded.truncated == 0
+    batch = collate(encoded, [2, 0])
+    assert batch.input_ids.tolist() == [[2, 6, 3, 0], [2, 5, 7, 3]] and batch.second.input_ids.tolist() == [[2, 8, 3, 0, 0], [2, 6, 8, 10, 3]]
+    parts = list(batch.to("cpu").split(1))
+    assert [part.rows for part in parts] == [(2,), (0,)] == [part.second.rows for part in parts]
+    assert parts[1].second.input_ids.tolist() == [[2, 6, 8, 10, 3]]
+    with pytest.warns(UserWarning, match="3 tokens|longer than 4 tokens"):
+        assert encode(tokenizer, split, pairs="separate", max_length=4).truncated == 2
+    with pytest.raises(ValueError, match="pairs is 'apart', expected 'packed' or 'separate'"):
+        encode(tokenizer, split, pairs="apart")
+
+
+def test_single_sentences_are_the_same_either_way(tokenizer):
+    split = make_split("sst2", [(0, {"sentence": "The cats", "label": 1})])
+    assert encode(tokenizer, split, pairs="separate") == encode(tokenizer, split)

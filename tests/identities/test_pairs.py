@@ -1,0 +1,86 @@
+"""Two sentences encoded apart: the equations by hand, and that nothing leaks between rows, halves or paddings."""
+
+import numpy as np
+import pytest
+import torch
+
+from mmlkit.batching import collate, encode
+from mmlkit.evaluation import predict
+from mmlkit.heads import LinearHead, PairHead
+from mmlkit.multitask import load_model, save_model
+from mmlkit.runtime import seeded
+from mmlkit.training import fit, train_step
+
+
+@pytest.fixture
+def paired(make_model):
+    """paired(tasks): a tiny model whose pair tasks are encoded apart."""
+    def make(*tasks, dropout=0.0):
+        model = make_model(*tasks, dropout=dropout)
+        for name, labels in (("quora", 2), ("sts", 1)):
+            if name in tasks:
+                with seeded(3):
+                    model.heads[name] = PairHead(32, labels, dropout=dropout)
+        return model.eval()
+    return make
+
+
+def test_scores_by_hand(paired, make_toy):
+    model, split = paired("sts"), make_toy("sts").dev
+    head, vectors = model.heads["sts"], []
+    for column in (0, 1):
+        rows = []
+        for texts in split.texts:       # one at a time: no padding at all
+            coded = model.tokenizer(texts[column], return_tensors="pt")
+            with torch.no_grad():
+                x = model.encoder(coded["input_ids"], coded["attention_mask"], coded["token_type_ids"]).last_hidden_state[0].mean(0)
+            rows.append(x / x.norm() * 32**0.5)
+        vectors.append(torch.stack(rows))
+    u, v = vectors
+    weight, bias = head.linear.dense.weight[0], head.linear.dense.bias
+    by_hand = u @ weight[:32] + v @ weight[32:64] + (u - v).abs() @ weight[64:96] + (u * v) @ weight[96:] + bias
+    np.testing.assert_allclose(predict(model, split)[:, 0], by_hand.detach().numpy(), atol=2e-5)
+
+
+def test_micro_batches_give_the_gradient_of_the_whole(paired, make_toy):
+    data, ends = make_toy("quora"), []
+    for size in (None, 3):
+        model = paired("quora")
+        batch = collate(encode(model.tokenizer, data.train, pairs="separate"), list(range(10)))
+        loss = train_step(model, batch, torch.optim.SGD(model.parameters(), lr=0.1), micro_batch_size=size, clip=None)
+        ends.append((loss.total.item(), {name: value.detach().clone() for name, value in model.named_parameters()}))
+    assert ends[0][0] == pytest.approx(ends[1][0], rel=1e-5)
+    for name, value in ends[0][1].items():
+        torch.testing.assert_close(ends[1][1][name], value, atol=1e-6, rtol=1e-4, msg=name)
+
+
+def test_the_lent_gradient_is_cleared_for_both_sentences(paired, make_toy):
+    """A word of the second sentence alone must not keep its gradient for the next step."""
+    data = make_toy("quora")
+    model = paired("quora")
+    encoded = encode(model.tokenizer, data.train, pairs="separate")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for start in (0, 5):
+        train_step(model, collate(encoded, list(range(start, start + 5))), optimizer)
+        assert not model.encoder.embeddings.word_embeddings.weight.lent.any()
+
+
+def test_it_trains_beside_packed_and_single_tasks_and_saves(paired, make_toy, tmp_path):
+    model = paired("sst", "quora", "sts")
+    model.heads["sts"] = LinearHead(32, 1, dropout=0.0)
+    data = {name: make_toy(name) for name in model.heads}
+    history = fit(model, data, epochs=3, lr=3e-3, batch_size=5)
+    losses = history[history["task"] == "quora"]["train_loss"].tolist()
+    assert losses[-1] < losses[0]
+    save_model(model, tmp_path)
+    again = load_model(tmp_path)
+    assert [head.pairs for head in again.heads.values()] == ["packed", "separate", "packed"]
+    for name in data:
+        np.testing.assert_array_equal(predict(again, data[name]), predict(model, data[name]))
+
+
+def test_wrong_use():
+    with pytest.raises(ValueError, match="must be at least 1"):
+        PairHead(32, 0)
+    with pytest.raises(ValueError, match="reads 'max' is not one of"):
+        PairHead(32, 2, reads="max")
