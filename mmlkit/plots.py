@@ -7,7 +7,8 @@ import contextlib
 
 import numpy as np
 
-__all__ = ["COLOURS", "MARKERS", "style", "attention", "confusion_matrix", "learning_curves", "bars"]
+__all__ = ["COLOURS", "MARKERS", "style", "attention", "confusion_matrix", "learning_curves", "bars",
+           "head_similarity", "pruning_event", "head_counts", "figure2"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")      # Okabe and Ito (2008)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -90,3 +91,102 @@ def bars(values, *, xlabel, title="", ax=None):
         ax.set(xlabel=xlabel, title=title)
         ax.grid(False)
     return ax
+
+
+def head_similarity(weight, names=None, *, similarity="cosine", limit=1.0, title="", axes=None):
+    """The mutual orthogonality tables of MML v2, Fig. 1: for every class, |similarity| of each pair of heads r < s.
+
+    weight: [A,C,D], the active heads' weights. names: of the classes. similarity: "cosine" or "dot". limit: where the colour
+    scale ends. axes: one per class. Returns the array of axes.
+    """
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator
+
+    rows = weight.detach().float().cpu().transpose(0, 1)                                        # [C,A,D]
+    if similarity == "cosine":
+        rows = rows / rows.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+    tables = (rows @ rows.transpose(1, 2)).abs().triu(diagonal=1).numpy()                       # [C,A,A], r < s only
+    names = names or [f"class {k}" for k in range(len(tables))]
+    with style():
+        if axes is None:
+            axes = plt.subplots(1, len(tables), squeeze=False, layout="constrained", figsize=(2.9 * len(tables) + 0.8, 3))[1][0]
+        for ax, table, name in zip(axes, tables, names):
+            below = np.tri(len(table), dtype=bool)
+            image = ax.imshow(np.ma.masked_array(table, below), vmin=0, vmax=limit, interpolation="nearest")
+            mean = table[~below].mean() if len(table) > 1 else 0.0
+            ax.set(xlabel="head s", ylabel="head r", title=f"{title}{name}: mean {mean:.3f}")
+            ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+            ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+            ax.grid(False)
+        axes[0].figure.colorbar(image, ax=list(axes), label=f"|{similarity}|")
+    return axes
+
+
+def pruning_event(event, *, title=None, ax=None):
+    """One clustering: each active head's average loss, survivors as circles, eliminated heads as crosses, centroids as lines.
+
+    event: a PruningEvent, or a dict of its fields.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    event = event if isinstance(event, dict) else vars(event)
+    kept = np.isin(event["head_ids"], event["kept"])
+    place, averages = np.arange(len(kept)), np.asarray(event["averages"])
+    with style():
+        ax = _axes(ax)
+        ax.plot(place[kept], averages[kept], "o", markersize=4, color=COLOURS[0], label=f"kept: {kept.sum()}")
+        if not kept.all():
+            ax.plot(place[~kept], averages[~kept], "x", markersize=5, color=COLOURS[1], label=f"dropped: {(~kept).sum()}")
+        for i, centroid in enumerate(event["centroids"]):
+            ax.axhline(centroid, linestyle=":", linewidth=1, color="black", label="centroids" if i == 0 else None)
+        ax.set(xlabel="index among active heads", ylabel="average loss of the head",
+               title=f"step {event['step']:,}: {len(event['centroids'])} cluster{'s' if len(event['centroids']) > 1 else ''}" if title is None else title)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.legend(fontsize=8, loc="upper right", frameon=True, framealpha=0.85, edgecolor="none")
+    return ax
+
+
+def head_counts(runs, *, last_step=None, title="", ax=None):
+    """Active heads against training steps, one staircase for each of {name: (num_heads, events)}; a dot marks every check.
+
+    events: PruningEvents or dicts of their fields, as in `pruner.events`. last_step: where the lines end.
+    """
+    with style():
+        ax = _axes(ax)
+        for i, (name, (num_heads, events)) in enumerate(runs.items()):
+            events = [event if isinstance(event, dict) else vars(event) for event in events]
+            steps = [0, *(event["step"] for event in events)]
+            counts = [num_heads, *(len(event["kept"]) for event in events)]
+            end = max(last_step or 0, steps[-1])
+            colour = COLOURS[i % len(COLOURS)]
+            ax.step([*steps, end], [*counts, counts[-1]], where="post", linestyle=LINES[i % len(LINES)], color=colour, label=f"{name}: {counts[-1]}")
+            ax.plot(steps[1:], counts[1:], MARKERS[i % len(MARKERS)], markersize=4, color=colour)
+        ax.set(xlabel="training step", ylabel="active heads", title=title)
+        ax.set_ylim(bottom=0)
+        ax.legend()
+    return ax
+
+
+def figure2(events, num_heads, *, last_step=None, final=None):
+    """MML v2, Fig. 2, from events alone: two clusterings, the number of active heads over time, and the heads that are left.
+
+    events: of one run. Shown are the first and the last clustering that dropped heads. final: averages [A] of the heads at the
+    end; by default those of the last event's survivors. Returns the figure. Raises ValueError when no event dropped a head.
+    """
+    import matplotlib.pyplot as plt
+
+    events = [event if isinstance(event, dict) else vars(event) for event in events]
+    pruned = [event for event in events if event["dropped"]]
+    if not pruned:
+        raise ValueError(f"none of the {len(events)} events dropped a head, so there is nothing to draw; look at pruning_event(events[0]).")
+    last = events[-1]
+    left = dict(zip(last["head_ids"], last["averages"]))
+    final = [left[head] for head in last["kept"]] if final is None else final
+    with style():
+        fig, ((a, b), (c, d)) = plt.subplots(2, 2, figsize=(9.5, 6), layout="constrained")
+        pruning_event(pruned[0], ax=a, title=f"(a) first pruning, step {pruned[0]['step']:,}")
+        pruning_event(pruned[-1], ax=b, title=f"(b) last pruning, step {pruned[-1]['step']:,}")
+        head_counts({"heads": (num_heads, events)}, last_step=last_step, title="(c) active heads", ax=c)
+        d.plot(range(len(final)), final, "o", markersize=4, color=COLOURS[0])
+        d.set(xlabel="index among active heads", ylabel="average loss of the head", title=f"(d) the {len(final)} heads that are left")
+    return fig

@@ -10,6 +10,7 @@ from mmlkit.bert import BertConfig, BertModel
 from mmlkit.cli import main
 from mmlkit.heads import LinearHead
 from mmlkit.multitask import MultitaskModel, save_model
+from mmlkit.multiverse import MultiverseHead
 
 
 @pytest.fixture
@@ -48,6 +49,21 @@ def test_predict_a_file_of_pairs(folder, tmp_path, capsys):
         rows = list(csv.DictReader(file))
     assert [row["sentence1"] for row in rows] == ["a good film, really", "bad"] and all(float(row["score"]) == float(row["score"]) for row in rows)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.csv", "out.csv", "two"]
+
+
+def test_a_collapsed_model_predicts_like_the_one_it_came_from(tokenizer, tmp_path, capsys):
+    model = MultitaskModel(BertModel(BertConfig.tiny()), {"sst": MultiverseHead(32, 5, num_heads=7), "sts": MultiverseHead(32, 1, num_heads=4)}, tokenizer)
+    model.eval().heads["sst"].set_active([True, False, True, True, False, False, True])
+    save_model(model, tmp_path / "many")
+    save_model(model.collapse(), tmp_path / "one")
+    said = {}
+    for name in ("many", "one"):
+        for task, texts in (("sst", ["a good film"]), ("sts", ["a good film", "a film"])):
+            assert main(["predict", "--model", str(tmp_path / name), "--task", task, *texts]) == 0
+        lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+        said[name] = [float(lines[1][i]) for i in range(2, 7)] + [float(lines[3][2])]
+    assert said["many"] == pytest.approx(said["one"], abs=2e-4) and len(said["one"]) == 6
+    assert '"multiverse"' not in (tmp_path / "one" / "mmlkit.json").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("arguments, message", [
