@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-__all__ = ["Loss", "LinearHead", "PairHead", "data_loss", "sentence_vector"]
+__all__ = ["Loss", "LinearHead", "PairHead", "check_one_score", "data_loss", "sentence_vector"]
 
 READS = ("pooler", "cls", "mean")
 
@@ -35,10 +35,20 @@ def sentence_vector(out, batch, reads):
 
 
 def data_loss(scores, batch):
-    """Mean cross-entropy [B,C] or, for a regression task, mean squared error [B,1]; always in fp32."""
+    """Mean cross-entropy [B,C] or, for a regression task, mean squared error [B,1]; always in fp32.
+
+    Raises ValueError for a regression task with more than one score per row.
+    """
     if batch.task.kind == "regression":
+        check_one_score(scores)
         return F.mse_loss(scores.float()[:, 0], batch.labels)
     return F.cross_entropy(scores.float(), batch.labels)
+
+
+def check_one_score(scores):
+    """Raises ValueError unless the last size of a regression head's output is 1: the others would silently learn nothing."""
+    if scores.shape[-1] != 1:
+        raise ValueError(f"a regression task has one score per row, this head gives {scores.shape[-1]}; make it with num_labels=1.")
 
 
 class LinearHead(nn.Module):

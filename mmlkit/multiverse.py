@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mmlkit.heads import READS, Loss, sentence_vector
+from mmlkit.heads import READS, Loss, check_one_score, sentence_vector
 
 __all__ = ["MultiverseHead", "multiverse_loss"]
 
@@ -118,7 +118,7 @@ class MultiverseHead(nn.Module):
 
         x: [B,D]. Returns [B,A,C], heads in index order. Raises ValueError when the last size of x is not hidden_size.
         """
-        weight, bias = self.weight[self.active], self.bias[self.active]
+        weight, bias = self._rows()
         logits = F.linear(self.dropout(self._check(x)), weight.flatten(0, 1), bias.flatten())      # one product for all heads
         return logits.unflatten(-1, bias.shape)
 
@@ -126,6 +126,7 @@ class MultiverseHead(nn.Module):
         """Each active head's own loss, summed (Eq. 3, with the log of the softmax that the print leaves out)."""
         logits = self.all_logits(*inputs).float()
         if batch.task.kind == "regression":
+            check_one_score(logits)
             each = (logits[:, :, 0] - batch.labels[:, None]) ** 2       # positive: Eq. 3's minus belongs to the log alone
         else:
             each = F.cross_entropy(logits.transpose(1, 2), batch.labels[:, None].expand(logits.shape[:2]), reduction="none")
@@ -163,8 +164,14 @@ class MultiverseHead(nn.Module):
                 "dropout": self.dropout.p, "weight_of_orthogonality": self.weight_of_orthogonality, "reads": self.reads,
                 "reduction": self.reduction, "similarity": self.similarity}
 
+    def _rows(self):
+        weight, bias = self.weight[self.active], self.bias[self.active]
+        if not len(weight):
+            raise ValueError(f"none of the {self.num_heads} heads is active; change the mask with set_active, which keeps at least one.")
+        return weight, bias
+
     def _mean(self):
-        return self.weight[self.active].mean(0), self.bias[self.active].mean(0)
+        return [rows.mean(0) for rows in self._rows()]
 
     def _check(self, x):
         if x.shape[-1] != self.hidden_size:

@@ -1,6 +1,7 @@
 """data/mini keeps what its datasheet promises: no leaks between splits, balanced labels, crossed sentences, one licence."""
 
 import importlib.util
+import json
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -57,6 +58,36 @@ def test_the_second_sentence_stands_under_several_labels(name):
     for (_, second), label in zip(data.train.texts, data.train.labels):
         labels[second].add(label)
     assert np.mean([len(found) > 1 for found in labels.values()]) == 1
+
+
+@pytest.mark.parametrize("name", ["mnli", "snli"])
+def test_every_hypothesis_stands_under_all_three_labels(name):
+    data = load_task(name)
+    for split in (data.train, data.dev):
+        labels = defaultdict(list)
+        for (_, hypothesis), label in zip(split.texts, split.labels):
+            labels[hypothesis].append(label)
+        assert len(labels) == len(split) / 3 and all(sorted(found) == [0, 1, 2] for found in labels.values())
+
+
+@pytest.mark.parametrize("name", CROSSED)
+def test_shallow_cues_tell_little(name):
+    """The second sentence alone within 8 points of the majority class, word overlap alone within 10."""
+    data = load_task(name)
+    majority = np.bincount(data.dev.labels).max() / len(data.dev)
+    assert measure.shallow(data.train, data.dev, [1]) <= majority + 0.08
+    assert measure.overlap(data.train, data.dev) <= majority + 0.10
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if name not in ("stsb", "cola", "wnli")])
+def test_minilm_learns_it_and_is_not_done(name):
+    """The recorded runs: between 60 and 95 %, 5 points above the majority class and a bag of words; pairs encoded apart."""
+    data, mode = load_task(name), "separate" if name in CROSSED else "finetune"
+    runs = json.loads((DATA.parent / "results" / "mini_baselines.json").read_text(encoding="utf-8"))["runs"]
+    found = [run["accuracy"] for run in runs if (run["task"], run["mode"]) == (name, mode)]
+    majority = np.bincount(data.dev.labels).max() / len(data.dev)
+    words = measure.shallow(data.train, data.dev, range(len(data.task.text_columns)))
+    assert len(found) == 3 and 0.60 <= np.mean(found) <= 0.95 and np.mean(found) >= max(majority, words) + 0.05
 
 
 def test_scores_cover_the_whole_range():

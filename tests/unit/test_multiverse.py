@@ -1,12 +1,15 @@
 """The multiverse head and loss: hand-worked pairs, the double loop, gradients by autograd and by central differences, masks."""
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch.nn import functional as F
 
+from mmlkit.heads import LinearHead
 from mmlkit.multiverse import MultiverseHead, multiverse_loss
+from mmlkit.tasks import get_task
 
 
 def double_loop(weight, active, shape=torch.abs):
@@ -91,6 +94,12 @@ def test_inactive_heads_get_no_gradient(head):
         assert (parameter.grad[~head.active] == 0).all() and (parameter.grad[head.active] != 0).any()
 
 
+def emptied(head):
+    """A head whose mask was cleared past set_active."""
+    head.active.zero_()
+    return head
+
+
 def test_a_dropped_head_never_comes_back(head):
     for mask in ([True] * 6, [False] * 6, [True] * 5):
         with pytest.raises(ValueError, match="expected 6 entries, at least one head, and none that was dropped before"):
@@ -106,6 +115,11 @@ def test_a_dropped_head_never_comes_back(head):
     (lambda: MultiverseHead(8, 2, num_heads=2)(torch.zeros(3, 9)), r"x has shape \[3, 9\], expected \[batch, 8\]"),
     (lambda: multiverse_loss(torch.zeros(3, 4)), r"expected \[heads, labels, hidden_size\]"),
     (lambda: multiverse_loss(torch.zeros(3, 1, 4), torch.ones(2, dtype=torch.bool)), r"expected bool of \[3\]"),
+    (lambda: emptied(MultiverseHead(8, 2, num_heads=2))(torch.zeros(3, 8)), "none of the 2 heads is active"),
+    (lambda: emptied(MultiverseHead(8, 2, num_heads=2)).all_logits(torch.zeros(3, 8)), "none of the 2 heads is active"),
+    (lambda: MultiverseHead(8, 2, num_heads=3).loss((torch.zeros(4, 8),), SimpleNamespace(task=get_task("stsb"), labels=torch.zeros(4))),
+     "a regression task has one score per row, this head gives 2; make it with num_labels=1"),
+    (lambda: LinearHead(8, 2).loss((torch.zeros(4, 8),), SimpleNamespace(task=get_task("stsb"), labels=torch.zeros(4))), "this head gives 2"),
     (lambda: multiverse_loss(torch.zeros(3, 1, 4), shape="cube"), "shape 'cube' must be one of"),
 ])
 def test_wrong_use(make, message):
