@@ -73,13 +73,13 @@ def two_way(model, task, data):
 def table(runs):
     """The runs as Markdown: a row per task, the first metric as mean ± standard deviation over seeds."""
     frame = pd.DataFrame(runs)
-    lines = [f"| task | metric | {' | '.join(MODES.values())} | seeds |", "|---" * (len(MODES) + 3) + "|"]
+    lines = [f"| task | metric | {' | '.join(MODES.values())} |", "|---" * (len(MODES) + 2) + "|"]
     for task, rows in frame.groupby("task", sort=False):
         metric, cells = get_task(task).metrics[0], []
         for mode in MODES:
             values = rows.loc[rows["mode"] == mode, metric]
-            cells.append(f"{values.mean():.3f} ± {values.std():.3f}" if len(values) else "")
-        lines.append(f"| {task} | {metric} | {' | '.join(cells)} | {rows['seed'].nunique()} |")
+            cells.append(f"{values.mean():.3f} ± {values.std():.3f}" if len(values) > 1 else f"{values.mean():.3f}, one seed" if len(values) else "")
+        lines.append(f"| {task} | {metric} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ _HOME = {
     "get_profile": "profiles", "get_task": "tasks", "list_tasks": "tasks", "load_task": "data",
     "LinearHead": "heads", "PairHead": "heads", "MultiverseHead": "multiverse", "multiverse_loss": "multiverse", "HeadPruner": "pruning", "build_head": "methods",
     "MultitaskModel": "multitask", "load_model": "multitask", "save_model": "multitask",
+    "cross_dataset_table": "protocol", "relative_improvement": "protocol", "performance_profile": "protocol",
     "TaskSampler": "sampling", "predict": "evaluation", "evaluate": "evaluation", "fit": "training", "train_step": "training",
 }
 __all__ = sorted(_HOME)

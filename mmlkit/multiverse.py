@@ -1,6 +1,6 @@
 """The maximal multiverse loss (Malkiel and Wolf 2021): many orthogonal classifier heads on one encoder.
 
-Its notebook, 03, is still to come. Letters: B batch, M heads, A active heads, C labels, D hidden size.
+Notebook 03 builds it by hand. Letters: B batch, M heads, A active heads, C labels, D hidden size.
 """
 
 import torch

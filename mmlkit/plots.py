@@ -142,7 +142,9 @@ def pruning_event(event, *, title=None, ax=None):
         ax.set(xlabel="index among active heads", ylabel="average loss of the head",
                title=f"step {event['step']:,}: {len(event['centroids'])} cluster{'s' if len(event['centroids']) > 1 else ''}" if title is None else title)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        ax.legend(fontsize=8, loc="upper right", frameon=True, framealpha=0.85, edgecolor="none")
+        span = max(np.ptp(averages), 1e-3 * np.abs(averages).max(), 1e-9)
+        ax.set_ylim(averages.min() - 0.06 * span, averages.max() + 0.22 * span)       # room for the legend
+        ax.legend(fontsize=8, loc="upper right", ncols=3)
     return ax
 
 
@@ -188,5 +190,5 @@ def figure2(events, num_heads, *, last_step=None, final=None):
         pruning_event(pruned[-1], ax=b, title=f"(b) last pruning, step {pruned[-1]['step']:,}")
         head_counts({"heads": (num_heads, events)}, last_step=last_step, title="(c) active heads", ax=c)
         d.plot(range(len(final)), final, "o", markersize=4, color=COLOURS[0])
-        d.set(xlabel="index among active heads", ylabel="average loss of the head", title=f"(d) the {len(final)} heads that are left")
+        d.set(xlabel="index among active heads", ylabel="average loss of the head", title=f"(d) what is left: {len(final)} head{'s' if len(final) > 1 else ''}")
     return fig

@@ -1,11 +1,12 @@
 """Which heads survive: Algorithm 1 of the multiverse papers, as meant, by MeanShift over each head's average loss.
 
-Its notebook, 04, is still to come. Printed and mended: the new loss gets the weight 1 - momentum, not momentum; each head averages its *own*
+Notebook 04 builds it by hand. Printed and mended: the new loss gets the weight 1 - momentum, not momentum; each head averages its *own*
 loss, not the model's; the cluster with the smallest centre is kept by membership; dropped heads are no longer evaluated.
 """
 
 import dataclasses
 import math
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,7 +46,9 @@ def cluster(values, bandwidth=None, *, bin_seeding=True):
         return [float(values.mean())], [0] * len(values), float(width)
     from sklearn.cluster import MeanShift
 
-    fitted = MeanShift(bandwidth=width, bin_seeding=bin_seeding).fit(values[:, None])
+    with warnings.catch_warnings():     # where bins are as many as values, scikit-learn says so and starts from every value: right
+        warnings.filterwarnings("ignore", message="Binning data failed")
+        fitted = MeanShift(bandwidth=width, bin_seeding=bin_seeding).fit(values[:, None])
     centres = fitted.cluster_centers_[:, 0]
     order = np.argsort(centres, kind="stable")
     place = np.argsort(order, kind="stable")
