@@ -23,6 +23,7 @@ from mmlkit.heads import LinearHead, PairHead
 from mmlkit.multitask import MultitaskModel
 from mmlkit.pretrained import load_pretrained
 from mmlkit.profiles import get_profile
+from mmlkit.protocol import two_way
 from mmlkit.runtime import describe, fastest_precision, pick_device, replacing
 from mmlkit.tasks import get_task, list_tasks
 from mmlkit.training import fit
@@ -32,7 +33,6 @@ FROZEN_TOO = ("sst", "cfimdb")
 SMALL = {"cfimdb": 8, "wnli": 8, "rte": 16, "mrpc": 16}      # batch sizes of the smallest sets: enough updates
 EPOCHS = {"wnli": 6, "cola": 5, "rte": 4, "mrpc": 4, "scitail": 4, "mnli": 4, "snli": 4}
 SISTERS = ({"rte", "qnli", "mnli", "snli", "scitail"}, {"qqp", "mrpc", "stsb_star"})      # read as two labels: yes, or not
-YES = ("entailment", "entails", "duplicate", "equivalent", "similar")
 
 
 def modes_of(task):
@@ -59,15 +59,15 @@ def run(task, mode, seed):
               "settings": settings, **evaluate(model, data, max_length=size.max_length)}
     for group in SISTERS:
         if task in group:
-            record["sisters"] = {other: two_way(model, data.task, load_task(other)) for other in sorted(group)}
+            record["sisters"] = {other: on_sister(model, data.task, load_task(other)) for other in sorted(group)}
     return record
 
 
-def two_way(model, task, data):
-    """Accuracy on a sister's dev split when every label is read as yes or not, by name."""
-    scores = predict(model, data.dev.texts, task=task.name, max_length=get_profile("fast").max_length)
-    said = np.array([label in YES for label in task.labels])[scores.argmax(1)]
-    return float(np.mean(said == [data.task.labels[label] in YES for label in data.dev.labels]))
+def on_sister(model, task, data):
+    """Accuracy on a sister's dev split when every label is read as yes or not."""
+    said = two_way(predict(model, data.dev.texts, task=task.name, max_length=get_profile("fast").max_length), task.labels)
+    true = two_way(np.eye(data.task.num_labels)[data.dev.labels], data.task.labels)
+    return float(np.mean(said == true))
 
 
 def table(runs):

@@ -65,12 +65,12 @@ def training_step(precision, rounds):
 
 def per_head_loops(x, labels, heads):
     """One update's loss as the equations read: a module per head, and a loop over pairs of heads."""
-    total = sum(F.cross_entropy(head(x), labels) for head in heads)
+    total, pairs = sum(F.cross_entropy(head(x), labels) for head in heads), []
     for k in range(LABELS):
         for s in range(len(heads)):
             for r in range(s):
-                total = total + 0.005 * (heads[r].weight[k] @ heads[s].weight[k]).abs()
-    return total
+                pairs.append((heads[r].weight[k] @ heads[s].weight[k]).abs())
+    return total + 0.005 * torch.stack(pairs).sum()
 
 
 def loops(rounds):

@@ -3,9 +3,12 @@
 A check never raises because of a wrong answer: it prints one line and returns True or False, so a notebook runs through.
 """
 
+import itertools
+
 import torch
 
-__all__ = ["check_attention", "check_adamw_step", "check_learning_rate"]
+__all__ = ["check_attention", "check_adamw_step", "check_learning_rate", "check_multiverse_loss", "check_collapse",
+           "check_head_average", "check_survivors"]
 
 
 def _verdict(name, problem):
@@ -91,3 +94,130 @@ def check_learning_rate(function):
         if problem:
             return _verdict("learning rate", problem)
     return _verdict("learning rate", None)
+
+
+def check_multiverse_loss(function):
+    """function(F): one class's weights [M,D], a row per head; returns the sum over pairs r < s of |<f_r, f_s>|."""
+    F = torch.tensor([[1.0, 2.0, -0.5], [0.3, -1.2, 0.8], [-0.7, 0.4, 1.1], [0.9, 0.2, -1.6]])
+    answer, problem = _answer(function, F.clone())
+    if problem is None:
+        problem = _multiverse_problem(answer, F)
+    return _verdict("multiverse loss", problem)
+
+
+def _multiverse_problem(answer, F):
+    try:
+        answer = torch.as_tensor(answer).detach().float()
+    except (TypeError, ValueError, RuntimeError):
+        return f"expected one number, found {answer!r}."
+    if answer.numel() != 1:
+        return f"expected one number, found shape {list(answer.shape)}; sum over the pairs."
+    products = [(None, F @ F.T), ("the products are those of the columns of F; heads are its rows, so take F F^T.", F.T @ F)]
+    values = [(None, torch.abs), ("products of opposite sign cancel; take the absolute value of each.", lambda G: G),
+              ("the products are squared; Eq. 4 takes absolute values.", torch.square)]
+    diagonal, twice = "the diagonal is counted; a head need not be orthogonal to itself.", "every pair is counted twice; take r < s."
+    pairs = [(None, lambda G: G.triu(1)), (diagonal, torch.triu), (diagonal, lambda G: G / 2),
+             (twice, lambda G: G - G.diag().diag()), (f"{twice} And {diagonal}", lambda G: G)]
+    known = []
+    for (one, G), (two, value), (three, chosen) in itertools.product(products, values, pairs):
+        said = [problem for problem in (one, two, three) if problem]
+        known.append((chosen(value(G)).sum(), len(said), " And ".join(said) or None))
+    upper = (F @ F.T).triu(1)
+    known += [(upper.abs().sum() / 6, 1, "it is the mean over pairs; Eq. 4 sums."),
+              (upper.sum().abs(), 1, "the absolute value is taken of the sum; take it of each product, before summing.")]
+    for value, _, problem in sorted(known, key=lambda one: one[1]):
+        if torch.allclose(answer.reshape(()), value, rtol=1e-4):
+            return problem
+    return "the number differs from the sum over r < s of |<f_r, f_s>|; compare with the double loop."
+
+
+def check_collapse(function):
+    """function(weight, bias, active): [M,C,D], [M,C] and bool [M]; returns the one head's (weight [C,D], bias [C])."""
+    weight, bias = torch.linspace(-1, 2, 24).square().view(4, 2, 3), torch.linspace(1, 2, 8).square().view(4, 2)
+    active = torch.tensor([True, False, True, True])
+    answer, problem = _answer(function, weight.clone(), bias.clone(), active.clone())
+    if problem is None:
+        answer = (answer.weight, answer.bias) if isinstance(answer, torch.nn.Linear) else answer
+        if isinstance(answer, torch.Tensor) and answer.shape == (2, 3):
+            problem = "the bias is forgotten; return (weight, bias)."
+        elif not (isinstance(answer, (tuple, list)) and len(answer) == 2 and all(isinstance(one, torch.Tensor) for one in answer)):
+            problem = f"expected two tensors (weight, bias), found {answer!r}."
+        elif answer[0].shape != (2, 3) or answer[1].shape != (2,):
+            problem = f"expected shapes [2, 3] and [2], found {list(answer[0].shape)} and {list(answer[1].shape)}; the mean runs over heads, dim 0."
+        else:
+            problem = _collapse_problem("weight", answer[0], weight, active) or _collapse_problem("bias", answer[1], bias, active)
+    return _verdict("collapse", problem)
+
+
+def _collapse_problem(name, answer, values, active):
+    inactive = f"{name}: heads that are no longer active are counted."
+    known = [(values[active].mean(0), None), (values.mean(0), inactive), (values.sum(0) / active.sum(), inactive),
+             (values[active].sum(0), f"{name}: that is the sum; Eq. 5 takes the mean."), (values.sum(0), f"{inactive} And it is a sum, not a mean."),
+             (values[active].sum(0) / len(active), f"{name}: divide by the number of active heads, not by all."),
+             (torch.zeros_like(values[0]), f"the {name} is forgotten."), (values[0], f"{name}: that is the first head alone.")]
+    return next((problem for value, problem in known if torch.allclose(answer, value, atol=1e-5)), f"{name}: it differs from the active heads' mean.")
+
+
+def check_head_average(function):
+    """function(a, losses, t, gamma): a [A] after t - 1 updates, losses [A]; returns (the new a, the same freed of the zero start)."""
+    a, losses, t, gamma = torch.tensor([0.05, 0.08, 0.06]), torch.tensor([0.5, 0.9, 0.7]), 2, 0.9
+    answer, problem = _answer(function, a.clone(), losses.clone(), t, gamma)
+    if problem is None:
+        problem = _head_average_problem(answer, a, losses, t, gamma)
+    return _verdict("head average", problem)
+
+
+def _head_average_problem(answer, a, losses, t, gamma):
+    try:
+        raw, freed = (torch.as_tensor(value, dtype=torch.float32) for value in answer)
+    except (TypeError, ValueError, RuntimeError):
+        return f"expected two tensors (a, a freed of the zero start), found {answer!r}."
+    if raw.shape != a.shape or freed.shape != a.shape:
+        return f"expected two tensors of shape {list(a.shape)}, found {list(raw.shape)} and {list(freed.shape)}."
+    wanted, bias = gamma * a + (1 - gamma) * losses, 1 - gamma**t
+    swapped, whole = "the momentum is on the wrong side; 0.9 of the old average stays, 0.1 of the new loss comes in.", \
+        "every head got the model's loss; each head averages its own."
+    known = [(wanted, None), (wanted / bias, "a itself is divided by 1 - gamma^t; keep a as it is, and divide only what is read."),
+             ((1 - gamma) * a + gamma * losses, swapped)]
+    for of_model in (losses.sum(), losses.mean()):
+        known += [(gamma * a + (1 - gamma) * of_model, whole), ((1 - gamma) * a + gamma * of_model, f"{whole} And {swapped}")]
+    problem = next((said for value, said in known if torch.allclose(raw, value, atol=1e-6)), "a differs from gamma a + (1 - gamma) losses.")
+    if problem is None:
+        known = [(wanted / bias, None), (wanted, "the second is not corrected: divide by 1 - gamma^t."),
+                 (wanted / (1 - gamma ** (t - 1)), "the correction is one update behind: t counts this one too."),
+                 (wanted * bias, "the correction divides by 1 - gamma^t; it does not multiply.")]
+        problem = next((said for value, said in known if torch.allclose(freed, value, atol=1e-6)), "the second should be a / (1 - gamma^t).")
+    return problem
+
+
+def check_survivors(function):
+    """function(averages, labels, centroids): a list of floats, each head's cluster, each cluster's centre; returns the heads kept."""
+    centroids, labels = [0.60, 0.52, 0.40, 0.71], [1, 2, 0, 1, 2, 3, 1, 0, 2, 1]
+    averages = [0.50, 0.38, 0.59, 0.51, 0.395, 0.71, 0.53, 0.61, 0.425, 0.54]
+    answer, problem = _answer(function, list(averages), list(labels), list(centroids))
+    if problem is None:
+        problem = _survivors_problem(answer)
+    if problem is None:
+        answer, problem = _answer(function, [0.5, 0.6], [0, 0], [0.55])
+        if problem is None and _heads(answer) != [0, 1]:
+            problem = f"with one cluster nobody is dropped, yet of two heads it keeps {answer!r}."
+    return _verdict("survivors", problem)
+
+
+def _heads(answer):
+    values = answer.tolist() if hasattr(answer, "tolist") else answer
+    is_indices = isinstance(values, (list, tuple, set)) and not any(isinstance(value, bool) for value in values)
+    return sorted(values) if is_indices else None
+
+
+def _survivors_problem(answer):
+    kept = _heads(answer)
+    if kept is None:
+        return f"expected a list of head numbers such as [0, 3], found {answer!r}."
+    known = {(1, 4, 8): None, (5,): "it keeps the highest cluster; a low loss is good.",
+             (0, 3, 6, 9): "it keeps the largest cluster; the lowest is wanted, however small.",
+             (2, 7): "it keeps cluster 0; clusters come in no order here, so look for the smallest centroid.",
+             (): "no head is kept: an average is hardly ever equal to a centroid. Ask for the head's label.",
+             (1, 4): "it keeps heads whose value lies at or below the centroid; the rest of that cluster belongs to it too. Ask for the label.",
+             (1,): "it keeps the one best head; all heads of the lowest cluster stay."}
+    return known.get(tuple(kept), f"it keeps {kept}; keep the heads whose label is that of the smallest centroid.")

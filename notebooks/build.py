@@ -33,6 +33,7 @@ def build(master):
     import mmlkit
     from mmlkit.notebooks import run_notebook
 
+    digest = master_hash(master)        # before the run: an edit during it must show as stale
     with tempfile.TemporaryDirectory() as scratch:
         plain, out = HERE / f".{master.stem}.ipynb", Path(scratch)
         try:
@@ -58,7 +59,7 @@ def build(master):
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python", "file_extension": ".py", "mimetype": "text/x-python"},
-        "mmlkit": {"master": f"src/{master.name}", "sha256": master_hash(master), "profile": "fast", "mmlkit": mmlkit.__version__,
+        "mmlkit": {"master": f"src/{master.name}", "sha256": digest, "profile": "fast", "mmlkit": mmlkit.__version__,
                    "torch": torch.__version__.split("+")[0]},
     }
     target, temporary = HERE / f"{master.stem}.ipynb", HERE / f".{master.stem}.tmp"
