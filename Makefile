@@ -28,6 +28,7 @@ data: install                   ## the measured table of data/README.md
 
 bench: install                  ## a training step against transformers' Trainer
 	$(BIN)/python benchmarks/training_step.py
+	$(BIN)/python benchmarks/multiverse.py
 
 REQUIREMENTS ?= requirements.txt
 install: $(VENV)/.installed

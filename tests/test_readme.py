@@ -28,6 +28,13 @@ def test_speeds_are_those_of_the_results():
     assert len(found["rounds"]) == 5
 
 
+def test_the_cost_of_many_heads_is_that_of_the_results():
+    found = json.loads((ROOT / "results" / "multiverse_cost.json").read_text())
+    overhead = {step["precision"]: step["overhead_percent"] for step in found["training_step"]}
+    assert f"{overhead['fp32']:.1f} % of a MiniLM training step in fp32 and {overhead['bf16']:.1f} % in bf16" in README
+    assert f"{found['loops']['times_faster']:,} times as fast" in README and found["loops"]["loss_difference"] < 1e-3
+
+
 @pytest.mark.parametrize("place", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md"])
 def test_links_lead_somewhere(place):
     text = (ROOT / place).read_text(encoding="utf-8")
