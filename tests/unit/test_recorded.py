@@ -1,0 +1,39 @@
+"""The recorded runs on real sets tell a consistent story: masks never revive, survivors are the lowest cluster, counts follow from events."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+RUNS = sorted(RESULTS.glob("pruning_*.json"))
+
+
+def test_runs_are_recorded():
+    assert {"pruning_mrpc", "pruning_rte"} <= {path.stem for path in RUNS}
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_a_recorded_run_hangs_together(path):
+    run = json.loads(path.read_text(encoding="utf-8"))
+    assert run["source"] == "folder" and run["steps"] >= 300 and run["parameters"]["weight_of_orthogonality"] == 0.005
+    assert run["device"] and run["versions"]["torch"] and run["minutes"] > 0 and all(np.isfinite(row["train_loss"]) for row in run["history"])
+    active, momentum = set(range(run["num_heads"])), run["parameters"]["momentum"]
+    assert momentum == 0.99 and [event["step"] for event in run["events"]] == sorted({event["step"] for event in run["events"]})
+    for event in run["events"]:
+        assert set(event["head_ids"]) == active and len(event["averages"]) == len(active)
+        lowest = int(np.argmin(event["centroids"]))
+        survivors = {head for head, label in zip(event["head_ids"], event["labels"]) if label == lowest}
+        assert set(event["kept"]) == (survivors if event["dropped"] else active)
+        nearest = np.abs(np.subtract.outer(event["averages"], event["centroids"])).argmin(1)
+        assert nearest.tolist() == event["labels"]
+        active -= set(event["dropped"])
+    assert len(active) == run["heads_at_end"] == len(run["final_averages"])
+
+
+def test_the_paper_settings_prune_on_a_real_set():
+    """At lambda 0.005, momentum 0.99 and scikit-learn's own bandwidth, some run drops heads, and none drops all but a few for nothing."""
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in RUNS]
+    assert any(event["dropped"] for run in runs if run["task"] in ("mrpc", "rte") for event in run["events"])
+    assert all(run["parameters"]["bandwidth"] is None for run in runs)
