@@ -164,7 +164,7 @@ def head_counts(runs, *, last_step=None, title="", ax=None):
             ax.step([*steps, end], [*counts, counts[-1]], where="post", linestyle=LINES[i % len(LINES)], color=colour, label=f"{name}: {counts[-1]}")
             ax.plot(steps[1:], counts[1:], MARKERS[i % len(MARKERS)], markersize=4, color=colour)
         ax.set(xlabel="training step", ylabel="active heads", title=title)
-        ax.set_ylim(bottom=0)
+        ax.set_ylim(0, 1.08 * max(num_heads for num_heads, _ in runs.values()))
         ax.legend()
     return ax
 
