@@ -484,4 +484,4 @@ _ = checks.check_learning_rate(my_learning_rate)
 # *BERT*. Kaushik, Hovy and Lipton (2020), *Learning the Difference that Makes a Difference with Counterfactually-Augmented
 # Data*. Stanford CS224N, *Default final project: minBERT*.
 #
-# Before: [01 minBERT](01_minbert.ipynb).
+# Before: [01 minBERT](01_minbert.ipynb). Next: [03 The maximal multiverse loss](03_multiverse_loss.ipynb).
