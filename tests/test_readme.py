@@ -35,6 +35,12 @@ def test_the_cost_of_many_heads_is_that_of_the_results():
     assert f"{found['loops']['times_faster']:,} times as fast" in README and found["loops"]["loss_difference"] < 1e-3
 
 
+def test_the_counts_of_heads_are_those_of_the_results():
+    for task, name in {"mrpc": "MRPC", "rte": "RTE", "cola": "CoLA"}.items():
+        run = json.loads((ROOT / "results" / f"pruning_{task}.json").read_text())
+        assert f"{run['heads_at_end']} of {run['num_heads']} heads on {name}" in README and f"{run['steps']}" in README
+
+
 @pytest.mark.parametrize("place", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md"])
 def test_links_lead_somewhere(place):
     text = (ROOT / place).read_text(encoding="utf-8")
