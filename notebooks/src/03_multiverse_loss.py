@@ -388,8 +388,10 @@ if cost:
         fig, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
         for column, label, marker in (("broadcast_mb", "all products [M, M, D], computed", "s"), ("added_mb", "Gram form, measured", "o"), ("gram_mb", "one Gram matrix [M, M], computed", "^")):
             ax.loglog(memory.index, memory[column], marker=marker, label=label)
-        ax.set(xlabel="heads M", ylabel="MB", title=f"Memory of the loss and its gradient, D = {cost['memory']['size']}, {cost['memory']['labels']} classes")
-        ax.legend()
+        ax.set_xticks(memory.index, memory.index)
+        ax.minorticks_off()
+        ax.set(xlabel="heads M", ylabel="MB", title=f"Memory of the loss and its gradient, D = {cost['memory']['size']}, {cost['memory']['labels']} classes", ylim=(0.1, 1e7))
+        ax.legend(loc="upper left")
         plt.show()
 
 # %% [markdown]
