@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-__all__ = ["Loss", "LinearHead", "PairHead", "check_one_score", "data_loss", "sentence_vector"]
+__all__ = ["Loss", "LinearHead", "PairHead", "check_one_score", "data_loss", "pair_vector", "sentence_vector"]
 
 READS = ("pooler", "cls", "mean")
 
@@ -32,6 +32,12 @@ def sentence_vector(out, batch, reads):
         return out.last_hidden_state[:, 0]
     mask = batch.attention_mask[:, :, None].to(out.last_hidden_state.dtype)
     return (out.last_hidden_state * mask).sum(1) / mask.sum(1).clamp(min=1)
+
+
+def pair_vector(u, v):
+    """[u; v; |u - v|; u * v], [B,4D], of two sentences encoded apart; u and v [B,D] are first brought to length sqrt(D)."""
+    u, v = (F.normalize(x.float(), dim=-1) * x.shape[-1]**0.5 for x in (u, v))
+    return torch.cat([u, v, (u - v).abs(), u * v], dim=-1)
 
 
 def data_loss(scores, batch):
@@ -98,8 +104,8 @@ class LinearHead(nn.Module):
 class PairHead(nn.Module):
     """logits = W dropout([u; v; |u - v|; u * v]) + b on two sentences that were encoded apart (Reimers and Gurevych 2019, section 3).
 
-    CS224N's starter code encodes pairs so. u and v [B,D] are brought to length sqrt(D). hidden_size: D. num_labels: C, or 1 for
-    regression. reads: see `sentence_vector`. Raises ValueError for sizes below one or an unknown `reads`.
+    CS224N's starter code encodes pairs so. hidden_size: D. num_labels: C, or 1 for regression. reads: see `sentence_vector`.
+    Raises ValueError for sizes below one or an unknown `reads`.
     """
 
     pairs = "separate"
@@ -115,8 +121,7 @@ class PairHead(nn.Module):
 
     def forward(self, u, v):
         """u, v [B,D] to scores [B,C]."""
-        u, v = (F.normalize(x.float(), dim=-1) * self.hidden_size**0.5 for x in (u, v))
-        return self.linear(torch.cat([u, v, (u - v).abs(), u * v], dim=-1))
+        return self.linear(pair_vector(u, v))
 
     def loss(self, inputs, batch):
         """The part of the loss that depends on data."""

@@ -86,13 +86,14 @@ class MultitaskModel(nn.Module):
         return self.heads[task.name]
 
     def collapse(self):
-        """The same model with every multiverse head as one LinearHead (MML v2, Eq. 5): equal scores, and inference costs nothing."""
+        """The same model with every multiverse head as one LinearHead or PairHead (MML v2, Eq. 5): equal scores, and inference costs nothing."""
         plain = {}
         for task, head in self.heads.items():
             if hasattr(head, "collapse"):
-                linear = LinearHead(head.hidden_size, head.num_labels, dropout=head.dropout.p, reads=head.reads)
-                linear.dense = head.collapse()
-                head = linear
+                sizes = dict(hidden_size=head.hidden_size, num_labels=head.num_labels, dropout=head.dropout.p, reads=head.reads)
+                single = LinearHead(**sizes) if head.pairs == "packed" else PairHead(**sizes)
+                (single if head.pairs == "packed" else single.linear).dense = head.collapse()
+                head = single
             plain[task] = head
         return MultitaskModel(self.encoder, plain, self._tokenizer).train(self.training)
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mmlkit.heads import READS, Loss, check_one_score, sentence_vector
+from mmlkit.heads import READS, Loss, check_one_score, pair_vector, sentence_vector
 
 __all__ = ["MultiverseHead", "multiverse_loss"]
 
@@ -78,24 +78,26 @@ class MultiverseHead(nn.Module):
     dropout: on the vector, one mask for all heads. weight_of_orthogonality: the paper's lambda. reads: see `sentence_vector`.
     reduction: the task loss is the "sum" over active heads, as printed, or their "mean". A mean over A heads with lambda
     equals a sum with A * lambda: at M = 1024 the orthogonality then outweighs the data 77 to 1.
+    pairs: "packed" as in the paper, or "separate" (an extension): the heads then read the 4D features of `pair_vector`.
     Raises ValueError for sizes below one or unknown words.
     """
 
-    pairs = "packed"
-
     def __init__(self, hidden_size, num_labels, *, num_heads, dropout=0.1, weight_of_orthogonality=0.005, reads="pooler",
-                 reduction="sum", similarity="dot"):
+                 reduction="sum", similarity="dot", pairs="packed"):
         super().__init__()
         if min(hidden_size, num_labels, num_heads) < 1:
             raise ValueError(f"hidden_size {hidden_size}, num_labels {num_labels} and num_heads {num_heads} must be at least 1.")
         if reads not in READS or reduction not in ("sum", "mean") or similarity not in ("dot", "cosine"):
             raise ValueError(f"reads {reads!r} must be one of {list(READS)}, reduction {reduction!r} 'sum' or 'mean', "
                              f"similarity {similarity!r} 'dot' or 'cosine'.")
+        if pairs not in ("packed", "separate"):
+            raise ValueError(f"pairs is {pairs!r}, expected 'packed' or 'separate'.")
+        self.pairs, width = pairs, hidden_size if pairs == "packed" else 4 * hidden_size
         self.hidden_size, self.num_labels, self.reads = hidden_size, num_labels, reads
         self.weight_of_orthogonality, self.reduction, self.similarity = weight_of_orthogonality, reduction, similarity
         self.needs_tokens = reads == "mean"
         self.dropout = nn.Dropout(dropout)
-        self.weight = nn.Parameter(torch.empty(num_heads, num_labels, hidden_size))
+        self.weight = nn.Parameter(torch.empty(num_heads, num_labels, width))
         self.bias = nn.Parameter(torch.zeros(num_heads, num_labels))
         self.register_buffer("active", torch.ones(num_heads, dtype=torch.bool))
         nn.init.normal_(self.weight, std=0.02)      # the paper says "randomly from scratch"; this is BERT's
@@ -109,17 +111,18 @@ class MultiverseHead(nn.Module):
         """What this head reads of the encoder's output."""
         return (sentence_vector(out, batch, self.reads),)
 
-    def forward(self, x):
+    def forward(self, *x):
         """x [B,D] to [B,C], Eq. 5: the mean of the active heads' logits. It is linear, so the heads are averaged first."""
-        return F.linear(self.dropout(self._check(x)), *self._mean())
+        return F.linear(self.dropout(self._vector(x)), *self._mean())
 
-    def all_logits(self, x):
+    def all_logits(self, *x):
         """Logits of every active head, before Eq. 5 averages them.
 
-        x: [B,D]. Returns [B,A,C], heads in index order. Raises ValueError when the last size of x is not hidden_size.
+        x: [B,D], or two of them where pairs are separate. Returns [B,A,C], heads in index order.
+        Raises ValueError when the last size of x is not hidden_size.
         """
         weight, bias = self._rows()
-        logits = F.linear(self.dropout(self._check(x)), weight.flatten(0, 1), bias.flatten())      # one product for all heads
+        logits = F.linear(self.dropout(self._vector(x)), weight.flatten(0, 1), bias.flatten())      # one product for all heads
         return logits.unflatten(-1, bias.shape)
 
     def loss(self, inputs, batch):
@@ -152,7 +155,7 @@ class MultiverseHead(nn.Module):
 
     def collapse(self):
         """One nn.Linear(D, C) with the same output as Eq. 5: the mean of linear heads is a linear head, so inference costs nothing."""
-        linear = nn.Linear(self.hidden_size, self.num_labels, device=self.weight.device, dtype=self.weight.dtype)
+        linear = nn.Linear(self.weight.shape[-1], self.num_labels, device=self.weight.device, dtype=self.weight.dtype)
         with torch.no_grad():
             for ours, mean in zip((linear.weight, linear.bias), self._mean()):
                 ours.copy_(mean)
@@ -162,7 +165,7 @@ class MultiverseHead(nn.Module):
         """What `load_model` needs to build this head again."""
         return {"type": "multiverse", "hidden_size": self.hidden_size, "num_labels": self.num_labels, "num_heads": self.num_heads,
                 "dropout": self.dropout.p, "weight_of_orthogonality": self.weight_of_orthogonality, "reads": self.reads,
-                "reduction": self.reduction, "similarity": self.similarity}
+                "reduction": self.reduction, "similarity": self.similarity, "pairs": self.pairs}
 
     def _rows(self):
         weight, bias = self.weight[self.active], self.bias[self.active]
@@ -173,7 +176,9 @@ class MultiverseHead(nn.Module):
     def _mean(self):
         return [rows.mean(0) for rows in self._rows()]
 
-    def _check(self, x):
-        if x.shape[-1] != self.hidden_size:
-            raise ValueError(f"x has shape {list(x.shape)}, expected [batch, {self.hidden_size}]: one vector per row.")
-        return x
+    def _vector(self, x):
+        wanted = 1 if self.pairs == "packed" else 2
+        if len(x) != wanted or any(part.shape[-1] != self.hidden_size for part in x):
+            raise ValueError(f"x has shape {', '.join(str(list(part.shape)) for part in x)}, expected {'two times ' * (wanted - 1)}"
+                             f"[batch, {self.hidden_size}]: one vector per {'row' if wanted == 1 else 'sentence'}.")
+        return x[0] if wanted == 1 else pair_vector(*x)

@@ -7,7 +7,9 @@ import torch
 from mmlkit.batching import collate, encode
 from mmlkit.evaluation import predict
 from mmlkit.heads import LinearHead, PairHead
+from mmlkit.methods import build_head
 from mmlkit.multitask import load_model, save_model
+from mmlkit.multiverse import MultiverseHead
 from mmlkit.runtime import seeded
 from mmlkit.training import fit, train_step
 
@@ -84,3 +86,28 @@ def test_wrong_use():
         PairHead(32, 0)
     with pytest.raises(ValueError, match="reads 'max' is not one of"):
         PairHead(32, 2, reads="max")
+
+
+def test_multiverse_heads_on_two_sentences_train_prune_save_and_collapse(paired, make_toy, tmp_path):
+    """One head of them is PairHead to the last bit; many prune, save, and collapse into a PairHead with the same scores."""
+    data, model = make_toy("quora"), paired("quora")
+    single = model.heads["quora"]
+    one = MultiverseHead(32, 2, num_heads=1, dropout=0.0, reads="mean", pairs="separate")
+    with torch.no_grad():
+        one.weight.copy_(single.linear.dense.weight[None]), one.bias.copy_(single.linear.dense.bias[None])
+    expected = predict(model, data)
+    model.heads["quora"] = one
+    np.testing.assert_allclose(predict(model, data), expected, atol=1e-6)
+    with seeded(0):
+        head, hooks = build_head("mml", 32, 2, num_heads=12, reads="mean", pairs="separate", every=2, bandwidth=1e-4)
+    assert head.weight.shape == (12, 2, 128)
+    model.heads["quora"] = head
+    fit(model, data, epochs=2, lr=1e-3, batch_size=5, hooks=hooks)
+    assert hooks[0].events and not head.active.all()
+    collapsed = model.collapse()
+    assert isinstance(collapsed.heads["quora"], PairHead)
+    np.testing.assert_allclose(predict(collapsed, data), predict(model, data), atol=1e-5)
+    save_model(model, tmp_path)
+    np.testing.assert_array_equal(predict(load_model(tmp_path), data), predict(model, data))
+    with pytest.raises(ValueError, match=r"expected two times \[batch, 32\]"):
+        head(torch.zeros(3, 32))
