@@ -1,4 +1,4 @@
-"""The command line: `mmlkit doctor`, `mmlkit run`, `mmlkit predict`.
+"""The command line: `mmlkit doctor`, `mmlkit run`, `mmlkit reproduce`, `mmlkit report`, `mmlkit predict`.
 
 Nothing heavy is imported before a command needs it, so `mmlkit --help` answers at once.
 """
@@ -22,15 +22,30 @@ def main(arguments=None):
     run.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help="set a parameter of the notebook")
     run.add_argument("--out", default="runs", help="folder for the executed notebooks (default: runs)")
     run.add_argument("--limit", type=float, default=60, help="minutes a notebook may take (default: 60)")
+    reproduce = commands.add_parser("reproduce", help="carry out all runs of an experiment, and go on where it stopped",
+                                    epilog="What else you write goes to Snakemake: --executor slurm --default-resources slurm_account=NAME")
+    reproduce.add_argument("experiment", help="a name in experiments/, such as mml-tables, or a .toml file")
+    reproduce.add_argument("--profile", default="fast", help="fast, colab or paper (default: fast)")
+    reproduce.add_argument("--grid", action="append", default=[], metavar="NAME=A,B", help="other values for a parameter of the grid")
+    reproduce.add_argument("--seeds", type=int, metavar="N", help="short for --grid seed=0,1,...,N-1")
+    reproduce.add_argument("--cores", type=int, default=0, metavar="N", help="runs at a time (default: one for each CPU core)")
+    reproduce.add_argument("--out", help="where everything lands (default: runs/NAME-PROFILE)")
+    reproduce.add_argument("--rerun-changed", action="store_true", help="make finished runs again whose sources or parameters changed")
+    report = commands.add_parser("report", help="tables and figures of finished runs, as Markdown and HTML")
+    report.add_argument("folders", nargs="*", default=["results"], help="folders with results (default: results)")
+    report.add_argument("--out", help="where report.md and report.html go (default: the first folder's report/)")
+    report.add_argument("--readme", action="store_true", help="write the results table into README.md too")
     predict = commands.add_parser("predict", help="labels and probabilities for texts")
     predict.add_argument("texts", nargs="*", help="texts; for a task on pairs, two after each other")
     predict.add_argument("--model", required=True, help="a folder written by save_model, such as runs/sst-model")
     predict.add_argument("--task", help="which of the model's tasks; needed when it has several")
     predict.add_argument("--file", help="a .csv, .tsv, .jsonl or .parquet file with the task's text columns")
     predict.add_argument("--out", help="write a .csv here instead of the screen")
-    options = parser.parse_args(arguments)
+    options, options.more = parser.parse_known_args(arguments)
+    if options.more and options.command != "reproduce":
+        parser.error(f"unrecognized arguments: {' '.join(options.more)}")
     try:
-        return {"doctor": _doctor, "run": _run, "predict": _predict}[options.command](options)
+        return {"doctor": _doctor, "run": _run, "reproduce": _reproduce, "report": _report, "predict": _predict}[options.command](options)
     except (ValueError, OSError, ImportError) as error:
         print(f"mmlkit {options.command}: {error}", file=sys.stderr)
         return 1
@@ -77,6 +92,31 @@ def _run(options):
         print(f"{len(failed)} of {len(found)} notebooks failed: {', '.join(path.stem for path in failed)}", file=sys.stderr)
         return 1
     print(f"{len(found)} notebooks ran. Look into {Path(options.out).resolve()}: open them with jupyter lab {options.out}")
+    return 0
+
+
+def _reproduce(options):
+    import os
+
+    from mmlkit.batches import reproduce
+    from mmlkit.experiments import load_experiment, parse_grid
+    from mmlkit.reports import write_report
+
+    grid = parse_grid([*options.grid, *([f"seed={','.join(map(str, range(options.seeds)))}"] if options.seeds else [])])
+    experiment = load_experiment(options.experiment, options.profile, grid)
+    folder = Path(options.out or f"runs/{experiment.name}-{experiment.profile}")
+    found = reproduce(experiment, folder, cores=options.cores or os.cpu_count(), again=options.rerun_changed, options=options.more)
+    if "finished" in found.values():
+        print(f"The report: {write_report([folder], folder / 'report').resolve()}")
+    return 0 if set(found.values()) == {"finished"} else 1
+
+
+def _report(options):
+    from mmlkit.reports import write_readme, write_report
+
+    print(f"The report: {write_report(options.folders, Path(options.out or Path(options.folders[0]) / 'report')).resolve()}")
+    if options.readme:
+        print(f"{write_readme(options.folders)} is up to date")
     return 0
 
 

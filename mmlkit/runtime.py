@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["pick_device", "fastest_precision", "autocast", "fast_matmul", "seeded", "describe", "is_interactive", "replacing"]
+__all__ = ["pick_device", "fastest_precision", "autocast", "fast_matmul", "seeded", "describe", "peak_memory", "is_interactive", "replacing"]
 
 
 def pick_device(name=None):
@@ -109,6 +109,17 @@ def describe(device=None):
             versions[package] = None
     hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
     return {"device": device.type, "hardware": hardware, "threads": torch.get_num_threads(), "versions": versions}
+
+
+def peak_memory():
+    """The most memory in MB that this process has used: on the GPU when there is one, else in main memory; None on Windows."""
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+        return round(torch.cuda.max_memory_allocated() / 2**20)
+    try:
+        import resource
+    except ImportError:
+        return None
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10))
 
 
 def is_interactive():

@@ -17,9 +17,9 @@ MODULES = sorted(PACKAGE.glob("*.py"))
 # Each module may import only from those before it. | separates the groups in which one reads them.
 ORDER = """runtime hub profiles tasks metrics published | attention bert pretrained optimizers | files data batching
            | heads multiverse pruning methods san ranking pals | multitask sampling | evaluation checkpoints training huggingface
-           | protocol course notebooks experiments batches reports | plots explore checks cli""".replace("|", " ").split()
+           | protocol course notebooks experiments runs batches reports | plots explore checks cli""".replace("|", " ").split()
 OUTSIDE = ("__init__", "__main__")
-MAY_PRINT = ("cli", "checks", "explore", "notebooks")       # what talks to somebody at a terminal
+MAY_PRINT = ("cli", "checks", "explore", "notebooks", "batches")       # what talks to somebody at a terminal
 MAX_LINES = 280
 HEAVY = ("datasets", "papermill", "seaborn", "ipywidgets", "transformers", "sklearn", "pandas")
 
