@@ -113,8 +113,10 @@ def _engine(experiment, folder, todo, cores, options):
     config = {"runs": todo, "folder": str(folder), "python": sys.executable, "threads": experiment.threads,
               "resources": {"runtime": round(experiment.limit) + 5, "mem_mb": experiment.memory, **gpu}}
     (place / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
-    command = [sys.executable, "-W", "ignore", "-m", "snakemake", "--snakefile", str(_SNAKEFILE), "--directory", str(place), "--configfile", str(place / "config.json"),
-               "--keep-going", *(["--jobs"] if "--executor" in options else ["--cores"]), str(cores), *(_here(experiment, gpu) if "--executor" not in options else []), *options]
+    elsewhere = any(option.split("=")[0] in ("--executor", "-e") for option in options)
+    command = [sys.executable, "-W", "ignore", "-m", "snakemake", "--snakefile", str(_SNAKEFILE), "--directory", str(place),
+               "--configfile", str(place / "config.json"), "--keep-going", "--jobs" if elsewhere else "--cores", str(cores),
+               *([] if elsewhere else _here(experiment, gpu)), *options]
     with held(folder / ".engine.lock" / place.name), open(folder / "engine.log", "a", encoding="utf-8") as log:
         engine = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONPATH": _pythonpath()})
         try:

@@ -1,4 +1,4 @@
-"""The command line: `mmlkit doctor`, `mmlkit run`, `mmlkit reproduce`, `mmlkit report`, `mmlkit predict`.
+"""The command line: `mmlkit doctor`, `mmlkit run`, `mmlkit reproduce`, `mmlkit report`, `mmlkit bench`, `mmlkit predict`.
 
 Nothing heavy is imported before a command needs it, so `mmlkit --help` answers at once.
 """
@@ -35,6 +35,9 @@ def main(arguments=None):
     report.add_argument("folders", nargs="*", default=["results"], help="folders with results (default: results)")
     report.add_argument("--out", help="where report.md and report.html go (default: the first folder's report/)")
     report.add_argument("--readme", action="store_true", help="write the results table into README.md too")
+    bench = commands.add_parser("bench", help="how fast this machine trains and predicts, in tokens per second")
+    bench.add_argument("--model", default="minilm", help="minilm, a hub id or a folder (default: minilm)")
+    bench.add_argument("--steps", type=int, default=12, metavar="N", help="timed steps for each precision (default: 12)")
     predict = commands.add_parser("predict", help="labels and probabilities for texts")
     predict.add_argument("texts", nargs="*", help="texts; for a task on pairs, two after each other")
     predict.add_argument("--model", required=True, help="a folder written by save_model, such as runs/sst-model")
@@ -45,7 +48,7 @@ def main(arguments=None):
     if options.more and options.command != "reproduce":
         parser.error(f"unrecognized arguments: {' '.join(options.more)}")
     try:
-        return {"doctor": _doctor, "run": _run, "reproduce": _reproduce, "report": _report, "predict": _predict}[options.command](options)
+        return {"doctor": _doctor, "run": _run, "reproduce": _reproduce, "report": _report, "bench": _bench, "predict": _predict}[options.command](options)
     except (ValueError, OSError, ImportError) as error:
         print(f"mmlkit {options.command}: {error}", file=sys.stderr)
         return 1
@@ -67,7 +70,7 @@ def _doctor(_options):
     online = reachable()
     print(f"hub            {'reachable' if online else 'not reachable: minilm, mini data and folders work without it'}")
     needed = {"transformers": "every model", "pandas": "histories", "sklearn": "metrics", "matplotlib": "figures", "datasets": "source='hub'",
-              "papermill": "mmlkit run", "ipykernel": "notebooks", "ipywidgets": "sliders", "seaborn": "some figures", "jupyterlab": "reading along"}
+              "papermill": "mmlkit run", "ipykernel": "notebooks", "ipywidgets": "sliders", "seaborn": "some figures", "snakemake": "mmlkit reproduce", "jupyterlab": "reading along"}
     for name, use in needed.items():
         found = importlib.util.find_spec(name)
         print(f"{name:<15}{version('scikit-learn' if name == 'sklearn' else name) if found else f'missing (for {use})'}")
@@ -120,6 +123,35 @@ def _report(options):
     return 0
 
 
+def _bench(options):
+    import statistics
+    import time
+
+    import torch
+
+    from mmlkit import LinearHead, MultitaskModel, load_pretrained, load_task, train_step
+    from mmlkit.batching import collate, encode, plan
+    from mmlkit.optimizers import make_optimizer
+    from mmlkit.runtime import describe, fastest_precision, pick_device
+
+    device, about = pick_device(), describe()
+    encoder, tokenizer = load_pretrained(options.model)
+    model = MultitaskModel(encoder, {"sst": LinearHead(encoder.config.hidden_size, 5)}, tokenizer).to(device)
+    encoded = encode(tokenizer, load_task("sst").train)
+    batches = [collate(encoded, rows).to(device) for rows in plan(encoded.lengths, 32, seed=0)[:options.steps + 2]]
+    print(f"{options.model} on {about['device']} ({about['hardware']}), {about['threads']} threads; mini SST, batches of 32, median of {options.steps}")
+    for precision in dict.fromkeys(["fp32", fastest_precision(device)]):
+        optimizer = make_optimizer(model, "adamw", lr=1e-5)
+        scaler = torch.amp.GradScaler() if precision == "fp16" else None
+        speeds = []
+        for batch in (batches * (options.steps // len(batches) + 2))[:options.steps + 2]:
+            started = time.perf_counter()
+            train_step(model, batch, optimizer, precision=precision, scaler=scaler).total.item()     # item: waits for the GPU
+            speeds.append(int(batch.attention_mask.sum()) / (time.perf_counter() - started))
+        print(f"train_step {precision}   {statistics.median(speeds[2:]):>10,.0f} tokens a second")      # the first two warm up
+    return 0
+
+
 def _predict(options):
     from mmlkit.data import make_split
     from mmlkit.evaluation import predict, probabilities
@@ -144,10 +176,10 @@ def _predict(options):
         data = make_split(task, [(i, dict(zip(columns, options.texts[i:i + len(columns)])))
                                  for i in range(0, len(options.texts), len(columns))], place="the command line", name="texts")
     scores = predict(model, data)
-    if task.kind == "regression":
+    if task.kind != "classification":
         header, values = ["score"], [[f"{score:.4f}"] for score in scores[:, 0]]
     else:
-        shares = probabilities(scores)
+        shares = probabilities(scores, model.head(task))
         header = ["label", *[f"p({name})" for name in task.labels]]
         values = [[task.labels[row.argmax()], *[f"{p:.4f}" for p in row]] for row in shares]
     rows = [[*texts, *row] for texts, row in zip(data.texts, values)]

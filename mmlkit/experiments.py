@@ -64,7 +64,8 @@ def load_experiment(name, profile="fast", grid=None):
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}.") from error
-    _known(path, "the file", content, {"title", "notebook", "grid", "set", "published", "claims", "fast", "colab", "paper"}, {"title", "notebook", "grid"})
+    _known(path, "the file", content, {"title", "notebook", "grid", "set", "published", "claims", "fast", "colab", "paper", *content.get("grid", {})},
+           {"title", "notebook", "grid"})
     if get_profile(profile).name not in content:
         raise ValueError(f"{path} has no size {profile!r}; it has {[size for size in ('fast', 'colab', 'paper') if size in content]}.")
     size = content[profile]
@@ -77,7 +78,7 @@ def load_experiment(name, profile="fast", grid=None):
     runs, costs = {}, {}
     for values in itertools.product(*grid.values()):
         point = dict(zip(grid, values))
-        special = [size[key][str(value)] for key, value in point.items() if str(value) in size.get(key, {})]
+        special = [part[key][str(value)] for part in (content, size) for key, value in point.items() if str(value) in part.get(key, {})]
         parameters = {key: value for part in (given, *special, point) for key, value in part.items()}
         cost = parameters.pop("gpu_minutes", size["gpu_minutes"])
         run = re.sub(r"[^\w.-]+", "_", "-".join(map(str, values)))

@@ -7,8 +7,8 @@ import contextlib
 
 import numpy as np
 
-__all__ = ["COLOURS", "MARKERS", "style", "attention", "confusion_matrix", "learning_curves", "bars",
-           "head_similarity", "pruning_event", "head_counts", "figure2"]
+__all__ = ["COLOURS", "MARKERS", "style", "attention", "confusion_matrix", "learning_curves", "bars", "spread",
+           "head_similarity", "pruning_event", "head_counts", "figure2", "improvements", "profile"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")      # Okabe and Ito (2008)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -90,6 +90,30 @@ def bars(values, *, xlabel, title="", ax=None):
         ax.margins(x=0.12)
         ax.set(xlabel=xlabel, title=title)
         ax.grid(False)
+    return ax
+
+
+def spread(means, sds, rows, groups, *, published=None, xlabel, title="", ax=None):
+    """Means with their standard deviations as horizontal bars of error, one line for each row, a mark and colour for each group.
+
+    means, sds: [N], sd may be NaN (one seed). rows, groups: [N] names. published: [N], drawn as crosses, NaN where there is none.
+    """
+    means, sds, rows, groups = (np.asarray(values) for values in (means, sds, rows, groups))
+    places = {row: i for i, row in enumerate(dict.fromkeys(rows))}
+    kinds = list(dict.fromkeys(groups))
+    with style():
+        ax = _axes(ax, figsize=(7, 0.28 * len(places) + 1.6))
+        for i, kind in enumerate(kinds):
+            here = groups == kind
+            y = np.array([places[row] for row in rows[here]]) + (0.5 * (i + 0.5) / len(kinds) - 0.25)
+            ax.errorbar(means[here], y, xerr=np.nan_to_num(sds[here].astype(float)), fmt=MARKERS[i % len(MARKERS)], markersize=5, capsize=2,
+                        color=COLOURS[i % len(COLOURS)], label=kind)
+            if published is not None and np.isfinite(np.asarray(published, dtype=float)[here]).any():
+                ax.plot(np.asarray(published, dtype=float)[here], y, "x", color=COLOURS[i % len(COLOURS)], label=f"{kind}, published")
+        ax.set_yticks(range(len(places)), places)
+        ax.set(xlabel=xlabel, title=title, ylim=(len(places) - 0.4, -0.6))
+        if len(kinds) > 1 or published is not None:
+            ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return ax
 
 
@@ -192,3 +216,43 @@ def figure2(events, num_heads, *, last_step=None, final=None):
         d.plot(range(len(final)), final, "o", markersize=4, color=COLOURS[0])
         d.set(xlabel="index among active heads", ylabel="average loss of the head", title=f"(d) what is left: {len(final)} head{'s' if len(final) > 1 else ''}")
     return fig
+
+
+def improvements(percent, *, limit=None, marked=None, digits=1, label="improvement, %", title="", ax=None):
+    """A table of improvements as a picture: orange below zero, white at zero, blue above, the number in every cell.
+
+    percent: DataFrame, NaN where there is no number (a diagonal). limit: where the colours end on either side of zero, by default at the
+    largest number; pictures that are to be compared need the same. marked: DataFrame of booleans, the cells that get a frame.
+    """
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.patches import Rectangle
+
+    values = percent.to_numpy(dtype=float)
+    limit = limit or max(np.nanmax(np.abs(values), initial=0), 1e-9)
+    with style():
+        ax = _axes(ax, figsize=(0.72 * values.shape[1] + 2.6, 0.34 * len(values) + 1.2))
+        colours = LinearSegmentedColormap.from_list("improvement", [COLOURS[1], "white", COLOURS[0]]).with_extremes(bad="0.88")
+        image = ax.imshow(np.ma.masked_invalid(values), cmap=colours, vmin=-limit, vmax=limit, aspect="auto")
+        for i, j in zip(*np.nonzero(np.isfinite(values))):
+            dark = np.dot(image.to_rgba(values[i, j])[:3], (0.299, 0.587, 0.114)) < 0.45
+            ax.text(j, i, f"{values[i, j]:+.{digits}f}", ha="center", va="center", fontsize=8, color="white" if dark else "black")
+        for i, j in zip(*np.nonzero(np.zeros_like(values) if marked is None else marked.to_numpy())):
+            ax.add_patch(Rectangle((j - 0.47, i - 0.46), 0.94, 0.92, fill=False, linewidth=1.6))
+        ax.set_xticks(range(values.shape[1]), percent.columns)
+        ax.set_yticks(range(len(values)), percent.index)
+        ax.set_title(title)
+        ax.grid(False)
+        ax.figure.colorbar(image, ax=ax, label=label)
+    return ax
+
+
+def profile(shares, *, xlabel="factor τ on the lowest error", title="", ax=None):
+    """A performance profile as steps (MML v2, Fig. 3). shares: DataFrame of `protocol.performance_profile`, taus x methods."""
+    with style():
+        ax = _axes(ax, figsize=(6.4, 3.8))
+        for i, name in enumerate(shares):
+            ax.step(shares.index, shares[name], LINES[i % len(LINES)], where="post", marker=MARKERS[i % len(MARKERS)], markersize=5,
+                    markevery=(i, max(1, len(shares) // 8)), color=COLOURS[i % len(COLOURS)], label=name)
+        ax.set(xlabel=xlabel, ylabel="share of experiments", ylim=(0, 1.03), title=title)
+        ax.legend(fontsize=8, loc="lower right")
+    return ax

@@ -244,7 +244,8 @@ def verdict(comparison, claim="the first is better", *, at_least=0.0):
     these runs"; so too with so few pairs n that mere chance puts all on one side more often than 1 - level (2^(1-n): 95 % takes 6).
     """
     needed = math.ceil(1 - math.log2(1 - comparison.level) - 1e-9)
+    low, high = (round(end, 9) + 0.0 for end in (comparison.low, comparison.high))        # no -1e-16
     few, above, below = comparison.pairs < needed, comparison.low > at_least, comparison.high <= at_least
     found = "cannot be told with these runs" if few or not (above or below) else "holds" if above else "does not hold"
-    return (f"{claim}: {found} (difference {comparison.difference:+.3g}, {comparison.level:.0%} interval {comparison.low:+.3g} to {comparison.high:+.3g}, "
+    return (f"{claim}: {found} (difference {comparison.difference:+.3g}, {comparison.level:.0%} interval {low:+.3g} to {high:+.3g}, "
             f"pairs of runs: {comparison.pairs}{f', at least {needed} are needed' if few else ''}).")

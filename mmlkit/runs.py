@@ -169,9 +169,10 @@ def _give_up(folder, name, plan, work):
 def _fail(folder, name, plan, work, error):
     if work.is_file():
         os.replace(work, folder / f"{name}.ipynb")
+    lines = getattr(error, "traceback", None) or [line.rstrip() for line in traceback.format_exception(error)]
+    told = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(lines))        # IPython's are coloured
     with replacing(folder / f"{name}.json") as temporary:
-        temporary.write_text(json.dumps({"name": name, "cause": cause_of(error), "parameters": plan["parameters"],
-                                         "traceback": "".join(getattr(error, "traceback", None) or traceback.format_exception(error))}), encoding="utf-8")
+        temporary.write_text(json.dumps({"name": name, "cause": cause_of(error), "parameters": plan["parameters"], "traceback": told}), encoding="utf-8")
 
 
 def cause_of(error):

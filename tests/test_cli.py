@@ -1,6 +1,8 @@
 """The command line, as a person would type it."""
 
 import csv
+import json
+import re
 import subprocess
 import sys
 
@@ -11,6 +13,7 @@ from mmlkit.cli import main
 from mmlkit.heads import LinearHead
 from mmlkit.multitask import MultitaskModel, save_model
 from mmlkit.multiverse import MultiverseHead
+from mmlkit.pretrained import save_pretrained
 
 
 @pytest.fixture
@@ -81,3 +84,40 @@ def test_mistakes_are_one_message(folder, capsys, arguments, message):
     assert main([folder if argument == "FOLDER" else argument for argument in arguments]) == 1
     said = capsys.readouterr().err
     assert message in said and "Traceback" not in said
+
+
+def test_bench_times_both_precisions(tmp_path, tokenizer, capsys):
+    save_pretrained(BertModel(BertConfig.tiny()), tokenizer, tmp_path / "tiny")
+    assert main(["bench", "--model", str(tmp_path / "tiny"), "--steps", "2"]) == 0
+    said = capsys.readouterr().out
+    speed = re.search(r"train_step fp32 +([\d,]+) tokens a second", said)
+    assert int(speed[1].replace(",", "")) > 100 and "batches of 32, median of 2" in said
+
+
+def test_a_report_from_the_command_line(tmp_path, capsys):
+    run = {"experiment": "mml-tables", "profile": "fast", "name": "bert-rte-0", "parameters": {"method": "bert", "task": "rte", "seed": 0},
+           "scores": [{"on": "rte", "split": "dev", "metric": "accuracy", "value": 0.75}], "sources": {}, "minutes": 1, "device": "cpu", "hardware": "x",
+           "versions": {"torch": "2", "mmlkit": "0"}, "peak_memory_mb": 100, "commit": "abc"}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    assert main(["report", str(tmp_path)]) == 0
+    page = tmp_path / "report" / "report.html"
+    assert capsys.readouterr().out == f"The report: {page}\n" and "75.00" in page.read_text(encoding="utf-8")
+    assert main(["report", str(tmp_path / "report")]) == 1
+    assert "There is no finished run below" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("typed", "told"), [
+    (["reproduce", "mml-tabels"], "There is no experiment 'mml-tabels'. Did you mean 'mml-tables'?"),
+    (["reproduce", "mml-tables", "--profile", "slow"], "'slow' is not a profile"),
+    (["reproduce", "mml-tables", "--grid", "seed"], "--grid 'seed' is not of the form NAME=A,B"),
+    (["reproduce", "mml-tables", "--grid", "sede=1"], "sets 'sede', which cross_dataset.ipynb does not have")])
+def test_mistakes_before_a_batch_begins(typed, told, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(typed) == 1
+    assert told in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_what_only_snakemake_knows_is_refused_elsewhere(capsys):
+    with pytest.raises(SystemExit):
+        main(["doctor", "--executor", "slurm"])
+    assert "unrecognized arguments: --executor slurm" in capsys.readouterr().err

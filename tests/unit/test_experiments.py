@@ -1,0 +1,112 @@
+"""Experiment files: the grid, what a size or a value changes, and every mistake one can make in them."""
+
+import pytest
+
+from mmlkit.batches import estimate
+from mmlkit.experiments import find_experiment, load_experiment, parse_grid
+
+NAMES = ["cs224n-table1", "domain-adaptation", "mml-tables", "mtdnn-dev"]
+
+
+@pytest.fixture
+def write(tmp_path):
+    """write(text): an experiment beside a notebook with the parameters profile, task, seed, epochs, result_file."""
+    import nbformat
+
+    cell = nbformat.v4.new_code_cell("profile = 'fast'\ntask = 'rte'\nseed = 0\nepochs = 1\nresult_file = None", metadata={"tags": ["parameters"]})
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "one.ipynb")
+
+    def make(text):
+        path = tmp_path / "one.toml"
+        path.write_text(text)
+        return str(path)
+    return make
+
+
+HEAD = 'title = "T"\nnotebook = "one.ipynb"\n'
+WHOLE = HEAD + '''[grid]
+task = ["rte", "mnli"]
+seed = [0, 1]
+[set]
+epochs = 3
+[fast]
+minutes = 2
+[fast.grid]
+seed = [7]
+[fast.task]
+mnli = { epochs = 5 }
+[colab]
+gpu_minutes = 30
+[colab.task]
+mnli = { gpu_minutes = 90 }
+'''
+
+
+def test_the_grid_and_what_changes_a_run(write):
+    fast, colab = load_experiment(write(WHOLE)), load_experiment(write(WHOLE), "colab")
+    assert fast.runs == {"rte-7": {"epochs": 3, "profile": "fast", "task": "rte", "seed": 7},
+                         "mnli-7": {"epochs": 5, "profile": "fast", "task": "mnli", "seed": 7}}
+    assert list(colab.runs) == ["rte-0", "rte-1", "mnli-0", "mnli-1"] and colab.runs["mnli-1"]["epochs"] == 3
+    assert colab.gpu_minutes == {"rte-0": 30, "rte-1": 30, "mnli-0": 90, "mnli-1": 90}
+    other = load_experiment(write(WHOLE), grid=parse_grid(["task=rte", "seed=0,1,2", "epochs=1"]))
+    assert list(other.runs) == ["rte-0-1", "rte-1-1", "rte-2-1"] and other.runs["rte-2-1"]["epochs"] == 1
+
+
+def test_the_estimate(write):
+    fast, colab = load_experiment(write(WHOLE)), load_experiment(write(WHOLE), "colab")
+    assert estimate(fast, list(fast.runs), 2) == "2 of 2 runs to do, 2 at a time; about 2 min on 2 CPU cores."
+    assert estimate(colab, ["rte-0", "mnli-0"], 1) == ("2 of 4 runs to do, 1 at a time; about 2 GPU hours (an estimate: nothing here was timed on a GPU).")
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("title = ", "is not valid TOML"),
+    (HEAD, "the file has no 'grid'; an experiment needs grid, notebook, title"),
+    (HEAD + "gird = 1\n[grid]\nseed = [0]\n[fast]\n", "the file has 'gird', which means nothing. Did you mean 'grid'?"),
+    (HEAD + "[grid]\nseed = [0]\n[fast]\nlimits = 3\n", r"\[fast\] has 'limits', which means nothing. Did you mean 'limit'?"),
+    (HEAD + "[grid]\nseed = [0]\n[colab]\n", r"has no size 'fast'; it has \['colab'\]"),
+    (HEAD + "[grid]\nsede = [0]\n[fast]\n", "sets 'sede', which one.ipynb does not have; it has profile, task, seed, epochs, result_file"),
+    (HEAD + "[grid]\nseed = [0, 0]\n[fast]\n", "every parameter needs at least one value, each once"),
+    (HEAD + "[grid]\nseed = []\n[fast]\n", "every parameter needs at least one value, each once"),
+    ('title = "T"\nnotebook = "77"\n[grid]\nseed = [0]\n[fast]\n', "There is no notebook '77'"),
+])
+def test_mistakes_in_a_file(write, text, message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        load_experiment(write(text))
+
+
+def test_a_walkthrough_notebook_can_be_the_run(write):
+    experiment = load_experiment(write('title = "T"\nnotebook = "04"\n[grid]\ntask = ["sst2", "mrpc"]\n[fast]\n'))
+    assert experiment.notebook.name == "04_pruning_heads.ipynb" and list(experiment.runs) == ["sst2", "mrpc"]
+
+
+def test_mistakes_in_words():
+    with pytest.raises(FileNotFoundError, match="no experiment 'mml-table'. Did you mean 'mml-tables'?"):
+        find_experiment("mml-table")
+    with pytest.raises(ValueError, match="'paper2' is not a profile"):
+        load_experiment("mml-tables", "paper2")
+    with pytest.raises(ValueError, match="--grid 'seed' is not of the form NAME=A,B"):
+        parse_grid(["seed"])
+    assert parse_grid(["seed=0,1", "task=rte", "lr=1e-4"]) == {"seed": [0, 1], "task": ["rte"], "lr": [1e-4]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("profile", ["fast", "colab", "paper"])
+def test_ours_are_whole(name, profile):
+    """Every file of ours has all three sizes, an estimate for each run, and names that its published tables know."""
+    from mmlkit.published import tables
+
+    experiment = load_experiment(name, profile)
+    assert experiment.runs and experiment.claims and experiment.limit > 0
+    assert all(experiment.gpu_minutes.values()) if profile != "fast" else experiment.minutes
+    for source, table in experiment.published["tables"]:
+        frame = tables(source)
+        assert (frame["table"] == table).any(), (source, table)
+    for claim in experiment.claims:
+        for side in ("first", "second"):
+            assert claim[side] and all(value in load_experiment(name, "paper").grid[key] for key, value in claim[side].items()), claim
+
+
+def test_the_fast_sizes_are_small():
+    """One seed and two methods of mml-tables: 14 runs of about a minute on a core."""
+    experiment = load_experiment("mml-tables")
+    assert len(experiment.runs) == 14 and experiment.minutes * len(experiment.runs) / 2 < 20

@@ -1,0 +1,146 @@
+"""Reports: numbers that can be followed by hand, published beside ours, claims judged over seeds, files that a browser reads."""
+
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from mmlkit.experiments import load_experiment
+from mmlkit.reports import comparison, headline, judge, load_results, long_frame, markdown_table, write_readme, write_report
+
+SETS = ["rte", "mnli", "qnli", "snli"]
+
+
+def result(method, seed, accuracies, task="rte"):
+    """A finished run of mml-tables, made up: accuracies on dev of the four inference sets, train 0.1 above."""
+    scores = [dict(on=on, split=split, metric="accuracy", value=value + (0.1 if split == "train" else 0)) for on, value in zip(SETS, accuracies) for split in ("train", "dev")]
+    return {"experiment": "mml-tables", "profile": "fast", "name": f"{method}-{task}-{seed}", "parameters": {"method": method, "task": task, "seed": seed},
+            "scores": scores, "sources": {}, "minutes": 1.5, "device": "cpu", "hardware": "x", "versions": {"torch": "2", "mmlkit": "0"},
+            "peak_memory_mb": 100, "commit": "abc"}
+
+
+RESULTS = [result("bert", 0, [0.7, 0.5, 0.4, 0.5]), result("mml", 0, [0.7, 0.6, 0.5, 0.5]),
+           result("bert", 1, [0.8, 0.5, 0.5, 0.5]), result("mml", 1, [0.6, 0.5, 0.6, 0.4])]
+
+
+@pytest.fixture
+def experiment():
+    return load_experiment("mml-tables")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "results").mkdir()
+    for one in RESULTS:
+        (tmp_path / "results" / f"{one['name']}.json").write_text(json.dumps(one))
+    (tmp_path / "results" / "other.json").write_text('{"rows": []}')
+    (tmp_path / "failed").mkdir()
+    (tmp_path / "failed" / "mml-mnli-0.json").write_text(json.dumps({"name": "mml-mnli-0", "cause": "out of memory <at 3 GB>", "parameters": {}}))
+    return tmp_path
+
+
+def test_the_improvement_of_each_seed_by_hand(experiment):
+    frame = long_frame(experiment, RESULTS)
+    found = frame[(frame["on"] == "improvement") & (frame["split"] == "dev")]
+    by_hand = {0: 100 * ((0.6 / 0.5 + 0.5 / 0.4 + 0.5 / 0.5) / 3 - 1), 1: 100 * ((0.5 / 0.5 + 0.6 / 0.5 + 0.4 / 0.5) / 3 - 1)}
+    assert dict(zip(found["seed"], found["value"])) == pytest.approx(by_hand) and set(found["method"]) == {"mml"}
+
+
+def test_every_cell_beside_its_print(experiment):
+    table = comparison(experiment, long_frame(experiment, RESULTS)).set_index(["method", "on", "split"])
+    ours = table.loc["mml", "rte", "dev"]
+    assert ours["ours"] == pytest.approx(65) and ours["sd"] == pytest.approx(100 * np.std([0.7, 0.6], ddof=1)) and ours["seeds"] == 2
+    assert ours["published"] == 80.14 and np.isnan(ours["recomputed"])
+    better = table.loc["mml", "improvement", "dev"]
+    assert (better["published"], round(better["recomputed"], 2)) == (9.51, 9.53) and better["ours"] == pytest.approx((15 + 0) / 2)
+
+
+def test_the_headline_averages_tasks_before_seeds(experiment):
+    more = [*RESULTS, result("bert", 0, [0.5] * 4, "mnli"), result("mml", 0, [0.5, 0.5, 0.5, 0.8], "mnli")]
+    found = headline(experiment, long_frame(experiment, more)).iloc[0]
+    assert found["ours"] == pytest.approx(np.mean([(15 + 20) / 2, 0])) and found["seeds"] == 2
+    assert found["published"] == pytest.approx((9.51 + 2.87) / 2, abs=3)         # two printed cells, averaged
+
+
+def test_a_run_without_its_baseline_has_no_improvement(experiment):
+    frame = long_frame(experiment, [*RESULTS, result("mml", 2, [0.9] * 4)])
+    assert set(frame[frame["on"] == "improvement"]["seed"]) == {0, 1}
+
+
+def test_claims_by_hand(experiment):
+    claim = {"says": "MML is better", "first": {"method": "mml"}, "second": {"method": "bert"}, "on": "others"}
+    frame = long_frame(experiment, RESULTS)
+    assert judge(claim, frame).startswith("MML is better: cannot be told with these runs (difference +0.0333")
+    assert "difference -0.1" in judge({**claim, "on": "own"}, frame) and "difference +0.1" in judge({**claim, "on": "qnli"}, frame)
+    seven = [result(method, seed, [0.7, value + seed / 100, value, value]) for seed in range(7) for method, value in (("bert", 0.5), ("mml", 0.6))]
+    assert judge(claim, long_frame(experiment, seven)).startswith("MML is better: holds (difference +0.1")
+    turned = {**claim, "first": claim["second"], "second": claim["first"]}
+    assert judge(turned, long_frame(experiment, seven)).startswith("MML is better: does not hold (difference -0.1")
+    assert judge({**claim, "second": {"method": "mv-5"}}, frame) == "MML is better: cannot be told, there are no runs of both sides."
+
+
+def test_a_seed_with_fewer_runs_is_left_out_of_a_claim(experiment):
+    """A half finished batch must not hold easy sets of one seed against hard ones of another."""
+    claim = {"says": "c", "first": {"method": "mml"}, "second": {"method": "bert"}, "on": "others"}
+    more = [*RESULTS, result("bert", 0, [0.1] * 4, "mnli"), result("mml", 0, [0.9] * 4, "mnli")]
+    assert "pairs of runs: 1" in judge(claim, long_frame(experiment, more))
+
+
+class Page(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.text = [], [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag not in ("meta", "img", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_report_is_whole(folder):
+    page = write_report([folder], folder / "report")
+    parser = Page()
+    parser.feed(page.read_text(encoding="utf-8"))
+    assert set(parser.open) <= {"html"}
+    images = [attributes for tag, attributes in parser.seen if tag == "img"]
+    assert len(images) == 1 and images[0]["alt"] and images[0]["src"].startswith("data:image/png;base64,")
+    assert "mml-mnli-0: out of memory <at 3 GB>" in parser.text and "80.14" in parser.text and "4 runs, 0.1 hours" in parser.text
+    text = (folder / "report" / "report.md").read_text(encoding="utf-8")
+    assert "| mml | rte | improvement | dev | improvement | 9.51 | 9.53 | 7.50 |" in text and "](mml-tables-fast-dev.png)" in text
+    assert (folder / "report" / "mml-tables-fast-dev.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_results_are_found_and_others_passed_over(folder, tmp_path):
+    assert {key: len(runs) for key, runs in load_results([folder]).items()} == {("mml-tables", "fast"): 4}
+    with pytest.raises(FileNotFoundError, match="is not a folder. `mmlkit reproduce NAME`"):
+        load_results([tmp_path / "nothing"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="There is no finished run below"):
+        load_results([tmp_path / "empty"])
+
+
+def test_the_readme_is_written_between_its_marks(folder):
+    readme = folder / "README.md"
+    readme.write_text("before\n<!-- report -->\nWHAT WAS THERE\n<!-- /report -->\nafter\n")
+    write_readme([folder], readme)
+    text = readme.read_text(encoding="utf-8")
+    assert text.startswith("before\n<!-- report -->\n**MML v2") and text.endswith("\n<!-- /report -->\nafter\n") and "WHAT WAS THERE" not in text
+    assert "| mml | 9.51 | 9.53 | 7.50 | 10.61 | 2 |" in text
+    write_readme([folder], readme)
+    assert readme.read_text(encoding="utf-8") == text
+    readme.write_text("nothing here")
+    with pytest.raises(ValueError, match="put <!-- report --> and <!-- /report -->"):
+        write_readme([folder], readme)
+
+
+def test_a_markdown_table():
+    import pandas as pd
+
+    assert markdown_table(pd.DataFrame({"a": [1], "b": ["x"]})) == "| a | b |\n| --- | --- |\n| 1 | x |"
