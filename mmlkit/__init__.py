@@ -11,10 +11,11 @@ __version__ = "0.1.0"
 _HOME = {
     "BertConfig": "bert", "BertModel": "bert", "load_pretrained": "pretrained", "save_pretrained": "pretrained", "AdamW": "optimizers",
     "get_profile": "profiles", "get_task": "tasks", "list_tasks": "tasks", "load_task": "data",
-    "LinearHead": "heads", "PairHead": "heads", "MultiverseHead": "multiverse", "multiverse_loss": "multiverse", "HeadPruner": "pruning", "build_head": "methods",
+    "LinearHead": "heads", "PairHead": "heads", "MultiverseHead": "multiverse", "multiverse_loss": "multiverse", "HeadPruner": "pruning", "build_head": "methods", "SANHead": "san",
+    "ProjectedAttention": "pals", "add_pals": "pals",
     "MultitaskModel": "multitask", "load_model": "multitask", "save_model": "multitask",
     "cross_dataset_table": "protocol", "relative_improvement": "protocol", "performance_profile": "protocol",
-    "TaskSampler": "sampling", "predict": "evaluation", "evaluate": "evaluation", "fit": "training", "train_step": "training",
+    "TaskSampler": "sampling", "predict": "evaluation", "evaluate": "evaluation", "fit": "training", "train_step": "steps",
 }
 __all__ = sorted(_HOME)
 

@@ -4,6 +4,7 @@ Plans are pure functions of (lengths, batch_size, seed, epoch), so that nothing 
 """
 
 import dataclasses
+import itertools
 import warnings
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ import torch
 
 from mmlkit.tasks import Task
 
-__all__ = ["Encoded", "Batch", "encode", "plan", "collate"]
+__all__ = ["Encoded", "Batch", "encode", "plan", "plan_examples", "collate"]
 
 POOL = 50       # batches that are sorted together: 97 % of a batch is then real tokens, against 45 % in random order
 
@@ -27,6 +28,11 @@ class Encoded:
     labels: np.ndarray | None
     truncated: int
     second: "Encoded | None" = None     # the second sentences, where pairs are encoded apart
+    queries: np.ndarray | None = None   # which query each row is a candidate of, where they are ranked
+
+    def __len__(self):
+        """Examples, what batch_size counts: rows, or queries where their candidates are ranked."""
+        return len(self.input_ids) if self.queries is None else len(np.unique(self.queries))
 
     @property
     def lengths(self):
@@ -37,7 +43,10 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows of one task, ready for the model. Shapes: [B,T]; labels [B]."""
+    """Some rows of one task, ready for the model. Shapes: [B,T]; labels [B].
+
+    Its length counts examples: rows, or whole queries where their candidates are ranked.
+    """
 
     task: Task
     input_ids: torch.Tensor
@@ -46,9 +55,10 @@ class Batch:
     labels: torch.Tensor | None
     rows: tuple
     second: "Batch | None" = None       # the second sentences, where pairs are encoded apart
+    groups: tuple | None = None         # ranking: how many candidates each query has, one query's rows after another's
 
     def __len__(self):
-        return len(self.rows)
+        return len(self.rows if self.groups is None else self.groups)
 
     def to(self, device):
         """The batch on another device."""
@@ -57,12 +67,15 @@ class Batch:
         return dataclasses.replace(self, **moved, second=None if self.second is None else self.second.to(device))
 
     def split(self, size):
-        """The batch in micro-batches of at most `size` rows, in order."""
+        """The batch in micro-batches of at most `size` examples, in order; a query's candidates stay together."""
         seconds = None if self.second is None else self.second.split(size)
+        ends = list(itertools.accumulate(self.groups or [1] * len(self), initial=0))
         for start in range(0, len(self), size):
-            part = {field.name: getattr(self, field.name)[start:start + size] for field in dataclasses.fields(self)
-                    if field.name not in ("task", "second") and getattr(self, field.name) is not None}
-            yield dataclasses.replace(self, **part, second=None if seconds is None else next(seconds))
+            rows = slice(ends[start], ends[min(start + size, len(self))])
+            part = {field.name: getattr(self, field.name)[rows] for field in dataclasses.fields(self)
+                    if field.name not in ("task", "second", "groups") and getattr(self, field.name) is not None}
+            yield dataclasses.replace(self, **part, second=None if seconds is None else next(seconds),
+                                      groups=None if self.groups is None else self.groups[start:start + size])
 
 
 def encode(tokenizer, split, *, max_length=512, pairs="packed"):
@@ -85,7 +98,7 @@ def encode(tokenizer, split, *, max_length=512, pairs="packed"):
     if truncated:
         warnings.warn(f"{split.task.name} {split.name}: {truncated} of {len(split)} rows are longer than {max_length} tokens "
                       "and were cut there.", stacklevel=2)
-    return Encoded(split.task, coded["input_ids"], coded["token_type_ids"], split.labels, truncated)
+    return Encoded(split.task, coded["input_ids"], coded["token_type_ids"], split.labels, truncated, queries=split.queries)
 
 
 def plan(lengths, batch_size, *, seed=None, epoch=0):
@@ -110,6 +123,20 @@ def plan(lengths, batch_size, *, seed=None, epoch=0):
     return [batches[i] for i in generator.permutation(len(batches))]
 
 
+def plan_examples(encoded, batch_size, *, seed, epoch):
+    """As `plan`, for an Encoded: lists of row numbers, batch_size examples each. Where candidates are ranked, queries stay whole.
+
+    A query counts as one example, however many candidates it has, because it is one term of the loss's mean; where that is too
+    much for the memory, micro-batches split between queries. Queries of similar longest candidates come together.
+    """
+    if encoded.queries is None:
+        return plan(encoded.lengths, batch_size, seed=seed, epoch=epoch)
+    lengths, counts = encoded.lengths, np.unique(encoded.queries, return_counts=True)[1]
+    rows = np.split(np.argsort(encoded.queries, kind="stable"), np.cumsum(counts)[:-1])
+    longest = [lengths[candidates].max() for candidates in rows]
+    return [[int(i) for query in batch for i in rows[query]] for batch in plan(longest, batch_size, seed=seed, epoch=epoch)]
+
+
 def collate(encoded, rows):
     """The Batch of these rows, padded to its own longest (not to a multiple of 8: that costs 12 % on a CPU)."""
     second = None if encoded.second is None else collate(encoded.second, rows)
@@ -121,5 +148,8 @@ def collate(encoded, rows):
         input_ids[j, :len(ids)], attention_mask[j, :len(ids)] = ids, 1
         token_type_ids[j, :len(ids)] = encoded.token_type_ids[i]
     labels = None if encoded.labels is None else torch.as_tensor(encoded.labels[list(rows)])
+    groups = None
+    if encoded.queries is not None:
+        groups = tuple(len(list(same)) for _, same in itertools.groupby(encoded.queries[list(rows)]))
     return Batch(encoded.task, torch.from_numpy(input_ids), torch.from_numpy(attention_mask), torch.from_numpy(token_type_ids),
-                 labels, tuple(rows), second)
+                 labels, tuple(rows), second, groups)

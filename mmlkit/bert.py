@@ -113,8 +113,9 @@ class AddNorm(nn.Module):
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = Dropout(config.hidden_dropout_prob)
 
-    def forward(self, x, residual, beside=None):
-        summed = self.dropout(self.dense(x)) + residual
+    def forward(self, x, residual, beside=None, inside=None):
+        x = self.dropout(self.dense(x))
+        summed = (x if inside is None else inside(x)) + residual
         return self.LayerNorm(summed if beside is None else summed + beside)
 
 
@@ -126,8 +127,8 @@ class BertAttention(nn.Module):
         self.self = BertSelfAttention(config)
         self.output = AddNorm(config.hidden_size, config)
 
-    def forward(self, hidden_states, mask=None, num_queries=None):
-        return self.output(self.self(hidden_states, mask, num_queries), hidden_states[:, :num_queries])
+    def forward(self, hidden_states, mask=None, num_queries=None, inside=None):
+        return self.output(self.self(hidden_states, mask, num_queries), hidden_states[:, :num_queries], inside=inside)
 
 
 class BertIntermediate(nn.Module):
@@ -150,14 +151,15 @@ class BertLayer(nn.Module):
         self.intermediate = BertIntermediate(config)
         self.output = AddNorm(config.intermediate_size, config)
 
-    def forward(self, hidden_states, mask=None, beside=None, num_queries=None):
+    def forward(self, hidden_states, mask=None, beside=None, num_queries=None, inside=(None, None)):
         """hidden_states [B,T,D] to [B,Q,D].
 
         mask: added to the attention scores, broadcastable to [B,1,1,T]. beside: [B,Q,D], added before the last
-        LayerNorm. num_queries: compute only the first so many tokens; they still attend to all T.
+        LayerNorm. num_queries: compute only the first so many tokens; they still attend to all T. inside: two functions
+        [B,Q,D] to [B,Q,D], applied to what each half of the layer is about to add to its residual (Houlsby's adapters).
         """
-        attended = self.attention(hidden_states, mask, num_queries)
-        return self.output(self.intermediate(attended), attended, beside)
+        attended = self.attention(hidden_states, mask, num_queries, inside[0])
+        return self.output(self.intermediate(attended), attended, beside, inside[1])
 
 
 class BertEncoder(nn.Module):
@@ -196,6 +198,7 @@ class BertModel(nn.Module):
         self.embeddings = BertEmbeddings(config)
         self.encoder = BertEncoder(config)
         self.pooler = BertPooler(config)
+        self.register_module("pals", None)      # set by add_pals: what each task has for itself
         self.apply(self._init_weights)
 
     def _init_weights(self, module):
@@ -204,11 +207,12 @@ class BertModel(nn.Module):
         if isinstance(module, nn.Linear):
             nn.init.zeros_(module.bias)
 
-    def forward(self, input_ids, attention_mask=None, token_type_ids=None, *, first_token_only=False):
+    def forward(self, input_ids, attention_mask=None, token_type_ids=None, *, first_token_only=False, task=None):
         """input_ids, attention_mask (1 token, 0 padding) and token_type_ids (segment 0 or 1): all [B,T] integers.
 
         first_token_only: let the last layer compute [CLS] alone, the same numbers for less work when the head reads
-        nothing else; last_hidden_state is then [B,1,D]. Raises ValueError when T exceeds the position table.
+        nothing else; last_hidden_state is then [B,1,D]. task: whose projected attention to use, where `add_pals` put some.
+        Raises ValueError when T exceeds the position table, or when the task does not go with the encoder's PALs.
         """
         if input_ids.dim() != 2 or input_ids.shape[1] > self.config.max_position_embeddings:
             raise ValueError(f"input_ids have shape {list(input_ids.shape)}, expected [batch, tokens] with at most "
@@ -217,10 +221,21 @@ class BertModel(nn.Module):
             token_type_ids = torch.zeros_like(input_ids)
         hidden_states = self.embeddings(input_ids, token_type_ids)
         mask = None if attention_mask is None else self.additive_mask(attention_mask, hidden_states)
-        last = len(self.encoder.layer) - 1
+        part, last = self._part_of(task), len(self.encoder.layer) - 1
         for i, layer in enumerate(self.encoder.layer):
-            hidden_states = layer(hidden_states, mask, num_queries=1 if first_token_only and i == last else None)
+            queries = 1 if first_token_only and i == last and not getattr(part, "whole_sequence", False) else None
+            added = {} if part is None else part.at_layer(i, hidden_states, mask, queries)
+            hidden_states = layer(hidden_states, mask, num_queries=queries, **added)
+        if part is not None:
+            hidden_states = part.at_end(hidden_states, mask, 1 if first_token_only else None)
         return BertOutput(hidden_states, self.pooler(hidden_states))
+
+    def _part_of(self, task):
+        """What belongs to this task alone, or None where the encoder has no such parts."""
+        if self.pals is None and task is not None:
+            raise ValueError(f"task={task!r} was given, but this encoder has nothing of a task's own. Call add_pals(encoder, "
+                             "tasks=[...]) or load_pals(encoder, folder) first, or leave task out.")
+        return None if self.pals is None else self.pals.part(task)
 
     @staticmethod
     def additive_mask(attention_mask, hidden_states):

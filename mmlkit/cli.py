@@ -1,4 +1,5 @@
-"""The command line: `mmlkit doctor`, `mmlkit run`, `mmlkit reproduce`, `mmlkit report`, `mmlkit bench`, `mmlkit predict`.
+"""The command line: `mmlkit doctor`, `mmlkit run`, `mmlkit reproduce`, `mmlkit report`, `mmlkit bench`, `mmlkit predict`,
+`mmlkit submit`.
 
 Nothing heavy is imported before a command needs it, so `mmlkit --help` answers at once.
 """
@@ -44,11 +45,16 @@ def main(arguments=None):
     predict.add_argument("--task", help="which of the model's tasks; needed when it has several")
     predict.add_argument("--file", help="a .csv, .tsv, .jsonl or .parquet file with the task's text columns")
     predict.add_argument("--out", help="write a .csv here instead of the screen")
+    submit = commands.add_parser("submit", help="the CS224N project's prediction files: written, then checked")
+    submit.add_argument("--model", required=True, help="a folder written by save_model")
+    submit.add_argument("--source", required=True, help="the folder with the course's data, such as ids-sst-dev.csv")
+    submit.add_argument("--out", default="predictions", help="where the files go (default: predictions)")
+    submit.add_argument("--option", choices=("pretrain", "finetune"), help="the single-task part, sst and cfimdb, with this option in the names")
     options, options.more = parser.parse_known_args(arguments)
     if options.more and options.command != "reproduce":
         parser.error(f"unrecognized arguments: {' '.join(options.more)}")
     try:
-        return {"doctor": _doctor, "run": _run, "reproduce": _reproduce, "report": _report, "bench": _bench, "predict": _predict}[options.command](options)
+        return {"doctor": _doctor, "run": _run, "reproduce": _reproduce, "report": _report, "bench": _bench, "predict": _predict, "submit": _submit}[options.command](options)
     except (ValueError, OSError, ImportError) as error:
         print(f"mmlkit {options.command}: {error}", file=sys.stderr)
         return 1
@@ -185,6 +191,19 @@ def _predict(options):
     rows = [[*texts, *row] for texts, row in zip(data.texts, values)]
     _write([*columns, *header], rows, options.out)
     return 0
+
+
+def _submit(options):
+    from mmlkit.course import check_submission, write_submission
+    from mmlkit.multitask import load_model
+
+    for name, score in write_submission(load_model(options.model), options.source, options.out, option=options.option).items():
+        print(f"dev {name:<16}{score:.3f}")
+    problems = check_submission(options.out, options.source, option=options.option)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    print(f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {options.out}" if problems else f"All files are in {options.out}, with every id once.")
+    return 1 if problems else 0
 
 
 def _write(header, rows, out):

@@ -27,6 +27,7 @@ class Split:
     labels: np.ndarray | None
     ids: list
     name: str
+    queries: np.ndarray | None = None       # [N], which query each row is a candidate of, where they are ranked
 
     def __len__(self):
         return len(self.texts)
@@ -47,7 +48,7 @@ class Split:
     def take(self, rows):
         """The split with only these row numbers, in this order."""
         return Split(self.task, [self.texts[i] for i in rows], None if self.labels is None else self.labels[list(rows)],
-                     [self.ids[i] for i in rows], self.name)
+                     [self.ids[i] for i in rows], self.name, None if self.queries is None else self.queries[list(rows)])
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ def load_task(name, source="mini", *, limit=None, seed=0, labels=None, on_bad_ro
         data.train[0]       # {'sentence': ..., 'label': 'very positive', 'id': ...}
     """
     task = get_task(name)
+    if task.kind == "ranking":
+        raise ValueError(f"{task.name!r} ranks rows of another task; use mmlkit.ranking.rank_queries(load_task({task.name.removesuffix('_rank')!r})).")
     if on_bad_row not in ("drop", "refuse"):
         raise ValueError(f"on_bad_row is {on_bad_row!r}, expected 'drop' or 'refuse'.")
     if limit is not None and limit < 1:

@@ -9,7 +9,9 @@ from mmlkit.data import Split, TaskData
 from mmlkit.runtime import autocast, fast_matmul
 from mmlkit.tasks import get_task
 
-__all__ = ["predict", "predict_encoded", "evaluate", "probabilities"]
+__all__ = ["predict", "predict_encoded", "evaluate", "probabilities", "unless_out_of_memory"]
+
+SAID = ("not enough memory", "can't allocate memory")       # by torch's CPU allocator, in a plain RuntimeError
 
 
 def predict(model, data, *, task=None, batch_size=64, max_length=512, precision="fp32"):
@@ -30,13 +32,24 @@ def predict(model, data, *, task=None, batch_size=64, max_length=512, precision=
 
 @torch.inference_mode()
 def predict_encoded(model, encoded, *, batch_size=64, precision="fp32"):
-    """As `predict`, for a split that is encoded already; the model's mode is put back afterwards."""
+    """As `predict`, for a split that is encoded already; the model's mode is put back afterwards.
+
+    Where memory runs out, batches are halved. Raises torch.OutOfMemoryError when a single row does not fit.
+    """
     was_training, device = model.training, model.device
     model.eval()
     scores = None
     with fast_matmul(device), autocast(precision, device)[0]:
-        for rows in plan(encoded.lengths, batch_size):
-            batch_scores = model(collate(encoded, rows).to(device)).float().cpu().numpy()
+        waiting = plan(encoded.lengths, batch_size)[::-1]
+        while waiting:
+            rows = waiting.pop()
+            batch_scores = unless_out_of_memory(lambda rows=rows: model(collate(encoded, rows).to(device)).float().cpu().numpy())
+            if batch_scores is None:
+                if len(rows) == 1:
+                    raise torch.OutOfMemoryError(f"one row of task {encoded.task.name!r} ({encoded.lengths[rows[0]]} tokens) does not fit into "
+                                                 "memory by itself. Use a smaller max_length, a smaller encoder, or precision='bf16'.")
+                waiting = [half for rows in [*waiting, rows] for half in (rows[len(rows) // 2:], rows[:len(rows) // 2]) if half]
+                continue
             if scores is None:
                 scores = np.empty((len(encoded.input_ids), batch_scores.shape[1]), dtype=np.float32)
             scores[rows] = batch_scores
@@ -44,8 +57,24 @@ def predict_encoded(model, encoded, *, batch_size=64, precision="fp32"):
     return scores
 
 
-def probabilities(scores):
-    """softmax over labels: logits [N,C] to probabilities [N,C]."""
+def unless_out_of_memory(function):
+    """function(), or None where memory ran out, on a GPU or in torch's CPU allocator; every other error passes through."""
+    try:
+        return function()
+    except RuntimeError as error:       # torch.OutOfMemoryError is one
+        if not isinstance(error, torch.OutOfMemoryError) and not any(said in str(error) for said in SAID):
+            raise
+    torch.cuda.empty_cache()            # here, where the error no longer holds on to the tensors; nothing happens without a GPU
+    return None
+
+
+def probabilities(scores, head=None):
+    """softmax over labels: logits [N,C] to probabilities [N,C].
+
+    head: the one the scores are from; those of a head that gives probabilities (SAN) come back as they are.
+    """
+    if getattr(head, "gives_probabilities", False):
+        return np.asarray(scores)
     return torch.as_tensor(scores).softmax(-1).numpy()
 
 
@@ -61,7 +90,8 @@ def evaluate(model, data, *, split="dev", batch_size=64, max_length=512, precisi
         data = found
     if data.labels is None:
         raise ValueError(f"{data.task.name} {data.name} has no labels: there is nothing to compare predictions with.")
-    return metrics.compute(data.task, predict(model, data, batch_size=batch_size, max_length=max_length, precision=precision), data.labels)
+    scores = predict(model, data, batch_size=batch_size, max_length=max_length, precision=precision)
+    return metrics.compute(data.task, scores, data.labels, data.queries)
 
 
 def _as_split(data, task):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-__all__ = ["Loss", "LinearHead", "PairHead", "check_one_score", "data_loss", "pair_vector", "sentence_vector"]
+__all__ = ["Loss", "LinearHead", "PairHead", "at_least_fp32", "check_one_score", "data_loss", "pair_vector", "sentence_vector"]
 
 READS = ("pooler", "cls", "mean")
 
@@ -19,6 +19,7 @@ class Loss(NamedTuple):
 
     total: torch.Tensor                     # scalar, mean over the batch's rows
     per_head: torch.Tensor | None = None    # [A], detached: one loss per active head
+    micro_batch_size: int | None = None     # how many examples went at a time, where `train_step` had to halve them
 
 
 def sentence_vector(out, batch, reads):
@@ -34,9 +35,14 @@ def sentence_vector(out, batch, reads):
     return (out.last_hidden_state * mask).sum(1) / mask.sum(1).clamp(min=1)
 
 
+def at_least_fp32(x):
+    """x, half precision brought up to fp32; float64 stays."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def pair_vector(u, v):
     """[u; v; |u - v|; u * v], [B,4D], of two sentences encoded apart; u and v [B,D] are first brought to length sqrt(D)."""
-    u, v = (F.normalize(x.float(), dim=-1) * x.shape[-1]**0.5 for x in (u, v))
+    u, v = (F.normalize(at_least_fp32(x), dim=-1) * x.shape[-1]**0.5 for x in (u, v))
     return torch.cat([u, v, (u - v).abs(), u * v], dim=-1)
 
 
@@ -60,19 +66,24 @@ def check_one_score(scores):
 class LinearHead(nn.Module):
     """logits = W dropout(x) + b on one vector per row (CS224N handout; BERT, section 4.1).
 
-    hidden_size: D. num_labels: C, or 1 for regression. reads: see `sentence_vector`.
-    Raises ValueError for sizes below one or an unknown `reads`.
+    hidden_size: D. num_labels: C, or 1 for regression. reads: see `sentence_vector`. dropout: MT-DNN takes 0.1, and 0.05 for CoLA.
+    activation: "sigmoid" for a similarity as in MT-DNN, Eq. 2. Its output lies in (0, 1), so the loss is taken on labels scaled by
+    the task's score_range (STS-B: divided by 5, which the paper does not print); scores of a model are on the task's own scale.
+    Raises ValueError for sizes below one, an unknown `reads` or `activation`, or a sigmoid with several outputs.
     """
 
     pairs = "packed"
 
-    def __init__(self, hidden_size, num_labels, *, dropout=0.1, reads="pooler"):
+    def __init__(self, hidden_size, num_labels, *, dropout=0.1, reads="pooler", activation=None):
         super().__init__()
         if hidden_size < 1 or num_labels < 1:
             raise ValueError(f"hidden_size {hidden_size} and num_labels {num_labels} must be at least 1.")
         if reads not in READS:
             raise ValueError(f"reads {reads!r} is not one of {list(READS)}.")
-        self.num_labels, self.reads = num_labels, reads
+        if activation not in (None, "sigmoid") or (activation and num_labels != 1):
+            raise ValueError(f"activation {activation!r} with num_labels {num_labels}; expected None, or 'sigmoid' with the one score of a regression.")
+        self.num_labels, self.reads, self.activation = num_labels, reads, activation
+        self.kinds = ("regression",) if activation else ("classification", "regression")
         self.needs_tokens = reads == "mean"
         self.dropout = nn.Dropout(dropout)
         self.dense = nn.Linear(hidden_size, num_labels)
@@ -80,16 +91,25 @@ class LinearHead(nn.Module):
         nn.init.zeros_(self.dense.bias)
 
     def inputs(self, out, batch):
-        """What this head reads of the encoder's output."""
-        return (sentence_vector(out, batch, self.reads),)
+        """What this head reads of the encoder's output, and for a sigmoid the range of the task's scores."""
+        x = sentence_vector(out, batch, self.reads)
+        return (x,) if self.activation is None else (x, batch.task.score_range)
 
-    def forward(self, x):
-        """x [B,D] to scores [B,C]."""
-        return self.dense(self.dropout(x))
+    def forward(self, x, score_range=(0.0, 1.0)):
+        """x [B,D] to scores [B,C]; a sigmoid's fill the score_range."""
+        scores = self.dense(self.dropout(x))
+        if self.activation is None:
+            return scores
+        low, high = score_range
+        return low + (high - low) * at_least_fp32(scores).sigmoid()
 
     def loss(self, inputs, batch):
         """The part of the loss that depends on data."""
-        return Loss(data_loss(self(*inputs), batch))
+        loss = data_loss(self(*inputs), batch)
+        if self.activation is None:
+            return Loss(loss)
+        low, high = batch.task.score_range
+        return Loss(loss / (high - low)**2)     # the squared error of sigmoid and label, both between 0 and 1
 
     def penalty(self):
         """The part that does not: none."""
@@ -98,7 +118,7 @@ class LinearHead(nn.Module):
     def spec(self):
         """What `load_model` needs to build this head again."""
         return {"type": "linear", "hidden_size": self.dense.in_features, "num_labels": self.num_labels,
-                "dropout": self.dropout.p, "reads": self.reads}
+                "dropout": self.dropout.p, "reads": self.reads, "activation": self.activation}
 
 
 class PairHead(nn.Module):

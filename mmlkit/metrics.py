@@ -15,19 +15,25 @@ def predicted_labels(scores):
     return np.asarray(scores).argmax(axis=1)
 
 
-def compute(task, scores, labels):
+def compute(task, scores, labels, queries=None):
     """The task's metrics as a dict of floats.
 
-    task: a Task. scores: [N,C] logits or probabilities (regression: [N,1] or [N] scores). labels: [N].
+    task: a Task. scores: [N,C] logits or probabilities (regression and ranking: [N,1] or [N] scores). labels: [N].
+    queries: [N], which query each row is a candidate of, for a ranking task; its metrics are means over queries, and equal scores
+    count as the mean over the orders they could stand in: one score for all gives 1/candidates, not 1.
     A correlation with constant scores or labels is undefined and comes back as nan.
-    Raises ValueError when the number of scores and labels differ, none is there, or a score is not a number.
+    Raises ValueError when the number of scores and labels differ, none is there, a score is not a number, or a query has not
+    exactly one answer.
     """
     scores, labels = np.asarray(scores, dtype=float), np.asarray(labels)
     if len(scores) != len(labels) or len(labels) == 0:
         raise ValueError(f"{task.name}: {len(scores)} rows of scores for {len(labels)} labels; expected one each, at least one.")
     if not np.isfinite(scores).all():
         raise ValueError(f"{task.name}: some scores are not finite numbers; the model has diverged. Try a smaller lr.")
-    predictions = scores.reshape(len(scores), -1)[:, 0] if task.kind == "regression" else predicted_labels(scores)
+    if task.kind == "ranking":
+        predictions = _places(task, scores.reshape(len(scores), -1)[:, 0], labels, queries)
+    else:
+        predictions = scores.reshape(len(scores), -1)[:, 0] if task.kind == "regression" else predicted_labels(scores)
     return {name: float(_METRICS[name](labels, predictions)) for name in task.metrics}
 
 
@@ -74,5 +80,29 @@ def _spearman(labels, predictions):
     return _correlation(spearmanr, labels, predictions)
 
 
+def _places(task, scores, labels, queries):
+    """[Q,2]: how many candidates score above each query's answer, and how many as high, the answer included."""
+    if queries is None or len(queries) != len(scores):
+        raise ValueError(f"{task.name}: queries is {None if queries is None else len(queries)}, expected the query of each of the {len(scores)} "
+                         "rows; rank_queries makes data that has them.")
+    numbers, place = np.unique(queries, return_inverse=True)
+    answers = np.bincount(place, weights=labels)
+    if (answers != 1).any():
+        raise ValueError(f"{task.name}: query {numbers[answers != 1][0]} has {answers[answers != 1][0]:.0f} answers among its candidates, expected "
+                         "exactly 1; rank_queries drops such queries.")
+    best = np.empty(len(numbers))
+    best[place[labels == 1]] = scores[labels == 1]
+    return np.stack([np.bincount(place, weights=compared) for compared in (scores > best[place], scores == best[place])], axis=1)
+
+
+def _accuracy_at_1(labels, places):
+    return np.mean((places[:, 0] == 0) / places[:, 1])
+
+
+def _mrr(labels, places):
+    """Mean reciprocal rank: of the mean over the ranks that a tied answer could take."""
+    return np.mean([np.mean(1 / np.arange(above + 1, above + tied + 1)) for above, tied in places])
+
+
 _METRICS = {"accuracy": _accuracy, "macro_f1": _macro_f1, "f1": _f1, "matthews": _matthews,
-            "pearson": _pearson, "spearman": _spearman}
+            "pearson": _pearson, "spearman": _spearman, "accuracy@1": _accuracy_at_1, "mrr": _mrr}

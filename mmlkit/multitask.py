@@ -12,14 +12,21 @@ from torch import nn
 
 from mmlkit.heads import LinearHead, Loss, PairHead
 from mmlkit.multiverse import MultiverseHead
+from mmlkit.pals import load_pals, save_pals
 from mmlkit.pretrained import load_pretrained, save_pretrained
+from mmlkit.ranking import RankingHead
 from mmlkit.runtime import replacing
+from mmlkit.san import SANHead
 
 __all__ = ["Head", "MultitaskModel", "load_model", "save_model"]
 
 
 class Head(Protocol):
-    """What a head has; no base class, any nn.Module with these."""
+    """What a head has; no base class, any nn.Module with these.
+
+    It may also say which `kinds` of task it is for, by default ("classification", "regression"), and that it
+    `gives_probabilities`, not logits.
+    """
 
     needs_tokens: bool      # False: the encoder may compute its last layer for [CLS] only
     num_labels: int
@@ -67,9 +74,14 @@ class MultitaskModel(nn.Module):
         return next(self.parameters()).device
 
     def freeze_encoder(self, frozen=True):
-        """Trains the heads alone (the handout's `pretrain` mode), or everything again. A frozen encoder has no dropout."""
+        """Trains the heads alone (the handout's `pretrain` mode), or everything again. A frozen encoder has no dropout.
+
+        PALs freeze with the encoder, unless they were added with stay_trainable=True.
+        """
         self.frozen = frozen
         self.encoder.requires_grad_(not frozen)
+        if self._pals_stay():
+            self.encoder.pals.requires_grad_(True)
         return self.train(self.training)
 
     def train(self, mode=True):
@@ -77,13 +89,24 @@ class MultitaskModel(nn.Module):
         super().train(mode)
         if self.frozen:
             self.encoder.eval()
+            if self._pals_stay():
+                self.encoder.pals.train(mode)
         return self
 
+    def _pals_stay(self):
+        """Whether the encoder has PALs that are trained even where it is frozen."""
+        pals = getattr(self.encoder, "pals", None)
+        return pals is not None and pals.stay_trainable
+
     def head(self, task):
-        """The head of a task. Raises ValueError naming the known ones."""
+        """The head of a task. Raises ValueError naming the known ones, or when the head is for another kind of task."""
         if task.name not in self.heads:
             raise ValueError(f"This model has no head for task {task.name!r}; it has {list(self.heads)}.")
-        return self.heads[task.name]
+        head = self.heads[task.name]
+        kinds = getattr(head, "kinds", ("classification", "regression"))
+        if task.kind not in kinds:
+            raise ValueError(f"Task {task.name!r} is a {task.kind} task, but its {type(head).__name__} is for {' or '.join(kinds)}; give it another head.")
+        return head
 
     def collapse(self):
         """The same model with every multiverse head as one LinearHead or PairHead (MML v2, Eq. 5): equal scores, and inference costs nothing."""
@@ -99,8 +122,11 @@ class MultitaskModel(nn.Module):
 
     def _inputs(self, batch):
         head = self.head(batch.task)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            inputs = [head.inputs(self.encoder(part.input_ids, part.attention_mask, part.token_type_ids, first_token_only=not head.needs_tokens), part)
+        asked = dict(first_token_only=not head.needs_tokens)
+        if getattr(self.encoder, "pals", None) is not None:
+            asked["task"] = batch.task.name
+        with torch.set_grad_enabled(torch.is_grad_enabled() and (not self.frozen or self._pals_stay())):
+            inputs = [head.inputs(self.encoder(part.input_ids, part.attention_mask, part.token_type_ids, **asked), part)
                       for part in (batch, batch.second) if part is not None]
         return head, sum(inputs, ())        # two sentences encoded apart: what the head reads of the one, then of the other
 
@@ -115,7 +141,7 @@ class MultitaskModel(nn.Module):
         return head.loss(inputs, batch)
 
 
-_HEADS = {"linear": LinearHead, "pair": PairHead, "multiverse": MultiverseHead}
+_HEADS = {"linear": LinearHead, "pair": PairHead, "multiverse": MultiverseHead, "san": SANHead, "ranking": RankingHead}
 
 
 def save_model(model, folder, about=None):
@@ -129,7 +155,10 @@ def save_model(model, folder, about=None):
     save_pretrained(model.encoder, model.tokenizer, folder)
     with replacing(folder / "heads.safetensors") as temporary:
         save_file({key: value.detach().contiguous().cpu() for key, value in model.heads.state_dict().items()}, temporary)
-    described = {"heads": {task: head.spec() for task, head in model.heads.items()}, "about": about or {}}
+    pals = getattr(model.encoder, "pals", None) is not None
+    if pals:
+        save_pals(model.encoder, folder)
+    described = {"heads": {task: head.spec() for task, head in model.heads.items()}, "pals": pals, "about": about or {}}
     with replacing(folder / "mmlkit.json") as temporary:
         temporary.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
 
@@ -144,13 +173,15 @@ def load_model(folder):
     folder = Path(folder)
     if not (folder / "mmlkit.json").is_file():
         raise FileNotFoundError(f"{folder} holds no trained model: mmlkit.json is missing. Expected a folder written by save_model.")
-    heads = {}
-    for task, spec in json.loads((folder / "mmlkit.json").read_text(encoding="utf-8"))["heads"].items():
+    heads, described = {}, json.loads((folder / "mmlkit.json").read_text(encoding="utf-8"))
+    for task, spec in described["heads"].items():
         kind = spec.pop("type")
         if kind not in _HEADS:
             raise ValueError(f"{folder}/mmlkit.json: head type {kind!r} of task {task!r} is not one of {list(_HEADS)}.")
         heads[task] = _HEADS[kind](**spec)
     encoder, tokenizer = load_pretrained(folder)
+    if described.get("pals"):
+        load_pals(encoder, folder)
     model = MultitaskModel(encoder, heads, tokenizer)
     model.heads.load_state_dict(load_file(folder / "heads.safetensors"))
     return model.eval()

@@ -58,11 +58,12 @@ class AdamW(torch.optim.Optimizer):
         theta.sub_(theta, alpha=group["lr"] * group["weight_decay"])
 
 
-def make_optimizer(model, name="adamw", *, lr, head_lr=None, weight_decay=0.01):
+def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight_decay=0.01):
     """An optimizer over the trainable parameters of a MultitaskModel.
 
     name: "adamw" (torch, fused), "adamax" (torch; MT-DNN), or "handout" (`AdamW` above). head_lr: the rate of
-    everything outside the encoder, lr by default. weight_decay acts on matrices only, not on biases and LayerNorms.
+    everything outside the encoder, pal_lr: of what `add_pals` put into it, both lr by default; `fit` takes the result as
+    its optimizer. weight_decay acts on matrices only, not on biases and LayerNorms.
     Each parameter group keeps its peak rate as "peak", for the schedule.
     Raises ValueError for an unknown name or when nothing is trainable.
     """
@@ -74,7 +75,8 @@ def make_optimizer(model, name="adamw", *, lr, head_lr=None, weight_decay=0.01):
     groups = {}
     for key, parameter in model.named_parameters():
         if parameter.requires_grad:
-            peak = lr if key.startswith("encoder.") or head_lr is None else head_lr
+            own = pal_lr if key.startswith("encoder.pals.") else lr if key.startswith("encoder.") else head_lr
+            peak = lr if own is None else own
             decay = weight_decay if parameter.dim() >= 2 else 0.0
             groups.setdefault((peak, decay), []).append(parameter)
     if not groups:

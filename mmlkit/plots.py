@@ -8,7 +8,7 @@ import contextlib
 import numpy as np
 
 __all__ = ["COLOURS", "MARKERS", "style", "attention", "confusion_matrix", "learning_curves", "bars", "spread",
-           "head_similarity", "pruning_event", "head_counts", "figure2", "improvements", "profile"]
+           "head_similarity", "pruning_event", "head_counts", "figure2", "improvements", "profile", "sampling"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")      # Okabe and Ito (2008)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -107,9 +107,9 @@ def spread(means, sds, rows, groups, *, published=None, xlabel, title="", ax=Non
             here = groups == kind
             y = np.array([places[row] for row in rows[here]]) + (0.5 * (i + 0.5) / len(kinds) - 0.25)
             ax.errorbar(means[here], y, xerr=np.nan_to_num(sds[here].astype(float)), fmt=MARKERS[i % len(MARKERS)], markersize=5, capsize=2,
-                        color=COLOURS[i % len(COLOURS)], label=kind)
+                        color=COLOURS[i % len(COLOURS)], label=kind if len(kinds) > 1 else "ours")
             if published is not None and np.isfinite(np.asarray(published, dtype=float)[here]).any():
-                ax.plot(np.asarray(published, dtype=float)[here], y, "x", color=COLOURS[i % len(COLOURS)], label=f"{kind}, published")
+                ax.plot(np.asarray(published, dtype=float)[here], y, "x", color=COLOURS[i % len(COLOURS)], label=f"{kind}, published" if len(kinds) > 1 else "published")
         ax.set_yticks(range(len(places)), places)
         ax.set(xlabel=xlabel, title=title, ylim=(len(places) - 0.4, -0.6))
         if len(kinds) > 1 or published is not None:
@@ -221,8 +221,8 @@ def figure2(events, num_heads, *, last_step=None, final=None):
 def improvements(percent, *, limit=None, marked=None, digits=1, label="improvement, %", title="", ax=None):
     """A table of improvements as a picture: orange below zero, white at zero, blue above, the number in every cell.
 
-    percent: DataFrame, NaN where there is no number (a diagonal). limit: where the colours end on either side of zero, by default at the
-    largest number; pictures that are to be compared need the same. marked: DataFrame of booleans, the cells that get a frame.
+    percent: DataFrame, NaN where there is no number (a diagonal). limit: where the colours end on either side, else at the largest number;
+    pictures to be compared need the same. marked: DataFrame of booleans, cells with a frame. label: of the colour bar; "" leaves it out.
     """
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.patches import Rectangle
@@ -242,7 +242,8 @@ def improvements(percent, *, limit=None, marked=None, digits=1, label="improveme
         ax.set_yticks(range(len(values)), percent.index)
         ax.set_title(title)
         ax.grid(False)
-        ax.figure.colorbar(image, ax=ax, label=label)
+        if label:
+            ax.figure.colorbar(image, ax=ax, label=label)
     return ax
 
 
@@ -256,3 +257,24 @@ def profile(shares, *, xlabel="factor τ on the lowest error", title="", ax=None
         ax.set(xlabel=xlabel, ylabel="share of experiments", ylim=(0, 1.03), title=title)
         ax.legend(fontsize=8, loc="lower right")
     return ax
+
+
+def sampling(sampler, *, steps=120, axes=None):
+    """A TaskSampler in two panels: each task's probability against the epoch, and the first `steps` draws, a row for every epoch."""
+    from matplotlib.colors import ListedColormap
+
+    tasks, epochs, end = list(sampler.sizes), range(1, sampler.epochs + 1), sampler.epochs + 0.5
+    colours = [(*COLOURS, "#999999")[i % 8] for i in range(len(tasks))]       # GLUE has eight tasks
+    ticks, last = np.unique(np.linspace(1, sampler.epochs, 7).round()), min(steps, sampler.steps_per_epoch) + 0.5
+    with style():
+        axes = _axes(axes, ncols=2, figsize=(9.5, 3.2), width_ratios=(2, 3))
+        for i, task in enumerate(tasks):
+            axes[0].plot(epochs, [sampler.probabilities(epoch)[task] for epoch in epochs], LINES[i % len(LINES)],
+                         marker=MARKERS[i % len(MARKERS)], markersize=4, color=colours[i], label=task)
+        axes[1].imshow([[tasks.index(task) for task in sampler.order(epoch)[:steps]] for epoch in epochs], cmap=ListedColormap(colours),
+                       vmin=0, vmax=max(len(tasks) - 1, 1), aspect="auto", interpolation="nearest", extent=(0.5, last, end, 0.5))
+        axes[0].set(xlabel="epoch", ylabel="probability", xticks=ticks, xlim=(0.5, end), ylim=(0, None), title=sampler.kind.replace("_", " "))
+        axes[1].set(xlabel="step of the epoch", ylabel="epoch", yticks=ticks, title="tasks drawn")
+        axes[1].legend(*axes[0].get_legend_handles_labels(), fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+        axes[1].grid(False)
+    return axes

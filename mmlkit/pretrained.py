@@ -58,7 +58,10 @@ def load_pretrained(name="minilm", *, num_layers=None, random_init=False, seed=0
 
 
 def save_pretrained(encoder, tokenizer, folder):
-    """Writes a folder that transformers.AutoModel opens, and load_pretrained too; files appear whole or not at all."""
+    """Writes a folder that transformers.AutoModel opens, and load_pretrained too; files appear whole or not at all.
+
+    Weights that `add_pals` put into the encoder are left out, since other programs do not know them: `save_pals` writes them.
+    """
     import dataclasses
 
     from safetensors.torch import save_file
@@ -66,7 +69,7 @@ def save_pretrained(encoder, tokenizer, folder):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     config = {"architectures": ["BertModel"], "model_type": "bert", "torch_dtype": "float32", **dataclasses.asdict(encoder.config)}
-    tensors = {key: value.detach().contiguous().cpu() for key, value in encoder.state_dict().items()}
+    tensors = {key: value.detach().contiguous().cpu() for key, value in encoder.state_dict().items() if not key.startswith("pals.")}
     with replacing(folder / "model.safetensors") as temporary:
         save_file(tensors, temporary, metadata={"format": "pt"})
     if tokenizer is not None:

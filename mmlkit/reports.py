@@ -52,7 +52,8 @@ def long_frame(experiment, results):
     """
     import pandas as pd
 
-    keys = dict.fromkeys([*experiment.grid, "seed"])
+    keys, order = dict.fromkeys([*experiment.grid, "seed"]), {name: i for i, name in enumerate(experiment.runs)}
+    results = sorted(results, key=lambda result: order.get(result["name"], len(order)))
     frame = pd.DataFrame([{**{key: result["parameters"].get(key, 0) for key in keys}, **score} for result in results for score in result["scores"]])
     baseline = experiment.published.get("improvement_over")
     if baseline is None or baseline not in set(frame["method"]):
@@ -97,16 +98,16 @@ def _printed(published):
     for source, table in published.get("tables", []):
         frame = tables(source)
         for row in frame[frame["table"] == table].itertuples():
-            cells[row.row, row.column, row.split, row.metric] = (row.printed, row.recomputed)
+            cells.setdefault((row.row, row.column, row.split, row.metric), (row.printed, row.recomputed))
     return cells
 
 
 def _names(published, cell, keys):
     """Under which names the print may have this cell."""
     names = published.get("names", {})
-    choices = [names.get(str(cell[key]), [str(cell[key])]) for key in keys]
-    for values in itertools.product(*choices, names.get(cell["on"], [cell["on"]])):
-        yield published.get("row", "").format(**dict(zip(keys, values))), values[-1], cell["split"], cell["metric"]
+    for values in itertools.product(*(names.get(str(cell[key]), [str(cell[key])]) for key in (*keys, "on"))):
+        words = dict(zip((*keys, "on"), values))
+        yield published.get("row", "").format(**words), published.get("column", "{on}").format(**words), cell["split"], cell["metric"]
 
 
 def judge(claim, frame):

@@ -21,7 +21,8 @@ class TaskSampler:
 
     kind: "proportional" (p ~ N), "sqrt" (N^0.5), "uniform", "annealed" (N^alpha, alpha from 1 in epoch 1 down to 0.2 in
     the last), "round_robin" (in turn), "sequential" (one task after another) or "merged" (every batch once, shuffled).
-    sizes: {task: N}; for "merged" and "sequential" the number of batches is meant. epochs: E of the annealing.
+    sizes: {task: N}, whole numbers, of which only the ratios count; for "merged" and "sequential" the number of batches is meant.
+    epochs: E of the annealing; one epoch alone has alpha 1.
     steps_per_epoch: draws in an epoch; by default the sum of sizes, i.e. one visit of every batch.
     Raises ValueError for an unknown kind, sizes below one, or an epoch outside 1 to epochs.
     """
@@ -31,12 +32,13 @@ class TaskSampler:
         if kind not in known:
             near = difflib.get_close_matches(str(kind), known, n=1)
             raise ValueError(f"{kind!r} is not a sampler.{f' Did you mean {near[0]!r}?' if near else ''} Known: {', '.join(known)}.")
-        if not sizes or min(sizes.values()) < 1:
-            raise ValueError(f"sizes is {sizes}, expected at least one task and every size at least 1.")
-        if epochs < 1 or (steps_per_epoch is not None and steps_per_epoch < 1):
-            raise ValueError(f"epochs {epochs} and steps_per_epoch {steps_per_epoch} must be at least 1.")
-        self.kind, self.sizes, self.epochs, self.seed = kind, dict(sizes), epochs, seed
-        self.steps_per_epoch = steps_per_epoch or sum(sizes.values())
+        if not sizes or not all(size >= 1 and size % 1 == 0 for size in sizes.values()):
+            raise ValueError(f"sizes is {sizes}, expected at least one task and every size at least 1, a whole number.")
+        if epochs < 1 or (steps_per_epoch is not None and (steps_per_epoch < 1 or steps_per_epoch % 1)):
+            raise ValueError(f"epochs {epochs} and steps_per_epoch {steps_per_epoch} must be at least 1, whole numbers.")
+        self.kind, self.epochs, self.seed = kind, epochs, seed
+        self.sizes = {task: int(size) for task, size in sizes.items()}      # numpy's integers would not go into a checkpoint
+        self.steps_per_epoch = int(steps_per_epoch or sum(self.sizes.values()))
 
     def probabilities(self, epoch):
         """{task: probability} in this epoch, counted from 1; for the fixed orders the share of each task's steps."""

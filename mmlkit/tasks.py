@@ -5,9 +5,9 @@ MNLI and RTE differ between the hub, MT-DNN and PALs.
 """
 
 import difflib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-__all__ = ["Task", "get_task", "list_tasks"]
+__all__ = ["Task", "get_task", "list_tasks", "ranking_task"]
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Task:
     """One task. Notebooks and `load_task` read it; nothing writes it."""
 
     name: str
-    kind: str                               # "classification" | "regression"
+    kind: str                               # "classification" | "regression" | "ranking"
     text_columns: tuple[str, ...]           # one sentence, or the two of a pair
     labels: tuple[str, ...]                 # names, in order; () for regression
     metrics: tuple[str, ...]                # the first one selects the best epoch
@@ -31,7 +31,7 @@ class Task:
     @property
     def num_labels(self):
         """Outputs of a head: one per label, or one score."""
-        return len(self.labels) or 1
+        return len(self.labels) if self.kind == "classification" else 1
 
     @property
     def is_pair(self):
@@ -101,13 +101,31 @@ def get_task(name):
     """The definition of a task, by name. Raises ValueError with the nearest known names."""
     if isinstance(name, Task):
         return name
-    if name not in _TASKS:
+    known = {**_TASKS, **_RANKED}
+    if name not in known:
         near = difflib.get_close_matches(str(name), _TASKS, n=3, cutoff=0.4)
         hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise ValueError(f"{name!r} is not a task.{hint} Known tasks: {', '.join(_TASKS)}.")
-    return _TASKS[name]
+    return known[name]
 
 
 def list_tasks():
-    """The names of all tasks."""
+    """The names of all tasks that `load_task` reads."""
     return list(_TASKS)
+
+
+def ranking_task(task, positive="entailment"):
+    """The task of choosing among the rows of a query, made of a two-way classification of pairs: "qnli_rank" of "qnli".
+
+    The first text is the query, the second a candidate. positive: the label of the answer; it stands second.
+    Raises ValueError for any other kind of task or an unknown label.
+    """
+    task = get_task(task)
+    if task.kind != "classification" or not task.is_pair or len(task.labels) != 2 or positive not in task.labels:
+        raise ValueError(f"task {task.name!r} ({task.kind}, texts {list(task.text_columns)}, labels {list(task.labels)}) cannot be ranked by "
+                         f"{positive!r}; expected a classification of pairs with two labels, one of them the answer's: positive=...")
+    others = tuple(label for label in task.labels if label != positive)
+    return replace(task, name=f"{task.name}_rank", kind="ranking", labels=(*others, positive), metrics=("accuracy@1", "mrr"))
+
+
+_RANKED = {"qnli_rank": ranking_task(_TASKS["qnli"])}     # rows by `ranking.rank_queries`

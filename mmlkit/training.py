@@ -1,4 +1,4 @@
-"""One step, and the loop around it. Notebook 02 writes the step by hand; every notebook then calls `fit`.
+"""The loop around `train_step`; every notebook from 02 on calls `fit`.
 
 Data order, task order, learning rate and the step's dropout are functions of (seed, epoch, step): a resumed run is exact.
 """
@@ -14,14 +14,15 @@ from typing import NamedTuple, Protocol
 import torch
 
 from mmlkit import metrics
-from mmlkit.batching import collate, encode, plan
+from mmlkit.batching import collate, encode, plan_examples
 from mmlkit.checkpoints import load_checkpoint, save_checkpoint
 from mmlkit.data import TaskData
 from mmlkit.evaluation import predict_encoded
 from mmlkit.heads import Loss
-from mmlkit.optimizers import learning_rate, lent_gradient, make_optimizer
-from mmlkit.runtime import autocast, fast_matmul, is_interactive, seeded
+from mmlkit.optimizers import learning_rate, make_optimizer
+from mmlkit.runtime import autocast, is_interactive, seeded
 from mmlkit.sampling import TaskSampler
+from mmlkit.steps import train_step
 
 __all__ = ["Hook", "StepEvent", "fit", "train_step"]
 
@@ -45,47 +46,6 @@ class Hook(Protocol):
     def load_state_dict(self, state) -> None: ...
 
 
-def train_step(model, batch, optimizer, *, micro_batch_size=None, clip=1.0, precision="fp32", scaler=None):
-    """One update on one batch; returns the Loss it was taken on.
-
-    micro_batch_size: rows that go through the model at a time; the gradient is the whole batch's either way, and a
-    head's penalty counts once. clip: largest global gradient norm, or None. precision: see `runtime.autocast`; fp16
-    needs a torch.amp.GradScaler as `scaler`.
-    Raises FloatingPointError, before any weight moves, when the loss or a gradient is not a finite number.
-    """
-    optimizer.zero_grad(set_to_none=True)       # None, not zero: parameters of other tasks then stay bit-identical
-    scale = (lambda loss: loss) if scaler is None else scaler.scale
-    total, per_head = 0.0, None
-    used = torch.cat([part.input_ids.flatten() for part in (batch, batch.second) if part is not None])
-    with fast_matmul(model.device), lent_gradient(model.encoder, used):
-        for part in [batch] if micro_batch_size is None else batch.split(micro_batch_size):
-            share = len(part) / len(batch)
-            with autocast(precision, model.device)[0]:
-                loss = model.loss(part)
-            scale(loss.total * share).backward()
-            total = total + loss.total.detach() * share
-            if loss.per_head is not None:
-                per_head = loss.per_head * share + (0 if per_head is None else per_head)
-        penalty = model.head(batch.task).penalty()
-        if penalty is not None:
-            scale(penalty).backward()
-            total = total + penalty.detach()
-        if not torch.isfinite(total):
-            raise FloatingPointError(f"the loss of task {batch.task.name!r} is {total.item()}")
-        if scaler is not None:
-            scaler.unscale_(optimizer)
-        gradients = [parameter for parameter in model.parameters() if parameter.grad is not None]
-        norm = torch.nn.utils.clip_grad_norm_(gradients, math.inf if clip is None else clip)
-        if scaler is None and not torch.isfinite(norm):     # a scaler skips such a step by itself
-            raise FloatingPointError(f"the gradient of task {batch.task.name!r} is {norm.item()}, its loss {total.item():.4g}")
-        if scaler is None:
-            optimizer.step()
-        else:
-            scaler.step(optimizer)
-            scaler.update()
-    return Loss(total, per_head)
-
-
 def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=None, optimizer="adamw", warmup=0.1,
         clip=1.0, precision="fp32", mode="finetune", max_length=512, micro_batch_size=None, seed=0, hooks=(),
         checkpoint_dir=None, resume=False):
@@ -95,7 +55,8 @@ def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=
     sampler: a TaskSampler over batches, by default "merged" (every batch of every task once an epoch, shuffled).
     optimizer: "adamw", "adamax", "handout", or an optimizer of your own. warmup: share of all steps, linear up, then linear
     down to 0. precision: "fp32", "bf16", "fp16", "auto". mode: "finetune", or "pretrain" (encoder frozen, heads alone).
-    max_length: tokens a row is cut to. micro_batch_size, clip: see `train_step`. hooks: called after every step.
+    batch_size: rows, or whole queries of a task that ranks candidates. max_length: tokens a row is cut to. hooks: called after every
+    step. micro_batch_size, clip: see `train_step`; where memory runs out, the size that then worked is kept for the task's later steps.
     checkpoint_dir: where the state after each epoch goes; with resume=True a run continues there, bit-exactly.
     The best epoch has the highest mean, over tasks, of the first dev metric; the first of equals wins.
     Returns a DataFrame with a row per epoch and task: epoch, step, task, train_loss, the dev metrics, seconds, best.
@@ -113,7 +74,7 @@ def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=
                    for name, one in data.items()} for split in ("train", "dev"))
     batches = {name: _stream(one, batch_size, _seed(seed, name)) for name, one in train.items()}
     if sampler is None:
-        sampler = TaskSampler("merged", sizes={name: math.ceil(len(one.input_ids) / batch_size) for name, one in train.items()},
+        sampler = TaskSampler("merged", sizes={name: math.ceil(len(one) / batch_size) for name, one in train.items()},
                               epochs=epochs, seed=seed)
     if sampler.epochs != epochs or set(sampler.sizes) != set(data):
         raise ValueError(f"The sampler is for {sampler.epochs} epochs of {list(sampler.sizes)}; this run is {epochs} epochs of {list(data)}.")
@@ -140,11 +101,12 @@ def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=
                 batch = batches[name](run.task_steps.get(name, 0)).to(model.device)
                 torch.manual_seed(_seed(seed, run.step))
                 with _said_with_its_step(run.step + 1, path):
-                    loss = train_step(model, batch, optimizer, micro_batch_size=micro_batch_size, clip=clip, precision=precision, scaler=scaler)
+                    size = min(filter(None, (micro_batch_size, run.micro.get(name))), default=None)
+                    loss = train_step(model, batch, optimizer, micro_batch_size=size, clip=clip, precision=precision, scaler=scaler)
                 losses[name].append(run.after_step(name, loss))
                 bar.update()
         scores = {name: metrics.compute(one.task, predict_encoded(model, dev[name], batch_size=2 * batch_size, precision=precision),
-                                        one.dev.labels) for name, one in data.items()}
+                                        one.dev.labels, one.dev.queries) for name, one in data.items()}
         run.after_epoch(epoch, losses, scores, time.perf_counter() - started)
         if path is not None:
             save_checkpoint(path, {**run.state(), "settings": settings})
@@ -157,11 +119,14 @@ class _Run:
     def __init__(self, model, optimizer, scaler, hooks):
         self.model, self.optimizer, self.scaler, self.hooks = model, optimizer, scaler, list(hooks)
         self.epoch, self.step, self.task_steps = 0, 0, {}
+        self.micro = {}     # {task: examples at a time}, where memory ran out
         self.history, self.best_score, self.best = [], -math.inf, None
 
     def after_step(self, name, loss):
         self.step += 1
         self.task_steps[name] = self.task_steps.get(name, 0) + 1
+        if loss.micro_batch_size is not None:
+            self.micro[name] = loss.micro_batch_size
         event = StepEvent(self.step, name, self.task_steps[name], loss, self.model, self.optimizer)
         for hook in self.hooks:
             hook.after_step(event)
@@ -185,7 +150,7 @@ class _Run:
         return not any(row["best"] and row["epoch"] != self.epoch for row in self.history)
 
     def state(self):
-        return {"epoch": self.epoch, "step": self.step, "task_steps": self.task_steps, "history": self.history,
+        return {"epoch": self.epoch, "step": self.step, "task_steps": self.task_steps, "micro": self.micro, "history": self.history,
                 "best_score": self.best_score, "best": self.best, "model": self.model.state_dict(),
                 "optimizer": self.optimizer.state_dict(), "hooks": [hook.state_dict() for hook in self.hooks],
                 "scaler": self.scaler.state_dict() if self.scaler else {}}
@@ -197,6 +162,7 @@ class _Run:
                              "another checkpoint_dir, or resume=False.")
         for name in ("epoch", "step", "task_steps", "history", "best_score", "best"):
             setattr(self, name, state[name])
+        self.micro = dict(state.get("micro", {}))      # older files do not have it
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         if len(self.hooks) != len(state["hooks"]):
@@ -244,9 +210,8 @@ def _said_with_its_step(step, path):
 
 def _stream(encoded, batch_size, seed):
     """A function that gives the k-th batch of a task, counted over all its passes: the same k always gives the same batch."""
-    lengths = encoded.lengths
-    per_pass = math.ceil(len(lengths) / batch_size)
-    planned = functools.lru_cache(maxsize=1)(lambda epoch: plan(lengths, batch_size, seed=seed, epoch=epoch))
+    per_pass = math.ceil(len(encoded) / batch_size)
+    planned = functools.lru_cache(maxsize=1)(lambda epoch: plan_examples(encoded, batch_size, seed=seed, epoch=epoch))
     return lambda k: collate(encoded, planned(k // per_pass)[k % per_pass])
 
 

@@ -1,14 +1,186 @@
-"""A model that was written to a folder and read again predicts the same."""
+"""What holds for every head, and that a model written to a folder and read again predicts the same."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from ranked import make_ranked
 
+from mmlkit.batching import collate, encode
 from mmlkit.evaluation import predict
-from mmlkit.multitask import MultitaskModel, load_model, save_model
+from mmlkit.heads import LinearHead, PairHead
+from mmlkit.multitask import _HEADS, MultitaskModel, load_model, save_model
+from mmlkit.multiverse import MultiverseHead
+from mmlkit.optimizers import make_optimizer
+from mmlkit.pretrained import load_pretrained
+from mmlkit.ranking import RankingHead
+from mmlkit.runtime import seeded
+from mmlkit.san import SANHead
+from mmlkit.tasks import get_task
+from mmlkit.training import fit, train_step
+
+# name: (task, its head with a dropout)
+HEADS = {"linear": ("sst", lambda p: LinearHead(32, 5, dropout=p)),
+         "linear mean": ("sts", lambda p: LinearHead(32, 1, dropout=p, reads="mean")),
+         "sigmoid": ("sts", lambda p: LinearHead(32, 1, dropout=p, activation="sigmoid")),
+         "pair": ("quora", lambda p: PairHead(32, 2, dropout=p)),
+         "multiverse": ("sst", lambda p: MultiverseHead(32, 5, num_heads=4, dropout=p)),
+         "multiverse pair": ("sts", lambda p: MultiverseHead(32, 1, num_heads=4, dropout=p, reads="mean", pairs="separate")),
+         "san": ("quora", lambda p: SANHead(32, 2, dropout=p, prediction_dropout=p)),
+         "san, one step": ("quora", lambda p: SANHead(32, 2, num_steps=1, dropout=p, prediction_dropout=p)),
+         "ranking": ("qnli_rank", lambda p: RankingHead(32, dropout=p)),
+         "ranking sigmoid": ("qnli_rank", lambda p: RankingHead(32, dropout=p, score_activation="sigmoid", gamma=3.0, reads="mean"))}
+
+
+@pytest.fixture
+def make_case(make_model, make_toy):
+    """make_case(name, dropout): a tiny model with this head and a second one, its task's data, and the data encoded."""
+    def make(name, dropout=0.0):
+        task, head = HEADS[name]
+        bare = make_model("sst", dropout=dropout)
+        with seeded(7):
+            heads = {task: head(dropout), "cola": LinearHead(32, 2)}
+            with torch.no_grad():           # wide, so that rows and steps differ
+                for parameter in heads[task].parameters():
+                    parameter.normal_(std=0.3)
+        data = make_ranked() if task == "qnli_rank" else make_toy(task)
+        model = MultitaskModel(bare.encoder, heads, bare.tokenizer)
+        return model, data, encode(model.tokenizer, data.train, pairs=model.heads[task].pairs)
+    return make
+
+
+def batch_of(encoded, size=6):
+    """A batch of so many examples, of different length; a query's candidates one after another."""
+    rows = range(size) if encoded.queries is None else [int(row) for query in range(size) for row in np.flatnonzero(encoded.queries == query)]
+    batch = collate(encoded, rows)
+    assert len(batch) == size and batch.attention_mask.min() == 0
+    return batch
+
+
+def test_every_type_of_head_is_among_them():
+    assert {make(0.0).spec()["type"] for _, make in HEADS.values()} == set(_HEADS)
+    assert len(HEADS) == 10 and all(make(0.0).penalty() is None for name, (_, make) in HEADS.items() if "multiverse" not in name)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_shapes(make_case, name):
+    model, data, encoded = make_case(name, dropout=0.2)
+    batch = batch_of(encoded)
+    for mode in (True, False):
+        scores, loss = model.train(mode)(batch), model.loss(batch)
+        assert scores.shape == (len(batch.rows), data.task.num_labels) and scores.std() > 1e-3
+        assert loss.total.shape == () and loss.total.dtype == torch.float32 and loss.total.isfinite()
+        assert (loss.per_head is None) == ("multiverse" not in name)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_padding_changes_nothing(make_case, name):
+    model, _, encoded = make_case(name)
+    batch = batch_of(encoded)
+    with torch.no_grad():
+        scores = model.eval()(batch)
+        alone = torch.cat([model(collate(encoded, [row])) for row in batch.rows])
+    torch.testing.assert_close(scores, alone, atol=2e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("size", [1, 4])
+def test_the_whole_batch_is_its_micro_batches(make_case, name, size):
+    found = []
+    for micro in (None, size):
+        model, _, encoded = make_case(name)
+        loss = train_step(model.double().train(), batch_of(encoded), torch.optim.SGD(model.parameters(), lr=0.0), micro_batch_size=micro, clip=None)
+        found.append((loss.total, {key: value.grad for key, value in model.named_parameters() if value.grad is not None}))
+    (whole, gradients), (parts, others) = found
+    torch.testing.assert_close(parts, whole, atol=1e-6, rtol=1e-6)
+    assert set(gradients) == set(others)
+    largest = max(value.abs().max().item() for value in gradients.values())
+    for key, value in gradients.items():
+        torch.testing.assert_close(others[key], value, atol=1e-7 * largest, rtol=1e-6, msg=lambda text, key=key: f"{key}: {text}")
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_gradient_reaches_what_it_should_and_nothing_else(make_case, name):
+    """The encoder, and this head's parameters; not the other task's head, and not what cannot change a score."""
+    model, data, encoded = make_case(name)
+    model.loss(batch_of(encoded)).total.backward()
+    unused = {"san, one step": ["cell."]}.get(name, [])             # with one step the state never moves on
+    flat = {"san": ["summary.bias"], "san, one step": ["summary.bias"], "ranking": ["dense.bias"]}.get(name, [])      # cancel in a softmax
+    head = dict(model.heads[data.task.name].named_parameters())
+    for key, parameter in head.items():
+        if any(key.startswith(start) for start in unused):
+            assert parameter.grad is None, key
+        elif key in flat:
+            assert parameter.grad.abs().max() < 1e-6, key
+        else:
+            assert parameter.grad.abs().max() > 1e-5, key
+    assert all(parameter.grad is None for parameter in model.heads["cola"].parameters())
+    reads_pooler = getattr(model.heads[data.task.name], "reads", None) == "pooler"
+    for key, parameter in model.encoder.named_parameters():
+        reached = parameter.grad is not None and parameter.grad.abs().max() > 0
+        assert reached == (reads_pooler or "pooler" not in key), key
+
+
+@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("optimizer", ["adamw", "adamax"])
+def test_other_tasks_move_nothing_here(make_case, make_toy, name, optimizer):
+    """After steps of its own, so that there are moments: bit-identical through steps of another task, then moving again."""
+    model, data, encoded = make_case(name)
+    optimizer = make_optimizer(model.train(), optimizer, lr=1e-2, weight_decay=0.1)
+    other = collate(encode(model.tokenizer, make_toy("sst").train.take([0, 2])), [0, 1])
+    mine, other = batch_of(encoded), dataclasses.replace(other, task=get_task("cola"), labels=other.labels.clamp(max=1))
+
+    def head():
+        return {key: value.clone() for key, value in model.heads[data.task.name].state_dict().items()}
+
+    start = head()
+    train_step(model, mine, optimizer)
+    first, cola = head(), model.heads["cola"].dense.weight.clone()
+    for _ in range(3):
+        train_step(model, other, optimizer)
+    assert all(torch.equal(first[key], value) for key, value in head().items())
+    assert not torch.equal(model.heads["cola"].dense.weight, cola)
+    train_step(model, mine, optimizer)
+    last = head()
+    for before, after in ((start, first), (first, last)):
+        still = {key for key in before if torch.equal(before[key], after[key])}
+        assert still <= {key for key in before if key.startswith("cell.") and name == "san, one step" or key == "active"}
+
+
+def test_heads_of_all_kinds_train_in_one_model(make_model, make_toy, tmp_path):
+    """Multiverse, SAN, ranking and similarity beside each other: every task's loss falls, and the saved model predicts the same."""
+    bare = make_model("sst")
+    with seeded(3):
+        heads = {"sst": MultiverseHead(32, 5, num_heads=8, dropout=0.0), "quora": SANHead(32, 2), "qnli_rank": RankingHead(32, dropout=0.0),
+                 "sts": LinearHead(32, 1, dropout=0.0, activation="sigmoid")}
+    model = MultitaskModel(bare.encoder, heads, bare.tokenizer)
+    data = {name: make_ranked(queries=20) if name == "qnli_rank" else make_toy(name, rows=40) for name in heads}
+    history = fit(model, data, epochs=6, lr=5e-3, batch_size=5, optimizer="adamw")
+    assert history["step"].iloc[-1] == 6 * (8 + 8 + 4 + 8)
+    for name, losses in history.groupby("task")["train_loss"]:
+        assert losses.iloc[-1] < 0.8 * losses.iloc[0], name
+    save_model(model, tmp_path)
+    again = load_model(tmp_path)
+    for one in data.values():
+        np.testing.assert_array_equal(predict(again, one), predict(model, one))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_every_head_is_saved_and_loaded(make_case, tmp_path, name):
+    model, data, _ = make_case(name, dropout=0.25)
+    save_model(model, tmp_path)
+    again = load_model(tmp_path)
+    task = data.task.name
+    before, after = ([{key: value for key, value in vars(part).items() if isinstance(value, (int, float, str, tuple)) and key != "training"}
+                      for part in one.heads[task].modules()] for one in (model, again))
+    assert before == after and again.heads[task].spec() == model.heads[task].spec() and "0.25" in str(before)
+    assert type(again.heads[task]) is type(model.heads[task])
+    scores = predict(model, data)
+    np.testing.assert_array_equal(predict(again, data), scores)
+    assert scores.std() > 1e-3 and load_pretrained(tmp_path)[0].config == model.encoder.config
 
 
 @pytest.mark.parametrize("reads", ["pooler", "cls", "mean"])

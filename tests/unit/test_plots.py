@@ -1,7 +1,8 @@
-"""The figures of heads show the numbers they are given: circles and crosses, staircases, triangles."""
+"""The figures show the numbers they are given: circles and crosses, staircases, triangles, tables of improvements."""
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -10,6 +11,7 @@ import matplotlib.pyplot as plt
 
 from mmlkit import plots
 from mmlkit.pruning import PruningEvent
+from mmlkit.sampling import TaskSampler
 
 FIRST = PruningEvent(10, [0, 1, 2, 3, 4], [0.5, 0.9, 0.52, 0.7, 0.48], 0.1, [0.5, 0.7, 0.9], [0, 2, 0, 1, 0], [0, 2, 4], [1, 3])
 SECOND = PruningEvent(20, [0, 2, 4], [0.4, 0.45, 0.5], 0.1, [0.45], [0, 0, 0], [0, 2, 4], [], "one cluster")
@@ -58,3 +60,57 @@ def test_similarity_tables_hold_each_pair_once():
     dots = plots.head_similarity(weight, similarity="dot", limit=10)[0].images[0]
     np.testing.assert_allclose(dots.get_array().compressed(), [1.0, 0.0, 5.0])
     assert dots.get_clim() == (0, 10) and axes[0].get_title(loc="left") == "no: mean 0.471"
+
+
+def test_improvements_are_written_and_zero_is_white():
+    percent = pd.DataFrame([[np.nan, -4.0], [1.26, 0.0]], index=["mml-rte", "mml-mnli"], columns=["rte", "mnli"])
+    ax = plots.improvements(percent, marked=percent < 0, label="%")
+    image = ax.images[0]
+    assert {(*text.get_position(), text.get_text()) for text in ax.texts} == {(1, 0, "-4.0"), (0, 1, "+1.3"), (1, 1, "+0.0")}
+    assert image.get_clim() == (-4, 4) and image.get_array().mask.tolist() == [[True, False], [False, False]]
+    white, below, above = (image.to_rgba(value) for value in (0.0, -4.0, 4.0))
+    assert min(white) > 0.99 and below[0] > below[2] and above[2] > above[0]        # orange, blue
+    assert [patch.get_center().tolist() for patch in ax.patches] == [[1, 0]]
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["mml-rte", "mml-mnli"] and ax.get_xticklabels()[1].get_text() == "mnli"
+    assert plots.improvements(percent, limit=10, digits=2).images[0].get_clim() == (-10, 10)
+    assert [len(plots.improvements(percent, label=label).figure.axes) for label in ("%", "")] == [2, 1]       # with a colour bar, and without
+    assert not list(plots.improvements(percent * np.nan).texts)
+
+
+def test_numbers_can_be_read_on_every_colour():
+    """White on the dark end, black elsewhere: at least 3 to 1 by the contrast of WCAG 2."""
+    percent = pd.DataFrame([np.linspace(-5, 5, 21)])
+    ax = plots.improvements(percent)
+
+    def light(colour):
+        return np.dot([c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]], (0.2126, 0.7152, 0.0722))
+    for text, value in zip(ax.texts, percent.loc[0]):
+        a, b = sorted((light(matplotlib.colors.to_rgb(text.get_color())), light(ax.images[0].to_rgba(value))))
+        assert (b + 0.05) / (a + 0.05) > 3, (value, text.get_color())
+
+
+def test_a_profile_is_a_staircase_for_each_method():
+    shares = pd.DataFrame({"bert": [0.0, 0.5, 1.0], "mml": [1.0, 1.0, 1.0]}, index=pd.Index([1.0, 1.1, 1.5], name="tau"))
+    ax = plots.profile(shares)
+    assert [line.get_xydata().tolist() for line in ax.lines] == [[[1.0, 0.0], [1.1, 0.5], [1.5, 1.0]], [[1.0, 1.0], [1.1, 1.0], [1.5, 1.0]]]
+    assert {line.get_drawstyle() for line in ax.lines} == {"steps-post"}
+    looks = {(line.get_linestyle(), line.get_marker(), line.get_color()) for line in ax.lines}
+    assert len(looks) == 2 and len({look[0] for look in looks}) == 2        # told apart in grey too
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["bert", "mml"]
+    assert "τ" in ax.get_xlabel() and ax.get_ylabel() == "share of experiments" and ax.get_ylim()[0] == 0
+
+
+def test_sampling_shows_the_probabilities_and_the_draws():
+    sampler = TaskSampler("annealed", sizes={"large": 32, "small": 1}, epochs=5, steps_per_epoch=40, seed=3)
+    left, right = plots.sampling(sampler, steps=30)
+    assert [line.get_label() for line in left.lines] == ["large", "small"]
+    for line, first, last in zip(left.lines, (32 / 33, 1 / 33), (2 / 3, 1 / 3)):
+        assert list(line.get_xdata()) == [1, 2, 3, 4, 5] and [line.get_ydata()[0], line.get_ydata()[-1]] == pytest.approx([first, last])
+    image = right.images[0]
+    tasks = [["large", "small"][i] for i in image.get_array().ravel()]
+    assert tasks == [task for epoch in range(1, 6) for task in sampler.order(epoch)[:30]]
+    assert image.get_extent() == [0.5, 30.5, 5.5, 0.5]
+    for line, i in zip(left.lines, (0, 1)):
+        assert matplotlib.colors.to_rgba(line.get_color()) == image.cmap(image.norm(i))
+    one = plots.sampling(TaskSampler("uniform", sizes={"sst": 3}), axes=plt.subplots(1, 2)[1])
+    assert one[0].get_xticks().tolist() == one[1].get_yticks().tolist() == [1] and one[1].images[0].get_array().tolist() == [[0, 0, 0]]

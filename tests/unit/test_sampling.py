@@ -1,7 +1,9 @@
 """The order of tasks: probabilities by their formula, and what every order promises."""
 
+import json
 from collections import Counter
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -52,6 +54,24 @@ def test_draws_follow_the_probabilities(kind, epoch):
     drawn = Counter(sampler.order(epoch))
     wanted = {task: share * 20_000 for task, share in sampler.probabilities(epoch).items()}
     assert stats.chisquare([drawn[task] for task in SIZES], [wanted[task] for task in SIZES]).pvalue > 0.001
+
+
+def test_draws_follow_the_rates_of_the_authors_run():
+    """25 epochs of 2400 steps over their eight numbers of steps: chi-square in the first and the last epoch, and alpha's ends."""
+    steps = dict(zip(("cola", "mrpc", "mnli", "rte", "sts", "sst", "qqp", "qnli"), (6680, 2865, 306798, 1945, 4491, 52616, 284257, 84715)))
+    sampler = TaskSampler("annealed", sizes=steps, epochs=25, steps_per_epoch=2400)
+    for epoch, alpha in ((1, 1.0), (25, 0.2)):
+        shares = {task: count ** alpha / sum(other ** alpha for other in steps.values()) for task, count in steps.items()}
+        assert sampler.probabilities(epoch) == pytest.approx(shares)
+        drawn = Counter(sampler.order(epoch))
+        assert stats.chisquare([drawn[task] for task in steps], [2400 * shares[task] for task in steps]).pvalue > 0.001
+    assert sampler.probabilities(1)["rte"] == pytest.approx(0.00261, abs=1e-5) and sampler.probabilities(25)["rte"] == pytest.approx(0.0711, abs=1e-4)
+    assert sum(len(sampler.order(epoch)) for epoch in range(1, 26)) == 60_000
+
+
+def test_sizes_of_numpy_go_into_a_checkpoint():
+    sampler = TaskSampler("sqrt", sizes=dict(zip("ab", np.array([4, 9]))), steps_per_epoch=np.int64(5))
+    assert json.loads(json.dumps([sampler.sizes, sampler.steps_per_epoch])) == [{"a": 4, "b": 9}, 5]
 
 
 def test_draws_are_independent():
@@ -114,6 +134,9 @@ def test_another_seed_or_epoch_is_another_order(kind):
     ({"kind": "xyzzy"}, r"'xyzzy' is not a sampler\. Known: "),
     ({"sizes": {}}, "expected at least one task"),
     ({"sizes": {"sst": 3, "sts": 0}}, "every size at least 1"),
+    ({"sizes": {"sst": 2.5}}, "every size at least 1, a whole number"),
+    ({"sizes": {"sst": float("nan")}}, "every size at least 1"),
+    ({"steps_per_epoch": 2.5}, "steps_per_epoch 2.5 must be at least 1, whole numbers"),
     ({"epochs": 0}, "epochs 0 .* must be at least 1"),
     ({"steps_per_epoch": 0}, "steps_per_epoch 0 must be at least 1")])
 def test_wrong_arguments(arguments, message):

@@ -1,0 +1,47 @@
+"""The notebooks behind `mmlkit reproduce` run on a few rows, for every kind of system, and leave the scores that the print has."""
+
+import math
+
+import pytest
+
+from mmlkit.batches import plan_batch
+from mmlkit.experiments import load_experiment
+from mmlkit.reports import comparison, long_frame
+from mmlkit.runs import carry_out, cause_of, read_result
+
+SMALL = {"max_train_rows": [24], "epochs": [1], "batch_size": [8]}
+COURSE = {**SMALL, "steps_per_epoch": [4], "seed": [0]}
+RUNS = [
+    ("mml-tables", {**SMALL, "method": ["mml"], "task": ["stsb_star"]}, {("qqp", "train"), ("mrpc", "dev"), ("stsb_star", "dev")}),
+    ("cs224n-table1", {**COURSE, "system": ["pretrain-baseline"]}, {("sst", "dev"), ("quora", "dev"), ("sts", "dev"), ("overall", "dev")}),
+    ("cs224n-table1", {**COURSE, "system": ["sequential-1e-5"]}, {("overall", "dev")}),
+    ("cs224n-table1", {**COURSE, "system": ["parallel-1e-5"]}, {("overall", "dev")}),
+    ("mtdnn-dev", {**SMALL, "system": ["st-dnn"], "tasks": [["rte", "cola", "stsb"]]}, {("rte", "dev"), ("cola", "dev"), ("stsb", "dev"), ("average", "dev")}),
+    ("mtdnn-dev", {**SMALL, "system": ["mt-dnn"], "tasks": [["rte", "mnli"]]}, {("rte", "dev"), ("mnli", "dev")}),
+    ("domain-adaptation", {**SMALL, "start": ["mt-dnn"], "task": ["scitail"], "share": [0.1], "multitask": [["rte", "sst2"]], "multitask_epochs": [1]}, {("scitail", "dev")}),
+]
+
+
+@pytest.mark.notebook
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("name", "grid", "wanted"), RUNS, ids=lambda value: value if isinstance(value, str) else "")
+def test_one_run_leaves_what_the_table_needs(name, grid, wanted, tmp_path):
+    experiment = load_experiment(name, grid=grid)
+    plan_batch(experiment, tmp_path)
+    run, = experiment.runs
+    assert carry_out(tmp_path, run), (tmp_path / "failed" / f"{run}.json").read_text()
+    result = read_result(tmp_path / "results" / f"{run}.json")
+    assert wanted <= {(score["on"], score["split"]) for score in result["scores"]}
+    assert all(-1 <= score["value"] <= 1 or math.isnan(score["value"]) for score in result["scores"])
+    assert len(result["history"]) >= 1 and result["peak_memory_mb"] > 100 and {"training.py", "bert.py"} <= set(result["sources"])
+    table = comparison(experiment, long_frame(experiment, [result]))
+    printed = table[table["published"].notna()]
+    assert len(printed) >= 1, f"no score of {name} stands beside a printed one"
+    if name == "domain-adaptation":
+        assert len(list((tmp_path / "outputs").glob("mt-dnn-fast-0/model.safetensors"))) == 1 and result["rows"] == 2
+
+
+def test_causes_in_a_sentence():
+    assert cause_of(MemoryError("x")).startswith("out of memory (MemoryError: x)")
+    assert cause_of(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")).startswith("out of memory (RuntimeError: CUDA")
+    assert cause_of(ValueError("no such data")) == "ValueError: no such data"
