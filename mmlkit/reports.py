@@ -54,7 +54,8 @@ def long_frame(experiment, results):
 
     keys, order = dict.fromkeys([*experiment.grid, "seed"]), {name: i for i, name in enumerate(experiment.runs)}
     results = sorted(results, key=lambda result: order.get(result["name"], len(order)))
-    frame = pd.DataFrame([{**{key: result["parameters"].get(key, 0) for key in keys}, **score} for result in results for score in result["scores"]])
+    point = lambda given: {key: str(given[key]) if isinstance(given.get(key), list) else given.get(key, 0) for key in keys}
+    frame = pd.DataFrame([{**point(result["parameters"]), **score} for result in results for score in result["scores"]])
     baseline = experiment.published.get("improvement_over")
     if baseline is None or baseline not in set(frame["method"]):
         return frame
