@@ -190,6 +190,7 @@ def replaced(old, new):
     ("sts-dev-output.csv", lambda text: text.rsplit(" , ", 1)[0] + " , nan \n", 4, "'nan'", "a finite number"),
     ("sts-dev-output.csv", lambda text: text.rsplit(" , ", 1)[0] + " , high \n", 4, "'high'", "a finite number"),
     ("sts-dev-output.csv", replaced("stsde1", "stsde0"), 3, "id 'stsde0' again, already in row 2", "every id once"),
+    ("sts-dev-output.csv", lambda text: re.sub("stsde[12]", "stsde0", text), 4, "id 'stsde0' again, already in row 2", "every id once"),
     ("sts-dev-output.csv", replaced("stsde1", "stsde0"), None, "no row for id 'stsde1'", "all the 3 ids of the dev file"),
     ("sts-dev-output.csv", replaced("stsde1", "other"), 3, "id 'other'", "one of the 3 ids of the dev file"),
     ("para-dev-output.csv", lambda text: text + "orade2 , 0.0 \n", 4, "id 'orade2'", "one of the 2 ids of the dev file"),
