@@ -4,11 +4,13 @@ A check never raises because of a wrong answer: it prints one line and returns T
 """
 
 import itertools
+import math
 
+import numpy as np
 import torch
 
 __all__ = ["check_attention", "check_adamw_step", "check_learning_rate", "check_multiverse_loss", "check_collapse",
-           "check_head_average", "check_survivors"]
+           "check_head_average", "check_survivors", "check_improvement", "check_profile"]
 
 
 def _verdict(name, problem):
@@ -221,3 +223,56 @@ def _survivors_problem(answer):
              (1, 4): "it keeps heads whose value lies at or below the centroid; the rest of that cluster belongs to it too. Ask for the label.",
              (1,): "it keeps the one best head; all heads of the lowest cluster stay."}
     return known.get(tuple(kept), f"it keeps {kept}; keep the heads whose label is that of the smallest centroid.")
+
+
+def check_improvement(function):
+    """function(ours, baseline, own): two dicts {set: accuracy} and the set trained on; returns percent, cut to two decimals."""
+    cases = [({"rte": 99.0, "mnli": 66.0, "qnli": 52.7, "snli": 81.3}, {"rte": 90.0, "mnli": 60.0, "qnli": 51.0, "snli": 70.0}, "rte"),
+             ({"qqp": 79.1, "mrpc": 69.0, "stsb_star": 49.3}, {"stsb_star": 50.0, "mrpc": 70.0, "qqp": 80.0}, "mrpc")]
+    for ours, baseline, own in cases:
+        answer, problem = _answer(function, dict(ours), dict(baseline), own)
+        if problem := problem or _improvement_problem(answer, ours, baseline, own):
+            break
+    return _verdict("improvement", problem)
+
+
+def _improvement_problem(answer, ours, baseline, own):
+    if not isinstance(answer, (int, float)):
+        return f"expected one number, found {answer!r}."
+    kept = [name for name in ours if name != own]
+    wanted = 100 * (np.mean([ours[name] / baseline[name] for name in kept]) - 1)
+    if abs(answer - math.trunc(100 * wanted) / 100) < 1e-9:
+        return None
+    formulas = [(lambda a, b: 100 * (np.mean(a / b) - 1), None), (lambda a, b: np.mean(a / b) - 1, "that is a share; times 100 it is percent."),
+                (lambda a, b: 100 * np.mean(a / b), "1 is missing: a ratio of 1 is no improvement."),
+                (lambda a, b: 100 * (a.mean() / b.mean() - 1), "that is the ratio of the means; take the mean of the ratios."),
+                (lambda a, b: np.mean(a - b), "that is a difference in points; take ratios to the baseline.")]
+    by_place = [value for name, value in zip(ours, baseline.values()) if name != own]
+    sets = [(kept, [baseline[name] for name in kept], None), (kept, by_place, "values are matched by place; take each set's own baseline."),
+            (list(ours), [baseline[name] for name in ours], "the set it was trained on is counted; leave it out.")]
+    for (formula, one), (names, below, two) in itertools.product(formulas, sets):
+        value = 100 * formula(np.array([ours[name] for name in names]), np.array(below))
+        if min(abs(100 * answer - way(value)) for way in (float, round, math.floor, math.trunc)) < 1e-6:
+            return " And ".join(filter(None, (one, two))) or "cut the digits after the second off, towards zero; do not round or keep them."
+    return f"it gives {answer:g}; the mean of ours / baseline over {', '.join(kept)}, minus 1, is {wanted:.4f} %."
+
+
+def check_profile(function):
+    """function(errors, tau): errors [E,M], a row per experiment and a column per method; returns the share of each method, [M]."""
+    errors, taus, answers = np.array([[10.0, 12, 15], [20, 20, 30], [40, 30, 33], [8, 9, 6]]), (1.0, 1.25), []
+    for tau in taus:
+        answer, problem = _answer(function, errors.copy(), tau)
+        if problem := problem or (None if np.shape(answer) == (3,) else f"expected a share for each of the 3 methods, found {answer!r}."):
+            return _verdict("profile", problem)
+        answers.append(np.asarray(answer, dtype=float))
+    best, first = errors.min(axis=1, keepdims=True), np.arange(3) == errors.argmin(axis=1)[:, None]
+    known = [(lambda tau: errors <= tau * best, None), (lambda tau: errors < tau * best, "at tau = 1 nobody can lie below the best; let equal count (<=)."),
+             (lambda tau: errors <= tau * errors.min(axis=0), "the lowest error is taken down a column; each experiment (row) has its own."),
+             (lambda tau: errors <= tau * errors.min(), "one lowest error for all experiments; each experiment (row) has its own."),
+             (lambda tau: errors <= tau * errors[:, :1], "errors are held against the first method's; hold them against the lowest of the row."),
+             (lambda tau: errors <= best + tau - 1, "tau is a factor: tau times the lowest error."),
+             (lambda tau: (errors <= tau * best) & (first | (errors > best)), "of two equal best ones both count.")]
+    for (inside, said), (times, more) in itertools.product(known, ((1, None), (len(errors), "divide by the number of experiments."))):
+        if all(np.allclose(found, inside(tau).mean(axis=0) * times) for found, tau in zip(answers, taus)):
+            return _verdict("profile", " And ".join(filter(None, (said, more))) or None)
+    return _verdict("profile", "the shares differ; count, for each method, the rows with error <= tau * (lowest error of the row).")

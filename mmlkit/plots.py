@@ -231,7 +231,7 @@ def improvements(percent, *, limit=None, marked=None, digits=1, label="improveme
     limit = limit or max(np.nanmax(np.abs(values), initial=0), 1e-9)
     with style():
         ax = _axes(ax, figsize=(0.72 * values.shape[1] + 2.6, 0.34 * len(values) + 1.2))
-        colours = LinearSegmentedColormap.from_list("improvement", [COLOURS[1], "white", COLOURS[0]]).with_extremes(bad="0.88")
+        colours = LinearSegmentedColormap.from_list("improvement", [COLOURS[1], "white", COLOURS[0]], N=21).with_extremes(bad="0.88")
         image = ax.imshow(np.ma.masked_invalid(values), cmap=colours, vmin=-limit, vmax=limit, aspect="auto")
         for i, j in zip(*np.nonzero(np.isfinite(values))):
             dark = np.dot(image.to_rgba(values[i, j])[:3], (0.299, 0.587, 0.114)) < 0.45

@@ -1,4 +1,4 @@
-"""How models do on sets they were not trained on, and what such tables allow one to say (MML v2, section 4.2; notebook 05 is still to come).
+"""How models do on sets they were not trained on, and what such tables allow one to say (MML v2, section 4.2; notebook 05).
 
 Nothing is trained here, so another set's train split counts as much as its dev split: 4*3*2 + 3*2*2 = 36 experiments.
 """
@@ -30,7 +30,7 @@ def two_way(scores, labels, manner="argmax", *, as_probabilities=False):
     They differ where entailment leads with less than a half; the paper does not say which it took. Returns [N] booleans.
     Raises ValueError for an unknown label or manner, or when columns and labels differ in number.
     """
-    scores, sides = np.asarray(scores, dtype=float), _sides(labels)
+    scores, sides = np.asarray(scores, dtype=float), _sides(list(labels))
     if scores.ndim != 2 or scores.shape[1] != len(sides):
         raise ValueError(f"scores have shape {list(scores.shape)}, expected [N, {len(sides)}]: one column for each of {list(labels)}.")
     if _known(manner, "manner", ("argmax", "sum")) == "argmax":

@@ -2,7 +2,7 @@
 
 The cells lie in `tables/*.md`, one readable file per document, written as they are printed. Beside a printed number that
 follows from others stands that number worked out again: the improvements of MML's Tables 2 to 5, averages, GLUE scores,
-overall scores, counts of examples. Notebook 05, still to come, reads these tables as a lesson.
+overall scores, counts of examples. Notebook 05 reads these tables as a lesson.
 
     mml_v2   Maximal multiverse learning, EACL 2021       mt_dnn   Multi-task deep neural networks, first arXiv version
     mml_v1   its first arXiv version                      mt_bert  slides that reproduce it

@@ -73,7 +73,7 @@ def smaller(png):
     from PIL import Image
 
     out = io.BytesIO()
-    Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB").quantize(64).save(out, "PNG", optimize=True)
+    Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB").quantize(64, method=Image.Quantize.MAXCOVERAGE).save(out, "PNG", optimize=True)
     return base64.b64encode(out.getvalue()).decode()
 
 

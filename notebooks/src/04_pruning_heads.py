@@ -684,4 +684,4 @@ _ = checks.check_survivors(my_survivors)
 # Comaniciu and Meer (2002), *Mean Shift: A Robust Approach toward Feature Space Analysis*. Littwin and Wolf (2016), *The
 # Multiverse Loss for Robust Transfer Learning*. Pedregosa et al. (2011), *Scikit-learn: Machine Learning in Python*.
 #
-# Before: [03 The multiverse loss](03_multiverse_loss.ipynb).
+# Before: [03 The multiverse loss](03_multiverse_loss.ipynb). Next: [05 On sets it was not trained on](05_cross_dataset.ipynb).
