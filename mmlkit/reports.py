@@ -61,7 +61,7 @@ def long_frame(experiment, results):
         return frame
     table = frame.rename(columns={"task": "trained_on", "on": "evaluated_on", "value": "accuracy"})
     complete = table.groupby(["seed", "trained_on"])["method"].transform(lambda methods: baseline in set(methods))
-    parts = [improvements(part, baseline).assign(seed=seed) for (seed, _), part in table[complete].groupby(["seed", "trained_on"]) if part["method"].nunique() > 1]
+    parts = [improvements(part, baseline).assign(seed=seed) for (seed, _), part in table[complete].groupby(["seed", "trained_on"], sort=False) if part["method"].nunique() > 1]
     better = pd.concat([pd.DataFrame(), *parts]).rename(columns={"trained_on": "task", "improvement": "value"})
     return pd.concat([frame, better.assign(on="improvement", metric="improvement")], ignore_index=True) if len(better) else frame
 
@@ -111,11 +111,11 @@ def _names(published, cell, keys):
         yield published.get("row", "").format(**words), published.get("column", "{on}").format(**words), cell["split"], cell["metric"]
 
 
-def judge(claim, frame):
+def judge(claim, frame, scale=1):
     """One sentence on one claim: the mean difference of its two sides over the same seeds, tasks and sets, with an interval.
 
     claim: a dict of says, first, second (values of the grid), and on: "others" (sets not trained on), "own" (dev of the task
-    trained on) or the name of a set; every dev score when left out. metric, at_least: see `verdict`.
+    trained on) or the name of a set; every dev score when left out. metric; at_least: see `verdict`. scale: 100 for points of percent.
     """
     sides = []
     for side in ("first", "second"):
@@ -132,7 +132,11 @@ def judge(claim, frame):
         return f"{claim['says']}: cannot be told, there are no runs of both sides."
     whole = both.groupby("seed").size() == both.groupby("seed").size().max()        # seeds with all of their runs
     means = both.groupby("seed")[["value", "value_second"]].mean()[whole]
-    return verdict(paired_bootstrap(means["value"], means["value_second"]), claim["says"], at_least=claim.get("at_least", 0.0))
+    return verdict(paired_bootstrap(scale * means["value"], scale * means["value_second"]), claim["says"], at_least=claim.get("at_least", 0.0))
+
+
+def _judged(experiment, frame):
+    return [judge(claim, frame, experiment.published.get("scale", 1)) for claim in experiment.claims]
 
 
 # ---- putting it together ----
@@ -183,7 +187,7 @@ def _section(experiment, results, folders):
     blocks.append(("p", "Published numbers are of other models and data than ours unless the size is called paper: compare how the rows stand to each "
                    "other, not the columns. Recomputed is what a printed number should have been, where others give it. sd is over seeds."))
     if experiment.claims:
-        blocks += [("h3", "What the paper claims, on these runs"), ("list", [judge(claim, frame) for claim in experiment.claims])]
+        blocks += [("h3", "What the paper claims, on these runs"), ("list", _judged(experiment, frame))]
     if len(frame):
         table = comparison(experiment, frame)
         blocks += [("h3", "Figure"), ("figure", _figure(table)), ("h3", "Every cell"), ("table", _rounded(table))]
@@ -242,7 +246,7 @@ def write_readme(folders, readme="README.md"):
     for (name, profile), results in load_results(folders).items():
         experiment = _experiment(name, profile, results)
         frame = long_frame(experiment, results)
-        lines += [f"**{experiment.title}** ({profile}, {len(results)} runs)", "", *(f"- {judge(claim, frame)}" for claim in experiment.claims), ""]
+        lines += [f"**{experiment.title}** ({profile}, {len(results)} runs)", "", *(f"- {line}" for line in _judged(experiment, frame)), ""]
         lines += [markdown_table(_rounded(headline(experiment, frame))), ""]
     path = Path(readme)
     text, count = re.subn(r"(<!-- report -->\n).*?(\n<!-- /report -->)", lambda match: match[1] + "\n".join(lines).strip() + match[2],

@@ -72,3 +72,15 @@ def test_every_verb_of_the_makefile_that_is_named_exists():
 def test_every_script_that_the_makefile_runs_exists():
     scripts = re.findall(r"python (\S+\.py)", (ROOT / "Makefile").read_text())
     assert len(scripts) >= 3 and all((ROOT / script).is_file() for script in scripts), scripts
+
+
+def test_the_results_table_is_what_the_report_makes(tmp_path):
+    """`mmlkit report --readme` writes it; nobody types it."""
+    from mmlkit.reports import write_readme
+
+    copy = tmp_path / "README.md"
+    copy.write_text(README, encoding="utf-8")
+    write_readme([ROOT / "results"], copy)
+    assert copy.read_text(encoding="utf-8") == README, "stale: mmlkit report results --readme"
+    table = re.search(r"<!-- report -->\n(.*?)\n<!-- /report -->", README, re.S)[1]
+    assert "MML does better than BERT on sets it was not trained on" in table and "| published | recomputed | ours | sd | seeds |" in table
