@@ -249,7 +249,7 @@ def write_readme(folders, readme="README.md"):
         lines += [f"**{experiment.title}** ({profile}, {len(results)} runs)", "", *(f"- {line}" for line in _judged(experiment, frame)), ""]
         lines += [markdown_table(_rounded(headline(experiment, frame))), ""]
     path = Path(readme)
-    text, count = re.subn(r"(<!-- report -->\n).*?(\n<!-- /report -->)", lambda match: match[1] + "\n".join(lines).strip() + match[2],
+    text, count = re.subn(r"(<!-- report -->\n).*?(\n?<!-- /report -->)", lambda match: match[1] + "\n".join(lines).strip() + match[2],
                           path.read_text(encoding="utf-8"), flags=re.DOTALL)
     if not count:
         raise ValueError(f"{path} has no place for the results: put <!-- report --> and <!-- /report --> on lines of their own where they belong.")
