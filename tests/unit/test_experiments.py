@@ -5,7 +5,7 @@ import pytest
 from mmlkit.batches import estimate
 from mmlkit.experiments import find_experiment, load_experiment, parse_grid
 
-NAMES = ["cs224n-table1", "domain-adaptation", "mml-tables", "mtdnn-dev"]
+NAMES = ["cs224n-project", "cs224n-table1", "domain-adaptation", "mml-tables", "mtdnn-dev", "together-or-alone"]
 
 
 @pytest.fixture
