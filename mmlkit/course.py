@@ -1,7 +1,7 @@
 """The files and the score of the CS224N default project (minBERT): what is handed in, to the byte, and what it counts.
 
 Known are the names, headers and rows of the starter code, misspelling included: `id`, tab, column name, and then `id , value`,
-every line with a space at its end. Notebook 10, still to come, hands in.
+every line with a space at its end. Notebook 10 hands in.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Projected attention layers: a small attention per task beside every layer of a shared encoder (Stickland and Murray 2019).
 
-Section 3.1 of the paper, and the CS224N report that took it up. Notebook 09, still to come, builds it by hand. Letters: B batch,
+Section 3.1 of the paper, and the CS224N report that took it up. Notebook 09 builds it by hand. Letters: B batch,
 T tokens, Q queries (the tokens that are computed), D hidden size, S the projected size.
 """
 

@@ -17,7 +17,7 @@ from mmlkit.bert import BertConfig, BertModel
 from mmlkit.hub import download_model
 from mmlkit.runtime import replacing, seeded
 
-__all__ = ["load_pretrained", "save_pretrained"]
+__all__ = ["load_pretrained", "read_checkpoint", "save_pretrained"]
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"     # the hub's own checksum
 log = logging.getLogger("mmlkit")
@@ -55,6 +55,17 @@ def load_pretrained(name="minilm", *, num_layers=None, random_init=False, seed=0
                          "They belong to different models; put matching files in the folder.")
     encoder.tokenizer = tokenizer
     return encoder.eval(), tokenizer
+
+
+def read_checkpoint(name):
+    """The BertConfig and every tensor of a checkpoint, by the encoder's names; whatever stands on the encoder is among them.
+
+    name: see `load_pretrained`, whose errors are raised here too.
+    """
+    folder = _find(str(name))
+    config = BertConfig.from_dict(_read_config(folder))
+    tensors = _read_weights(folder, checksum=MINILM_SHA256 if name == "minilm" else None)
+    return config, {_our_name(key): tensor for key, tensor in tensors.items()}
 
 
 def save_pretrained(encoder, tokenizer, folder):
@@ -160,11 +171,7 @@ def _read_weights(folder, checksum=None):
 
 def _load_weights(encoder, tensors, folder, cut):
     """Copies tensors into the encoder and reports, by name, what did not fit."""
-    def ours(key):
-        key = key.removeprefix("bert.").removeprefix("model.")
-        return key.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
-
-    tensors = {ours(key): tensor for key, tensor in tensors.items()}
+    tensors = {_our_name(key): tensor for key, tensor in tensors.items()}
     expected = encoder.state_dict()
     shapes = [f"{key}: {list(tensors[key].shape)} in the file, {list(value.shape)} by config.json"
               for key, value in expected.items() if key in tensors and tensors[key].shape != value.shape]
@@ -185,6 +192,12 @@ def _load_weights(encoder, tensors, folder, cut):
     if len(extra) > len(inside):
         log.info("%s: left out, not part of the encoder: %s", folder, [key for key in extra if key not in inside])
     encoder.load_state_dict({key: tensors[key].float() for key in expected if key in tensors}, strict=False)
+
+
+def _our_name(key):
+    """A weight's name without the prefixes of larger models and with today's names of LayerNorm's parts."""
+    key = key.removeprefix("bert.").removeprefix("model.")
+    return key.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def _beyond(key, layers):

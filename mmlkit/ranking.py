@@ -1,6 +1,6 @@
 """Ranking: of all candidates of a query, the answer should score highest (MT-DNN, section 3, "Relevance Ranking", Eqs. 5, 8 and 9).
 
-Notebook 06, still to come, uses it. Letters: B batch (candidates of all its queries, one after another), D hidden size, Q queries, N candidates.
+Notebook 06 uses it. Letters: B batch (candidates of all its queries, one after another), D hidden size, Q queries, N candidates.
 """
 
 import dataclasses

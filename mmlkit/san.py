@@ -1,6 +1,6 @@
 """The stochastic answer network: a head that reads a pair of sentences several times before it answers (MT-DNN, section 3).
 
-Notebook 06, still to come, builds it by hand. Letters: B batch, T tokens, D hidden size, C labels, K reasoning steps.
+Notebook 06 builds it by hand. Letters: B batch, T tokens, D hidden size, C labels, K reasoning steps.
 """
 
 from typing import NamedTuple
