@@ -19,7 +19,7 @@ from mmlkit.published import tables
 from mmlkit.runs import read_result
 from mmlkit.runtime import replacing
 
-__all__ = ["comparison", "headline", "judge", "load_results", "long_frame", "write_readme", "write_report"]
+__all__ = ["comparison", "headline", "judge", "load_results", "long_frame", "weigh", "write_readme", "write_report"]
 
 _CELL = ["on", "split", "metric"]
 
@@ -112,10 +112,18 @@ def _names(published, cell, keys):
 
 
 def judge(claim, frame, scale=1):
-    """One sentence on one claim: the mean difference of its two sides over the same seeds, tasks and sets, with an interval.
+    """One sentence on one claim, with the numbers that `weigh` finds; arguments as there. at_least of the claim: see `verdict`."""
+    found = weigh(claim, frame, scale)
+    if found is None:
+        return f"{claim['says']}: cannot be told, there are no runs of both sides."
+    return verdict(found, claim["says"], at_least=claim.get("at_least", 0.0))
+
+
+def weigh(claim, frame, scale=1, level=0.95):
+    """The mean difference of a claim's two sides over the same seeds, tasks and sets, a protocol.Comparison; None without runs of both.
 
     claim: a dict of says, first, second (values of the grid), and on: "others" (sets not trained on), "own" (dev of the task
-    trained on) or the name of a set; every dev score when left out. metric; at_least: see `verdict`. scale: 100 for points of percent.
+    trained on) or the name of a set; every dev score when left out. metric. scale: 100 for points of percent. level: of the interval.
     """
     sides = []
     for side in ("first", "second"):
@@ -129,10 +137,10 @@ def judge(claim, frame, scale=1):
     keys = [key for key in sides[0] if key != "value" and key in sides[1]]
     both = sides[0].merge(sides[1], on=keys, suffixes=("", "_second"))
     if both.empty:
-        return f"{claim['says']}: cannot be told, there are no runs of both sides."
+        return None
     whole = both.groupby("seed").size() == both.groupby("seed").size().max()        # seeds with all of their runs
     means = both.groupby("seed")[["value", "value_second"]].mean()[whole]
-    return verdict(paired_bootstrap(scale * means["value"], scale * means["value_second"]), claim["says"], at_least=claim.get("at_least", 0.0))
+    return paired_bootstrap(scale * means["value"], scale * means["value_second"], level=level)
 
 
 def _judged(experiment, frame):
@@ -202,7 +210,7 @@ def _facts(results):
     kinds = {f"{result['device']} ({result['hardware']}), torch {result['versions']['torch']}, mmlkit {result['versions']['mmlkit']}" for result in results}
     memory = max(result["peak_memory_mb"] or 0 for result in results)
     commits = sorted({str(result["commit"]) for result in results})
-    return (f"{len(results)} runs, {minutes / 60:.1f} hours of computing, at most {memory:,} MB each, on {'; '.join(sorted(kinds))}; "
+    return (f"{len(results)} run{'s' * (len(results) > 1)}, {minutes / 60:.1f} hours of computing, at most {memory:,} MB each, on {'; '.join(sorted(kinds))}; "
             f"commit {', '.join(commits)}.")
 
 
@@ -246,7 +254,7 @@ def write_readme(folders, readme="README.md"):
     for (name, profile), results in load_results(folders).items():
         experiment = _experiment(name, profile, results)
         frame = long_frame(experiment, results)
-        lines += [f"**{experiment.title}** ({profile}, {len(results)} runs)", "", *(f"- {line}" for line in _judged(experiment, frame)), ""]
+        lines += [f"**{experiment.title}** ({profile}, {len(results)} run{'s' * (len(results) > 1)})", "", *(f"- {line}" for line in _judged(experiment, frame)), ""]
         lines += [markdown_table(_rounded(headline(experiment, frame))), ""]
     path = Path(readme)
     text, count = re.subn(r"(<!-- report -->\n).*?(\n?<!-- /report -->)", lambda match: match[1] + "\n".join(lines).strip() + match[2],

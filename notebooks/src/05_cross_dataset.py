@@ -782,4 +782,4 @@ _ = checks.check_profile(my_profile)
 # Performance Profiles for Benchmarking Software*, ACM Transactions on Mathematical Software. Efron and Tibshirani (1993), *An Introduction to the
 # Bootstrap*.
 #
-# Before: [04 Pruning heads](04_pruning_heads.ipynb).
+# Before: [04 Pruning heads](04_pruning_heads.ipynb). Next: [06 One encoder, many tasks](06_mtdnn_san.ipynb).
