@@ -740,7 +740,8 @@ moved, untrained = steps[["moved since step 0", "the same, untrained"]].iloc[-1]
 right, changed = (answers.mean(1).argmax(-1) == labels).double().mean(), (said[:, 0] != said[:, -1]).double().mean()
 print(f"accuracy of the mean answer {right:.3f}; from the first step to the last {changed:.0%} of the rows change their label, and {moved:.1%} of the attention moves")
 print("nearly the same places at every step: here the module is one look, repeated" if moved < 0.1 else
-      "different places, but an untrained module does that as well: no sign of reasoning" if moved < 1.5 * untrained else "different places, and training brought that about")
+      "different places, but an untrained module does that as well: no sign of reasoning" if moved < 1.5 * untrained else
+      "different places, and training brought that about; whether it helps, the column of accuracies must tell")
 
 # %%
 def draw(row):
@@ -777,8 +778,6 @@ def recorded(name):
 
 
 ours = recorded("mtdnn-dev-fast")
-
-# %%
 SYSTEMS = {"bert": "BERT", "st-dnn": "ST-DNN", "mt-dnn-no-fine-tuning": "no fine-tuning", "mt-dnn": "MT-DNN"}
 TASKS = {"mnli": "MNLI-m", "qqp": "QQP", "mrpc": "MRPC", "rte": "RTE", "qnli": "QNLI", "sst2": "SST-2", "cola": "CoLA", "stsb": "STS-B"}
 table3 = paper[paper["table"] == "Table 3"].drop_duplicates(["row", "column"]).pivot(index="column", columns="row", values=["printed", "recomputed"])
