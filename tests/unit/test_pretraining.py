@@ -248,6 +248,12 @@ def test_masks_and_neighbours_are_drawn_anew_each_epoch(watched):
     assert one != other and len(one) == len(other) == 4
 
 
+def test_masks_depend_on_the_seed(watched):
+    """Four times the same text, so that their order tells nothing."""
+    runs = [watched(["the cat sat on the mat"] * 4, epochs=1, batch_size=4, next_sentence=False, seed=seed)[0][1] for seed in (0, 0, 1)]
+    assert runs[0] == runs[1] != runs[2]
+
+
 def test_batches_depend_on_the_seed(watched):
     texts = ["cat", "dog", "mat", "sat", "not", "the", "a", "on"]
     runs = [[rows for rows, *_ in watched(texts, epochs=2, batch_size=4, next_sentence=False, seed=seed)] for seed in (0, 0, 1)]
