@@ -62,6 +62,10 @@ class TaskData:
     source: str = ""
     more: dict = field(default_factory=dict)
 
+    def split(self, name):
+        """The split of that name, or None where there is none."""
+        return self.more.get(name, getattr(self, name, None))
+
 
 def load_task(name, source="mini", *, limit=None, seed=0, labels=None, on_bad_row="drop"):
     """A task's data.

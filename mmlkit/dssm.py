@@ -204,7 +204,7 @@ def evaluate_dssm(model, data, *, split="dev"):
 
     data: a TaskData, of which `split` is taken. Raises ValueError for a split without labels or a task the model does not have.
     """
-    found = data.more.get(split, getattr(data, split, None))
+    found = data.split(split)
     if found is None or found.labels is None:
         raise ValueError(f"{data.task.name} from {data.source!r} has no split {split!r} with labels.")
     hashed = _columns(model, found)

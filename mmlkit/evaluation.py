@@ -84,7 +84,7 @@ def evaluate(model, data, *, split="dev", batch_size=64, max_length=512, precisi
     data: a TaskData, of which `split` is taken, or a Split. Raises ValueError when the split has no labels.
     """
     if isinstance(data, TaskData):
-        found = data.more.get(split, getattr(data, split, None))
+        found = data.split(split)
         if found is None:
             raise ValueError(f"{data.task.name} from {data.source!r} has no split {split!r}.")
         data = found

@@ -99,7 +99,7 @@ def _category(task, where):
 def _split(name, data, part):
     if data.task.name != name:
         raise ValueError(f"data[{name!r}] holds the rows of {data.task.name!r}; give it load_task({name!r}).")
-    split = data.more.get(part, getattr(data, part, None))
+    split = data.split(part)
     if split is None or split.labels is None:
         raise ValueError(f"{name} from {data.source!r} has no split {part!r} with labels; choose other splits, or other data.")
     return split

@@ -1,6 +1,7 @@
 """The notebooks behind `mmlkit reproduce` run on a few rows, for every kind of system, and leave the scores that the print has."""
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +40,26 @@ def test_one_run_leaves_what_the_table_needs(name, grid, wanted, tmp_path):
     assert len(printed) >= 1, f"no score of {name} stands beside a printed one"
     if name == "domain-adaptation":
         assert len(list((tmp_path / "outputs").glob("mt-dnn-fast-0/model.safetensors"))) == 1 and result["rows"] == 2
+
+
+@pytest.mark.notebook
+@pytest.mark.timeout(400)
+def test_a_folder_of_real_files_is_named_by_its_variable(tmp_path, monkeypatch):
+    """together-or-alone and cs224n-project: rows for each task apart, fewer dev rows while training, and no path of a machine in a result."""
+    folder = Path(__file__).resolve().parents[2] / "data" / "mini"
+    monkeypatch.setenv("MMLKIT_REALDATA", str(folder))
+    grid = {"system": ["together"], "seed": [0], "tasks": [["rte", "sst2"]], "max_train_rows": [{"rte": 24, "sst2": 16}], "max_dev_rows": [8],
+            "epochs": [1], "batch_size": [8]}
+    experiment = load_experiment("together-or-alone", grid=grid)
+    plan_batch(experiment, tmp_path)
+    run, = experiment.runs
+    assert carry_out(tmp_path, run), (tmp_path / "failed" / f"{run}.json").read_text()
+    text = (tmp_path / "results" / f"{run}.json").read_text()
+    result = read_result(tmp_path / "results" / f"{run}.json")
+    assert result["settings"]["source"] == "$MMLKIT_REALDATA" and str(folder) not in text
+    assert result["settings"]["rows"] == {"rte": 24, "sst2": 16} and result["settings"]["cpu_minutes"] > 0
+    by_eighths = [8 * one["accuracy"] for one in result["history"]]
+    assert all(value == pytest.approx(round(value)) for value in by_eighths)        # 8 dev rows while training
 
 
 def test_causes_in_a_sentence():
