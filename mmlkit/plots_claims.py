@@ -3,11 +3,11 @@
 import math
 
 from mmlkit.plots import COLOURS, style
-from mmlkit.protocol import verdict
+from mmlkit.protocol import outcome
 
-__all__ = ["forest", "found"]
+__all__ = ["forest"]
 
-# What `verdict` finds: the mark, whether it is filled, and its colour; shape and filling tell it in grey.
+# What `outcome` says: the mark, whether it is filled, and its colour; shape and filling tell it in grey.
 _MARKS = {"holds": ("o", True, COLOURS[0]), "does not hold": ("s", True, COLOURS[1]), "cannot be told": ("D", False, COLOURS[6])}
 
 
@@ -15,7 +15,7 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
     """One line for each claim: a mark at the difference, its interval, and a line at zero; groups have their name above them.
 
     claims: a list of (group, name, Comparison), or with a fourth, the claim's at_least. Circle, square or open diamond say what
-    `verdict` finds. limit: where the axis ends on either side; by default every difference is inside, every interval that tells
+    `outcome` says. limit: where the axis ends on either side; by default every difference is inside, every interval that tells
     something, and of the others what is not several times as far out. An interval that goes on beyond the axis ends in an arrow. At
     the right stand the numbers: difference, interval, pairs of runs.
     Raises ValueError when there is nothing to draw.
@@ -37,7 +37,7 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
         ax = plt.subplots(figsize=(9.5, 0.3 * (y + 1) + 1.3), layout="constrained")[1] if ax is None else ax
         ax.axvline(0, color="black", linewidth=1)
         for place, (_, _, comparison, at_least) in zip(places, claims):
-            _line(ax, place, comparison, found(comparison, at_least), limit)
+            _line(ax, place, comparison, outcome(comparison, at_least=at_least), limit)
         ax.set_yticks([*heads.values(), *places], [*heads, *(f"{name}  ".replace("\n", "  \n") for _, name, *_ in claims)], fontsize=9)
         for label in ax.get_yticklabels()[:len(heads)]:
             label.set_fontweight("bold")
@@ -45,22 +45,16 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
         ax.set(xlabel=xlabel, xlim=(-limit, limit), ylim=(y + 0.6, -0.7))
         ax.set_title(title, pad=24)         # above the legend
         ax.grid(False, axis="y")
-        told = {found(comparison, at_least) for _, _, comparison, at_least in claims}
+        told = {outcome(comparison, at_least=at_least) for _, _, comparison, at_least in claims}
         handles = [ax.plot([], [], mark, color=colour, fillstyle="full" if full else "none", label=word)[0]
                    for word, (mark, full, colour) in _MARKS.items() if word in told]
         ax.legend(handles=handles, fontsize=8, ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
     return ax
 
 
-def found(comparison, at_least=0.0):
-    """"holds", "does not hold" or "cannot be told": what `verdict` says of a comparison, in short."""
-    said = verdict(comparison, "", at_least=at_least)
-    return next(word for word in _MARKS if said.startswith(f": {word}"))
-
-
 def _limit(comparisons):
     """Where the axis ends: beyond every difference and every interval that tells something; of the others, up to four times as far out."""
-    told = [one for one in comparisons if found(one) != "cannot be told"]
+    told = [one for one in comparisons if outcome(one) != "cannot be told"]
     least = max([abs(one.difference) for one in comparisons] + [max(abs(one.low), abs(one.high)) for one in told])
     ends = [abs(end) for one in comparisons for end in (one.low, one.high) if abs(end) <= (4 * least or math.inf) and math.isfinite(end)]
     return 1.08 * max([least, *ends]) or 1.0

@@ -13,7 +13,7 @@ from mmlkit.evaluation import predict, probabilities
 from mmlkit.tasks import get_task
 
 __all__ = ["CATEGORIES", "two_way", "cross_dataset_table", "relative_improvement", "improvements", "footers", "hold_out_errors",
-           "performance_profile", "glue_average", "Comparison", "paired_bootstrap", "verdict"]
+           "performance_profile", "glue_average", "Comparison", "paired_bootstrap", "outcome", "verdict"]
 
 CATEGORIES = {"inference": ("rte", "mnli", "qnli", "snli"), "similarity": ("qqp", "mrpc", "stsb_star")}
 YES = ("entailment", "entails", "duplicate", "equivalent", "similar")
@@ -237,15 +237,26 @@ def paired_bootstrap(a, b, *, level=0.95, draws=10_000, seed=0):
     return Comparison(float(differences.mean()), *map(float, np.quantile(means, [tail, 1 - tail])), level, n)
 
 
-def verdict(comparison, claim="the first is better", *, at_least=0.0):
-    """A sentence on the claim that the first method lies above the second, by more than at_least.
+def outcome(comparison, *, at_least=0.0):
+    """What a comparison says of the claim that the first method lies above the second, by more than at_least.
 
-    It "holds" when the whole interval lies above at_least, "does not hold" when none of it does, and else "cannot be told with
-    these runs"; so too with so few pairs n that mere chance puts all on one side more often than 1 - level (2^(1-n): 95 % takes 6).
+    It "holds" when the whole interval lies above at_least, "does not hold" when none of it does, and else "cannot be told"; so too
+    with so few pairs n that mere chance puts all on one side more often than 1 - level (2^(1-n): 95 % takes 6).
     """
-    needed = math.ceil(1 - math.log2(1 - comparison.level) - 1e-9)
+    above, below = comparison.low > at_least, comparison.high <= at_least
+    if comparison.pairs < _pairs_needed(comparison.level) or not (above or below):
+        return "cannot be told"
+    return "holds" if above else "does not hold"
+
+
+def verdict(comparison, claim="the first is better", *, at_least=0.0):
+    """The `outcome` of a claim as a sentence, with difference, interval and pairs of runs."""
+    needed, found = _pairs_needed(comparison.level), outcome(comparison, at_least=at_least)
     low, high = (round(end, 9) + 0.0 for end in (comparison.low, comparison.high))        # no -1e-16
-    few, above, below = comparison.pairs < needed, comparison.low > at_least, comparison.high <= at_least
-    found = "cannot be told with these runs" if few or not (above or below) else "holds" if above else "does not hold"
-    return (f"{claim}: {found} (difference {comparison.difference:+.3g}, {comparison.level:.0%} interval {low:+.3g} to {high:+.3g}, "
-            f"pairs of runs: {comparison.pairs}{f', at least {needed} are needed' if few else ''}).")
+    return (f"{claim}: {found}{' with these runs' if found == 'cannot be told' else ''} (difference {comparison.difference:+.3g}, "
+            f"{comparison.level:.0%} interval {low:+.3g} to {high:+.3g}, "
+            f"pairs of runs: {comparison.pairs}{f', at least {needed} are needed' if comparison.pairs < needed else ''}).")
+
+
+def _pairs_needed(level):
+    return math.ceil(1 - math.log2(1 - level) - 1e-9)

@@ -427,7 +427,7 @@ print(f"who always gives the most frequent answer: {constant:.3f}; the mean of t
 assert table["overall"].mean() > constant, "what was trained should beat a constant answer"
 
 # %%
-from mmlkit.protocol import Comparison
+from mmlkit.protocol import Comparison, outcome
 
 
 def difference(name):
@@ -446,7 +446,7 @@ plt.show()
 # line at zero. A mark on the right: everything together scored higher. At the right edge: difference, interval, number of rows.*
 
 # %%
-apart = [name for _, name, one in live if plots_claims.found(one) != "cannot be told"]
+apart = [name for _, name, one in live if outcome(one) != "cannot be told"]
 print(f"{len(apart)} of {len(live)} differences lie beyond what the choice of dev rows explains" + (f": {', '.join(apart)}" if apart else ""))
 width = np.mean([one.high - one.low for *_, one in live]) / 2
 needed = np.mean([one.pairs for *_, one in live]) * width**2
@@ -739,7 +739,7 @@ explore.sliders(draw_claims, level=[0.95, 0.8, 0.99])
 # %%
 every_claim = claims_at(0.95)
 for word in ("holds", "does not hold", "cannot be told"):
-    names = [f"  - {says} [{group}]" for group, says, one, at_least in every_claim if plots_claims.found(one, at_least) == word]
+    names = [f"  - {says} [{group}]" for group, says, one, at_least in every_claim if outcome(one, at_least=at_least) == word]
     print(f"{word}: {len(names)}", *names, sep="\n")
 missing = sum(len(experiment.claims) for experiment, _ in batch.values()) - len(every_claim)
 print(f"no runs of both sides: {missing}")
