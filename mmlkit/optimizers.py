@@ -77,7 +77,7 @@ def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight
         if parameter.requires_grad:
             own = pal_lr if key.startswith("encoder.pals.") else lr if key.startswith("encoder.") else head_lr
             peak = lr if own is None else own
-            decay = weight_decay if parameter.dim() >= 2 else 0.0
+            decay = 0.0 if parameter.dim() < 2 or key.endswith("bias") else weight_decay      # multiverse heads' biases are a table
             groups.setdefault((peak, decay), []).append(parameter)
     if not groups:
         raise ValueError("Every parameter of the model is frozen: there is nothing to train.")

@@ -55,7 +55,8 @@ def cross_dataset_table(models, data=None, *, method="model", collapse="argmax",
                         max_length=512, precision="fp32"):
     """The accuracy of each model on every set of its category, its own included. Trains nothing.
 
-    models: {task it was trained on: MultitaskModel}. data: {task: TaskData} to evaluate on, the mini sets when left out.
+    models: {task it was trained on: MultitaskModel}. data: {task: TaskData} to evaluate on, the mini sets when left out; a
+    set that is not in it gets no rows.
     method: what stands in that column; put tables of several methods (and seeds, in a column "seed") together with pandas.concat.
     collapse: the manner of `two_way`, at evaluation only. splits: which ones of every set.
     Pairs go through the head of the task the model was trained on, in the set's own order. Where both have the same labels these

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from mmlkit.multiverse import MultiverseHead
 from mmlkit.optimizers import AdamW, learning_rate, make_optimizer
 
 
@@ -162,6 +163,14 @@ def test_rates_and_decay_of_every_parameter(make_model, head_lr):
         assert lr == (0.1 if name.startswith("encoder.") or head_lr is None else 0.5), name
         assert decay == (0.0 if name.endswith("bias") or "LayerNorm" in name else 0.03), name
     assert found["heads.sts.dense.weight"][1] == found["encoder.embeddings.word_embeddings.weight"][1] == 0.03
+
+
+def test_the_biases_of_many_heads_are_biases(make_model):
+    """They stand in a table [M, C], and still they are not a matrix: one head of a MultiverseHead decays as a LinearHead does."""
+    model = make_model("sst")
+    model.heads["sst"] = MultiverseHead(8, 5, num_heads=3)
+    found = groups_of(model, make_optimizer(model, lr=0.1, weight_decay=0.03))
+    assert (found["heads.sst.weight"][1], found["heads.sst.bias"][1]) == (0.03, 0.0)
 
 
 def test_a_frozen_encoder_is_left_out(make_model):
