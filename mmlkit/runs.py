@@ -7,6 +7,7 @@ last of all; so a result that is there is whole, and a process that was killed h
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
 import subprocess
@@ -41,15 +42,26 @@ def record(path, *, scores, **more):
     found = {"scores": scores, **more, **describe(), "peak_memory_mb": peak_memory(), "sources": {file.name: _hash(file) for file in files}}
     if path is not None:
         with replacing(path) as temporary:
-            temporary.write_text(json.dumps(found), encoding="utf-8")
+            temporary.write_text(json.dumps(_nan_as_null(found), allow_nan=False), encoding="utf-8")
     return found
 
 
+def _nan_as_null(value):
+    """JSON has no word for a number that is none (a correlation of constant predictions); most readers choke on NaN."""
+    if isinstance(value, dict):
+        return {key: _nan_as_null(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_nan_as_null(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def read_result(path):
-    """One result as a dict. Raises ValueError when the file is not one."""
+    """One result as a dict; a score that was none is nan again. Raises ValueError when the file is not one."""
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
         found["experiment"], found["parameters"], found["sources"]
+        for score in found["scores"]:
+            score["value"] = math.nan if score["value"] is None else score["value"]
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not the result of a run ({type(error).__name__}: {error}).") from error
     return found

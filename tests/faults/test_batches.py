@@ -11,6 +11,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mmlkit.batches import cause, plan_batch, reproduce, states
@@ -229,6 +230,11 @@ def test_what_a_notebook_records(tmp_path):
     found = record(tmp_path / "deep" / "x.json", scores=scores, heads_left=3)
     assert json.loads((tmp_path / "deep" / "x.json").read_text()) == found
     assert found["heads_left"] == 3 and found["peak_memory_mb"] > 50 and found["versions"]["torch"] and "runtime.py" in found["sources"]
+    nan = float("nan")
+    record(tmp_path / "x.json", scores=[dict(scores[0], value=nan)], history=[{"pearson": nan, "rows": (1, nan)}], experiment="toy", parameters={})
+    text = (tmp_path / "x.json").read_text()
+    assert "NaN" not in text and json.loads(text)["history"] == [{"pearson": None, "rows": [1, None]}]      # what R, jq and browsers can read
+    assert np.isnan(read_result(tmp_path / "x.json")["scores"][0]["value"])
     with pytest.raises(ValueError, match="expected on, split, metric, value"):
         record(None, scores=[dict(on="rte", value=1)])
     (tmp_path / "other.json").write_text('{"a": 1}')

@@ -37,3 +37,11 @@ def test_the_paper_settings_prune_on_a_real_set():
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in RUNS]
     assert any(event["dropped"] for run in runs if run["task"] in ("mrpc", "rte") for event in run["events"])
     assert all(run["parameters"]["bandwidth"] is None for run in runs)
+
+
+def test_every_result_is_strict_json():
+    def refuse(word):
+        raise AssertionError(f"{word} is no JSON")
+
+    for path in sorted(RESULTS.rglob("*.json")):
+        json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
