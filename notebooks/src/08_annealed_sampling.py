@@ -685,8 +685,9 @@ explore.sliders(two_tasks, ratio=[20, 2, 5, 100], alpha=[0.2, 0, 0.5, 0.8, 1.0])
 # there (`mmlkit reproduce cs224n-table1`).
 
 # %%
-import json
 from pathlib import Path
+
+from mmlkit.runs import read_result
 
 
 def short(row):
@@ -697,7 +698,7 @@ def short(row):
 
 
 paper = published.tables("cs224n").query("table == 'Table 1'").assign(system=lambda cells: cells["row"].map(short))
-recorded = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(Path("../results/cs224n-table1-fast").glob("*.json"))]
+recorded = [read_result(file) for file in sorted(Path("../results/cs224n-table1-fast").glob("*.json"))]
 print(f"{len(recorded)} recorded runs" if recorded else
       "results/cs224n-table1-fast holds no runs, so the last columns stay empty; mmlkit reproduce cs224n-table1 makes them.")
 

@@ -599,8 +599,9 @@ for name in [name for name in systems if name.startswith("sequential")]:
 # reproduce cs224n-table1`; all twelve systems). *Own* is what one task has in BERT-base beside its head.
 
 # %%
-import json
 from pathlib import Path
+
+from mmlkit.runs import read_result
 
 
 def short(row):
@@ -610,7 +611,7 @@ def short(row):
     return row.lower().replace(" ", "-")
 
 
-recorded = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(Path("../results/cs224n-table1-fast").glob("*.json"))]
+recorded = [read_result(file) for file in sorted(Path("../results/cs224n-table1-fast").glob("*.json"))]
 print(f"{len(recorded)} recorded runs, mmlkit {recorded[0]['versions']['mmlkit']} on {recorded[0]['device']}" if recorded else
       "results/cs224n-table1-fast holds no runs, so our columns stay empty; mmlkit reproduce cs224n-table1 makes them.")
 
