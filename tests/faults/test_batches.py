@@ -138,13 +138,13 @@ import os, re, subprocess, sys
 from pathlib import Path
 place = Path(os.environ["STANDIN"])
 text = sys.argv[1:]
-name = len(list(place.glob("*.call"))) + 1
+name = os.getpid()              # two at once are two jobs
 (place / f"{{name}}.call").write_text(" ".join(text))
 (place / f"{{name}}.name").write_text(re.search(r"--job-name[ =](\\S+)", " ".join(text)).group(1).strip("'"))
 wrapped = next((part.removeprefix("--wrap=") for part in text if part.startswith("--wrap=")), None) or (text[text.index("--wrap") + 1] if "--wrap" in text else sys.stdin.read())
 (place / f"{{name}}.sh").write_text(wrapped)
 env = {{**os.environ, "SLURM_JOB_ID": str(name)}}
-subprocess.Popen(f"sh {{place}}/{{name}}.sh > {{place}}/{{name}}.out 2>&1; echo $? > {{place}}/{{name}}.end", shell=True, env=env, start_new_session=True)
+subprocess.Popen(f"sh {{place}}/{{name}}.sh > {{place}}/{{name}}.out 2>&1; echo $? > {{place}}/{{name}}.part; mv {{place}}/{{name}}.part {{place}}/{{name}}.end", shell=True, env=env, start_new_session=True)
 print(name)
 """
 SACCT = """#!{python}
