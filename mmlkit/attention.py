@@ -1,4 +1,4 @@
-"""Self-attention (Vaswani et al. 2017, Eq. 1) and dropout: the two parts of the encoder where speed was worth a thought.
+"""Self-attention (Vaswani et al. 2017, Eq. 1).
 
 Notebook 01 builds it on three tokens. Letters: B batch, T tokens, Q queries, D hidden size, H attention heads.
 """
@@ -7,30 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-__all__ = ["BertSelfAttention", "Dropout"]
-
-
-class Dropout(nn.Module):
-    """Zeroes each number with probability p and scales the rest by 1/(1-p); p is exact to 1/65536.
-
-    On a CPU torch draws one random number per element, alone a tenth of a training step; here one draw serves four.
-    """
-
-    def __init__(self, p):
-        super().__init__()
-        self.p = p
-
-    def forward(self, x):
-        if not self.training or self.p == 0:
-            return x
-        if x.device.type != "cpu":
-            return F.dropout(x, self.p)
-        draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(-2**63, None)      # 64 random bits each
-        keep = draws.view(torch.int16)[:x.numel()] >= round(self.p * 65536) - 32768
-        return x * keep.view(x.shape).to(x.dtype).mul_(1 / (1 - self.p))
-
-    def extra_repr(self):
-        return f"p={self.p}"
+__all__ = ["BertSelfAttention"]
 
 
 class BertSelfAttention(nn.Module):
@@ -42,7 +19,7 @@ class BertSelfAttention(nn.Module):
         self.query = nn.Linear(config.hidden_size, config.hidden_size)
         self.key = nn.Linear(config.hidden_size, config.hidden_size)
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
-        self.dropout = Dropout(config.attention_probs_dropout_prob)
+        self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
 
     def heads(self, x):
         """[B,T,D] to [B,H,T,D/H]."""

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mmlkit.attention import BertSelfAttention, Dropout
+from mmlkit.attention import BertSelfAttention
 
 __all__ = ["BertConfig", "BertModel", "BertOutput", "BertLayer"]
 
@@ -92,14 +92,11 @@ class BertEmbeddings(nn.Module):
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = Dropout(config.hidden_dropout_prob)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, input_ids, token_type_ids):
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
-        table = self.word_embeddings
-        # With a gradient buffer at hand (train_step lends one on a CPU), add only the rows in use to it.
-        words = F.embedding(input_ids, table.weight, table.padding_idx, sparse=table.weight.grad is not None)
-        summed = (words + self.token_type_embeddings(token_type_ids)
+        summed = (self.word_embeddings(input_ids) + self.token_type_embeddings(token_type_ids)
                   + self.position_embeddings(positions))
         return self.dropout(self.LayerNorm(summed))
 
@@ -111,7 +108,7 @@ class AddNorm(nn.Module):
         super().__init__()
         self.dense = nn.Linear(in_features, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = Dropout(config.hidden_dropout_prob)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, x, residual, beside=None, inside=None):
         x = self.dropout(self.dense(x))

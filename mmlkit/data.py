@@ -67,13 +67,16 @@ class TaskData:
         return self.more.get(name, getattr(self, name, None))
 
 
-def load_task(name, source="mini", *, limit=None, seed=0, labels=None, on_bad_row="drop"):
+def load_task(name, source="mini", *, limit=None, seed=0, labels=None, on_bad_row="drop_unlabelled"):
     """A task's data.
 
     name: a name of `list_tasks()`. source: "mini" (in this repository), "hub", or a folder.
-    limit: keep at most so many rows of each split, drawn from `seed`. labels: {label as found in the files: our name}.
-    on_bad_row: rows without a label are dropped with a warning that counts them ("drop") or refused ("refuse");
-    every other fault is always refused. Integer labels count in the order of `get_task(name).labels`, the hub's.
+    limit: keep at most so many rows of each split, drawn from `seed`.
+    labels: the names that integer labels stand for, in order, such as ("no", "yes"); or {label as found in the files: our name}.
+    Integers alone do not tell what they mean, so a file that has them needs `labels`. The order is known of the hub's sets, of the
+    CS224N course's files and of GLUE's .tsv files.
+    on_bad_row: "drop_unlabelled" leaves out rows without a label, "drop" also lines with another number of columns than the header,
+    each with a warning that counts them; "refuse" stops at both. Every other fault is always refused.
     Raises FileNotFoundError for a missing folder or file, ValueError for what is wrong inside one, OSError from the hub.
 
     Example::
@@ -84,15 +87,15 @@ def load_task(name, source="mini", *, limit=None, seed=0, labels=None, on_bad_ro
     task = get_task(name)
     if task.kind == "ranking":
         raise ValueError(f"{task.name!r} ranks rows of another task; use mmlkit.ranking.rank_queries(load_task({task.name.removesuffix('_rank')!r})).")
-    if on_bad_row not in ("drop", "refuse"):
-        raise ValueError(f"on_bad_row is {on_bad_row!r}, expected 'drop' or 'refuse'.")
+    if on_bad_row not in ("drop_unlabelled", "drop", "refuse"):
+        raise ValueError(f"on_bad_row is {on_bad_row!r}, expected 'drop_unlabelled', 'drop' or 'refuse'.")
     if limit is not None and limit < 1:
         raise ValueError(f"limit is {limit}, expected at least 1 row, or None for all.")
     if source == "hub":
         tables = _hub_tables(task)
     else:
         folder = _mini_folder(task) if source == "mini" else Path(source).expanduser()
-        tables = {split: read_rows(path, headerless=task.headerless) for split, path in find_files(folder, task).items()}
+        tables = {split: read_rows(path, task.headerless, drop_ragged=on_bad_row == "drop") for split, path in find_files(folder, task).items()}
     splits = {}
     for split, (place, rows) in tables.items():
         made = make_split(task, rows, place=place, labels=labels, on_bad_row=on_bad_row, name=split)
@@ -101,21 +104,18 @@ def load_task(name, source="mini", *, limit=None, seed=0, labels=None, on_bad_ro
     return TaskData(task, **named, source=str(source), more=splits)
 
 
-def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop", name="data"):
+def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop_unlabelled", name="data"):
     """A Split from (row number, dict) pairs, every row checked.
 
-    place: the file's name, for messages. Raises ValueError at the first faulty row.
+    place: the file's name, for messages, and to recognise releases whose integer labels have a known order. labels, on_bad_row:
+    see `load_task`. Raises ValueError at the first faulty row.
     """
     task, rows = get_task(task), list(rows)
     if not rows:
         raise ValueError(f"{place} holds no rows. Expected columns {list(task.text_columns)} and a label.")
     columns = {column: _find_column(task, column, rows[0][1], place) for column in task.text_columns}
     label_column = _find_column(task, "label", rows[0][1], place, required=name in ("train", "dev"))
-    names = {_plain(label): i for i, label in enumerate(task.labels)}
-    for found, ours in {**task.label_aliases, **(labels or {})}.items():
-        if _plain(ours) not in names:
-            raise ValueError(f"labels maps {found!r} to {ours!r}, which is not one of {list(task.labels)}.")
-        names[_plain(found)] = names[_plain(ours)]
+    names = _label_names(task, labels, place)
     texts, values, ids, blank = [], [], [], []
     for number, row in rows:
         where = f"{place}, row {number}"
@@ -138,12 +138,35 @@ def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop", name
     return Split(task, texts, None if label_column is None else np.asarray(values, dtype=dtype), ids, name)
 
 
+def _label_names(task, labels, place):
+    """{label as it may stand in the file: its place in task.labels}; integers are among them where their order is known."""
+    names = {_plain(label): i for i, label in enumerate(task.labels)}
+    translated = {**task.label_aliases, **(labels if isinstance(labels, dict) else {})}
+    for found, ours in translated.items():
+        if _plain(ours) not in names:
+            raise ValueError(f"labels maps {found!r} to {ours!r}, which is not one of {list(task.labels)}.")
+        names[_plain(found)] = names[_plain(ours)]
+    order = _integer_order(task, labels, place)
+    if order and sorted(names.get(_plain(name), -1) for name in order) != list(range(len(task.labels))):
+        raise ValueError(f"labels is {order}, expected the names {list(task.labels)}, each once, in the order of the file's integers.")
+    return {**names, **{str(i): names[_plain(name)] for i, name in enumerate(order)}}
+
+
+def _integer_order(task, labels, place):
+    """The names that the integers 0, 1, ... stand for, or [] where nothing says so."""
+    if labels is not None:
+        return [] if isinstance(labels, dict) else list(labels)
+    file = Path(str(place)).name
+    known = file in task.files.values() or (task.integers_in_tsv and file.endswith(".tsv"))
+    return list(task.labels) if known else []
+
+
 def _report_blank(blank, place, column, on_bad_row):
-    what = (f"{place}: {len(blank)} rows have no label in column {column!r} (row {', '.join(map(str, blank[:5]))}"
-            f"{', ...' if len(blank) > 5 else ''})")
+    places = ", ".join(map(str, blank[:5])) + (", ..." if len(blank) > 5 else "")
+    what = f"{place}: rows without a label in column {column!r}: {len(blank)} (row {places})"
     if on_bad_row == "refuse":
-        raise ValueError(f"{what}. Fill them in, remove the rows, or pass on_bad_row='drop'.")
-    warnings.warn(f"{what}; they were dropped. Pass on_bad_row='refuse' to stop instead.", stacklevel=4)
+        raise ValueError(f"{what}. Fill them in, remove the rows, or pass on_bad_row='drop_unlabelled'.")
+    warnings.warn(f"{what}. They were left out; pass on_bad_row='refuse' to stop instead.", stacklevel=4)
 
 
 def _find_column(task, column, row, place, required=True):
@@ -180,13 +203,14 @@ def _label(task, value, names, where, column):
         if task.kind == "regression":
             return score
         return 0 if score <= 2 else 1 if score >= 4 else "between"
-    if _plain(value) in names:
-        return names[_plain(value)]
-    whole = re.fullmatch(r"(\d+)(\.0*)?", str(value).strip())       # 1, or 1.0 as the course's files have it
-    if whole and int(whole[1]) < len(task.labels):
-        return int(whole[1])
-    raise ValueError(f"{where}, column {column!r}: label {value!r} is not one of {list(task.labels)} (or 0 to {len(task.labels) - 1}, "
-                     f"in that order). Labels are matched by name; rename it in the file or pass labels={{{str(value)!r}: ...}} to load_task.")
+    text = re.sub(r"^(\d+)\.0*$", r"\1", str(value).strip())        # the course's files have 1.0 for 1
+    if _plain(text) in names:
+        return names[_plain(text)]
+    if text.isdigit() and "0" not in names:
+        raise ValueError(f"{where}, column {column!r}: found the integer label {value!r}, and nothing says which of {list(task.labels)} it is. "
+                         f"Pass the names in the order of the integers, for instance labels={task.labels} where 0 is {task.labels[0]!r}.")
+    raise ValueError(f"{where}, column {column!r}: label {value!r} is not one of {list(task.labels)}. Labels are matched by name; rename "
+                     f"it in the file or pass labels={{{str(value)!r}: ...}} to load_task.")
 
 
 def _score(task, value, where, column):
@@ -229,6 +253,8 @@ def _hub_tables(task):
         if theirs in data:
             names = getattr(data[theirs].features.get("label"), "names", None)
             rows = data[theirs].to_list()
+            if not names and "label_text" in data[theirs].features:        # SetFit's sets have the name in a column of its own
+                rows = [{**row, "label": row["label_text"]} for row in rows]
             if names:
                 rows = [{**row, "label": names[row["label"]] if row["label"] is not None and row["label"] >= 0 else None} for row in rows]
             tables[ours] = (f"{task.hub[0]}/{theirs}", list(enumerate(rows)))

@@ -38,22 +38,27 @@ def predict_encoded(model, encoded, *, batch_size=64, precision="fp32"):
     """
     was_training, device = model.training, model.device
     model.eval()
-    scores = None
-    with fast_matmul(device), autocast(precision, device)[0]:
-        waiting = plan(encoded.lengths, batch_size)[::-1]
-        while waiting:
-            rows = waiting.pop()
-            batch_scores = unless_out_of_memory(lambda rows=rows: model(collate(encoded, rows).to(device)).float().cpu().numpy())
-            if batch_scores is None:
-                if len(rows) == 1:
-                    raise torch.OutOfMemoryError(f"one row of task {encoded.task.name!r} ({encoded.lengths[rows[0]]} tokens) does not fit into "
-                                                 "memory by itself. Use a smaller max_length, a smaller encoder, or precision='bf16'.")
-                waiting = [half for rows in [*waiting, rows] for half in (rows[len(rows) // 2:], rows[:len(rows) // 2]) if half]
-                continue
-            if scores is None:
-                scores = np.empty((len(encoded.input_ids), batch_scores.shape[1]), dtype=np.float32)
-            scores[rows] = batch_scores
-    model.train(was_training)
+    try:
+        with fast_matmul(device), autocast(precision, device)[0]:
+            return _scores(model, encoded, device, batch_size)
+    finally:
+        model.train(was_training)
+
+
+def _scores(model, encoded, device, batch_size):
+    scores, waiting = None, plan(encoded.lengths, batch_size)[::-1]
+    while waiting:
+        rows = waiting.pop()
+        batch_scores = unless_out_of_memory(lambda rows=rows: model(collate(encoded, rows).to(device)).float().cpu().numpy())
+        if batch_scores is None:
+            if len(rows) == 1:
+                raise torch.OutOfMemoryError(f"one row of task {encoded.task.name!r} ({encoded.lengths[rows[0]]} tokens) does not fit into "
+                                             "memory by itself. Use a smaller max_length, a smaller encoder, or precision='bf16'.")
+            waiting = [half for rows in [*waiting, rows] for half in (rows[len(rows) // 2:], rows[:len(rows) // 2]) if half]
+            continue
+        if scores is None:
+            scores = np.empty((len(encoded.input_ids), batch_scores.shape[1]), dtype=np.float32)
+        scores[rows] = batch_scores
     return scores
 
 
@@ -68,10 +73,13 @@ def unless_out_of_memory(function):
     return None
 
 
-def probabilities(scores, head=None):
-    """softmax over labels: logits [N,C] to probabilities [N,C].
+def probabilities(scores, head):
+    """Return the probabilities [N,C] of the labels, from scores [N,C] of `predict`.
 
-    head: the one the scores are from; those of a head that gives probabilities (SAN) come back as they are.
+    Args:
+        scores: what `predict` gave.
+        head: the head that gave them, such as model.heads["sst"]. Logits go through a softmax; the scores of a head that
+            `gives_probabilities` (SANHead) are probabilities already and come back as they are.
     """
     if getattr(head, "gives_probabilities", False):
         return np.asarray(scores)

@@ -6,6 +6,7 @@ Known: the CS224N course files (tab-separated .csv), GLUE's .tsv, and plain .csv
 import csv
 import io
 import json
+import warnings
 from pathlib import Path
 
 __all__ = ["find_files", "read_rows"]
@@ -44,10 +45,11 @@ def find_files(folder, task):
     return found
 
 
-def read_rows(path, headerless=()):
+def read_rows(path, headerless=(), *, drop_ragged=False):
     """(path, [(row number, dict of its columns), ...]). Text files count lines from 1, parquet rows from 0.
 
     path: a file, or the list of a split's shards. headerless: the column names of a .tsv release without a header line.
+    drop_ragged: leave out the lines of a text file that have more or fewer columns than the header, with a warning that counts them.
     Raises FileNotFoundError, or ValueError for a file that is not UTF-8, not its format, or has lines of uneven width.
     """
     if isinstance(path, list):
@@ -60,14 +62,14 @@ def read_rows(path, headerless=()):
     if path.suffix not in readers:
         raise ValueError(f"{path} ends in {path.suffix!r}, expected one of {list(readers)}.")
     try:
-        return path, readers[path.suffix](path, headerless)
+        return path, readers[path.suffix](path, headerless, drop_ragged)
     except UnicodeDecodeError as error:
         line = path.read_bytes()[:error.start].count(b"\n") + 1
         raise ValueError(f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x}). "
                          "Save the file as UTF-8.") from error
 
 
-def _read_csv(path, headerless):
+def _read_csv(path, headerless, drop_ragged):
     text = path.read_bytes().decode("utf-8").removeprefix("\ufeff")       # whole, so that a fault has its place in the file
     first = text.split("\n", 1)[0]
     # The course's .csv files are tab-separated, with csv quoting; GLUE's .tsv files have no quoting at all.
@@ -83,14 +85,22 @@ def _read_csv(path, headerless):
     header = rows[0][1]
     bare = bool(headerless) and path.suffix == ".tsv" and len(header) == len(headerless) and "label" not in header
     header, body = (list(headerless), rows) if bare else (header, rows[1:])
-    for number, row in body:
-        if len(row) != len(header):
-            raise ValueError(f"{path}, line {number}: {len(row)} columns, expected the header's {len(header)}. "
-                             f"Look for a missing or extra {'tab' if delimiter == chr(9) else 'comma or quote'}.")
-    return [(number, dict(zip(header, row))) for number, row in body]
+    if not body:
+        raise ValueError(f"{path} has one line only, and it was read as the header: {header[:8]}. Expected the names of the columns in the "
+                         "first line, and at least one row below it.")
+    ragged = [(number, row) for number, row in body if len(row) != len(header)]
+    if ragged and not drop_ragged:
+        number, row = ragged[0]
+        raise ValueError(f"{path}, line {number}: {len(row)} columns, expected the header's {len(header)}. "
+                         f"Look for a missing or extra {'tab' if delimiter == chr(9) else 'comma or quote'}, or pass "
+                         "on_bad_row='drop' to load_task to leave such lines out.")
+    if ragged:
+        warnings.warn(f"{path}: lines with another number of columns than the header's {len(header)} were dropped: {len(ragged)} of "
+                      f"{len(body)} (line {', '.join(str(number) for number, _ in ragged[:5])}{', ...' if len(ragged) > 5 else ''}).", stacklevel=4)
+    return [(number, dict(zip(header, row))) for number, row in body if len(row) == len(header)]
 
 
-def _read_jsonl(path, _headerless):
+def _read_jsonl(path, _headerless, _drop_ragged):
     rows = []
     for number, line in enumerate(path.read_bytes().decode("utf-8").removeprefix("\ufeff").split("\n"), start=1):
         if line.strip():
@@ -104,14 +114,26 @@ def _read_jsonl(path, _headerless):
     return rows
 
 
-def _read_parquet(path, _headerless):
+def _read_parquet(path, _headerless, _drop_ragged):
     import pyarrow
     import pyarrow.parquet
 
     try:
-        return list(enumerate(pyarrow.parquet.read_table(path).to_pylist()))
+        table = pyarrow.parquet.read_table(path)
     except pyarrow.ArrowInvalid as error:
         raise ValueError(f"{path} cannot be read as parquet ({error}). It is truncated or of another format.") from error
+    rows = table.to_pylist()
+    for column, names in _class_labels(table.schema.metadata or {}).items():
+        for row in rows:
+            if row.get(column) is not None:
+                row[column] = names[row[column]] if row[column] >= 0 else None
+    return list(enumerate(rows))
+
+
+def _class_labels(metadata):
+    """{column: the names its integers stand for}, as the hub's parquet files say it in their schema."""
+    features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+    return {column: feature["names"] for column, feature in features.items() if isinstance(feature, dict) and "names" in feature}
 
 
 def _same(a, b):

@@ -4,7 +4,6 @@ Without a network the clients retry for 23 to 93 seconds; the probe answers in t
 """
 
 import contextlib
-import functools
 import os
 import socket
 import threading
@@ -17,9 +16,8 @@ WAYS_OUT = ("Three ways out: (1) name a folder that holds it; (2) use what needs
             "and load_task(..., source='mini'); (3) go online, or set HF_HOME to a cache that holds it.")
 
 
-@functools.cache
 def reachable(endpoint=None, seconds=2.0):
-    """Whether the hub answers a TCP connection; asked once per process.
+    """Whether the hub answers a TCP connection now. A network may come and go, so the answer is never kept.
 
     endpoint: an address, by default HF_ENDPOINT or the public hub.
     """

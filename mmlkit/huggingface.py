@@ -4,14 +4,15 @@ The head and the pruner are those of notebooks 03 and 04; here they meet another
 transformers on import.
 """
 
+import contextlib
 from pathlib import Path
 from types import SimpleNamespace
 
 import torch
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, TrainerCallback
 from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.trainer_callback import ExportableState
 
-from mmlkit.checkpoints import load_checkpoint, save_checkpoint
 from mmlkit.heads import sentence_vector
 from mmlkit.multiverse import MultiverseHead
 from mmlkit.pruning import forget
@@ -81,39 +82,60 @@ class MultiverseForSequenceClassification(PreTrainedModel):
         return SequenceClassifierOutput(loss=loss.total if penalty is None else loss.total + penalty, logits=self.head(x))
 
 
-class PruningCallback(TrainerCallback):
-    """A HeadPruner in the Trainer: it observes every update, prunes when due, and lies in every checkpoint beside the model.
+class PruningCallback(TrainerCallback, ExportableState):
+    """A HeadPruner in the Trainer: it observes every update, prunes when due, and is saved in every checkpoint.
 
-    pruner: HeadPruner(model.head, ...). Training on several devices at once raises ValueError: each would see other losses
-    and keep other heads.
+    Its state lies in the checkpoint's trainer_state.json, so it is found wherever the Trainer resumes from. Leave the
+    Trainer's restore_callback_states_from_checkpoint off, as it is by default: it would make a callback without a pruner.
+
+    Args:
+        pruner: HeadPruner(model.head, ...).
+
+    Raises:
+        ValueError: when training begins on several devices (each would see other losses and keep other heads), or resumes
+            from a checkpoint that has no state of the pruner.
     """
 
     def __init__(self, pruner):
-        self.pruner, self.seen = pruner, []
+        self.pruner, self.seen, self.step = pruner, [], contextlib.ExitStack()
+
+    def state(self):
+        """Return what the Trainer writes into trainer_state.json."""
+        state = {} if self.pruner is None else self.pruner.state_dict()
+        return {"args": {}, "attributes": {key: value.tolist() if torch.is_tensor(value) else value for key, value in state.items()}}
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
-        """Takes up the pruner of the checkpoint from which the Trainer resumes."""
+        """Take up the pruner of the checkpoint from which the Trainer resumes."""
         if args.world_size > 1 or args.n_gpu > 1:
             raise ValueError(f"pruning follows the losses of one device, but this training runs on {max(args.world_size, args.n_gpu)}; "
                              "set CUDA_VISIBLE_DEVICES to one of them.")
         self.model, self.seen = model, []
-        saved = Path(args.output_dir) / f"checkpoint-{state.global_step}" / "pruner.safetensors"
-        if state.global_step and saved.is_file():
-            self.pruner.load_state_dict(load_checkpoint(saved))
+        if state.global_step:
+            saved = state.stateful_callbacks.get("PruningCallback")
+            if not isinstance(saved, dict) or "sums" not in saved["attributes"]:
+                raise ValueError(f"the checkpoint of step {state.global_step} has no state of the pruner in its trainer_state.json: it was "
+                                 "written without PruningCallback, or by mmlkit 0.1 or older. Pruning would start afresh with heads that "
+                                 "are trained already. Train from the start, or leave the callback out.")
+            saved = saved["attributes"]
+            self.pruner.load_state_dict({**saved, "sums": torch.tensor(saved["sums"], dtype=torch.float64)})
 
     def on_substep_end(self, args, state, control, **kwargs):
-        """A micro-batch of gradient accumulation."""
+        """Keep the losses of one micro-batch of gradient accumulation."""
         self.seen.append(self.model.per_head)
 
+    def on_pre_optimizer_step(self, args, state, control, **kwargs):
+        """Remember the dropped heads, which weight decay and momentum would move."""
+        self.step.enter_context(self.pruner.head.dropped_heads_unmoved())
+
+    def on_optimizer_step(self, args, state, control, **kwargs):
+        """Put the dropped heads back."""
+        self.step.close()
+
     def on_step_end(self, args, state, control, optimizer=None, **kwargs):
-        """An update: one observation, the mean over its micro-batches."""
+        """Observe an update, the mean over its micro-batches, and prune when due."""
         self.seen.append(self.model.per_head)
         self.pruner.observe(torch.stack(self.seen).mean(0))
         self.seen = []
         event = self.pruner.maybe_prune(state.global_step)
         if event is not None and event.dropped and optimizer is not None:
             forget(optimizer, (self.pruner.head.weight, self.pruner.head.bias), event.dropped)
-
-    def on_save(self, args, state, control, **kwargs):
-        """Beside the Trainer's own files."""
-        save_checkpoint(Path(args.output_dir) / f"checkpoint-{state.global_step}" / "pruner.safetensors", self.pruner.state_dict())

@@ -3,6 +3,7 @@
 The batch carries its task, so there are no task numbers and no "current task".
 """
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Protocol
@@ -79,10 +80,30 @@ class MultitaskModel(nn.Module):
         PALs freeze with the encoder, unless they were added with stay_trainable=True.
         """
         self.frozen = frozen
-        self.encoder.requires_grad_(not frozen)
-        if self._pals_stay():
-            self.encoder.pals.requires_grad_(True)
+        for name, parameter in self.encoder.named_parameters():
+            if not (frozen and name.startswith("pals.") and self._pals_stay()):
+                parameter.requires_grad_(not frozen)
         return self.train(self.training)
+
+    @contextlib.contextmanager
+    def encoder_frozen(self, frozen=True):
+        """Freeze the encoder inside; afterwards each parameter requires a gradient, or not, as it did before.
+
+        Args:
+            frozen: False changes nothing.
+        """
+        if not frozen:
+            yield
+            return
+        before, required = self.frozen, {name: one.requires_grad for name, one in self.encoder.named_parameters()}
+        self.freeze_encoder()
+        try:
+            yield
+        finally:
+            self.frozen = before
+            for name, parameter in self.encoder.named_parameters():
+                parameter.requires_grad_(required[name])
+            self.train(self.training)
 
     def train(self, mode=True):
         """As nn.Module.train, but a frozen encoder stays in eval mode."""
@@ -106,6 +127,9 @@ class MultitaskModel(nn.Module):
         kinds = getattr(head, "kinds", ("classification", "regression"))
         if task.kind not in kinds:
             raise ValueError(f"Task {task.name!r} is a {task.kind} task, but its {type(head).__name__} is for {' or '.join(kinds)}; give it another head.")
+        if head.pairs == "separate" and not task.is_pair:
+            raise ValueError(f"The {type(head).__name__} of task {task.name!r} reads two sentences encoded apart, but this task has one text, "
+                             f"{task.text_columns[0]!r}; give it a head that reads one, such as LinearHead.")
         return head
 
     def collapse(self):

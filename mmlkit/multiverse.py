@@ -3,6 +3,8 @@
 Notebook 03 builds it by hand. Letters: B batch, M heads, A active heads, C labels, D hidden size.
 """
 
+import contextlib
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -23,6 +25,7 @@ class _PairSum(torch.autograd.Function):
 
     Per class G = F F^T holds all dot products at once; the gradient is shape'(G) F with the full symmetric matrix and a zero
     diagonal, no factor 1/2. Both are formed in the forward pass, class by class, so only one [A,A] matrix lives at a time.
+    It has a first derivative only.
     """
 
     @staticmethod
@@ -40,6 +43,9 @@ class _PairSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_output):
+        if torch.is_grad_enabled():     # create_graph=True
+            raise RuntimeError("the multiverse loss has a first derivative only, written by hand, and a second one was asked for. "
+                               "Leave out create_graph=True, or compute the loss with autograd.")
         gradient, = ctx.saved_tensors
         return grad_output * gradient, None, None
 
@@ -51,6 +57,7 @@ def multiverse_loss(weight, active=None, *, similarity="dot", shape="abs", eps=1
     similarity: "dot" as in the paper, or "cosine" (an extension: shrinking the weights then gains nothing).
     shape: "abs" as in the paper; "smooth" (sqrt(x^2 + eps^2) - eps) and "square" are extensions whose gradient fades near
     orthogonality instead of jumping. Returns a scalar; 0 for a single head. Cost: two products [A,D] x [D,A] per class.
+    The result can be differentiated once; a second derivative (`create_graph=True`) raises RuntimeError.
     Raises ValueError for another number of dimensions, a mask of the wrong length, or an unknown similarity or shape.
 
     Example::
@@ -152,6 +159,22 @@ class MultiverseHead(nn.Module):
             raise ValueError(f"a mask of {int(active.sum())} of {active.numel()} heads was given; expected {self.num_heads} entries, "
                              "at least one head, and none that was dropped before.")
         self.active.copy_(active)
+
+    @contextlib.contextmanager
+    def dropped_heads_unmoved(self):
+        """Keep the parameters of dropped heads bit for bit, whatever the optimizer does inside.
+
+        Weight decay and momentum would go on moving them. `train_step` does this; in a loop of your own write::
+
+            with head.dropped_heads_unmoved():
+                optimizer.step()
+        """
+        dropped = ~self.active
+        kept = [(parameter, parameter.detach()[dropped]) for parameter in (self.weight, self.bias)]
+        yield
+        with torch.no_grad():
+            for parameter, rows in kept:
+                parameter[dropped] = rows
 
     def collapse(self):
         """One nn.Linear(D, C) with the same output as Eq. 5: the mean of linear heads is a linear head, so inference costs nothing."""

@@ -3,12 +3,11 @@
 Notebook 02 builds `AdamW` by hand and shows where it differs from torch's.
 """
 
-import contextlib
 import math
 
 import torch
 
-__all__ = ["AdamW", "learning_rate", "lent_gradient", "make_optimizer"]
+__all__ = ["AdamW", "Adamax", "learning_rate", "make_optimizer"]
 
 
 class AdamW(torch.optim.Optimizer):
@@ -58,17 +57,48 @@ class AdamW(torch.optim.Optimizer):
         theta.sub_(theta, alpha=group["lr"] * group["weight_decay"])
 
 
+class Adamax(torch.optim.Adamax):
+    """torch's Adamax (Kingma and Ba 2015, section 7.1) with decoupled weight decay, as MT-DNN trains.
+
+    theta = theta - lr weight_decay theta;  then Adamax's step without decay.
+
+    torch.optim.Adamax adds weight_decay * theta to the gradient instead (L2). Its step is about lr whatever the size of the
+    gradient, so a row that no batch touches would shrink by lr at every step.
+    Takes the arguments of torch.optim.Adamax.
+    """
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        """Update every parameter that has a gradient; the others stay bit-identical. Returns the closure's loss, if any."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        decays = [group["weight_decay"] for group in self.param_groups]
+        for group in self.param_groups:
+            for theta in group["params"]:
+                if theta.grad is not None and group["weight_decay"]:
+                    theta.mul_(1 - group["lr"] * group["weight_decay"])
+            group["weight_decay"] = 0.0
+        try:
+            super().step()
+        finally:
+            for group, decay in zip(self.param_groups, decays):
+                group["weight_decay"] = decay
+        return loss
+
+
 def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight_decay=0.01):
     """An optimizer over the trainable parameters of a MultitaskModel.
 
-    name: "adamw" (torch, fused), "adamax" (torch; MT-DNN), or "handout" (`AdamW` above). head_lr: the rate of
+    name: "adamw" (torch, fused), "adamax" (MT-DNN's, with decoupled decay), or "handout" (`AdamW` above). head_lr: the rate of
     everything outside the encoder, pal_lr: of what `add_pals` put into it, both lr by default; `fit` takes the result as
     its optimizer. weight_decay acts on matrices only, not on biases and LayerNorms.
     Each parameter group keeps its peak rate as "peak", for the schedule.
     Raises ValueError for an unknown name or when nothing is trainable.
     """
     makers = {"adamw": lambda groups: torch.optim.AdamW(groups, eps=1e-8, fused=True),
-              "adamax": lambda groups: torch.optim.Adamax(groups, foreach=True),
+              "adamax": lambda groups: Adamax(groups, foreach=True),
               "handout": AdamW}
     if name not in makers:
         raise ValueError(f"optimizer {name!r} is not one of {list(makers)}.")
@@ -91,25 +121,3 @@ def learning_rate(step, *, peak, warmup, total):
         return peak * (step + 1) / warmup
     return peak * max(total - step, 0) / max(total - warmup, 1)
 
-
-@contextlib.contextmanager
-def lent_gradient(encoder, input_ids):
-    """Inside, on a CPU: the word table's gradient is one zero buffer to which only the rows in use are added.
-
-    The same numbers as a fresh dense gradient, which costs a tenth of a step to allocate and fill.
-    """
-    table = encoder.embeddings.word_embeddings.weight
-    if table.device.type != "cpu" or not table.requires_grad:
-        yield
-        return
-    if getattr(table, "lent", None) is None:
-        table.lent = torch.zeros_like(table)
-    table.grad = table.lent
-    try:
-        yield
-        table.lent[input_ids.unique()] = 0
-    except BaseException:
-        table.lent.zero_()
-        raise
-    finally:
-        table.grad = None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mmlkit.data import load_task
-from mmlkit.evaluation import predict, probabilities
+from mmlkit.evaluation import predict
 from mmlkit.tasks import get_task
 
 __all__ = ["CATEGORIES", "two_way", "cross_dataset_table", "relative_improvement", "improvements", "footers", "hold_out_errors",
@@ -30,12 +30,14 @@ def two_way(scores, labels, manner="argmax", *, as_probabilities=False):
     They differ where entailment leads with less than a half; the paper does not say which it took. Returns [N] booleans.
     Raises ValueError for an unknown label or manner, or when columns and labels differ in number.
     """
+    from scipy.special import softmax
+
     scores, sides = np.asarray(scores, dtype=float), _sides(list(labels))
     if scores.ndim != 2 or scores.shape[1] != len(sides):
         raise ValueError(f"scores have shape {list(scores.shape)}, expected [N, {len(sides)}]: one column for each of {list(labels)}.")
     if _known(manner, "manner", ("argmax", "sum")) == "argmax":
         return sides[scores.argmax(axis=1)]
-    chances = scores if as_probabilities else probabilities(scores)
+    chances = scores if as_probabilities else softmax(scores, axis=1)
     return chances[:, sides].sum(axis=1) > chances[:, ~sides].sum(axis=1)
 
 
@@ -86,7 +88,7 @@ def _accuracy(model, trained, split, manner, how):
     scores, labels, names = predict(model, split.texts, task=trained, **how), get_task(trained).labels, split.task.labels
     if set(labels) == set(names):       # by name here too: the same labels may stand in another order
         return float(np.mean(scores[:, [labels.index(name) for name in names]].argmax(axis=1) == split.labels))
-    given = (scores >= 0).all() and np.allclose(scores.sum(axis=1), 1, atol=1e-4)     # SAN's are probabilities already
+    given = getattr(model.heads[trained], "gives_probabilities", False)       # SAN's are probabilities already
     return float(np.mean(two_way(scores, labels, manner, as_probabilities=given) == _sides(names)[split.labels]))
 
 

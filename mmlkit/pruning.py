@@ -120,7 +120,7 @@ class HeadPruner:
 
         Raises ValueError for the wrong number of losses, FloatingPointError when one is not a number.
         """
-        losses = torch.as_tensor(per_head_loss).detach().double().cpu()
+        losses = torch.as_tensor(per_head_loss).detach().cpu().double()        # first to the CPU: MPS has no float64
         active = self.head.active.cpu()
         if losses.shape != (int(active.sum()),):
             raise ValueError(f"{list(losses.shape)} losses were given for {int(active.sum())} active heads; expected one each, in index order.")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["pick_device", "fastest_precision", "autocast", "fast_matmul", "seeded", "describe", "peak_memory", "is_interactive", "replacing"]
+__all__ = ["pick_device", "fastest_precision", "autocast", "fast_matmul", "seeded", "seed_generators", "describe", "peak_memory", "is_interactive", "replacing"]
 
 
 def pick_device(name=None):
@@ -87,11 +87,44 @@ def fast_matmul(device):
 
 @contextlib.contextmanager
 def seeded(seed, device=None):
-    """Inside: torch draws from `seed`; afterwards its random state is what it was before."""
-    devices = [device] if device is not None and device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+    """Draw from `seed` inside; afterwards torch's random state is what it was before.
+
+    Args:
+        seed: a whole number.
+        device: a torch.device whose generator is seeded beside the CPU's. No other device's generator is touched.
+    """
+    cpu, other = torch.get_rng_state(), _other_generator(device)
+    before = None if other is None else other.get_state()
+    try:
+        seed_generators(seed, device)
         yield
+    finally:
+        torch.set_rng_state(cpu)
+        if other is not None:
+            other.set_state(before)
+
+
+def seed_generators(seed, device=None):
+    """Seed the CPU's generator and that of one device, where torch.manual_seed would reseed every GPU of the machine.
+
+    Args:
+        seed: a whole number.
+        device: a torch.device, or None for the CPU alone.
+    """
+    torch.default_generator.manual_seed(seed)
+    other = _other_generator(device)
+    if other is not None:
+        other.manual_seed(seed)
+
+
+def _other_generator(device):
+    """The default generator of a GPU, or None for the CPU."""
+    if device is None or device.type not in ("cuda", "mps"):
+        return None
+    if device.type == "mps":
+        return torch.mps._get_default_mps_generator()
+    torch.cuda.init()
+    return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
 
 
 def describe(device=None):

@@ -4,17 +4,20 @@ Where the batch does not fit into memory it goes in halves, quarters and so on, 
 slides that reproduce MT-DNN; there each half counted as much as the whole, here as much as its examples).
 """
 
+import contextlib
 import math
 import warnings
 
 import torch
 
 from mmlkit.evaluation import unless_out_of_memory
+from mmlkit.fast import cpu_shortcuts
 from mmlkit.heads import Loss
-from mmlkit.optimizers import lent_gradient
 from mmlkit.runtime import autocast, fast_matmul
 
 __all__ = ["train_step"]
+
+SMALLEST_SCALE = 2.0**-10      # a scaler starts at 2^16: below this, 26 steps in a row have failed, and halving it is no cure
 
 
 def train_step(model, batch, optimizer, *, micro_batch_size=None, clip=1.0, precision="fp32", scaler=None):
@@ -24,18 +27,19 @@ def train_step(model, batch, optimizer, *, micro_batch_size=None, clip=1.0, prec
     default; the gradient is the whole batch's either way, and a head's penalty counts once. Where memory runs out, the attempt's
     gradient is thrown away and the size halved, with the same random draws as if it had been asked for; a warning and
     `Loss.micro_batch_size` say what worked. clip: largest global gradient norm, or None. precision: see `runtime.autocast`;
-    fp16 needs a torch.amp.GradScaler as `scaler`.
+    fp16 needs a torch.amp.GradScaler as `scaler`: a step whose gradient overflows is then skipped and the scale
+    halved, and such a step's Loss may be infinite. CPU shortcuts act inside (see fast.py); afterwards the word table has no gradient, whatever the others have.
     Raises ValueError for a micro_batch_size below one; FloatingPointError, before any weight moves, when the loss or a gradient
-    is not a finite number; torch.OutOfMemoryError when a single example does not fit.
+    is not a finite number, with a scaler only after its scale has been halved 26 times; torch.OutOfMemoryError when a single
+    example does not fit.
     """
     if micro_batch_size is not None and micro_batch_size < 1:
         raise ValueError(f"micro_batch_size is {micro_batch_size}, expected at least 1, or None for the whole batch.")
-    used = torch.cat([part.input_ids.flatten() for part in (batch, batch.second) if part is not None])
     asked = size = min(micro_batch_size or len(batch), len(batch))
     random = _random_state(model.device)
     while True:
         optimizer.zero_grad(set_to_none=True)       # None, not zero: parameters of other tasks then stay bit-identical
-        with fast_matmul(model.device), lent_gradient(model.encoder, used):
+        with fast_matmul(model.device), cpu_shortcuts(model.encoder):
             loss = unless_out_of_memory(lambda size=size: _backward(model, batch, size, precision, scaler))
             if loss is not None:
                 loss = _with_penalty(loss, model, batch, scaler)
@@ -73,20 +77,22 @@ def _with_penalty(loss, model, batch, scaler):
 
 
 def _update(loss, model, batch, optimizer, clip, scaler):
-    total = loss.total
-    if not torch.isfinite(total):
-        raise FloatingPointError(f"the loss of task {batch.task.name!r} is {total.item()}")
+    total, task = loss.total, batch.task.name
+    if not torch.isfinite(total) and (scaler is None or scaler.get_scale() < SMALLEST_SCALE):
+        raise FloatingPointError(f"the loss of task {task!r} is {total.item()}")
     if scaler is not None:
         scaler.unscale_(optimizer)
     gradients = [parameter for parameter in model.parameters() if parameter.grad is not None]
     norm = torch.nn.utils.clip_grad_norm_(gradients, math.inf if clip is None else clip)
     if scaler is None and not torch.isfinite(norm):     # a scaler skips such a step by itself
-        raise FloatingPointError(f"the gradient of task {batch.task.name!r} is {norm.item()}, its loss {total.item():.4g}")
-    if scaler is None:
-        optimizer.step()
-    else:
-        scaler.step(optimizer)
-        scaler.update()
+        raise FloatingPointError(f"the gradient of task {task!r} is {norm.item()}, its loss {total.item():.4g}")
+    head = model.head(batch.task)
+    with getattr(head, "dropped_heads_unmoved", contextlib.nullcontext)():
+        if scaler is None:
+            optimizer.step()
+        else:
+            scaler.step(optimizer)
+            scaler.update()
 
 
 def _scaled(loss, scaler):

@@ -27,6 +27,7 @@ class Task:
     files: dict = field(default_factory=dict)           # split -> file name in the CS224N release
     mini: str | None = None                             # the folder in data/mini/, where it is another task's
     headerless: tuple[str, ...] = ()                    # column names of a .tsv release that has no header line
+    integers_in_tsv: bool = False                       # GLUE's .tsv has integer labels, in the order of `labels`
 
     @property
     def num_labels(self):
@@ -65,14 +66,16 @@ _TASKS = {task.name: task for task in (
          hub=("nyu-mll/glue", "stsb"), hub_splits=_VALIDATION, aliases={"label": ("similarity", "score")}, files=_files("sts"), mini="stsb"),
     # GLUE
     Task("cola", "classification", ("sentence",), ("unacceptable", "acceptable"), ("matthews", "accuracy"),
-         hub=("nyu-mll/glue", "cola"), hub_splits=_VALIDATION, aliases=_SENTENCE, headerless=("source", "label", "mark", "sentence")),
+         hub=("nyu-mll/glue", "cola"), hub_splits=_VALIDATION, aliases=_SENTENCE, headerless=("source", "label", "mark", "sentence"),
+         integers_in_tsv=True),
     Task("sst2", "classification", ("sentence",), ("negative", "positive"), ("accuracy",),
-         hub=("nyu-mll/glue", "sst2"), hub_splits=_VALIDATION, aliases=_SENTENCE),
+         hub=("nyu-mll/glue", "sst2"), hub_splits=_VALIDATION, aliases=_SENTENCE, integers_in_tsv=True),
     Task("mrpc", "classification", ("sentence1", "sentence2"), ("not_equivalent", "equivalent"), ("accuracy", "f1"),
-         hub=("nyu-mll/glue", "mrpc"), hub_splits=_VALIDATION, aliases={**_PAIR, "label": ("Quality",)}),
+         hub=("nyu-mll/glue", "mrpc"), hub_splits=_VALIDATION, aliases={**_PAIR, "label": ("Quality",)},
+         integers_in_tsv=True),
     Task("qqp", "classification", ("question1", "question2"), ("not_duplicate", "duplicate"), ("accuracy", "f1"),
          hub=("nyu-mll/glue", "qqp"), hub_splits=_VALIDATION,
-         aliases={"question1": ("sentence1",), "question2": ("sentence2",), "label": ("is_duplicate",)}),
+         aliases={"question1": ("sentence1",), "question2": ("sentence2",), "label": ("is_duplicate",)}, integers_in_tsv=True),
     Task("stsb", "regression", ("sentence1", "sentence2"), (), ("pearson", "spearman"), score_range=(0.0, 5.0),
          hub=("nyu-mll/glue", "stsb"), hub_splits=_VALIDATION, aliases={"label": ("score", "similarity")}),
     Task("mnli", "classification", ("premise", "hypothesis"), _NLI, ("accuracy",), hub=("nyu-mll/glue", "mnli"),
@@ -83,7 +86,7 @@ _TASKS = {task.name: task for task in (
     Task("rte", "classification", ("sentence1", "sentence2"), ("entailment", "not_entailment"), ("accuracy",),
          hub=("nyu-mll/glue", "rte"), hub_splits=_VALIDATION, aliases=_PAIR),
     Task("wnli", "classification", ("sentence1", "sentence2"), ("not_entailment", "entailment"), ("accuracy",),
-         hub=("nyu-mll/glue", "wnli"), hub_splits=_VALIDATION, aliases=_PAIR),
+         hub=("nyu-mll/glue", "wnli"), hub_splits=_VALIDATION, aliases=_PAIR, integers_in_tsv=True),
     # domain adaptation and cross-dataset evaluation
     Task("snli", "classification", ("premise", "hypothesis"), _NLI, ("accuracy",), hub=("stanfordnlp/snli", None),
          hub_splits=_VALIDATION, aliases=_PREMISE),

@@ -1,6 +1,6 @@
 """The loop around `train_step`; every notebook from 02 on calls `fit`.
 
-Data order, task order, learning rate and the step's dropout are functions of (seed, epoch, step): a resumed run is exact.
+Data order, task order, learning rate and the step's dropout are functions of (seed, epoch, step), so a run can be resumed.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from mmlkit.data import TaskData
 from mmlkit.evaluation import predict_encoded
 from mmlkit.heads import Loss
 from mmlkit.optimizers import learning_rate, make_optimizer
-from mmlkit.runtime import autocast, is_interactive, seeded
+from mmlkit.runtime import autocast, is_interactive, seed_generators, seeded
 from mmlkit.sampling import TaskSampler
 from mmlkit.steps import train_step
 
@@ -54,10 +54,12 @@ def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=
     data: {task name: TaskData}, or one TaskData. lr, head_lr: peak rates of the encoder and of everything else.
     sampler: a TaskSampler over batches, by default "merged" (every batch of every task once an epoch, shuffled).
     optimizer: "adamw", "adamax", "handout", or an optimizer of your own. warmup: share of all steps, linear up, then linear
-    down to 0. precision: "fp32", "bf16", "fp16", "auto". mode: "finetune", or "pretrain" (encoder frozen, heads alone).
+    down to 0. precision: "fp32", "bf16", "fp16", "auto". mode: "finetune" trains every parameter
+    that requires a gradient; "pretrain" freezes the encoder for this call as well. Nothing is ever unfrozen.
     batch_size: rows, or whole queries of a task that ranks candidates. max_length: tokens a row is cut to. hooks: called after every
     step. micro_batch_size, clip: see `train_step`; where memory runs out, the size that then worked is kept for the task's later steps.
-    checkpoint_dir: where the state after each epoch goes; with resume=True a run continues there, bit-exactly.
+    checkpoint_dir: where the state after each epoch goes; with resume=True a run continues there: on a CPU bit for
+    bit, on a GPU up to rounding, because the backward pass of fused attention adds in no fixed order.
     The best epoch has the highest mean, over tasks, of the first dev metric; the first of equals wins.
     Returns a DataFrame with a row per epoch and task: epoch, step, task, train_loss, the dev metrics, seconds, best.
     Raises ValueError for settings that do not fit together, FloatingPointError when the loss is no longer a number.
@@ -68,7 +70,6 @@ def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=
     """
     data = {data.task.name: data} if isinstance(data, TaskData) else dict(data)
     _check(model, data, epochs=epochs, batch_size=batch_size, mode=mode)
-    model.freeze_encoder(mode == "pretrain")
     limit = min(max_length, model.encoder.config.max_position_embeddings)
     train, dev = ({name: encode(model.tokenizer, getattr(one, split), max_length=limit, pairs=model.head(one.task).pairs)
                    for name, one in data.items()} for split in ("train", "dev"))
@@ -78,39 +79,40 @@ def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=
                               epochs=epochs, seed=seed)
     if sampler.epochs != epochs or set(sampler.sizes) != set(data):
         raise ValueError(f"The sampler is for {sampler.epochs} epochs of {list(sampler.sizes)}; this run is {epochs} epochs of {list(data)}.")
-    if isinstance(optimizer, str):
-        optimizer = make_optimizer(model, optimizer, lr=lr, head_lr=head_lr)
-    scaler = torch.amp.GradScaler() if autocast(precision, model.device)[1] else None
-    run = _Run(model, optimizer, scaler, hooks)
-    path = None if checkpoint_dir is None else Path(checkpoint_dir) / "last.safetensors"
-    settings = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, warmup=warmup, mode=mode, seed=seed, clip=clip,
-                    precision=precision, max_length=limit, optimizer=f"{type(optimizer).__module__}.{type(optimizer).__name__}",
-                    sampler=[sampler.kind, sampler.seed, sampler.sizes], steps_per_epoch=sampler.steps_per_epoch,
-                    rows={name: len(one.input_ids) for name, one in train.items()})
-    if resume and path is not None and path.is_file():
-        run.load(load_checkpoint(path), settings, path)
-    total = epochs * sampler.steps_per_epoch
-    for epoch in range(run.epoch + 1, epochs + 1):
-        started, losses = time.perf_counter(), {name: [] for name in data}
-        with seeded(seed, model.device), _progress(sampler.steps_per_epoch, f"epoch {epoch}/{epochs}") as bar:
-            model.train()
-            for name in sampler.order(epoch):
-                for group in optimizer.param_groups:
-                    peak = group.setdefault("peak", group["lr"])
-                    group["lr"] = learning_rate(run.step, peak=peak, warmup=int(warmup * total), total=total)
-                batch = batches[name](run.task_steps.get(name, 0)).to(model.device)
-                torch.manual_seed(_seed(seed, run.step))
-                with _said_with_its_step(run.step + 1, path):
-                    size = min(filter(None, (micro_batch_size, run.micro.get(name))), default=None)
-                    loss = train_step(model, batch, optimizer, micro_batch_size=size, clip=clip, precision=precision, scaler=scaler)
-                losses[name].append(run.after_step(name, loss))
-                bar.update()
-        scores = {name: metrics.compute(one.task, predict_encoded(model, dev[name], batch_size=2 * batch_size, precision=precision),
-                                        one.dev.labels, one.dev.queries) for name, one in data.items()}
-        run.after_epoch(epoch, losses, scores, time.perf_counter() - started)
-        if path is not None:
-            save_checkpoint(path, {**run.state(), "settings": settings})
-    return run.finish()
+    with model.encoder_frozen(mode == "pretrain"):
+        if isinstance(optimizer, str):
+            optimizer = make_optimizer(model, optimizer, lr=lr, head_lr=head_lr)
+        scaler = torch.amp.GradScaler(model.device.type) if autocast(precision, model.device)[1] else None
+        run = _Run(model, optimizer, scaler, hooks)
+        path = None if checkpoint_dir is None else Path(checkpoint_dir) / "last.safetensors"
+        settings = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, warmup=warmup, mode=mode, seed=seed, clip=clip,
+                        precision=precision, max_length=limit, optimizer=f"{type(optimizer).__module__}.{type(optimizer).__name__}",
+                        sampler=[sampler.kind, sampler.seed, sampler.sizes], steps_per_epoch=sampler.steps_per_epoch,
+                        rows={name: len(one.input_ids) for name, one in train.items()})
+        if resume and path is not None and path.is_file():
+            run.load(load_checkpoint(path), settings, path)
+        total = epochs * sampler.steps_per_epoch
+        for epoch in range(run.epoch + 1, epochs + 1):
+            started, losses = time.perf_counter(), {name: [] for name in data}
+            with seeded(seed, model.device), _progress(sampler.steps_per_epoch, f"epoch {epoch}/{epochs}") as bar:
+                model.train()
+                for name in sampler.order(epoch):
+                    for group in optimizer.param_groups:
+                        peak = group.setdefault("peak", group["lr"])
+                        group["lr"] = learning_rate(run.step, peak=peak, warmup=int(warmup * total), total=total)
+                    batch = batches[name](run.task_steps.get(name, 0)).to(model.device)
+                    seed_generators(_seed(seed, run.step), model.device)
+                    with _said_with_its_step(run.step + 1, path):
+                        size = min(filter(None, (micro_batch_size, run.micro.get(name))), default=None)
+                        loss = train_step(model, batch, optimizer, micro_batch_size=size, clip=clip, precision=precision, scaler=scaler)
+                    losses[name].append(run.after_step(name, loss))
+                    bar.update()
+            scores = {name: metrics.compute(one.task, predict_encoded(model, dev[name], batch_size=2 * batch_size, precision=precision),
+                                            one.dev.labels, one.dev.queries) for name, one in data.items()}
+            run.after_epoch(epoch, losses, scores, time.perf_counter() - started)
+            if path is not None:
+                save_checkpoint(path, {**run.state(), "settings": settings})
+        return run.finish()
 
 
 class _Run:
@@ -127,10 +129,12 @@ class _Run:
         self.task_steps[name] = self.task_steps.get(name, 0) + 1
         if loss.micro_batch_size is not None:
             self.micro[name] = loss.micro_batch_size
-        event = StepEvent(self.step, name, self.task_steps[name], loss, self.model, self.optimizer)
-        for hook in self.hooks:
-            hook.after_step(event)
-        return loss.total.item()
+        total = loss.total.item()
+        if math.isfinite(total):        # not so where the scaler of fp16 skipped the step: no update, nothing to tell
+            event = StepEvent(self.step, name, self.task_steps[name], loss, self.model, self.optimizer)
+            for hook in self.hooks:
+                hook.after_step(event)
+        return total
 
     def after_epoch(self, epoch, losses, scores, seconds):
         self.epoch = epoch
@@ -142,7 +146,8 @@ class _Run:
             for row in self.history:
                 row["best"] = False
         for name, values in scores.items():
-            mean = sum(losses[name]) / len(losses[name]) if losses[name] else math.nan
+            finite = [loss for loss in losses[name] if math.isfinite(loss)]
+            mean = sum(finite) / len(finite) if finite else math.nan
             self.history.append({"epoch": epoch, "step": self.step, "task": name, "train_loss": mean, **values,
                                  "seconds": round(seconds, 2), "best": score == self.best_score and self._first(score)})
 

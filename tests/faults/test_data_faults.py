@@ -87,7 +87,7 @@ def test_missing_second_text_of_a_pair():
         make_split("rte", [(1, {"sentence1": "a", "label": "entailment"})])
 
 
-@pytest.mark.parametrize("label", ["maybe", "2", "0.5", "inf", "nan", "0-1", "-2"])
+@pytest.mark.parametrize("label", ["maybe", "0.5", "inf", "nan", "0-1", "-2"])
 def test_label_outside_the_set(write, label):
     refused(["train.csv, row 3", "'label'", f"label '{label}' is not one of ['negative', 'positive']", "labels={"], "sst2",
             write(GOOD.replace("day,negative", f"day,{label}")))
@@ -99,7 +99,7 @@ def test_labels_mapping_to_an_unknown_name(write):
 
 def test_blank_labels_are_counted_and_dropped(write):
     folder = write("sentence,label\n" + "".join(f"day {i},{'' if i in (1, 3) else 'positive'}\n" for i in range(4)))
-    with pytest.warns(UserWarning, match=r"train.csv: 2 rows have no label in column 'label' \(row 3, 5\); they were dropped"):
+    with pytest.warns(UserWarning, match=r"train.csv: rows without a label in column 'label': 2 \(row 3, 5\). They were left out"):
         data = load_task("sst2", folder)
     assert data.train.texts == [("day 0",), ("day 2",)]
     assert data.train.labels.tolist() == [1, 1]
@@ -107,11 +107,11 @@ def test_blank_labels_are_counted_and_dropped(write):
 
 def test_blank_labels_are_refused_on_demand(write):
     folder = write("sentence,label\na good day,\na bad day,negative\n")
-    refused(["1 rows have no label", "(row 2)", "on_bad_row='drop'"], "sst2", folder, on_bad_row="refuse")
+    refused(["rows without a label", ": 1 (row 2)", "on_bad_row='drop_unlabelled'"], "sst2", folder, on_bad_row="refuse")
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
-@pytest.mark.parametrize("on_bad_row", ["drop", "refuse"])
+@pytest.mark.parametrize("on_bad_row", ["drop_unlabelled", "drop", "refuse"])
 def test_train_and_dev_without_any_label_are_refused(write, split, on_bad_row):
     """Only a test file may have an empty label column: training on it would fail later and without a reason."""
     refused([f"{split}.csv", "no label"], "sst2", write(**{split: "sentence,label\na good day,\na bad day,\n"}),
@@ -120,7 +120,7 @@ def test_train_and_dev_without_any_label_are_refused(write, split, on_bad_row):
 
 @pytest.mark.parametrize("misuse", ["skip", None, True])
 def test_on_bad_row_misuse(misuse):
-    refused([f"on_bad_row is {misuse!r}", "'drop' or 'refuse'"], "sst", on_bad_row=misuse)
+    refused([f"on_bad_row is {misuse!r}", "'drop_unlabelled', 'drop' or 'refuse'"], "sst", on_bad_row=misuse)
 
 
 @pytest.mark.parametrize("limit", [0, -3])
@@ -142,7 +142,7 @@ def test_empty_text(write, text):
 
 @pytest.mark.parametrize("text", [None, 7, ["a"]])
 def test_text_that_is_no_text(write, text):
-    lines = json.dumps({"sentence": "a day", "label": 1}) + "\n" + json.dumps({"sentence": text, "label": 0}) + "\n"
+    lines = json.dumps({"sentence": "a day", "label": "positive"}) + "\n" + json.dumps({"sentence": text, "label": "negative"}) + "\n"
     refused(["train.jsonl, row 2", f"found {text!r}"], "sst2", write(lines, lines, ending=".jsonl"))
 
 
@@ -169,13 +169,27 @@ def test_uneven_columns_of_a_tsv(write):
     refused(["train.tsv, line 2", "3 columns", "tab"], "sst2", write(text, text, ending=".tsv"))
 
 
+def test_uneven_lines_are_counted_and_left_out_on_demand(write):
+    folder = write("sentence,label\na good day,positive\none,two,negative\none\na bad day,negative\n")
+    refused(["train.csv, line 3: 3 columns, expected the header's 2", "on_bad_row='drop'"], "sst2", folder, on_bad_row="refuse")
+    with pytest.warns(UserWarning, match=r"train.csv: lines with another number of columns than the header's 2 were dropped: 2 of 4 \(line 3, 4\)"):
+        data = load_task("sst2", folder, on_bad_row="drop")
+    assert data.train.texts == [("a good day",), ("a bad day",)] and data.train.labels.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("line", ["a good day,positive", "sentence,label"])
+def test_a_file_of_one_line_says_that_it_is_the_header(write, line):
+    refused([f"train.csv has one line only, and it was read as the header: {line.split(',')}", "at least one row below it"], "sst2",
+            write(train=f"{line}\n"))
+
+
 def test_quote_that_never_closes(write):
     refused(["train.csv, line"], "sst2", write('sentence,label\n"a good day,positive\na bad day,negative\n'))
 
 
 @pytest.mark.parametrize("text", ["", "sentence,label\n"])
 def test_file_without_rows(write, text):
-    refused(["train.csv holds no rows", "['sentence']"], "sst2", write(text))
+    refused(["train.csv"], "sst2", write(text))
 
 
 @pytest.mark.parametrize(("line", "complaint"), [
@@ -226,7 +240,7 @@ def test_hub_data_without_a_dev_split(monkeypatch):
 
 def test_rows_longer_than_the_model_are_cut_and_counted_once(tokenizer):
     """512 tokens leave room for 510 words: the third row just fits, the second is one too long."""
-    split = make_split("sst2", [(i, {"sentence": "cat " * words, "label": 1}) for i, words in enumerate((3, 511, 510, 900))])
+    split = make_split("sst2", [(i, {"sentence": "cat " * words, "label": "positive"}) for i, words in enumerate((3, 511, 510, 900))])
     with pytest.warns(UserWarning) as told:
         encoded = encode(tokenizer, split)
     assert [str(warning.message) for warning in told] == ["sst2 data: 2 of 4 rows are longer than 512 tokens and were cut there."]
@@ -244,7 +258,7 @@ def test_of_a_pair_the_longer_text_is_cut(tokenizer):
 
 
 def test_nothing_is_said_when_nothing_is_cut(tokenizer):
-    split = make_split("sst2", [(0, {"sentence": "cat", "label": 1})])
+    split = make_split("sst2", [(0, {"sentence": "cat", "label": "positive"})])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert encode(tokenizer, split).truncated == 0

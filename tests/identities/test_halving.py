@@ -98,7 +98,7 @@ def test_the_gradient_is_that_of_the_whole_batch(make_case, name, room, where):
     smaller = {("qnli_rank", 12): 4, ("qnli_rank", 4): 1}.get((name, room), 4)      # the 8 queries have 23 candidates, two of them 3 and 4
     assert whole.micro_batch_size is None and loss.micro_batch_size == (smaller if little else None)
     table = model.encoder.embeddings.word_embeddings.weight
-    assert table.grad is None and not table.lent.any()
+    assert table.grad is None and not table.reused_gradient.any()
 
 
 @pytest.mark.parametrize("error", [gpu_error, lambda: RuntimeError(CPU), lambda: RuntimeError(WINDOWS)])
@@ -150,7 +150,7 @@ def test_less_than_one_example_is_an_error(make_case, name, message):
         step(model, batch)
     assert all(torch.equal(value, before[key]) for key, value in state(model).items())
     table = model.encoder.embeddings.word_embeddings.weight
-    assert table.grad is None and not table.lent.any() and len(memory.seen) == 4
+    assert table.grad is None and not table.reused_gradient.any() and len(memory.seen) == 4
     with pytest.raises(torch.OutOfMemoryError, match=message):
         fit(model, data, epochs=1, batch_size=8)
 
@@ -164,7 +164,7 @@ def test_any_other_error_passes(make_case, message):
     assert str(raised.value) == message and type(raised.value) is RuntimeError and memory.seen == [8]
     with pytest.raises(RuntimeError):
         predict(model, data)
-    assert not model.encoder.embeddings.word_embeddings.weight.lent.any()
+    assert not model.encoder.embeddings.word_embeddings.weight.reused_gradient.any()
     with pytest.raises(KeyError):
         unless_out_of_memory(lambda: {}["x"])
 

@@ -56,7 +56,7 @@ def test_micro_batches_give_the_gradient_of_the_whole(paired, make_toy):
         torch.testing.assert_close(ends[1][1][name], value, atol=1e-6, rtol=1e-4, msg=name)
 
 
-def test_the_lent_gradient_is_cleared_for_both_sentences(paired, make_toy):
+def test_the_reused_gradient_is_cleared_for_both_sentences(paired, make_toy):
     """A word of the second sentence alone must not keep its gradient for the next step."""
     data = make_toy("quora")
     model = paired("quora")
@@ -64,7 +64,7 @@ def test_the_lent_gradient_is_cleared_for_both_sentences(paired, make_toy):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for start in (0, 5):
         train_step(model, collate(encoded, list(range(start, start + 5))), optimizer)
-        assert not model.encoder.embeddings.word_embeddings.weight.lent.any()
+        assert not model.encoder.embeddings.word_embeddings.weight.reused_gradient.any()
 
 
 def test_it_trains_beside_packed_and_single_tasks_and_saves(paired, make_toy, tmp_path):
@@ -111,3 +111,13 @@ def test_multiverse_heads_on_two_sentences_train_prune_save_and_collapse(paired,
     np.testing.assert_array_equal(predict(load_model(tmp_path), data), predict(model, data))
     with pytest.raises(ValueError, match=r"expected two times \[batch, 32\]"):
         head(torch.zeros(3, 32))
+
+
+@pytest.mark.parametrize("head", [PairHead(32, 5), MultiverseHead(32, 5, num_heads=3, pairs="separate")])
+def test_a_head_for_pairs_refuses_a_task_of_one_text(make_model, make_toy, head):
+    model = make_model("sst")
+    model.heads["sst"] = head
+    message = rf"The {type(head).__name__} of task 'sst' reads two sentences encoded apart, but this task has one text, 'sentence'"
+    for use in (lambda: fit(model, make_toy("sst")), lambda: predict(model, ["a good film"], task="sst")):
+        with pytest.raises(ValueError, match=message):
+            use()

@@ -208,7 +208,8 @@ def test_a_frozen_encoder(make_palled, make_toy, kind, stay):
     assert any(key.startswith("heads.") for key in changed)
     assert any(key.startswith("encoder.pals.") for key in changed) == stay
     assert not any(key.startswith("encoder.") and not key.startswith("encoder.pals.") for key in changed)
-    model.train()
+    assert all(parameter.requires_grad for parameter in model.parameters())        # frozen for that call, and no longer
+    model.freeze_encoder().train()
     assert model.encoder.pals.training == stay and not model.encoder.encoder.training
     assert all(parameter.requires_grad == stay for parameter in model.encoder.pals.parameters())
     model.freeze_encoder(False)

@@ -16,6 +16,7 @@ from mmlkit.evaluation import evaluate, predict, probabilities
 from mmlkit.heads import LinearHead, Loss
 from mmlkit.multitask import MultitaskModel
 from mmlkit.optimizers import make_optimizer
+from mmlkit.pals import add_pals
 from mmlkit.runtime import fast_matmul
 from mmlkit.sampling import TaskSampler
 from mmlkit.training import fit, train_step
@@ -103,7 +104,7 @@ def test_a_penalty_counts_once_however_many_micro_batches(make_model, make_batch
 
 
 @pytest.mark.parametrize("clip", [None, 1.0, 0.01])
-def test_the_lent_gradient_gives_what_a_plain_loop_gives(make_model, make_batch, clip):
+def test_the_reused_gradient_gives_what_a_plain_loop_gives(make_model, make_batch, clip):
     batches = [make_batch("sst", rows) for rows in ([0, 1, 2, 3], [4, 5, 6, 7, 8], [9, 10], [0, 1, 2, 3])]
     ours, plain = make_model("sst").train(), make_model("sst").train()
     start = weights(ours)
@@ -123,11 +124,11 @@ def test_the_lent_gradient_gives_what_a_plain_loop_gives(make_model, make_batch,
     assert_close_weights(weights(ours), weights(plain), 1e-6)
 
 
-def test_the_lent_gradient_is_handed_back_empty(make_model, make_batch):
+def test_the_reused_gradient_is_handed_back_empty(make_model, make_batch):
     model = make_model("sst").train()
     table = model.encoder.embeddings.word_embeddings.weight
     train_step(model, make_batch("sst"), torch.optim.SGD(model.parameters(), lr=0.1))
-    assert table.grad is None and (table.lent == 0).all() and table.lent.shape == table.shape
+    assert table.grad is None and (table.reused_gradient == 0).all() and table.reused_gradient.shape == table.shape
 
 
 def test_a_step_after_a_loss_that_was_no_number_is_as_if_it_had_not_been(make_model, make_batch):
@@ -205,15 +206,94 @@ def test_a_frozen_encoder_stays_bit_identical(make_model, make_toy):
     fit(model, make_toy("sst"), mode="pretrain", **QUICK)
     assert_equal_weights(before, weights(model), "encoder")
     assert moved(before, weights(model), "heads")
-    assert all(parameter.grad is None and not parameter.requires_grad for parameter in model.encoder.parameters())
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.encoder.parameters())
 
 
-def test_a_frozen_encoder_has_no_dropout_and_thaws(make_model, make_toy):
+def test_a_frozen_encoder_has_no_dropout_and_stays_frozen(make_model, make_toy):
+    """fit never unfreezes: neither what freeze_encoder froze nor what was frozen by hand."""
     model = make_model("sst", dropout=0.5).freeze_encoder().train()
     assert model.heads.training and not any(module.training for module in model.encoder.modules())
     before = weights(model)
     fit(model, make_toy("sst"), mode="finetune", **QUICK)
+    assert_equal_weights(before, weights(model), "encoder")
+    assert moved(before, weights(model), "heads") and not any(one.requires_grad for one in model.encoder.parameters())
+    model.freeze_encoder(False)
+    fit(model, make_toy("sst"), **QUICK)
     assert moved(before, weights(model), "encoder")
+
+
+@pytest.mark.parametrize("mode", ["finetune", "pretrain"])
+def test_what_was_frozen_by_hand_stays_as_it_was(make_model, make_toy, mode):
+    model = make_model("sst")
+    model.encoder.embeddings.requires_grad_(False)
+    before = weights(model)
+    fit(model, make_toy("sst"), mode=mode, **QUICK)
+    assert_equal_weights(before, weights(model), "encoder.embeddings")
+    assert moved(before, weights(model), "encoder.encoder") == (mode == "finetune")
+    required = {name: one.requires_grad for name, one in model.named_parameters()}
+    assert required == {name: not name.startswith("encoder.embeddings") for name in required} and not model.frozen
+
+
+def test_frozen_pals_stay_frozen_too(make_model, make_toy):
+    model = make_model("sst")
+    add_pals(model.encoder, ["sst"], size=12, num_heads=2, stay_trainable=True)
+    model.encoder.pals.requires_grad_(False)
+    before = weights(model)
+    fit(model, make_toy("sst"), mode="pretrain", **QUICK)
+    assert_equal_weights(before, weights(model), "encoder")
+    assert not any(parameter.requires_grad for parameter in model.encoder.pals.parameters())
+
+
+# in fp16, with a gradient scaler
+
+class OverflowingHead(LinearHead):
+    """The logits of its first call are infinite, as fp16's can be."""
+
+    calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return super().forward(x) * (math.inf if self.calls == 1 else 1.0)
+
+
+def with_overflow(make_model):
+    model = make_model("sst").train()
+    model.heads["sst"] = OverflowingHead(32, 5, dropout=0.0)
+    return model
+
+
+def test_the_scaler_skips_a_step_whose_loss_overflows(make_model, make_batch):
+    model, batch = with_overflow(make_model), make_batch("sst")
+    scaler, optimizer = torch.amp.GradScaler("cpu", init_scale=2.0**16), torch.optim.SGD(model.parameters(), lr=0.1)
+    before = weights(model)
+    loss = train_step(model, batch, optimizer, scaler=scaler)
+    assert not math.isfinite(loss.total) and scaler.get_scale() == 2.0**15
+    assert_equal_weights(before, weights(model))
+    assert math.isfinite(train_step(model, batch, optimizer, scaler=scaler).total) and moved(before, weights(model), "heads")
+    with pytest.raises(FloatingPointError, match="the loss of task 'sst' is nan"):
+        train_step(with_overflow(make_model), batch, optimizer)         # without one it is an error at once
+
+
+def test_a_scale_that_only_falls_ends_in_an_error(make_model, make_batch):
+    model, steps = make_model("sst").train(), 0
+    with torch.no_grad():
+        model.heads["sst"].dense.weight.fill_(math.nan)
+    scaler, optimizer = torch.amp.GradScaler("cpu"), torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(FloatingPointError, match="the loss of task 'sst' is nan"):
+        for _ in range(40):
+            train_step(model, make_batch("sst"), optimizer, scaler=scaler)
+            steps += 1
+    assert steps == 27      # 2^16 halved 27 times is the first scale below 2^-10
+
+
+def test_hooks_are_not_told_of_a_skipped_step(make_model, make_toy, monkeypatch):
+    model, watch = with_overflow(make_model), Watch()
+    scaler = torch.amp.GradScaler("cpu")
+    step = lambda *arguments, **options: train_step(*arguments, **{**options, "scaler": scaler})        # noqa: E731
+    monkeypatch.setattr(training, "train_step", step)
+    history = fit(model, make_toy("sst"), hooks=[watch], **QUICK)
+    assert len(watch.losses) == 3 and all(map(math.isfinite, watch.losses))        # of 4 steps
+    assert history["train_loss"][0] == pytest.approx(sum(watch.losses) / 3)
 
 
 # killed and resumed
@@ -529,6 +609,20 @@ def test_data_that_does_not_fit_the_model_is_refused(make_model, make_toy):
 
 # predicting
 
+@pytest.mark.parametrize("training", [True, False])
+def test_an_interrupt_leaves_the_model_in_its_mode(make_model, make_toy, monkeypatch, training):
+    model = make_model("sst").train(training)
+
+    def interrupted(*_):
+        assert not model.training
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model.heads["sst"], "forward", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        predict(model, make_toy("sst"))
+    assert model.training == model.encoder.training == training
+
+
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("reads", ["pooler", "mean"])
 def test_scores_come_in_row_order_whatever_the_batch_size(make_model, make_toy, task, reads):
@@ -580,7 +674,7 @@ def test_texts_that_do_not_fit_are_refused(make_model, texts, task, message):
 
 
 def test_probabilities_by_hand():
-    found = probabilities(np.array([[0.0, math.log(3)], [5.0, 5.0]], dtype=np.float32))
+    found = probabilities(np.array([[0.0, math.log(3)], [5.0, 5.0]], dtype=np.float32), LinearHead(8, 2))
     np.testing.assert_allclose(found, [[0.25, 0.75], [0.5, 0.5]], atol=1e-6)
 
 

@@ -16,7 +16,7 @@ def encoded_rows(*rows, labels=None):
 
 def test_encode_one_text(tokenizer):
     """[CLS] 2, [SEP] 3; the 5, cats 7 + 9, a word that is not in the vocabulary 1."""
-    split = make_split("sst2", [(0, {"sentence": "The cats", "label": 1}), (1, {"sentence": "zebra", "label": 0})])
+    split = make_split("sst2", [(0, {"sentence": "The cats", "label": "positive"}), (1, {"sentence": "zebra", "label": "negative"})])
     encoded = encode(tokenizer, split)
     assert encoded.input_ids == [[2, 5, 7, 9, 3], [2, 1, 3]]
     assert encoded.token_type_ids == [[0] * 5, [0] * 3]
@@ -136,5 +136,5 @@ def test_pairs_encoded_apart(tokenizer):
 
 
 def test_single_sentences_are_the_same_either_way(tokenizer):
-    split = make_split("sst2", [(0, {"sentence": "The cats", "label": 1})])
+    split = make_split("sst2", [(0, {"sentence": "The cats", "label": "positive"})])
     assert encode(tokenizer, split, pairs="separate") == encode(tokenizer, split)

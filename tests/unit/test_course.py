@@ -64,7 +64,7 @@ def test_constant_accuracies_by_hand():
 
 @pytest.mark.skipif(not REAL, reason="MMLKIT_REALDATA is not set: the course's data is not part of the repository")
 def test_the_reports_lowest_scores_are_constant_predictions():
-    with pytest.warns(UserWarning, match="2 rows have no label"):
+    with pytest.warns(UserWarning, match="rows without a label in column 'is_duplicate': 2"):
         sst, quora = (course.constant_accuracies(load_task(name, Path(REAL) / "cs224n").dev) for name in ("sst", "quora"))
     assert sst["positive"] == 279 / 1101 and sst["negative"] == 289 / 1101 and quora["not_duplicate"] == 12_627 / 20_212
     always = {"sst": {row for row, values in report().items() if values[0] == round(sst["positive"], 3)},
@@ -133,7 +133,7 @@ def source(tmp_path):
 def handed(make_model, source, tmp_path):
     """A folder to hand in, written by a tiny model: (its model, its dev scores, the folder)."""
     model = make_model("sst", "quora", "sts")
-    with pytest.warns(UserWarning, match="quora-dev.csv: 1 rows have no label"):
+    with pytest.warns(UserWarning, match="quora-dev.csv: rows without a label in column 'is_duplicate': 1"):
         scores = course.write_submission(model, source, tmp_path / "out")
     return model, scores, tmp_path / "out"
 
@@ -235,7 +235,7 @@ def test_without_the_data_the_course_numbers_of_rows_count(tmp_path):
 @pytest.mark.skipif(not REAL, reason="MMLKIT_REALDATA is not set: the course's data is not part of the repository")
 def test_the_numbers_of_rows_are_the_real_files():
     source = Path(REAL) / "cs224n"
-    with pytest.warns(UserWarning, match="2 rows have no label"):
+    with pytest.warns(UserWarning, match="rows without a label in column 'is_duplicate': 2"):
         found = {(task, split): course._read(task, source, split) for task in course.HEADERS for split in ("dev", "test")}
     assert {key: len(rows) for key, rows in found.items() if rows is not None} == course.ROWS
     assert all(rows.labels is None for (_, split), rows in found.items() if split == "test" and rows is not None)

@@ -130,6 +130,48 @@ def test_a_resumed_trainer_takes_up_averages_and_events(tmp_path):
     assert torch.equal(model.head.active, whole.head.active)
 
 
+def test_a_checkpoint_that_was_moved_still_has_its_pruner(tmp_path):
+    """The Trainer resumes from any folder; the pruner's state lies in the checkpoint, not only under output_dir."""
+    settings = dict(max_steps=24, save_strategy="steps", save_steps=12)
+    whole = wrap("distilbert")
+    first = HeadPruner(whole.head, every=4, bandwidth="std:0.3")
+    train(whole, tmp_path / "first", first, **settings)
+    (tmp_path / "first" / "checkpoint-12").rename(tmp_path / "kept")
+    model = wrap("distilbert")
+    pruner = HeadPruner(model.head, every=4, bandwidth="std:0.3")
+    train(model, tmp_path / "second", pruner, resume=str(tmp_path / "kept"), **settings)
+    assert pruner.observed == 24 and pruner.events == first.events
+    assert torch.equal(pruner.averages, first.averages) and torch.equal(model.head.active, whole.head.active)
+
+
+def test_a_checkpoint_without_a_pruner_is_refused(tmp_path):
+    settings = dict(max_steps=24, save_strategy="steps", save_steps=12)
+    train(wrap("distilbert"), tmp_path, **settings)
+    model = wrap("distilbert")
+    with pytest.raises(ValueError, match="the checkpoint of step 12 has no state of the pruner in its trainer_state.json"):
+        train(model, tmp_path, HeadPruner(model.head, every=4), resume=str(tmp_path / "checkpoint-12"), **settings)
+
+
+def test_dropped_heads_do_not_move_in_the_trainer(tmp_path):
+    model = wrap("distilbert")
+    pruner = HeadPruner(model.head, every=4, bandwidth="std:0.3")
+    train(model, tmp_path, pruner, max_steps=8, learning_rate=1e-2, weight_decay=0.3, lr_scheduler_type="constant", save_strategy="steps", save_steps=4)
+    first, last = pruner.events[0].dropped, (~model.head.active).nonzero().flatten().tolist()
+    from safetensors.torch import load_file
+
+    saved = load_file(tmp_path / "checkpoint-4" / "model.safetensors")
+    assert first and set(first) <= set(last)
+    assert torch.equal(model.head.weight[first], saved["head.weight"][first]) and torch.equal(model.head.bias[first], saved["head.bias"][first])
+    left = model.head.active.nonzero().flatten()
+    assert not torch.equal(model.head.weight[left], saved["head.weight"][left])
+
+
+def test_the_lower_bound_of_transformers_has_what_this_module_imports():
+    """PreTrainedConfig, in this writing, came with transformers 5.0."""
+    text = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    assert '"transformers>=5.0"' in text
+
+
 def test_regression_and_wrong_use():
     model = wrap("distilbert", num_labels=1, dropout=0.0).eval()
     batch = tensors(4, labels=1)

@@ -134,3 +134,26 @@ def test_scale_at_the_papers_size():
     assert multiverse_loss(head.weight.detach()).item() == pytest.approx(10_699, rel=0.01)
     assert head.penalty().item() / (1024 * 0.6931) == pytest.approx(0.075, abs=0.002)
     assert sum(p.numel() for p in head.parameters()) == 2_099_200
+
+
+@pytest.mark.parametrize("shape", ["abs", "smooth", "square"])
+def test_a_second_derivative_is_refused(shape):
+    """The gradient is written by hand; differentiating it again would give a wrong number, so it is an error."""
+    weight = torch.randn(4, 2, 3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="the multiverse loss has a first derivative only"):
+        torch.autograd.grad(multiverse_loss(weight, shape=shape), weight, create_graph=True)
+
+
+def test_dropped_heads_stay_in_a_loop_of_ones_own():
+    head = MultiverseHead(8, 2, num_heads=5, dropout=0.0)
+    optimizer = torch.optim.AdamW(head.parameters(), lr=0.1, weight_decay=0.5)
+    for step in range(4):
+        if step == 2:
+            head.set_active([True, False, True, True, False])
+            kept = head.weight.detach().clone(), head.bias.detach().clone()
+        optimizer.zero_grad()
+        head(torch.ones(3, 8)).square().sum().backward()
+        with head.dropped_heads_unmoved():
+            optimizer.step()
+    for parameter, before in zip((head.weight, head.bias), kept):
+        assert torch.equal(parameter[[1, 4]], before[[1, 4]]) and not torch.equal(parameter[[0, 2, 3]], before[[0, 2, 3]])

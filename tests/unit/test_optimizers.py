@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from mmlkit.multiverse import MultiverseHead
-from mmlkit.optimizers import AdamW, learning_rate, make_optimizer
+from mmlkit.optimizers import AdamW, Adamax, learning_rate, make_optimizer
+from mmlkit.training import fit
 
 
 def stepped(optimizer_class, theta, gradients, **settings):
@@ -180,7 +181,7 @@ def test_a_frozen_encoder_is_left_out(make_model):
         make_optimizer(model.requires_grad_(False), lr=0.1)
 
 
-@pytest.mark.parametrize("name, kind", [("adamw", torch.optim.AdamW), ("adamax", torch.optim.Adamax), ("handout", AdamW)])
+@pytest.mark.parametrize("name, kind", [("adamw", torch.optim.AdamW), ("adamax", Adamax), ("handout", AdamW)])
 def test_optimizers_by_name(make_model, name, kind):
     model = make_model("sst")
     optimizer = make_optimizer(model, name, lr=0.1)
@@ -191,6 +192,56 @@ def test_optimizers_by_name(make_model, name, kind):
     optimizer.step()
     after = model.heads["sst"].dense.bias.detach()
     torch.testing.assert_close(before - 0.1, after, atol=1e-4, rtol=0)      # the first step of all three: lr * sign(g)
+
+
+def adamax_by_hand(theta, gradients, *, lr, decay, b1=0.9, b2=0.999, eps=1e-8):
+    """MT-DNN's update: decay first, apart from the gradient; the first moment is bias-corrected, the maximum needs no correction."""
+    m, u = torch.zeros_like(theta), torch.zeros_like(theta)
+    for t, g in enumerate(gradients, start=1):
+        theta = theta - lr * decay * theta
+        m, u = b1 * m + (1 - b1) * g, torch.maximum(b2 * u, g.abs() + eps)
+        theta = theta - lr / (1 - b1**t) * m / u
+    return theta
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.01, 0.3])
+def test_adamax_decouples_its_weight_decay(decay):
+    generator = torch.Generator().manual_seed(0)
+    start, gradients = torch.randn(6, 4, generator=generator), torch.randn(12, 6, 4, generator=generator)
+    gradients[:, 3] = 0         # a row that no batch touches
+    theta = torch.nn.Parameter(start.clone())
+    optimizer = Adamax([theta], lr=0.05, weight_decay=decay)
+    for g in gradients:
+        theta.grad = g.clone()
+        optimizer.step()
+    expected = adamax_by_hand(start, gradients, lr=0.05, decay=decay)
+    torch.testing.assert_close(theta.detach(), expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(theta[3].detach(), start[3] * (1 - 0.05 * decay)**12, atol=1e-6, rtol=0)
+    assert optimizer.param_groups[0]["weight_decay"] == decay
+
+
+def test_rows_that_no_batch_touches_do_not_shrink_by_the_rate(make_model, make_toy):
+    """With L2 inside the step, as in torch.optim.Adamax, such a row lost about lr at each step, whatever the decay."""
+    model = make_model("sst")
+    table = model.encoder.embeddings.word_embeddings.weight
+    idle = table.detach()[150:].clone()     # the toy vocabulary ends before
+    fit(model, make_toy("sst"), epochs=1, lr=1e-2, batch_size=5, optimizer="adamax", warmup=0.0)
+    # 4 steps, the rate falling from 1e-2 to 0: the product of 1 - lr * 0.01
+    expected = math.prod(1 - 1e-2 * (1 - step / 4) * 0.01 for step in range(4))
+    torch.testing.assert_close(table.detach()[150:], idle * expected, atol=1e-6, rtol=0)
+
+
+def test_a_parameter_without_a_gradient_does_not_decay():
+    parameters = [torch.nn.Parameter(torch.ones(2)) for _ in range(2)]
+    optimizer = Adamax(parameters, lr=0.1, weight_decay=0.5)
+    parameters[0].grad = torch.ones(2)
+
+    def closure():
+        assert torch.is_grad_enabled()
+        return torch.tensor(3.0)
+
+    assert optimizer.step(closure) == 3.0
+    assert parameters[1].tolist() == [1.0, 1.0] and parameters[0].tolist() == pytest.approx([0.95 - 0.1] * 2)
 
 
 def test_an_unknown_optimizer_is_refused(make_model):

@@ -94,7 +94,8 @@ def sets():
     for name, labels in LABELS.items():
         columns = get_task(name).text_columns
         rows = [(i, {columns[0]: "the film " + "abcdefg"[i], columns[1]: f"one {'xyzuvwr'[i]} story", "label": label}) for i, label in enumerate(labels)]
-        made[name] = TaskData(get_task(name), make_split(name, rows[:2], name="train"), make_split(name, rows, name="dev"), source="rows")
+        made[name] = TaskData(get_task(name), make_split(name, rows[:2], labels=get_task(name).labels, name="train"),
+                              make_split(name, rows, labels=get_task(name).labels, name="dev"), source="rows")
     return made
 
 
@@ -159,10 +160,12 @@ def test_a_model_of_several_heads_uses_the_one_it_is_named_for(make_model, sets)
 
 
 def test_probabilities_are_not_made_so_twice(make_model, sets, monkeypatch):
-    """SAN's scores are probabilities: [0.6, 0.2, 0.2] is a yes, but its softmax, [0.43, 0.29, 0.29], is not."""
-    for scores, expected in (([0.6, 0.2, 0.2], 1 / 4), ([0.6, 0.2, 0.3], 3 / 4)):
-        monkeypatch.setattr("mmlkit.protocol.predict", lambda model, texts, scores=scores, **_: np.tile(np.float32(scores), (len(texts), 1)))
-        assert accuracies(cross_dataset_table({"mnli": make_model("mnli")}, sets, collapse="sum"))["rte"] == expected
+    """SAN's scores are probabilities: [0.6, 0.2, 0.2] is a yes. As logits they are none: their softmax is [0.43, 0.29, 0.29]."""
+    for gives, expected in ((True, 1 / 4), (False, 3 / 4)):         # the head says what it gives; the numbers do not tell
+        model = make_model("mnli")
+        model.heads["mnli"].gives_probabilities = gives
+        monkeypatch.setattr("mmlkit.protocol.predict", lambda model, texts, **_: np.tile(np.float32([0.6, 0.2, 0.2]), (len(texts), 1)))
+        assert accuracies(cross_dataset_table({"mnli": model}, sets, collapse="sum"))["rte"] == expected
 
 
 @pytest.mark.filterwarnings("ignore:.*longer than 64 tokens")

@@ -9,6 +9,7 @@ import torch
 
 from mmlkit.multiverse import MultiverseHead
 from mmlkit.pruning import HeadPruner, cluster, forget, literal_average
+from mmlkit.training import fit
 
 
 def head_of(count):
@@ -126,6 +127,50 @@ def test_the_printed_algorithm_never_prunes():
     assert len(centroids) == 1 and averages.unique().numel() == 1
     # and its momentum stands on the wrong side: the newest loss has the weight 0.99
     assert literal_average(torch.tensor(0.0), 1.0).item() == pytest.approx(0.99)
+
+
+@pytest.mark.parametrize("name", ["adamw", "adamax", "handout"])
+def test_dropped_heads_do_not_move(make_model, make_toy, name):
+    """At the default weight decay and in a training run: neither decay nor momentum moves them."""
+    model = make_model("sst")
+    model.heads["sst"] = head = MultiverseHead(32, 5, num_heads=9, dropout=0.0)
+    pruner, at_pruning = HeadPruner(head, every=2, bandwidth="std:0.3", threshold=2), {}
+
+    class Remember:
+        """Keeps the rows of each head as they are after the step that dropped it."""
+
+        def after_step(self, event):
+            for number in (~head.active).nonzero().flatten().tolist():
+                at_pruning.setdefault(number, (head.weight[number].detach().clone(), head.bias[number].detach().clone()))
+
+        def state_dict(self):
+            return {}
+
+    before = head.weight.detach().clone()
+    fit(model, make_toy("sst"), epochs=4, lr=1e-2, batch_size=5, optimizer=name, hooks=[pruner, Remember()])
+    assert pruner.events[0].step == 2 and 1 <= len(pruner.events[0].dropped) < 9
+    for number in pruner.events[0].dropped:
+        weight, bias = at_pruning[number]
+        assert torch.equal(head.weight[number], weight) and torch.equal(head.bias[number], bias)
+    left = head.active.nonzero().flatten().tolist()
+    assert left and all(not torch.equal(head.weight[number], before[number]) for number in left)
+
+
+def test_losses_come_to_the_cpu_before_they_become_float64():
+    """MPS has no float64: converting there raises."""
+    class OnMPS(torch.Tensor):
+        def double(self):
+            raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
+
+        def cpu(self):
+            return self.as_subclass(torch.Tensor)
+
+        def detach(self):
+            return self
+
+    pruner = HeadPruner(head_of(3), every=2)
+    pruner.observe(torch.tensor([1.0, 2.0, 4.0]).as_subclass(OnMPS))
+    assert pruner.averages.tolist() == pytest.approx([1.0, 2.0, 4.0])
 
 
 @pytest.mark.parametrize("make", [lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.0), lambda p: torch.optim.Adamax(p, lr=0.1)])

@@ -1,0 +1,186 @@
+"""The CPU shortcuts: the same numbers as plain PyTorch, inside one training step and nowhere else."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from mmlkit.batching import collate, encode
+from mmlkit.fast import _dropout, cpu_shortcuts
+from mmlkit.heads import LinearHead, Loss
+from mmlkit.runtime import seeded
+from mmlkit.training import train_step
+
+OPTIMIZERS = {"AdamW": 1e-3, "Adam": 1e-3, "Adamax": 1e-3, "NAdam": 1e-3, "RAdam": 1e-2, "SGD": 0.1, "RMSprop": 1e-3, "Adagrad": 1e-2}
+
+
+def batches_of(model, data, size=5, count=4):
+    encoded = encode(model.tokenizer, data.train)
+    return [collate(encoded, range(i * size, (i + 1) * size)) for i in range(count)]
+
+
+# a loop of one's own
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_any_optimizer_trains_the_encoder_in_a_plain_loop(make_model, make_toy, name):
+    """In the usual order the last step's gradient is still there during the next forward pass."""
+    model, losses = make_model("sst").train(), []
+    before = {key: value.detach().clone() for key, value in model.named_parameters()}
+    optimizer = getattr(torch.optim, name)(model.parameters(), lr=OPTIMIZERS[name])
+    for batch in 6 * batches_of(model, make_toy("sst")):
+        loss = model.loss(batch).total
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert sum(losses[-4:]) < 0.95 * sum(losses[:4])
+    assert not model.encoder.embeddings.word_embeddings.weight.grad.is_sparse
+    still = [key for key, value in model.named_parameters() if torch.equal(value, before[key])]
+    assert all("key.bias" in key for key in still), still      # softmax does not feel a key's bias
+
+
+def test_a_plain_loop_and_train_step_go_the_same_way(make_model, make_toy):
+    ours, plain = make_model("sst").train(), make_model("sst").train()
+    one, other = (torch.optim.AdamW(model.parameters(), lr=1e-3) for model in (ours, plain))
+    for batch in batches_of(ours, make_toy("sst")):
+        train_step(ours, batch, one, clip=None)
+        other.zero_grad()
+        plain.loss(batch).total.backward()
+        other.step()
+    for (key, value), expected in zip(ours.named_parameters(), plain.parameters()):
+        torch.testing.assert_close(value, expected, atol=1e-6, rtol=0, msg=lambda text, key=key: f"{key}: {text}")
+
+
+def test_a_loop_may_change_over_at_any_step(make_model, make_toy):
+    """A plain step, a train_step, and a plain step again: nothing of one is left in the other."""
+    model, plain = make_model("sst").train(), make_model("sst").train()
+    data = batches_of(model, make_toy("sst"))
+    for one, shortcut in ((model, 1), (plain, None)):
+        optimizer = torch.optim.SGD(one.parameters(), lr=0.1)
+        for i, batch in enumerate(data):
+            if i == shortcut:
+                train_step(one, batch, optimizer, clip=None)
+            else:
+                optimizer.zero_grad()
+                one.loss(batch).total.backward()
+                optimizer.step()
+    for value, expected in zip(model.parameters(), plain.parameters()):
+        torch.testing.assert_close(value, expected, atol=1e-6, rtol=0)
+
+
+# the shortcuts begin and end with the step
+
+def test_outside_of_a_step_the_encoder_is_plain(make_model, make_toy):
+    model = make_model("sst", dropout=0.3).train()
+    table, modules = model.encoder.embeddings.word_embeddings, list(model.encoder.modules())
+    batch = batches_of(model, make_toy("sst"))[0]
+    with cpu_shortcuts(model.encoder):
+        assert table.sparse and sum("forward" in vars(module) for module in modules) == 7      # 3 in each of 2 layers, 1 before them
+    train_step(model, batch, torch.optim.SGD(model.parameters(), lr=0.1))
+    with pytest.raises(ZeroDivisionError), cpu_shortcuts(model.encoder):
+        raise ZeroDivisionError
+    assert not table.sparse and table.weight.grad is None and not any("forward" in vars(module) for module in modules)
+    with seeded(3):
+        loss = model.loss(batch).total
+    with seeded(3):
+        assert torch.equal(model.loss(batch).total, loss)
+    assert {type(module) for module in modules if "Dropout" in type(module).__name__} == {nn.Dropout}
+
+
+def test_no_shortcut_on_another_device():
+    class Elsewhere:
+        device = torch.device("meta")
+
+    class Encoder:
+        embeddings = type("", (), {"word_embeddings": type("", (), {"weight": Elsewhere})})
+
+    with cpu_shortcuts(Encoder):        # touches nothing: it has neither modules nor a gradient
+        pass
+
+
+class TiedHead(LinearHead):
+    """Scores against rows of the word table itself, as label words or a tied decoder do."""
+
+    def forward(self, x):
+        return F.linear(x, self.table[0].weight[10:15])
+
+    def loss(self, inputs, batch):
+        return Loss(F.cross_entropy(self(*inputs), batch.labels))
+
+
+def test_a_head_that_reads_the_word_table_leaves_nothing_behind(make_model, make_toy):
+    """Its gradient is dense: rows outside the batch must not join the next steps."""
+    def tied():
+        model = make_model("sst").train()
+        with seeded(1):
+            model.heads["sst"] = TiedHead(32, 5, dropout=0.0)
+        model.heads["sst"].table = [model.encoder.embeddings.word_embeddings]      # in a list: not its own parameter
+        return model
+
+    ours, plain = tied(), tied()
+    for model in (ours, plain):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for batch in batches_of(model, make_toy("sst")):
+            if model is ours:
+                train_step(model, batch, optimizer, clip=None)
+                assert not model.encoder.embeddings.word_embeddings.weight.reused_gradient.any()
+            else:
+                optimizer.zero_grad()
+                model.loss(batch).total.backward()
+                optimizer.step()
+    for (key, value), expected in zip(ours.named_parameters(), plain.named_parameters()):
+        torch.testing.assert_close(value, expected[1], atol=1e-6, rtol=0, msg=lambda text, key=key: f"{key}: {text}")
+
+
+def test_a_model_may_change_its_precision_between_steps(make_model, make_toy):
+    model = make_model("sst").train()
+    batch = batches_of(model, make_toy("sst"))[0]
+    train_step(model, batch, torch.optim.SGD(model.parameters(), lr=0.1))
+    model.double()
+    assert math.isfinite(train_step(model, batch, torch.optim.SGD(model.parameters(), lr=0.1)).total)
+    assert model.encoder.embeddings.word_embeddings.weight.reused_gradient.dtype == torch.float64
+
+
+# dropout
+
+def dropped(p, shape, seed=0):
+    with seeded(seed):
+        return _dropout(p, torch.ones(shape))
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
+def test_dropout_zeroes_a_share_of_p(p):
+    zeros = dropped(p, (333, 333)).flatten() == 0
+    for part in (zeros, zeros[0::4], zeros[1::4], zeros[2::4], zeros[3::4]):       # four numbers share a draw
+        assert abs(part.float().mean().item() - p) < 5 * math.sqrt(p * (1 - p) / len(part))
+    together = (zeros[:-1] & zeros[1:]).float().mean().item()                      # neighbours do not know each other
+    assert abs(together - p * p) < 5 * math.sqrt(p * p * (1 - p * p) / len(zeros)) * 2
+
+
+@pytest.mark.parametrize("p", [0.1, 0.25, 0.5])
+def test_dropout_scales_what_it_keeps(p):
+    kept = dropped(p, (40, 41))
+    assert set(kept.unique().tolist()) == {0.0, torch.tensor(1 / (1 - p)).item()}
+
+
+@pytest.mark.parametrize("shape", [(1,), (2,), (3,), (5,), (3, 5, 7), (0,), (2, 0)])
+def test_dropout_takes_any_size(shape):
+    found = dropped(0.5, shape)
+    assert found.shape == shape and set(found.flatten().tolist()) <= {0.0, 2.0}
+
+
+def test_dropout_follows_the_seed():
+    assert torch.equal(dropped(0.5, (99,), seed=1), dropped(0.5, (99,), seed=1))
+    assert not torch.equal(dropped(0.5, (99,), seed=1), dropped(0.5, (99,), seed=2))
+
+
+def test_dropout_s_gradient_is_its_mask():
+    x = torch.randn(7, 9, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    with seeded(4):
+        out = _dropout(0.2, x)
+    out.sum().backward()
+    assert torch.equal(x.grad, dropped(0.2, (7, 9), seed=4))
+    assert torch.equal(out, x.detach() * x.grad)
+    assert 0 < (x.grad == 0).sum() < 63
