@@ -63,6 +63,20 @@ def test_the_library_example_names_what_exists():
     assert all(callable(getattr(mmlkit, name)) for name in names)
 
 
+def test_the_training_loop_of_ones_own_trains():
+    """As it stands, twelve lines, on the first rows of the mini data."""
+    import torch
+
+    code = re.search(r"### A training loop of your own\n.*?```python\n(.*?)```", README, re.S)[1]
+    assert sum(bool(line.strip()) for line in code.splitlines()) == 12 and code.count('load_task("sst")') == 1
+    found = {}
+    torch.manual_seed(0)
+    exec(compile(code.replace('load_task("sst")', 'load_task("sst", limit=160)'), "README", "exec"), found)
+    with torch.no_grad():
+        loss = found["model"].eval().loss(found["collate"](found["rows"], range(160))).total
+    assert loss < 1.56      # five steps; it starts at log(5) = 1.61
+
+
 def test_every_verb_of_the_makefile_that_is_named_exists():
     verbs = set(re.findall(r"`?make ([a-z-]+)`?", README + (ROOT / "CONTRIBUTING.md").read_text()))
     makefile = (ROOT / "Makefile").read_text()
