@@ -195,7 +195,7 @@ def run_notebooks(paths, out, parameters, *, jobs=1, **options):
     return [path for path, well in zip(paths, good) if not well]
 
 
-def run_notebook(path, out, parameters, *, stall=5, limit=None, attempts=2, threads=None, folder=None, stop=None):
+def run_notebook(path, out, parameters, *, stall=5, limit=None, attempts=2, threads=None, stop=None):
     """Execute one notebook into the folder `out`, under its own name. Return whether it succeeded.
 
     A run is stopped when for `stall` minutes it has used no CPU time and no cell has started, printed or ended. It may be
@@ -211,7 +211,6 @@ def run_notebook(path, out, parameters, *, stall=5, limit=None, attempts=2, thre
         limit: minutes that a run may take in all; None: any time.
         attempts: how often a run without progress is started.
         threads: OMP_NUM_THREADS of the kernel, unless the variable is set; None: what torch chooses.
-        folder: the folder that the notebook runs in; None: its own.
         stop: a threading.Event; when it is set, the run is stopped.
 
     Raises:
@@ -223,7 +222,7 @@ def run_notebook(path, out, parameters, *, stall=5, limit=None, attempts=2, thre
     names = (f".{path.stem}.{os.getpid()}", path.stem, f"{path.stem}.failed")
     temporary, done, failed = (out / f"{name}.ipynb" for name in names)
     command = [sys.executable, "-m", "papermill", str(path), str(temporary), "-k", "python3",
-               "--cwd", str(folder or path.parent), "--start-timeout", "600", "--no-progress-bar", "--log-level", "ERROR", "-y", json.dumps(parameters)]
+               "--cwd", str(path.parent), "--start-timeout", "600", "--no-progress-bar", "--log-level", "ERROR", "-y", json.dumps(parameters)]
     environment = {**os.environ, "MMLKIT_HEADLESS": "1"}
     if threads:
         environment.setdefault("OMP_NUM_THREADS", str(threads))

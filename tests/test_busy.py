@@ -36,6 +36,7 @@ def test_the_package_sets_it_before_torch(own, expected):
     assert run([sys.executable, "-c", code], own) == f"{expected} False\n"
 
 
+@pytest.mark.slow
 def test_torch_reads_it(own, expected):
     """OpenMP itself says what it took when it starts."""
     code = "import os; os.environ['OMP_DISPLAY_ENV'] = 'true'; import mmlkit.bert"
@@ -47,11 +48,13 @@ def test_torch_reads_it(own, expected):
     assert set(found) == {expected}
 
 
+@pytest.mark.slow
 def test_a_torch_that_came_first_goes_on_working(own, expected):
     code = "import torch, mmlkit, os; from mmlkit.bert import BertModel; print(os.environ['OMP_WAIT_POLICY'], int(torch.ones(3).sum()))"
     assert run([sys.executable, "-c", code], own) == f"{expected} 3\n"
 
 
+@pytest.mark.slow
 def test_the_tests_run_with_it(own, expected, tmp_path):
     for name in ("conftest.py", "tiny.py"):
         shutil.copy(ROOT / "tests" / name, tmp_path / name)

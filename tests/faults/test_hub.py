@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from tiny import write_tiny_bert
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
 # The child imports everything first, so that only the call is timed; HF_ENDPOINT and HF_HOME are read at import.
 CHILD = """
 import dataclasses, json, socket, sys, time
