@@ -17,12 +17,21 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(prog="mmlkit", description="Fine-tuning methods on BERT: notebooks, runs, predictions.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("doctor", help="what this machine has, and what will run on it")
-    run = commands.add_parser("run", help="run notebooks headless, through papermill")
-    run.add_argument("notebooks", nargs="+", help="a number (02), a name, or all")
+    run = commands.add_parser("run", help="run notebooks headless, through papermill; without a name, list them")
+    run.add_argument("notebooks", nargs="*", help="a number (02), a name, or all")
+    run.add_argument("--list", action="store_true", help="list the notebooks with their titles and parameters")
+    run.add_argument("--dry-run", action="store_true", help="say what would run, with which parameters, and run nothing")
     run.add_argument("--profile", help="fast, colab or paper; the notebook's own by default")
-    run.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE", help="set a parameter of the notebook")
+    run.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE",
+                     help="set a parameter of the notebook. A value is a folder or file, seen from here, when it starts with "
+                          "./ ../ ~ or /, when it contains / and exists, or for output_dir; any other value is passed on as it is")
     run.add_argument("--out", default="runs", help="folder for the executed notebooks (default: runs)")
-    run.add_argument("--limit", type=float, default=60, help="minutes a notebook may take (default: 60)")
+    run.add_argument("--jobs", type=int, metavar="N",
+                     help="notebooks at a time (default: one for each CPU core; 1 where a GPU is used)")
+    run.add_argument("--stall", type=float, default=5, metavar="MINUTES",
+                     help="stop a notebook that has made no progress for so long: no CPU time used, no cell ended (default: 5). "
+                          "A cell that only waits, such as for a slow download, needs more")
+    run.add_argument("--limit", type=float, metavar="MINUTES", help="stop a notebook after so long, whatever it does (default: never)")
     reproduce = commands.add_parser("reproduce", help="carry out all runs of an experiment, and go on where it stopped",
                                     epilog="What else you write goes to Snakemake: --executor slurm --default-resources slurm_account=NAME")
     reproduce.add_argument("experiment", help="a name in experiments/, such as mml-tables, or a .toml file")
@@ -88,19 +97,30 @@ def _doctor(_options):
 
 
 def _run(options):
-    from mmlkit.notebooks import find_notebooks, parse_parameters, run_notebook
+    from mmlkit.notebooks import default_jobs, describe_run, find_notebooks, list_notebooks, parse_parameters, run_notebooks
 
+    if options.list or not options.notebooks:
+        print(list_notebooks())
+        return 0
+    for name in ("jobs", "stall", "limit"):
+        if getattr(options, name) is not None and getattr(options, name) <= 0:
+            raise ValueError(f"--{name} is {getattr(options, name):g}, expected a number above 0.")
     parameters = parse_parameters(options.parameter)
     if options.profile is not None:
         from mmlkit.profiles import get_profile
 
         parameters["profile"] = get_profile(options.profile).name
-    found = find_notebooks(options.notebooks)
-    failed = [path for path in found if not run_notebook(path, Path(options.out), parameters, minutes=options.limit)]
+    found, out = find_notebooks(options.notebooks), Path(options.out)
+    jobs = min(options.jobs or (default_jobs() if len(found) > 1 else 1), len(found))
+    if options.dry_run:
+        print(describe_run(found, out, parameters, jobs))
+        return 0
+    failed = run_notebooks(found, out, parameters, jobs=jobs, stall=options.stall, limit=options.limit)
+    count = f"{len(found)} notebook{'s' if len(found) > 1 else ''}"
     if failed:
-        print(f"{len(failed)} of {len(found)} notebooks failed: {', '.join(path.stem for path in failed)}", file=sys.stderr)
+        print(f"{len(failed)} of {count} failed: {', '.join(path.stem for path in failed)}", file=sys.stderr)
         return 1
-    print(f"{len(found)} notebooks ran. Look into {Path(options.out).resolve()}: open them with jupyter lab {options.out}")
+    print(f"{count} ran. Look into {out.resolve()}: open them with jupyter lab {options.out}")
     return 0
 
 

@@ -23,7 +23,7 @@ from mmlkit.runtime import describe, peak_memory, replacing
 __all__ = ["carry_out", "changed_sources", "finished", "held", "load_plan", "read_result", "record", "write_plan"]
 
 _PACKAGE = Path(__file__).resolve().parent
-_NO_SOURCE = ("mmlkit.runs", "mmlkit.notebooks", "mmlkit.mini")        # what a result does not depend on
+_NO_SOURCE = ("mmlkit.runs", "mmlkit.notebooks", "mmlkit.processes", "mmlkit.mini")        # what a result does not depend on
 
 
 # ---- what a notebook leaves ----

@@ -38,7 +38,7 @@ def build(master):
         plain, out = HERE / f".{master.stem}.ipynb", Path(scratch)
         try:
             nbformat.write(numbered(jupytext.read(master)), plain)      # beside the others, so that relative paths hold
-            if not run_notebook(plain, out, {"profile": "fast"}, minutes=15):
+            if not run_notebook(plain, out, {"profile": "fast"}):
                 return False
         finally:
             plain.unlink(missing_ok=True)

@@ -1,7 +1,15 @@
 """What many tests share: small tokenizers, a folder with a tiny BERT, and toy data that a tiny model can learn."""
 
+import os
 import string
 
+import mmlkit  # noqa: F401     first: it sets OMP_WAIT_POLICY, which torch reads when it starts
+
+# A worker of pytest-xdist has one share of the cores, and so has every process that its tests start.
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# isort: split
 import numpy as np
 import pytest
 import torch
@@ -19,6 +27,13 @@ FILLERS = ("the", "film", "plot", "of", "one", "very", "story", "and", "it", "wa
 KEYS = {"sst": ("awful", "bad", "plain", "good", "great"),      # the one word that decides a row's label
         "quora": ("other", "same"),
         "sts": ("zero", "first", "second", "third", "fourth", "fifth")}
+
+
+def pytest_collection_modifyitems(items):
+    """Whole notebooks are slow: `pytest -m "not slow"` leaves them out."""
+    for item in items:
+        if item.get_closest_marker("notebook"):
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="session", autouse=True)

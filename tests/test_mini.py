@@ -37,6 +37,7 @@ def test_no_duplicates_and_nothing_shared_between_splits(name):
             assert not measure.shared_texts(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_hardly_any_dev_row_is_near_a_train_row(name):
     data = load_task(name)

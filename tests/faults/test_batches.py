@@ -19,7 +19,7 @@ from mmlkit.experiments import load_experiment
 from mmlkit.runs import carry_out, changed_sources, held, read_result, record
 
 pytest.importorskip("snakemake", reason="pip install 'mmlkit[batch]'")
-pytestmark = [pytest.mark.notebook, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "MMLKIT_HEADLESS": "1"}
 START = "import json, os, pathlib, signal, time\nwith open(log, 'a') as file:\n    file.write(f'{item} {time.time()}\\n')"
@@ -32,7 +32,7 @@ def toy(tmp_path):
     """toy(code, items): an experiment whose runs execute `code` with `item`, and log when they start."""
     import nbformat
 
-    def make(code, items, limit=2):
+    def make(code, items, limit=20):         # minutes: a run that should succeed is never cut off, on a busy machine either
         cells = [nbformat.v4.new_code_cell("profile = 'fast'\nitem = 0\nlog = ''\nresult_file = None", metadata={"tags": ["parameters"]}),
                  nbformat.v4.new_code_cell(START), nbformat.v4.new_code_cell(textwrap.dedent(code)),
                  nbformat.v4.new_code_cell(f"_ = pathlib.Path(result_file).write_text(json.dumps({FOUND!r}))")]
@@ -74,7 +74,7 @@ def test_twenty_kills_lose_no_finished_run_and_repeat_none(toy, tmp_path):
         now = result_files(out)
         assert {name: now.get(name) for name in seen} == seen, f"kill {i} lost or changed a finished run"
         seen = now
-    last = subprocess.run(command(toml, out), capture_output=True, text=True, env=ENVIRONMENT, timeout=400)
+    last = subprocess.run(command(toml, out), capture_output=True, text=True, env=ENVIRONMENT, timeout=1500)
     assert last.returncode == 0, last.stdout + last.stderr
     final = result_files(out)
     assert set(final) == {str(item) for item in range(16)} and all(final[name] == seen[name] for name in seen)
@@ -88,7 +88,6 @@ WAYS = """
     if item == 1: raise MemoryError('numpy wanted 12 TB')
     if item == 2: open('/no/such/folder/train.csv')
     if item == 3: os.kill(os.getpid(), signal.SIGKILL)
-    if item == 4: time.sleep(600)
     if item == 5 and not pathlib.Path(log + '.once').exists():
         pathlib.Path(log + '.once').touch()
         raise RuntimeError('only the first time')
@@ -97,23 +96,22 @@ WAYS = """
 
 
 def test_every_death_is_reported_with_its_cause_and_the_others_finish(toy, tmp_path, capfd):
-    experiment, out = load_experiment(toy(WAYS, list(range(8)), limit=0.25)), tmp_path / "out"
+    experiment, out = load_experiment(toy(WAYS, [0, 1, 2, 3, 5, 6, 7])), tmp_path / "out"
     found = reproduce(experiment, out, cores=2)
-    assert found == {"0": "finished", "1": "failed", "2": "failed", "3": "failed", "4": "failed", "5": "finished", "6": "failed", "7": "finished"}
+    assert found == {"0": "finished", "1": "failed", "2": "failed", "3": "failed", "5": "finished", "6": "failed", "7": "finished"}
     causes = {name: cause(out, name) for name, state in found.items() if state == "failed"}
     assert causes["1"].startswith("out of memory (MemoryError: numpy wanted 12 TB). Take a smaller batch_size")
     assert causes["2"].startswith("FileNotFoundError: [Errno 2] No such file or directory: '/no/such/folder/train.csv'")
     assert "kernel died" in causes["3"] and "memory" in causes["3"]
-    assert causes["4"] == "TimeoutError: it took more than 0.25 minutes, its limit"
     assert "killed without a word" in causes["6"]
     said = capfd.readouterr().out
     assert all(f"{name} failed: {text}" in said for name, text in causes.items())
     kept = json.loads((out / "failed" / "2.json").read_text())
     assert "open('/no/such/folder/train.csv')" in kept["traceback"] and kept["parameters"]["item"] == 2
     assert "no such folder" in (out / "failed" / "2.ipynb").read_text().replace("/", " ").lower()
-    assert {item: len(began) for item, began in starts(tmp_path).items()} == {"0": 1, "1": 2, "2": 2, "3": 2, "4": 2, "5": 2, "6": 2, "7": 1}
+    assert {item: len(began) for item, began in starts(tmp_path).items()} == {"0": 1, "1": 2, "2": 2, "3": 2, "5": 2, "6": 2, "7": 1}
     before = result_files(out)
-    toml = toy("", list(range(8)), limit=1)          # mended; the finished runs stay as they are, unless asked for
+    toml = toy("", list(range(8)))          # mended; the finished runs stay as they are, unless asked for
     again = reproduce(load_experiment(toml), out, cores=2)
     assert set(again.values()) == {"finished"} and not list((out / "failed").iterdir())
     after = result_files(out)
@@ -124,10 +122,19 @@ def test_every_death_is_reported_with_its_cause_and_the_others_finish(toy, tmp_p
     assert changed["0"] != after["0"] and changed["1"] == after["1"] and changed["7"] == after["7"]
 
 
+def test_a_run_past_its_limit_is_stopped_and_tried_once_more(toy, tmp_path, capfd):
+    """Here the limit is small, and nothing is to succeed."""
+    experiment, out = load_experiment(toy("time.sleep(36000)", [0], limit=0.2)), tmp_path / "out"
+    assert reproduce(experiment, out, cores=1) == {"0": "failed"}
+    assert cause(out, "0") == "TimeoutError: it took more than 0.2 minutes, its limit"
+    assert "0 failed: TimeoutError: it took more than 0.2 minutes, its limit" in capfd.readouterr().out
+    assert (out / "engine.log").read_text().count("Trying to restart job") == 1
+
+
 def test_two_batches_on_one_folder_do_each_run_once(toy, tmp_path):
     toml, out = toy("time.sleep(0.2)", list(range(6))), tmp_path / "out"
     both = [subprocess.Popen(command(toml, out), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT) for _ in range(2)]
-    said = [batch.communicate(timeout=300)[0] for batch in both]
+    said = [batch.communicate(timeout=1500)[0] for batch in both]
     assert [batch.returncode for batch in both] == [0, 0], said
     assert {item: len(began) for item, began in starts(tmp_path).items()} == {str(item): 1 for item in range(6)}
 
@@ -183,7 +190,7 @@ def test_a_dry_run_on_slurm_submits_nothing(toy, tmp_path, cluster):
     toml, out = toy("", [0, 1]), tmp_path / "out"
     reproduce(load_experiment(toml), out, cores=2, options=[*SLURM, "--dry-run"])
     log = (out / "engine.log").read_text()
-    assert "runtime=7" in log and "mem_mb=4000" in log and "slurm_account=course" in log and not list(cluster.iterdir())
+    assert "runtime=25" in log and "mem_mb=4000" in log and "slurm_account=course" in log and not list(cluster.iterdir())
     assert states(["0", "1"], out) == {"0": "waiting", "1": "waiting"}
 
 
@@ -194,7 +201,7 @@ def test_a_batch_goes_through_slurm(toy, tmp_path, cluster):
     assert found == {"0": "finished", "1": "finished"}, (out / "engine.log").read_text()[-3000:]
     calls = [path.read_text() for path in cluster.glob("*.call")]
     assert len(calls) == 2 and all("-A 'course'" in call or "--account" in call or "course" in call for call in calls)
-    assert all("--mem 4000" in call and "-t 7" in call for call in calls)
+    assert all("--mem 4000" in call and "-t 25" in call for call in calls)
 
 
 # ---- without an engine ----

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from tiny import write_tiny_bert
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
 # The child imports everything first, so that only the call is timed; HF_ENDPOINT and HF_HOME are read at import.
 CHILD = """
 import dataclasses, json, socket, sys, time
@@ -164,7 +165,7 @@ def test_refused_connection_fails_fast(hub_gone):
     assert_three_ways_out(hub_gone["no model"], "'bert-base-uncased'")
     assert_three_ways_out(hub_gone["no data"], "'org/other'")
     assert "cannot be reached" in hub_gone["no model"]["message"] and "cannot be reached" in hub_gone["no data"]["message"]
-    assert max(hub_gone[name]["seconds"] for name in ("no model", "no data")) < 5
+    assert max(hub_gone[name]["seconds"] for name in ("no model", "no data")) < 15
 
 
 def test_cached_model_and_data_load_when_the_hub_is_gone(hub_gone, online):
@@ -180,4 +181,4 @@ def test_name_that_does_not_resolve_fails_fast(before, tmp_path):
     assert len(outcomes) == 2
     assert_three_ways_out(outcomes[0], "'bert-base-uncased'")
     assert_three_ways_out(outcomes[1], "'nyu-mll/glue'")
-    assert max(outcome["seconds"] for outcome in outcomes) < 5
+    assert max(outcome["seconds"] for outcome in outcomes) < 15       # not the 20 s of the firewall; a busy machine needs 5

@@ -150,6 +150,7 @@ def test_other_tasks_move_nothing_here(make_case, make_toy, name, optimizer):
         assert still <= {key for key in before if key.startswith("cell.") and name == "san, one step" or key == "active"}
 
 
+@pytest.mark.slow
 def test_heads_of_all_kinds_train_in_one_model(make_model, make_toy, tmp_path):
     """Multiverse, SAN, ranking and similarity beside each other: every task's loss falls, and the saved model predicts the same."""
     bare = make_model("sst")

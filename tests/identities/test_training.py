@@ -523,6 +523,7 @@ def test_a_loss_that_is_no_number_stops_with_step_and_checkpoint(make_model, mak
     assert all(value.isfinite().all() for value in state["model"].values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("reads", ["pooler", "cls", "mean"])
 def test_a_toy_is_learned(make_model, make_toy, task, reads):

@@ -24,7 +24,7 @@ RUNS = [
 
 
 @pytest.mark.notebook
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("name", "grid", "wanted"), RUNS, ids=lambda value: value if isinstance(value, str) else "")
 def test_one_run_leaves_what_the_table_needs(name, grid, wanted, tmp_path):
     experiment = load_experiment(name, grid=grid)
@@ -43,7 +43,7 @@ def test_one_run_leaves_what_the_table_needs(name, grid, wanted, tmp_path):
 
 
 @pytest.mark.notebook
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1800)
 def test_a_folder_of_real_files_is_named_by_its_variable(tmp_path, monkeypatch):
     """together-or-alone and cs224n-project: rows for each task apart, fewer dev rows while training, and no path of a machine in a result."""
     folder = Path(__file__).resolve().parents[2] / "data" / "mini"

@@ -12,22 +12,31 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 
 
+# A notebook that hangs is stopped for want of progress; these limits only end what computes for ever, on a busy machine too.
+LIMIT = 25              # minutes
+
+
+def run_one(path, tmp_path):
+    """Run one notebook of the repository on the fast profile, into tmp_path/out; a copy of it may stand in for it here."""
+    return run_notebook(path, tmp_path / "out", {"profile": "fast"}, limit=LIMIT)
+
+
 @pytest.mark.notebook
-@pytest.mark.timeout(720)
+@pytest.mark.timeout(60 * (LIMIT + 15))     # with one standstill of 5 minutes, tried once more
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs_on_the_fast_profile(path, tmp_path):
-    assert run_notebook(path, tmp_path, {"profile": "fast"}, minutes=5)
-    assert sorted(p.name for p in tmp_path.glob("*.ipynb")) == [path.name]
+    assert run_one(path, tmp_path)
+    assert sorted(p.name for p in (tmp_path / "out").glob("*.ipynb")) == [path.name]
 
 
 @pytest.mark.notebook
-@pytest.mark.timeout(2400)
+@pytest.mark.timeout(4800)
 def test_finetuning_on_the_real_course_files(tmp_path):
     folder = os.environ.get("MMLKIT_REALDATA")
     if not folder or not (Path(folder) / "cs224n").is_dir():
         pytest.skip("MMLKIT_REALDATA does not name a folder with cs224n/")
     path = ROOT / "notebooks" / "02_finetuning.ipynb"
-    assert run_notebook(path, tmp_path, {"profile": "fast", "epochs": 1, "source": str(Path(folder) / "cs224n")}, minutes=30)
+    assert run_notebook(path, tmp_path, {"profile": "fast", "epochs": 1, "source": str(Path(folder) / "cs224n")}, limit=75)
     about = json.loads((tmp_path / "sst-model" / "mmlkit.json").read_text())["about"]
     assert about["accuracy"] >= 0.45
 
@@ -41,17 +50,19 @@ def tiny_notebook(path, code):
     return path
 
 
+@pytest.mark.slow
 def test_a_failing_notebook_is_kept_apart(tmp_path, capfd):
     path = tiny_notebook(tmp_path / "99_fails.ipynb", "print('before')\nraise RuntimeError('broken on purpose')")
-    assert not run_notebook(path, tmp_path / "out", {"value": 3}, minutes=1)
+    assert not run_notebook(path, tmp_path / "out", {"value": 3})
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["99_fails.failed.ipynb"]
     assert "broken on purpose" in capfd.readouterr().out
     assert "before" in (tmp_path / "out" / "99_fails.failed.ipynb").read_text()
 
 
+@pytest.mark.slow
 def test_parameters_reach_the_notebook(tmp_path):
     path = tiny_notebook(tmp_path / "99_value.ipynb", "assert value == 3, value")
-    assert run_notebook(path, tmp_path / "out", {"value": 3}, minutes=1)
+    assert run_notebook(path, tmp_path / "out", {"value": 3})
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["99_value.ipynb"]
 
 

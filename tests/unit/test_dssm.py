@@ -228,6 +228,7 @@ def mini():
     return data, build_vocabulary(row for one in data.values() for row in one.train.texts)
 
 
+@pytest.mark.slow
 def test_it_learns_the_mini_sets_better_than_chance(mini):
     """Of 120 + 100 answers chance gets more than 55.5 % right once in twenty times; the last five epochs' mean is about 59 %."""
     data, vocabulary = mini

@@ -194,6 +194,7 @@ def test_several_devices_are_refused(tmp_path):
         PruningCallback(None).on_train_begin(SimpleNamespace(world_size=2, n_gpu=1), None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["distilbert", "modernbert"])
 def test_the_example_of_the_readme(kind, tmp_path, monkeypatch, capsys, tokenizer):
     """As it stands, on a tiny encoder in a folder instead of the hub's, and at a rate that suits random weights."""

@@ -150,8 +150,9 @@ def test_sequential_is_affine_and_its_queries_and_keys_learn_nothing(training):
     torch.testing.assert_close(middle, 0.3 * part.at_end(x, None, None) + 0.7 * part.at_end(y, None, None), atol=1e-5, rtol=1e-5)
     assert torch.linalg.matrix_rank(composed) == 12
     part.at_end(x, None, None).square().sum().backward()
-    for name, parameter in part.named_parameters():
-        assert bool(parameter.grad.any()) == (".query." not in name and ".key." not in name), name
+    largest = {name: parameter.grad.abs().max().item() for name, parameter in part.named_parameters()}
+    for name, value in largest.items():      # some fused kernels leave rounding, a millionth of the rest, where the formula has 0
+        assert (value > 1e-4 * max(largest.values())) == (".query." not in name and ".key." not in name), (name, value)
 
 
 def test_the_repaired_form_is_not_affine_and_its_queries_and_keys_learn():

@@ -193,6 +193,7 @@ def test_the_loss_falls(learner, next_sentence):
     assert moved == (set(before) if next_sentence else {name for name in before if name.startswith("predictions.")})
 
 
+@pytest.mark.slow
 def test_a_masked_word_is_filled_in(learner, tokenizer):
     """Two sentences learned by heart: which word is hidden follows from the others."""
     encoder, heads = learner(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.1)

@@ -238,6 +238,7 @@ def ranker(make_model):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"reads": "mean"}, {"score_activation": "sigmoid", "gamma": 5.0}])
 def test_a_toy_is_learned(ranker, options):
     model, data = ranker(**options), make_ranked(queries=45, dev=15)

@@ -34,6 +34,7 @@ def test_scores_and_loss_by_hand(low, high):
     assert head.dense.bias.grad.item() == pytest.approx(0.5 * 0.25 + (p - 0.6) * p * (1 - p))
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_and_saved_with_it(make_model, make_toy, tmp_path):
     data, model = make_toy("sts", rows=90, dev=30), make_model("sts")
     model.heads["sts"] = LinearHead(32, 1, dropout=0.0, activation="sigmoid")
