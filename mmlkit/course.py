@@ -161,7 +161,7 @@ def check_submission(folder, source=None, *, option=None, limit=10):
     for name in _tasks(option):
         for split in ("dev", "test"):
             found = _check_file(folder / prediction_file(name, split, option), name, split, source)
-            more = [Problem(found[0].file, None, f"{len(found) - limit} more problems", "none")] if len(found) > limit else []
+            more = [Problem(found[0].file, None, f"{len(found) - limit} more problem{'s' * (len(found) > limit + 1)}", "none")] if len(found) > limit else []
             problems += found[:limit] + more
     return problems
 

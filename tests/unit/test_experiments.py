@@ -79,6 +79,24 @@ def test_a_walkthrough_notebook_can_be_the_run(write):
     assert experiment.notebook.name == "04_pruning_heads.ipynb" and list(experiment.runs) == ["sst2", "mrpc"]
 
 
+def test_a_notebook_outside_the_folder_does_not_run(write, tmp_path):
+    """A notebook runs any code, so it lies beside its file, or is one of the repository's."""
+    inside = tmp_path / "inner"
+    inside.mkdir()
+    grid = "[grid]\nseed = [0]\n[fast]\n"
+    for name in ("../one.ipynb", str(tmp_path / "one.ipynb"), "link.ipynb"):
+        write("")
+        (inside / "two.toml").write_text(f'title = "T"\nnotebook = "{name}"\n{grid}')
+        if name == "link.ipynb":
+            (inside / name).symlink_to(tmp_path / "one.ipynb")
+        with pytest.raises(ValueError, match="two.toml: the notebook .* is outside the folder of the file .*copy it there if you trust it"):
+            load_experiment(inside / "two.toml")
+    (inside / "deeper").mkdir()
+    (tmp_path / "one.ipynb").rename(inside / "deeper" / "one.ipynb")
+    (inside / "two.toml").write_text(f'title = "T"\nnotebook = "deeper/one.ipynb"\n{grid}')
+    assert load_experiment(inside / "two.toml").notebook == (inside / "deeper" / "one.ipynb").resolve()
+
+
 def test_mistakes_in_words():
     with pytest.raises(FileNotFoundError, match="no experiment 'mml-table'. Did you mean 'mml-tables'?"):
         find_experiment("mml-table")
