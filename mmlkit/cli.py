@@ -22,9 +22,9 @@ __all__ = ["main"]
 def main(arguments=None):
     """Run one command; return the exit status.
 
-    A mistake of the user's is one message, not a traceback: errors of the kinds that mmlkit raises on
-    purpose, and those of files and memory, are told by their message. An error of any other kind is
-    a fault of mmlkit, and the message says so. MMLKIT_DEBUG=1 shows the traceback of both.
+    A mistake of the user's is one message, not a traceback: errors of the kinds that mmlkit raises
+    on purpose, and those of files and memory, are told by their message. An error of any other kind
+    is a fault of mmlkit, and the message says so. MMLKIT_DEBUG=1 shows the traceback of both.
     """
     options = _parse(arguments)
     try:
@@ -34,7 +34,7 @@ def main(arguments=None):
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 130
-    except BrokenPipeError:         # the reader, such as head, has seen enough; nothing more may be written at exit
+    except BrokenPipeError:      # the reader, such as head, has seen enough: write no more
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
@@ -58,11 +58,15 @@ def _parse(arguments):
     run.add_argument("--limit", type=float, default=60, help="minutes a notebook may take (default: 60)")
     reproduce = commands.add_parser("reproduce", help="carry out all runs of an experiment, and go on where it stopped",
                                     epilog="What else you write goes to Snakemake: --executor slurm --default-resources slurm_account=NAME")
-    reproduce.add_argument("experiment", nargs="?", help="a name in experiments/, such as mml-tables, or a .toml file; without it all names are listed")
+    reproduce.add_argument("experiment", nargs="?",
+                           help="a name in experiments/, such as mml-tables, or a .toml file; "
+                                "none: a list")
     reproduce.add_argument("--profile", default="fast", help="fast, colab or paper (default: fast)")
     reproduce.add_argument("--grid", action="append", default=[], metavar="NAME=A,B", help="other values for a parameter of the grid")
-    reproduce.add_argument("--seeds", type=_at_least(1), metavar="N", help="short for --grid seed=0,1,...,N-1")
-    reproduce.add_argument("--cores", type=_at_least(1), metavar="N", help="runs at a time (default: one for each CPU core)")
+    reproduce.add_argument("--seeds", type=_at_least(1), metavar="N",
+                           help="short for --grid seed=0,1,...,N-1")
+    reproduce.add_argument("--cores", type=_at_least(1), metavar="N",
+                           help="runs at a time (default: one for each CPU core)")
     reproduce.add_argument("--out", help="where everything lands (default: runs/NAME-PROFILE)")
     reproduce.add_argument("--rerun-changed", action="store_true", help="make finished runs again whose sources or parameters changed")
     report = commands.add_parser("report", help="tables and figures of finished runs, as Markdown and HTML")
@@ -71,15 +75,18 @@ def _parse(arguments):
     report.add_argument("--readme", action="store_true", help="write the results table into README.md too")
     bench = commands.add_parser("bench", help="how fast this machine trains and predicts, in tokens per second")
     bench.add_argument("--model", default="minilm", help="minilm, a hub id or a folder (default: minilm)")
-    bench.add_argument("--steps", type=_at_least(1), default=12, metavar="N", help="timed steps for each precision (default: 12)")
+    bench.add_argument("--steps", type=_at_least(1), default=12, metavar="N",
+                       help="timed steps for each precision (default: 12)")
     predict = commands.add_parser("predict", help="labels and probabilities for texts")
     predict.add_argument("texts", nargs="*", help="texts; for a task on pairs, two after each other")
-    predict.add_argument("--model", help="a folder written by save_model, such as runs/first-model of notebook 00")
+    predict.add_argument("--model", help="a folder of save_model, such as runs/first-model of "
+                                         "notebook 00")
     predict.add_argument("--task", help="which of the model's tasks; needed when it has several")
     predict.add_argument("--file", help="a .csv, .tsv, .jsonl or .parquet file with the task's text columns")
     predict.add_argument("--out", help="write a .csv here instead of the screen")
     submit = commands.add_parser("submit", help="the CS224N project's prediction files: written, then checked")
-    submit.add_argument("--model", help="a folder written by save_model, such as runs/together of notebook 10")
+    submit.add_argument("--model", help="a folder of save_model, such as runs/together of "
+                                        "notebook 10")
     submit.add_argument("--source", required=True, help="the folder with the course's data, such as ids-sst-dev.csv")
     submit.add_argument("--out", default="predictions", help="where the files go (default: predictions)")
     submit.add_argument("--option", choices=("pretrain", "finetune"), help="the single-task part, sst and cfimdb, with this option in the names")
@@ -101,7 +108,9 @@ def _at_least(least):
 def _machine(options):
     from mmlkit import machine
 
-    return machine.doctor() if options.command == "doctor" else machine.bench(options.model, options.steps)
+    if options.command == "doctor":
+        return machine.doctor()
+    return machine.bench(options.model, options.steps)
 
 
 def _run(options):
@@ -143,9 +152,11 @@ def _list_experiments():
     from mmlkit.experiments import known_experiments
 
     for name, path in known_experiments().items():
-        with contextlib.suppress(ValueError):       # a file that is not TOML is told when it is asked for
-            print(f"{name:<20}{printable(str(tomllib.loads(path.read_text(encoding='utf-8')).get('title', '')))}")
-    print("Name one of them: mmlkit reproduce mml-tables. Add --profile colab or paper for the larger sizes.", file=sys.stderr)
+        with contextlib.suppress(ValueError):       # what is not TOML is told when it is asked for
+            title = tomllib.loads(path.read_text(encoding="utf-8")).get("title", "")
+            print(f"{name:<20}{printable(str(title))}")
+    print("Name one of them: mmlkit reproduce mml-tables. Add --profile colab or paper for the "
+          "larger sizes.", file=sys.stderr)
     return 1
 
 
@@ -171,16 +182,18 @@ def _predict(options):
     model.head(task)        # says so when the model has no such head
     data = _read_texts(options, task)
     header, values = answers(model, data)
-    _write([*task.text_columns, *header], [[*texts, *row] for texts, row in zip(data.texts, values)], options.out)
+    rows = [[*texts, *row] for texts, row in zip(data.texts, values)]
+    _write([*task.text_columns, *header], rows, options.out)
     return 0
 
 
 def _load(options, notebook, example):
-    """The model of --model, on the GPU where there is one. A wrong folder is told before torch is imported."""
+    """The model of --model, on the GPU where there is one; without it, a word before torch starts."""
     make = (f"Notebook {notebook} makes one: `mmlkit run {notebook}` writes {example}, "
             f"then add --model {example}.")
     if options.model is None:
-        raise ValueError(f"no model was named: expected --model and a folder written by save_model. {make}")
+        raise ValueError("no model was named: expected --model and a folder written by save_model. "
+                         f"{make}")
     check_model_folder(options.model, make)
     from mmlkit.multitask import load_model
     from mmlkit.runtime import pick_device
@@ -196,12 +209,14 @@ def _read_texts(options, task):
     columns, texts = task.text_columns, options.texts
     if options.file:
         place, rows = read_rows(options.file)
-        rows = [(number, {key: value for key, value in row.items() if key != "label"}) for number, row in rows]
+        rows = [(number, {key: value for key, value in row.items() if key != "label"})
+                for number, row in rows]
         return make_split(task, rows, place=place)
     if len(texts) % len(columns):
-        raise ValueError(f"task {task.name!r} reads pairs {list(columns)}, but {count(len(texts), 'text')} came. "
-                         "Give an even number of texts.")
-    rows = [(i, dict(zip(columns, texts[i:i + len(columns)]))) for i in range(0, len(texts), len(columns))]
+        raise ValueError(f"task {task.name!r} reads pairs {list(columns)}, but "
+                         f"{count(len(texts), 'text')} came. Give an even number of texts.")
+    rows = [(i, dict(zip(columns, texts[i:i + len(columns)])))
+            for i in range(0, len(texts), len(columns))]
     return make_split(task, rows, place="the command line", name="texts")
 
 
@@ -209,13 +224,17 @@ def _submit(options):
     model = _load(options, "10", "runs/together")
     from mmlkit.course import check_submission, write_submission
 
-    for name, score in write_submission(model, options.source, options.out, option=options.option).items():
+    scores = write_submission(model, options.source, options.out, option=options.option)
+    for name, score in scores.items():
         print(f"dev {name:<16}{score:.3f}")
     problems = check_submission(options.out, options.source, option=options.option)
     for problem in problems:
         print(printable(str(problem)), file=sys.stderr)
-    print(f"{count(len(problems), 'problem')} in {options.out}" if problems else f"All files are in {options.out}, with every id once.")
-    return 1 if problems else 0
+    if problems:
+        print(f"{count(len(problems), 'problem')} in {options.out}")
+        return 1
+    print(f"All files are in {options.out}, with every id once.")
+    return 0
 
 
 def _write(header, rows, out):
@@ -226,9 +245,10 @@ def _write(header, rows, out):
         writer.writerows([[printable(cell) for cell in row] for row in (header, *rows)])
         return
     with replacing(out) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([[no_formula(cell) for cell in row] for row in (header, *rows)])
+        cells = [[no_formula(cell) for cell in row] for row in (header, *rows)]
+        csv.writer(file, lineterminator="\n").writerows(cells)
     print(f"{count(len(rows), 'row')} written to {out}")
 
 
-_COMMANDS = {"doctor": _machine, "run": _run, "reproduce": _reproduce, "report": _report, "bench": _machine,
-             "predict": _predict, "submit": _submit}
+_COMMANDS = {"doctor": _machine, "run": _run, "reproduce": _reproduce, "report": _report,
+             "bench": _machine, "predict": _predict, "submit": _submit}

@@ -139,7 +139,7 @@ def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop", name
 
 
 def _report_blank(blank, place, column, on_bad_row):
-    what = (f"{place}: {len(blank)} rows have no label in column {column!r} (row {', '.join(map(str, blank[:5]))}"
+    what = (f"{place}: {len(blank)} row{'s have' if len(blank) > 1 else ' has'} no label in column {column!r} (row {', '.join(map(str, blank[:5]))}"
             f"{', ...' if len(blank) > 5 else ''})")
     if on_bad_row == "refuse":
         raise ValueError(f"{what}. Fill them in, remove the rows, or pass on_bad_row='drop'.")

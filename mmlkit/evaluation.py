@@ -10,7 +10,8 @@ from mmlkit.runtime import autocast, fast_matmul
 from mmlkit.tasks import get_task
 from mmlkit.words import count
 
-__all__ = ["answers", "predict", "predict_encoded", "evaluate", "probabilities", "unless_out_of_memory"]
+__all__ = ["answers", "predict", "predict_encoded", "evaluate", "probabilities",
+           "unless_out_of_memory"]
 
 SAID = ("not enough memory", "can't allocate memory")       # by torch's CPU allocator, in a plain RuntimeError
 
@@ -103,16 +104,19 @@ def answers(model, split):
     """
     task, head = split.task, model.head(split.task)
     if head.num_labels != task.num_labels:
-        raise ValueError(f"the head of task {task.name!r} has {count(head.num_labels, 'output')}, expected "
-                         f"{task.num_labels} ({', '.join(task.labels) or 'one score'}). It was trained with "
-                         "other labels under this name; train it again.")
+        wanted = f"{task.num_labels} ({', '.join(task.labels) or 'one score'})"
+        raise ValueError(f"the head of task {task.name!r} has {count(head.num_labels, 'output')}, "
+                         f"expected {wanted}. It was trained with other labels under this name; "
+                         "train it again.")
     scores = predict(model, split)
     if wrong := int((~np.isfinite(scores)).any(1).sum()):
-        raise ValueError(f"the scores of {wrong} of {count(len(scores), 'row')} are not finite numbers: the "
-                         "model has diverged. Train it again with a smaller learning rate.")
+        raise ValueError(f"the scores of {wrong} of {count(len(scores), 'row')} are not finite "
+                         "numbers: the model has diverged. Train it again with a smaller learning "
+                         "rate.")
     if task.kind != "classification":
         return ["score"], [[f"{score:.4f}"] for score in scores[:, 0]]
-    rows = [[task.labels[row.argmax()], *[f"{p:.4f}" for p in row]] for row in probabilities(scores, head)]
+    shares = probabilities(scores, head)
+    rows = [[task.labels[row.argmax()], *[f"{p:.4f}" for p in row]] for row in shares]
     return ["label", *[f"p({name})" for name in task.labels]], rows
 
 

@@ -41,7 +41,8 @@ class Experiment:
 def known_experiments():
     """Return {name: file} of the experiments in experiments/, here or beside the package."""
     folders = (_PACKAGE.parent / "experiments", Path.cwd() / "experiments")
-    return {path.stem: path.resolve() for folder in folders for path in sorted(folder.glob("*.toml"))}
+    paths = [path for folder in folders for path in sorted(folder.glob("*.toml"))]
+    return {path.stem: path.resolve() for path in paths}
 
 
 def find_experiment(name):
@@ -104,9 +105,9 @@ def _notebook(path, name):
         notebook = find_notebooks([str(name)])[0].resolve()
     allowed = (path.parent, _PACKAGE.parent / "notebooks", Path.cwd() / "notebooks")
     if not any(notebook.is_relative_to(folder.resolve()) for folder in allowed):
-        raise ValueError(f"{path}: the notebook {name!r} is outside the folder of the file ({notebook}), and a "
-                         "notebook runs any code. Expected a notebook in that folder, or a number such as '04'; "
-                         "copy it there if you trust it.")
+        raise ValueError(f"{path}: the notebook {name!r} is outside the folder of the file "
+                         f"({notebook}), and a notebook runs any code. Expected a notebook in that "
+                         "folder, or a number such as '04'; copy it there if you trust it.")
     return notebook
 
 

@@ -1,4 +1,4 @@
-"""Model folders: written as a whole or not at all, and read with suspicion, since others may have made them.
+"""Model folders: written as a whole or not at all, and read with suspicion.
 
 Nothing here needs torch, so that the command line can say at once that a folder holds no model.
 """
@@ -16,9 +16,9 @@ from pathlib import Path
 __all__ = ["check_model_folder", "misfits", "read_object", "replacing_folder", "stale_file",
            "whole_folder"]
 
-_STALE = re.compile(r"config\.json|(pytorch_)?model(-\d+-of-\d+)?\.(safetensors|bin)(\.index\.json)?|"
-                   r"vocab\.(txt|json)|merges\.txt|tokenizer(_config)?\.json|special_tokens_map\.json|"
-                   r"added_tokens\.json|chat_template\.jinja")
+_STALE = re.compile(r"(pytorch_)?model(-\d+-of-\d+)?\.(safetensors|bin)(\.index\.json)?|"
+                    r"config\.json|vocab\.(txt|json)|merges\.txt|tokenizer(_config)?\.json|added_tokens\.json|"
+                    r"special_tokens_map\.json|chat_template\.jinja")
 
 
 def read_object(path):
@@ -26,7 +26,8 @@ def read_object(path):
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:       # of UTF-8, of JSON, of a 5,000-digit number
-        raise ValueError(f"{path} is not valid JSON: {error}. Copy or download it again.") from error
+        raise ValueError(f"{path} is not valid JSON: {error}. "
+                         "Copy or download it again.") from error
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds a {type(values).__name__}, expected an object {{...}}. "
                          "Copy or download it again.")
@@ -34,7 +35,7 @@ def read_object(path):
 
 
 def check_model_folder(folder, hint=""):
-    """Return the folder that holds the model, see `whole_folder`; raise FileNotFoundError when none does.
+    """Return the folder that holds the model, see `whole_folder`; FileNotFoundError when none does.
 
     Args:
         folder: a folder that save_model wrote.
@@ -52,7 +53,7 @@ def replacing_folder(folder, replaces, keeps_model="config.json"):
     """Yield a temporary folder beside `folder`; on success it becomes `folder`, as a whole.
 
     An old folder that holds `keeps_model` is moved aside, the new one takes its place, then the old
-    one is removed. `whole_folder` finds the old one when the process is killed between the two moves.
+    one is removed. `whole_folder` finds the old one when the process is killed between the moves.
     Any other folder has no model to lose, so the new files are moved into it, `keeps_model` last.
 
     Args:
@@ -68,7 +69,7 @@ def replacing_folder(folder, replaces, keeps_model="config.json"):
 
     folder = Path(folder).resolve()
     old, new = _aside(folder), folder.with_name(f".{folder.name}.{os.getpid()}.new")
-    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.new"):   # of saves that were killed
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.new"):   # of killed saves
         if time.time() - left.stat().st_mtime > 3600:
             shutil.rmtree(left, ignore_errors=True)
     try:
@@ -97,8 +98,8 @@ def whole_folder(folder):
     old = _aside(folder.resolve())
     if folder.exists() or not old.is_dir():
         return folder
-    warnings.warn(f"{folder} is missing: a save was killed in its last step. The model before it is "
-                  f"loaded from {old}. Rename that folder, or save again.", stacklevel=3)
+    warnings.warn(f"{folder} is missing: a save was killed in its last step. The model before it "
+                  f"is loaded from {old}. Rename that folder, or save again.", stacklevel=3)
     return old
 
 
@@ -155,5 +156,5 @@ def misfits(expected, tensors, by):
         elif tensor.dtype != value.dtype and not both_floating:
             found.append(f"{key}: {tensor.dtype} in the file, expected {value.dtype}")
         elif both_floating and not tensor.isfinite().all():
-            found.append(f"{key}: some numbers are not finite, so the file is damaged or training diverged")
+            found.append(f"{key}: some numbers are not finite (damaged, or training diverged)")
     return found

@@ -149,8 +149,8 @@ _AGAIN = "Copy the whole folder again, or save the model again."
 def save_model(model, folder, about=None):
     """Write encoder, tokenizer and heads into a folder that `load_model` and `mmlkit predict` open.
 
-    The folder is written aside and moved into place, so it holds the old model or the new one, never
-    a mixture. Files in it that belong to no model stay. The encoder alone opens with
+    The folder is written aside and moved into place, so it holds the old model or the new one,
+    never a mixture. Files in it that belong to no model stay. The encoder alone opens with
     transformers.AutoModel too.
 
     Args:
@@ -170,10 +170,11 @@ def save_model(model, folder, about=None):
     try:
         text = json.dumps(described, indent=2) + "\n"
     except (TypeError, ValueError) as error:
-        raise TypeError(f"about={about!r} cannot be written as JSON ({error}). Expected plain values in "
-                        "dicts with texts as keys: write x.item() for a number of numpy or torch, and "
-                        "x.tolist() for an array.") from error
-    heads = {key: value.detach().contiguous().cpu() for key, value in model.heads.state_dict().items()}
+        raise TypeError(f"about={about!r} cannot be written as JSON ({error}). Expected plain "
+                        "values in dicts with texts as keys: write x.item() for a number of numpy "
+                        "or torch, and x.tolist() for an array.") from error
+    heads = {key: value.detach().contiguous().cpu()
+             for key, value in model.heads.state_dict().items()}
     with replacing_folder(folder, lambda name: stale_file(name) or name in _FILES) as new:
         write_pretrained(model.encoder, model.tokenizer, new)
         save_file(heads, new / "heads.safetensors")
@@ -194,8 +195,8 @@ def load_model(folder):
     described = read_object(path)
     specs, pals = described.get("heads"), described.get("pals", False)
     if not isinstance(specs, dict) or not specs or not isinstance(pals, bool):
-        raise ValueError(f"{path}: heads is {str(specs)[:80]}, pals is {str(pals)[:80]}; expected an object "
-                         f"with one head per task, and true or false. {_AGAIN}")
+        raise ValueError(f"{path}: heads is {str(specs)[:80]}, pals is {str(pals)[:80]}; expected "
+                         f"an object with one head per task, and true or false. {_AGAIN}")
     encoder, tokenizer = load_pretrained(folder)
     if pals:
         _load_pals(encoder, folder, specs)
@@ -205,7 +206,8 @@ def load_model(folder):
     try:
         model = MultitaskModel(encoder, heads, tokenizer)
     except KeyError as error:       # nn.ModuleDict on a name such as "a.b" or "keys"
-        raise ValueError(f"{path}: a task has a name that no module can have: {error}. {_AGAIN}") from error
+        raise ValueError(f"{path}: a task has a name that no module can have: {error}. "
+                         f"{_AGAIN}") from error
     expected = model.heads.state_dict()
     found = [f"{key} is missing" for key in expected if key not in tensors]
     found += [f"{key} is of no head" for key in tensors if key not in expected]
@@ -213,7 +215,8 @@ def load_model(folder):
     found += [f"{key}: no head is active" for key, mask in tensors.items()
               if mask.dtype == torch.bool and not mask.any()]
     if found:
-        raise ValueError(f"{folder / 'heads.safetensors'} does not fit mmlkit.json: {'; '.join(found[:5])}. {_AGAIN}")
+        raise ValueError(f"{folder / 'heads.safetensors'} does not fit mmlkit.json: "
+                         f"{'; '.join(found[:5])}. {_AGAIN}")
     model.heads.load_state_dict(tensors)
     return model.eval()
 
@@ -221,8 +224,8 @@ def load_model(folder):
 def _load_pals(encoder, folder, tasks):
     pals = load_pals(encoder, folder).pals
     if without := sorted(set(tasks) - set(pals.parts)):
-        raise ValueError(f"{folder / 'pals.json'} has parts for {list(pals.parts)}, but mmlkit.json has a head "
-                         f"for {without} too. {_AGAIN}")
+        raise ValueError(f"{folder / 'pals.json'} has parts for {list(pals.parts)}, but "
+                         f"mmlkit.json has a head for {without} too. {_AGAIN}")
     if found := misfits(pals.state_dict(), pals.state_dict(), "pals.json"):
         raise ValueError(f"{folder / 'pals.safetensors'}: {'; '.join(found[:5])}. {_AGAIN}")
 
@@ -236,12 +239,12 @@ def _read_heads(path):
     try:
         return load_file(path)
     except SafetensorError as error:
-        raise ValueError(f"{path} cannot be read as safetensors ({error}): it is truncated or damaged. "
-                         f"{_AGAIN}") from error
+        raise ValueError(f"{path} cannot be read as safetensors ({error}): it is truncated or "
+                         f"damaged. {_AGAIN}") from error
 
 
 def _build_head(task, spec, hidden_size, tensors, path):
-    """The head that a spec describes; a damaged one could ask for any amount of memory, so sizes come first."""
+    """The head that a spec describes; its sizes are checked first, as they decide about memory."""
     where = f"{path}: the head of task {task!r}"
     spec = dict(spec) if isinstance(spec, dict) else {"type": spec}
     kind = spec.pop("type", None)
@@ -251,17 +254,19 @@ def _build_head(task, spec, hidden_size, tensors, path):
     for name, value in spec.items():
         number = type(value) in (int, float) and math.isfinite(value) and abs(value) <= 1e9
         if not (number or value is None or isinstance(value, str)):
-            raise ValueError(f"{where} has {name} {str(value)[:80]!r}, expected a finite number or a word. {_AGAIN}")
+            raise ValueError(f"{where} has {name} {str(value)[:80]!r}, expected a finite number "
+                             f"or a word. {_AGAIN}")
     if spec.get("hidden_size") != hidden_size:
-        raise ValueError(f"{where} has hidden_size {spec.get('hidden_size')!r}, but the encoder of config.json "
-                         f"has {hidden_size}. {_AGAIN}")
+        raise ValueError(f"{where} has hidden_size {spec.get('hidden_size')!r}, but the encoder of "
+                         f"config.json has {hidden_size}. {_AGAIN}")
     asked = math.prod(spec[name] for name in ("hidden_size", "num_labels", "num_heads")
                       if isinstance(spec.get(name), int))
     held = sum(tensor.numel() for key, tensor in tensors.items() if key.startswith(f"{task}."))
     if asked > held:
-        raise ValueError(f"{where} asks for {asked:,} weights or more, but heads.safetensors holds {held:,} "
-                         f"for it. {_AGAIN}")
+        raise ValueError(f"{where} asks for {asked:,} weights or more, but heads.safetensors holds "
+                         f"{held:,} for it. {_AGAIN}")
     try:
         return _HEADS[kind](**spec)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{where} cannot be built from {str(spec)[:200]}: {error} {_AGAIN}") from error
+        raise ValueError(f"{where} cannot be built from {str(spec)[:200]}: {error} "
+                         f"{_AGAIN}") from error

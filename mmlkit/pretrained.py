@@ -72,18 +72,19 @@ def read_checkpoint(name):
 
 
 def save_pretrained(encoder, tokenizer, folder):
-    """Write a folder that transformers.AutoModel opens, and load_pretrained too, as a whole or not at all.
+    """Write a folder that transformers.AutoModel and load_pretrained open, whole or not at all.
 
-    A model that was in the folder is replaced; files of other kinds stay. Weights that `add_pals` put
-    into the encoder are left out, since other programs do not know them: `save_pals` writes them.
+    A model that was in the folder is replaced; files of other kinds stay. Weights that `add_pals`
+    put into the encoder are left out, since other programs do not know them: see `save_pals`.
 
     Raises:
         ValueError: the folder holds a model with heads, which would no longer fit the encoder.
         OSError: something could not be written; what was there before is unchanged.
     """
     if (Path(folder) / "mmlkit.json").is_file():
-        raise ValueError(f"{folder} holds a model with heads (mmlkit.json), which a new encoder would "
-                         "make useless. Name another folder, or save the whole model with save_model.")
+        raise ValueError(f"{folder} holds a model with heads (mmlkit.json), which a new encoder "
+                         "would make useless. Name another folder, or save the whole model with "
+                         "save_model.")
     with replacing_folder(folder, stale_file) as new:
         write_pretrained(encoder, tokenizer, new)
 
@@ -138,9 +139,9 @@ def _read_config(folder):
             continue
         most = 100 if field.name == "num_hidden_layers" else LARGEST
         if kind is str or type(value) not in (int, kind) or not 0 <= value <= most:
-            wanted = {int: f"a whole number from 0 to {most:,}", float: "a number of at least 0", str: "a text"}
-            raise ValueError(f"{folder / 'config.json'}: {field.name} is {str(value)[:80]!r}, expected "
-                             f"{wanted[kind]}. Copy or download it again.")
+            wanted = {int: f"a whole number from 0 to {most:,}", float: "a number of at least 0"}
+            raise ValueError(f"{folder / 'config.json'}: {field.name} is {str(value)[:80]!r}, "
+                             f"expected {wanted.get(kind, 'a text')}. Copy or download it again.")
     return values
 
 
@@ -148,7 +149,8 @@ def _config(values, folder):
     try:
         config = BertConfig.from_dict(values)
         if config.pad_token_id >= config.vocab_size:
-            raise ValueError(f"pad_token_id {config.pad_token_id} is outside the vocabulary of {config.vocab_size}.")
+            raise ValueError(f"pad_token_id {config.pad_token_id} is not below vocab_size "
+                             f"{config.vocab_size}.")
     except ValueError as error:
         raise ValueError(f"{folder / 'config.json'} describes no encoder: {error}") from error
     return config
@@ -166,10 +168,11 @@ def _read_weights(folder, checksum=None):
             names = sorted(set(read_object(index)["weight_map"].values()))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{index} does not list the weight files ({error}). Copy or download it again.") from error
-        for name in names:      # the name decides, not where it leads: in the hub's cache every file is a link
+        for name in names:      # the name decides: in the hub's cache every file is a link
             if not re.fullmatch(r"\w[\w.-]*\.safetensors", str(name), re.ASCII):
-                raise ValueError(f"{index} names the weight file {name!r}, expected the plain name of a .safetensors "
-                                 "file in the same folder. The folder is damaged or made to read other files; do not use it.")
+                raise ValueError(f"{index} names the weight file {name!r}, expected the plain "
+                                 "name of a .safetensors file in the same folder. Do not use this "
+                                 "folder.")
         files = [folder / name for name in names]
     if all(file.is_file() for file in files):
         if checksum is not None:
@@ -200,7 +203,7 @@ def _read_weights(folder, checksum=None):
 
 
 def _check_sizes(config, tensors, folder):
-    """Compares what decides about memory before the encoder is made: a damaged config.json could ask for any amount."""
+    """Compares what decides about memory, before an encoder of a damaged config.json is made."""
     sizes = {"embeddings.word_embeddings.weight": config.vocab_size,
              "embeddings.position_embeddings.weight": config.max_position_embeddings,
              "embeddings.token_type_embeddings.weight": config.type_vocab_size}
@@ -219,11 +222,12 @@ def _load_weights(encoder, tensors, folder, cut):
     """Copies tensors into the encoder and reports, by name, what did not fit."""
     expected = encoder.state_dict()
     if found := misfits(expected, tensors, "config.json"):
-        raise ValueError(f"{folder}: the weights do not fit the configuration. {'; '.join(found[:5])}. "
-                         "Copy or download the whole folder again.")
+        raise ValueError(f"{folder}: the weights do not fit the configuration. "
+                         f"{'; '.join(found[:5])}. Copy or download the whole folder again.")
     missing = [key for key in expected if key not in tensors]
     if any(not key.startswith("pooler.") for key in missing):
-        raise ValueError(f"{folder}: {len(missing)} weight{'s are' if len(missing) > 1 else ' is'} missing, such as {missing[:5]}. It is not a BERT encoder, "
+        raise ValueError(f"{folder}: {len(missing)} weight{'s are' if len(missing) > 1 else ' is'} "
+                         f"missing, such as {missing[:5]}. It is not a BERT encoder, "
                          "or its config.json asks for more layers than the file holds.")
     if missing:
         warnings.warn(f"{folder} has no pooler ({missing}): it starts from fresh weights. A head that reads the [CLS] "
@@ -232,8 +236,9 @@ def _load_weights(encoder, tensors, folder, cut):
     extra = [key for key in tensors if key not in expected and not (cut and _beyond(key, layers))]
     inside = [key for key in extra if key.startswith(("embeddings.", "encoder.", "pooler.")) and "position_ids" not in key]
     if inside:
-        warnings.warn(f"{folder}: {len(inside)} weight{'s have' if len(inside) > 1 else ' has'} no place in this encoder "
-                      f"and {'were' if len(inside) > 1 else 'was'} left out: {inside[:5]}.", stacklevel=3)
+        have, were = ("s have", "were") if len(inside) > 1 else (" has", "was")
+        warnings.warn(f"{folder}: {len(inside)} weight{have} no place in this encoder and {were} "
+                      f"left out: {inside[:5]}.", stacklevel=3)
     if len(extra) > len(inside):
         log.info("%s: left out, not part of the encoder: %s", folder, [key for key in extra if key not in inside])
     encoder.load_state_dict({key: tensors[key].float() for key in expected if key in tensors}, strict=False)
@@ -258,16 +263,18 @@ def _read_tokenizer(folder, vocab_size):
         raise FileNotFoundError(f"{folder} has no tokenizer: expected tokenizer.json or vocab.txt, "
                                 f"found {sorted(os.listdir(folder))[:8]}.")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), use_fast=True, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
         tokenizer.backend_tokenizer.encode("a")
-    except Exception as error:          # of whatever kind: JSON, tokenizers' own, a class that does not exist
+    except Exception as error:          # JSON, tokenizers' own kind, a class that does not exist
         why = str(error)
-        if "trust_remote_code" in why:  # its text advises to run the code after all, so it is not repeated here
+        if "trust_remote_code" in why:  # its text advises to run the code after all
             why = "it wants to run Python code of the folder, which mmlkit never does"
-        raise ValueError(f"{folder}: the tokenizer cannot be used: {why}. Expected the files of a BERT tokenizer "
-                         "(tokenizer.json or vocab.txt, tokenizer_config.json); copy or download them again.") from error
+        raise ValueError(f"{folder}: the tokenizer cannot be used: {why}. Expected a BERT "
+                         "tokenizer (tokenizer.json or vocab.txt, tokenizer_config.json); copy or "
+                         "download it again.") from error
     largest = max(tokenizer.get_vocab().values(), default=0) + 1
     if (entries := max(largest, len(tokenizer))) > vocab_size:
-        raise ValueError(f"{folder}: the tokenizer has {entries} entries, the word table {vocab_size}. "
-                         "They belong to different models; put matching files in the folder.")
+        raise ValueError(f"{folder}: the tokenizer has {entries} entries, the word table "
+                         f"{vocab_size}. They belong to different models; put matching files in "
+                         "the folder.")
     return tokenizer

@@ -14,6 +14,7 @@ import re
 from pathlib import Path
 from urllib.parse import quote
 
+from mmlkit import words
 from mmlkit.experiments import Experiment, known_experiments, load_experiment
 from mmlkit.protocol import improvements, paired_bootstrap, verdict
 from mmlkit.published import tables
@@ -29,8 +30,8 @@ _CELL = ["on", "split", "metric"]
 def load_results(folders):
     """{(experiment, profile): its results}, of all runs below these folders, in the order of their names.
 
-    Other JSON files are passed over. Raises FileNotFoundError when a folder is missing or holds no run
-    at all, ValueError as `check_names`.
+    Other JSON files are passed over. Raises FileNotFoundError when a folder is missing or holds no
+    run at all, ValueError as `check_names`.
     """
     found = {}
     for folder in map(Path, folders):
@@ -184,12 +185,14 @@ def write_report(folders, out):
 
 def _experiment(name, profile, results):
     """The experiment of that name; of one whose file is elsewhere, what the results tell: the parameters that differ."""
-    known = known_experiments()     # by name alone: a stranger's result must not make us read other files
+    known = known_experiments()     # by name: a stranger's result must not make us read other files
     if name in known and profile in ("fast", "colab", "paper"):
         return load_experiment(known[name], profile)
     runs = {result["name"]: result["parameters"] for result in results}
-    values = {key: [parameters.get(key) for parameters in runs.values()] for parameters in runs.values() for key in parameters}
-    grid = {key: some for key, some in values.items() if any(value != some[0] for value in some)} or {"profile": [profile]}
+    values = {key: [parameters.get(key) for parameters in runs.values()]
+              for parameters in runs.values() for key in parameters}
+    grid = {key: some for key, some in values.items() if any(value != some[0] for value in some)}
+    grid = grid or {"profile": [profile]}
     return Experiment(name, name, profile, Path(name), grid, runs, 0, None, {}, 1, 0, {}, [])
 
 
@@ -253,8 +256,9 @@ def write_readme(folders, readme="README.md"):
     for (name, profile), results in load_results(folders).items():
         experiment = _experiment(name, profile, results)
         frame = long_frame(experiment, results)
-        title = f"**{markdown_text(experiment.title)}** ({profile}, {len(results)} run{'s' * (len(results) > 1)})"
-        lines += [title, "", *(f"- {markdown_text(line)}" for line in _judged(experiment, frame)), ""]
+        title, runs = markdown_text(experiment.title), words.count(len(results), "run")
+        claims = [f"- {markdown_text(line)}" for line in _judged(experiment, frame)]
+        lines += [f"**{title}** ({profile}, {runs})", "", *claims, ""]
         lines += [markdown_table(_rounded(headline(experiment, frame))), ""]
     path = Path(readme)
     text, count = re.subn(r"(<!-- report -->\n).*?(\n?<!-- /report -->)", lambda match: match[1] + "\n".join(lines).strip() + match[2],

@@ -20,7 +20,8 @@ from pathlib import Path
 from mmlkit.notebooks import notebook_parameters
 from mmlkit.runtime import describe, peak_memory, replacing
 
-__all__ = ["carry_out", "changed_sources", "check_names", "finished", "held", "load_plan", "read_result", "record", "write_plan"]
+__all__ = ["carry_out", "changed_sources", "check_names", "finished", "held", "load_plan",
+           "read_result", "record", "write_plan"]
 
 _PACKAGE = Path(__file__).resolve().parent
 _NO_SOURCE = ("mmlkit.runs", "mmlkit.notebooks", "mmlkit.mini")        # what a result does not depend on
@@ -62,7 +63,8 @@ def read_result(path):
         found["experiment"], found["parameters"].items()
         for score in found["scores"]:
             score["value"] = math.nan if score["value"] is None else score["value"]
-        if not all(re.fullmatch(r"\w[\w.-]*", name) for name in found["sources"]):     # files of the package
+        plain = [re.fullmatch(r"\w[\w.-]*", name) for name in found["sources"]]   # of ours
+        if not all(plain):
             raise TypeError(f"sources {list(found['sources'])[:8]} are not plain names")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is not the result of a run ({type(error).__name__}: {error}).") from error
@@ -70,14 +72,14 @@ def read_result(path):
 
 
 def check_names(result, path):
-    """Raise ValueError unless a result's experiment and profile are plain names: files are named after them."""
+    """Raise ValueError unless a result's experiment and profile are plain names, fit for files."""
     for key in ("experiment", "profile"):
         name = result.get(key)
-        plain = isinstance(name, str) and name.isprintable() and re.fullmatch(r"[^./\\:][^/\\:]*", name)
-        if not plain:
-            raise ValueError(f"{path}: {key} is {str(name)[:80]!r}, expected a plain name such as 'mml-tables', "
-                             "without / \\ or : in it, since files are named after it. Correct or remove the file, "
-                             "and do not trust where it came from.")
+        text = name if isinstance(name, str) and name.isprintable() else ""
+        if not re.fullmatch(r"[^./\\:][^/\\:]*", text):
+            raise ValueError(f"{path}: {key} is {str(name)[:80]!r}, expected a plain name such as "
+                             "'mml-tables', without / \\ or : in it, since files are named after "
+                             "it. Correct or remove the file, and do not trust where it came from.")
 
 
 def changed_sources(result, notebook, parameters):

@@ -1,6 +1,6 @@
 """Text for people: nothing in it is obeyed by a terminal, a spreadsheet or a browser.
 
-Names and texts come from files that others wrote; here they are made harmless before they are shown.
+Names and texts come from files that others wrote; here they are made harmless before they appear.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ def printable(text):
 
 
 def no_formula(cell):
-    """Return the cell with an apostrophe before what a spreadsheet would compute; numbers stay numbers."""
+    """Return the cell, with an apostrophe before a spreadsheet's formula; numbers stay numbers."""
     with contextlib.suppress(ValueError):
         float(cell)
         return cell
@@ -29,15 +29,17 @@ def no_formula(cell):
 
 
 def markdown_text(text):
-    """Return the text for Markdown on one line: no HTML, link, image, code or table cell of its own."""
+    """Return the text for Markdown, on one line, without HTML, links, code or cells of its own."""
     text = html.escape("".join(c if c.isprintable() else " " for c in text), quote=False)
     return re.sub(r"([\\|\[`])", r"\\\1", text)
 
 
 def markdown_table(frame):
     """Return a DataFrame as a Markdown table, without its index; see `markdown_text`."""
-    lines = [list(frame.columns), ["---"] * len(frame.columns), *frame.astype(str).to_numpy().tolist()]
-    return "\n".join(f"| {' | '.join(markdown_text(str(cell)) for cell in line)} |" for line in lines)
+    rows = frame.astype(str).to_numpy().tolist()
+    lines = [list(frame.columns), ["---"] * len(frame.columns), *rows]
+    cells = [[markdown_text(str(cell)) for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 def error_text(error):
@@ -48,13 +50,15 @@ def error_text(error):
     """
     kind, text = type(error).__name__, str(error).strip()
     brief = f"{kind}: {text.splitlines()[0][:300]}" if text else kind
-    memory = isinstance(error, RuntimeError) and re.search("out of memory|not enough memory|can't allocate", text)
-    if isinstance(error, MemoryError) or memory:
-        return f"out of memory ({brief}). Close other programs, or take fewer texts or a smaller model."
+    said = isinstance(error, RuntimeError) and re.search("(out of|enough|allocate) memory", text)
+    if isinstance(error, MemoryError) or said:
+        return (f"out of memory ({brief}). Close other programs, or take fewer texts or a smaller "
+                "model.")
     if isinstance(error, RecursionError):
         return f"a file is nested too deeply to be read ({brief}). Check the files that you named."
     expected = isinstance(error, (ValueError, OSError, ImportError, FloatingPointError))
     if text and (expected or kind == "SafetensorError"):
         return printable(text)
-    return printable(f"unexpected {brief}\nThis is a fault of mmlkit rather than yours. The same command with "
-                     "MMLKIT_DEBUG=1 before it shows where; please report that as an issue of the repository.")
+    return printable(f"unexpected {brief}\nThis is a fault of mmlkit rather than yours. The same "
+                     "command with MMLKIT_DEBUG=1 before it shows where; please report that as an "
+                     "issue of the repository.")

@@ -368,7 +368,7 @@ TAMPERED = {
     "a fraction of a layer": (config(num_hidden_layers=1.5), "config.json: num_hidden_layers is '1.5', expected a whole number"),
     "an epsilon that is no number": (config(layer_norm_eps=NAN), "config.json: layer_norm_eps is 'nan', expected a number of at least 0"),
     "a negative epsilon": (config(layer_norm_eps=-1.0), "config.json: layer_norm_eps is '-1.0', expected a number of at least 0"),
-    "padding outside the vocabulary": (config(pad_token_id=500), "config.json describes no encoder: pad_token_id 500 is outside the vocabulary of 199"),
+    "padding outside the vocabulary": (config(pad_token_id=500), "config.json describes no encoder: pad_token_id 500 is not below vocab_size 199"),
     "an activation that is a number": (config(hidden_act=3), "config.json: hidden_act is '3', expected a text"),
     "the encoder of another model": (config(hidden_size=64), r"in the file, .* by config.json"),
     "tokenizer.json is empty": (content("tokenizer.json", b""), "the tokenizer cannot be used"),

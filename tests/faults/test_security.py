@@ -133,7 +133,7 @@ def test_weights_outside_the_folder_are_refused(model_folder, name):
         copy.write_bytes(secret.read_bytes())
     name = str(secret) if name == "ABSOLUTE" else name
     (model_folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
-    with pytest.raises(ValueError, match="names the weight file .*, expected the plain name of a .safetensors file.*do not use it"):
+    with pytest.raises(ValueError, match="names the weight file .*, expected the plain name of a .safetensors file in the same folder. Do not use this folder"):
         load_pretrained(model_folder)
 
 

@@ -99,7 +99,7 @@ def test_names():
 
 @pytest.mark.parametrize(("task", "ids", "scores", "message"), [
     ("rte", ["a"], [[0, 1]], r"the course has no task 'rte'; it has \['sst', 'cfimdb', 'quora', 'sts'\]"),
-    ("sts", ["a", "b"], [[1.0]], "2 ids, 2 of them different, for 1 rows of scores; expected one each"),
+    ("sts", ["a", "b"], [[1.0]], "2 ids, 2 of them different, for 1 row of scores; expected one each"),
     ("sts", ["a", "A"], [1.0, 2.0], "2 ids, 1 of them different"), ("sts", [" "], [1.0], "expected one each"),
     ("sts", ["a"], [math.nan], "some scores are not finite numbers")])
 def test_what_is_not_written(tmp_path, task, ids, scores, message):
@@ -133,7 +133,7 @@ def source(tmp_path):
 def handed(make_model, source, tmp_path):
     """A folder to hand in, written by a tiny model: (its model, its dev scores, the folder)."""
     model = make_model("sst", "quora", "sts")
-    with pytest.warns(UserWarning, match="quora-dev.csv: 1 rows have no label"):
+    with pytest.warns(UserWarning, match="quora-dev.csv: 1 row has no label"):
         scores = course.write_submission(model, source, tmp_path / "out")
     return model, scores, tmp_path / "out"
 

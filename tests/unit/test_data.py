@@ -147,7 +147,7 @@ def test_parquet_scores_with_the_hubs_mark_for_unknown(tmp_path):
 def test_snli_rows_without_a_gold_label_are_dropped(unknown):
     labels = ["neutral", unknown, "contradiction"]
     rows = [(i, {"sentence1": "p", "sentence2": f"h{i}", "gold_label": label}) for i, label in enumerate(labels)]
-    with pytest.warns(UserWarning, match=r"1 rows have no label in column 'gold_label' \(row 1\)"):
+    with pytest.warns(UserWarning, match=r"1 row has no label in column 'gold_label' \(row 1\)"):
         split = make_split("snli", rows)
     assert split.texts == [("p", "h0"), ("p", "h2")]
     assert split.labels.tolist() == [1, 2]

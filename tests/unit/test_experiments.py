@@ -55,6 +55,8 @@ def test_the_grid_and_what_changes_a_run(write):
 def test_the_estimate(write):
     fast, colab = load_experiment(write(WHOLE)), load_experiment(write(WHOLE), "colab")
     assert estimate(fast, list(fast.runs), 2) == "2 of 2 runs to do, 2 at a time; about 2 min on 2 CPU cores."
+    one = load_experiment(write(WHOLE), grid=parse_grid(["task=rte"]))
+    assert estimate(one, list(one.runs), 1).startswith("1 of 1 run to do, 1 at a time; about")
     assert estimate(colab, ["rte-0", "mnli-0"], 1) == ("2 of 4 runs to do, 1 at a time; about 2 GPU hours (an estimate: nothing here was timed on a GPU).")
 
 
