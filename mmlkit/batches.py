@@ -15,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from mmlkit.runs import changed_sources, finished, held, load_plan, read_result, write_plan
+from mmlkit.words import count
 
 __all__ = ["cause", "estimate", "plan_batch", "reproduce", "states"]
 
@@ -57,7 +58,7 @@ def cause(folder, name):
 
 def estimate(experiment, todo, cores):
     """What is ahead, in a sentence: runs, and hours on a CPU or a GPU, as far as the experiment's file says what a run takes."""
-    text = f"{len(todo)} of {len(experiment.runs)} runs to do, {cores} at a time"
+    text = f"{len(todo)} of {count(len(experiment.runs), 'run')} to do, {cores} at a time"
     gpu = [experiment.gpu_minutes[name] for name in todo if experiment.gpu_minutes[name]]
     if gpu:
         text += f"; about {sum(gpu) / 60:.3g} GPU hours (an estimate: nothing here was timed on a GPU)"

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from mmlkit.tasks import Task
+from mmlkit.words import count
 
 __all__ = ["Encoded", "Batch", "encode", "plan", "plan_examples", "collate"]
 
@@ -96,8 +97,10 @@ def encode(tokenizer, split, *, max_length=512, pairs="packed"):
                       return_token_type_ids=True)
     truncated = sum(bool(encoding.overflowing) for encoding in coded.encodings)
     if truncated:
-        warnings.warn(f"{split.task.name} {split.name}: {truncated} of {len(split)} rows are longer than {max_length} tokens "
-                      "and were cut there.", stacklevel=2)
+        rows = count(len(split), "row")
+        are, were = ("are", "were") if truncated > 1 else ("is", "was")
+        warnings.warn(f"{split.task.name} {split.name}: {truncated} of {rows} {are} longer than {max_length} "
+                      f"tokens and {were} cut there.", stacklevel=2)
     return Encoded(split.task, coded["input_ids"], coded["token_type_ids"], split.labels, truncated, queries=split.queries)
 
 

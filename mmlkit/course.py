@@ -18,6 +18,7 @@ from mmlkit.evaluation import predict
 from mmlkit.files import find_files, read_rows
 from mmlkit.runtime import replacing
 from mmlkit.tasks import get_task
+from mmlkit.words import count
 
 __all__ = ["Problem", "check_submission", "constant_accuracies", "overall_score", "prediction_file", "write_predictions", "write_submission"]
 
@@ -101,7 +102,7 @@ def write_predictions(path, task, ids, scores):
     if task.name not in HEADERS:
         raise ValueError(f"the course has no task {task.name!r}; it has {list(HEADERS)}.")
     if len(ids) != len(scores) or len(set(ids)) < len(ids) or not all(ids):
-        raise ValueError(f"{path}: {len(ids)} ids, {len(set(ids))} of them different, for {len(scores)} rows of scores; expected one each.")
+        raise ValueError(f"{path}: {len(ids)} ids, {len(set(ids))} of them different, for {count(len(scores), 'row')} of scores; expected one each.")
     if not np.isfinite(scores).all():
         raise ValueError(f"{path}: some scores are not finite numbers; the model has diverged.")
     values = (scores[:, 0] if task.kind == "regression" else metrics.predicted_labels(scores)).tolist()
@@ -161,8 +162,9 @@ def check_submission(folder, source=None, *, option=None, limit=10):
     for name in _tasks(option):
         for split in ("dev", "test"):
             found = _check_file(folder / prediction_file(name, split, option), name, split, source)
-            more = [Problem(found[0].file, None, f"{len(found) - limit} more problems", "none")] if len(found) > limit else []
-            problems += found[:limit] + more
+            problems += found[:limit]
+            if rest := len(found[limit:]):
+                problems.append(Problem(found[0].file, None, count(rest, "more problem"), "none"))
     return problems
 
 

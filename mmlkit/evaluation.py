@@ -8,8 +8,10 @@ from mmlkit.batching import collate, encode, plan
 from mmlkit.data import Split, TaskData
 from mmlkit.runtime import autocast, fast_matmul
 from mmlkit.tasks import get_task
+from mmlkit.words import count
 
-__all__ = ["predict", "predict_encoded", "evaluate", "probabilities", "unless_out_of_memory"]
+__all__ = ["answers", "predict", "predict_encoded", "evaluate", "probabilities",
+           "unless_out_of_memory"]
 
 SAID = ("not enough memory", "can't allocate memory")       # by torch's CPU allocator, in a plain RuntimeError
 
@@ -100,6 +102,30 @@ def evaluate(model, data, *, split="dev", batch_size=64, max_length=512, precisi
         raise ValueError(f"{data.task.name} {data.name} has no labels: there is nothing to compare predictions with.")
     scores = predict(model, data, batch_size=batch_size, max_length=max_length, precision=precision)
     return metrics.compute(data.task, scores, data.labels, data.queries)
+
+
+def answers(model, split):
+    """Return what a model says of a split as a table of texts: (names of columns, rows of cells).
+
+    Raises:
+        ValueError: the head has another number of outputs than the task, or a score is not finite.
+    """
+    task, head = split.task, model.head(split.task)
+    if head.num_labels != task.num_labels:
+        wanted = f"{task.num_labels} ({', '.join(task.labels) or 'one score'})"
+        raise ValueError(f"the head of task {task.name!r} has {count(head.num_labels, 'output')}, "
+                         f"expected {wanted}. It was trained with other labels under this name; "
+                         "train it again.")
+    scores = predict(model, split)
+    if wrong := int((~np.isfinite(scores)).any(1).sum()):
+        raise ValueError(f"the scores of {wrong} of {count(len(scores), 'row')} are not finite "
+                         "numbers: the model has diverged. Train it again with a smaller learning "
+                         "rate.")
+    if task.kind != "classification":
+        return ["score"], [[f"{score:.4f}"] for score in scores[:, 0]]
+    shares = probabilities(scores, head)
+    rows = [[task.labels[row.argmax()], *[f"{p:.4f}" for p in row]] for row in shares]
+    return ["label", *[f"p({name})" for name in task.labels]], rows
 
 
 def _as_split(data, task):

@@ -13,7 +13,7 @@ from pathlib import Path
 from mmlkit.notebooks import find_notebooks, notebook_parameters, parse_parameters
 from mmlkit.profiles import get_profile
 
-__all__ = ["Experiment", "find_experiment", "load_experiment", "parse_grid"]
+__all__ = ["Experiment", "find_experiment", "known_experiments", "load_experiment", "parse_grid"]
 
 _PACKAGE = Path(__file__).resolve().parent
 _SIZE = {"limit": 60, "minutes": None, "gpu_minutes": None, "threads": 1, "memory": 4000, "grid": {}, "set": {}}
@@ -38,6 +38,13 @@ class Experiment:
     claims: list = field(repr=False)            # what the papers claim of them
 
 
+def known_experiments():
+    """Return {name: file} of the experiments in experiments/, here or beside the package."""
+    folders = (_PACKAGE.parent / "experiments", Path.cwd() / "experiments")
+    paths = [path for folder in folders for path in sorted(folder.glob("*.toml"))]
+    return {path.stem: path.resolve() for path in paths}
+
+
 def find_experiment(name):
     """The file of an experiment: a path, or a name in experiments/, here or beside the package.
 
@@ -45,19 +52,19 @@ def find_experiment(name):
     """
     if str(name).endswith(".toml") and Path(name).is_file():
         return Path(name).resolve()
-    known = {path.stem: path for folder in (_PACKAGE.parent / "experiments", Path.cwd() / "experiments") for path in sorted(folder.glob("*.toml"))}
+    known = known_experiments()
     if name not in known:
         near = difflib.get_close_matches(str(name), known, n=1)
         raise FileNotFoundError(f"There is no experiment {str(name)!r}.{f' Did you mean {near[0]!r}?' if near else ''} Known: "
                                 f"{', '.join(known) or 'none (run it from a checkout of the repository)'}, or the path of a .toml file.")
-    return known[name].resolve()
+    return known[name]
 
 
 def load_experiment(name, profile="fast", grid=None):
     """Reads an experiment in one size.
 
     grid: {parameter: values} that replace the file's. Raises ValueError for a file that is not TOML, an unknown key, a size the file
-    does not have, or a parameter that its notebook does not have.
+    does not have, a notebook outside its folder, or a parameter that its notebook does not have.
     """
     path = find_experiment(name)
     try:
@@ -72,8 +79,7 @@ def load_experiment(name, profile="fast", grid=None):
     _known(path, f"[{profile}]", size, {*_SIZE, *content["grid"]})
     size = {**_SIZE, **size}
     grid = {**content["grid"], **size["grid"], **(grid or {})}
-    notebook = path.parent / content["notebook"]
-    notebook = notebook.resolve() if notebook.is_file() else find_notebooks([content["notebook"]])[0]
+    notebook = _notebook(path, content["notebook"])
     given = {**content.get("set", {}), **size["set"], "profile": profile}
     runs, costs = {}, {}
     for values in itertools.product(*grid.values()):
@@ -90,6 +96,19 @@ def load_experiment(name, profile="fast", grid=None):
         raise ValueError(f"{path} sets {key!r}, which {notebook.name} does not have; it has {', '.join(known)}.")
     return Experiment(path.stem, content["title"], profile, notebook, grid, runs, size["limit"], size["minutes"], costs, size["threads"],
                       size["memory"], content.get("published", {}), content.get("claims", []))
+
+
+def _notebook(path, name):
+    """The notebook that a file names: in the file's own folder, or one of the repository's."""
+    notebook = (path.parent / str(name)).resolve()
+    if not notebook.is_file():
+        notebook = find_notebooks([str(name)])[0].resolve()
+    allowed = (path.parent, _PACKAGE.parent / "notebooks", Path.cwd() / "notebooks")
+    if not any(notebook.is_relative_to(folder.resolve()) for folder in allowed):
+        raise ValueError(f"{path}: the notebook {name!r} is outside the folder of the file "
+                         f"({notebook}), and a notebook runs any code. Expected a notebook in that "
+                         "folder, or a number such as '04'; copy it there if you trust it.")
+    return notebook
 
 
 def parse_grid(assignments):

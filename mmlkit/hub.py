@@ -84,7 +84,9 @@ def load_hub_dataset(repo_id, config=None):
     try:
         if not online:      # both read this at call time; put back below, since a network may come back
             huggingface_hub.constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
-        return datasets.load_dataset(repo_id, config)
+        # From version 4 on `datasets` runs no loading scripts; before, it must be told not to.
+        safe = {"trust_remote_code": False} if int(datasets.__version__.split(".")[0]) < 4 else {}
+        return datasets.load_dataset(repo_id, config, **safe)
     except Exception as error:
         where = f"{repo_id!r}" + (f", configuration {config!r}" if config else "")
         why = f"the client says: {error}" if online else "the hub cannot be reached and the data is not in the local cache"

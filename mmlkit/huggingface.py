@@ -43,7 +43,10 @@ class MultiverseForSequenceClassification(PreTrainedModel):
 
     def __init__(self, config, encoder=None):
         super().__init__(config)
-        self.encoder = AutoModel.from_config(AutoConfig.for_model(**config.encoder)) if encoder is None else encoder
+        if encoder is None:
+            encoder = AutoConfig.for_model(**config.encoder)
+            encoder = AutoModel.from_config(encoder, trust_remote_code=False)
+        self.encoder = encoder
         self.head = MultiverseHead(**config.head)
         self.per_head = None        # [A], detached: losses of the last batch, for the pruner
         self.post_init()
@@ -56,7 +59,8 @@ class MultiverseForSequenceClassification(PreTrainedModel):
         hidden_size by default, as in the paper. reads: "cls", "mean", or "pooler" where the encoder has one. head: more
         keywords of MultiverseHead. Raises ValueError for an encoder without the pooler that was asked for.
         """
-        encoder = AutoModel.from_pretrained(encoder) if isinstance(encoder, (str, Path)) else encoder
+        if isinstance(encoder, (str, Path)):
+            encoder = AutoModel.from_pretrained(encoder, trust_remote_code=False)
         if reads == "pooler" and getattr(encoder, "pooler", None) is None:
             raise ValueError(f"{type(encoder).__name__} has no pooler; pass reads='cls' or reads='mean'.")
         size = encoder.config.hidden_size

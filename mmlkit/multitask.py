@@ -5,18 +5,18 @@ The batch carries its task, so there are no task numbers and no "current task".
 
 import contextlib
 import json
-from pathlib import Path
+import math
 from typing import Protocol
 
 import torch
 from torch import nn
 
+from mmlkit.folders import check_model_folder, misfits, read_object, replacing_folder, stale_file
 from mmlkit.heads import LinearHead, Loss, PairHead
 from mmlkit.multiverse import MultiverseHead
 from mmlkit.pals import load_pals, save_pals
-from mmlkit.pretrained import load_pretrained, save_pretrained
+from mmlkit.pretrained import load_pretrained, write_pretrained
 from mmlkit.ranking import RankingHead
-from mmlkit.runtime import replacing
 from mmlkit.san import SANHead
 
 __all__ = ["Head", "MultitaskModel", "load_model", "save_model"]
@@ -166,46 +166,131 @@ class MultitaskModel(nn.Module):
 
 
 _HEADS = {"linear": LinearHead, "pair": PairHead, "multiverse": MultiverseHead, "san": SANHead, "ranking": RankingHead}
+_FILES = ("mmlkit.json", "heads.safetensors", "pals.json", "pals.safetensors")
+_AGAIN = "Copy the whole folder again, or save the model again."
 
 
 def save_model(model, folder, about=None):
-    """Writes encoder, tokenizer and heads into a folder that `load_model` and `mmlkit predict` open.
+    """Write encoder, tokenizer and heads into a folder that `load_model` and `mmlkit predict` open.
 
-    about: plain values to keep beside it (seed, metrics). The encoder alone opens with transformers.AutoModel too.
+    The folder is written aside and moved into place, so it holds the old model or the new one,
+    never a mixture. Files in it that belong to no model stay. The encoder alone opens with
+    transformers.AutoModel too.
+
+    Args:
+        model: a MultitaskModel.
+        folder: where the files go.
+        about: plain values to keep with the model (seed, metrics).
+
+    Raises:
+        TypeError: `about` holds a value that JSON has no form for; nothing was written.
+        OSError: something could not be written; what was there before is unchanged.
     """
     from safetensors.torch import save_file
 
-    folder = Path(folder)
-    save_pretrained(model.encoder, model.tokenizer, folder)
-    with replacing(folder / "heads.safetensors") as temporary:
-        save_file({key: value.detach().contiguous().cpu() for key, value in model.heads.state_dict().items()}, temporary)
     pals = getattr(model.encoder, "pals", None) is not None
-    if pals:
-        save_pals(model.encoder, folder)
-    described = {"heads": {task: head.spec() for task, head in model.heads.items()}, "pals": pals, "about": about or {}}
-    with replacing(folder / "mmlkit.json") as temporary:
-        temporary.write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+    described = {"heads": {task: head.spec() for task, head in model.heads.items()}, "pals": pals,
+                 "about": about or {}}
+    try:
+        text = json.dumps(described, indent=2) + "\n"
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"about={about!r} cannot be written as JSON ({error}). Expected plain "
+                        "values in dicts with texts as keys: write x.item() for a number of numpy "
+                        "or torch, and x.tolist() for an array.") from error
+    heads = {key: value.detach().contiguous().cpu()
+             for key, value in model.heads.state_dict().items()}
+    with replacing_folder(folder, lambda name: stale_file(name) or name in _FILES) as new:
+        write_pretrained(model.encoder, model.tokenizer, new)
+        save_file(heads, new / "heads.safetensors")
+        if pals:
+            save_pals(model.encoder, new)
+        (new / "mmlkit.json").write_text(text, encoding="utf-8")
 
 
 def load_model(folder):
-    """The MultitaskModel that save_model wrote, in eval mode.
+    """Return the MultitaskModel that save_model wrote, in eval mode.
 
-    Raises FileNotFoundError when the folder holds no heads, ValueError when a head is of an unknown type.
+    Raises:
+        FileNotFoundError: a file of the folder is missing.
+        ValueError: a file is damaged, or the files do not belong together; the message names it.
     """
+    folder = check_model_folder(folder)
+    path = folder / "mmlkit.json"
+    described = read_object(path)
+    specs, pals = described.get("heads"), described.get("pals", False)
+    if not isinstance(specs, dict) or not specs or not isinstance(pals, bool):
+        raise ValueError(f"{path}: heads is {str(specs)[:80]}, pals is {str(pals)[:80]}; expected "
+                         f"an object with one head per task, and true or false. {_AGAIN}")
+    encoder, tokenizer = load_pretrained(folder)
+    if pals:
+        _load_pals(encoder, folder, specs)
+    tensors = _read_heads(folder / "heads.safetensors")
+    heads = {task: _build_head(task, spec, encoder.config.hidden_size, tensors, path)
+             for task, spec in specs.items()}
+    try:
+        model = MultitaskModel(encoder, heads, tokenizer)
+    except KeyError as error:       # nn.ModuleDict on a name such as "a.b" or "keys"
+        raise ValueError(f"{path}: a task has a name that no module can have: {error}. "
+                         f"{_AGAIN}") from error
+    expected = model.heads.state_dict()
+    found = [f"{key} is missing" for key in expected if key not in tensors]
+    found += [f"{key} is of no head" for key in tensors if key not in expected]
+    found += misfits(expected, tensors, "mmlkit.json")
+    found += [f"{key}: no head is active" for key, mask in tensors.items()
+              if mask.dtype == torch.bool and not mask.any()]
+    if found:
+        raise ValueError(f"{folder / 'heads.safetensors'} does not fit mmlkit.json: "
+                         f"{'; '.join(found[:5])}. {_AGAIN}")
+    model.heads.load_state_dict(tensors)
+    return model.eval()
+
+
+def _load_pals(encoder, folder, tasks):
+    pals = load_pals(encoder, folder).pals
+    if without := sorted(set(tasks) - set(pals.parts)):
+        raise ValueError(f"{folder / 'pals.json'} has parts for {list(pals.parts)}, but "
+                         f"mmlkit.json has a head for {without} too. {_AGAIN}")
+    if found := misfits(pals.state_dict(), pals.state_dict(), "pals.json"):
+        raise ValueError(f"{folder / 'pals.safetensors'}: {'; '.join(found[:5])}. {_AGAIN}")
+
+
+def _read_heads(path):
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    folder = Path(folder)
-    if not (folder / "mmlkit.json").is_file():
-        raise FileNotFoundError(f"{folder} holds no trained model: mmlkit.json is missing. Expected a folder written by save_model.")
-    heads, described = {}, json.loads((folder / "mmlkit.json").read_text(encoding="utf-8"))
-    for task, spec in described["heads"].items():
-        kind = spec.pop("type")
-        if kind not in _HEADS:
-            raise ValueError(f"{folder}/mmlkit.json: head type {kind!r} of task {task!r} is not one of {list(_HEADS)}.")
-        heads[task] = _HEADS[kind](**spec)
-    encoder, tokenizer = load_pretrained(folder)
-    if described.get("pals"):
-        load_pals(encoder, folder)
-    model = MultitaskModel(encoder, heads, tokenizer)
-    model.heads.load_state_dict(load_file(folder / "heads.safetensors"))
-    return model.eval()
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing. Expected the weights of the heads. {_AGAIN}")
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path} cannot be read as safetensors ({error}): it is truncated or "
+                         f"damaged. {_AGAIN}") from error
+
+
+def _build_head(task, spec, hidden_size, tensors, path):
+    """The head that a spec describes; its sizes are checked first, as they decide about memory."""
+    where = f"{path}: the head of task {task!r}"
+    spec = dict(spec) if isinstance(spec, dict) else {"type": spec}
+    kind = spec.pop("type", None)
+    if not isinstance(kind, str) or kind not in _HEADS:
+        raise ValueError(f"{path}: head type {str(kind)[:80]!r} of task {task!r} is not one of "
+                         f"{list(_HEADS)}. {_AGAIN}")
+    for name, value in spec.items():
+        number = type(value) in (int, float) and math.isfinite(value) and abs(value) <= 1e9
+        if not (number or value is None or isinstance(value, str)):
+            raise ValueError(f"{where} has {name} {str(value)[:80]!r}, expected a finite number "
+                             f"or a word. {_AGAIN}")
+    if spec.get("hidden_size") != hidden_size:
+        raise ValueError(f"{where} has hidden_size {spec.get('hidden_size')!r}, but the encoder of "
+                         f"config.json has {hidden_size}. {_AGAIN}")
+    asked = math.prod(spec[name] for name in ("hidden_size", "num_labels", "num_heads")
+                      if isinstance(spec.get(name), int))
+    held = sum(tensor.numel() for key, tensor in tensors.items() if key.startswith(f"{task}."))
+    if asked > held:
+        raise ValueError(f"{where} asks for {asked:,} weights or more, but heads.safetensors holds "
+                         f"{held:,} for it. {_AGAIN}")
+    try:
+        return _HEADS[kind](**spec)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{where} cannot be built from {str(spec)[:200]}: {error} "
+                         f"{_AGAIN}") from error

@@ -20,7 +20,8 @@ from pathlib import Path
 from mmlkit.notebooks import notebook_parameters
 from mmlkit.runtime import describe, peak_memory, replacing
 
-__all__ = ["carry_out", "changed_sources", "finished", "held", "load_plan", "read_result", "record", "write_plan"]
+__all__ = ["carry_out", "changed_sources", "check_names", "finished", "held", "load_plan",
+           "read_result", "record", "write_plan"]
 
 _PACKAGE = Path(__file__).resolve().parent
 _NO_SOURCE = ("mmlkit.runs", "mmlkit.notebooks", "mmlkit.processes", "mmlkit.mini")        # what a result does not depend on
@@ -59,12 +60,26 @@ def read_result(path):
     """One result as a dict; a score that was none is nan again. Raises ValueError when the file is not one."""
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
-        found["experiment"], found["parameters"], found["sources"]
+        found["experiment"], found["parameters"].items()
         for score in found["scores"]:
             score["value"] = math.nan if score["value"] is None else score["value"]
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        plain = [re.fullmatch(r"\w[\w.-]*", name) for name in found["sources"]]   # of ours
+        if not all(plain):
+            raise TypeError(f"sources {list(found['sources'])[:8]} are not plain names")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is not the result of a run ({type(error).__name__}: {error}).") from error
     return found
+
+
+def check_names(result, path):
+    """Raise ValueError unless a result's experiment and profile are plain names, fit for files."""
+    for key in ("experiment", "profile"):
+        name = result.get(key)
+        text = name if isinstance(name, str) and name.isprintable() else ""
+        if not re.fullmatch(r"[^./\\:][^/\\:]*", text):
+            raise ValueError(f"{path}: {key} is {str(name)[:80]!r}, expected a plain name such as "
+                             "'mml-tables', without / \\ or : in it, since files are named after "
+                             "it. Correct or remove the file, and do not trust where it came from.")
 
 
 def changed_sources(result, notebook, parameters):

@@ -173,5 +173,9 @@ def replacing(path):
     try:
         yield temporary
         os.replace(temporary, path)
+    except OSError as error:        # a full disk names no file, and nobody knows the temporary one
+        if error.errno is not None and error.filename in (None, str(temporary)):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
     finally:
         temporary.unlink(missing_ok=True)

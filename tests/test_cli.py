@@ -2,18 +2,27 @@
 
 import csv
 import json
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import torch
+from safetensors import SafetensorError
 
+import mmlkit
+from mmlkit import cli
 from mmlkit.bert import BertConfig, BertModel
 from mmlkit.cli import main
 from mmlkit.heads import LinearHead
 from mmlkit.multitask import MultitaskModel, save_model
 from mmlkit.multiverse import MultiverseHead
 from mmlkit.pretrained import save_pretrained
+from mmlkit.words import no_formula
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture
@@ -70,10 +79,14 @@ def test_a_collapsed_model_predicts_like_the_one_it_came_from(tokenizer, tmp_pat
 
 
 @pytest.mark.parametrize("arguments, message", [
-    (["predict", "--model", "nowhere", "text"], "nowhere holds no trained model"),
+    (["predict", "--model", "nowhere", "text"], "nowhere holds no trained model: mmlkit.json is missing. Expected a folder written by save_model. "
+     "Notebook 00 makes one: `mmlkit run 00` writes runs/first-model, then add --model runs/first-model."),
+    (["predict", "text"], "mmlkit predict: no model was named: expected --model and a folder written by save_model. Notebook 00 makes one"),
+    (["submit", "--source", "x"], "mmlkit submit: no model was named: expected --model and a folder written by save_model. Notebook 10 makes one: "
+     "`mmlkit run 10` writes runs/together"),
     (["predict", "--model", "FOLDER", "text"], "has several tasks, ['sst', 'sts']; say which with --task"),
     (["predict", "--model", "FOLDER", "--task", "rte", "a", "b"], "no head for task 'rte'"),
-    (["predict", "--model", "FOLDER", "--task", "sts", "only one"], "reads pairs"),
+    (["predict", "--model", "FOLDER", "--task", "sts", "only one"], "reads pairs ['sentence1', 'sentence2'], but 1 text came. Give an even number of texts."),
     (["predict", "--model", "FOLDER", "--task", "sst"], "give either texts or --file"),
     (["predict", "--model", "FOLDER", "--task", "sst", " "], "expected some text"),
     (["run", "77"], "There is no notebook '77'"),
@@ -121,3 +134,174 @@ def test_what_only_snakemake_knows_is_refused_elsewhere(capsys):
     with pytest.raises(SystemExit):
         main(["doctor", "--executor", "slurm"])
     assert "unrecognized arguments: --executor slurm" in capsys.readouterr().err
+
+
+# ---- what a person meets first ----
+
+def test_the_version(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0 and capsys.readouterr().out == f"mmlkit {mmlkit.__version__}\n"
+
+
+def test_a_missing_model_is_told_without_torch(tmp_path):
+    """`--model runs/nothing` answered after five seconds."""
+    code = ("import sys; sys.modules['torch'] = sys.modules['transformers'] = sys.modules['numpy'] = None\n"
+            "from mmlkit.cli import main\nmain(['predict', '--model', 'nothing', 'x']), main(['predict', 'x']), main(['submit', '--source', 'x'])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0 and done.stderr.count("makes one") == 3 and "nothing holds no trained model" in done.stderr
+
+
+def test_the_notebooks_that_the_messages_name_make_these_folders():
+    for name, folder in (("00_start_here", "first-model"), ("10_putting_it_together", "together")):
+        source = (ROOT / "notebooks" / "src" / f"{name}.py").read_text(encoding="utf-8")
+        assert f'folder = Path(output_dir) / "{folder}"' in source and "save_model(" in source
+
+
+def test_reproduce_without_a_name_lists_the_experiments(capsys):
+    assert main(["reproduce"]) == 1
+    said = capsys.readouterr()
+    assert "mml-tables          MML v2, Tables 2 to 5" in said.out and len(said.out.splitlines()) == 6
+    assert said.err.startswith("Name one of them: mmlkit reproduce mml-tables.")
+
+
+@pytest.mark.parametrize(("typed", "told"), [
+    (["reproduce", "x", "--cores", "-3"], "argument --cores: '-3' is not a whole number of at least 1"),
+    (["reproduce", "x", "--cores", "0"], "argument --cores: '0' is not a whole number of at least 1"),
+    (["reproduce", "x", "--seeds", "0"], "argument --seeds: '0' is not a whole number of at least 1"),
+    (["reproduce", "x", "--seeds", "two"], "argument --seeds: 'two' is not a whole number of at least 1"),
+    (["bench", "--steps", "-5"], "argument --steps: '-5' is not a whole number of at least 1"),
+    (["bench", "--steps", "9" * 5000], "is not a whole number of at least 1")])
+def test_numbers_out_of_range_are_refused(typed, told, capsys):
+    with pytest.raises(SystemExit):
+        main(typed)
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("gpu", "told"), [(True, "profile colab  should run: not tested on a GPU yet"), (False, "profile colab  needs the hub and a GPU")])
+def test_doctor_promises_nothing_about_a_gpu(monkeypatch, capsys, gpu, told):
+    from mmlkit import hub, runtime
+
+    about = {**runtime.describe(), "threads": 1}
+    monkeypatch.setattr(runtime, "describe", lambda: about)
+    monkeypatch.setattr(runtime, "pick_device", lambda: torch.device("cuda" if gpu else "cpu"))
+    monkeypatch.setattr(runtime, "fastest_precision", lambda device: "fp16")
+    monkeypatch.setattr(hub, "reachable", lambda: True)
+    main(["doctor"])
+    said = capsys.readouterr().out
+    assert told in said and "will run, for hours" not in said and ", 1 thread, fastest" in said
+
+
+# ---- errors ----
+
+ERRORS = [(ValueError("told"), "mmlkit predict: told\n"), (FileNotFoundError("gone"), "mmlkit predict: gone\n"), (ImportError("missing"), "mmlkit predict: missing\n"),
+          (FloatingPointError("the loss is nan"), "mmlkit predict: the loss is nan\n"), (ValueError("a\x1b[2Jb\r\x9b"), "mmlkit predict: a\\x1b[2Jb\\x0d\\x9b\n"),
+          (MemoryError(), "mmlkit predict: out of memory (MemoryError). Close other programs, or take fewer texts or a smaller model.\n"),
+          (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried 9\nmore"), "out of memory (RuntimeError: [enforce fail]"),
+          (torch.OutOfMemoryError("CUDA out of memory. Tried"), "out of memory (OutOfMemoryError: CUDA out of memory. Tried)"),
+          (RecursionError("maximum recursion depth exceeded"), "a file is nested too deeply to be read"),
+          (SafetensorError("header too large"), "mmlkit predict: header too large\n"),
+          (KeyError("x"), "mmlkit predict: unexpected KeyError: 'x'\nThis is a fault of mmlkit rather than yours. The same command with MMLKIT_DEBUG=1"),
+          (RuntimeError("mat1 and mat2"), "unexpected RuntimeError: mat1 and mat2\n"), (ValueError(), "unexpected ValueError\n")]
+
+
+@pytest.mark.parametrize(("error", "told"), ERRORS, ids=lambda value: type(value).__name__)
+def test_no_error_is_a_traceback(monkeypatch, capsys, error, told):
+    def fail(_options):
+        raise error
+
+    monkeypatch.setitem(cli._COMMANDS, "predict", fail)
+    monkeypatch.delenv("MMLKIT_DEBUG", raising=False)
+    assert main(["predict", "x"]) == 1
+    said = capsys.readouterr()
+    assert told in said.err and "Traceback" not in said.err and not said.out
+    monkeypatch.setenv("MMLKIT_DEBUG", "1")
+    with pytest.raises(type(error)):
+        main(["predict", "x"])
+
+
+def test_ctrl_c_is_one_word(monkeypatch, capsys):
+    def interrupt(_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(cli._COMMANDS, "predict", interrupt)
+    assert main(["predict", "x"]) == 130 and capsys.readouterr().err == "Interrupted.\n"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    """`mmlkit reproduce | head -1`: the pipe is closed before anything is written."""
+    code = "import sys, time; from mmlkit.cli import main\nsys.stdin.read(); sys.exit(main(['reproduce']))"
+    run = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                           env={**os.environ, "PYTHONPATH": str(ROOT)})
+    run.stdout.close()
+    run.stdin.close()
+    said = run.stderr.read()
+    run.stderr.close()
+    assert run.wait() == 141 and "Traceback" not in said and "BrokenPipe" not in said
+
+
+def test_a_full_disk_names_the_file(folder, tmp_path, monkeypatch, capsys):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(csv, "writer", full)
+    out = str(tmp_path / "out.csv")
+    assert main(["predict", "--model", folder, "--task", "sst", "a film", "--out", out]) == 1
+    assert capsys.readouterr().err == f"mmlkit predict: [Errno 28] No space left on device: {out!r}\n"
+    missing = str(tmp_path / "two" / "config.json" / "out.csv")
+    assert main(["predict", "--model", folder, "--task", "sst", "a film", "--out", missing]) == 1
+    assert ".tmp" not in capsys.readouterr().err
+
+
+# ---- predictions ----
+
+def test_formulas_and_control_codes_are_harmless(folder, tmp_path, capsys):
+    texts = ["=1+2", "+cmd", "-2", "-x", "@sum", "\tx", "a =b", "bad \x1b[31m red\x07"]
+    out = tmp_path / "out.csv"
+    assert main(["predict", "--model", folder, "--task", "sst", "--out", str(out), "--", *texts]) == 0
+    assert capsys.readouterr().out == f"8 rows written to {out}\n"
+    with open(out, encoding="utf-8", newline="") as file:
+        found = [row["sentence"] for row in csv.DictReader(file)]
+    assert found[:5] == ["'=1+2", "'+cmd", "-2", "'-x", "'@sum"] and found[6:] == texts[6:]
+    assert not any(text.startswith(("\t", "=", "+", "@")) for text in found)
+    assert main(["predict", "--model", folder, "--task", "sst", "--", *texts]) == 0
+    said = capsys.readouterr().out
+    assert "bad \\x1b[31m red\\x07" in said and "\x1b" not in said and "\x07" not in said and "\n=1+2\t" in said
+    assert main(["predict", "--model", folder, "--task", "sst", "a film", "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"1 row written to {out}\n"
+
+
+def test_a_negative_score_stays_a_number():
+    assert [no_formula(cell) for cell in ("-0.1234", "+3", "-inf", "1e-5", "-1e", "", "=1")] == ["-0.1234", "+3", "-inf", "1e-5", "'-1e", "", "'=1"]
+
+
+def test_a_head_of_other_labels_predicts_nothing(tokenizer, tmp_path, capsys):
+    """Nine probabilities stood under five headings."""
+    for task, outputs, told in (("sst", 9, "has 9 outputs, expected 5 (very negative, negative, neutral, positive, very positive)"),
+                                ("sts", 2, "has 2 outputs, expected 1 (one score)"), ("quora", 1, "has 1 output, expected 2 (not_duplicate, duplicate)")):
+        save_model(MultitaskModel(BertModel(BertConfig.tiny()), {task: LinearHead(32, outputs)}, tokenizer), tmp_path / task)
+        assert main(["predict", "--model", str(tmp_path / task), "a", "b"]) == 1
+        said = capsys.readouterr()
+        assert f"the head of task '{task}' {told}. It was trained with other labels" in said.err and not said.out
+
+
+def test_scores_that_are_no_numbers_are_refused(tokenizer, tmp_path, capsys):
+    """Weights of nan said "very negative"; finite ones can still be too large."""
+    model = MultitaskModel(BertModel(BertConfig.tiny()), {"sst": LinearHead(32, 5)}, tokenizer)
+    with torch.no_grad():
+        model.encoder.pooler.dense.bias.fill_(100.0)        # all features are 1, and their sum is infinite
+        model.heads["sst"].dense.weight.fill_(3e38)
+    save_model(model, tmp_path / "large")
+    assert main(["predict", "--model", str(tmp_path / "large"), "a film"]) == 1
+    said = capsys.readouterr()
+    assert "the scores of 1 of 1 row are not finite numbers: the model has diverged" in said.err and not said.out
+
+
+def test_predictions_are_made_on_the_gpu_where_there_is_one(folder, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr("mmlkit.runtime.pick_device", lambda: "the gpu")
+    monkeypatch.setattr(MultitaskModel, "to", lambda model, device: asked.append(device) or model)
+    assert main(["predict", "--model", folder, "--task", "sst", "a film"]) == 0
+    assert asked == ["the gpu"]
+    assert main(["submit", "--model", folder, "--source", "no-such-folder"]) == 1
+    assert asked == ["the gpu"] * 2 and "no-such-folder is not a folder" in capsys.readouterr().err

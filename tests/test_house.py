@@ -15,12 +15,12 @@ import mmlkit
 PACKAGE = Path(mmlkit.__file__).resolve().parent
 MODULES = sorted(PACKAGE.glob("*.py"))
 # Each module may import only from those before it. | separates the groups in which one reads them.
-ORDER = """runtime fast hub profiles tasks metrics published | attention bert pretrained optimizers | files data batching
+ORDER = """words folders runtime fast hub profiles tasks metrics published | attention bert pretrained optimizers | files data batching
            | heads multiverse pruning methods san ranking adapters pals | multitask sampling | evaluation dssm pretraining checkpoints steps training huggingface
            | protocol course processes notebooks experiments runs batches | plots plots_claims plots_multitask reports explore
-           | checks checks_mtdnn checks_adaptation checks_tasks checks_project cli""".replace("|", " ").split()
+           | checks checks_mtdnn checks_adaptation checks_tasks checks_project machine cli""".replace("|", " ").split()
 OUTSIDE = ("__init__", "__main__")
-MAY_PRINT = ("cli", "checks", "explore", "notebooks", "batches")       # what talks to somebody at a terminal
+MAY_PRINT = ("cli", "checks", "explore", "notebooks", "batches", "machine")       # what talks to somebody at a terminal
 MAX_LINES = 280
 HEAVY = ("datasets", "papermill", "seaborn", "ipywidgets", "transformers", "sklearn", "pandas")
 

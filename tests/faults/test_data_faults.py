@@ -251,7 +251,7 @@ def test_rows_longer_than_the_model_are_cut_and_counted_once(tokenizer):
 
 def test_of_a_pair_the_longer_text_is_cut(tokenizer):
     split = make_split("rte", [(0, {"sentence1": "cat " * 3, "sentence2": "dog " * 9, "label": "entailment"})])
-    with pytest.warns(UserWarning, match="rte data: 1 of 1 rows are longer than 10 tokens"):
+    with pytest.warns(UserWarning, match="rte data: 1 of 1 row is longer than 10 tokens and was cut there"):
         encoded = encode(tokenizer, split, max_length=10)
     assert encoded.input_ids == [[2, 7, 7, 7, 3, 8, 8, 8, 8, 3]]
     assert encoded.token_type_ids == [[0, 0, 0, 0, 0, 1, 1, 1, 1, 1]]

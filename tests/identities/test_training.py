@@ -383,7 +383,7 @@ def stopped_run(make_model, make_toy, tmp_path):
     return settings
 
 
-@pytest.mark.filterwarnings("ignore:.*rows are longer than")
+@pytest.mark.filterwarnings("ignore:.* longer than")
 @pytest.mark.parametrize("name", CHANGED)
 def test_resume_with_another_setting_is_refused_by_name(make_model, make_toy, stopped_run, name):
     message = rf"last.safetensors belongs to another run; different are \(then, now\): {{.*'{name}': \("

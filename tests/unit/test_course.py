@@ -99,7 +99,7 @@ def test_names():
 
 @pytest.mark.parametrize(("task", "ids", "scores", "message"), [
     ("rte", ["a"], [[0, 1]], r"the course has no task 'rte'; it has \['sst', 'cfimdb', 'quora', 'sts'\]"),
-    ("sts", ["a", "b"], [[1.0]], "2 ids, 2 of them different, for 1 rows of scores; expected one each"),
+    ("sts", ["a", "b"], [[1.0]], "2 ids, 2 of them different, for 1 row of scores; expected one each"),
     ("sts", ["a", "A"], [1.0, 2.0], "2 ids, 1 of them different"), ("sts", [" "], [1.0], "expected one each"),
     ("sts", ["a"], [math.nan], "some scores are not finite numbers")])
 def test_what_is_not_written(tmp_path, task, ids, scores, message):

@@ -55,6 +55,8 @@ def test_the_grid_and_what_changes_a_run(write):
 def test_the_estimate(write):
     fast, colab = load_experiment(write(WHOLE)), load_experiment(write(WHOLE), "colab")
     assert estimate(fast, list(fast.runs), 2) == "2 of 2 runs to do, 2 at a time; about 2 min on 2 CPU cores."
+    one = load_experiment(write(WHOLE), grid=parse_grid(["task=rte"]))
+    assert estimate(one, list(one.runs), 1).startswith("1 of 1 run to do, 1 at a time; about")
     assert estimate(colab, ["rte-0", "mnli-0"], 1) == ("2 of 4 runs to do, 1 at a time; about 2 GPU hours (an estimate: nothing here was timed on a GPU).")
 
 
@@ -77,6 +79,24 @@ def test_mistakes_in_a_file(write, text, message):
 def test_a_walkthrough_notebook_can_be_the_run(write):
     experiment = load_experiment(write('title = "T"\nnotebook = "04"\n[grid]\ntask = ["sst2", "mrpc"]\n[fast]\n'))
     assert experiment.notebook.name == "04_pruning_heads.ipynb" and list(experiment.runs) == ["sst2", "mrpc"]
+
+
+def test_a_notebook_outside_the_folder_does_not_run(write, tmp_path):
+    """A notebook runs any code, so it lies beside its file, or is one of the repository's."""
+    inside = tmp_path / "inner"
+    inside.mkdir()
+    grid = "[grid]\nseed = [0]\n[fast]\n"
+    for name in ("../one.ipynb", str(tmp_path / "one.ipynb"), "link.ipynb"):
+        write("")
+        (inside / "two.toml").write_text(f'title = "T"\nnotebook = "{name}"\n{grid}')
+        if name == "link.ipynb":
+            (inside / name).symlink_to(tmp_path / "one.ipynb")
+        with pytest.raises(ValueError, match="two.toml: the notebook .* is outside the folder of the file .*copy it there if you trust it"):
+            load_experiment(inside / "two.toml")
+    (inside / "deeper").mkdir()
+    (tmp_path / "one.ipynb").rename(inside / "deeper" / "one.ipynb")
+    (inside / "two.toml").write_text(f'title = "T"\nnotebook = "deeper/one.ipynb"\n{grid}')
+    assert load_experiment(inside / "two.toml").notebook == (inside / "deeper" / "one.ipynb").resolve()
 
 
 def test_mistakes_in_words():

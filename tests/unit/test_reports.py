@@ -1,6 +1,7 @@
 """Reports: numbers that can be followed by hand, published beside ours, claims judged over seeds, files that a browser reads."""
 
 import json
+import re
 from html.parser import HTMLParser
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from mmlkit.experiments import load_experiment
 from mmlkit.reports import comparison, headline, judge, load_results, long_frame, markdown_table, weigh, write_readme, write_report
+from mmlkit.words import markdown_text
 
 SETS = ["rte", "mnli", "qnli", "snli"]
 
@@ -147,3 +149,77 @@ def test_a_markdown_table():
     import pandas as pd
 
     assert markdown_table(pd.DataFrame({"a": [1], "b": ["x"]})) == "| a | b |\n| --- | --- |\n| 1 | x |"
+
+
+# ---- results of strangers ----
+
+HOSTILE = "<script>alert(1)</script> [x](javascript:y) ![i](http://z/i.png) a|b \\[c](d) `e` <!-- /report -->\n# big\x1b[2J"
+TAME = ("&lt;script&gt;alert(1)&lt;/script&gt; \\[x](javascript:y) !\\[i](http://z/i.png) a\\|b \\\\\\[c](d) \\`e\\` &lt;!-- /report --&gt; # big "
+        "\\[2J")
+
+
+def write(folder, **changes):
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in RESULTS:
+        (folder / f"{one['name']}.json").write_text(json.dumps({**one, **changes}))
+
+
+def everything(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("changes", [
+    {"experiment": "../../../escaped"}, {"experiment": "ABSOLUTE"}, {"profile": "/../../../escaped"}, {"profile": "x/../../../../escaped"},
+    {"experiment": "..\\..\\escaped"}, {"experiment": ".hidden"}, {"experiment": ""}, {"experiment": "a\nb"}, {"experiment": ["a"]},
+    {"experiment": None}, {"profile": 3}, {"experiment": "C:escaped"}], ids=str)
+def test_a_result_cannot_write_outside_its_report(tmp_path, changes):
+    changes = {key: str(tmp_path / "escaped") if value == "ABSOLUTE" else value for key, value in changes.items()}
+    write(tmp_path / "a" / "b" / "results", **changes)
+    before = everything(tmp_path)
+    key = next(iter(changes))
+    with pytest.raises(ValueError, match=f"bert-rte-0.json: {key} is .*, expected a plain name such as 'mml-tables'.*do not trust"):
+        write_report([tmp_path / "a" / "b"], tmp_path / "a" / "b" / "report")
+    assert everything(tmp_path) == before
+
+
+def test_a_result_without_a_profile_is_named(tmp_path):
+    write(tmp_path)
+    (tmp_path / "one.json").write_text(json.dumps({key: value for key, value in RESULTS[0].items() if key != "profile"}))
+    with pytest.raises(ValueError, match="one.json: profile is 'None', expected a plain name"):
+        load_results([tmp_path])
+
+
+def test_a_result_makes_nobody_read_another_experiment(tmp_path, monkeypatch):
+    """"own.toml" is no experiment of experiments/, though such a file lies here."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.toml").write_text('title = "READ"\nnotebook = "01"\n[grid]\nmethod = ["bert"]\n[fast]\n')
+    write(tmp_path / "results", experiment="own.toml")
+    page = write_report([tmp_path / "results"], tmp_path / "report").read_text(encoding="utf-8")
+    assert "READ" not in page and "own.toml (fast)" in page
+    assert everything(tmp_path / "report") == ["own.toml-fast-dev.png", "report.html", "report.md"]
+
+
+def test_markdown_stays_text(tmp_path):
+    scores = [{**score, "on": HOSTILE} for score in RESULTS[0]["scores"]]
+    write(tmp_path / "results", experiment="own words", hardware=HOSTILE, scores=scores)
+    (tmp_path / "results" / "failed").mkdir()
+    (tmp_path / "results" / "failed" / "one.json").write_text(json.dumps({"name": "one", "cause": HOSTILE}))
+    page = write_report([tmp_path / "results"], tmp_path / "report")
+    text = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+    assert text.count(TAME) >= 3 and "<" not in text and "\x1b" not in text and "](own%20words-fast-dev.png)" in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    cells = {len(re.findall(r"(?<!\\)\|", line)) for line in rows}
+    assert len(rows) > 3 and len(cells) == 1
+    parser = Page()
+    parser.feed(page.read_text(encoding="utf-8"))
+    assert not {tag for tag, _ in parser.seen} & {"script", "a"}
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- report -->\n<!-- /report -->\nafter\n")
+    for _ in range(2):
+        write_readme([tmp_path / "results"], readme)
+    assert readme.read_text(encoding="utf-8").count("-->") == 2 and readme.read_text(encoding="utf-8").endswith("-->\nafter\n")
+
+
+def test_markdown_text_by_hand():
+    assert markdown_text(HOSTILE) == TAME
+    assert markdown_text("lr 1e-4 of mnli_matched (5 %), f1 > 0.5") == "lr 1e-4 of mnli_matched (5 %), f1 &gt; 0.5"

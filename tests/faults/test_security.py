@@ -1,0 +1,161 @@
+"""Folders and files of strangers: none of their code runs, and nothing outside their folder is read or written."""
+
+import ast
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import mmlkit
+from mmlkit.bert import BertConfig, BertModel
+from mmlkit.cli import main
+from mmlkit.heads import LinearHead
+from mmlkit.hub import load_hub_dataset
+from mmlkit.multitask import MultitaskModel, save_model
+from mmlkit.pretrained import load_pretrained
+from mmlkit.runs import read_result
+
+PACKAGE = Path(mmlkit.__file__).resolve().parent
+EVIL = "import pathlib\npathlib.Path({!r}).write_text('ran')\nclass Evil:\n    pass\n"
+
+
+def change(path, **changes):
+    values = {key: value for key, value in (json.loads(path.read_text()) | changes).items() if value is not None}
+    path.write_text(json.dumps(values))
+
+
+def lure(folder, marker):
+    """Add code to a folder, and point all that transformers might look at to it."""
+    for name in ("evil", "evil_config", "tokenization_evil"):
+        (folder / f"{name}.py").write_text(EVIL.format(str(marker)))
+    calls = {"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"}
+    change(folder / "config.json", model_type=None, auto_map={**calls, "AutoTokenizer": ["evil.Evil", "evil.Evil"]})
+    return {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}
+
+
+# ---- code in model and data folders ----
+
+@pytest.mark.parametrize("where", ["config", "tokenizer", "class"])
+def test_no_code_of_a_model_folder_runs_whatever_is_typed(tokenizer, tmp_path, where, monkeypatch, capsys):
+    """`echo y | mmlkit predict` ran the folder's code."""
+    folder, marker = tmp_path / "model", tmp_path / "marker"
+    save_model(MultitaskModel(BertModel(BertConfig.tiny()), {"sst": LinearHead(32, 5)}, tokenizer), folder)
+    places = lure(folder, marker)
+    if where == "config":
+        (folder / "tokenizer_config.json").unlink()
+    else:
+        change(folder / "tokenizer_config.json", auto_map=places, tokenizer_class="Evil" if where == "class" else None)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n" * 20))
+    status = main(["predict", "--model", str(folder), "a good film"])
+    said = capsys.readouterr()
+    assert not marker.exists()
+    assert "Traceback" not in said.err and "trust_remote_code" not in said.err
+    if where == "config":       # a tokenizer.json alone needs no class, so the sound rest of the folder loads
+        assert status == 0 and said.out.count("\n") == 2
+    else:
+        told = "the tokenizer cannot be used: it wants to run Python code of the folder, which mmlkit never does"
+        assert status == 1 and told in said.err
+
+
+def test_no_code_of_a_foreign_encoder_runs(model_folder, tmp_path, monkeypatch):
+    from mmlkit.huggingface import MultiverseForSequenceClassification
+
+    marker = tmp_path / "marker"
+    lure(model_folder, marker)
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(ValueError, match="custom code"):
+        MultiverseForSequenceClassification.on(str(model_folder), num_labels=2)
+    assert not marker.exists()
+
+
+def test_no_loading_script_of_a_data_folder_runs(tmp_path, monkeypatch):
+    """A folder that is called like the data set on the hub."""
+    folder, marker = tmp_path / "nyu-mll" / "glue", tmp_path / "marker"
+    folder.mkdir(parents=True)
+    (folder / "glue.py").write_text(EVIL.format(str(marker)))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(OSError, match="Data set 'nyu-mll/glue' could not be loaded"):
+        load_hub_dataset("nyu-mll/glue")
+    assert not marker.exists()
+
+
+def test_datasets_of_before_version_4_is_told_not_to_run_code(monkeypatch):
+    import datasets
+
+    given = {}
+    monkeypatch.setattr(datasets, "load_dataset", lambda *names, **options: given.update(options))
+    for version, wanted in (("3.6.0", {"trust_remote_code": False}), ("4.0.0", {}), ("5.2.0", {})):
+        monkeypatch.setattr(datasets, "__version__", version)
+        given.clear()
+        load_hub_dataset("a/b")
+        assert given == wanted
+
+
+def untrusting(source):
+    """Lines of from_pretrained, from_config and load_dataset calls that do not refuse code."""
+    for node in ast.walk(source):
+        name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if name.startswith("Auto") and name.endswith((".from_pretrained", ".from_config")):
+            if "trust_remote_code=False" not in map(ast.unparse, node.keywords):
+                yield node.lineno
+        elif name.split(".")[-1] == "load_dataset" and not any(word.arg is None for word in node.keywords):
+            yield node.lineno
+
+
+def test_the_reader_of_calls_sees_those_that_trust():
+    text = ("AutoModel.from_pretrained(x)\nAutoModel.from_pretrained(x, trust_remote_code=False)\n"
+            "AutoTokenizer.from_pretrained(x, trust_remote_code=True)\nAutoModel.from_config(x)\n"
+            "datasets.load_dataset(x)\nload_dataset(x, **safe)\nBertModel.from_pretrained(x)")
+    assert list(untrusting(ast.parse(text))) == [1, 3, 4, 5]
+
+
+def test_every_call_refuses_code():
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.glob("**/*.py"))}
+    assert sum(text.count("trust_remote_code") for text in texts.values()) >= 4
+    found = [f"{path.name} line {line}" for path, text in texts.items() for line in untrusting(ast.parse(text))]
+    assert not found, found
+
+
+# ---- files outside ----
+
+@pytest.mark.parametrize("name", ["../secret.safetensors", "ABSOLUTE", "sub/secret.safetensors", "..\\secret.safetensors",
+                                  ".hidden.safetensors", "secret.bin", 3])
+def test_weights_outside_the_folder_are_refused(model_folder, name):
+    secret = model_folder.parent / "secret.safetensors"
+    (model_folder / "model.safetensors").rename(secret)
+    (model_folder / "sub").mkdir()
+    for copy in (model_folder / "sub" / secret.name, model_folder / ".hidden.safetensors", model_folder / "secret.bin"):
+        copy.write_bytes(secret.read_bytes())
+    name = str(secret) if name == "ABSOLUTE" else name
+    (model_folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(ValueError, match="names the weight file .*, expected the plain name of a .safetensors file in the same folder. Do not use this folder"):
+        load_pretrained(model_folder)
+
+
+def test_links_as_in_the_hubs_cache_load(model_folder, tmp_path):
+    """snapshots/COMMIT/model.safetensors -> ../../blobs/HASH, in several weight files."""
+    tensors = load_file(model_folder / "model.safetensors")
+    blobs = tmp_path / "blobs"
+    blobs.mkdir()
+    keys, places = sorted(tensors), {}
+    for i, part in enumerate((keys[::2], keys[1::2])):
+        save_file({key: tensors[key] for key in part}, blobs / f"hash{i}")
+        (model_folder / f"model-{i}.safetensors").symlink_to(Path("..") / "blobs" / f"hash{i}")
+        places |= dict.fromkeys(part, f"model-{i}.safetensors")
+    (model_folder / "model.safetensors").unlink()
+    (model_folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    encoder, _ = load_pretrained(model_folder)
+    assert all(torch.equal(value, tensors[key]) for key, value in encoder.state_dict().items())
+
+
+@pytest.mark.parametrize("sources", [{"../../secret": "0"}, {"/etc/hostname": "0"}, ["../x"], 3, {"a/b.py": "0"}])
+def test_a_result_looks_up_no_source_outside_the_package(tmp_path, sources):
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps({"experiment": "a", "parameters": {}, "scores": [], "sources": sources}))
+    with pytest.raises(ValueError, match="one.json is not the result of a run"):
+        read_result(path)
