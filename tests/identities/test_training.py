@@ -289,7 +289,7 @@ def test_a_scale_that_only_falls_ends_in_an_error(make_model, make_batch):
 def test_hooks_are_not_told_of_a_skipped_step(make_model, make_toy, monkeypatch):
     model, watch = with_overflow(make_model), Watch()
     scaler = torch.amp.GradScaler("cpu")
-    step = lambda *arguments, **options: train_step(*arguments, **{**options, "scaler": scaler})        # noqa: E731
+    step = lambda *arguments, **options: train_step(*arguments, **{**options, "scaler": scaler})
     monkeypatch.setattr(training, "train_step", step)
     history = fit(model, make_toy("sst"), hooks=[watch], **QUICK)
     assert len(watch.losses) == 3 and all(map(math.isfinite, watch.losses))        # of 4 steps

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mmlkit.multiverse import MultiverseHead
-from mmlkit.optimizers import AdamW, Adamax, learning_rate, make_optimizer
+from mmlkit.optimizers import Adamax, AdamW, learning_rate, make_optimizer
 from mmlkit.training import fit
 
 
