@@ -4,27 +4,63 @@ from mmlkit.runtime import is_interactive
 
 __all__ = ["sliders"]
 
+READOUT = 20    # letters: the widgets' own style cuts the value beside a slider at 148 pixels
 
-def sliders(draw, *, show=True, **choices):
-    """Draws once with the first of each choice, and again at every move of a slider when somebody watches.
 
-    draw: a function of keyword arguments that draws one figure. choices: for each argument the list of values it may take.
-    show: whether the static figure is drawn where there are no sliders. Raises ValueError for an empty list of choices.
+def sliders(draw, *, start=None, show=True, **choices):
+    """Draw one figure at the start values, and again at every move where a live front end exists.
+
+    Args:
+        draw: a function of keyword arguments that draws one figure.
+        start: {argument: value at the start}; the first choice of an argument that is left out.
+        show: whether the static figure is drawn where there are no sliders.
+        **choices: the values of each argument, in the order in which they lie on its slider.
+            Long texts get a menu instead of a slider.
+
+    Raises:
+        ValueError: an argument has no choices, or its start is not one of them.
     """
     import matplotlib.pyplot as plt
 
-    for name, values in choices.items():
-        if not list(values):
-            raise ValueError(f"{name} has no values to choose from.")
+    choices = {name: list(values) for name, values in choices.items()}
+    start = _starts(choices, start or {})
 
     def redraw(**chosen):
         draw(**chosen)
         plt.show()
 
     if is_interactive():
-        from ipywidgets import SelectionSlider, interact
+        from ipywidgets import interact
 
-        interact(redraw, **{name: SelectionSlider(options=list(values), description=name, continuous_update=False)
+        interact(redraw, **{name: _control(name, values, start[name])
                             for name, values in choices.items()})
     elif show:
-        redraw(**{name: list(values)[0] for name, values in choices.items()})
+        redraw(**start)
+
+
+def _starts(choices, start):
+    """{argument: where it starts}, for every argument."""
+    for name in start:
+        if name not in choices:
+            raise ValueError(f"start names {name!r}, expected one of {list(choices)}. "
+                             "Pass its values too, or leave it out of start.")
+    for name, values in choices.items():
+        if not values:
+            raise ValueError(f"{name} has no values to choose from, expected at least one. "
+                             f"Pass a list of values: sliders(draw, {name}=[...]).")
+        if name in start and start[name] not in values:
+            raise ValueError(f"{name} starts at {start[name]!r}, expected one of {values}. "
+                             "Choose one of these, or add the value to the list.")
+    return {name: start.get(name, values[0]) for name, values in choices.items()}
+
+
+def _control(name, values, value):
+    """A slider, or a menu where the longest value does not fit beside a slider."""
+    from ipywidgets import Dropdown, Layout, SelectionSlider
+
+    look = dict(options=values, value=value, description=name,
+                style={"description_width": "initial"})
+    if max(len(str(one)) for one in values) > READOUT:
+        return Dropdown(**look, layout=Layout(width="max-content", max_width="100%"))
+    return SelectionSlider(**look, continuous_update=False,
+                           layout=Layout(width="32em", max_width="100%"))

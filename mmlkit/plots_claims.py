@@ -5,7 +5,7 @@ import math
 from mmlkit.plots import COLOURS, style
 from mmlkit.protocol import outcome
 
-__all__ = ["forest"]
+__all__ = ["axis_limit", "forest"]
 
 # What `outcome` says: the mark, whether it is filled, and its colour; shape and filling tell it in grey.
 _MARKS = {"holds": ("o", True, COLOURS[0]), "does not hold": ("s", True, COLOURS[1]), "cannot be told": ("D", False, COLOURS[6])}
@@ -32,7 +32,7 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
             heads[group] = y
         y += 1
         places.append(y)
-    limit = limit or _limit([comparison for _, _, comparison, _ in claims])
+    limit = limit or axis_limit([comparison for _, _, comparison, _ in claims])
     with style():
         ax = plt.subplots(figsize=(9.5, 0.3 * (y + 1) + 1.3), layout="constrained")[1] if ax is None else ax
         ax.axvline(0, color="black", linewidth=1)
@@ -52,7 +52,7 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
     return ax
 
 
-def _limit(comparisons):
+def axis_limit(comparisons):
     """Where the axis ends: beyond every difference and every interval that tells something; of the others, up to four times as far out."""
     told = [one for one in comparisons if outcome(one) != "cannot be told"]
     least = max([abs(one.difference) for one in comparisons] + [max(abs(one.low), abs(one.high)) for one in told])

@@ -141,12 +141,14 @@ history[["epoch", "train_loss", "accuracy", "macro_f1"]].round(3)
 
 # %% [markdown]
 # Five labels of equal number: guessing gives 0.2. So the frozen vectors hold much of what the labels ask for, although
-# nobody trained them for it.
+# nobody trained them for it. The next cell compares with the *majority class*, the most frequent
+# label. On the mini data the accuracy must lie 0.15 above it. On the real SST the margin is
+# smaller, so there the accuracy only has to be higher.
 
 # %%
 majority = data.dev.frame()["label"].value_counts(normalize=True).max()
-best = history["accuracy"].max()
-assert best > majority + 0.15, f"expected well above the majority class ({majority:.2f}), found {best:.2f}"
+best, margin = history["accuracy"].max(), 0.15 if profile == "fast" else 0.0
+assert best > majority + margin, f"expected more than {majority + margin:.2f}, found {best:.2f}"
 print(f"majority class {majority:.2f}, this classifier {best:.2f}")
 
 # %% [markdown]
@@ -158,7 +160,7 @@ from mmlkit.evaluation import predict, probabilities
 texts = ["A glorious, tender, perfect film.",
          "Set in Lisbon, it follows two brothers through one summer.",
          "A dreadful, tedious mess that wastes a fine cast."]
-shares = probabilities(predict(model, texts, task="sst"))
+shares = probabilities(predict(model, texts, task="sst"), model.heads["sst"])
 pd.DataFrame(shares.round(2), index=texts, columns=data.task.labels)
 
 # %%
@@ -169,7 +171,7 @@ for text, row in zip(texts, shares):
 # %% [markdown]
 # ## Explore
 #
-# Where somebody watches, a slider chooses the sentence. Change `texts` to ask about your own.
+# Where a live front end exists, a menu chooses the sentence. Change `texts` to ask about your own.
 
 # %%
 from mmlkit import explore, plots
@@ -178,7 +180,8 @@ from mmlkit import explore, plots
 def draw(sentence):
     """The probabilities of one sentence."""
     row = shares[texts.index(sentence)]
-    plots.bars(dict(zip(data.task.labels, row)), xlabel="probability", title=sentence)
+    ax = plots.bars(dict(zip(data.task.labels, row)), xlabel="probability", title=sentence)
+    ax.set_xlim(0, 1.12)        # the same axis for all sentences
 
 
 explore.sliders(draw, sentence=texts)
@@ -215,28 +218,47 @@ status = main(["predict", "--model", str(folder), "A quiet, patient triumph."])
 # %% [markdown]
 # ## Exercises
 #
-# **1** · ● ○ ○ · 3 minutes. Write two sentences that the classifier gets wrong, one of each sign. What do they have in common?
+# ### Exercise 1: two sentences that it gets wrong
+#
+# ● ○ ○ · 3 minutes. Write two sentences that the classifier gets wrong, one of each sign. What do
+# they have in common?
 
 # %%
 mine = ["Not bad at all.", "I expected to love it."]
-for text, row in zip(mine, probabilities(predict(model, mine, task="sst"))):
+for text, row in zip(mine, probabilities(predict(model, mine, task="sst"), model.heads["sst"])):
     print(f"{data.task.labels[row.argmax()]:<14} {row.max():.2f}  {text}")
 
 # %% [markdown]
-# <details><summary>Hint</summary>Try negation, irony, and praise of something other than the film.</details>
+# <details><summary>Hint</summary>
 #
-# <details><summary>Solution</summary>
-# Averaged frozen vectors mostly see which words are there. "Not bad at all" holds a bad word, "I expected to love it" a good
-# one; the word that turns them round weighs little. Fine-tuning, in notebook 02, changes that.
+# Try negation, irony, and praise of something other than the film.
+#
 # </details>
 #
-# **2** · ● ● ○ · 5 minutes. Train again with `reads="cls"` in `LinearHead`. Which reading of the sentence is better here, and why might that be?
+# <details><summary>Solution</summary>
 #
-# <details><summary>Hint</summary>Build a new head and a new MultitaskModel; the encoder can stay.</details>
+# Averaged frozen vectors mostly see which words are there. "Not bad at all" holds a bad word, "I expected to love it" a good
+# one; the word that turns them round weighs little. Fine-tuning, in notebook 02, changes that.
+#
+# </details>
+
+# %% [markdown]
+# ### Exercise 2: another pooling
+#
+# ● ● ○ · 5 minutes. Train again with `reads="cls"` in `LinearHead`. Which reading of the sentence
+# is better here, and why might that be?
+#
+# <details><summary>Hint</summary>
+#
+# Build a new head and a new MultitaskModel; the encoder can stay.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
+#
 # These weights were trained with the mean over tokens, so the mean is where their meaning lies. BERT itself was trained to
 # use its [CLS] vector.
+#
 # </details>
 
 # %% [markdown]

@@ -191,7 +191,7 @@ padded = torch.cat([x, torch.tensor([[3.0, 3.0]])])      # a loud [PAD], to make
 is_token = torch.tensor([1, 1, 1, 0])
 M = (1 - is_token) * torch.finfo(torch.float32).min / 2
 new, weights = attention(padded, padded, padded, M)
-assert torch.equal(new[:3], mixed)                       # the three tokens have the same vectors as before
+assert torch.allclose(new[:3], mixed, atol=1e-6)     # the tokens have the same vectors as before
 plots.attention(weights, [*tokens, "[PAD]"], title="With the mask")
 plt.show()
 
@@ -451,10 +451,11 @@ with tempfile.TemporaryDirectory() as folder:
     published = AutoModel.from_pretrained(folder).eval()
 real = batch.attention_mask.bool()
 theirs = published(**batch).last_hidden_state[real]
+tolerance = 1e-5 if profile == "fast" else 1e-4      # BERT-base has more layers, so more rounding
 found = {"mmlkit": encoder(**batch)[0][real], "yours": my_bert(encoder, **batch)[0][real],
          "yours, misprinted layer": my_bert(encoder, **batch, layer_function=misprinted_layer)[0][real]}
-torch.testing.assert_close(found["mmlkit"], theirs, atol=1e-5, rtol=1e-5)
-pd.DataFrame({name: {"all within 1e-5": torch.allclose(ours, theirs, atol=1e-5),
+torch.testing.assert_close(found["mmlkit"], theirs, atol=tolerance, rtol=1e-5)
+pd.DataFrame({name: {f"all within {tolerance:.0e}": torch.allclose(ours, theirs, atol=tolerance),
                      "mean cosine": f"{F.cosine_similarity(ours, theirs, dim=-1).mean():.3f}"}
               for name, ours in found.items()})
 
@@ -501,8 +502,8 @@ with plots.style():
 # BERT-base).
 #
 # **Explore.** In a live notebook the next cell has two sliders, for the layer and for the head. They start at the
-# head that looks most at the previous token; the others follow in falling order. Can you find a head in which many
-# tokens look at the *next* token? (Exercise 3 does it by code.)
+# head that looks most at the previous token. Can you find a head in which many tokens look at the
+# *next* token? (Exercise 3 does it by code.)
 
 # %%
 def draw(layer, head):
@@ -510,9 +511,9 @@ def draw(layer, head):
         ax = plt.subplots(figsize=(4.8, 3.7), layout="constrained")[1]
         plots.attention(maps[layer, head], tokens, title=f"Layer {layer}, head {head}", ax=ax)
 
-layers = previous.amax(1).argsort(descending=True).tolist()
-heads = previous[layers[0]].argsort(descending=True).tolist()
-explore.sliders(draw, layer=layers, head=heads)
+sharpest = divmod(int(previous.argmax()), previous.shape[1])
+layers, heads = map(range, previous.shape)
+explore.sliders(draw, start=dict(zip(("layer", "head"), sharpest)), layer=layers, head=heads)
 
 # %% [markdown]
 # *What the figure shows:* weights as a square, one row for each token that looks. The bright cells form a line right
@@ -625,7 +626,9 @@ print(f"pooled [CLS] equal to 1e-5: {same}, arithmetic {work[True] / work[False]
 #
 # ## Exercises
 #
-# **Exercise 1 ●○○ (10 minutes): attention from memory.** Do not scroll up. Write attention for one head. The mask has
+# ### Exercise 1: attention from memory
+#
+# ● ○ ○ · 10 minutes. Do not scroll up. Write attention for one head. The mask has
 # 1 for a token and 0 for padding.
 
 # %%
@@ -653,8 +656,11 @@ right = checks.check_attention(my_attention)
 # ```
 #
 # </details>
+
+# %% [markdown]
+# ### Exercise 2: a model without order
 #
-# **Exercise 2 ●●○ (15 minutes): a model without order.** Leave the position vectors out of the embeddings (word +
+# ● ● ○ · 15 minutes. Leave the position vectors out of the embeddings (word +
 # segment, then LayerNorm), run all layers, and take the mean over tokens. What happens to *The dog bit the man* and
 # *The man bit the dog*? First predict, then compute.
 
@@ -693,8 +699,11 @@ print("without", "not yet" if one is None else f"{F.cosine_similarity(one, two).
 # position vectors alone.
 #
 # </details>
+
+# %% [markdown]
+# ### Exercise 3: find the head
 #
-# **Exercise 3 ●●● (20 minutes): find the head.** For weights `[L,H,T,T]` compute for each head the mean weight from a
+# ● ● ● · 20 minutes. For weights `[L,H,T,T]` compute for each head the mean weight from a
 # token to the *next* one. Which head has the largest? Does it stay the winner on another sentence?
 
 # %%

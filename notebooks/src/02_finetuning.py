@@ -170,7 +170,7 @@ def schedule(warmup):
         ax.set(xlabel="step", ylabel="learning rate / peak", title=f"warm-up over {warmup:.0%} of the steps", ylim=(0, 1.05))
 
 
-explore.sliders(schedule, warmup=[0.1, 0.0, 0.05, 0.2, 0.5])
+explore.sliders(schedule, start={"warmup": 0.1}, warmup=[0.0, 0.05, 0.1, 0.2, 0.5])
 
 # %% [markdown]
 # *A straight rise to 1 at step 10, then a straight fall to 0 at step 100. Where a live front end exists, a slider moves the
@@ -239,7 +239,8 @@ print(f"loss {loss.item():.4f}, gradient norm {norm.item():.2f}, clipped to 1")
 
 # %% [markdown]
 # **Checkpoint.** The library's `train_step` does the same, and adds micro-batches, mixed precision and the penalty of later
-# heads.
+# heads. On a GPU it also multiplies matrices in TF32, which keeps 10 bits after the binary point
+# instead of 23. So the losses may differ by one percent there.
 
 # %%
 from mmlkit.training import train_step
@@ -248,7 +249,8 @@ with_library = new_model(sst.task).eval()
 optimizer = torch.optim.AdamW(with_library.parameters(), lr=1e-4, eps=1e-8, weight_decay=0.0)
 result = train_step(with_library, batch, optimizer, clip=1.0)
 moved = max((a - b).abs().max().item() for a, b in zip(by_hand.parameters(), with_library.parameters()))
-assert abs(result.total.item() - loss.item()) < 1e-4 and moved < 2.1e-4
+tolerance = 1e-4 if device.type == "cpu" else 1e-2      # on a GPU train_step multiplies in TF32
+assert abs(result.total.item() - loss.item()) < tolerance and moved < 2.1e-4
 print(f"loss {result.total.item():.4f}; no weight ends more than two steps of 1e-4 apart: {moved < 2.1e-4}")
 
 # %% [markdown]
@@ -316,7 +318,7 @@ for name, kind in {"strength": said * true > 0, "sign": said * true < 0, "to or 
 # The five mistakes of which the model was surest. Read them aloud: is the label wrong, the sentence hard, or the model blind?
 
 # %%
-shares = probabilities(scores)
+shares = probabilities(scores, sst_model.heads["sst"])
 worst = sorted(np.flatnonzero(wrong), key=lambda i: -shares[i].max())[:5]
 for i in worst:
     print(f"{sst.task.labels[shares[i].argmax()]} ({shares[i].max():.2f}), in truth {sst.dev[i]['label']}:")
@@ -382,9 +384,11 @@ if source == "mini" and recorded.is_file():
 result.round(3)
 
 # %%
-for task in ("SST", "CFIMDB"):
+for task, rows in (("SST", len(sst.dev)), ("CFIMDB", len(cfimdb.dev))):
     gain = ours[task, "fine-tuned"] - ours[task, "frozen"]
-    assert gain > -0.02, f"{task}: fine-tuning should not lose to the frozen encoder, but the difference is {gain:+.3f}"
+    # on other profiles it may lose by chance: two standard errors of a difference
+    slack = 0.02 if profile == "fast" else 2 * (0.5 / rows) ** 0.5
+    assert gain > -slack, f"{task}: fine-tuning should not lose to frozen, but it gains {gain:+.3f}"
     print(f"{task}: fine-tuning adds {gain:+.3f}")
 
 # %% [markdown]
@@ -399,7 +403,7 @@ print(f'mmlkit predict --model {folder.name} "A small, stubborn marvel."')
 
 # %%
 text = "For an hour I resisted; then I was undone, completely and gladly."
-row = probabilities(predict(sst_model, [text], task="sst"))[0]
+row = probabilities(predict(sst_model, [text], task="sst"), sst_model.heads["sst"])[0]
 plots.bars(dict(zip(sst.task.labels, row)), xlabel="probability", title=text)
 plt.show()
 
@@ -408,7 +412,10 @@ plt.show()
 #
 # ## Exercises
 #
-# **1** · ● ● ○ · 10 minutes. Write the handout's AdamW step for one number, with every constant as an argument.
+# ### Exercise 1: one step of AdamW
+#
+# ● ● ○ · 10 minutes. Write the handout's AdamW step for one number, with every constant as an
+# argument.
 
 # %%
 def my_adamw_step(theta, g, m, v, t, lr, beta1, beta2, eps, weight_decay):
@@ -419,7 +426,11 @@ def my_adamw_step(theta, g, m, v, t, lr, beta1, beta2, eps, weight_decay):
 _ = checks.check_adamw_step(my_adamw_step)
 
 # %% [markdown]
-# <details><summary>Hint</summary>Five lines, in the order of the formulas at the top; decay comes last, on the moved theta.</details>
+# <details><summary>Hint</summary>
+#
+# Five lines, in the order of the formulas at the top; decay comes last, on the moved theta.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
@@ -430,9 +441,13 @@ _ = checks.check_adamw_step(my_adamw_step)
 # theta = theta - alpha * m / (v**0.5 + eps)
 # return theta - lr * weight_decay * theta, m, v
 # ```
-# </details>
 #
-# **2** · ● ○ ○ · 5 minutes. Write the learning rate's path as a function of the step.
+# </details>
+
+# %% [markdown]
+# ### Exercise 2: the learning rate as a function of the step
+#
+# ● ○ ○ · 5 minutes. Write the learning rate's path as a function of the step.
 
 # %%
 def my_learning_rate(step, peak, warmup, total):
@@ -443,7 +458,11 @@ def my_learning_rate(step, peak, warmup, total):
 _ = checks.check_learning_rate(my_learning_rate)
 
 # %% [markdown]
-# <details><summary>Hint</summary>Two straight lines; which of the two is lower?</details>
+# <details><summary>Hint</summary>
+#
+# Two straight lines; which of the two is lower?
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
@@ -452,16 +471,27 @@ _ = checks.check_learning_rate(my_learning_rate)
 #     return peak * (step + 1) / warmup
 # return peak * (total - step) / (total - warmup)
 # ```
+#
+# </details>
+
+# %% [markdown]
+# ### Exercise 3: a learning rate too large, and one too small
+#
+# ● ● ● · 20 minutes. Fine-tune with `lr` ten times larger and ten times smaller (change `size.lr`
+# in a call of `fit`). Draw the three learning curves with `plots.learning_curves`. Which way is the
+# danger, and how does it look?
+#
+# <details><summary>Hint</summary>
+#
+# Copy the function `train` and give it a learning rate.
+#
 # </details>
 #
-# **3** · ● ● ● · 20 minutes. Fine-tune with `lr` ten times larger and ten times smaller (change `size.lr` in a call of `fit`).
-# Draw the three learning curves with `plots.learning_curves`. Which way is the danger, and how does it look?
-#
-# <details><summary>Hint</summary>Copy the function `train` and give it a learning rate.</details>
-#
 # <details><summary>Solution</summary>
+#
 # Ten times smaller learns the same thing too slowly. Ten times larger destroys what the encoder knew: the loss falls to that of
 # guessing, log 5 = 1.61, and stays there.
+#
 # </details>
 
 # %% [markdown]

@@ -6,7 +6,7 @@
 #
 # | | |
 # |---|---|
-# | time | fast: 2 min on two CPU cores · colab: 10 min on one GPU · paper: 1 h on one GPU |
+# | time | fast: 2 min on two CPU cores · on one GPU (estimated) colab: 10 min, paper: some hours |
 # | memory | 3 GB |
 # | read first | [02 Fine-tuning](02_finetuning.ipynb) |
 # | papers | Malkiel and Wolf 2021 (MML; "v1" is its first arXiv version, "v2" the EACL one), section 3 · Littwin and Wolf 2016 |
@@ -406,12 +406,14 @@ if cost:
 # | `bert-ensemble` | $M = D$ | 0 |
 # | `mv-m` | $M = D$, never pruned | 0.005 |
 #
-# All start from the same checkpoint, and the last two from the same heads. Everything else is as in notebook 02.
+# All start from the same checkpoint, and the last two from the same heads. Everything else is as in
+# notebook 02. The colab profile trains on 20,000 rows: on all 67 thousand rows of SST-2 the three
+# methods would take about 19 thousand steps.
 
 # %%
 from mmlkit.data import load_task
 
-data = load_task(task, source, seed=seed)
+data = load_task(task, source, limit=20_000 if profile == "colab" else size.limit, seed=seed)
 assert data.task.kind == "classification", f"{task} is a regression task; this notebook counts correct labels."
 print(f"{len(data.train)} train, {len(data.dev)} dev, labels {list(data.task.labels)}\n")
 print(*(f"{column}: {data.train[0][column]}" for column in (*data.task.text_columns, "label")), sep="\n")
@@ -636,26 +638,32 @@ def train_heads(lam, similarity="dot", steps=60):
 
 
 # %%
-lambdas = [0.005, 0, 0.0005, 0.05, 0.5]                 # the paper's first
+lambdas = [0, 0.0005, 0.005, 0.05, 0.5]                 # 0.005 is the paper's
 with fast_matmul(torch.device("cpu")):
     runs = {lam: train_heads(lam) for lam in lambdas}
 pd.DataFrame({lam: {"mean |cos|": path[-1][0], "loss per head": path[-1][1], "mean length": head.weight.norm(dim=-1).mean().item(),
-                    "dev accuracy": accuracy} for lam, (path, head, accuracy) in sorted(runs.items())}).T.rename_axis("lambda").round(4)
+                    "dev accuracy": accuracy}
+              for lam, (path, head, accuracy) in runs.items()}).T.rename_axis("lambda").round(4)
 
 # %%
 def trade(lam):
-    """Where every lambda ends, and the way of the chosen one."""
+    """Where every lambda ends, and the way of the chosen one; the axes hold all of them."""
+    points = np.array([point for path, _, _ in runs.values() for point in path])
+    low, high = points.min(0), points.max(0)
+    room = 0.2 * (high[1] - low[1])
     with plots.style():
         fig, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
-        for i, (one, (path, _, _)) in enumerate(sorted(runs.items())):
+        for i, (one, (path, _, _)) in enumerate(runs.items()):
             ax.semilogx(*path[-1], "o", color="black" if one == lam else "grey")
             ax.annotate(f"λ = {one}", path[-1], (-8, 9 if i % 2 else -16), textcoords="offset points", fontsize=8)
         ax.semilogx(*zip(*runs[lam][0]), "-", marker=".", color=plots.COLOURS[1], label=f"on the way, λ = {lam}")
-        ax.set(xlabel="mean |cos| of two heads (log)", ylabel="loss per head, train", title="Orthogonality and its price", ymargin=0.2, xmargin=0.1)
+        ax.set(xlabel="mean |cos| of two heads (log)", ylabel="loss per head, train",
+               title="Orthogonality and its price")
+        ax.set(xlim=(0.8 * low[0], 1.25 * high[0]), ylim=(low[1] - room, high[1] + room))
         ax.legend(loc="lower left")
 
 
-explore.sliders(trade, lam=lambdas)
+explore.sliders(trade, start={"lam": 0.005}, lam=lambdas)
 
 # %% [markdown]
 # *Each dot is the end of one run: to the left heads are more orthogonal, further down they fit better. The line is the
@@ -663,8 +671,10 @@ explore.sliders(trade, lam=lambdas)
 
 # %%
 ends = {lam: path[-1] for lam, (path, _, _) in runs.items()}
-assert ends[0.05][0] < ends[0.0005][0] < ends[0][0], "more lambda, more orthogonal"
+assert ends[0.05][0] < ends[0][0], "more lambda, more orthogonal"
 assert ends[0][1] < ends[0.05][1], "and a higher loss"
+if profile == "fast":       # a tenth of the paper's lambda: tried with MiniLM alone
+    assert ends[0.05][0] < ends[0.0005][0] < ends[0][0]
 price = np.log(data.task.num_labels)
 print(f"guessing costs {price:.3f} per head; lambda 0 ends at {ends[0][1]:.3f}, 0.005 at {ends[0.005][1]:.3f}, 0.5 at {ends[0.5][1]:.3f}")
 
@@ -726,7 +736,7 @@ scores, reloaded = (predict(model, texts, task=task, max_length=size.max_length)
 assert np.abs(scores - reloaded).max() < 1e-4
 print(type(loaded.head(data.task)).__name__, f"largest difference of a score {np.abs(scores - reloaded).max():.0e}")
 print(f"mmlkit predict --model {folder.name}", *(f'"{text}"' for text in texts[0]))
-plots.bars(dict(zip(data.task.labels, probabilities(reloaded)[0])), xlabel="probability", title="first dev row")
+plots.bars(dict(zip(data.task.labels, probabilities(reloaded, loaded.head(data.task))[0])), xlabel="probability", title="first dev row")
 plt.show()
 
 # %% [markdown]
@@ -734,7 +744,10 @@ plt.show()
 #
 # ## Exercises
 #
-# **1** · ● ○ ○ · 10 minutes. Write the multiverse loss of one class with the Gram matrix. `F` has one head per row.
+# ### Exercise 1: the multiverse loss of one class
+#
+# ● ○ ○ · 10 minutes. Write the multiverse loss of one class with the Gram matrix. `F` has one head
+# per row.
 
 # %%
 def my_multiverse_loss(F):
@@ -745,16 +758,24 @@ def my_multiverse_loss(F):
 _ = checks.check_multiverse_loss(my_multiverse_loss)
 
 # %% [markdown]
-# <details><summary>Hint</summary>One product, then the part of the matrix above its diagonal: `triu(diagonal=1)`.</details>
+# <details><summary>Hint</summary>
+#
+# One product, then the part of the matrix above its diagonal: `triu(diagonal=1)`.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
 # ```python
 # return (F @ F.T).triu(diagonal=1).abs().sum()
 # ```
-# </details>
 #
-# **2** · ● ● ○ · 10 minutes. Write the collapse, with pruned heads: `active` says which heads still count.
+# </details>
+
+# %% [markdown]
+# ### Exercise 2: the collapse with pruned heads
+#
+# ● ● ○ · 10 minutes. Write the collapse, with pruned heads: `active` says which heads still count.
 
 # %%
 def my_collapse(weight, bias, active):
@@ -765,18 +786,27 @@ def my_collapse(weight, bias, active):
 _ = checks.check_collapse(my_collapse)
 
 # %% [markdown]
-# <details><summary>Hint</summary>A boolean tensor can be an index: `weight[active]` has as many rows as there are active heads.</details>
+# <details><summary>Hint</summary>
+#
+# A boolean tensor can be an index: `weight[active]` has as many rows as there are active heads.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
 # ```python
 # return weight[active].mean(0), bias[active].mean(0)
 # ```
-# </details>
 #
-# **3** · ● ● ● · 20 minutes, and the machine's time. Does the rank of section 6 depend on luck? Train `bert-ensemble` and `mv-m` for three
-# other values of `seed`, and put the effective ranks side by side. In how many of the four pairs has `mv-m` the lower one? And what happens to the lengths
-# of the heads if section 7 runs with `similarity="cosine"`?
+# </details>
+
+# %% [markdown]
+# ### Exercise 3: the rank over several seeds
+#
+# ● ● ● · 20 minutes, and the machine's time. Does the rank of section 6 depend on luck? Train
+# `bert-ensemble` and `mv-m` for three other values of `seed`, and put the effective ranks side by
+# side. In how many of the four pairs has `mv-m` the lower one? And what happens to the lengths of
+# the heads if section 7 runs with `similarity="cosine"`?
 #
 # <details><summary>Hint</summary>
 #

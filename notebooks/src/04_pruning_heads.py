@@ -209,18 +209,23 @@ def clusters(a, h):
 
 
 # %%
+toy_averages, widths = a, [0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2]      # bandwidths to try
+most_moves = max(len(mean_shift(toy_averages, h)) - 1 for h in widths)
+
+
 def draw_shift(h):
-    """Where each window stands after every move."""
-    path, (centres, labels) = mean_shift(a, h), clusters(a, h)
+    """Where each window stands after every move; the axes are the same for all bandwidths."""
+    path, (centres, labels) = mean_shift(toy_averages, h), clusters(toy_averages, h)
     with plots.style():
         fig, ax = plt.subplots(figsize=(6.6, 3.4), layout="constrained")
         for j, k in enumerate(labels):
             ax.plot(path[:, j], range(len(path)), marker=plots.MARKERS[k % 7], color=plots.COLOURS[k % 7], linewidth=1, markersize=5)
         for centre in centres:
             ax.axvline(centre, color="black", linestyle=":", linewidth=1)
-        ax.set(xlabel="average loss", ylabel="move", yticks=range(len(path)))
-        ax.set_title(f"bandwidth {h}: {len(centres)} clusters, {(labels == 0).sum()} of {len(a)} heads in the lowest")
-        ax.invert_yaxis()
+        ax.set(xlabel="average loss", ylabel="move", ylim=(most_moves + 0.3, -0.3),
+               yticks=range(most_moves + 1))
+        ax.set_title(f"bandwidth {h}: {len(centres)} clusters, "
+                     f"{(labels == 0).sum()} of {len(toy_averages)} heads in the lowest")
 
 
 draw_shift(0.06)
@@ -244,13 +249,12 @@ print("centroids", np.round(centroids, 4), "labels", labels)
 # row of it.
 
 # %%
-widths = [0.04, 0.02, 0.06, 0.08, 0.1, 0.15, 0.2]
-found = {h: cluster(a, h) for h in sorted(widths)}
+found = {h: cluster(a, h) for h in widths}
 pd.DataFrame({"clusters": {h: len(c) for h, (c, _, _) in found.items()},
               "heads kept": {h: labels.count(0) for h, (_, labels, _) in found.items()}}).rename_axis("bandwidth").T
 
 # %%
-explore.sliders(draw_shift, h=widths)
+explore.sliders(draw_shift, start={"h": 0.04}, h=widths)
 
 # %% [markdown]
 # *The same figure at bandwidth 0.04: shorter moves and more bundles than at 0.06. Where a live front end exists, a slider sets the
@@ -335,8 +339,10 @@ events_table([vars(event) for event in toy.events]).round(4)
 import math
 
 from mmlkit.data import load_task
+from mmlkit.tasks import get_task
 
-data = load_task(task, source, limit=size.limit, seed=seed)
+names = get_task(task).labels      # integer labels of files are in the hub's order
+data = load_task(task, source, limit=size.limit, seed=seed, labels=names)
 per_epoch = math.ceil(len(data.train) / size.batch_size)
 epochs = size.epochs if source == "mini" else max(size.epochs, math.ceil(300 / per_epoch))
 rates = dict(lr=size.lr, head_lr=size.head_lr) if source == "mini" else dict(lr=5e-5)
@@ -450,10 +456,10 @@ print(f"the kept weights are those of step {best_step}, with {active_at(record, 
 # %%
 checked = [event for run in (record, *recorded.values()) for event in run["events"] if event["dropped"]]
 for event in checked:
-    a = dict(zip(event["head_ids"], event["averages"]))
+    average_of = dict(zip(event["head_ids"], event["averages"]))
     lowest = int(np.argmin(event["centroids"]))
     assert event["kept"] == [j for j, k in zip(event["head_ids"], event["labels"]) if k == lowest]
-    assert max(a[j] for j in event["kept"]) <= min(a[j] for j in event["dropped"])
+    assert max(average_of[j] for j in event["kept"]) <= min(average_of[j] for j in event["dropped"])
 print(f"{len(checked)} prunings: in each, the survivors are the lowest cluster")
 
 # %%
@@ -473,15 +479,23 @@ plt.show()
 #
 # ## 7 Replay
 #
-# The slider goes through the checks of the run; the staircase beside it says where you are.
+# The slider goes through the checks of the run; the staircase beside it says where you are. The
+# axes stay the same, so that the checks can be compared: all averages fall during the run, and
+# fewer heads are left.
 
 # %%
+averages = [average for event in shown["events"] for average in event["averages"]]
+low, high = min(averages), max(averages)
+limits = low - 0.06 * (high - low), high + 0.22 * (high - low)      # above is room for the legend
+
+
 def replay(check):
     """One check, and its place in the run."""
     event = shown["events"][check - 1]
     with plots.style():
         fig, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained")
         plots.pruning_event(event, ax=left)
+        left.set(xlim=(-8, shown["num_heads"] + 8), ylim=limits)
         plots.head_counts({shown["task"]: (shown["num_heads"], shown["events"])}, last_step=shown["steps"], ax=right)
         right.axvline(event["step"], color="black", linestyle=":")
 
@@ -619,7 +633,10 @@ pd.DataFrame({name: evaluate(one, data, max_length=size.max_length, precision=pr
 #
 # ## Exercises
 #
-# **1** · ● ○ ○ · 5 minutes. One update of the averages as Algorithm 1 means it, and the correction for the start.
+# ### Exercise 1: the average of each head
+#
+# ● ○ ○ · 5 minutes. One update of the averages as Algorithm 1 means it, and the correction for the
+# start.
 
 # %%
 def my_head_average(a, losses, t, gamma):
@@ -630,7 +647,11 @@ def my_head_average(a, losses, t, gamma):
 _ = checks.check_head_average(my_head_average)
 
 # %% [markdown]
-# <details><summary>Hint</summary>Two lines. What is kept for the next update is not divided.</details>
+# <details><summary>Hint</summary>
+#
+# Two lines. What is kept for the next update is not divided.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
@@ -638,10 +659,14 @@ _ = checks.check_head_average(my_head_average)
 # a = gamma * a + (1 - gamma) * losses
 # return a, a / (1 - gamma**t)
 # ```
-# </details>
 #
-# **2** · ● ● ○ · 10 minutes. Which heads survive? You get each head's average and cluster, and the centre of each cluster, in no
-# particular order.
+# </details>
+
+# %% [markdown]
+# ### Exercise 2: the heads that survive
+#
+# ● ● ○ · 10 minutes. Which heads survive? You get each head's average and cluster, and the centre
+# of each cluster, in no particular order.
 
 # %%
 def my_survivors(averages, labels, centroids):
@@ -652,7 +677,11 @@ def my_survivors(averages, labels, centroids):
 _ = checks.check_survivors(my_survivors)
 
 # %% [markdown]
-# <details><summary>Hint</summary>First find the number of the lowest cluster. One of the three arguments is not needed.</details>
+# <details><summary>Hint</summary>
+#
+# First find the number of the lowest cluster. One of the three arguments is not needed.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
@@ -660,6 +689,7 @@ _ = checks.check_survivors(my_survivors)
 # lowest = centroids.index(min(centroids))
 # return [head for head, label in enumerate(labels) if label == lowest]
 # ```
+#
 # </details>
 #
 # ## If it goes wrong

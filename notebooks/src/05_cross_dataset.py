@@ -275,7 +275,8 @@ chance = np.mean([guessing(split) for name, one in sets.items() if name != task 
 error = 0.5 / np.sqrt(others.groupby("method")["rows"].sum().iloc[0])
 print("accuracy on the other sets:", ", ".join(f"{name} {value:.3f}" for name, value in carried.items()))
 print(f"guessing {chance:.3f}; one standard error of such a mean: at most {error:.3f}")
-assert not (source == "mini" and task == "stsb_star") or carried.mean() > chance + 2 * error
+if profile == "fast" and source == "mini" and task == "stsb_star":      # others: nobody has tried
+    assert carried.mean() > chance + 2 * error
 
 # %% [markdown]
 # Now the improvement over BERT in every cell, and the mean. The colours run to the same distance on both sides of zero, and the
@@ -705,7 +706,8 @@ def draw_profile(without, splits):
     plots.profile(steps_of(part, 1.5), title=f"{len(part)} experiments, without {without}")
 
 
-explore.sliders(draw_profile, without=["mml", "nobody", *METHODS[2:]], splits=["both", "train", "dev"])
+explore.sliders(draw_profile, start={"without": "mml"}, without=["nobody", *METHODS[1:]],
+                splits=["both", "train", "dev"])
 
 # %% [markdown]
 # *The published profile by error without MML: five staircases, closer together than with it. Where a live front end exists, two sliders choose who
@@ -716,8 +718,11 @@ explore.sliders(draw_profile, without=["mml", "nobody", *METHODS[2:]], splits=["
 #
 # ## Exercises
 #
-# **1** · ● ○ ○ · 10 minutes. The improvement as Tables 2 to 5 mean it: `ours` and `baseline` hold the accuracy on every set, the one
-# trained on included, and not always in the same order. Cut the result to two decimals, towards zero.
+# ### Exercise 1: the improvement of Tables 2 to 5
+#
+# ● ○ ○ · 10 minutes. The improvement as Tables 2 to 5 mean it: `ours` and `baseline` hold the
+# accuracy on every set, the one trained on included, and not always in the same order. Cut the
+# result to two decimals, towards zero.
 
 # %%
 def my_improvement(ours, baseline, own):
@@ -728,7 +733,11 @@ def my_improvement(ours, baseline, own):
 _ = checks.check_improvement(my_improvement)
 
 # %% [markdown]
-# <details><summary>Hint</summary>`math.trunc` cuts towards zero; multiply by 100 before, divide after.</details>
+# <details><summary>Hint</summary>
+#
+# `math.trunc` cuts towards zero; multiply by 100 before, divide after.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
@@ -738,9 +747,13 @@ _ = checks.check_improvement(my_improvement)
 # ratios = [ours[name] / baseline[name] for name in ours if name != own]
 # return math.trunc(100 * 100 * (sum(ratios) / len(ratios) - 1)) / 100
 # ```
-# </details>
 #
-# **2** · ● ● ○ · 10 minutes. A profile at one $\tau$, in one line of numpy.
+# </details>
+
+# %% [markdown]
+# ### Exercise 2: a performance profile
+#
+# ● ● ○ · 10 minutes. A profile at one $\tau$, in one line of numpy.
 
 # %%
 def my_profile(errors, tau):
@@ -751,13 +764,18 @@ def my_profile(errors, tau):
 _ = checks.check_profile(my_profile)
 
 # %% [markdown]
-# <details><summary>Hint</summary>`errors.min(axis=1, keepdims=True)` is [E,1], and numpy compares it with every column.</details>
+# <details><summary>Hint</summary>
+#
+# `errors.min(axis=1, keepdims=True)` is [E,1], and numpy compares it with every column.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
 # ```python
 # return (errors <= tau * errors.min(axis=1, keepdims=True)).mean(axis=0)
 # ```
+#
 # </details>
 #
 # ## If it goes wrong

@@ -260,18 +260,19 @@ plt.show()
 # %%
 batch = batch_of("snli", 2, "dev")
 with torch.no_grad():
-    M = model.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids).last_hidden_state.double()
+    M = model.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids).last_hidden_state
+M, batch = M.cpu().double(), batch.to(torch.device("cpu"))      # GPUs are slow in double precision
 token, names = batch.attention_mask.bool(), np.array(tokenizer.convert_ids_to_tokens(batch.input_ids[0]))
 premise, hypothesis = token & (batch.token_type_ids == 0), token & (batch.token_type_ids == 1)
 print("M", list(M.shape), " premise and hypothesis", list(premise.shape))
-print("premise:   ", *names[premise[0].cpu()], "\nhypothesis:", *names[hypothesis[0].cpu()])
+print("premise:   ", *names[premise[0]], "\nhypothesis:", *names[hypothesis[0]])
 def attend(scores, mask):
     """softmax over the tokens of the mask, exactly 0 elsewhere; both [B,T]."""
     return scores.masked_fill(~mask, -torch.inf).softmax(-1)
 
 # %%
 torch.manual_seed(seed)
-K, head = 5, SANHead(D, 3, num_steps=5).double().to(device).eval()
+K, head = 5, SANHead(D, 3, num_steps=5).double().eval()
 for parameter in head.parameters():
     torch.nn.init.normal_(parameter, std=0.1)
 w_1, W_2, cell, W_3 = head.summary, head.attention, head.cell, head.dense
@@ -304,7 +305,8 @@ def answer_module(s, K):
 
 P_k, betas = answer_module(s_0, K)
 P = P_k.mean(1)
-print("P_k", list(P_k.shape), " betas", list(betas.shape), " P", list(P.shape), P.cpu().numpy().round(3).tolist())
+print("P_k", list(P_k.shape), " betas", list(betas.shape),
+      " P", list(P.shape), P.numpy().round(3).tolist())
 
 # %% [markdown]
 # Four GRU steps: the first answer needs none. **Checkpoint.** The library's head with the same layers; and what it costs on BERT-base.
@@ -331,7 +333,7 @@ print(f"largest difference {(theirs - P).abs().max():.0e}; on BERT-base the head
 # **Predict.** With $K = 5$ and $p = 0.1$, how many answers are kept on average? And what becomes of the factor $1/(1-p)$?
 
 # %%
-p, kept, P_k = 0.1, torch.tensor([True, False, True, True, True]), P_k.cpu()
+p, kept = 0.1, torch.tensor([True, False, True, True, True])
 printed, of_kept = (kept[:, None] * P_k[0] / (1 - p)).mean(0), P_k[0][kept].mean(0)      # weighted and averaged over all K; the mean of the kept
 print("printed", printed.numpy().round(4), f"sums to {printed.sum():.3f}; rescaled", (printed / printed.sum()).numpy().round(4))
 torch.testing.assert_close(printed / printed.sum(), of_kept)
@@ -743,14 +745,19 @@ print("nearly the same places at every step: here the module is one look, repeat
       "different places, and training brought that about; whether it helps, the column of accuracies must tell")
 
 # %%
+first_rows = range(6)
+brightest = betas[:6].max().item()          # one colour scale for all rows
+
+
 def draw(row):
     """Every step on one dev row."""
     here, tokens = premise[row], tokenizer.convert_ids_to_tokens(ids[row][premise[row]])
     axes = plots_multitask.reasoning(betas[row][:, here], tokens, answers[row], task.labels, title=f"row {row}")
+    axes[0].images[0].set_clim(0, brightest)
     axes[0].figure.suptitle(f"{split[row]['hypothesis']} ({split[row]['label']})", fontsize=10)
 
 
-explore.sliders(draw, row=[0, 1, 2, 3, 4, 5])
+explore.sliders(draw, row=first_rows)
 
 # %% [markdown]
 # *Left: five steps against the tokens of the first row's premise; a brighter cell weighs more. Right: the three labels' probabilities at
@@ -866,8 +873,10 @@ pd.DataFrame({TASKS.get(on, on): {"alone": spread(one["alone"]), "together": spr
 #
 # ## Exercises
 #
-# **1** · ● ○ ○ · 10 minutes. One look at the premise, for one pair: `s [D]` is the state, `M [T,D]` the tokens, `premise [T]` says which
-# of them belong to the premise.
+# ### Exercise 1: one look at the premise
+#
+# ● ○ ○ · 10 minutes. One look at the premise, for one pair: `s [D]` is the state, `M [T,D]` the
+# tokens, `premise [T]` says which of them belong to the premise.
 
 # %%
 def my_look(s, M, W_2, premise):
@@ -878,7 +887,12 @@ def my_look(s, M, W_2, premise):
 _ = checks_mtdnn.check_premise_attention(my_look)
 
 # %% [markdown]
-# <details><summary>Hint</summary>`W_2 @ s` is [D], and `M @` of it is [T]. `masked_fill(~premise, -torch.inf)` comes before the softmax.</details>
+# <details><summary>Hint</summary>
+#
+# `W_2 @ s` is [D], and `M @` of it is [T]. `masked_fill(~premise, -torch.inf)` comes before the
+# softmax.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
@@ -886,10 +900,14 @@ _ = checks_mtdnn.check_premise_attention(my_look)
 # beta = (M @ (W_2 @ s)).masked_fill(~premise, -torch.inf).softmax(0)
 # return beta, beta @ M
 # ```
-# </details>
 #
-# **2** · ● ● ○ · 10 minutes. The loss of one row in training: `P [K,C]` holds the steps' answers, `kept [K]` says which of them survived,
-# `y` is the right label.
+# </details>
+
+# %% [markdown]
+# ### Exercise 2: the loss of one row in training
+#
+# ● ● ○ · 10 minutes. The loss of one row in training: `P [K,C]` holds the steps' answers,
+# `kept [K]` says which of them survived, `y` is the right label.
 
 # %%
 def my_answer_loss(P, kept, y):
@@ -900,7 +918,11 @@ def my_answer_loss(P, kept, y):
 _ = checks_mtdnn.check_answer_loss(my_answer_loss)
 
 # %% [markdown]
-# <details><summary>Hint</summary>First the mean, then the log. A boolean tensor can be an index: `P[kept]`.</details>
+# <details><summary>Hint</summary>
+#
+# First the mean, then the log. A boolean tensor can be an index: `P[kept]`.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
@@ -910,10 +932,14 @@ _ = checks_mtdnn.check_answer_loss(my_answer_loss)
 #
 # The mean of the steps' own losses is never smaller (Jensen's inequality): there every step has to be right, here one that is sure can
 # carry the others.
-# </details>
 #
-# **3** · ● ● ○ · 15 minutes. Eqs. 8 and 9 with the log, as a mean over queries. Candidates stand one after another; `groups` counts those
-# of each query.
+# </details>
+
+# %% [markdown]
+# ### Exercise 3: the ranking loss
+#
+# ● ● ○ · 15 minutes. Eqs. 8 and 9 with the log, as a mean over queries. Candidates stand one after
+# another; `groups` counts those of each query.
 
 # %%
 def my_ranking_loss(scores, relevant, groups, gamma):
@@ -924,7 +950,11 @@ def my_ranking_loss(scores, relevant, groups, gamma):
 _ = checks_mtdnn.check_ranking_loss(my_ranking_loss)
 
 # %% [markdown]
-# <details><summary>Hint</summary>`scores.split(groups)` gives one tensor per query; `log_softmax(0)` on each.</details>
+# <details><summary>Hint</summary>
+#
+# `scores.split(groups)` gives one tensor per query; `log_softmax(0)` on each.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
@@ -932,11 +962,15 @@ _ = checks_mtdnn.check_ranking_loss(my_ranking_loss)
 # parts = zip((gamma * scores).split(groups), relevant.split(groups))
 # return -torch.stack([part.log_softmax(0)[right == 1].sum() for part, right in parts]).mean()
 # ```
-# </details>
 #
-# **4** · ● ● ● · 10 minutes, and the machine's time. Is *together or alone* in section 7 a matter of luck? Run it with three other values
-# of `seed`, and count the signs of the differences for each task. Then give a small task a relative: learn `rte` alone, and together with
-# `mnli`.
+# </details>
+
+# %% [markdown]
+# ### Exercise 4: together or alone, over several seeds
+#
+# ● ● ● · 10 minutes, and the machine's time. Is *together or alone* in section 7 a matter of luck?
+# Run it with three other values of `seed`, and count the signs of the differences for each task.
+# Then give a small task a relative: learn `rte` alone, and together with `mnli`.
 #
 # <details><summary>Hint</summary>
 #

@@ -261,10 +261,12 @@ pd.DataFrame({"numbers": numbers, **each}).map(lambda x: f"{x:,.0f}" if x > 1 el
 #
 # $$W = (X^\top X + \lambda I)^{-1} X^\top Y = X^\top (X X^\top + \lambda I)^{-1} Y$$
 #
-# Both forms are the same; the right one needs a matrix as large as there are rows, and rows are few. $\lambda$ is set once and for all to
-# the mean squared length of a row, not chosen by looking at dev: with six labels there is nothing to choose it with. Whatever differs
-# between two draws is then the draw. **Checkpoint**: scikit-learn's `Ridge` with the same penalty gives the same head, on fewer and on more
-# rows than features.
+# Both forms are the same. The left one needs a matrix as large as there are features, the right one
+# a matrix as large as there are rows; the code takes the smaller. $\lambda$ is set once and for all
+# to the mean squared length of a row, not chosen by looking at dev: with six labels there is
+# nothing to choose it with. Whatever differs between two draws is then the draw. **Checkpoint**:
+# scikit-learn's `Ridge` with the same penalty gives the same head, on fewer and on more rows than
+# features.
 #
 # | symbol | name | shape |
 # |---|---|---|
@@ -277,17 +279,20 @@ from sklearn.linear_model import Ridge
 
 
 def linear_head(X, Y):
-    """Ridge regression on one-hot labels: W [F,C] and b [C]."""
+    """Ridge regression on one-hot labels, where X lies: W [F,C] and b [C]."""
     x_mean, y_mean = X.mean(0), Y.mean(0)
     X, Y = X - x_mean, Y - y_mean
-    penalty = np.square(X).sum() / len(X) + 1e-9                # lambda
-    W = X.T @ np.linalg.solve(X @ X.T + penalty * np.eye(len(X)), Y)
+    penalty = X.square().sum() / len(X) + 1e-9                  # lambda
+    if len(X) <= X.shape[1]:                                    # at most as many rows as features
+        W = X.T @ torch.linalg.solve(X @ X.T + penalty * torch.eye(len(X)).to(X), Y)
+    else:
+        W = torch.linalg.solve(X.T @ X + penalty * torch.eye(X.shape[1]).to(X), X.T @ Y)
     return W, y_mean - x_mean @ W
 
 
 for n in (6, 40):
     X, Y = np.random.default_rng(n).normal(size=(n, 12)), np.eye(3)[np.random.default_rng(n).integers(3, size=n)]
-    W, b = linear_head(X, Y)
+    W, b = linear_head(torch.as_tensor(X), torch.as_tensor(Y))
     theirs = Ridge(alpha=np.square(X - X.mean(0)).sum() / n).fit(X, Y)
     assert np.allclose(W, theirs.coef_.T, atol=1e-6) and np.allclose(b, theirs.intercept_, atol=1e-6)
     print(f"X {list(X.shape)}, Y {list(Y.shape)} give W {list(W.shape)} and b {list(b.shape)}, as scikit-learn has them")
@@ -408,7 +413,8 @@ for name, one in data.items():
         found = vectors(starts[start], texts, one.task)
         for split in (one.train, one.dev):
             u, v = (found[[place[row[i]] for row in split.texts]] for i in (0, 1))
-            features[name, start, split.name] = {"pair": pair_vector(u, v).numpy(), "cosine": torch.cosine_similarity(u, v)[:, None].numpy()}
+            read = {"pair": pair_vector(u, v), "cosine": torch.cosine_similarity(u, v)[:, None]}
+            features[name, start, split.name] = {kind: x.to(device) for kind, x in read.items()}
     print(f"{name}: {len(texts):,} different texts; X of the pairs {list(features[name, 'plain', 'train']['pair'].shape)}")
 
 # %% [markdown]
@@ -427,8 +433,10 @@ LIVE, percent = [0.01, 0.036, 0.1, 0.32, 1.0], lambda share: f"{100 * share:.3g}
 def accuracy(name, start, kind, rows):
     """Dev accuracy of the linear head fitted on these rows."""
     train, dev = (features[name, start, split][kind] for split in ("train", "dev"))
-    W, b = linear_head(train[rows], np.eye(data[name].task.num_labels)[data[name].train.labels[rows]])
-    return np.mean((dev @ W + b).argmax(1) == data[name].dev.labels)
+    labels, dev_labels = (torch.as_tensor(data[name].split(split).labels).to(device)
+                          for split in ("train", "dev"))
+    W, b = linear_head(train[rows], torch.eye(data[name].task.num_labels).to(device)[labels[rows]])
+    return ((dev @ W + b).argmax(1) == dev_labels).double().mean().item()
 
 
 scores = pd.DataFrame([{"domain": name, "start": start, "head": kind, "share": share, "draw": draw,
@@ -485,7 +493,8 @@ for name in data:
     print(f"{name}: the better head at each share:", ", ".join(f"{percent(share)} {kind} ({means.loc[(name, share), kind]:.3f})" for share, kind in ahead.items()))
 first, last = (means.loc[("scitail", share)] for share in (LIVE[1], LIVE[-1]))
 print(f"scitail: the pair head gains {last['pair'] - first['pair']:+.3f} from the second share to the last, the cosine {last['cosine'] - first['cosine']:+.3f}")
-assert source != "mini" or size.model != "minilm" or last["pair"] - first["pair"] > 0.05, "more labels should help the large head"
+if profile == "fast" and source == "mini":      # tried with MiniLM on the mini data alone
+    assert last["pair"] - first["pair"] > 0.05, "more labels should help the large head"
 
 # %% [markdown]
 # That is the case against the answer module with few labels, in small: **what has to be learned must fit what there is to learn from.** A
@@ -543,14 +552,18 @@ print(f"the spread of a difference is {paired['ratio'].mean():.2f} of what it wo
       f"{draws} such pairs would tell as much as {draws * (paired['ratio']**2).mean():.0f} of ours")
 control = compared("scitail", "pair", 0.32, "plain", "random")
 print(verdict(paired_bootstrap(*control), "Control: the pretrained encoder does better than random weights on scitail with a third of the labels"))
-assert paired_bootstrap(*control).low > 2, "the comparison should see a difference as large as this one"
+if profile == "fast":       # tried with MiniLM on the mini data alone
+    assert paired_bootstrap(*control).low > 2, "the comparison should see so large a difference"
 
 # %% [markdown]
-# The control says that the instrument works: a start that is worth something shows. What it says of *multi-task* needs the third column.
-# There is nothing in it but a seed, and still its intervals may lie clear of zero: forty draws tell these two encoders apart very well. So
-# an interval over draws tells whether *this* encoder is better than that one, on this dev split. Whether the *recipe* is better is another
-# question, and for it we have two helpings, not forty draws. Where the first two columns disagree as much as the third one says, neither
-# answers it.
+# On the fast profile the control must show a difference of at least two points; on other profiles
+# it is printed only, since nobody has measured it there. The control says that the instrument
+# works: a start that is worth something shows. What it says of *multi-task* needs the third column.
+# There is nothing in it but a seed, and still its intervals may lie clear of zero: forty draws tell
+# these two encoders apart very well. So an interval over draws tells whether *this* encoder is
+# better than that one, on this dev split. Whether the *recipe* is better is another question, and
+# for it we have two helpings, not forty draws. Where the first two columns disagree as much as the
+# third one says, neither answers it.
 #
 # - What has to be drawn again is everything that the claim does not fix: rows, order, fresh heads, *and the start*. The recorded runs do
 #   so, a start for every seed.
@@ -562,23 +575,28 @@ assert paired_bootstrap(*control).low > 2, "the comparison should see a differen
 # Look at single draws: choose domain, share and head.
 
 # %%
+drawn = scores.loc[scores["share"] < 1, "accuracy"]
+limits = drawn.min() - 0.02, drawn.max() + 0.02         # the same axes for all choices
+
+
 def draw_luck(share, domain, head):
     """The accuracies of all draws of one share, start against start, and each start's distribution."""
     part = scores.set_index(["domain", "head", "share"]).sort_index().loc[(domain, head, share)].pivot(index="draw", columns="start", values="accuracy")
     with plots.style():
         fig, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained")
-        ends = part[["plain", "multi-task"]].stack().agg(["min", "max"]) + [-0.02, 0.02]
-        left.plot(ends, ends, color="black", linewidth=1)
+        left.plot(limits, limits, color="black", linewidth=1)
         left.plot(part["plain"], part["multi-task"], "o", color=plots.COLOURS[0], alpha=0.6)
         left.set(xlabel="plain start, dev accuracy", ylabel="multi-task start",
+                 xlim=limits, ylim=limits,
                  title=f"{domain}, {int(share * len(data[domain].train))} labels, {head}: a dot for each draw")
         right.boxplot([part[start] for start in starts], whis=(0, 100), medianprops={"color": plots.COLOURS[1]})
         right.set_xticks(range(1, len(starts) + 1), starts)
         right.axhline(guess[domain]["guessing"], color="black", linestyle=":", linewidth=1)
-        right.set(ylabel="dev accuracy", title="smallest to largest; dotted: guessing")
+        right.set(ylabel="dev accuracy", ylim=limits, title="smallest to largest; dotted: guessing")
 
 
-explore.sliders(draw_luck, share=[0.036, 0.01, 0.1, 0.32], domain=["scitail", "snli"], head=["cosine", "pair"])
+explore.sliders(draw_luck, start={"share": 0.036}, share=LIVE[:-1],
+                domain=["scitail", "snli"], head=["cosine", "pair"])
 
 # %% [markdown]
 # *Left: each of the forty draws as a dot, accuracy of the plain start across, of the multi-task start upwards; on the line both are equal.
@@ -651,7 +669,8 @@ with plots.style():
         ax.set(xlabel="update", xticks=one["step"])
         ax.legend(fontsize=8)
     plt.show()
-assert all(one["train_loss"].iloc[-1] < 0.5 * one["train_loss"].iloc[0] for one in tuned.values())
+part = 0.5 if profile == "fast" else 1.0        # halved with MiniLM's rates; BERT's are smaller
+assert all(one["train_loss"].iloc[-1] < part * one["train_loss"].iloc[0] for one in tuned.values())
 
 # %%
 for start, one in tuned.items():
@@ -818,8 +837,11 @@ else:
 #
 # ## Exercises
 #
-# **1** · ● ● ○ · 15 minutes. A stratified share after all: of every label $\max(1, \lfloor \text{share} \cdot \text{count} \rfloor)$ rows,
-# random, and nested for the same seed.
+# ### Exercise 1: a stratified share
+#
+# ● ● ○ · 15 minutes. A stratified share after all: of every label
+# $\max(1, \lfloor \text{share} \cdot \text{count} \rfloor)$ rows, random, and nested for the same
+# seed.
 
 # %%
 def my_share(labels, share, seed):
@@ -830,7 +852,12 @@ def my_share(labels, share, seed):
 _ = checks_adaptation.check_share(my_share)
 
 # %% [markdown]
-# <details><summary>Hint</summary>One order of all rows for each seed. `order[labels[order] == label]` are the rows of one label, in that order.</details>
+# <details><summary>Hint</summary>
+#
+# One order of all rows for each seed. `order[labels[order] == label]` are the rows of one label, in
+# that order.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
@@ -839,10 +866,14 @@ _ = checks_adaptation.check_share(my_share)
 # parts = [order[labels[order] == label] for label in np.unique(labels)]
 # return np.concatenate([part[:max(1, int(share * len(part)))] for part in parts])
 # ```
-# </details>
 #
-# **2** · ● ○ ○ · 10 minutes. The exact chance that a draw of `n` rows misses a label, with `a` rows of the one and `b` of the other. In the
-# toy it is 6 of 15.
+# </details>
+
+# %% [markdown]
+# ### Exercise 2: the probability that a draw misses a label
+#
+# ● ○ ○ · 10 minutes. The exact chance that a draw of `n` rows misses a label, with `a` rows of the
+# one and `b` of the other. In the toy it is 6 of 15.
 
 # %%
 def my_missed_label(a, b, n):
@@ -853,7 +884,12 @@ def my_missed_label(a, b, n):
 _ = checks_adaptation.check_missed_label(my_missed_label)
 
 # %% [markdown]
-# <details><summary>Hint</summary>`math.comb(N, n)` counts all draws, and it is 0 where n is larger than N. How many draws hold rows of the first label only?</details>
+# <details><summary>Hint</summary>
+#
+# `math.comb(N, n)` counts all draws, and it is 0 where n is larger than N. How many draws hold rows
+# of the first label only?
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
@@ -865,10 +901,15 @@ _ = checks_adaptation.check_missed_label(my_missed_label)
 #
 # For 320, 320 and 6 it gives 3.1 %, and section 2 counted about that. For the paper's 23 rows of two equal labels it is about two in ten
 # million.
-# </details>
 #
-# **3** · ● ● ○ · 15 minutes. What a start is worth in labels. `rows` and `accuracies` are a curve that rises; go along straight lines over
-# $\log_{10}$ of the rows. Below the curve the answer is the smallest size, above it `math.inf`.
+# </details>
+
+# %% [markdown]
+# ### Exercise 3: a start in numbers of labels
+#
+# ● ● ○ · 15 minutes. What a start is worth in labels. `rows` and `accuracies` are a curve that
+# rises; go along straight lines over $\log_{10}$ of the rows. Below the curve the answer is the
+# smallest size, above it `math.inf`.
 
 # %%
 def my_labels_needed(rows, accuracies, wanted):
@@ -879,7 +920,12 @@ def my_labels_needed(rows, accuracies, wanted):
 _ = checks_adaptation.check_labels_needed(my_labels_needed)
 
 # %% [markdown]
-# <details><summary>Hint</summary>`np.interp(wanted, accuracies, np.log10(rows))` reads a curve the other way round. What does it give beyond the last point?</details>
+# <details><summary>Hint</summary>
+#
+# `np.interp(wanted, accuracies, np.log10(rows))` reads a curve the other way round. What does it
+# give beyond the last point?
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
@@ -894,10 +940,15 @@ _ = checks_adaptation.check_labels_needed(my_labels_needed)
 # Put in BERT's row of SciTail, and what MT-DNN has: its 23 labels are worth some 230 of BERT's, 235 some 1,300, 2,359 some 3,400, and what
 # it has with all of them BERT does not reach. So the factor falls from ten to less than two, and then cannot be told. For SNLI it starts
 # near thirty. (A line between two measured points is a guess, too.)
-# </details>
 #
-# **4** · ● ● ● · 15 minutes, and the machine's time. *Many tasks, or MNLI?* Make one more start, which has learned MNLI alone, in as many
-# updates as the multi-task start had, and compare it with the others on the same forty draws of SNLI.
+# </details>
+
+# %% [markdown]
+# ### Exercise 4: many tasks, or MNLI alone
+#
+# ● ● ● · 15 minutes, and the machine's time. *Many tasks, or MNLI?* Make one more start, which has
+# learned MNLI alone, in as many updates as the multi-task start had, and compare it with the others
+# on the same forty draws of SNLI.
 #
 # <details><summary>Hint</summary>
 #
@@ -913,7 +964,7 @@ _ = checks_adaptation.check_labels_needed(my_labels_needed)
 # alone, _ = multitask_start(seed)
 # for split in (data["snli"].train, data["snli"].dev):
 #     u, v = (vectors(alone.encoder, [row[i] for row in split.texts], split.task) for i in (0, 1))
-#     features["snli", "mnli alone", split.name] = {"pair": pair_vector(u, v).numpy()}
+#     features["snli", "mnli alone", split.name] = {"pair": pair_vector(u, v).to(device)}
 # for start in ("plain", "multi-task", "another seed", "mnli alone"):
 #     print(start, np.mean([accuracy("snli", start, "pair", rows_of(len(data["snli"].train), 0.1, draw)) for draw in range(draws)]).round(3))
 # ```

@@ -140,10 +140,13 @@ def draw_counts(S):
     """The parts of one task's PAL in BERT-base."""
     parts = {"V^E and V^D, once": 2 * D * S + S + D, "attention, 12 layers": 3 * L * (S * S + S)}
     share = 100 * sum(parts.values()) / count(base)
-    plots.bars({name: number / 1e6 for name, number in parts.items()}, xlabel="million parameters", title=f"S = {S}: {share:.2f} % of BERT-base")
+    millions = {name: number / 1e6 for name, number in parts.items()}
+    title = f"S = {S}: {share:.2f} % of BERT-base"
+    ax = plots.bars(millions, xlabel="million parameters", title=title)
+    ax.set_xlim(0, 6)           # the same axis for all S
 
 
-explore.sliders(draw_counts, S=[204, 12, 24, 48, 96, 156, 384, 768])
+explore.sliders(draw_counts, start={"S": 204}, S=[12, 24, 48, 96, 156, 204, 264, 384])
 
 # %% [markdown]
 # *Two bars at S = 204: 0.31 million numbers in the projections, 1.51 in the twelve attentions. Where a live front end exists, a slider sets
@@ -243,7 +246,8 @@ with torch.no_grad():
     out = encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids)
 assert torch.allclose(vectors(batch, lambda h, a: a), sentence_vector(out, batch, "mean"), atol=1e-4)
 print(", ".join(f"second residual {name}: r = {r:.3f}" for name, r in correlations.items()), "(without any training)")
-assert correlations["a, as in BERT"] > correlations["h, as printed"]
+if profile == "fast":       # MiniLM has learned to compare sentences; BERT-base has not
+    assert correlations["a, as in BERT"] > correlations["h, as printed"]
 
 # %% [markdown]
 # All weights are the same, and nothing was trained; one letter differs. Had the report's *code* done what its formula says, fine-tuning would
@@ -362,7 +366,8 @@ def gradients(model, groups=("down", "query", "key", "value", "up")):
 
 # %%
 first = pd.DataFrame({init: gradients(new_model("pal", init=init)) for init in ("zero", "normal")}).rename_axis("gradient of")
-assert (first.loc[["down", "query", "key", "value"], "zero"] == 0).all() and first.loc["up", "zero"] > 0
+none = 1e-5 * first.loc["up", "zero"]       # in the place of 0 a GPU may leave a rounding error
+assert (first.loc[["down", "query", "key", "value"], "zero"] <= none).all() and none > 0
 first.map("{:.1e}".format)
 
 # %% [markdown]
@@ -410,8 +415,9 @@ scores = [predict(model, texts)]
 for _ in range(3):
     train_step(model.train(), some("sst"), optimizer)
 scores.append(predict(model, texts))
-assert (scores[0] == scores[1]).all()
-print(f"three steps on sst; quora's {scores[0].size} scores are the same to the last bit")
+change = np.abs(scores[0] - scores[1]).max()
+assert change <= (0 if device.type == "cpu" else 1e-5)      # a GPU may add in another order
+print(f"three steps on sst; the largest change of quora's {scores[0].size} scores is {change:.0e}")
 
 # %% [markdown]
 # The price is that nothing is shared in training either: no task learns from another.
@@ -430,7 +436,9 @@ print(f"three steps on sst; quora's {scores[0].size} scores are the same to the 
 model = new_model("sequential", reads="cls")
 repaired = new_model("sequential_fixed", init="normal")
 second = pd.DataFrame({"sequential": gradients(model), "sequential_fixed": gradients(repaired)}).rename_axis("gradient of")
-assert (second.loc[["query", "key"], "sequential"] == 0).all() and (second["sequential_fixed"] > 0).all()
+none = 1e-5 * second["sequential"].max()        # the same tolerance as above
+assert (second.loc[["query", "key"], "sequential"] <= none).all()
+assert (second["sequential_fixed"] > 0).all()
 second.map("{:.1e}".format)
 
 # %% [markdown]
@@ -653,7 +661,9 @@ with plots.style():
 #
 # ## Exercises
 #
-# **1** · ● ○ ○ · 10 minutes. The count of section 1 as a function, biases and all.
+# ### Exercise 1: the parameters of a PAL
+#
+# ● ○ ○ · 10 minutes. The count of section 1 as a function, biases and all.
 
 # %%
 def my_pal_parameters(D, S, L, T):
@@ -664,16 +674,24 @@ def my_pal_parameters(D, S, L, T):
 _ = checks_tasks.check_pal_parameters(my_pal_parameters)
 
 # %% [markdown]
-# <details><summary>Hint</summary>A linear map from $a$ to $b$ numbers has $ab + b$. What is there once, and what in each layer?</details>
+# <details><summary>Hint</summary>
+#
+# A linear map from $a$ to $b$ numbers has $ab + b$. What is there once, and what in each layer?
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
 # ```python
 # return T * ((D * S + S) + (S * D + D) + 3 * L * (S * S + S))
 # ```
-# </details>
 #
-# **2** · ● ● ○ · 10 minutes. The layer of section 3. All four functions take and give `[T, D]`.
+# </details>
+
+# %% [markdown]
+# ### Exercise 2: the layer with a PAL
+#
+# ● ● ○ · 10 minutes. The layer of section 3. All four functions take and give `[T, D]`.
 
 # %%
 def my_layer(h, MH, FFN, TS, LN):
@@ -684,7 +702,11 @@ def my_layer(h, MH, FFN, TS, LN):
 _ = checks_tasks.check_projected_layer(my_layer)
 
 # %% [markdown]
-# <details><summary>Hint</summary>Two lines. The first gives `a`; the second has three terms inside its LN.</details>
+# <details><summary>Hint</summary>
+#
+# Two lines. The first gives `a`; the second has three terms inside its LN.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
@@ -692,12 +714,21 @@ _ = checks_tasks.check_projected_layer(my_layer)
 # a = LN(h + MH(h))
 # return LN(a + FFN(a) + TS(h))
 # ```
+#
 # </details>
+
+# %% [markdown]
+# ### Exercise 3: the effect of the GELU
 #
-# **3** · ● ● ● · 20 minutes, and the machine's time. Is it the gelu? Add `gelu=True` to `new_model("pal", ...)`, check that the start is
-# still BERT's, and run section 7 for both with three seeds. And what does the gradient of $V^D$ at the zero start become, and why?
+# ● ● ● · 20 minutes, and the machine's time. Is it the gelu? Add `gelu=True` to
+# `new_model("pal", ...)`, check that the start is still BERT's, and run section 7 for both with
+# three seeds. And what does the gradient of $V^D$ at the zero start become, and why?
 #
-# <details><summary>Hint</summary>`fresh` hands further options on to `add_pals`. The derivative of GELU at 0 is ½.</details>
+# <details><summary>Hint</summary>
+#
+# `fresh` hands further options on to `add_pals`. The derivative of GELU at 0 is ½.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #

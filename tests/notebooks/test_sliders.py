@@ -1,0 +1,141 @@
+"""Sliders: where they start, how they are ordered, and that every move of them draws a figure."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from mmlkit import explore
+from mmlkit.notebooks import run_notebook
+
+from .sliders import count_sliders, with_slider_moves
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+
+
+def test_how_many_sliders_there_are():
+    assert [count_sliders(path) for path in NOTEBOOKS] == [1, 1, 1, 1, 2, 1, 1, 1, 3, 1, 2]
+
+
+@pytest.mark.notebook
+@pytest.mark.timeout(720)
+def test_every_slider_moves_after_the_whole_notebook_ran(tmp_path):
+    """Notebook 04 had a slider that read a name which a later cell used for something else."""
+    copy = tmp_path / "checkout" / "notebooks" / "04_pruning_heads.ipynb"
+    assert with_slider_moves(ROOT / "notebooks" / copy.name, copy) == 2
+    assert run_notebook(copy, tmp_path / "out", {"profile": "fast"}, minutes=10)
+
+
+DRAW = """
+import matplotlib.pyplot as plt
+from mmlkit import explore
+a = 1
+
+def draw(h, word):
+    plt.plot([0, 1], [0, a / a])
+    plt.xlim(0, {limit})
+
+explore.sliders(draw, h={values}, word=["one", "two"])
+"""
+
+
+@pytest.mark.parametrize(("limit", "values", "after", "problem"), [
+    ("1", "[1, 2, 3]", "a = 2", None),
+    ("1", "[1, 2, 3]", "a = {}", "99_small, draw at the start {'h': 1, 'word': 'one'}: TypeError"),
+    ("1 + (word == 'two') * a", "[1, 2]", "", "99_small, slider word at 'two': axes"),
+    ("1", "[2, 1]", "", "99_small, slider h: [2, 1] are not sorted"),
+    ("1 / (3 - h)", "[2, 3]", "", "99_small, slider h at 3: ZeroDivisionError"),
+], ids=["all is well", "a later cell", "axes", "order", "a value"])
+def test_what_the_moves_find(tmp_path, monkeypatch, limit, values, after, problem):
+    monkeypatch.setattr(explore, "sliders", explore.sliders)        # the copy exchanges it
+    cells = [DRAW.replace("{limit}", limit).replace("{values}", values), after]
+    source, copy = (tmp_path / one / "notebooks" / "99_small.ipynb" for one in ("a", "b"))
+    source.parent.mkdir(parents=True)
+    code = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    nbformat.write(nbformat.v4.new_notebook(cells=code), source)
+    (tmp_path / "a" / "results").mkdir()
+    assert with_slider_moves(source, copy) == 1
+    assert (tmp_path / "b" / "results").is_dir()
+    code = "\n".join(cell.source for cell in nbformat.read(copy, as_version=4).cells)
+    if problem is None:
+        exec(code, {})
+    else:
+        with pytest.raises(AssertionError, match=re.escape(problem)):
+            exec(code, {})
+
+
+# ---- explore.sliders itself ----
+
+@pytest.fixture
+def watched(monkeypatch):
+    """What `interact` was given, as if somebody watched: a list of its widgets by name."""
+    ipywidgets, shown = pytest.importorskip("ipywidgets"), []
+
+    def interact(function, **controls):
+        function(**{name: control.value for name, control in controls.items()})
+        for control in controls.values():
+            control.observe(lambda change: function(**{name: one.value for name, one
+                                                       in controls.items()}), "value")
+        shown.append(controls)
+
+    monkeypatch.setattr(explore, "is_interactive", lambda: True)
+    monkeypatch.setattr(ipywidgets, "interact", interact)
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
+    return shown
+
+
+SENTENCE = "Set in Lisbon, it follows two brothers through one summer."
+
+
+def test_sliders_keep_the_order_and_start_where_they_are_told(watched):
+    drawn = []
+    explore.sliders(lambda **chosen: drawn.append(chosen), start={"S": 204},
+                    S=[12, 204, 768], kind=["proportional", "annealed"])
+    (controls,) = watched
+    assert drawn == [{"S": 204, "kind": "proportional"}]
+    assert list(controls["S"].options) == [12, 204, 768] and controls["S"].value == 204
+    assert list(controls["kind"].options) == ["proportional", "annealed"]
+    controls["S"].value = 12
+    controls["kind"].value = "annealed"
+    assert drawn[1:] == [{"S": 12, "kind": "proportional"}, {"S": 12, "kind": "annealed"}]
+
+
+def test_values_are_not_cut(watched):
+    from ipywidgets import Dropdown, SelectionSlider
+
+    explore.sliders(lambda **chosen: None, kind=["annealed", "proportional"],
+                    sentence=["Short.", SENTENCE])
+    (controls,) = watched
+    # a slider of the default width, 300 pixels, leaves 72 of them to the value
+    assert isinstance(controls["kind"], SelectionSlider)
+    assert controls["kind"].layout.width == "32em"
+    # no slider shows a sentence: its value ends after 148 pixels
+    assert isinstance(controls["sentence"], Dropdown)
+    assert controls["sentence"].layout.width == "max-content"
+    assert all(one.style.description_width == "initial" for one in controls.values())
+
+
+def test_the_static_figure_is_that_of_the_start(monkeypatch):
+    monkeypatch.setattr(explore, "is_interactive", lambda: False)
+    drawn = []
+    explore.sliders(lambda **chosen: drawn.append(chosen), start={"S": 24}, S=range(12, 37, 12),
+                    T=[1, 2])
+    assert drawn == [{"S": 24, "T": 1}]
+    explore.sliders(lambda **chosen: drawn.append(chosen), show=False, S=[1])
+    assert len(drawn) == 1
+
+
+@pytest.mark.parametrize(("start", "choices", "sentence"), [
+    ({"S": 5}, {"S": [12, 24]}, "S starts at 5, expected one of [12, 24]. "
+     "Choose one of these, or add the value to the list."),
+    ({"T": 5}, {"S": [12, 24]}, "start names 'T', expected one of ['S']. "
+     "Pass its values too, or leave it out of start."),
+    ({}, {"S": []}, "S has no values to choose from, expected at least one. "
+     "Pass a list of values: sliders(draw, S=[...])."),
+])
+def test_mistakes_are_told(start, choices, sentence):
+    with pytest.raises(ValueError) as error:
+        explore.sliders(lambda **chosen: None, start=start, **choices)
+    assert str(error.value) == sentence
