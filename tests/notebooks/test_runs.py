@@ -8,6 +8,8 @@ import pytest
 
 from mmlkit.notebooks import find_notebooks, notebook_parameters, parse_parameters, run_notebook
 
+from .sliders import with_slider_moves
+
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 
@@ -17,8 +19,10 @@ LIMIT = 25              # minutes
 
 
 def run_one(path, tmp_path):
-    """Run one notebook of the repository on the fast profile, into tmp_path/out; a copy of it may stand in for it here."""
-    return run_notebook(path, tmp_path / "out", {"profile": "fast"}, limit=LIMIT)
+    """Run one notebook of the repository on the fast profile, into tmp_path/out, and then move every slider of it."""
+    copy = tmp_path / "checkout" / "notebooks" / path.name
+    with_slider_moves(path, copy)
+    return run_notebook(copy, tmp_path / "out", {"profile": "fast"}, limit=LIMIT)
 
 
 @pytest.mark.notebook
