@@ -64,3 +64,61 @@ def test_links_and_images_exist(path):
     text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
     targets = [target for target in re.findall(r"\]\(([^)#\s]+)\)", text) if "://" not in target]
     assert targets and all((path.parent / target).is_file() for target in targets), targets
+
+
+def markdown_cells(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_hints_and_solutions_are_read_as_markdown(path):
+    """Text on the line of </summary>, or right below it, is shown as it is typed, backticks and all."""
+    lines = "\n".join(markdown_cells(path)).split("\n")
+    folds = [i for i, line in enumerate(lines) if "</summary>" in line]
+    assert len(folds) >= 4
+    assert not [lines[i] for i in folds if not lines[i].endswith("</summary>") or lines[i + 1].strip()]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_exercise_has_a_heading(path):
+    """Each has an entry in the table of contents, and stands apart from the solution before it."""
+    cells = markdown_cells(path)
+    text = "\n".join(cells)
+    numbers = [int(number) for number in re.findall(r"^### Exercise (\d+): \w", text, flags=re.M)]
+    assert len(numbers) >= 2 and numbers == list(range(1, len(numbers) + 1))
+    assert text.count("<summary>Solution</summary>") == len(numbers)
+    assert len(re.findall(r"^● [●○] [●○] · \d+ minutes", text, flags=re.M)) == len(numbers)
+    later = [cell for cell in cells if re.search(r"^### Exercise ([2-9]|1\d)", cell, flags=re.M)]
+    assert len(later) == len(numbers) - 1
+    assert all(cell.startswith("### Exercise") for cell in later)
+
+
+IMPORTED = sorted([*NOTEBOOKS, *(ROOT / "experiments").glob("*.ipynb")])
+
+
+def imported(path):
+    """The packages that a notebook imports, in the order of the lines."""
+    code = ["".join(cell["source"]) for cell in code_cells(path)]
+    lines = [line for cell in code for line in cell.split("\n") if not line.startswith("%")]
+    nodes = [node for node in ast.walk(ast.parse("\n".join(lines)))
+             if isinstance(node, ast.Import | ast.ImportFrom)]
+    found = []
+    for node in sorted(nodes, key=lambda node: node.lineno):
+        modules = ([one.name for one in node.names] if isinstance(node, ast.Import)
+                   else [node.module])
+        found += [module.split(".")[0] for module in modules]
+    return found
+
+
+@pytest.mark.parametrize("path", IMPORTED, ids=lambda path: path.stem)
+def test_mmlkit_is_imported_before_what_starts_threads(path):
+    """It says how waiting threads behave, which torch reads once, when it is imported."""
+    heavy = {"torch", "numpy", "pandas", "scipy", "sklearn", "matplotlib", "transformers"}
+    order = imported(path)
+    before = order[:order.index("mmlkit")]
+    assert not heavy & set(before), f"imported before mmlkit: {before}"
+
+
+def test_how_many_notebooks_the_imports_were_read_of():
+    assert len(IMPORTED) == len(NOTEBOOKS) + 3
