@@ -28,12 +28,25 @@ def plan_batch(experiment, folder, *, again=False):
     again: such runs are to be made again; their results stay until then.
     """
     stale = {}
+    for left in (Path(folder) / "planned").glob(".*.tmp"):
+        if not _alive(int(left.name.split(".")[-2])):       # of a process that was killed while it wrote
+            left.unlink(missing_ok=True)
     for name, parameters in experiment.runs.items():
         write_plan(experiment, folder, name, again=again)
         result = Path(folder) / "results" / f"{name}.json"
         changed = changed_sources(read_result(result), experiment.notebook, parameters) if result.is_file() else []
         stale |= {name: changed} if changed else {}
     return stale
+
+
+def _alive(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def states(names, folder):

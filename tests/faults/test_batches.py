@@ -206,6 +206,18 @@ def test_a_batch_goes_through_slurm(toy, tmp_path, cluster):
 
 # ---- without an engine ----
 
+def test_what_a_killed_process_was_writing_is_removed(toy, tmp_path):
+    experiment, out = load_experiment(toy("", [0])), tmp_path / "out"
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    (out / "planned").mkdir(parents=True)
+    dead, alive = (out / "planned" / f".0.json.{process}.tmp" for process in (gone.pid, os.getpid()))
+    for path in (dead, alive):
+        path.write_text("half")
+    plan_batch(experiment, out)
+    assert not dead.exists() and alive.read_text() == "half" and (out / "planned" / "0.json").is_file()
+
+
 def test_a_lock_ends_with_its_process(tmp_path):
     code = f"import sys, time\nfrom pathlib import Path\nfrom mmlkit.runs import held\nwith held(Path({str(tmp_path / 'lock')!r})):\n print('held', flush=True)\n time.sleep(60)"
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
