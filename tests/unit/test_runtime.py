@@ -79,3 +79,13 @@ def test_a_network_that_comes_back_is_noticed():
     assert not hub.reachable(endpoint)
     with socket.create_server(("127.0.0.1", port), reuse_port=False):
         assert hub.reachable(endpoint)
+
+
+@pytest.mark.parametrize(("intel", "exact", "inside"), [(False, True, "medium"), (True, True, "highest"), (False, False, "highest")])
+def test_matrix_products_take_the_faster_exact_path(monkeypatch, intel, exact, inside):
+    monkeypatch.setattr(runtime, "_is_intel", lambda: intel)
+    monkeypatch.setattr(runtime, "_medium_is_exact", lambda: exact)
+    before = torch.get_float32_matmul_precision()
+    with runtime.fast_matmul(torch.device("cpu")):
+        assert torch.get_float32_matmul_precision() == inside
+    assert torch.get_float32_matmul_precision() == before
