@@ -5,7 +5,6 @@ slides that reproduce MT-DNN; there each half counted as much as the whole, here
 """
 
 import contextlib
-import math
 import warnings
 
 import torch
@@ -83,8 +82,11 @@ def _update(loss, model, batch, optimizer, clip, scaler):
     if scaler is not None:
         scaler.unscale_(optimizer)
     gradients = [parameter for parameter in model.parameters() if parameter.grad is not None]
-    norm = torch.nn.utils.clip_grad_norm_(gradients, math.inf if clip is None else clip)
-    if scaler is None and not torch.isfinite(norm):     # a scaler skips such a step by itself
+    norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in gradients])
+    if torch.isfinite(norm):
+        if clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(gradients, clip, norm)
+    elif scaler is None:        # a scaler skips such a step by itself; clipping would make every gradient NaN
         raise FloatingPointError(f"the gradient of task {task!r} is {norm.item()}, its loss {total.item():.4g}")
     head = model.head(batch.task)
     with getattr(head, "dropped_heads_unmoved", contextlib.nullcontext)():

@@ -706,8 +706,7 @@ def draw_profile(without, splits):
     plots.profile(steps_of(part, 1.5), title=f"{len(part)} experiments, without {without}")
 
 
-explore.sliders(draw_profile, start={"without": "mml"}, without=["nobody", *METHODS[1:]],
-                splits=["both", "train", "dev"])
+explore.sliders(draw_profile, start={"without": "mml"}, without=["nobody", *METHODS[1:]], splits=["both", "train", "dev"])
 
 # %% [markdown]
 # *The published profile by error without MML: five staircases, closer together than with it. Where a live front end exists, two sliders choose who

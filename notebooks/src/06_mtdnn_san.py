@@ -745,19 +745,14 @@ print("nearly the same places at every step: here the module is one look, repeat
       "different places, and training brought that about; whether it helps, the column of accuracies must tell")
 
 # %%
-first_rows = range(6)
-brightest = betas[:6].max().item()          # one colour scale for all rows
-
-
-def draw(row):
-    """Every step on one dev row."""
+def draw(row):      # every step on one dev row
     here, tokens = premise[row], tokenizer.convert_ids_to_tokens(ids[row][premise[row]])
     axes = plots_multitask.reasoning(betas[row][:, here], tokens, answers[row], task.labels, title=f"row {row}")
-    axes[0].images[0].set_clim(0, brightest)
+    axes[0].images[0].set_clim(0, betas[:6].max().item())       # one colour scale for all rows
     axes[0].figure.suptitle(f"{split[row]['hypothesis']} ({split[row]['label']})", fontsize=10)
 
 
-explore.sliders(draw, row=first_rows)
+explore.sliders(draw, row=range(6))
 
 # %% [markdown]
 # *Left: five steps against the tokens of the first row's premise; a brighter cell weighs more. Right: the three labels' probabilities at

@@ -182,7 +182,6 @@ print("probabilities, draws and the corner E = 1: equal")
 
 # %%
 from scipy import stats
-
 drawn = pd.Series(orders[1]).value_counts().reindex(list(sizes), fill_value=0)
 expected = 300 * pd.Series(probabilities(sizes, 1.0))
 parts = (drawn - expected) ** 2 / expected
