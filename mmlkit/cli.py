@@ -229,7 +229,8 @@ def _read_texts(options, task):
     columns, texts = task.text_columns, options.texts
     if options.file:
         place, rows = read_rows(options.file)
-        rows = [(number, {key: value for key, value in row.items() if key != "label"})
+        labels = ("label", *task.aliases.get("label", ()))      # not needed here, whatever they are
+        rows = [(number, {key: value for key, value in row.items() if key not in labels})
                 for number, row in rows]
         return make_split(task, rows, place=place)
     if len(texts) % len(columns):

@@ -63,6 +63,14 @@ def test_predict_a_file_of_pairs(folder, tmp_path, capsys):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.csv", "out.csv", "two"]
 
 
+@pytest.mark.parametrize("column", ["label", "sentiment"])
+def test_labels_in_a_file_are_passed_over(folder, tmp_path, capsys, column):
+    """Under any of the names that they have, and though nothing says what the integer means."""
+    (tmp_path / "in.csv").write_text(f"sentence,{column}\na good film,7\n", encoding="utf-8")
+    assert main(["predict", "--model", folder, "--task", "sst", "--file", str(tmp_path / "in.csv")]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("a good film\t")
+
+
 def test_a_collapsed_model_predicts_like_the_one_it_came_from(tokenizer, tmp_path, capsys):
     model = MultitaskModel(BertModel(BertConfig.tiny()), {"sst": MultiverseHead(32, 5, num_heads=7), "sts": MultiverseHead(32, 1, num_heads=4)}, tokenizer)
     model.eval().heads["sst"].set_active([True, False, True, True, False, False, True])
