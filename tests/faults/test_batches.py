@@ -211,7 +211,7 @@ def test_what_a_killed_process_was_writing_is_removed(toy, tmp_path):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     (out / "planned").mkdir(parents=True)
-    dead, alive = (out / "planned" / f".0.json.{process}.tmp" for process in (gone.pid, os.getpid()))
+    dead, alive = (out / "planned" / f".0.json.{process}.tmp" for process in (gone.pid, os.getppid()))
     for path in (dead, alive):
         path.write_text("half")
     plan_batch(experiment, out)
