@@ -6,7 +6,7 @@ SHELL  := /bin/bash
 
 # OpenMP's threads sleep while they wait, and leave the cores to others; set it to ACTIVE to have them spin.
 export OMP_WAIT_POLICY ?= PASSIVE
-# Two at a time, one thread each: faster on two cores than one after the other. JOBS=1 for one at a time.
+# Two tests at a time, one thread each. JOBS=1 for one at a time.
 JOBS   ?= 2
 PYTEST  = $(BIN)/python -m pytest -n $(JOBS)
 

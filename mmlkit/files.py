@@ -125,7 +125,7 @@ def _read_parquet(path, _headerless, _drop_ragged):
     rows = table.to_pylist()
     for column, names in _class_labels(table.schema.metadata or {}).items():
         for row in rows:
-            if row.get(column) is not None:
+            if row.get(column) is not None and row[column] < len(names):       # others are told where labels are read
                 row[column] = names[row[column]] if row[column] >= 0 else None
     return list(enumerate(rows))
 

@@ -145,6 +145,9 @@ def test_the_hubs_parquet_files_name_their_integers(tmp_path):
     with pytest.warns(UserWarning, match="rows without a label in column 'label': 1"):
         data = load_task("sst2", tmp_path)
     assert data.train.texts == [("a",), ("b",)] and data.train.labels.tolist() == [1, 0]
+    pyarrow.parquet.write_table(table.set_column(1, "label", pyarrow.array([0, 1, 2])), tmp_path / "train.parquet")
+    with pytest.raises(ValueError, match="row 2, column 'label': found the integer label 2"):
+        load_task("sst2", tmp_path)
 
 
 @pytest.mark.parametrize("label", [1, "1", "1.0", 1.0])
