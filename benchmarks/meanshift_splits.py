@@ -14,7 +14,7 @@ import statistics
 
 import numpy as np
 
-from mmlkit.pruning import cluster
+from mmlkit.heads.pruning import cluster
 from mmlkit.runtime import describe, replacing
 
 SIZES = (1024, 200, 45, 10)

@@ -17,16 +17,16 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit.data import load_task
-from mmlkit.evaluation import evaluate, predict
-from mmlkit.heads import LinearHead, PairHead
-from mmlkit.multitask import MultitaskModel
-from mmlkit.pretrained import load_pretrained
+from mmlkit.bert.pretrained import load_pretrained
+from mmlkit.data.loading import load_task
+from mmlkit.data.tasks import get_task, list_tasks
+from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.profiles import get_profile
-from mmlkit.protocol import two_way
 from mmlkit.runtime import describe, fastest_precision, pick_device, replacing
-from mmlkit.tasks import get_task, list_tasks
-from mmlkit.training import fit
+from mmlkit.studies.cross_dataset import two_way
+from mmlkit.training.evaluation import evaluate, predict
+from mmlkit.training.loop import fit
+from mmlkit.training.model import MultitaskModel
 
 MODES = {"pretrain": "frozen encoder", "finetune": "fine-tuned", "separate": "fine-tuned, pairs apart"}
 FROZEN_TOO = ("sst", "cfimdb")

@@ -20,16 +20,16 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mmlkit.batching import collate, encode, plan
-from mmlkit.data import load_task
-from mmlkit.heads import LinearHead
-from mmlkit.multitask import MultitaskModel
-from mmlkit.multiverse import MultiverseHead, multiverse_loss
-from mmlkit.optimizers import make_optimizer
-from mmlkit.pretrained import load_pretrained
-from mmlkit.pruning import cluster
+from mmlkit.bert.pretrained import load_pretrained
+from mmlkit.data.batching import collate, encode, plan
+from mmlkit.data.loading import load_task
+from mmlkit.heads.linear import LinearHead
+from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
+from mmlkit.heads.pruning import cluster
 from mmlkit.runtime import describe, replacing
-from mmlkit.training import train_step
+from mmlkit.training.model import MultitaskModel
+from mmlkit.training.optimizers import make_optimizer
+from mmlkit.training.step import train_step
 
 HEADS, LABELS, SIZE, BATCH = 384, 3, 384, 32
 

@@ -15,14 +15,14 @@ import tempfile
 import time
 import warnings
 
-from mmlkit.batching import collate, encode, plan
-from mmlkit.data import load_task
-from mmlkit.heads import LinearHead
-from mmlkit.multitask import MultitaskModel
-from mmlkit.optimizers import make_optimizer
-from mmlkit.pretrained import load_pretrained, save_pretrained
+from mmlkit.bert.pretrained import load_pretrained, save_pretrained
+from mmlkit.data.batching import collate, encode, plan
+from mmlkit.data.loading import load_task
+from mmlkit.heads.linear import LinearHead
 from mmlkit.runtime import describe, replacing
-from mmlkit.training import train_step
+from mmlkit.training.model import MultitaskModel
+from mmlkit.training.optimizers import make_optimizer
+from mmlkit.training.step import train_step
 
 WARM_UP = 2
 

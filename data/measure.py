@@ -15,8 +15,8 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from mmlkit.data import load_task
-from mmlkit.tasks import list_tasks
+from mmlkit.data.loading import load_task
+from mmlkit.data.tasks import list_tasks
 
 TASKS = [name for name in list_tasks() if name not in ("quora", "sts", "stsb_star")]      # these three read another's files
 

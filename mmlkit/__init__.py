@@ -1,7 +1,7 @@
 """mmlkit: the fine-tuning methods that stand on BERT, in a library thin enough to read beside its notebooks.
 
 The names below are the ones courses and notebooks rely on. Each is imported on first use, so that `mmlkit --help` does not
-wait for torch; notebooks import from the module itself (`from mmlkit.bert import BertModel`) to say which file to open.
+wait for torch; notebooks import from the subpackage (`from mmlkit.bert import BertModel`).
 """
 
 import importlib
@@ -14,14 +14,15 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 __version__ = "0.1.0"
 
 _HOME = {
-    "BertConfig": "bert", "BertModel": "bert", "load_pretrained": "pretrained", "save_pretrained": "pretrained", "AdamW": "optimizers",
-    "get_profile": "profiles", "get_task": "tasks", "list_tasks": "tasks", "load_task": "data",
-    "LinearHead": "heads", "PairHead": "heads", "MultiverseHead": "multiverse", "multiverse_loss": "multiverse", "HeadPruner": "pruning", "build_head": "methods", "SANHead": "san",
-    "ProjectedAttention": "pals", "add_pals": "pals",
-    "MultitaskModel": "multitask", "load_model": "multitask", "save_model": "multitask",
-    "cross_dataset_table": "protocol", "relative_improvement": "protocol", "performance_profile": "protocol",
-    "TaskSampler": "sampling", "predict": "evaluation", "evaluate": "evaluation", "fit": "training", "train_step": "steps",
+    "data": "Task get_task list_tasks load_task",
+    "bert": "BertConfig BertModel load_pretrained save_pretrained",
+    "heads": "LinearHead PairHead MultiverseHead multiverse_loss HeadPruner build_head SANHead",
+    "pals": "ProjectedAttention add_pals",
+    "training": "AdamW MultitaskModel TaskSampler evaluate fit load_model make_optimizer predict save_model train_step",
+    "studies": "cross_dataset_table performance_profile published relative_improvement",
+    "profiles": "get_profile",
 }
+_HOME = {name: home for home, names in _HOME.items() for name in names.split()}
 __all__ = sorted(_HOME)
 
 

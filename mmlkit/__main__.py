@@ -1,5 +1,5 @@
 """`python -m mmlkit` is `mmlkit`."""
 
-from mmlkit.cli import main
+from mmlkit.cli.main import main
 
 raise SystemExit(main())

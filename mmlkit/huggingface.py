@@ -13,9 +13,9 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.trainer_callback import ExportableState
 
-from mmlkit.heads import sentence_vector
-from mmlkit.multiverse import MultiverseHead
-from mmlkit.pruning import forget
+from mmlkit.heads.linear import sentence_vector
+from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.heads.pruning import forget
 
 __all__ = ["MultiverseConfig", "MultiverseForSequenceClassification", "PruningCallback"]
 

@@ -15,12 +15,12 @@ import pytest
 import torch
 from tiny import write_tiny_bert, write_vocabulary
 
-from mmlkit.bert import BertConfig, BertModel
-from mmlkit.data import TaskData, make_split
-from mmlkit.heads import LinearHead
-from mmlkit.multitask import MultitaskModel
+from mmlkit.bert.model import BertConfig, BertModel
+from mmlkit.data.loading import TaskData, make_split
+from mmlkit.data.tasks import get_task
+from mmlkit.heads.linear import LinearHead
 from mmlkit.runtime import seeded
-from mmlkit.tasks import get_task
+from mmlkit.training.model import MultitaskModel
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILLERS = ("the", "film", "plot", "of", "one", "very", "story", "and", "it", "was", ".", ",")

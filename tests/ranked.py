@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from mmlkit.data import TaskData, make_split
-from mmlkit.ranking import rank_queries
+from mmlkit.data.loading import TaskData, make_split
+from mmlkit.heads.ranking import rank_queries
 
 WORDS = ("the", "film", "plot", "of", "one", "story", "and", "it")
 

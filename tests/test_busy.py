@@ -50,7 +50,7 @@ def test_torch_reads_it(own, expected):
 
 @pytest.mark.slow
 def test_a_torch_that_came_first_goes_on_working(own, expected):
-    code = "import torch, mmlkit, os; from mmlkit.bert import BertModel; print(os.environ['OMP_WAIT_POLICY'], int(torch.ones(3).sum()))"
+    code = "import torch, mmlkit, os; from mmlkit.bert.model import BertModel; print(os.environ['OMP_WAIT_POLICY'], int(torch.ones(3).sum()))"
     assert run([sys.executable, "-c", code], own) == f"{expected} 3\n"
 
 

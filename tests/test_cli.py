@@ -13,14 +13,14 @@ import torch
 from safetensors import SafetensorError
 
 import mmlkit
-from mmlkit import cli
-from mmlkit.bert import BertConfig, BertModel
-from mmlkit.cli import main
-from mmlkit.heads import LinearHead
-from mmlkit.multitask import MultitaskModel, save_model
-from mmlkit.multiverse import MultiverseHead
-from mmlkit.pretrained import save_pretrained
-from mmlkit.words import no_formula
+from mmlkit.bert.model import BertConfig, BertModel
+from mmlkit.bert.pretrained import save_pretrained
+from mmlkit.cli import main as cli
+from mmlkit.cli.main import main
+from mmlkit.heads.linear import LinearHead
+from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.messages import no_formula
+from mmlkit.training.model import MultitaskModel, save_model
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -35,7 +35,7 @@ def folder(tmp_path, tokenizer):
 
 
 def test_help_needs_no_torch():
-    code = "import sys; sys.modules['torch'] = None; from mmlkit.cli import main\ntry: main(['--help'])\nexcept SystemExit as e: sys.exit(e.code)"
+    code = "import sys; sys.modules['torch'] = None; from mmlkit.cli.main import main\ntry: main(['--help'])\nexcept SystemExit as e: sys.exit(e.code)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and "doctor" in done.stdout and "predict" in done.stdout, done.stderr
 
@@ -155,7 +155,7 @@ def test_the_version(capsys):
 def test_a_missing_model_is_told_without_torch(tmp_path):
     """`--model runs/nothing` answered after five seconds."""
     code = ("import sys; sys.modules['torch'] = sys.modules['transformers'] = sys.modules['numpy'] = None\n"
-            "from mmlkit.cli import main\nmain(['predict', '--model', 'nothing', 'x']), main(['predict', 'x']), main(['submit', '--source', 'x'])")
+            "from mmlkit.cli.main import main\nmain(['predict', '--model', 'nothing', 'x']), main(['predict', 'x']), main(['submit', '--source', 'x'])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0 and done.stderr.count("makes one") == 3 and "nothing holds no trained model" in done.stderr
 
@@ -238,7 +238,7 @@ def test_ctrl_c_is_one_word(monkeypatch, capsys):
 
 def test_a_reader_that_has_seen_enough_is_no_error():
     """`mmlkit reproduce | head -1`: the pipe is closed before anything is written."""
-    code = "import sys, time; from mmlkit.cli import main\nsys.stdin.read(); sys.exit(main(['reproduce']))"
+    code = "import sys, time; from mmlkit.cli.main import main\nsys.stdin.read(); sys.exit(main(['reproduce']))"
     run = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                            env={**os.environ, "PYTHONPATH": str(ROOT)})
     run.stdout.close()

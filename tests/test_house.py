@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,14 +14,21 @@ import pytest
 import mmlkit
 
 PACKAGE = Path(mmlkit.__file__).resolve().parent
-MODULES = sorted(PACKAGE.glob("*.py"))
-# Each module may import only from those before it. | separates the groups in which one reads them.
-ORDER = """words folders runtime fast hub profiles tasks metrics published | attention bert pretrained optimizers | files data batching
-           | heads multiverse pruning methods san ranking adapters pals | multitask sampling | evaluation dssm pretraining checkpoints steps training huggingface
-           | protocol course processes notebooks experiments runs batches | plots plots_claims plots_multitask reports explore
-           | checks checks_mtdnn checks_adaptation checks_tasks checks_project machine cli""".replace("|", " ").split()
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def name_of(path):
+    """heads/linear.py is "heads.linear", heads/__init__.py is "heads"."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+
+
+NAMES = {name_of(path): path for path in MODULES if path.parent != PACKAGE or not path.stem.startswith("__")}
+# A file or subpackage may import only from those before it. | separates the steps of the walkthrough.
+ORDER = """messages runtime profiles hub folders | data | bert | heads | pals | training | huggingface studies checks
+           | plots | batch | cli""".replace("|", " ").split()
 OUTSIDE = ("__init__", "__main__")
-MAY_PRINT = ("cli", "checks", "explore", "notebooks", "batches", "machine")       # what talks to somebody at a terminal
+MAY_PRINT = ("cli.main", "cli.machine", "plots.widgets", "batch.notebooks", "batch.batches",      # what talks to somebody
+             "checks.multiverse")
 HEAVY = ("datasets", "papermill", "seaborn", "ipywidgets", "transformers", "sklearn", "pandas")
 
 
@@ -28,67 +36,99 @@ def tree(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports_of(source, package="mmlkit"):
-    """(line, module) of every import from the package, wherever in the file it stands."""
+def imports_of(source, modules, package="mmlkit"):
+    """(line, module) of every import from the package, wherever in the file it stands; a module is "data.tasks"."""
     for node in ast.walk(source):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] == package:
                     yield node.lineno, alias.name.partition(".")[2]
         elif isinstance(node, ast.ImportFrom):
-            base = (node.module or "").split(".")
-            if node.level:
-                base = [package, *(part for part in base if part)]
-            if base[0] == package:
-                for name in [base[1]] if len(base) > 1 else [alias.name for alias in node.names]:
-                    yield node.lineno, name
+            assert not node.level, "relative imports hide from the reader where a name comes from"
+            base, _, rest = (node.module or "").partition(".")
+            for alias in node.names if base == package else ():
+                inner = f"{rest}.{alias.name}".lstrip(".")
+                yield node.lineno, inner if inner in modules else rest
 
 
-def breaches(stem, source, order=ORDER):
-    """A sentence for every import that goes against the reading order."""
-    before = order[:order.index(stem)]
-    known = {path.stem for path in MODULES} | set(order)
-    return [f"mmlkit/{stem}.py line {line} imports {name!r}, which the reader meets later; {stem} may import from: "
-            f"{', '.join(before) or 'nothing'}." for line, name in imports_of(source) if name in known and name not in before]
+def breaches(name, source, modules):
+    """A sentence for every import that goes against the order of the subpackages."""
+    here = name.split(".")[0]
+    before = ORDER[:ORDER.index(here)]
+    return [f"mmlkit.{name} line {line} imports mmlkit.{found}, which comes later; {here} may import from: "
+            f"{', '.join(before) or 'nothing'}." for line, found in imports_of(source, modules)
+            if found and found.split(".")[0] not in (*before, here)]
+
+
+def cycle(graph):
+    """The modules of one cycle of imports, or None."""
+    done, path = set(), []
+
+    def visit(name):
+        if name in path:
+            return [*path[path.index(name):], name]
+        if name in done:
+            return None
+        path.append(name)
+        found = next(filter(None, map(visit, graph.get(name, ()))), None)
+        done.add(path.pop())
+        return found
+    return next(filter(None, map(visit, graph)), None)
 
 
 def test_there_are_modules_to_check():
-    assert len(MODULES) >= 20 and len(ORDER) == len(set(ORDER))
+    assert len(NAMES) >= 45 and len(ORDER) == len(set(ORDER)) <= 16
+    assert {name.split(".")[0] for name in NAMES} == set(ORDER), "a file or subpackage without a place in ORDER"
 
 
 @pytest.mark.parametrize("source, told", [
-    ("import mmlkit.training", 1), ("from mmlkit.training import fit", 1), ("from mmlkit import training", 1),
-    ("def f():\n    from .training import fit", 2), ("from . import training", 1), ("from mmlkit.heads import Loss", 1),
-    ("from mmlkit.runtime import seeded", None), ("from mmlkit import runtime, bert", None), ("import torch", None)])
+    ("import mmlkit.training.loop", 1), ("from mmlkit.training.loop import fit", 1), ("from mmlkit import training", 1),
+    ("def f():\n    from mmlkit.training.loop import fit", 2), ("from mmlkit.plots import basics", 1),
+    ("from mmlkit.runtime import seeded", None), ("from mmlkit import runtime, bert", None), ("import torch", None),
+    ("from mmlkit.heads.linear import Loss", None), ("from mmlkit import __version__", None)])
 def test_the_reader_of_imports_sees_what_breaks_the_order(source, told):
-    found = breaches("heads", ast.parse(source))
+    found = breaches("heads.multiverse", ast.parse(source), {*NAMES, *ORDER})
     assert len(found) == (told is not None)
     if told:
-        assert f"mmlkit/heads.py line {told} imports" in found[0]
+        assert f"mmlkit.heads.multiverse line {told} imports" in found[0]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_imports_go_one_way(path):
-    if path.stem in OUTSIDE:
-        return
-    assert path.stem in ORDER, f"mmlkit/{path.name} has no place in the reading order of tests/test_house.py: give it one."
-    found = breaches(path.stem, tree(path))
+@pytest.mark.parametrize("name", NAMES)
+def test_imports_go_one_way(name):
+    found = breaches(name, tree(NAMES[name]), {*NAMES, *ORDER})
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_no_import_goes_round():
+    assert cycle({"a": ["b", "c"], "b": ["c"], "c": ["d"], "d": ["b"]}) == ["b", "c", "d", "b"]
+    assert cycle({"a": ["b"], "b": []}) is None
+    graph = {name: [found for _, found in imports_of(tree(path), {*NAMES, *ORDER}) if found in NAMES and found != name]
+             for name, path in NAMES.items()}
+    assert sum(map(len, graph.values())) > 60 and cycle(graph) is None, cycle(graph)
+
+
+@pytest.mark.parametrize("name", [name for name, path in NAMES.items() if path.name == "__init__.py"])
+def test_a_subpackage_says_what_it_is_for(name):
+    """What it is for, every module, which notebook builds it, and what does not belong there."""
+    text = ast.get_docstring(tree(NAMES[name]))
+    modules = sorted(path.stem for path in NAMES[name].parent.glob("[a-z]*.py"))
+    assert sorted(re.findall(r"^    (\w+) +\S", text, re.M)) == modules
+    assert re.search(r"[Nn]otebook", text) and re.search(r"do(es)? not belong here|nothing from here|Nothing here|only draws", text)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_modules_are_safe_and_quiet(path):
-    assert not (found := faults(path.stem, tree(path))), "\n".join(f"mmlkit/{path.name} {fault}" for fault in found)
+    assert not (found := faults(name_of(path), tree(path))), "\n".join(f"{name_of(path)}: {fault}" for fault in found)
 
 
-def faults(stem, source):
+def faults(name, source):
     """What a library module must not hold: assert, print, pickle, and torch.load of more than tensors."""
     found = []
     for node in ast.walk(source):
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Assert):
             found.append(f"line {line}: assert vanishes under python -O; raise an error that says what to do.")
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print" and stem not in MAY_PRINT:
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print" and name not in MAY_PRINT:
             found.append(f"line {line}: print() in a library module; return the value or use logging.")
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.load":
             if "weights_only=True" not in [ast.unparse(keyword) for keyword in node.keywords]:
@@ -110,20 +150,20 @@ def test_the_reader_of_faults_sees_them(source, count):
     assert len(faults("heads", ast.parse(source))) == count
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_every_module_says_what_it_is_for(path):
     source = tree(path)
-    assert ast.get_docstring(source) or path.stem == "__main__"
+    assert ast.get_docstring(source)
     if path.stem in OUTSIDE:
         return
-    module = importlib.import_module(f"mmlkit.{path.stem}")
+    module = importlib.import_module(f"mmlkit.{name_of(path)}")
     defined = [node.name for node in source.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     public = [name for name in defined if not name.startswith("_")]
     assert set(module.__all__) <= set(dir(module)) and len(module.__all__) == len(set(module.__all__))
     for name in {*public, *module.__all__}:
         one = getattr(module, name)
         explained = (one.__doc__ or "").strip() or not (inspect.isclass(one) or inspect.isfunction(one))
-        assert explained, f"mmlkit.{path.stem}.{name} has no docstring"
+        assert explained, f"mmlkit.{name_of(path)}.{name} has no docstring"
 
 
 def test_every_public_name_exists_and_is_explained():
@@ -156,5 +196,5 @@ def test_importing_the_package_imports_nothing_heavy():
 
 
 def test_help_does_not_wait_for_torch():
-    code = "import sys\nsys.modules['torch'] = sys.modules['numpy'] = None\nfrom mmlkit.cli import main\nmain(['--help'])\n"
+    code = "import sys\nsys.modules['torch'] = sys.modules['numpy'] = None\nfrom mmlkit.cli.main import main\nmain(['--help'])\n"
     assert "usage: mmlkit" in run_python(code)

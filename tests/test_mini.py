@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmlkit.data import load_task
-from mmlkit.files import read_rows
-from mmlkit.tasks import list_tasks
+from mmlkit.data.files import read_rows
+from mmlkit.data.loading import load_task
+from mmlkit.data.tasks import list_tasks
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 TASKS = [name for name in list_tasks() if name not in ("quora", "sts", "stsb_star")]

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from mmlkit.bert import BertConfig, BertModel
-from mmlkit.pretrained import save_pretrained
+from mmlkit.bert.model import BertConfig, BertModel
+from mmlkit.bert.pretrained import save_pretrained
 from mmlkit.runtime import seeded
 
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "cat", "dog", "##s", "sat", "on", "mat", ".", "not")

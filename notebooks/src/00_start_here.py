@@ -63,7 +63,7 @@ pd.DataFrame({name: vars(get_profile(name)) for name in ("fast", "colab", "paper
 # others, on very much text; we only read them.
 
 # %%
-from mmlkit.pretrained import load_pretrained
+from mmlkit.bert import load_pretrained
 
 encoder, tokenizer = load_pretrained(size.model)
 # NBVAL_CHECK_OUTPUT
@@ -125,7 +125,7 @@ print(data.train.frame()["label"].value_counts().to_dict())
 # %%
 # NBVAL_CHECK_OUTPUT
 from mmlkit.heads import LinearHead
-from mmlkit.multitask import MultitaskModel
+from mmlkit.training import MultitaskModel
 
 torch.manual_seed(seed)
 head = LinearHead(encoder.config.hidden_size, data.task.num_labels, reads=size.reads)
@@ -155,7 +155,7 @@ print(f"majority class {majority:.2f}, this classifier {best:.2f}")
 # ## Your first prediction
 
 # %%
-from mmlkit.evaluation import predict, probabilities
+from mmlkit.training import predict, probabilities
 
 texts = ["A glorious, tender, perfect film.",
          "Set in Lisbon, it follows two brothers through one summer.",
@@ -174,7 +174,8 @@ for text, row in zip(texts, shares):
 # Where a live front end exists, a menu chooses the sentence. Change `texts` to ask about your own.
 
 # %%
-from mmlkit import explore, plots
+from mmlkit import plots
+from mmlkit.plots import sliders
 
 
 def draw(sentence):
@@ -184,7 +185,7 @@ def draw(sentence):
     ax.set_xlim(0, 1.12)        # the same axis for all sentences
 
 
-explore.sliders(draw, sentence=texts)
+sliders(draw, sentence=texts)
 
 # %% [markdown]
 # *The figure shows one bar per label; for the first sentence the longest by far is "very positive".*
@@ -196,7 +197,7 @@ explore.sliders(draw, sentence=texts)
 # %%
 from pathlib import Path
 
-from mmlkit.multitask import save_model
+from mmlkit.training import save_model
 
 folder = Path(output_dir) / "first-model"
 save_model(model, folder, about={"seed": seed, "accuracy": best})

@@ -44,7 +44,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
-from mmlkit import bert, checks, explore, plots, pretrained, profiles, runtime
+from mmlkit import bert, checks, plots, profiles, runtime
+from mmlkit.plots import sliders
 from torch.nn import functional as F
 
 # %%
@@ -240,7 +241,7 @@ print("merging undoes splitting:", torch.equal(heads.transpose(1, 2).reshape(B, 
 # tokens.
 #
 # **Checkpoint.** Now the whole of self-attention, and right away the comparison: the same weights, the same input and
-# the same mask in `mmlkit.attention.BertSelfAttention`. The second sentence ends with two tokens of padding.
+# the same mask in `mmlkit.bert.BertSelfAttention`. The second sentence ends with two tokens of padding.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -359,7 +360,7 @@ print(f"one fresh layer: cosine {F.cosine_similarity(right, wrong, dim=-1).mean(
 
 # %%
 # NBVAL_CHECK_OUTPUT
-encoder, tokenizer = pretrained.load_pretrained(settings.model)
+encoder, tokenizer = bert.load_pretrained(settings.model)
 pair = tokenizer("Is the bank open?", "It closes at noon.", return_tensors="pt")
 pd.DataFrame({"piece": tokenizer.convert_ids_to_tokens(pair.input_ids[0]), "input_ids": pair.input_ids[0],
               "position": range(pair.input_ids.shape[1]), "token_type_ids": pair.token_type_ids[0]}).T
@@ -447,7 +448,7 @@ from transformers import AutoModel
 texts = ["The kettle did not fit on the shelf because it was too tall.", "Is the bank open?"]
 batch = tokenizer(texts, padding=True, return_tensors="pt")
 with tempfile.TemporaryDirectory() as folder:
-    pretrained.save_pretrained(encoder, tokenizer, folder)
+    bert.save_pretrained(encoder, tokenizer, folder)
     published = AutoModel.from_pretrained(folder).eval()
 real = batch.attention_mask.bool()
 theirs = published(**batch).last_hidden_state[real]
@@ -513,7 +514,7 @@ def draw(layer, head):
 
 sharpest = divmod(int(previous.argmax()), previous.shape[1])
 layers, heads = map(range, previous.shape)
-explore.sliders(draw, start=dict(zip(("layer", "head"), sharpest)), layer=layers, head=heads)
+sliders(draw, start=dict(zip(("layer", "head"), sharpest)), layer=layers, head=heads)
 
 # %% [markdown]
 # *What the figure shows:* weights as a square, one row for each token that looks. The bright cells form a line right

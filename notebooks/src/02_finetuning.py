@@ -41,7 +41,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit import checks, explore, plots
+from mmlkit import checks, plots
+from mmlkit.plots import sliders
 from mmlkit.profiles import get_profile
 from mmlkit.runtime import describe, fastest_precision, pick_device
 
@@ -105,7 +106,7 @@ print("first five:", [round(x, 4) for x in path[:5]])
 # **Checkpoint.** The same sixty steps with the library's class. From here on we import it.
 
 # %%
-from mmlkit.optimizers import AdamW
+from mmlkit.training import AdamW
 
 weight = torch.nn.Parameter(torch.tensor([0.5], dtype=torch.float64))
 optimizer, theirs = AdamW([weight], lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=decay), []
@@ -159,7 +160,7 @@ with plots.style():
 # that was stopped needs no memory of it.
 
 # %%
-from mmlkit.optimizers import learning_rate
+from mmlkit.training import learning_rate
 
 
 def schedule(warmup):
@@ -170,7 +171,7 @@ def schedule(warmup):
         ax.set(xlabel="step", ylabel="learning rate / peak", title=f"warm-up over {warmup:.0%} of the steps", ylim=(0, 1.05))
 
 
-explore.sliders(schedule, start={"warmup": 0.1}, warmup=[0.0, 0.05, 0.1, 0.2, 0.5])
+sliders(schedule, start={"warmup": 0.1}, warmup=[0.0, 0.05, 0.1, 0.2, 0.5])
 
 # %% [markdown]
 # *A straight rise to 1 at step 10, then a straight fall to 0 at step 100. Where a live front end exists, a slider moves the
@@ -182,9 +183,8 @@ explore.sliders(schedule, start={"warmup": 0.1}, warmup=[0.0, 0.05, 0.1, 0.2, 0.
 # fifty batches wastes almost none and keeps the order random enough.
 
 # %%
-from mmlkit.batching import collate, encode, plan
-from mmlkit.data import load_task
-from mmlkit.pretrained import load_pretrained
+from mmlkit.data import collate, encode, load_task, plan
+from mmlkit.bert import load_pretrained
 
 sst = load_task("sst", source, seed=seed)
 encoder, tokenizer = load_pretrained(size.model)
@@ -213,7 +213,7 @@ print(f"real tokens: {real_share(at_random):.0%} in random batches, {real_share(
 
 # %%
 from mmlkit.heads import LinearHead
-from mmlkit.multitask import MultitaskModel
+from mmlkit.training import MultitaskModel
 
 
 def new_model(task):
@@ -293,7 +293,7 @@ plt.show()
 # ### Where it is wrong
 
 # %%
-from mmlkit.evaluation import predict, probabilities
+from mmlkit.training import predict, probabilities
 
 scores = predict(sst_model, sst.dev, max_length=size.max_length, precision=precision)
 plots.confusion_matrix(sst.dev.labels, scores.argmax(1), sst.task.labels, title="SST, fine-tuned")
@@ -395,7 +395,7 @@ for task, rows in (("SST", len(sst.dev)), ("CFIMDB", len(cfimdb.dev))):
 # ## 8 Keep it
 
 # %%
-from mmlkit.multitask import save_model
+from mmlkit.training import save_model
 
 folder = Path(output_dir) / "sst-model"
 save_model(sst_model, folder, about={"seed": seed, "source": str(source), "accuracy": float(ours["SST", "fine-tuned"])})

@@ -43,7 +43,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit import checks, explore, plots
+from mmlkit import checks, plots
+from mmlkit.plots import sliders
 from mmlkit.profiles import get_profile
 from mmlkit.runtime import describe, fast_matmul, fastest_precision, pick_device
 
@@ -254,7 +255,7 @@ print(f"2 · e^-5 = {2 * np.exp(-5):.4f}")
 # $\log 2$: how large is $\lambda L_\text{mv}$ against $L_\text{task}$?
 
 # %%
-from mmlkit.multiverse import MultiverseHead, multiverse_loss
+from mmlkit.heads import MultiverseHead, multiverse_loss
 
 orthogonality = 0.005 * multiverse_loss(F).item()
 for reduction, L_task in {"sum": M * np.log(C), "mean": np.log(C)}.items():
@@ -352,7 +353,7 @@ print(f"multiverse_loss {theirs.item():.6f}, and the same gradient")
 # %%
 from types import SimpleNamespace
 
-from mmlkit.tasks import get_task
+from mmlkit.data import get_task
 
 head = MultiverseHead(D, C, num_heads=M).double().eval()
 head.weight.data, head.bias.data = F.clone(), b.clone()
@@ -417,10 +418,9 @@ data = load_task(task, source, limit=20_000 if profile == "colab" else size.limi
 assert data.task.kind == "classification", f"{task} is a regression task; this notebook counts correct labels."
 print(f"{len(data.train)} train, {len(data.dev)} dev, labels {list(data.task.labels)}\n")
 print(*(f"{column}: {data.train[0][column]}" for column in (*data.task.text_columns, "label")), sep="\n")
-from mmlkit.methods import build_head
-from mmlkit.multitask import MultitaskModel
-from mmlkit.pretrained import load_pretrained
-from mmlkit.training import fit
+from mmlkit.heads import build_head
+from mmlkit.training import MultitaskModel, fit
+from mmlkit.bert import load_pretrained
 
 
 def new_model(method):
@@ -470,7 +470,7 @@ result.round(3)
 # All that follows needs one vector per dev row, [N, D], from each encoder; the untouched checkpoint comes first.
 
 # %%
-from mmlkit.batching import collate, encode, plan
+from mmlkit.data import collate, encode, plan
 
 
 @torch.no_grad()
@@ -663,7 +663,7 @@ def trade(lam):
         ax.legend(loc="lower left")
 
 
-explore.sliders(trade, start={"lam": 0.005}, lam=lambdas)
+sliders(trade, start={"lam": 0.005}, lam=lambdas)
 
 # %% [markdown]
 # *Each dot is the end of one run: to the left heads are more orthogonal, further down they fit better. The line is the
@@ -725,8 +725,7 @@ print(f"parameters: {sum(p.numel() for p in head.parameters()):,} in training, {
 # `model.collapse()` does it for a whole model. What it returns is saved, loaded and used like any classifier's.
 
 # %%
-from mmlkit.evaluation import predict, probabilities
-from mmlkit.multitask import load_model, save_model
+from mmlkit.training import load_model, predict, probabilities, save_model
 
 folder = Path(output_dir) / f"{task}-multiverse"
 save_model(models["mv-m"].collapse(), folder, about={"method": "mv-m", "seed": seed, "source": str(source)})

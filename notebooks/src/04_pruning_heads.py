@@ -44,7 +44,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit import checks, explore, plots
+from mmlkit import checks, plots
+from mmlkit.plots import sliders
 from mmlkit.profiles import get_profile
 from mmlkit.runtime import describe, fastest_precision, pick_device
 
@@ -89,11 +90,11 @@ print(f"weights {size.model}, task {task}, data {source}")
 # | $a_j$ is updated for all $j$ | heads that are off go on being evaluated | active heads only |
 # | Threshold is tested before clustering | five heads may become one | kept as printed; `min_active` sets a floor |
 #
-# `mmlkit.pruning.literal_average` is the printed average. Three heads, one clearly better than the others. Predict: what will
+# `mmlkit.heads.pruning.literal_average` is the printed average. Three heads, one clearly better than the others. Predict: what will
 # their averages be after 200 steps?
 
 # %%
-from mmlkit.pruning import cluster, literal_average
+from mmlkit.heads import cluster, literal_average
 
 generator = np.random.default_rng(seed)
 losses = np.array([0.4, 0.6, 0.6]) + 0.1 * generator.normal(size=(200, 3))      # [steps, heads]
@@ -254,7 +255,7 @@ pd.DataFrame({"clusters": {h: len(c) for h, (c, _, _) in found.items()},
               "heads kept": {h: labels.count(0) for h, (_, labels, _) in found.items()}}).rename_axis("bandwidth").T
 
 # %%
-explore.sliders(draw_shift, start={"h": 0.04}, h=widths)
+sliders(draw_shift, start={"h": 0.04}, h=widths)
 
 # %% [markdown]
 # *The same figure at bandwidth 0.04: shorter moves and more bundles than at 0.06. Where a live front end exists, a slider sets the
@@ -281,8 +282,7 @@ pd.DataFrame([{"bandwidth": repr(b), "value": cluster(a, b)[2], "with losses dou
 # loss with noise. A number will do as bandwidth here, since we know how far the groups are apart.
 
 # %%
-from mmlkit.multiverse import MultiverseHead
-from mmlkit.pruning import HeadPruner
+from mmlkit.heads import HeadPruner, MultiverseHead
 
 level = torch.tensor([0.50] * 24 + [0.60] * 26 + [0.75] * 10)[torch.randperm(60, generator=torch.Generator().manual_seed(seed))]
 
@@ -338,8 +338,7 @@ events_table([vars(event) for event in toy.events]).round(4)
 # %%
 import math
 
-from mmlkit.data import load_task
-from mmlkit.tasks import get_task
+from mmlkit.data import get_task, load_task
 
 names = get_task(task).labels      # integer labels of files are in the hub's order
 data = load_task(task, source, limit=size.limit, seed=seed, labels=names)
@@ -352,9 +351,9 @@ lambda_, momentum = 0.005, 0.99
 print(f"{data.task.name}: {len(data.train):,} train, {len(data.dev):,} dev; {steps} steps, a check every {every}")
 
 # %%
-from mmlkit.methods import build_head
-from mmlkit.multitask import MultitaskModel
-from mmlkit.pretrained import load_pretrained
+from mmlkit.heads import build_head
+from mmlkit.training import MultitaskModel
+from mmlkit.bert import load_pretrained
 
 encoder, _ = load_pretrained(size.model)
 torch.manual_seed(seed)
@@ -500,7 +499,7 @@ def replay(check):
         right.axvline(event["step"], color="black", linestyle=":")
 
 
-explore.sliders(replay, check=list(range(1, len(shown["events"]) + 1)))
+sliders(replay, check=list(range(1, len(shown["events"]) + 1)))
 
 # %% [markdown]
 # *Left: the first check, average loss of every active head, circles kept and crosses dropped. Right: the staircase of active
@@ -621,7 +620,7 @@ pd.DataFrame(choices).round(5)
 # %%
 import copy
 
-from mmlkit.evaluation import evaluate
+from mmlkit.training import evaluate
 
 full = copy.deepcopy(model)
 full.head(data.task).active.fill_(True)

@@ -43,8 +43,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from mmlkit import checks, explore, plots, published
-from mmlkit.methods import METHODS, build_head
+from mmlkit import checks, plots, published
+from mmlkit.plots import sliders
+from mmlkit.heads import METHODS, build_head
 from mmlkit.profiles import get_profile
 from mmlkit.runtime import describe, fastest_precision, pick_device
 
@@ -71,7 +72,7 @@ print(f"weights {size.model}, trained on {task} from {source}, methods {', '.joi
 # 3. Nothing was trained on the other sets, so their train splits count as much as their dev splits.
 
 # %%
-from mmlkit.protocol import CATEGORIES
+from mmlkit.studies import CATEGORIES
 
 experiments = [(trained, other, split) for sets in CATEGORIES.values() for trained in sets for other in sets
                if other != trained for split in ("train", "dev")]
@@ -107,7 +108,7 @@ chances.assign(argmax=by_best.map({True: "yes", False: "no"}), sum=by_sum.map({T
 # %%
 import itertools
 
-from mmlkit.protocol import two_way
+from mmlkit.studies import two_way
 
 turned = chances[["contradiction", "neutral", "entailment"]].to_numpy()          # the same model, its outputs in another order
 print("by place:", turned.argmax(axis=1) == 0, "\nby name: ", two_way(turned, ["contradiction", "neutral", "entailment"]))
@@ -175,7 +176,7 @@ pair.T
 # | mean of the ratios | $100\left(\frac13\sum_t a_t / b_t - 1\right)$ |
 
 # %%
-from mmlkit.protocol import relative_improvement
+from mmlkit.studies import relative_improvement
 
 a, b = (pair.drop("QNLI")[name] for name in pair)
 by_hand, printed = 100 * ((a / b).mean() - 1), printed_row("MML-QNLI", "dev", metric="improvement")["improvement"]
@@ -219,11 +220,10 @@ print(f"{len(data.train):,} rows of {task} to train on, {steps:,} steps; to read
 # %%
 from pathlib import Path
 
-from mmlkit.multitask import MultitaskModel
-from mmlkit.pretrained import load_pretrained
-from mmlkit.protocol import cross_dataset_table
+from mmlkit.training import MultitaskModel, fit
+from mmlkit.bert import load_pretrained
+from mmlkit.studies import cross_dataset_table
 from mmlkit.runtime import replacing, seeded
-from mmlkit.training import fit
 
 
 def train(method):
@@ -302,7 +302,7 @@ plt.show()
 # white the same, and the improvement in percent is written into every cell.*
 
 # %%
-from mmlkit.protocol import improvements
+from mmlkit.studies import improvements
 
 mean = improvements(table).groupby("method")["improvement"].mean()
 mean["bert"] = 0.0
@@ -397,7 +397,7 @@ if shown:
 # these runs cannot tell. With fewer than six seeds they never can: five coins fall the same way once in sixteen times.
 
 # %%
-from mmlkit.protocol import paired_bootstrap, verdict
+from mmlkit.studies import paired_bootstrap, verdict
 
 
 def points(method, own=False):
@@ -471,7 +471,7 @@ print(f"on the other sets: median {rest['accuracy'].median():.1f} %")
 # column. **Predict before you run.** Of 140 printed improvements, how many will differ by more than rounding can explain?
 
 # %%
-from mmlkit.protocol import footers
+from mmlkit.studies import footers
 
 said = cells[cells["metric"] == "improvement"].merge(published.misprints()[["source", "table", "row", "column", "split", "arithmetic"]], how="left")
 ends = said[said["column"] == "improvement"].merge(improvements(theirs), on=["trained_on", "split", "method"]).rename(columns={"trained_on": "set"})
@@ -529,7 +529,7 @@ for foot in few.itertuples():
 # experiments on paper: divide, then predict $\rho(1)$ and $\rho(1.2)$ of each method.
 
 # %%
-from mmlkit.protocol import hold_out_errors, performance_profile
+from mmlkit.studies import hold_out_errors, performance_profile
 
 small = pd.DataFrame({"A": [10, 20, 40], "B": [12, 20, 30], "C": [15, 30, 33]}, index=["exp. 1", "exp. 2", "exp. 3"])
 ratios = small.div(small.min(axis=1), axis=0)
@@ -658,7 +658,7 @@ for method in equal.columns[equal.any()]:
 # **Averages over different columns.** Both versions of the paper give an average of GLUE's test scores, from the same runs:
 
 # %%
-from mmlkit.protocol import glue_average
+from mmlkit.studies import glue_average
 
 for name in ("BERT", "MML"):
     part = paper[(paper["table"] == "Table 1") & (paper["row"] == name) & (paper["split"] == "test")].set_index("column")["printed"]
@@ -706,7 +706,7 @@ def draw_profile(without, splits):
     plots.profile(steps_of(part, 1.5), title=f"{len(part)} experiments, without {without}")
 
 
-explore.sliders(draw_profile, start={"without": "mml"}, without=["nobody", *METHODS[1:]], splits=["both", "train", "dev"])
+sliders(draw_profile, start={"without": "mml"}, without=["nobody", *METHODS[1:]], splits=["both", "train", "dev"])
 
 # %% [markdown]
 # *The published profile by error without MML: five staircases, closer together than with it. Where a live front end exists, two sliders choose who

@@ -45,7 +45,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit import checks_mtdnn, explore, plots, plots_multitask, published
+from mmlkit import checks, plots, published
+from mmlkit.plots import sliders
 from mmlkit.profiles import get_profile
 from mmlkit.runtime import describe, fastest_precision, pick_device
 
@@ -80,7 +81,7 @@ print(f"weights {size.model}, data from {source}, {epochs} epochs")
 from dataclasses import replace
 
 from mmlkit.data import load_task
-from mmlkit.ranking import rank_queries
+from mmlkit.heads import rank_queries
 
 
 def some(split, n):
@@ -102,12 +103,10 @@ for name, one in data.items():
 # %%
 import copy
 
-from mmlkit.heads import LinearHead
-from mmlkit.multitask import MultitaskModel
-from mmlkit.pretrained import load_pretrained
-from mmlkit.ranking import RankingHead
+from mmlkit.heads import LinearHead, RankingHead, SANHead, kept_steps, mean_of_steps
+from mmlkit.training import MultitaskModel
+from mmlkit.bert import load_pretrained
 from mmlkit.runtime import seeded
-from mmlkit.san import SANHead, kept_steps, mean_of_steps
 
 pretrained, tokenizer = load_pretrained(size.model)
 D = pretrained.config.hidden_size
@@ -131,7 +130,7 @@ def new_model(names):
     return MultitaskModel(copy.deepcopy(pretrained), heads, tokenizer).to(device).eval()
 
 # %%
-from mmlkit.batching import collate, encode, plan_examples
+from mmlkit.data import collate, encode, plan_examples
 
 
 def batch_of(name, examples, split="train"):
@@ -212,7 +211,7 @@ toy.round(3)
 # %%
 betas, answers = toy.iloc[:, 2:5].to_numpy(), toy.iloc[:, 7:].to_numpy()
 assert betas[0].argmax() == 0 and betas[1].argmax() == 1, "first it looks at the cat, then at what it does"
-plots_multitask.reasoning(betas, ["cat", "sleeps", "here"], answers, ["follows", "does not"], title="five words, three steps")
+plots.reasoning(betas, ["cat", "sleeps", "here"], answers, ["follows", "does not"], title="five words, three steps")
 plt.show()
 
 # %% [markdown]
@@ -375,7 +374,7 @@ assert at_best > y.var(correction=0)
 # can be: 1 for the answer, 0 for the other. How large is the loss?
 
 # %%
-from mmlkit.ranking import ranking_loss
+from mmlkit.heads import ranking_loss
 
 right = torch.tensor([1.0, 0.0]).softmax(0)[0]
 floor = -right.log()
@@ -432,7 +431,7 @@ assert at[2] < at[1] < 0.1 < 0.9 < at[0]
 # Each word is first fenced in: *cat* becomes `#cat#`. **Predict** its trigrams, and those of *don't*.
 
 # %%
-from mmlkit.dssm import DSSM, build_vocabulary, fit_dssm, trigrams
+from mmlkit.studies import DSSM, build_vocabulary, fit_dssm, trigrams
 
 
 def by_hand(word):
@@ -468,7 +467,7 @@ old_history.pivot(index="epoch", columns="task", values="train_loss").iloc[[0, 4
 # encoder can never be sure which word to trust. **Predict**: of 1,000 words, how many does [MASK] replace?
 
 # %%
-from mmlkit.pretraining import fill_mask, load_pretraining_heads, mask_tokens, next_sentence_pairs, pretrain, pretraining_batch, pretraining_loss
+from mmlkit.training import fill_mask, load_pretraining_heads, mask_tokens, next_sentence_pairs, pretrain, pretraining_batch, pretraining_loss
 
 reviews = {split: [text for (text,) in getattr(load_task("cfimdb"), split).texts] for split in ("train", "dev")}      # our own, of several sentences each
 ids = torch.tensor(tokenizer(" ".join(reviews["train"]), add_special_tokens=False, truncation=False, verbose=False)["input_ids"])[None]
@@ -489,7 +488,7 @@ print(f"{ids.numel():,} tokens: {(labels >= 0).float().mean():.1%} asked for, {(
 import warnings
 
 from mmlkit.bert import BertConfig, BertModel
-from mmlkit.pretraining import PretrainingHeads
+from mmlkit.training import PretrainingHeads
 
 with warnings.catch_warnings(record=True) as said, seeded(seed, device):
     warnings.simplefilter("always")
@@ -563,7 +562,7 @@ pd.DataFrame({name: [" ".join(word for word, _ in fill_mask(*learner, tokenizer,
 # task's loss. In small:
 
 # %%
-from mmlkit.sampling import TaskSampler
+from mmlkit.training import TaskSampler
 
 heap = [task for task, count in {"A": 4, "B": 2, "C": 1}.items() for _ in range(count)]        # 1. merge
 print("by hand:", *np.random.default_rng(seed).permutation(heap))                              # 2. shuffle
@@ -598,8 +597,7 @@ print(f"{steps.sum():,.0f} steps an epoch; RTE is met once in {steps.sum() / ste
 # its optimizer still has momentum.
 
 # %%
-from mmlkit.optimizers import make_optimizer
-from mmlkit.training import fit, train_step
+from mmlkit.training import fit, make_optimizer, train_step
 
 model = new_model(["snli", "sst2"]).train()
 optimizer = make_optimizer(model, update, lr=lr, head_lr=head_lr)
@@ -747,12 +745,12 @@ print("nearly the same places at every step: here the module is one look, repeat
 # %%
 def draw(row):      # every step on one dev row
     here, tokens = premise[row], tokenizer.convert_ids_to_tokens(ids[row][premise[row]])
-    axes = plots_multitask.reasoning(betas[row][:, here], tokens, answers[row], task.labels, title=f"row {row}")
+    axes = plots.reasoning(betas[row][:, here], tokens, answers[row], task.labels, title=f"row {row}")
     axes[0].images[0].set_clim(0, betas[:6].max().item())       # one colour scale for all rows
     axes[0].figure.suptitle(f"{split[row]['hypothesis']} ({split[row]['label']})", fontsize=10)
 
 
-explore.sliders(draw, row=range(6))
+sliders(draw, row=range(6))
 
 # %% [markdown]
 # *Left: five steps against the tokens of the first row's premise; a brighter cell weighs more. Right: the three labels' probabilities at
@@ -767,7 +765,7 @@ explore.sliders(draw, row=range(6))
 # *ours* appear where such runs are recorded.
 
 # %%
-from mmlkit.runs import read_result
+from mmlkit.batch import read_result
 
 
 def recorded(name):
@@ -833,7 +831,7 @@ gains.round(1).astype(object).fillna("")
 # for each seed one encoder `together`, and five `alone`.
 
 # %%
-from mmlkit.protocol import paired_bootstrap, verdict
+from mmlkit.studies import paired_bootstrap, verdict
 
 def spread(values, sign=""):
     """Mean ± standard deviation over seeds."""
@@ -879,7 +877,7 @@ def my_look(s, M, W_2, premise):
     ...
 
 
-_ = checks_mtdnn.check_premise_attention(my_look)
+_ = checks.check_premise_attention(my_look)
 
 # %% [markdown]
 # <details><summary>Hint</summary>
@@ -910,7 +908,7 @@ def my_answer_loss(P, kept, y):
     ...
 
 
-_ = checks_mtdnn.check_answer_loss(my_answer_loss)
+_ = checks.check_answer_loss(my_answer_loss)
 
 # %% [markdown]
 # <details><summary>Hint</summary>
@@ -942,7 +940,7 @@ def my_ranking_loss(scores, relevant, groups, gamma):
     ...
 
 
-_ = checks_mtdnn.check_ranking_loss(my_ranking_loss)
+_ = checks.check_ranking_loss(my_ranking_loss)
 
 # %% [markdown]
 # <details><summary>Hint</summary>

@@ -45,7 +45,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit import checks_adaptation, explore, plots, plots_multitask, published
+from mmlkit import checks, plots, published
+from mmlkit.plots import sliders
 from mmlkit.profiles import get_profile
 from mmlkit.runtime import describe, fastest_precision, pick_device
 
@@ -243,8 +244,7 @@ with plots.style():
 # BERT-base's 768 features:
 
 # %%
-from mmlkit.heads import LinearHead, PairHead
-from mmlkit.san import SANHead
+from mmlkit.heads import LinearHead, PairHead, SANHead
 
 with torch.device("meta"):                                      # shapes without memory
     heads = {"linear on [CLS]": LinearHead(768, 2), "linear on a pair encoded apart": PairHead(768, 2), "answer module": SANHead(768, 2)}
@@ -340,10 +340,9 @@ kin.sort_index().map("{:,}".format).to_frame("pairs")
 import copy
 from dataclasses import replace
 
-from mmlkit.multitask import MultitaskModel
-from mmlkit.pretrained import load_pretrained
+from mmlkit.training import MultitaskModel, fit
+from mmlkit.bert import load_pretrained
 from mmlkit.runtime import seeded
-from mmlkit.training import fit
 
 pretrained, tokenizer = load_pretrained(size.model)
 D, tasks = pretrained.config.hidden_size, {name: load_task(name, source) for name in others}
@@ -370,7 +369,7 @@ both.pivot(index="task", columns=["start", "epoch"], values="train_loss").loc[ot
 # about SNLI at once. This is the share that every such table leaves out: *no* label.
 
 # %%
-from mmlkit.evaluation import predict
+from mmlkit.training import predict
 
 if "mnli" in tasks:
     dev, names = data["snli"].dev, tasks["mnli"].task.labels
@@ -386,8 +385,7 @@ if "mnli" in tasks:
 # vectors show what a start *brings*; what it *becomes* is section 8 for one draw, and section 10 for the recorded runs.
 
 # %%
-from mmlkit.batching import collate, encode, plan
-from mmlkit.data import Split
+from mmlkit.data import Split, collate, encode, plan
 from mmlkit.heads import pair_vector, sentence_vector
 from mmlkit.runtime import autocast, fast_matmul
 
@@ -460,7 +458,7 @@ guess = {name: {"guessing": np.bincount(one.dev.labels).max() / len(one.dev)} fo
 with plots.style():
     fig, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained")
     for ax, name in zip(axes, data):
-        plots_multitask.learning_curve(curves(name, start="plain"), lines=guess[name], title=f"{name}, plain start, two heads", ax=ax)
+        plots.learning_curve(curves(name, start="plain"), lines=guess[name], title=f"{name}, plain start, two heads", ax=ax)
     plt.show()
 
 # %% [markdown]
@@ -511,7 +509,7 @@ if profile == "fast" and source == "mini":      # tried with MiniLM on the mini 
 with plots.style():
     fig, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained")
     for ax, name in zip(axes, data):
-        plots_multitask.learning_curve(curves(name, head="pair"), lines=guess[name], title=f"{name}, four starts, head on the pair", ax=ax)
+        plots.learning_curve(curves(name, head="pair"), lines=guess[name], title=f"{name}, four starts, head on the pair", ax=ax)
     plt.show()
 
 # %% [markdown]
@@ -523,7 +521,7 @@ with plots.style():
 # Bars that overlap do not mean that nothing can be said: both starts had the same rows. So take the difference draw by draw.
 
 # %%
-from mmlkit.protocol import paired_bootstrap, verdict
+from mmlkit.studies import paired_bootstrap, verdict
 
 PAIRS = [("multi-task", "plain"), ("another seed", "plain"), ("another seed", "multi-task")]
 
@@ -595,7 +593,7 @@ def draw_luck(share, domain, head):
         right.set(ylabel="dev accuracy", ylim=limits, title="smallest to largest; dotted: guessing")
 
 
-explore.sliders(draw_luck, start={"share": 0.036}, share=LIVE[:-1],
+sliders(draw_luck, start={"share": 0.036}, share=LIVE[:-1],
                 domain=["scitail", "snli"], head=["cosine", "pair"])
 
 # %% [markdown]
@@ -614,7 +612,7 @@ explore.sliders(draw_luck, start={"share": 0.036}, share=LIVE[:-1],
 # 0.02?
 
 # %%
-from mmlkit.optimizers import learning_rate
+from mmlkit.training import learning_rate
 
 rows = []
 for (name, share), n in printed.loc["training size"].items():
@@ -759,7 +757,7 @@ print(f"with {rows:.0f} labels: MT-DNN (BERT-base, eight tasks with MNLI) {mt_dn
 # apart; a thousandth would be one row, so it is left out. How well a start had learned its own tasks is not in these files.
 
 # %%
-from mmlkit.runs import read_result
+from mmlkit.batch import read_result
 
 folder = Path("../results/domain-adaptation-fast")
 runs = [read_result(file) for file in sorted(folder.glob("*.json"))]
@@ -799,7 +797,7 @@ if runs:
         for ax, name in zip(axes, DOMAINS):
             recorded = {start: one.groupby("share")["value"].apply(list).to_dict() for start, one in ours[ours["task"] == name].groupby("start")}
             if recorded:
-                plots_multitask.learning_curve(recorded, lines=guess[name], title=f"{name}, recorded runs, fine-tuned", ax=ax)
+                plots.learning_curve(recorded, lines=guess[name], title=f"{name}, recorded runs, fine-tuned", ax=ax)
         plt.show()
 
 # %% [markdown]
@@ -815,7 +813,7 @@ if runs:
 # %%
 import tomllib
 
-from mmlkit.reports import judge
+from mmlkit.batch import judge
 
 file = Path("../experiments/domain-adaptation.toml")
 claims = tomllib.loads(file.read_text(encoding="utf-8"))["claims"] if file.is_file() else []
@@ -849,7 +847,7 @@ def my_share(labels, share, seed):
     ...
 
 
-_ = checks_adaptation.check_share(my_share)
+_ = checks.check_share(my_share)
 
 # %% [markdown]
 # <details><summary>Hint</summary>
@@ -881,7 +879,7 @@ def my_missed_label(a, b, n):
     ...
 
 
-_ = checks_adaptation.check_missed_label(my_missed_label)
+_ = checks.check_missed_label(my_missed_label)
 
 # %% [markdown]
 # <details><summary>Hint</summary>
@@ -917,7 +915,7 @@ def my_labels_needed(rows, accuracies, wanted):
     ...
 
 
-_ = checks_adaptation.check_labels_needed(my_labels_needed)
+_ = checks.check_labels_needed(my_labels_needed)
 
 # %% [markdown]
 # <details><summary>Hint</summary>

@@ -43,7 +43,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit import checks_tasks, explore, plots, plots_multitask, published
+from mmlkit import checks, plots, published
+from mmlkit.plots import sliders
 from mmlkit.profiles import get_profile
 from mmlkit.runtime import describe, fastest_precision, pick_device
 
@@ -147,7 +148,7 @@ pd.DataFrame({e: pd.Series(order).value_counts() for e, order in orders.items()}
 # **Checkpoint.** The library's `TaskSampler`: the same probabilities, and the same draws to the last one.
 
 # %%
-from mmlkit.sampling import TaskSampler
+from mmlkit.training import TaskSampler
 
 sampler = TaskSampler("annealed", sizes=sizes, epochs=E, steps_per_epoch=300, seed=seed)
 for e in range(1, E + 1):
@@ -241,7 +242,7 @@ def schedule(kind):
     axes[0].set_ylim(0, 1)
 
 
-explore.sliders(schedule, kind=["annealed", "proportional", "sqrt", "uniform", "round_robin", "merged", "sequential"])
+sliders(schedule, kind=["annealed", "proportional", "sqrt", "uniform", "round_robin", "merged", "sequential"])
 
 # %% [markdown]
 # *Left: three lines against the epoch; quora falls from 0.76 to 0.43, the two smaller tasks rise. Right: five rows of coloured cells, one for
@@ -301,9 +302,8 @@ with plots.style():
 # starter code. The fast profile takes small slices, and measures every task on its dev slice every few steps.
 
 # %%
-from mmlkit.batching import collate, encode, plan
-from mmlkit.data import load_task
-from mmlkit.pretrained import load_pretrained
+from mmlkit.data import collate, encode, load_task, plan
+from mmlkit.bert import load_pretrained
 
 TASKS, tokenizer = ("sst", "quora", "sts"), load_pretrained(size.model)[1]
 sizes_of = {"fast": (dict(sst=192, quora=192, sts=128), 64, 16, 4), "colab": (dict(sst=4000, quora=6000, sts=2000), 400, 16, 75)}
@@ -322,7 +322,7 @@ print("batches per epoch:", batches, f"of {batch_size}; measured every {every} s
 
 # %%
 from mmlkit.heads import LinearHead, PairHead
-from mmlkit.multitask import MultitaskModel
+from mmlkit.training import MultitaskModel
 from mmlkit.runtime import seeded
 
 
@@ -341,8 +341,7 @@ print({name: f"{sum(p.numel() for p in part.parameters()):,}" for name, part in 
 # %%
 from types import SimpleNamespace
 
-from mmlkit import metrics
-from mmlkit.evaluation import predict_encoded
+from mmlkit.training import metrics, predict_encoded
 from mmlkit.heads import data_loss
 
 
@@ -366,8 +365,7 @@ pd.Series(measure(model, 0)).round(3).to_dict()
 # %%
 from collections import Counter
 
-from mmlkit.optimizers import make_optimizer
-from mmlkit.steps import train_step
+from mmlkit.training import make_optimizer, train_step
 
 
 def next_batch(name, k):
@@ -399,7 +397,7 @@ assert counts["sequential"] == counts["merged"] == {name: epochs * count for nam
 pd.DataFrame(counts).T.loc[:, list(TASKS)].rename_axis("steps of each task")
 
 # %%
-plots_multitask.forgetting({kind: (history[["step", *TASKS]], order) for kind, (history, order, _) in runs.items()})
+plots.forgetting({kind: (history[["step", *TASKS]], order) for kind, (history, order, _) in runs.items()})
 plt.show()
 
 # %% [markdown]
@@ -436,7 +434,7 @@ for kind, (history, _, _) in runs.items():
 pd.concat({"at the end": pd.DataFrame(ends), "lost": pd.DataFrame(lost)}, axis=1).round(3)
 
 # %%
-from mmlkit.course import overall_score
+from mmlkit.studies import overall_score
 
 
 def relative(history):
@@ -469,12 +467,12 @@ def by_loss(schedule):
     """The dev losses of one run, each divided by its first."""
     history, order, _ = runs[schedule]
     losses = relative(history).assign(step=history["step"])
-    axes = plots_multitask.forgetting({schedule: (losses, order)}, ylabel="dev loss / at the start")
+    axes = plots.forgetting({schedule: (losses, order)}, ylabel="dev loss / at the start")
     # the same axes for all schedules
     axes[0][0].set(ylim=(0, 1.05 * highest), xlim=(-1, len(order) + 1))
 
 
-explore.sliders(by_loss, schedule=list(runs))
+sliders(by_loss, schedule=list(runs))
 
 # %% [markdown]
 # *The sequential run again: dev loss of each task over its value at the start; lines fall in a task's own blocks. Where a live front end
@@ -687,7 +685,7 @@ def two_tasks(ratio, alpha):
         axes[0].invert_yaxis()          # two charts share the axis, and each has turned it round
 
 
-explore.sliders(two_tasks, start={"ratio": 20, "alpha": 0.2},
+sliders(two_tasks, start={"ratio": 20, "alpha": 0.2},
                 ratio=[2, 5, 20, 100], alpha=[0, 0.2, 0.5, 0.8, 1.0])
 
 # %% [markdown]
@@ -702,7 +700,7 @@ explore.sliders(two_tasks, start={"ratio": 20, "alpha": 0.2},
 # %%
 from pathlib import Path
 
-from mmlkit.runs import read_result
+from mmlkit.batch import read_result
 
 
 def short(row):
@@ -751,7 +749,7 @@ def my_annealing(sizes, epoch, epochs):
     ...
 
 
-_ = checks_tasks.check_annealing(my_annealing)
+_ = checks.check_annealing(my_annealing)
 
 # %% [markdown]
 # <details><summary>Hint</summary>
@@ -784,7 +782,7 @@ def my_forgetting(history):
     ...
 
 
-_ = checks_tasks.check_forgetting(my_forgetting)
+_ = checks.check_forgetting(my_forgetting)
 
 # %% [markdown]
 # <details><summary>Hint</summary>

@@ -44,7 +44,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit import checks_tasks, explore, plots, plots_multitask, published
+from mmlkit import checks, plots, published
+from mmlkit.plots import sliders
 from mmlkit.profiles import get_profile
 from mmlkit.runtime import describe, fastest_precision, pick_device
 
@@ -146,7 +147,7 @@ def draw_counts(S):
     ax.set_xlim(0, 6)           # the same axis for all S
 
 
-explore.sliders(draw_counts, start={"S": 204}, S=[12, 24, 48, 96, 156, 204, 264, 384])
+sliders(draw_counts, start={"S": 204}, S=[12, 24, 48, 96, 156, 204, 264, 384])
 
 # %% [markdown]
 # *Two bars at S = 204: 0.31 million numbers in the projections, 1.51 in the twelve attentions. Where a live front end exists, a slider sets
@@ -215,10 +216,9 @@ assert torch.allclose(mixed, torch.tensor([21.0, 30, 36]))
 # %%
 from types import SimpleNamespace
 
-from mmlkit.batching import collate, encode
-from mmlkit.data import load_task
+from mmlkit.data import collate, encode, load_task
 from mmlkit.heads import sentence_vector
-from mmlkit.pretrained import load_pretrained
+from mmlkit.bert import load_pretrained
 
 encoder, tokenizer = load_pretrained(size.model)
 pairs = load_task("sts", source, limit=100, seed=seed).dev
@@ -333,7 +333,7 @@ print(f"the numbers themselves are about {plain.abs().mean():.2f} large")
 
 # %%
 from mmlkit.heads import LinearHead, PairHead
-from mmlkit.multitask import MultitaskModel
+from mmlkit.training import MultitaskModel
 from mmlkit.runtime import seeded
 
 TASKS = ("sst", "quora", "sts")
@@ -381,8 +381,7 @@ first.map("{:.1e}".format)
 # moves every weight whose gradient is a tensor of zeros. `train_step` leaves it `None`.
 
 # %%
-from mmlkit.optimizers import make_optimizer
-from mmlkit.steps import train_step
+from mmlkit.training import make_optimizer, train_step
 
 model = new_model("pal")
 optimizer = make_optimizer(model, lr=size.lr, head_lr=size.head_lr)
@@ -406,7 +405,7 @@ print("bit for bit as before: the parts and heads of quora and sts, although quo
 # another, and forgetting, the subject of notebook 08, is impossible by construction.
 
 # %%
-from mmlkit.evaluation import predict
+from mmlkit.training import predict
 
 texts = load_task("quora", source, limit=16, seed=seed).dev
 model = new_model("pal", stay_trainable=True).freeze_encoder()
@@ -540,7 +539,7 @@ SYSTEMS = {"heads alone": dict(frozen=True), "PALs alone": dict(frozen=True, kin
 systems = list(systems or SYSTEMS)
 
 # %%
-from mmlkit.course import overall_score
+from mmlkit.studies import overall_score
 from mmlkit.training import fit
 
 
@@ -569,7 +568,7 @@ def standard_error(row):
 
 
 errors = {name: standard_error(row) for name, row in found.iterrows()}
-plots_multitask.parameters_against_score(found["own"], found["overall"], errors, xlabel="parameters of one task's own, with its head", title="this run")
+plots.parameters_against_score(found["own"], found["overall"], errors, xlabel="parameters of one task's own, with its head", title="this run")
 plt.show()
 
 # %% [markdown]
@@ -589,7 +588,7 @@ if {"heads alone", "PALs alone"} <= set(found.index):
     print(f"with the encoder frozen, PALs change the score by {gain:+.3f}")
 
 # %%
-from mmlkit.course import constant_accuracies
+from mmlkit.studies import constant_accuracies
 
 always = max(constant_accuracies(dev["sst"]).values())
 enough = always + 2 * np.sqrt(always * (1 - always) / len(dev["sst"]))
@@ -609,7 +608,7 @@ for name in [name for name in systems if name.startswith("sequential")]:
 # %%
 from pathlib import Path
 
-from mmlkit.runs import read_result
+from mmlkit.batch import read_result
 
 
 def short(row):
@@ -648,7 +647,7 @@ with plots.style():
     for ax, column in zip(axes[0], panels):
         there = beside.loc[list(shown.values()), column].set_axis(list(shown)).dropna()
         own = {name: beside.loc[shown[name], "own"] + heads for name in there.index}
-        plots_multitask.parameters_against_score(own, there, title=column, ax=ax)
+        plots.parameters_against_score(own, there, title=column, ax=ax)
     plt.show()
 
 # %% [markdown]
@@ -671,7 +670,7 @@ def my_pal_parameters(D, S, L, T):
     ...
 
 
-_ = checks_tasks.check_pal_parameters(my_pal_parameters)
+_ = checks.check_pal_parameters(my_pal_parameters)
 
 # %% [markdown]
 # <details><summary>Hint</summary>
@@ -699,7 +698,7 @@ def my_layer(h, MH, FFN, TS, LN):
     ...
 
 
-_ = checks_tasks.check_projected_layer(my_layer)
+_ = checks.check_projected_layer(my_layer)
 
 # %% [markdown]
 # <details><summary>Hint</summary>

@@ -44,7 +44,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit import checks_project, explore, plots, plots_claims
+from mmlkit import checks, plots
+from mmlkit.plots import sliders
 from mmlkit.profiles import get_profile
 from mmlkit.runtime import describe, fastest_precision, pick_device
 
@@ -86,9 +87,8 @@ print(f"weights {size.model}, sst, quora and sts from {source}, pairs {pairs}")
 
 # %%
 from mmlkit.bert import BertConfig, BertModel
-from mmlkit.heads import LinearHead
-from mmlkit.multitask import MultitaskModel
-from mmlkit.multiverse import MultiverseHead
+from mmlkit.heads import LinearHead, MultiverseHead
+from mmlkit.training import MultitaskModel
 from mmlkit.pals import add_pals
 
 TASKS = ("sst", "quora", "sts")
@@ -194,7 +194,7 @@ def draw_pull(alpha, heads):
         axes[0].invert_yaxis()          # two charts share the axis, and each has turned it round
 
 
-explore.sliders(draw_pull, start={"alpha": 0.2, "heads": 5},
+sliders(draw_pull, start={"alpha": 0.2, "heads": 5},
                 alpha=[0, 0.2, 0.5, 0.8, 1.0], heads=[1, 5, 20, 100, 768])
 
 # %% [markdown]
@@ -210,7 +210,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mmlkit.data import load_task
-from mmlkit.pretrained import load_pretrained
+from mmlkit.bert import load_pretrained
 
 sizes_of = {"fast": (dict(sst=64, quora=144, sts=48), 64, 8, 2, None), "colab": (dict(sst=4000, quora=12_000, sts=3000), 500, 16, 3, None)}
 train_rows, dev_rows, batch_size, epochs, steps_per_epoch = sizes_of.get(profile, ({}, None, 8, size.epochs, 3000))
@@ -222,8 +222,7 @@ batches = {name: -(-len(one.train) // batch_size) for name, one in data.items()}
 print({name: f"{len(one.train):,} + {len(one.dev):,} rows" for name, one in data.items()}, "batches per epoch:", batches)
 
 # %%
-from mmlkit.heads import PairHead
-from mmlkit.methods import build_head
+from mmlkit.heads import PairHead, build_head
 from mmlkit.runtime import seeded
 
 
@@ -273,7 +272,7 @@ def idle_model(plain):
 
 
 # %%
-from mmlkit.batching import collate, encode
+from mmlkit.data import collate, encode
 
 coded = {name: encode(tokenizer, one.train, max_length=size.max_length, pairs=pairs) for name, one in data.items()}
 some = {name: collate(one, range(8)).to(device) for name, one in coded.items()}
@@ -292,9 +291,7 @@ print("equal to the last bit:", equal)
 # encoder. And with $\alpha$ fixed, which is annealing over one epoch, the sampler must draw what the proportional one draws.
 
 # %%
-from mmlkit.optimizers import make_optimizer
-from mmlkit.sampling import TaskSampler
-from mmlkit.steps import train_step
+from mmlkit.training import TaskSampler, make_optimizer, train_step
 
 
 def three_steps(pals, idle=False):
@@ -374,8 +371,7 @@ switches.replace({True: "on", False: "off"}).rename(columns={"pals": "PALs", "sc
 # %%
 from collections import Counter
 
-from mmlkit.evaluation import predict
-from mmlkit.training import fit
+from mmlkit.training import fit, predict
 
 
 def run(multiverse=True, pals=True, schedule="annealed", **options):
@@ -406,7 +402,7 @@ pd.DataFrame(steps).T[list(TASKS)].rename_axis("steps of each task")
 # rows again and again, with replacement, *the same rows for every system*: what two systems get wrong together cancels in their difference.
 
 # %%
-from mmlkit.course import constant_accuracies, overall_score
+from mmlkit.studies import constant_accuracies, overall_score
 
 
 def parts_of(name, rows=None):
@@ -432,7 +428,7 @@ print(f"who always gives the most frequent answer: {constant:.3f}; the mean of t
 assert table["overall"].mean() > constant, "what was trained should beat a constant answer"
 
 # %%
-from mmlkit.protocol import Comparison, outcome
+from mmlkit.studies import Comparison, outcome
 
 
 def difference(name):
@@ -443,7 +439,7 @@ def difference(name):
 
 
 live = [("everything does better than", name, difference(name)) for name in systems[1:]]
-plots_claims.forest(live, xlabel="difference of the overall scores, in points", title=f"one seed, {live[0][2].pairs} dev rows")
+plots.forest(live, xlabel="difference of the overall scores, in points", title=f"one seed, {live[0][2].pairs} dev rows")
 plt.show()
 
 # %% [markdown]
@@ -486,7 +482,7 @@ print({how: f"{number / len(data['quora'].train):.1f} tokens a pair" for how, nu
 # %%
 import time
 
-from mmlkit.batching import plan
+from mmlkit.data import plan
 
 chosen = plan(both["packed"].lengths, 16, seed=seed)[:6]
 timed = {how: new_model(multiverse=False, pals=False, pairs=how)[0].train() for how in both}
@@ -555,7 +551,7 @@ print(f"largest difference of {sum(one.size for one in after.values())} scores: 
 pd.DataFrame({"trained": counts(model), "deployed": counts(plain)}).map("{:,}".format)
 
 # %%
-from mmlkit.multitask import load_model, save_model
+from mmlkit.training import load_model, save_model
 
 folder = Path(output_dir) / "together"
 save_model(plain, folder, about={"seed": seed, "profile": profile})
@@ -589,7 +585,7 @@ def course_files(folder):
 
 
 # %%
-from mmlkit.course import check_submission, write_submission
+from mmlkit.studies import check_submission, write_submission
 
 course = Path(source) if Path(source).is_dir() else course_files(Path(output_dir) / "course")
 handed = Path(output_dir) / "predictions"
@@ -636,8 +632,7 @@ pd.DataFrame(check_submission(broken, course)).fillna({"row": 0}).astype({"row":
 # for each. What follows reads whatever is there, and no number in it is typed in.
 
 # %%
-from mmlkit.experiments import load_experiment
-from mmlkit.reports import headline, judge, load_results, long_frame, weigh
+from mmlkit.batch import headline, judge, load_experiment, load_results, long_frame, weigh
 
 try:
     recorded = load_results(["../results"])
@@ -730,13 +725,13 @@ def draw_claims(level):
     if rows := claims_at(level):
         short = [(group, textwrap.fill(says, 58), *rest) for group, says, *rest in rows]
         title = f"all recorded claims, intervals of {level:.0%}"
-        plots_claims.forest(short, limit=limit, title=title)
+        plots.forest(short, limit=limit, title=title)
 
 
 levels = [0.8, 0.95, 0.99]
 drawn = [[one for _, _, one, _ in claims_at(level)] for level in levels]
-limit = max(map(plots_claims.axis_limit, drawn)) if drawn[0] else None      # the same axis for all
-explore.sliders(draw_claims, start={"level": 0.95}, level=levels)
+limit = max(map(plots.axis_limit, drawn)) if drawn[0] else None      # the same axis for all
+sliders(draw_claims, start={"level": 0.95}, level=levels)
 
 # %% [markdown]
 # *A forest: one line for each recorded claim, in groups by experiment, with a mark at the difference, its interval, and a vertical line at
@@ -768,7 +763,7 @@ def my_overall(sst, quora, sts):
     ...
 
 
-_ = checks_project.check_overall(my_overall)
+_ = checks.check_overall(my_overall)
 
 # %% [markdown]
 # <details><summary>Hint</summary>
@@ -800,7 +795,7 @@ def my_pull(probabilities, heads):
     ...
 
 
-_ = checks_project.check_pull(my_pull)
+_ = checks.check_pull(my_pull)
 
 # %% [markdown]
 # <details><summary>Hint</summary>
@@ -831,7 +826,7 @@ def my_sign_test(differences):
     ...
 
 
-_ = checks_project.check_sign_test(my_sign_test)
+_ = checks.check_sign_test(my_sign_test)
 
 # %% [markdown]
 # <details><summary>Hint</summary>

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmlkit.batches import cause, plan_batch, reproduce, states
-from mmlkit.experiments import load_experiment
-from mmlkit.runs import carry_out, changed_sources, held, read_result, record
+from mmlkit.batch.batches import cause, plan_batch, reproduce, states
+from mmlkit.batch.experiments import load_experiment
+from mmlkit.batch.runs import carry_out, changed_sources, held, read_result, record
 
 pytest.importorskip("snakemake", reason="pip install 'mmlkit[batch]'")
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1800)]
@@ -219,7 +219,7 @@ def test_what_a_killed_process_was_writing_is_removed(toy, tmp_path):
 
 
 def test_a_lock_ends_with_its_process(tmp_path):
-    code = f"import sys, time\nfrom pathlib import Path\nfrom mmlkit.runs import held\nwith held(Path({str(tmp_path / 'lock')!r})):\n print('held', flush=True)\n time.sleep(60)"
+    code = f"import sys, time\nfrom pathlib import Path\nfrom mmlkit.batch.runs import held\nwith held(Path({str(tmp_path / 'lock')!r})):\n print('held', flush=True)\n time.sleep(60)"
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
     assert holder.stdout.readline() == "held\n"
     with held(tmp_path / "lock", wait=False) as free:

@@ -8,11 +8,11 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from mmlkit.batching import encode
-from mmlkit.data import load_task, make_split
-from mmlkit.files import read_rows
+from mmlkit.data.batching import encode
+from mmlkit.data.files import read_rows
+from mmlkit.data.loading import load_task, make_split
+from mmlkit.data.tasks import get_task
 from mmlkit.profiles import get_profile
-from mmlkit.tasks import get_task
 
 GOOD = "sentence,label\na good day,positive\na bad day,negative\n"
 
@@ -234,7 +234,7 @@ def test_hub_data_without_a_dev_split(monkeypatch):
     from datasets import Dataset, DatasetDict
 
     rows = Dataset.from_dict({"sentence": ["a day"], "label": [1]})
-    monkeypatch.setattr("mmlkit.data.load_hub_dataset", lambda *_: DatasetDict({"train": rows, "extra": rows}))
+    monkeypatch.setattr("mmlkit.data.loading.load_hub_dataset", lambda *_: DatasetDict({"train": rows, "extra": rows}))
     refused(["nyu-mll/glue has splits ['train', 'extra'], expected ['train', 'validation', 'test']"], "sst2", "hub")
 
 

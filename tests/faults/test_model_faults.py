@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from mmlkit import pretrained
-from mmlkit.pretrained import load_pretrained
+from mmlkit.bert import pretrained
+from mmlkit.bert.pretrained import load_pretrained
 
 
 def change_config(folder, **changes):

@@ -19,14 +19,14 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from mmlkit.bert import BertConfig, BertModel
+from mmlkit.bert.model import BertConfig, BertModel
+from mmlkit.bert.pretrained import load_pretrained, save_pretrained
 from mmlkit.folders import replacing_folder
-from mmlkit.heads import LinearHead, PairHead
-from mmlkit.multitask import MultitaskModel, load_model, save_model
-from mmlkit.multiverse import MultiverseHead
-from mmlkit.pals import add_pals
-from mmlkit.pretrained import load_pretrained, save_pretrained
+from mmlkit.heads.linear import LinearHead, PairHead
+from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.pals.projected import add_pals
 from mmlkit.runtime import seeded
+from mmlkit.training.model import MultitaskModel, load_model, save_model
 
 
 @pytest.fixture

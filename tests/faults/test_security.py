@@ -11,13 +11,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import mmlkit
-from mmlkit.bert import BertConfig, BertModel
-from mmlkit.cli import main
-from mmlkit.heads import LinearHead
+from mmlkit.batch.runs import read_result
+from mmlkit.bert.model import BertConfig, BertModel
+from mmlkit.bert.pretrained import load_pretrained
+from mmlkit.cli.main import main
+from mmlkit.heads.linear import LinearHead
 from mmlkit.hub import load_hub_dataset
-from mmlkit.multitask import MultitaskModel, save_model
-from mmlkit.pretrained import load_pretrained
-from mmlkit.runs import read_result
+from mmlkit.training.model import MultitaskModel, save_model
 
 PACKAGE = Path(mmlkit.__file__).resolve().parent
 EVIL = "import pathlib\npathlib.Path({!r}).write_text('ran')\nclass Evil:\n    pass\n"
@@ -153,7 +153,7 @@ def test_links_as_in_the_hubs_cache_load(model_folder, tmp_path):
     assert all(torch.equal(value, tensors[key]) for key, value in encoder.state_dict().items())
 
 
-@pytest.mark.parametrize("sources", [{"../../secret": "0"}, {"/etc/hostname": "0"}, ["../x"], 3, {"a/b.py": "0"}])
+@pytest.mark.parametrize("sources", [{"../../secret": "0"}, {"/etc/hostname": "0"}, ["../x"], 3, {"a/b/c.py": "0"}, {"a/../b.py": "0"}, {"a\\b.py": "0"}])
 def test_a_result_looks_up_no_source_outside_the_package(tmp_path, sources):
     path = tmp_path / "one.json"
     path.write_text(json.dumps({"experiment": "a", "parameters": {}, "scores": [], "sources": sources}))

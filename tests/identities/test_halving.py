@@ -8,16 +8,17 @@ import pytest
 import torch
 from ranked import make_ranked
 
-from mmlkit import training
-from mmlkit.batching import collate, encode
-from mmlkit.evaluation import predict, unless_out_of_memory
-from mmlkit.heads import LinearHead, PairHead
-from mmlkit.multitask import MultitaskModel
-from mmlkit.multiverse import MultiverseHead
-from mmlkit.ranking import RankingHead
+from mmlkit.data.batching import collate, encode
+from mmlkit.heads.linear import LinearHead, PairHead
+from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.heads.ranking import RankingHead
+from mmlkit.heads.san import SANHead
 from mmlkit.runtime import seeded
-from mmlkit.san import SANHead
-from mmlkit.training import fit, train_step
+from mmlkit.training import loop as training
+from mmlkit.training.evaluation import predict, unless_out_of_memory
+from mmlkit.training.loop import fit
+from mmlkit.training.model import MultitaskModel
+from mmlkit.training.step import train_step
 
 HEADS = {"sst": lambda p: LinearHead(32, 5, dropout=p, reads="mean"),
          "sts": lambda p: MultiverseHead(32, 1, num_heads=3, dropout=p, weight_of_orthogonality=0.5),

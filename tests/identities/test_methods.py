@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from mmlkit.evaluation import predict
-from mmlkit.heads import LinearHead
-from mmlkit.methods import METHODS, build_head
-from mmlkit.multitask import load_model, save_model
-from mmlkit.multiverse import MultiverseHead
-from mmlkit.pruning import HeadPruner
+from mmlkit.heads.linear import LinearHead
+from mmlkit.heads.methods import METHODS, build_head
+from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.heads.pruning import HeadPruner
 from mmlkit.runtime import seeded
-from mmlkit.training import fit
+from mmlkit.training.evaluation import predict
+from mmlkit.training.loop import fit
+from mmlkit.training.model import load_model, save_model
 
 
 def train(make_model, data, method, hooks=(), **options):

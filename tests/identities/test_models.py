@@ -9,18 +9,19 @@ import torch
 import transformers
 from ranked import make_ranked
 
-from mmlkit.batching import collate, encode
-from mmlkit.evaluation import predict
-from mmlkit.heads import LinearHead, PairHead
-from mmlkit.multitask import _HEADS, MultitaskModel, load_model, save_model
-from mmlkit.multiverse import MultiverseHead
-from mmlkit.optimizers import make_optimizer
-from mmlkit.pretrained import load_pretrained
-from mmlkit.ranking import RankingHead
+from mmlkit.bert.pretrained import load_pretrained
+from mmlkit.data.batching import collate, encode
+from mmlkit.data.tasks import get_task
+from mmlkit.heads.linear import LinearHead, PairHead
+from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.heads.ranking import RankingHead
+from mmlkit.heads.san import SANHead
 from mmlkit.runtime import seeded
-from mmlkit.san import SANHead
-from mmlkit.tasks import get_task
-from mmlkit.training import fit, train_step
+from mmlkit.training.evaluation import predict
+from mmlkit.training.loop import fit
+from mmlkit.training.model import _HEADS, MultitaskModel, load_model, save_model
+from mmlkit.training.optimizers import make_optimizer
+from mmlkit.training.step import train_step
 
 # name: (task, its head with a dropout)
 HEADS = {"linear": ("sst", lambda p: LinearHead(32, 5, dropout=p)),

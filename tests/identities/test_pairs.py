@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from mmlkit.batching import collate, encode
-from mmlkit.evaluation import predict
-from mmlkit.heads import LinearHead, PairHead
-from mmlkit.methods import build_head
-from mmlkit.multitask import load_model, save_model
-from mmlkit.multiverse import MultiverseHead
+from mmlkit.data.batching import collate, encode
+from mmlkit.heads.linear import LinearHead, PairHead
+from mmlkit.heads.methods import build_head
+from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.runtime import seeded
-from mmlkit.training import fit, train_step
+from mmlkit.training.evaluation import predict
+from mmlkit.training.loop import fit
+from mmlkit.training.model import load_model, save_model
+from mmlkit.training.step import train_step
 
 
 @pytest.fixture

@@ -8,17 +8,18 @@ import pytest
 import torch
 import transformers
 
-from mmlkit.batching import collate, encode
-from mmlkit.evaluation import predict
-from mmlkit.heads import LinearHead, PairHead
-from mmlkit.multitask import load_model, save_model
-from mmlkit.multiverse import MultiverseHead
-from mmlkit.optimizers import make_optimizer
-from mmlkit.pals import add_pals, load_pals, save_pals
-from mmlkit.pretrained import load_pretrained, save_pretrained
+from mmlkit.bert.pretrained import load_pretrained, save_pretrained
+from mmlkit.data.batching import collate, encode
+from mmlkit.heads.linear import LinearHead, PairHead
+from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.pals.projected import add_pals, load_pals, save_pals
 from mmlkit.runtime import seeded
-from mmlkit.sampling import TaskSampler
-from mmlkit.training import fit, train_step
+from mmlkit.training.evaluation import predict
+from mmlkit.training.loop import fit
+from mmlkit.training.model import load_model, save_model
+from mmlkit.training.optimizers import make_optimizer
+from mmlkit.training.sampling import TaskSampler
+from mmlkit.training.step import train_step
 
 KINDS = {"pal": dict(size=12, num_heads=3), "low_rank": dict(size=5), "houlsby": dict(size=5),
          "sequential": dict(size=12, num_heads=3), "sequential_fixed": dict(size=12, num_heads=3)}

@@ -8,18 +8,19 @@ import pytest
 import safetensors.torch
 import torch
 
-from mmlkit import training
-from mmlkit.batching import collate, encode
-from mmlkit.checkpoints import flatten, load_checkpoint, save_checkpoint, unflatten
-from mmlkit.data import Split
-from mmlkit.evaluation import evaluate, predict, probabilities
-from mmlkit.heads import LinearHead, Loss
-from mmlkit.multitask import MultitaskModel
-from mmlkit.optimizers import make_optimizer
-from mmlkit.pals import add_pals
+from mmlkit.data.batching import collate, encode
+from mmlkit.data.loading import Split
+from mmlkit.heads.linear import LinearHead, Loss
+from mmlkit.pals.projected import add_pals
 from mmlkit.runtime import fast_matmul
-from mmlkit.sampling import TaskSampler
-from mmlkit.training import fit, train_step
+from mmlkit.training import loop as training
+from mmlkit.training.checkpoints import flatten, load_checkpoint, save_checkpoint, unflatten
+from mmlkit.training.evaluation import evaluate, predict, probabilities
+from mmlkit.training.loop import fit
+from mmlkit.training.model import MultitaskModel
+from mmlkit.training.optimizers import make_optimizer
+from mmlkit.training.sampling import TaskSampler
+from mmlkit.training.step import train_step
 
 CPU = torch.device("cpu")
 TASKS = ("sst", "sts", "quora")

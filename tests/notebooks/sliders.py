@@ -8,9 +8,9 @@ READ = ("results", "experiments", "data")       # folders beside notebooks/ that
 
 # The two cells leave names with an underscore alone, so that no slider reads one of theirs.
 RECORD = '''
-from mmlkit import explore as _explore
+from mmlkit import plots as _plots
 
-_recorded, _sliders = [], _explore.sliders
+_recorded, _sliders = [], _plots.sliders
 
 
 def _record(draw, *, start=None, show=True, **choices):
@@ -21,7 +21,7 @@ def _record(draw, *, start=None, show=True, **choices):
     _sliders(draw, show=show, **({"start": start} if start else {}), **choices)
 
 
-_explore.sliders = _record
+_plots.sliders = _record
 '''
 
 MOVE = '''
@@ -65,8 +65,8 @@ MAY_RESCALE = {"06_mtdnn_san": ["row"]}     # the axis holds the words of that r
 
 
 def count_sliders(path):
-    """How many calls of explore.sliders a notebook has."""
-    return Path(path).read_text(encoding="utf-8").count("explore.sliders(")
+    """How many calls of `sliders` a notebook has."""
+    return Path(path).read_text(encoding="utf-8").count('"sliders(')
 
 
 def with_slider_moves(source, target):

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from mmlkit.batches import plan_batch
-from mmlkit.experiments import load_experiment
-from mmlkit.reports import comparison, long_frame
-from mmlkit.runs import carry_out, cause_of, read_result
+from mmlkit.batch.batches import plan_batch
+from mmlkit.batch.experiments import load_experiment
+from mmlkit.batch.reports import comparison, long_frame
+from mmlkit.batch.runs import carry_out, cause_of, read_result
 
 SMALL = {"max_train_rows": [24], "epochs": [1], "batch_size": [8]}
 COURSE = {**SMALL, "steps_per_epoch": [4], "seed": [0]}
@@ -34,7 +34,7 @@ def test_one_run_leaves_what_the_table_needs(name, grid, wanted, tmp_path):
     result = read_result(tmp_path / "results" / f"{run}.json")
     assert wanted <= {(score["on"], score["split"]) for score in result["scores"]}
     assert all(-1 <= score["value"] <= 1 or math.isnan(score["value"]) for score in result["scores"])
-    assert len(result["history"]) >= 1 and result["peak_memory_mb"] > 100 and {"training.py", "bert.py"} <= set(result["sources"])
+    assert len(result["history"]) >= 1 and result["peak_memory_mb"] > 100 and {"training/loop.py", "bert/model.py"} <= set(result["sources"])
     table = comparison(experiment, long_frame(experiment, [result]))
     printed = table[table["published"].notna()]
     assert len(printed) >= 1, f"no score of {name} stands beside a printed one"

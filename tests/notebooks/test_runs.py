@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mmlkit.notebooks import find_notebooks, notebook_parameters, parse_parameters, run_notebook
+from mmlkit.batch.notebooks import find_notebooks, notebook_parameters, parse_parameters, run_notebook
 
 from .sliders import with_slider_moves
 

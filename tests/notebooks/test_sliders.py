@@ -6,7 +6,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from mmlkit import explore
+from mmlkit import plots
+from mmlkit.plots import widgets
 
 from .sliders import count_sliders, with_slider_moves
 
@@ -20,14 +21,14 @@ def test_how_many_sliders_there_are():
 
 DRAW = """
 import matplotlib.pyplot as plt
-from mmlkit import explore
+from mmlkit.plots import sliders
 a = 1
 
 def draw(h, word):
     plt.plot([0, 1], [0, a / a])
     plt.xlim(0, {limit})
 
-explore.sliders(draw, h={values}, word=["one", "two"])
+sliders(draw, h={values}, word=["one", "two"])
 """
 
 
@@ -39,7 +40,7 @@ explore.sliders(draw, h={values}, word=["one", "two"])
     ("1 / (3 - h)", "[2, 3]", "", "99_small, slider h at 3: ZeroDivisionError"),
 ], ids=["all is well", "a later cell", "axes", "order", "a value"])
 def test_what_the_moves_find(tmp_path, monkeypatch, limit, values, after, problem):
-    monkeypatch.setattr(explore, "sliders", explore.sliders)        # the copy exchanges it
+    monkeypatch.setattr(plots, "sliders", plots.sliders)        # the copy exchanges it
     cells = [DRAW.replace("{limit}", limit).replace("{values}", values), after]
     source, copy = (tmp_path / one / "notebooks" / "99_small.ipynb" for one in ("a", "b"))
     source.parent.mkdir(parents=True)
@@ -56,7 +57,7 @@ def test_what_the_moves_find(tmp_path, monkeypatch, limit, values, after, proble
             exec(code, {})
 
 
-# ---- explore.sliders itself ----
+# ---- sliders itself ----
 
 @pytest.fixture
 def watched(monkeypatch):
@@ -70,7 +71,7 @@ def watched(monkeypatch):
                                                        in controls.items()}), "value")
         shown.append(controls)
 
-    monkeypatch.setattr(explore, "is_interactive", lambda: True)
+    monkeypatch.setattr(widgets, "is_interactive", lambda: True)
     monkeypatch.setattr(ipywidgets, "interact", interact)
     monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
     return shown
@@ -81,7 +82,7 @@ SENTENCE = "Set in Lisbon, it follows two brothers through one summer."
 
 def test_sliders_keep_the_order_and_start_where_they_are_told(watched):
     drawn = []
-    explore.sliders(lambda **chosen: drawn.append(chosen), start={"S": 204},
+    plots.sliders(lambda **chosen: drawn.append(chosen), start={"S": 204},
                     S=[12, 204, 768], kind=["proportional", "annealed"])
     (controls,) = watched
     assert drawn == [{"S": 204, "kind": "proportional"}]
@@ -95,7 +96,7 @@ def test_sliders_keep_the_order_and_start_where_they_are_told(watched):
 def test_values_are_not_cut(watched):
     from ipywidgets import Dropdown, SelectionSlider
 
-    explore.sliders(lambda **chosen: None, kind=["annealed", "proportional"],
+    plots.sliders(lambda **chosen: None, kind=["annealed", "proportional"],
                     sentence=["Short.", SENTENCE])
     (controls,) = watched
     # a slider of the default width, 300 pixels, leaves 72 of them to the value
@@ -108,12 +109,12 @@ def test_values_are_not_cut(watched):
 
 
 def test_the_static_figure_is_that_of_the_start(monkeypatch):
-    monkeypatch.setattr(explore, "is_interactive", lambda: False)
+    monkeypatch.setattr(widgets, "is_interactive", lambda: False)
     drawn = []
-    explore.sliders(lambda **chosen: drawn.append(chosen), start={"S": 24}, S=range(12, 37, 12),
+    plots.sliders(lambda **chosen: drawn.append(chosen), start={"S": 24}, S=range(12, 37, 12),
                     T=[1, 2])
     assert drawn == [{"S": 24, "T": 1}]
-    explore.sliders(lambda **chosen: drawn.append(chosen), show=False, S=[1])
+    plots.sliders(lambda **chosen: drawn.append(chosen), show=False, S=[1])
     assert len(drawn) == 1
 
 
@@ -127,5 +128,5 @@ def test_the_static_figure_is_that_of_the_start(monkeypatch):
 ])
 def test_mistakes_are_told(start, choices, sentence):
     with pytest.raises(ValueError) as error:
-        explore.sliders(lambda **chosen: None, start=start, **choices)
+        plots.sliders(lambda **chosen: None, start=start, **choices)
     assert str(error.value) == sentence

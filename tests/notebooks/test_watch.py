@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from mmlkit.cli import main
-from mmlkit.notebooks import resolve_parameters, run_notebook, run_notebooks
+from mmlkit.batch.notebooks import resolve_parameters, run_notebook, run_notebooks
+from mmlkit.cli.main import main
 
 psutil = pytest.importorskip("psutil")
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,7 +138,7 @@ def test_two_run_at_a_time_with_a_share_of_the_cores(own, threads, tmp_path, mon
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if own:
         monkeypatch.setenv("OMP_NUM_THREADS", own)
-    monkeypatch.setattr("mmlkit.notebooks._cores", lambda: 7)
+    monkeypatch.setattr("mmlkit.batch.notebooks._cores", lambda: 7)
     assert run_notebooks(meeting(tmp_path), tmp_path / "out", {}, jobs=2, stall=60 * SECOND, attempts=1) == []
     assert [json.loads((tmp_path / f"{number}.json").read_text())[0] for number in ("98", "99")] == [threads] * 2
     lines = capfd.readouterr().out.splitlines()
@@ -166,7 +166,7 @@ def test_ctrl_c_ends_every_kernel_and_starts_no_other(tmp_path):
     for number in ("97", "98", "99"):
         tiny_notebook(tmp_path / f"{number}_waits.ipynb", code)
     start = ("import signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)      # a job in the background ignores it\n"
-             "from mmlkit.cli import main\nsys.exit(main(['run', *sys.argv[1:], '--jobs', '2']))")
+             "from mmlkit.cli.main import main\nsys.exit(main(['run', *sys.argv[1:], '--jobs', '2']))")
     command = [sys.executable, "-c", start, "97_waits.ipynb", "98_waits.ipynb", "99_waits.ipynb"]
     run = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE)
     began = time.monotonic()
@@ -209,7 +209,7 @@ def test_run_without_a_name_lists_the_notebooks(capsys):
 
 def test_a_dry_run_says_what_would_run_and_runs_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("mmlkit.notebooks._cores", lambda: 4)
+    monkeypatch.setattr("mmlkit.batch.notebooks._cores", lambda: 4)
     tiny_notebook(tmp_path / "98_a.ipynb", "1"), tiny_notebook(tmp_path / "99_b.ipynb", "1")
     monkeypatch.chdir(tmp_path)
     assert main(["run", "98_a.ipynb", "99_b.ipynb", "-p", "value=google/bert_x", "--dry-run", "--jobs", "8"]) == 0

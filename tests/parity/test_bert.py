@@ -7,9 +7,9 @@ import pytest
 import torch
 import transformers
 
-import mmlkit.attention
-from mmlkit.bert import BertConfig, BertModel
-from mmlkit.pretrained import load_pretrained
+import mmlkit.bert.attention
+from mmlkit.bert.model import BertConfig, BertModel
+from mmlkit.bert.pretrained import load_pretrained
 
 TEXTS = ("A quiet triumph.", "It takes its time, and then some more; nobody in the audience minded very much.", "No.")
 PAIRS = ("Is it any good?", "The film starts slowly.", "Yes, no or perhaps?")
@@ -68,7 +68,7 @@ def assert_same(ours, other, mask):
 @pytest.mark.parametrize("written_out", [False, True])
 @pytest.mark.parametrize("texts", [(TEXTS,), (TEXTS, PAIRS)], ids=["single", "pair"])
 def test_minilm_gives_what_transformers_gives(minilm, theirs, texts, written_out, monkeypatch):
-    monkeypatch.setattr(mmlkit.attention, "_written_out", lambda value, training: written_out)
+    monkeypatch.setattr(mmlkit.bert.attention, "_written_out", lambda value, training: written_out)
     encoder, tokenizer = minilm
     batch = dict(tokenizer(*map(list, texts), padding=True, return_tensors="pt"))
     assert batch["attention_mask"].min() == 0 and batch["token_type_ids"].max() == len(texts) - 1
@@ -80,7 +80,7 @@ def test_minilm_gives_what_transformers_gives(minilm, theirs, texts, written_out
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("number", range(10))
 def test_random_configurations_give_what_transformers_gives(number, attention, written_out, monkeypatch):
-    monkeypatch.setattr(mmlkit.attention, "_written_out", lambda value, training: written_out)
+    monkeypatch.setattr(mmlkit.bert.attention, "_written_out", lambda value, training: written_out)
     encoder, batch = drawn(number)
     with torch.no_grad():
         assert_same(encoder(**batch), twin(encoder, attention)(**batch), batch["attention_mask"])
@@ -144,7 +144,7 @@ def test_defaults_are_those_of_transformers():
 
 @pytest.mark.parametrize("written_out", [False, True])
 def test_bf16_is_near_fp32(minilm, written_out, monkeypatch):
-    monkeypatch.setattr(mmlkit.attention, "_written_out", lambda value, training: written_out)
+    monkeypatch.setattr(mmlkit.bert.attention, "_written_out", lambda value, training: written_out)
     encoder, tokenizer = minilm
     batch = dict(tokenizer(list(TEXTS), padding=True, return_tensors="pt"))
     with torch.no_grad():

@@ -8,8 +8,8 @@ import safetensors.torch
 import torch
 import transformers
 
-from mmlkit.bert import BertConfig, BertModel
-from mmlkit.pretrained import load_pretrained, save_pretrained
+from mmlkit.bert.model import BertConfig, BertModel
+from mmlkit.bert.pretrained import load_pretrained, save_pretrained
 from mmlkit.runtime import seeded
 
 IDS = torch.tensor([[2, 7, 9, 30, 3], [2, 11, 3, 0, 0]])

@@ -7,9 +7,9 @@ import safetensors.torch
 import torch
 import transformers
 
-from mmlkit.pretrained import load_pretrained, read_checkpoint
-from mmlkit.pretraining import fill_mask, load_pretraining_heads, pretraining_batch, pretraining_loss
+from mmlkit.bert.pretrained import load_pretrained, read_checkpoint
 from mmlkit.runtime import seeded
+from mmlkit.training.pretraining import fill_mask, load_pretraining_heads, pretraining_batch, pretraining_loss
 
 ROWS = [("the film was great .", "it was one plot", 0), ("the plot of the film was bad , and plain .", "a", 1), ("one story", "it was not good .", 0)]
 SIZES = dict(vocab_size=199, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, max_position_embeddings=64,

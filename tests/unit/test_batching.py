@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from mmlkit.batching import Encoded, collate, encode, plan
-from mmlkit.data import make_split
-from mmlkit.tasks import get_task
+from mmlkit.data.batching import Encoded, collate, encode, plan
+from mmlkit.data.loading import make_split
+from mmlkit.data.tasks import get_task
 
 
 def encoded_rows(*rows, labels=None):

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-import mmlkit.attention
-from mmlkit import bert
-from mmlkit.bert import BertConfig, BertModel
+import mmlkit.bert.attention
+from mmlkit.bert import model as bert
+from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.runtime import seeded
 
 IDS = torch.tensor([[2, 7, 9, 30, 41, 3], [2, 11, 50, 60, 12, 3]])
@@ -23,7 +23,7 @@ def tiny(**changes):
 
 @pytest.fixture(params=[False, True], ids=["fused", "written-out"])
 def written_out(request, monkeypatch):
-    monkeypatch.setattr(mmlkit.attention, "_written_out", lambda value, training: request.param)
+    monkeypatch.setattr(mmlkit.bert.attention, "_written_out", lambda value, training: request.param)
     return request.param
 
 
@@ -100,7 +100,7 @@ def test_written_out_attention_is_torch_s(masked, queries, monkeypatch):
     mask = BertModel.additive_mask(torch.tensor([[1, 1, 1, 1, 1, 0], [1, 0, 1, 0, 0, 0]]), hidden) if masked else None
     found = []
     for written in (True, False):
-        monkeypatch.setattr(mmlkit.attention, "_written_out", lambda value, training, written=written: written)
+        monkeypatch.setattr(mmlkit.bert.attention, "_written_out", lambda value, training, written=written: written)
         with torch.no_grad():
             found.append(attention(hidden, mask, queries))
     close(*found, atol=2e-6)
@@ -109,7 +109,7 @@ def test_written_out_attention_is_torch_s(masked, queries, monkeypatch):
 
 def plain_attention(width, heads):
     """Self-attention whose query, key and value are its input."""
-    module = mmlkit.attention.BertSelfAttention(BertConfig.tiny(hidden_size=width, num_attention_heads=heads)).eval()
+    module = mmlkit.bert.attention.BertSelfAttention(BertConfig.tiny(hidden_size=width, num_attention_heads=heads)).eval()
     with torch.no_grad():
         for linear in (module.query, module.key, module.value):
             linear.weight.copy_(torch.eye(width))

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mmlkit.checks_adaptation import check_labels_needed, check_missed_label, check_share
+from mmlkit.checks.adaptation import check_labels_needed, check_missed_label, check_share
 
 
 def stub(*arguments):

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from mmlkit.checks_mtdnn import check_answer_loss, check_premise_attention, check_ranking_loss
-from mmlkit.ranking import ranking_loss
-from mmlkit.san import SANHead, mean_of_steps
+from mmlkit.checks.mtdnn import check_answer_loss, check_premise_attention, check_ranking_loss
+from mmlkit.heads.ranking import ranking_loss
+from mmlkit.heads.san import SANHead, mean_of_steps
 
 
 def stub(*arguments):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from mmlkit.checks import check_collapse, check_multiverse_loss
-from mmlkit.multiverse import MultiverseHead, multiverse_loss
+from mmlkit.checks.multiverse import check_collapse, check_multiverse_loss
+from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
 
 
 def loss(F):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from mmlkit.checks_project import check_overall, check_pull, check_sign_test
-from mmlkit.course import overall_score
-from mmlkit.protocol import Comparison, verdict
+from mmlkit.checks.project import check_overall, check_pull, check_sign_test
+from mmlkit.studies.cross_dataset import Comparison, verdict
+from mmlkit.studies.cs224n import overall_score
 
 
 def stub(*arguments):

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mmlkit.checks import check_improvement, check_profile
-from mmlkit.protocol import performance_profile, relative_improvement
+from mmlkit.checks.multiverse import check_improvement, check_profile
+from mmlkit.studies.cross_dataset import performance_profile, relative_improvement
 
 
 def stub(*arguments):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from mmlkit.checks import check_head_average, check_survivors
+from mmlkit.checks.multiverse import check_head_average, check_survivors
 
 
 def average(a, losses, t, gamma):
@@ -109,8 +109,8 @@ def test_mistakes_in_the_survivors_are_named(function, said, capsys):
 
 def test_the_solution_agrees_with_the_pruner():
     """What the exercise asks for is what HeadPruner does."""
-    from mmlkit.multiverse import MultiverseHead
-    from mmlkit.pruning import HeadPruner
+    from mmlkit.heads.multiverse import MultiverseHead
+    from mmlkit.heads.pruning import HeadPruner
 
     pruner = HeadPruner(MultiverseHead(4, 2, num_heads=6), every=2, momentum=0.9, bandwidth=0.1)
     a = torch.zeros(6, dtype=torch.float64)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from mmlkit.bert import BertConfig, BertModel
-from mmlkit.checks_tasks import check_annealing, check_forgetting, check_pal_parameters, check_projected_layer
-from mmlkit.pals import add_pals
-from mmlkit.sampling import TaskSampler
+from mmlkit.bert.model import BertConfig, BertModel
+from mmlkit.checks.several_tasks import check_annealing, check_forgetting, check_pal_parameters, check_projected_layer
+from mmlkit.pals.projected import add_pals
+from mmlkit.training.sampling import TaskSampler
 
 
 def stub(*arguments):

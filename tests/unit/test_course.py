@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmlkit import course
-from mmlkit.cli import main
-from mmlkit.data import load_task, make_split
-from mmlkit.evaluation import predict
-from mmlkit.metrics import compute
-from mmlkit.multitask import save_model
-from mmlkit.published import tables
+from mmlkit.cli.main import main
+from mmlkit.data.loading import load_task, make_split
+from mmlkit.studies import cs224n as course
+from mmlkit.studies.published import tables
+from mmlkit.training.evaluation import predict
+from mmlkit.training.metrics import compute
+from mmlkit.training.model import save_model
 
 REAL = os.environ.get("MMLKIT_REALDATA")
 FILES = [f"{name}-{split}-output.csv" for name in ("sst", "para", "sts") for split in ("dev", "test")]

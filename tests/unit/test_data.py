@@ -7,8 +7,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from mmlkit.data import load_task, make_split
-from mmlkit.tasks import get_task
+from mmlkit.data.loading import load_task, make_split
+from mmlkit.data.tasks import get_task
 
 
 @pytest.fixture

@@ -6,12 +6,22 @@ import numpy as np
 import pytest
 import torch
 
-import mmlkit.dssm
-from mmlkit.data import TaskData, load_task, make_split
-from mmlkit.dssm import DSSM, build_vocabulary, collisions, evaluate_dssm, fit_dssm, hash_texts, load_vocabulary, save_vocabulary, trigrams
-from mmlkit.ranking import rank_queries
+import mmlkit.studies.dssm
+from mmlkit.data.loading import TaskData, load_task, make_split
+from mmlkit.data.tasks import get_task
+from mmlkit.heads.ranking import rank_queries
 from mmlkit.runtime import seeded
-from mmlkit.tasks import get_task
+from mmlkit.studies.dssm import (
+    DSSM,
+    build_vocabulary,
+    collisions,
+    evaluate_dssm,
+    fit_dssm,
+    hash_texts,
+    load_vocabulary,
+    save_vocabulary,
+    trigrams,
+)
 
 TEXTS = ("the cat sat", "a cat", "the dog, the dog!")
 VOCABULARY = ("#a#", "#ca", "#do", "#sa", "#th", "at#", "cat", "dog", "he#", "og#", "sat", "the")
@@ -299,7 +309,7 @@ def test_scores_do_not_depend_on_how_many_rows_go_together(mini, monkeypatch):
     data, vocabulary = mini
     model = DSSM(vocabulary, data)
     whole = [evaluate_dssm(model, one) for one in data.values()]
-    monkeypatch.setattr(mmlkit.dssm, "AT_A_TIME", 7)
+    monkeypatch.setattr(mmlkit.studies.dssm, "AT_A_TIME", 7)
     assert [evaluate_dssm(model, one) for one in data.values()] == whole
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mmlkit.batches import estimate
-from mmlkit.experiments import find_experiment, load_experiment, parse_grid
+from mmlkit.batch.batches import estimate
+from mmlkit.batch.experiments import find_experiment, load_experiment, parse_grid
 
 NAMES = ["cs224n-project", "cs224n-table1", "domain-adaptation", "mml-tables", "mtdnn-dev", "together-or-alone"]
 
@@ -113,7 +113,7 @@ def test_mistakes_in_words():
 @pytest.mark.parametrize("profile", ["fast", "colab", "paper"])
 def test_ours_are_whole(name, profile):
     """Every file of ours has all three sizes, an estimate for each run, and names that its published tables know."""
-    from mmlkit.published import tables
+    from mmlkit.studies.published import tables
 
     experiment = load_experiment(name, profile)
     assert experiment.runs and experiment.claims and experiment.limit > 0

@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mmlkit.batching import collate, encode
-from mmlkit.fast import _dropout, cpu_shortcuts
-from mmlkit.heads import LinearHead, Loss
+from mmlkit.data.batching import collate, encode
+from mmlkit.heads.linear import LinearHead, Loss
 from mmlkit.runtime import seeded
-from mmlkit.training import train_step
+from mmlkit.training.fast import _dropout, cpu_shortcuts
+from mmlkit.training.step import train_step
 
 OPTIMIZERS = {"AdamW": 1e-3, "Adam": 1e-3, "Adamax": 1e-3, "NAdam": 1e-3, "RAdam": 1e-2, "SGD": 0.1, "RMSprop": 1e-3, "Adagrad": 1e-2}
 

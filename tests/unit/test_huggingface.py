@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mmlkit.multiverse import multiverse_loss
-from mmlkit.pruning import HeadPruner
+from mmlkit.heads.multiverse import multiverse_loss
+from mmlkit.heads.pruning import HeadPruner
 
 transformers = pytest.importorskip("transformers")
 

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 from sklearn import metrics as sk
 
-from mmlkit.metrics import compute, predicted_labels
-from mmlkit.tasks import get_task, list_tasks
+from mmlkit.data.tasks import get_task, list_tasks
+from mmlkit.training.metrics import compute, predicted_labels
 
 
 def scores_for(predictions, num_labels):

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mmlkit.heads import LinearHead
-from mmlkit.multiverse import MultiverseHead, multiverse_loss
-from mmlkit.tasks import get_task
+from mmlkit.data.tasks import get_task
+from mmlkit.heads.linear import LinearHead
+from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
 
 
 def double_loop(weight, active, shape=torch.abs):

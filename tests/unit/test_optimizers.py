@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from mmlkit.multiverse import MultiverseHead
-from mmlkit.optimizers import Adamax, AdamW, learning_rate, make_optimizer
-from mmlkit.training import fit
+from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.training.loop import fit
+from mmlkit.training.optimizers import Adamax, AdamW, learning_rate, make_optimizer
 
 
 def stepped(optimizer_class, theta, gradients, **settings):

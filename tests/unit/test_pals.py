@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from mmlkit.bert import BertConfig, BertModel
-from mmlkit.pals import ProjectedAttention, add_pals, load_pals, save_pals
+from mmlkit.bert.model import BertConfig, BertModel
+from mmlkit.pals.projected import ProjectedAttention, add_pals, load_pals, save_pals
 from mmlkit.runtime import seeded
 
 SMALL = {"pal": dict(size=12, num_heads=3), "low_rank": dict(size=5), "houlsby": dict(size=5),

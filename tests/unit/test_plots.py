@@ -9,9 +9,9 @@ import torch
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from mmlkit import plots
-from mmlkit.pruning import PruningEvent
-from mmlkit.sampling import TaskSampler
+from mmlkit.heads.pruning import PruningEvent
+from mmlkit.plots import basics as plots
+from mmlkit.training.sampling import TaskSampler
 
 FIRST = PruningEvent(10, [0, 1, 2, 3, 4], [0.5, 0.9, 0.52, 0.7, 0.48], 0.1, [0.5, 0.7, 0.9], [0, 2, 0, 1, 0], [0, 2, 4], [1, 3])
 SECOND = PruningEvent(20, [0, 2, 4], [0.4, 0.45, 0.5], 0.1, [0.45], [0, 0, 0], [0, 2, 4], [], "one cluster")

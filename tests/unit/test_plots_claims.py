@@ -8,8 +8,8 @@ import pytest
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from mmlkit.plots_claims import forest
-from mmlkit.protocol import Comparison, outcome, verdict
+from mmlkit.plots.claims import forest
+from mmlkit.studies.cross_dataset import Comparison, outcome, verdict
 
 UP, DOWN, OPEN = Comparison(2.0, 1.0, 3.0, 0.95, 6), Comparison(-1.5, -2.5, -0.5, 0.95, 8), Comparison(0.4, -19.0, 19.8, 0.95, 6)
 FEW, ONE = Comparison(1.0, 0.5, 1.5, 0.95, 3), Comparison(-0.5, -math.inf, math.inf, 0.95, 1)

@@ -8,7 +8,7 @@ import pytest
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from mmlkit import plots_multitask
+from mmlkit.plots import multitask as plots_multitask
 
 WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
 ANSWERS = np.array([[0.6, 0.4], [0.2, 0.8]])

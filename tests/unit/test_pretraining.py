@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-import mmlkit.pretraining
-from mmlkit.bert import BertConfig, BertModel
-from mmlkit.data import load_task
-from mmlkit.pretraining import (
+import mmlkit.training.pretraining
+from mmlkit.bert.model import BertConfig, BertModel
+from mmlkit.data.loading import load_task
+from mmlkit.runtime import seeded
+from mmlkit.training.pretraining import (
     PretrainingBatch,
     PretrainingHeads,
     fill_mask,
@@ -21,7 +22,6 @@ from mmlkit.pretraining import (
     pretraining_loss,
     split_sentences,
 )
-from mmlkit.runtime import seeded
 
 PAD, UNK, CLS, SEP, MASK = range(5)     # in the tokenizer of fifteen words; its words are 5 to 14
 
@@ -226,11 +226,11 @@ def watched(learner, monkeypatch):
             return update(encoder, heads, batch, optimizer)
 
         with monkeypatch.context() as patch:
-            patch.setattr(mmlkit.pretraining, "_update", watch)
+            patch.setattr(mmlkit.training.pretraining, "_update", watch)
             pretrain(*learner(), texts, **options)
         return steps
 
-    update = mmlkit.pretraining._update
+    update = mmlkit.training.pretraining._update
     return run
 
 
@@ -280,7 +280,7 @@ def test_a_step_forgets_the_last_gradient_and_clips_its_own(learner, tokenizer):
         expected.append([parameter.grad / norm for parameter in parameters])
         assert norm > 1.5
     for batch, gradients in zip(batches, expected):
-        mmlkit.pretraining._update(encoder, heads, batch, optimizer)
+        mmlkit.training.pretraining._update(encoder, heads, batch, optimizer)
         for parameter, gradient in zip(parameters, gradients):
             torch.testing.assert_close(parameter.grad, gradient, atol=1e-5, rtol=0)
 

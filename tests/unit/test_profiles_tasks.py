@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 import torch
 
+from mmlkit.data.tasks import get_task, list_tasks
 from mmlkit.profiles import get_profile
 from mmlkit.runtime import autocast
-from mmlkit.tasks import get_task, list_tasks
 
 COURSE = ("sst", "cfimdb", "quora", "sts")
 GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")

@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mmlkit.data import TaskData, load_task, make_split
-from mmlkit.evaluation import predict
-from mmlkit.heads import PairHead
-from mmlkit.multitask import MultitaskModel
-from mmlkit.protocol import (
+from mmlkit.data.loading import TaskData, load_task, make_split
+from mmlkit.data.tasks import get_task
+from mmlkit.heads.linear import PairHead
+from mmlkit.studies.cross_dataset import (
     CATEGORIES,
     Comparison,
     cross_dataset_table,
@@ -26,7 +25,8 @@ from mmlkit.protocol import (
     two_way,
     verdict,
 )
-from mmlkit.tasks import get_task
+from mmlkit.training.evaluation import predict
+from mmlkit.training.model import MultitaskModel
 
 # ---------------------------------------------------------------------------------------------------------- collapsing
 
@@ -164,7 +164,7 @@ def test_probabilities_are_not_made_so_twice(make_model, sets, monkeypatch):
     for gives, expected in ((True, 1 / 4), (False, 3 / 4)):         # the head says what it gives; the numbers do not tell
         model = make_model("mnli")
         model.heads["mnli"].gives_probabilities = gives
-        monkeypatch.setattr("mmlkit.protocol.predict", lambda model, texts, **_: np.tile(np.float32([0.6, 0.2, 0.2]), (len(texts), 1)))
+        monkeypatch.setattr("mmlkit.studies.cross_dataset.predict", lambda model, texts, **_: np.tile(np.float32([0.6, 0.2, 0.2]), (len(texts), 1)))
         assert accuracies(cross_dataset_table({"mnli": model}, sets, collapse="sum"))["rte"] == expected
 
 
@@ -204,7 +204,7 @@ def test_the_same_labels_in_another_order_are_matched_by_name(make_model, sets):
 
 
 def test_mistakes_in_data_and_models_are_told(make_model, sets, monkeypatch):
-    monkeypatch.setattr("mmlkit.protocol.predict", None)        # all is told before the first model runs
+    monkeypatch.setattr("mmlkit.studies.cross_dataset.predict", None)        # all is told before the first model runs
     with pytest.raises(ValueError, match=r"no head for task 'mnli'; it has \['rte'\]"):
         cross_dataset_table({"rte": make_model("rte"), "mnli": make_model("rte")}, sets)
     with pytest.raises(ValueError, match=r"data\['snli'\] holds the rows of 'mnli'; give it load_task\('snli'\)"):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from mmlkit.multiverse import MultiverseHead
-from mmlkit.pruning import HeadPruner, cluster, forget, literal_average
-from mmlkit.training import fit
+from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.heads.pruning import HeadPruner, cluster, forget, literal_average
+from mmlkit.training.loop import fit
 
 
 def head_of(count):

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from mmlkit import published
-from mmlkit.published import misprints, tables
+from mmlkit.studies import published
+from mmlkit.studies.published import misprints, tables
 
 # How many numbers a table has, and their sum: a slip of one digit anywhere shows.
 PRINTED = {

@@ -9,17 +9,17 @@ import pytest
 import torch
 from ranked import make_ranked
 
-from mmlkit.batching import Encoded, collate, encode, plan_examples
-from mmlkit.data import TaskData, load_task, make_split
-from mmlkit.evaluation import evaluate, predict
-from mmlkit.heads import LinearHead
-from mmlkit.metrics import compute
-from mmlkit.multitask import MultitaskModel, save_model
-from mmlkit.multiverse import MultiverseHead
-from mmlkit.ranking import RankingHead, rank_queries, ranking_loss
+from mmlkit.data.batching import Encoded, collate, encode, plan_examples
+from mmlkit.data.loading import TaskData, load_task, make_split
+from mmlkit.data.tasks import get_task, list_tasks, ranking_task
+from mmlkit.heads.linear import LinearHead
+from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.heads.ranking import RankingHead, rank_queries, ranking_loss
 from mmlkit.runtime import seeded
-from mmlkit.tasks import get_task, list_tasks, ranking_task
-from mmlkit.training import fit
+from mmlkit.training.evaluation import evaluate, predict
+from mmlkit.training.loop import fit
+from mmlkit.training.metrics import compute
+from mmlkit.training.model import MultitaskModel, save_model
 
 RANK = get_task("qnli_rank")
 YES, NO = "entailment", "not_entailment"
@@ -71,7 +71,7 @@ def test_the_mini_set_and_its_binary_task():
     assert binary.task == get_task("qnli") and binary.task.kind == "classification"
     assert ranked.task == RANK == ranking_task("qnli") and RANK.labels == (NO, YES) and (RANK.num_labels, RANK.metrics) == (1, ("accuracy@1", "mrr"))
     assert "qnli_rank" not in list_tasks()
-    with pytest.raises(ValueError, match=r"'qnli_rank' ranks rows of another task; use mmlkit.ranking.rank_queries\(load_task\('qnli'\)\)"):
+    with pytest.raises(ValueError, match=r"'qnli_rank' ranks rows of another task; use mmlkit.heads.ranking.rank_queries\(load_task\('qnli'\)\)"):
         load_task("qnli_rank")
 
 
@@ -258,7 +258,7 @@ def test_a_toy_is_learned(ranker, options):
 
 
 def test_the_command_line_gives_scores(ranker, tmp_path, capsys):
-    from mmlkit.cli import main
+    from mmlkit.cli.main import main
 
     model = ranker()
     save_model(model, tmp_path)

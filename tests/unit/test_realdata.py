@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
-from mmlkit.data import load_task
-from mmlkit.tasks import get_task
+from mmlkit.data.loading import load_task
+from mmlkit.data.tasks import get_task
 
 FOLDER = os.environ.get("MMLKIT_REALDATA")
 pytestmark = pytest.mark.skipif(not FOLDER, reason="MMLKIT_REALDATA is not set: the real data is not part of the repository")

@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from mmlkit.experiments import load_experiment
-from mmlkit.reports import comparison, headline, judge, load_results, long_frame, markdown_table, weigh, write_readme, write_report
-from mmlkit.words import markdown_text
+from mmlkit.batch.experiments import load_experiment
+from mmlkit.batch.reports import comparison, headline, judge, load_results, long_frame, markdown_table, weigh, write_readme, write_report
+from mmlkit.messages import markdown_text
 
 SETS = ["rte", "mnli", "qnli", "snli"]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mmlkit.sampling import TaskSampler
+from mmlkit.training.sampling import TaskSampler
 
 KINDS = ("proportional", "sqrt", "uniform", "annealed", "round_robin", "sequential", "merged")
 SIZES = {"sst": 9, "quora": 16, "sts": 4}

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from mmlkit import san as module
-from mmlkit.batching import collate, encode
-from mmlkit.cli import main
-from mmlkit.data import make_split
-from mmlkit.evaluation import evaluate, predict, probabilities
-from mmlkit.heads import LinearHead
-from mmlkit.multitask import save_model
+from mmlkit.cli.main import main
+from mmlkit.data.batching import collate, encode
+from mmlkit.data.loading import make_split
+from mmlkit.heads import san as module
+from mmlkit.heads.linear import LinearHead
+from mmlkit.heads.san import SANHead, kept_steps, mean_of_steps
 from mmlkit.runtime import seeded
-from mmlkit.san import SANHead, kept_steps, mean_of_steps
-from mmlkit.training import fit
+from mmlkit.training.evaluation import evaluate, predict, probabilities
+from mmlkit.training.loop import fit
+from mmlkit.training.model import save_model
 
 D, C, T = 6, 3, 7
 PREMISE = torch.tensor([[1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0, 0]], dtype=torch.bool)

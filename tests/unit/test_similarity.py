@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from mmlkit.batching import collate, encode
-from mmlkit.evaluation import evaluate, predict
-from mmlkit.heads import LinearHead
-from mmlkit.multitask import load_model, save_model
-from mmlkit.tasks import get_task
-from mmlkit.training import fit, train_step
+from mmlkit.data.batching import collate, encode
+from mmlkit.data.tasks import get_task
+from mmlkit.heads.linear import LinearHead
+from mmlkit.training.evaluation import evaluate, predict
+from mmlkit.training.loop import fit
+from mmlkit.training.model import load_model, save_model
+from mmlkit.training.step import train_step
 
 
 @pytest.mark.parametrize("low, high", [(0.0, 5.0), (1.0, 3.0)])
