@@ -24,7 +24,7 @@ from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.profiles import get_profile
 from mmlkit.runtime import describe, fastest_precision, pick_device, replacing
 from mmlkit.studies.cross_dataset import two_way
-from mmlkit.training.evaluation import evaluate, predict
+from mmlkit.training.evaluation import evaluate, predict_scores
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 
@@ -47,12 +47,12 @@ def run(task, mode, seed):
     data = load_task(task)
     torch.manual_seed(seed)
     kind = PairHead if mode == "separate" else LinearHead
-    model = MultitaskModel(encoder, {task: kind(encoder.config.hidden_size, data.task.num_labels, reads=size.reads)})
+    model = MultitaskModel(encoder, {task: kind(encoder.config.hidden_size, data.task.num_labels, pooling=size.pooling)})
     rates = {"lr": size.frozen_lr} if mode == "pretrain" else {"lr": size.lr, "head_lr": size.head_lr}
     settings = dict(epochs=EPOCHS.get(task, size.epochs), batch_size=SMALL.get(task, size.batch_size), max_length=size.max_length,
                     precision=fastest_precision(pick_device()), **rates)
     started = time.perf_counter()
-    history = fit(model, data, mode="pretrain" if mode == "pretrain" else "finetune", seed=seed, **settings)
+    history = fit(model, data, freeze_encoder=mode == "pretrain", seed=seed, **settings)
     minutes = (time.perf_counter() - started) / 60
     best = history[history["best"]].iloc[0]
     record = {"task": task, "mode": mode, "seed": seed, "model": size.model, "best_epoch": int(best["epoch"]), "minutes": round(minutes, 2),
@@ -65,7 +65,7 @@ def run(task, mode, seed):
 
 def on_sister(model, task, data):
     """Accuracy on a sister's dev split when every label is read as yes or not."""
-    said = two_way(predict(model, data.dev.texts, task=task.name, max_length=get_profile("fast").max_length), task.labels)
+    said = two_way(predict_scores(model, data.dev.texts, task=task.name, max_length=get_profile("fast").max_length), task.labels)
     true = two_way(np.eye(data.task.num_labels)[data.dev.labels], data.task.labels)
     return float(np.mean(said == true))
 

@@ -43,7 +43,7 @@ def seconds(function):
 
 def training_step(precision, rounds):
     """Median of (step with 384 heads / step with one linear head) on the same batches of MNLI's shape, MiniLM, everything moving."""
-    heads = {"linear": LinearHead(SIZE, LABELS, reads="cls"), "multiverse": MultiverseHead(SIZE, LABELS, num_heads=HEADS, reads="cls")}
+    heads = {"linear": LinearHead(SIZE, LABELS, pooling="cls"), "multiverse": MultiverseHead(SIZE, LABELS, num_heads=HEADS, pooling="cls")}
     encoder, tokenizer = load_pretrained("minilm")
     encoded = encode(tokenizer, load_task("mnli").train, max_length=160)
     batches = [collate(encoded, rows) for rows in plan(encoded.lengths, BATCH, seed=0) if len(rows) == BATCH]

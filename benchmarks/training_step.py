@@ -55,9 +55,9 @@ def theirs(folder, encoded, batch_size, steps, seed):
     return sum(tokens[WARM_UP + 1:]) / (ticks[-1] - ticks[WARM_UP])     # from the end of one step to the end of the last: collation too
 
 
-def ours(encoder, encoded, batch_size, steps, seed, reads, precision):
+def ours(encoder, encoded, batch_size, steps, seed, pooling, precision):
     """Real tokens per second of our steps, collation included."""
-    model = MultitaskModel(encoder, {encoded.task.name: LinearHead(encoder.config.hidden_size, encoded.task.num_labels, reads=reads)}).train()
+    model = MultitaskModel(encoder, {encoded.task.name: LinearHead(encoder.config.hidden_size, encoded.task.num_labels, pooling=pooling)}).train()
     optimizer, tokens = make_optimizer(model, lr=1e-4), 0
     for i, rows in enumerate(plan(encoded.lengths, batch_size, seed=seed)[:steps]):
         if i == WARM_UP + 1:
@@ -74,7 +74,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=23)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--reads", default="pooler", choices=["pooler", "cls", "mean"])
+    parser.add_argument("--pooling", default="pooler", choices=["pooler", "cls", "mean"])
     parser.add_argument("--out", help="write the figures to this .json file")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -86,11 +86,11 @@ def main():
         save_pretrained(encoder, tokenizer, folder)
         for seed in range(options.rounds):
             a = theirs(folder, encoded, options.batch_size, options.steps, seed)
-            b, c = (ours(load_pretrained("minilm")[0], encoded, options.batch_size, options.steps, seed, options.reads, precision)
+            b, c = (ours(load_pretrained("minilm")[0], encoded, options.batch_size, options.steps, seed, options.pooling, precision)
                     for precision in ("fp32", "bf16"))
             rounds.append({"trainer": round(a), "mmlkit": round(b), "mmlkit_bf16": round(c), "ratio": round(b / a, 3), "ratio_bf16": round(c / a, 3)})
             print(rounds[-1], flush=True)
-    found = {"what": "real tokens per second of a training step, SST-5, minilm, batch 32", "rows": len(train), "reads": options.reads,
+    found = {"what": "real tokens per second of a training step, SST-5, minilm, batch 32", "rows": len(train), "pooling": options.pooling,
              "ratio": statistics.median(r["ratio"] for r in rounds), "ratio_bf16": statistics.median(r["ratio_bf16"] for r in rounds),
              "rounds": rounds, **describe()}
     print(f"mmlkit fp32 / Trainer fp32: {found['ratio']:.2f}; bf16: {found['ratio_bf16']:.2f} (medians of {len(rounds)} rounds)")

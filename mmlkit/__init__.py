@@ -1,28 +1,33 @@
-"""mmlkit: the fine-tuning methods that stand on BERT, in a library thin enough to read beside its notebooks.
+"""mmlkit: fine-tuning methods for BERT, in a library that is read beside its notebooks.
 
-The names below are the ones courses and notebooks rely on. Each is imported on first use, so that `mmlkit --help` does not
-wait for torch; notebooks import from the subpackage (`from mmlkit.bert import BertModel`).
+The names below are the ones that courses and notebooks rely on. Each is imported on first use, so
+that `mmlkit --help` does not wait for torch. Notebooks import from the subpackage, for example
+`from mmlkit.bert import BertModel`.
 """
 
 import importlib
+import importlib.util
 import os
+import sys
 
-# Before torch starts: by default its threads spin while they wait for each other, which costs a busy machine up to 2.5
+# Before torch starts: by default its waiting threads spin, which slows a busy machine up to 2.5
 # times. A value that the user has set stays.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"
 
-_HOME = {
+_NAMES = {
     "data": "Task get_task list_tasks load_task",
     "bert": "BertConfig BertModel load_pretrained save_pretrained",
     "heads": "LinearHead PairHead MultiverseHead multiverse_loss HeadPruner build_head SANHead",
     "pals": "ProjectedAttention add_pals",
-    "training": "AdamW MultitaskModel TaskSampler evaluate fit load_model make_optimizer predict save_model train_step",
+    "training": "AdamW MultitaskModel TaskSampler evaluate fit load_model make_optimizer predict "
+    "predict_proba predict_scores save_model train_step",
+    "huggingface": "export_classifier",
     "studies": "cross_dataset_table performance_profile published relative_improvement",
     "profiles": "get_profile",
 }
-_HOME = {name: home for home, names in _HOME.items() for name in names.split()}
+_HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOME)
 
 
@@ -34,3 +39,32 @@ def __getattr__(name):
 
 def __dir__():
     return [*globals(), *__all__]
+
+
+class _RegisterAutoClasses:
+    """Import mmlkit.huggingface, which registers Auto classes, once transformers loads its own.
+
+    `import mmlkit` stays light this way, and the order of the two imports does not matter.
+    """
+
+    trigger = "transformers.models.auto.modeling_auto"
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.trigger:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+
+        def load_and_register(module):
+            load(module)
+            importlib.import_module("mmlkit.huggingface")
+
+        spec.loader.exec_module = load_and_register
+        return spec
+
+
+if _RegisterAutoClasses.trigger in sys.modules:
+    importlib.import_module("mmlkit.huggingface")
+else:
+    sys.meta_path.insert(0, _RegisterAutoClasses())

@@ -1,27 +1,48 @@
-"""Bring your own encoder: the multiverse head, its loss and its pruning on any AutoModel, trained by transformers' Trainer.
+"""The multiverse head on any AutoModel, pruning in transformers' Trainer, and export.
 
-The head and the pruner are those of notebooks 03 and 04; here they meet another loop. This is the one module that needs
-transformers on import.
+The head and the pruner are those of notebooks 03 and 04. This is the one module that needs
+transformers when it is imported.
 """
 
 import contextlib
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 
 import torch
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, TrainerCallback
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    PreTrainedConfig,
+    PreTrainedModel,
+    TrainerCallback,
+)
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.trainer_callback import ExportableState
 
-from mmlkit.heads.linear import sentence_vector
+from mmlkit.data.tasks import get_task
+from mmlkit.folders import replacing_folder, stale_file
+from mmlkit.heads.linear import LinearHead, sentence_vector
 from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.heads.pruning import forget
+from mmlkit.heads.pruning import reset_optimizer_state
 
-__all__ = ["MultiverseConfig", "MultiverseForSequenceClassification", "PruningCallback"]
+__all__ = [
+    "MultiverseConfig",
+    "MultiverseForSequenceClassification",
+    "PruningCallback",
+    "export_classifier",
+]
 
 
 class MultiverseConfig(PreTrainedConfig):
-    """The encoder's own config and the keywords of MultiverseHead, as two dicts; written and read by transformers."""
+    """The configuration of an encoder with a multiverse head, written and read by transformers.
+
+    Args:
+        encoder: the encoder's configuration, a dict.
+        head: the keywords of MultiverseHead, a dict.
+        **others: see transformers.PreTrainedConfig.
+    """
 
     model_type = "mmlkit_multiverse"
 
@@ -31,15 +52,22 @@ class MultiverseConfig(PreTrainedConfig):
 
 
 class MultiverseForSequenceClassification(PreTrainedModel):
-    """An encoder of any kind with a MultiverseHead (MML v2, Eqs. 2 to 5); labels in, loss and logits out.
+    """An encoder of any kind with a MultiverseHead (MML v2, Eqs. 2 to 5).
 
-    Make one with `on`; `save_pretrained` and `from_pretrained` keep the weights and the mask of active heads. num_labels=1
-    is regression. The loss holds the orthogonality term while training, and the data's part alone in evaluation.
+    Make one with `on`. `save_pretrained` and `from_pretrained` keep the weights and the mask of
+    active heads, and after `import mmlkit` transformers' AutoModelForSequenceClassification opens
+    the folder too. num_labels=1 is a regression. The loss includes the orthogonality term in
+    training only.
+
+    Args:
+        config: a MultiverseConfig.
+        encoder: the loaded encoder; by default one of the configuration, without weights.
     """
 
     config_class = MultiverseConfig
     base_model_prefix = "encoder"
-    accepts_loss_kwargs = False     # the Trainer then divides by its accumulation steps, so that the penalty counts once
+    # The Trainer then divides by its accumulation steps, so that the penalty counts once.
+    accepts_loss_kwargs = False
 
     def __init__(self, config, encoder=None):
         super().__init__(config)
@@ -48,98 +76,248 @@ class MultiverseForSequenceClassification(PreTrainedModel):
             encoder = AutoModel.from_config(encoder, trust_remote_code=False)
         self.encoder = encoder
         self.head = MultiverseHead(**config.head)
-        self.per_head = None        # [A], detached: losses of the last batch, for the pruner
+        self.per_head = None  # [A], detached: losses of the last batch, for the pruner
         self.post_init()
 
     @classmethod
-    def on(cls, encoder, num_labels, *, num_heads=None, reads="cls", **head):
-        """A model with fresh heads on an encoder.
+    def on(cls, encoder, num_labels=None, *, num_heads=None, pooling="cls", id2label=None, **head):
+        """Put fresh heads on an encoder.
 
-        encoder: a loaded AutoModel, or a name or folder that AutoModel.from_pretrained opens. num_heads: M, the encoder's
-        hidden_size by default, as in the paper. reads: "cls", "mean", or "pooler" where the encoder has one. head: more
-        keywords of MultiverseHead. Raises ValueError for an encoder without the pooler that was asked for.
+        Args:
+            encoder: a loaded AutoModel, or a name or folder for AutoModel.from_pretrained.
+            num_labels: C; the length of id2label by default.
+            num_heads: M; the encoder's hidden_size by default, as in the paper.
+            pooling: "cls", "mean", or "pooler" where the encoder has one.
+            id2label: {index: label name}, kept in the configuration.
+            **head: further keywords of MultiverseHead.
+
+        Returns:
+            The model.
+
+        Raises:
+            ValueError: the encoder has no pooler, or num_labels and id2label do not fit together.
         """
         if isinstance(encoder, (str, Path)):
             encoder = AutoModel.from_pretrained(encoder, trust_remote_code=False)
-        if reads == "pooler" and getattr(encoder, "pooler", None) is None:
-            raise ValueError(f"{type(encoder).__name__} has no pooler; pass reads='cls' or reads='mean'.")
+        if pooling == "pooler" and getattr(encoder, "pooler", None) is None:
+            raise ValueError(
+                f"{type(encoder).__name__} has no pooler; pass pooling='cls' or pooling='mean'."
+            )
+        num_labels = num_labels or len(id2label or ())
+        if not num_labels or (id2label and set(id2label) != set(range(num_labels))):
+            raise ValueError(
+                f"num_labels is {num_labels} and id2label is {id2label}; expected num_labels, or "
+                "id2label with a name for each index from 0, or both of the same size."
+            )
         size = encoder.config.hidden_size
-        head = {"hidden_size": size, "num_labels": num_labels, "num_heads": num_heads or size, "reads": reads, **head}
-        return cls(MultiverseConfig(encoder.config.to_dict(), head, num_labels=num_labels), encoder)
+        shape = {"hidden_size": size, "num_labels": num_labels, "num_heads": num_heads or size}
+        labels = _labels([id2label[i] for i in range(num_labels)]) if id2label else {}
+        config = MultiverseConfig(
+            encoder.config.to_dict(),
+            {**shape, "pooling": pooling, **head},
+            num_labels=num_labels,
+            **labels,
+        )
+        return cls(config, encoder)
 
     def _init_weights(self, module):
-        """Nothing: the encoder brings its weights, and the head draws its own."""
+        """Do nothing: the encoder brings its weights, and the head initialises its own."""
 
-    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, labels=None, **inputs):
-        """SequenceClassifierOutput of loss (when labels [B] are given) and logits [B,C]."""
-        given = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
-        out = self.encoder(**{name: value for name, value in given.items() if value is not None}, **inputs)
+    def forward(
+        self, input_ids=None, attention_mask=None, token_type_ids=None, labels=None, **inputs
+    ):
+        """Compute logits, and with labels the loss.
+
+        Args:
+            input_ids: [B, T].
+            attention_mask: [B, T].
+            token_type_ids: [B, T].
+            labels: [B].
+            **inputs: further inputs of the encoder.
+
+        Returns:
+            SequenceClassifierOutput with loss and logits [B, C].
+        """
+        given = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "token_type_ids": token_type_ids,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        out = self.encoder(**given, **inputs)
+        hidden_states = out.last_hidden_state
         if attention_mask is None:
-            attention_mask = torch.ones(out.last_hidden_state.shape[:2], device=out.last_hidden_state.device)
+            attention_mask = torch.ones(hidden_states.shape[:2], device=hidden_states.device)
         kind = "regression" if self.head.num_labels == 1 else "classification"
-        batch = SimpleNamespace(attention_mask=attention_mask, task=SimpleNamespace(kind=kind), labels=labels)
-        x = sentence_vector(out, batch, self.head.reads)
+        task = SimpleNamespace(kind=kind)
+        batch = SimpleNamespace(attention_mask=attention_mask, task=task, labels=labels)
+        x = sentence_vector(out, batch, self.head.pooling)
         if labels is None:
             return SequenceClassifierOutput(logits=self.head(x))
         loss, penalty = self.head.loss((x,), batch), self.head.penalty() if self.training else None
         self.per_head = loss.per_head
-        return SequenceClassifierOutput(loss=loss.total if penalty is None else loss.total + penalty, logits=self.head(x))
+        total = loss.total if penalty is None else loss.total + penalty
+        return SequenceClassifierOutput(loss=total, logits=self.head(x))
+
+
+AutoConfig.register(MultiverseConfig.model_type, MultiverseConfig, exist_ok=True)
+AutoModelForSequenceClassification.register(
+    MultiverseConfig, MultiverseForSequenceClassification, exist_ok=True
+)
+
+
+def export_classifier(model, task, folder):
+    """Write one task's classifier for transformers' pipeline("text-classification", folder).
+
+    Multiverse heads are collapsed (MML v2, Eq. 5). A head with pooling="pooler" becomes
+    transformers' BertForSequenceClassification and needs nothing of mmlkit. Any other becomes a
+    MultiverseForSequenceClassification with one head, which opens after `import mmlkit`. The folder
+    is written aside and renamed.
+
+    Args:
+        model: a MultitaskModel.
+        task: the name of a task, or the Task for a task of your own.
+        folder: the path of the folder.
+
+    Raises:
+        ValueError: transformers has no form for this head or encoder: a SAN or ranking head, a pair
+            that is encoded separately, a sigmoid, or PALs.
+
+    Example::
+
+        export_classifier(model, "rte", "rte-classifier")
+        pipeline("text-classification", "rte-classifier")({"text": premise, "text_pair":
+        hypothesis})
+    """
+    from transformers import BertConfig, BertForSequenceClassification, BertModel
+
+    task = get_task(task)
+    head = (
+        model.collapse().head(task) if hasattr(model.head(task), "collapse") else model.head(task)
+    )
+    pals = getattr(model.encoder, "pals", None) is not None
+    if (
+        not isinstance(head, LinearHead)
+        or head.activation
+        or pals
+        or head.num_labels != task.num_labels
+    ):
+        raise ValueError(
+            f"task {task.name!r} has a {type(head).__name__} with {head.num_labels} outputs"
+            f"{' on an encoder with PALs' if pals else ''}; expected a LinearHead or "
+            f"MultiverseHead on packed input, without activation and PALs, with {task.num_labels} "
+            "outputs. Use save_model instead."
+        )
+    config = BertConfig(**dataclasses.asdict(model.encoder.config), num_labels=task.num_labels)
+    labels = _labels(task.labels) if task.kind == "classification" else {"num_labels": 1}
+    weight, bias = head.dense.weight.detach(), head.dense.bias.detach()
+    encoder = {key: value.detach() for key, value in model.encoder.state_dict().items()}
+    if head.pooling == "pooler":
+        config.update({**labels, "classifier_dropout": head.dropout.p})
+        exported = BertForSequenceClassification(config)
+        state = {f"bert.{key}": value for key, value in encoder.items()}
+        exported.load_state_dict({**state, "classifier.weight": weight, "classifier.bias": bias})
+    else:
+        twin = BertModel(config)
+        twin.load_state_dict(encoder)
+        exported = MultiverseForSequenceClassification.on(
+            twin, task.num_labels, num_heads=1, pooling=head.pooling, dropout=head.dropout.p
+        )
+        exported.config.update(labels)
+        exported.head.load_state_dict(
+            {"weight": weight[None], "bias": bias[None], "active": torch.tensor([True])}
+        )
+    with replacing_folder(folder, stale_file) as new:
+        exported.save_pretrained(new)
+        model.tokenizer.save_pretrained(new)
+
+
+def _labels(names):
+    """The two mappings of transformers' configurations."""
+    return {
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: i for i, name in enumerate(names)},
+    }
 
 
 class PruningCallback(TrainerCallback, ExportableState):
-    """A HeadPruner in the Trainer: it observes every update, prunes when due, and is saved in every checkpoint.
+    """A HeadPruner in the Trainer: it observes every update and prunes when due.
 
-    Its state lies in the checkpoint's trainer_state.json, so it is found wherever the Trainer resumes from. Leave the
-    Trainer's restore_callback_states_from_checkpoint off, as it is by default: it would make a callback without a pruner.
+    Its state is in the checkpoint's trainer_state.json, so it is found wherever the Trainer resumes
+    from. Leave the Trainer's restore_callback_states_from_checkpoint off, as it is by default: it
+    would make a callback without a pruner.
 
     Args:
         pruner: HeadPruner(model.head, ...).
-
-    Raises:
-        ValueError: when training begins on several devices (each would see other losses and keep other heads), or resumes
-            from a checkpoint that has no state of the pruner.
     """
 
     def __init__(self, pruner):
         self.pruner, self.seen, self.step = pruner, [], contextlib.ExitStack()
 
     def state(self):
-        """Return what the Trainer writes into trainer_state.json."""
+        """Return the part of trainer_state.json that belongs to the pruner."""
         state = {} if self.pruner is None else self.pruner.state_dict()
-        return {"args": {}, "attributes": {key: value.tolist() if torch.is_tensor(value) else value for key, value in state.items()}}
+        return {
+            "args": {},
+            "attributes": {
+                key: value.tolist() if torch.is_tensor(value) else value
+                for key, value in state.items()
+            },
+        }
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
-        """Take up the pruner of the checkpoint from which the Trainer resumes."""
+        """Load the pruner's state if the Trainer resumes.
+
+        Args:
+            args: see transformers.TrainerCallback, also for the other methods.
+            state: the Trainer's state.
+            control: unused.
+            model: the model.
+            **kwargs: unused.
+
+        Raises:
+            ValueError: training runs on several devices, each of which would see other losses and
+                keep other heads; or the checkpoint has no state of the pruner.
+        """
         if args.world_size > 1 or args.n_gpu > 1:
-            raise ValueError(f"pruning follows the losses of one device, but this training runs on {max(args.world_size, args.n_gpu)}; "
-                             "set CUDA_VISIBLE_DEVICES to one of them.")
+            raise ValueError(
+                "pruning follows the losses of one device, but this training runs on "
+                f"{max(args.world_size, args.n_gpu)}; set CUDA_VISIBLE_DEVICES to one of them."
+            )
         self.model, self.seen = model, []
         if state.global_step:
             saved = state.stateful_callbacks.get("PruningCallback")
             if not isinstance(saved, dict) or "sums" not in saved["attributes"]:
-                raise ValueError(f"the checkpoint of step {state.global_step} has no state of the pruner in its trainer_state.json: it was "
-                                 "written without PruningCallback, or by mmlkit 0.1 or older. Pruning would start afresh with heads that "
-                                 "are trained already. Train from the start, or leave the callback out.")
+                raise ValueError(
+                    f"the checkpoint of step {state.global_step} has no state of the pruner in its "
+                    "trainer_state.json: it was written without PruningCallback, or by mmlkit 0.1 "
+                    "or older. Pruning would start again with heads that are trained already. "
+                    "Train from the start, or leave the callback out."
+                )
             saved = saved["attributes"]
-            self.pruner.load_state_dict({**saved, "sums": torch.tensor(saved["sums"], dtype=torch.float64)})
+            self.pruner.load_state_dict(
+                {**saved, "sums": torch.tensor(saved["sums"], dtype=torch.float64)}
+            )
 
     def on_substep_end(self, args, state, control, **kwargs):
         """Keep the losses of one micro-batch of gradient accumulation."""
         self.seen.append(self.model.per_head)
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
-        """Remember the dropped heads, which weight decay and momentum would move."""
+        """Save the dropped heads, which weight decay and momentum would move."""
         self.step.enter_context(self.pruner.head.dropped_heads_unmoved())
 
     def on_optimizer_step(self, args, state, control, **kwargs):
-        """Put the dropped heads back."""
+        """Restore the dropped heads."""
         self.step.close()
 
     def on_step_end(self, args, state, control, optimizer=None, **kwargs):
-        """Observe an update, the mean over its micro-batches, and prune when due."""
+        """Observe one update, the mean over its micro-batches, and prune when due."""
         self.seen.append(self.model.per_head)
         self.pruner.observe(torch.stack(self.seen).mean(0))
         self.seen = []
         event = self.pruner.maybe_prune(state.global_step)
         if event is not None and event.dropped and optimizer is not None:
-            forget(optimizer, (self.pruner.head.weight, self.pruner.head.bias), event.dropped)
+            reset_optimizer_state(
+                optimizer, (self.pruner.head.weight, self.pruner.head.bias), event.dropped
+            )

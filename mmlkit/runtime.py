@@ -1,10 +1,9 @@
 """What this machine can do, and the few settings of torch a run needs.
 
-Notebook 00 shows it. Nothing here changes a global setting for good: `fast_matmul` and `seeded` put back what they found.
+Notebook 00 shows it. Nothing here changes a global setting for good: `seeded` puts back what it found.
 """
 
 import contextlib
-import functools
 import os
 import platform
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["pick_device", "fastest_precision", "autocast", "fast_matmul", "seeded", "seed_generators", "describe", "peak_memory", "is_interactive", "replacing"]
+__all__ = ["pick_device", "place", "fastest_precision", "autocast", "seeded", "seed_generators", "describe", "peak_memory", "is_interactive", "replacing"]
 
 
 def pick_device(name=None):
@@ -54,47 +53,20 @@ def fastest_precision(device):
     return "bf16" if in_hardware else "fp32"
 
 
-@functools.cache
-def _medium_is_exact():
-    """Whether matmul precision 'medium' still computes in true fp32 on this CPU.
+def place(model, device=None):
+    """Move a model to the device to run on.
 
-    On AMD it only moves the product to oneDNN, twice as fast and as exact; a CPU with AMX may really round to bf16.
+    Args:
+        model: a torch module.
+        device: None leaves a model on its GPU, and moves a model on the CPU to a GPU where there is
+            one. Anything else is a device, such as "cpu".
+
+    Returns:
+        The model itself.
     """
-    generator = torch.Generator().manual_seed(0)
-    a, b = (torch.randn(256, 256, generator=generator) for _ in range(2))
-    before = torch.get_float32_matmul_precision()
-    try:
-        torch.set_float32_matmul_precision("medium")
-        error = (a @ b - a.double() @ b.double()).abs().max().item()
-    finally:
-        torch.set_float32_matmul_precision(before)
-    return error < 1e-3     # fp32: about 1e-4; bf16: about 1e-1
-
-
-@functools.cache
-def _is_intel():
-    """Whether torch's own fp32 product is the faster one: its library, MKL, uses AVX-512 on Intel's processors alone.
-
-    There a training step takes 12 % longer with 'medium' (measured on a Xeon); on AMD it takes two thirds of the time.
-    """
-    try:
-        return "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return "Intel" in platform.processor()
-
-
-@contextlib.contextmanager
-def fast_matmul(device):
-    """Inside: fp32 matrix products take the fastest path that is still exact fp32 on a CPU, and TF32 on a GPU."""
-    before = torch.get_float32_matmul_precision()
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
-    elif device.type == "cpu" and not _is_intel() and _medium_is_exact():
-        torch.set_float32_matmul_precision("medium")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+    if device is None and next(model.parameters()).device.type != "cpu":
+        return model
+    return model.to(pick_device(device))
 
 
 @contextlib.contextmanager

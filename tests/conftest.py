@@ -1,5 +1,6 @@
 """What many tests share: small tokenizers, a folder with a tiny BERT, and toy data that a tiny model can learn."""
 
+import functools
 import os
 import string
 
@@ -45,6 +46,20 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True)
+def fp32_on_a_cpu(monkeypatch):
+    """Make precision "auto" mean fp32 on every CPU, so that a test has the same numbers on a CPU with bf16."""
+    from mmlkit import runtime
+
+    choose = runtime.fastest_precision
+
+    @functools.wraps(choose)
+    def fp32(device):
+        return "fp32" if device.type == "cpu" else choose(device)
+
+    monkeypatch.setattr(runtime, "fastest_precision", fp32)
+
+
 @pytest.fixture
 def tiny_tokenizer():
     """A WordPiece tokenizer with the toy words, the letters and their continuations; new each time: encode() leaves traces."""
@@ -83,11 +98,11 @@ def _make_toy(name, rows=20, dev=10, seed=0, shift=0):
 @pytest.fixture
 def make_model(tiny_tokenizer):
     """make_model(*tasks, seed, dropout, reads, **sizes): a tiny MultitaskModel, wide enough drawn that rows differ."""
-    def make(*tasks, seed=0, dropout=0.0, reads="pooler", **sizes):
+    def make(*tasks, seed=0, dropout=0.0, pooling="pooler", **sizes):
         sizes = {"initializer_range": 0.2, **sizes}
         with seeded(seed):
             encoder = BertModel(BertConfig.tiny(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, **sizes))
-            heads = {task: LinearHead(encoder.config.hidden_size, get_task(task).num_labels, dropout=dropout, reads=reads)
+            heads = {task: LinearHead(encoder.config.hidden_size, get_task(task).num_labels, dropout=dropout, pooling=pooling)
                      for task in tasks}
         return MultitaskModel(encoder, heads, tiny_tokenizer)
     return make

@@ -12,11 +12,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted(path for path in (ROOT / "mmlkit").rglob("*.py") if not path.stem.startswith("__"))
-NOT_YET = ("checks", "plots", "batch", "cli", "studies", "data", "bert", "heads", "pals", "training", "huggingface.py",
+NOT_YET = ("checks", "plots", "batch", "cli", "studies", "data", "bert", "pals",
            "runtime.py", "hub.py", "folders.py", "profiles.py", "messages.py")
 SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example", "Examples", "Note", "References")
-TENSORS = re.compile(r"\b(tensors?|logits|hidden states|token ids|(sentence|encoder|per-head|output) vectors?)\b", re.I)
-OVERRIDES = {"extra_repr", "state_dict", "load_state_dict", "train", "step", "zero_grad"}      # documented by torch
+TENSORS = re.compile(r"\b(a tensor|logits|hidden states|token ids|(sentence|encoder|per-head|output) vectors?)\b", re.I)
+OVERRIDES = {  # documented by torch and transformers
+    *"extra_repr state_dict load_state_dict train step zero_grad".split(),
+    *"on_substep_end on_pre_optimizer_step on_optimizer_step on_step_end".split(),
+}
 
 
 def sections(text):
@@ -121,7 +124,7 @@ def test_public_functions_are_documented(path):
     ('def f(x):\n    """Return x.\n\n    Args:\n        x: a number.\n\n    Returns:\n        The number.\n    """\n    return x', []),
     ('def f(x):\n    """x comes back"""\n', ["f: the first paragraph is not one full sentence: 'x comes back'", "f: Args does not name x"]),
     ('def f():\n    """Stop."""\n    raise ValueError("no")', ["f: Raises does not name ValueError"]),
-    ('def f(x):\n    """Use x.\n\n    Args:\n        x: a tensor.\n    """', ["f: x speaks of tensor without a shape such as [B, D]"]),
+    ('def f(x):\n    """Use x.\n\n    Args:\n        x: a tensor.\n    """', ["f: x speaks of a tensor without a shape such as [B, D]"]),
     ('def f(x):\n    """Use x.\n\n    Args:\n        x: a tensor,\n            [B, D].\n    """', []),
     ('class C:\n    """A thing."""\n    def __init__(self, a):\n        raise TypeError("no")',
      ["C: Args does not name a", "C: Raises does not name TypeError"]),

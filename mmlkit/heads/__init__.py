@@ -10,14 +10,16 @@
 Notebooks 02, 03, 04 and 06 build them by hand. Loops over data do not belong here.
 """
 
-from mmlkit.heads.linear import LinearHead, Loss, PairHead, at_least_fp32, check_one_score, data_loss, pair_vector, sentence_vector
+from mmlkit.heads.linear import (
+    LinearHead,
+    Loss,
+    PairHead,
+    data_loss,
+    pair_features,
+    sentence_vector,
+)
 from mmlkit.heads.methods import METHODS, build_head
 from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
 from mmlkit.heads.pruning import HeadPruner, PruningEvent, cluster, literal_average
 from mmlkit.heads.ranking import RankingHead, rank_queries, ranking_loss
 from mmlkit.heads.san import SANHead, SANSteps, kept_steps, mean_of_steps
-
-__all__ = ["Loss", "LinearHead", "PairHead", "at_least_fp32", "check_one_score", "data_loss",
-           "pair_vector", "sentence_vector", "MultiverseHead", "multiverse_loss", "HeadPruner",
-           "PruningEvent", "cluster", "literal_average", "METHODS", "build_head", "SANHead",
-           "SANSteps", "kept_steps", "mean_of_steps", "RankingHead", "rank_queries", "ranking_loss"]

@@ -1,6 +1,6 @@
-"""What stands on top of the encoder: a linear head for classification or regression, and the loss every head shares.
+"""Linear heads for classification and regression, and the loss that every head shares.
 
-Notebook 02 trains it. Letters: B batch, T tokens, D hidden size, C labels.
+Notebook 02 trains them. Letters: B batch, T tokens, D hidden size, C labels.
 """
 
 from typing import NamedTuple
@@ -9,47 +9,111 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-__all__ = ["Loss", "LinearHead", "PairHead", "at_least_fp32", "check_one_score", "data_loss", "pair_vector", "sentence_vector"]
+__all__ = [
+    "LinearHead",
+    "Loss",
+    "PairHead",
+    "at_least_fp32",
+    "check_one_score",
+    "check_pooling",
+    "data_loss",
+    "init_linear",
+    "pair_features",
+    "sentence_vector",
+]
 
-READS = ("pooler", "cls", "mean")
+POOLINGS = ("pooler", "cls", "mean")
 
 
 class Loss(NamedTuple):
-    """The loss of one batch; what `train_step` returns includes the heads' penalties in `total`."""
+    """The loss of one batch.
 
-    total: torch.Tensor                     # scalar, mean over the batch's rows
-    per_head: torch.Tensor | None = None    # [A], detached: one loss per active head
-    micro_batch_size: int | None = None     # how many examples went at a time, where `train_step` had to halve them
-
-
-def sentence_vector(out, batch, reads):
-    """One vector per row, [B,D].
-
-    reads: "pooler" (tanh layer on [CLS], BERT's own), "cls" (the last [CLS] vector itself) or "mean" (over real tokens).
+    Attributes:
+        total: scalar, the mean over the batch's rows. `train_step` returns it with the head's
+            penalty added.
+        per_head: one loss per active head, [A], detached; None for a single head.
+        micro_batch_size: the number of examples per micro-batch, where `train_step` had to halve
+            it.
     """
-    if reads == "pooler":
+
+    total: torch.Tensor
+    per_head: torch.Tensor | None = None
+    micro_batch_size: int | None = None
+
+
+def sentence_vector(out, batch, pooling):
+    """Return one vector per row of the encoder's output.
+
+    Args:
+        out: the encoder's output, with last_hidden_state [B, T, D] and pooler_output [B, D].
+        batch: anything with an attention_mask [B, T].
+        pooling: "pooler" (BERT's tanh layer on [CLS]), "cls" (the last hidden state of [CLS]) or
+            "mean" (over the tokens that are no padding).
+
+    Returns:
+        Sentence vectors [B, D].
+    """
+    if pooling == "pooler":
         return out.pooler_output
-    if reads == "cls":
+    if pooling == "cls":
         return out.last_hidden_state[:, 0]
     mask = batch.attention_mask[:, :, None].to(out.last_hidden_state.dtype)
     return (out.last_hidden_state * mask).sum(1) / mask.sum(1).clamp(min=1)
 
 
+def check_pooling(pooling):
+    """Check the name of a pooling.
+
+    Args:
+        pooling: the value to check.
+
+    Raises:
+        ValueError: it is not one of "pooler", "cls", "mean".
+    """
+    if pooling not in POOLINGS:
+        raise ValueError(f"pooling {pooling!r} is not one of {list(POOLINGS)}.")
+
+
 def at_least_fp32(x):
-    """x, half precision brought up to fp32; float64 stays."""
+    """Convert half precision to fp32; float64 stays.
+
+    Args:
+        x: a tensor [...] of any floating dtype.
+
+    Returns:
+        The tensor [...] in fp32 or float64.
+    """
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def pair_vector(u, v):
-    """[u; v; |u - v|; u * v], [B,4D], of two sentences encoded apart; u and v [B,D] are first brought to length sqrt(D)."""
-    u, v = (F.normalize(at_least_fp32(x), dim=-1) * x.shape[-1]**0.5 for x in (u, v))
+def pair_features(u, v):
+    """Return the features [u; v; |u - v|; u * v] of two sentences that were encoded separately.
+
+    Both vectors are first scaled to length sqrt(D).
+
+    Args:
+        u: sentence vectors [B, D] of the first sentences.
+        v: sentence vectors [B, D] of the second sentences.
+
+    Returns:
+        Features [B, 4D].
+    """
+    u, v = (F.normalize(at_least_fp32(x), dim=-1) * x.shape[-1] ** 0.5 for x in (u, v))
     return torch.cat([u, v, (u - v).abs(), u * v], dim=-1)
 
 
 def data_loss(scores, batch):
-    """Mean cross-entropy [B,C] or, for a regression task, mean squared error [B,1]; always in fp32.
+    """Return the mean cross-entropy, or the mean squared error of a regression, in fp32.
 
-    Raises ValueError for a regression task with more than one score per row.
+    Args:
+        scores: logits [B, C], or [B, 1] for a regression.
+        batch: anything with labels [B] and a task with a kind.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        ValueError: a regression head has more than one score per row (from `check_one_score`).
     """
     if batch.task.kind == "regression":
         check_one_score(scores)
@@ -58,45 +122,96 @@ def data_loss(scores, batch):
 
 
 def check_one_score(scores):
-    """Raises ValueError unless the last size of a regression head's output is 1: the others would silently learn nothing."""
+    """Check that a regression head has one output; any further output would never be trained.
+
+    Args:
+        scores: the head's output [..., C].
+
+    Raises:
+        ValueError: the last size is not 1.
+    """
     if scores.shape[-1] != 1:
-        raise ValueError(f"a regression task has one score per row, this head gives {scores.shape[-1]}; make it with num_labels=1.")
+        raise ValueError(
+            f"this head gives {scores.shape[-1]} scores per row, a regression task has one; make "
+            "the head with num_labels=1."
+        )
+
+
+def init_linear(*layers):
+    """Initialise linear layers as BERT does: weights from N(0, 0.02), biases zero.
+
+    Args:
+        *layers: nn.Linear modules.
+    """
+    for layer in layers:
+        nn.init.normal_(layer.weight, std=0.02)
+        nn.init.zeros_(layer.bias)
 
 
 class LinearHead(nn.Module):
-    """logits = W dropout(x) + b on one vector per row (CS224N handout; BERT, section 4.1).
+    """One linear layer, logits = W dropout(x) + b (CS224N handout; BERT, section 4.1).
 
-    hidden_size: D. num_labels: C, or 1 for regression. reads: see `sentence_vector`. dropout: MT-DNN takes 0.1, and 0.05 for CoLA.
-    activation: "sigmoid" for a similarity as in MT-DNN, Eq. 2. Its output lies in (0, 1), so the loss is taken on labels scaled by
-    the task's score_range (STS-B: divided by 5, which the paper does not print); scores of a model are on the task's own scale.
-    Raises ValueError for sizes below one, an unknown `reads` or `activation`, or a sigmoid with several outputs.
+    Args:
+        hidden_size: D.
+        num_labels: C, or 1 for a regression.
+        dropout: on the input. MT-DNN takes 0.1, and 0.05 for CoLA.
+        pooling: see `sentence_vector`.
+        activation: None, or "sigmoid" for a similarity as in MT-DNN, Eq. 2. The output then fills
+            the task's score_range, and the loss is taken on labels scaled to [0, 1], which the
+            paper does not print (STS-B: divided by 5).
+
+    Raises:
+        ValueError: a size is below one, a word is unknown, or a sigmoid has several outputs.
+
+    Example::
+
+        LinearHead(384, 5, pooling="mean")(torch.zeros(2, 384)).shape      # [2, 5]
     """
 
     pairs = "packed"
 
-    def __init__(self, hidden_size, num_labels, *, dropout=0.1, reads="pooler", activation=None):
+    def __init__(self, hidden_size, num_labels, *, dropout=0.1, pooling="pooler", activation=None):
         super().__init__()
+        check_pooling(pooling)
         if hidden_size < 1 or num_labels < 1:
-            raise ValueError(f"hidden_size {hidden_size} and num_labels {num_labels} must be at least 1.")
-        if reads not in READS:
-            raise ValueError(f"reads {reads!r} is not one of {list(READS)}.")
+            raise ValueError(
+                f"hidden_size {hidden_size} and num_labels {num_labels} must be at least 1."
+            )
         if activation not in (None, "sigmoid") or (activation and num_labels != 1):
-            raise ValueError(f"activation {activation!r} with num_labels {num_labels}; expected None, or 'sigmoid' with the one score of a regression.")
-        self.num_labels, self.reads, self.activation = num_labels, reads, activation
+            raise ValueError(
+                f"activation {activation!r} with num_labels {num_labels}; expected None, or "
+                "'sigmoid' with the one score of a regression."
+            )
+        self.num_labels, self.pooling, self.activation = num_labels, pooling, activation
         self.kinds = ("regression",) if activation else ("classification", "regression")
-        self.needs_tokens = reads == "mean"
+        self.needs_tokens = pooling == "mean"
         self.dropout = nn.Dropout(dropout)
         self.dense = nn.Linear(hidden_size, num_labels)
-        nn.init.normal_(self.dense.weight, std=0.02)
-        nn.init.zeros_(self.dense.bias)
+        init_linear(self.dense)
 
     def inputs(self, out, batch):
-        """What this head reads of the encoder's output, and for a sigmoid the range of the task's scores."""
-        x = sentence_vector(out, batch, self.reads)
+        """Select the head's inputs from the encoder's output.
+
+        Args:
+            out: the encoder's output.
+            batch: the Batch that was encoded.
+
+        Returns:
+            (sentence vectors [B, D],), and with a sigmoid the task's score_range as second item.
+        """
+        x = sentence_vector(out, batch, self.pooling)
         return (x,) if self.activation is None else (x, batch.task.score_range)
 
     def forward(self, x, score_range=(0.0, 1.0)):
-        """x [B,D] to scores [B,C]; a sigmoid's fill the score_range."""
+        """Compute the logits, or the scores of a sigmoid.
+
+        Args:
+            x: sentence vectors [B, D].
+            score_range: (lowest, highest) score of a sigmoid.
+
+        Returns:
+            Logits [B, C].
+        """
         scores = self.dense(self.dropout(x))
         if self.activation is None:
             return scores
@@ -104,54 +219,98 @@ class LinearHead(nn.Module):
         return low + (high - low) * at_least_fp32(scores).sigmoid()
 
     def loss(self, inputs, batch):
-        """The part of the loss that depends on data."""
+        """Compute the loss of a batch.
+
+        Args:
+            inputs: what `inputs` returned.
+            batch: the Batch, with labels [B].
+
+        Returns:
+            A Loss.
+        """
         loss = data_loss(self(*inputs), batch)
         if self.activation is None:
             return Loss(loss)
         low, high = batch.task.score_range
-        return Loss(loss / (high - low)**2)     # the squared error of sigmoid and label, both between 0 and 1
+        return Loss(loss / (high - low) ** 2)  # the squared error of sigmoid and label in [0, 1]
 
     def penalty(self):
-        """The part that does not: none."""
+        """Return the penalty term. A linear head has none, so this is always None."""
         return None
 
-    def spec(self):
-        """What `load_model` needs to build this head again."""
-        return {"type": "linear", "hidden_size": self.dense.in_features, "num_labels": self.num_labels,
-                "dropout": self.dropout.p, "reads": self.reads, "activation": self.activation}
+    def to_config(self):
+        """Return the keywords that build this head again."""
+        return {
+            "hidden_size": self.dense.in_features,
+            "num_labels": self.num_labels,
+            "dropout": self.dropout.p,
+            "pooling": self.pooling,
+            "activation": self.activation,
+        }
 
 
 class PairHead(nn.Module):
-    """logits = W dropout([u; v; |u - v|; u * v]) + b on two sentences that were encoded apart (Reimers and Gurevych 2019, section 3).
+    """One linear layer on two separately encoded sentences (Reimers and Gurevych 2019).
 
-    CS224N's starter code encodes pairs so. hidden_size: D. num_labels: C, or 1 for regression. reads: see `sentence_vector`.
-    Raises ValueError for sizes below one or an unknown `reads`.
+    logits = W dropout([u; v; |u - v|; u * v]) + b. CS224N's starter code encodes pairs this way.
+
+    Args:
+        hidden_size: D.
+        num_labels: C, or 1 for a regression.
+        dropout: on the features.
+        pooling: see `sentence_vector`.
     """
 
     pairs = "separate"
 
-    def __init__(self, hidden_size, num_labels, *, dropout=0.1, reads="mean"):
+    def __init__(self, hidden_size, num_labels, *, dropout=0.1, pooling="mean"):
         super().__init__()
-        self.linear = LinearHead(4 * hidden_size, num_labels, dropout=dropout, reads=reads)
-        self.hidden_size, self.num_labels, self.reads, self.needs_tokens = hidden_size, num_labels, reads, self.linear.needs_tokens
+        self.linear = LinearHead(4 * hidden_size, num_labels, dropout=dropout, pooling=pooling)
+        self.hidden_size, self.num_labels, self.pooling = hidden_size, num_labels, pooling
+        self.needs_tokens = self.linear.needs_tokens
 
     def inputs(self, out, batch):
-        """What this head reads of the encoder's output for one of the sentences."""
-        return (sentence_vector(out, batch, self.reads),)
+        """Select the sentence vector of one of the two sentences.
+
+        Args:
+            out: the encoder's output for this sentence.
+            batch: the Batch that was encoded.
+
+        Returns:
+            (sentence vectors [B, D],).
+        """
+        return (sentence_vector(out, batch, self.pooling),)
 
     def forward(self, u, v):
-        """u, v [B,D] to scores [B,C]."""
-        return self.linear(pair_vector(u, v))
+        """Compute the logits.
+
+        Args:
+            u: sentence vectors [B, D] of the first sentences.
+            v: sentence vectors [B, D] of the second sentences.
+
+        Returns:
+            Logits [B, C].
+        """
+        return self.linear(pair_features(u, v))
 
     def loss(self, inputs, batch):
-        """The part of the loss that depends on data."""
+        """Compute the loss of a batch.
+
+        Args:
+            inputs: (u, v), each [B, D].
+            batch: the Batch, with labels [B].
+
+        Returns:
+            A Loss.
+        """
         return Loss(data_loss(self(*inputs), batch))
 
     def penalty(self):
-        """The part that does not: none."""
+        """Return the penalty term. A linear head has none, so this is always None."""
         return None
 
-    def spec(self):
-        """What `load_model` needs to build this head again."""
-        return {"type": "pair", "hidden_size": self.hidden_size, "num_labels": self.num_labels,
-                "dropout": self.linear.dropout.p, "reads": self.reads}
+    def to_config(self):
+        """Return the keywords that build this head again."""
+        config = {**self.linear.to_config(), "hidden_size": self.hidden_size}
+        del config["activation"]
+        return config

@@ -1,4 +1,4 @@
-"""The maximal multiverse loss (Malkiel and Wolf 2021): many orthogonal classifier heads on one encoder.
+"""The maximal multiverse loss (Malkiel and Wolf 2021): orthogonal classifier heads.
 
 Notebook 03 builds it by hand. Letters: B batch, M heads, A active heads, C labels, D hidden size.
 """
@@ -9,23 +9,39 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mmlkit.heads.linear import READS, Loss, check_one_score, pair_vector, sentence_vector
+from mmlkit.heads.linear import (
+    Loss,
+    check_one_score,
+    check_pooling,
+    pair_features,
+    sentence_vector,
+)
 
 __all__ = ["MultiverseHead", "multiverse_loss"]
 
-SHAPES = {      # what is summed over pairs of heads, and its derivative; the paper's is the first, the others are extensions
+# The term that is summed over pairs of heads, and its derivative. The paper's is "abs".
+SHAPES = {
     "abs": (lambda g, eps: g.abs(), lambda g, eps: g.sign()),
-    "smooth": (lambda g, eps: (g * g + eps * eps).sqrt() - eps, lambda g, eps: g / (g * g + eps * eps).sqrt()),
+    "smooth": (
+        lambda g, eps: (g * g + eps * eps).sqrt() - eps,
+        lambda g, eps: g / (g * g + eps * eps).sqrt(),
+    ),
     "square": (lambda g, eps: g * g, lambda g, eps: 2 * g),
+}
+CHOICES = {
+    "reduction": ("sum", "mean"),
+    "similarity": ("dot", "cosine"),
+    "pairs": ("packed", "separate"),
 }
 
 
 class _PairSum(torch.autograd.Function):
-    """sum over classes and pairs r < s of shape(<f_r, f_s>), with its own gradient.
+    """The sum over classes and pairs r < s of shape(<f_r, f_s>), with a gradient written by hand.
 
-    Per class G = F F^T holds all dot products at once; the gradient is shape'(G) F with the full symmetric matrix and a zero
-    diagonal, no factor 1/2. Both are formed in the forward pass, class by class, so only one [A,A] matrix lives at a time.
-    It has a first derivative only.
+    Per class, G = F F^T holds all dot products. The gradient is shape'(G) F with the full symmetric
+    matrix and a zero diagonal, so no factor 1/2 remains. Both are computed in the forward pass,
+    class by class, so that only one [A, A] matrix is in memory. The function has a first derivative
+    only.
     """
 
     @staticmethod
@@ -34,43 +50,63 @@ class _PairSum(torch.autograd.Function):
         total, gradient = weight.new_zeros(()), torch.empty_like(weight)
         with torch.autocast(weight.device.type, enabled=False):
             for k in range(weight.shape[1]):
-                rows = weight[:, k]                                     # [A,D]: this class's row of every head
-                gram = (rows @ rows.T).fill_diagonal_(0)                # [A,A]
+                rows = weight[:, k]  # [A, D]: this class's row of every head
+                gram = (rows @ rows.T).fill_diagonal_(0)  # [A, A]
                 total += value(gram, eps).sum() / 2
-                gradient[:, k] = derivative(gram, eps) @ rows           # 0 where two heads are orthogonal already
+                gradient[:, k] = derivative(gram, eps) @ rows
         ctx.save_for_backward(gradient)
         return total
 
     @staticmethod
     def backward(ctx, grad_output):
-        if torch.is_grad_enabled():     # create_graph=True
-            raise RuntimeError("the multiverse loss has a first derivative only, written by hand, and a second one was asked for. "
-                               "Leave out create_graph=True, or compute the loss with autograd.")
-        gradient, = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph=True
+            raise RuntimeError(
+                "the multiverse loss has a first derivative only, written by hand, and a second "
+                "one was asked for. Leave out create_graph=True, or compute the loss with autograd."
+            )
+        (gradient,) = ctx.saved_tensors
         return grad_output * gradient, None, None
 
 
 def multiverse_loss(weight, active=None, *, similarity="dot", shape="abs", eps=1e-3):
-    """How far the active heads are from orthogonal: sum over classes of sum_{r<s} |<f_r, f_s>| (MML v2, Eq. 4).
+    """Measure how far the active heads are from orthogonal (MML v2, Eq. 4).
 
-    weight: [M,C,D], any floating dtype; half precision is computed in fp32. active: bool [M], all by default.
-    similarity: "dot" as in the paper, or "cosine" (an extension: shrinking the weights then gains nothing).
-    shape: "abs" as in the paper; "smooth" (sqrt(x^2 + eps^2) - eps) and "square" are extensions whose gradient fades near
-    orthogonality instead of jumping. Returns a scalar; 0 for a single head. Cost: two products [A,D] x [D,A] per class.
-    The result can be differentiated once; a second derivative (`create_graph=True`) raises RuntimeError.
-    Raises ValueError for another number of dimensions, a mask of the wrong length, or an unknown similarity or shape.
+    The loss is the sum over classes of sum_{r<s} |<f_r, f_s>|. It costs two products [A, D] x [D,
+    A] per class. It can be differentiated once; `create_graph=True` raises RuntimeError.
+
+    Args:
+        weight: the heads' weights [M, C, D]. Half precision is computed in fp32.
+        active: bool [M]; all heads by default.
+        similarity: "dot" as in the paper, or "cosine" (an extension: smaller weights gain nothing).
+        shape: "abs" as in the paper; "smooth", sqrt(x^2 + eps^2) - eps, and "square" are extensions
+            whose gradient is continuous at orthogonality.
+        eps: the constant of "smooth".
+
+    Returns:
+        A scalar; 0 for a single head.
+
+    Raises:
+        ValueError: a wrong number of dimensions, a mask of another length, or an unknown word.
 
     Example::
 
         multiverse_loss(torch.eye(2)[:, None])      # two orthogonal heads of one class: 0
     """
     if weight.dim() != 3:
-        raise ValueError(f"weight has shape {list(weight.shape)}, expected [heads, labels, hidden_size].")
-    if shape not in SHAPES or similarity not in ("dot", "cosine"):
-        raise ValueError(f"shape {shape!r} must be one of {list(SHAPES)}, similarity {similarity!r} 'dot' or 'cosine'.")
+        raise ValueError(
+            f"weight has shape {list(weight.shape)}, expected [heads, labels, hidden_size]."
+        )
+    if shape not in SHAPES or similarity not in CHOICES["similarity"]:
+        raise ValueError(
+            f"shape {shape!r} must be one of {list(SHAPES)}, similarity {similarity!r} 'dot' or "
+            "'cosine'."
+        )
     if active is not None:
         if active.dtype != torch.bool or active.shape != weight.shape[:1]:
-            raise ValueError(f"active is {active.dtype} of shape {list(active.shape)}, expected bool of [{weight.shape[0]}].")
+            raise ValueError(
+                f"active is {active.dtype} of shape {list(active.shape)}, expected bool of "
+                f"[{weight.shape[0]}]."
+            )
         weight = weight[active]
     weight = weight if weight.dtype == torch.float64 else weight.float()
     if similarity == "cosine":
@@ -79,35 +115,65 @@ def multiverse_loss(weight, active=None, *, similarity="dot", shape="abs", eps=1
 
 
 class MultiverseHead(nn.Module):
-    """M linear heads on one vector, averaged (MML v2, Eqs. 2 and 5).
+    """M linear heads on one sentence vector, averaged (MML v2, Eqs. 2 and 5).
 
-    hidden_size: D. num_labels: C (two for a binary task, one for regression). num_heads: M; the paper takes M = D.
-    dropout: on the vector, one mask for all heads. weight_of_orthogonality: the paper's lambda. reads: see `sentence_vector`.
-    reduction: the task loss is the "sum" over active heads, as printed, or their "mean". A mean over A heads with lambda
-    equals a sum with A * lambda: at M = 1024 the orthogonality then outweighs the data 77 to 1.
-    pairs: "packed" as in the paper, or "separate" (an extension): the heads then read the 4D features of `pair_vector`.
-    Raises ValueError for sizes below one or unknown words.
+    Args:
+        hidden_size: D.
+        num_labels: C; two for a binary task, one for a regression.
+        num_heads: M; the paper takes M = D.
+        dropout: on the input, with one mask for all heads.
+        orthogonality_weight: the paper's lambda.
+        pooling: see `sentence_vector`.
+        reduction: the task loss is the "sum" over active heads, as printed, or their "mean". A mean
+            over A heads with lambda equals a sum with A * lambda: at M = 1024 the orthogonality
+            then outweighs the data 77 to 1.
+        similarity: see `multiverse_loss`.
+        pairs: "packed" as in the paper, or "separate" (an extension: the heads read
+            `pair_features`).
+
+    Raises:
+        ValueError: a size is below one, or a word is unknown.
+
+    Example::
+
+        head = MultiverseHead(384, 5, num_heads=384)
+        head.collapse()             # nn.Linear(384, 5) with the same output
     """
 
-    def __init__(self, hidden_size, num_labels, *, num_heads, dropout=0.1, weight_of_orthogonality=0.005, reads="pooler",
-                 reduction="sum", similarity="dot", pairs="packed"):
+    def __init__(
+        self,
+        hidden_size,
+        num_labels,
+        *,
+        num_heads,
+        dropout=0.1,
+        orthogonality_weight=0.005,
+        pooling="pooler",
+        reduction="sum",
+        similarity="dot",
+        pairs="packed",
+    ):
         super().__init__()
+        check_pooling(pooling)
         if min(hidden_size, num_labels, num_heads) < 1:
-            raise ValueError(f"hidden_size {hidden_size}, num_labels {num_labels} and num_heads {num_heads} must be at least 1.")
-        if reads not in READS or reduction not in ("sum", "mean") or similarity not in ("dot", "cosine"):
-            raise ValueError(f"reads {reads!r} must be one of {list(READS)}, reduction {reduction!r} 'sum' or 'mean', "
-                             f"similarity {similarity!r} 'dot' or 'cosine'.")
-        if pairs not in ("packed", "separate"):
-            raise ValueError(f"pairs is {pairs!r}, expected 'packed' or 'separate'.")
-        self.pairs, width = pairs, hidden_size if pairs == "packed" else 4 * hidden_size
-        self.hidden_size, self.num_labels, self.reads = hidden_size, num_labels, reads
-        self.weight_of_orthogonality, self.reduction, self.similarity = weight_of_orthogonality, reduction, similarity
-        self.needs_tokens = reads == "mean"
+            raise ValueError(
+                f"hidden_size {hidden_size}, num_labels {num_labels} and num_heads {num_heads} "
+                "must be at least 1."
+            )
+        words = {"reduction": reduction, "similarity": similarity, "pairs": pairs}
+        for name, word in words.items():
+            if word not in CHOICES[name]:
+                raise ValueError(f"{name} {word!r} is not one of {list(CHOICES[name])}.")
+            setattr(self, name, word)
+        self.hidden_size, self.num_labels, self.pooling = hidden_size, num_labels, pooling
+        self.orthogonality_weight = orthogonality_weight
+        self.needs_tokens = pooling == "mean"
         self.dropout = nn.Dropout(dropout)
+        width = hidden_size if pairs == "packed" else 4 * hidden_size
         self.weight = nn.Parameter(torch.empty(num_heads, num_labels, width))
         self.bias = nn.Parameter(torch.zeros(num_heads, num_labels))
         self.register_buffer("active", torch.ones(num_heads, dtype=torch.bool))
-        nn.init.normal_(self.weight, std=0.02)      # the paper says "randomly from scratch"; this is BERT's
+        nn.init.normal_(self.weight, std=0.02)  # BERT's; the paper says "randomly from scratch"
 
     @property
     def num_heads(self):
@@ -115,93 +181,147 @@ class MultiverseHead(nn.Module):
         return len(self.active)
 
     def inputs(self, out, batch):
-        """What this head reads of the encoder's output."""
-        return (sentence_vector(out, batch, self.reads),)
+        """Select the sentence vector from the encoder's output.
+
+        Args:
+            out: the encoder's output.
+            batch: the Batch that was encoded.
+
+        Returns:
+            (sentence vectors [B, D],).
+        """
+        return (sentence_vector(out, batch, self.pooling),)
 
     def forward(self, *x):
-        """x [B,D] to [B,C], Eq. 5: the mean of the active heads' logits. It is linear, so the heads are averaged first."""
-        return F.linear(self.dropout(self._vector(x)), *self._mean())
+        """Average the active heads' logits (Eq. 5); being linear, the heads are averaged first.
+
+        Args:
+            *x: sentence vectors [B, D]; two of them where pairs are separate.
+
+        Returns:
+            Logits [B, C].
+        """
+        return F.linear(self.dropout(self._features(x)), *self._mean())
 
     def all_logits(self, *x):
-        """Logits of every active head, before Eq. 5 averages them.
+        """Compute the logits of every active head, before Eq. 5 averages them.
 
-        x: [B,D], or two of them where pairs are separate. Returns [B,A,C], heads in index order.
-        Raises ValueError when the last size of x is not hidden_size.
+        Args:
+            *x: sentence vectors [B, D]; two of them where pairs are separate.
+
+        Returns:
+            Logits [B, A, C] of the A active heads, in index order.
+
+        Raises:
+            ValueError: the last size of x is not hidden_size.
         """
         weight, bias = self._rows()
-        logits = F.linear(self.dropout(self._vector(x)), weight.flatten(0, 1), bias.flatten())      # one product for all heads
+        x = self.dropout(self._features(x))
+        logits = F.linear(x, weight.flatten(0, 1), bias.flatten())  # one product for all heads
         return logits.unflatten(-1, bias.shape)
 
     def loss(self, inputs, batch):
-        """Each active head's own loss, summed (Eq. 3, with the log of the softmax that the print leaves out)."""
+        """Sum the active heads' own losses (Eq. 3, with the logarithm that the print omits).
+
+        Args:
+            inputs: what `inputs` returned.
+            batch: the Batch, with labels [B].
+
+        Returns:
+            A Loss with per_head [A].
+        """
         logits = self.all_logits(*inputs).float()
         if batch.task.kind == "regression":
             check_one_score(logits)
-            each = (logits[:, :, 0] - batch.labels[:, None]) ** 2       # positive: Eq. 3's minus belongs to the log alone
+            # A positive sign: the minus of Eq. 3 belongs to the logarithm alone.
+            each = (logits[:, :, 0] - batch.labels[:, None]) ** 2
         else:
-            each = F.cross_entropy(logits.transpose(1, 2), batch.labels[:, None].expand(logits.shape[:2]), reduction="none")
-        per_head = each.mean(0)                                         # [A]
-        return Loss(per_head.sum() if self.reduction == "sum" else per_head.mean(), per_head.detach())
+            labels = batch.labels[:, None].expand(logits.shape[:2])
+            each = F.cross_entropy(logits.transpose(1, 2), labels, reduction="none")
+        per_head = each.mean(0)  # [A]
+        total = per_head.sum() if self.reduction == "sum" else per_head.mean()
+        return Loss(total, per_head.detach())
 
     def penalty(self):
-        """lambda times the orthogonality of the active heads; None where there is nothing to add."""
-        if not self.weight_of_orthogonality or self.active.sum() < 2:
+        """Return lambda times the multiverse loss of the active heads, or None where it is zero."""
+        if not self.orthogonality_weight or self.active.sum() < 2:
             return None
-        return self.weight_of_orthogonality * multiverse_loss(self.weight, self.active, similarity=self.similarity)
+        loss = multiverse_loss(self.weight, self.active, similarity=self.similarity)
+        return self.orthogonality_weight * loss
 
     def set_active(self, active):
-        """Keeps only these heads; a head that was dropped never comes back.
+        """Keep only the given heads. A dropped head cannot become active again.
 
-        active: bool [M]. Raises ValueError when no head would be left, or a dropped one would revive.
+        Args:
+            active: bool [M].
+
+        Raises:
+            ValueError: no head would remain, a dropped head is set, or the length is not M.
         """
         active = torch.as_tensor(active, dtype=torch.bool, device=self.active.device)
-        if active.shape != self.active.shape or not active.any() or (active & ~self.active).any():
-            raise ValueError(f"a mask of {int(active.sum())} of {active.numel()} heads was given; expected {self.num_heads} entries, "
-                             "at least one head, and none that was dropped before.")
+        fits = (
+            active.shape == self.active.shape and active.any() and not (active & ~self.active).any()
+        )
+        if not fits:
+            raise ValueError(
+                f"a mask of {int(active.sum())} of {active.numel()} heads was given; expected "
+                f"{self.num_heads} entries, at least one head, and none that was dropped before."
+            )
         self.active.copy_(active)
 
     @contextlib.contextmanager
     def dropped_heads_unmoved(self):
         """Keep the parameters of dropped heads bit for bit, whatever the optimizer does inside.
 
-        Weight decay and momentum would go on moving them. `train_step` does this; in a loop of your own write::
+        Weight decay and momentum would move them. `train_step` uses this context; a loop of your
+        own writes::
 
             with head.dropped_heads_unmoved():
                 optimizer.step()
         """
         dropped = ~self.active
-        kept = [(parameter, parameter.detach()[dropped]) for parameter in (self.weight, self.bias)]
+        saved = [(parameter, parameter.detach()[dropped]) for parameter in (self.weight, self.bias)]
         yield
         with torch.no_grad():
-            for parameter, rows in kept:
+            for parameter, rows in saved:
                 parameter[dropped] = rows
 
     def collapse(self):
-        """One nn.Linear(D, C) with the same output as Eq. 5: the mean of linear heads is a linear head, so inference costs nothing."""
-        linear = nn.Linear(self.weight.shape[-1], self.num_labels, device=self.weight.device, dtype=self.weight.dtype)
-        with torch.no_grad():
-            for ours, mean in zip((linear.weight, linear.bias), self._mean()):
-                ours.copy_(mean)
+        """Return one linear layer with the output of Eq. 5, so inference costs nothing extra.
+
+        The mean of linear heads is a linear head. The layer is nn.Linear(D, C).
+        """
+        weight, bias = self._mean()
+        linear = nn.Linear(
+            weight.shape[-1], self.num_labels, device=weight.device, dtype=weight.dtype
+        )
+        linear.load_state_dict({"weight": weight.detach(), "bias": bias.detach()})
         return linear
 
-    def spec(self):
-        """What `load_model` needs to build this head again."""
-        return {"type": "multiverse", "hidden_size": self.hidden_size, "num_labels": self.num_labels, "num_heads": self.num_heads,
-                "dropout": self.dropout.p, "weight_of_orthogonality": self.weight_of_orthogonality, "reads": self.reads,
-                "reduction": self.reduction, "similarity": self.similarity, "pairs": self.pairs}
+    def to_config(self):
+        """Return the keywords that build this head again."""
+        names = "num_labels num_heads orthogonality_weight pooling reduction similarity pairs"
+        config = {name: getattr(self, name) for name in names.split()}
+        return {"hidden_size": self.hidden_size, "dropout": self.dropout.p, **config}
 
     def _rows(self):
         weight, bias = self.weight[self.active], self.bias[self.active]
         if not len(weight):
-            raise ValueError(f"none of the {self.num_heads} heads is active; change the mask with set_active, which keeps at least one.")
+            raise ValueError(
+                f"none of the {self.num_heads} heads is active; change the mask with set_active, "
+                "which keeps at least one."
+            )
         return weight, bias
 
     def _mean(self):
         return [rows.mean(0) for rows in self._rows()]
 
-    def _vector(self, x):
+    def _features(self, x):
         wanted = 1 if self.pairs == "packed" else 2
         if len(x) != wanted or any(part.shape[-1] != self.hidden_size for part in x):
-            raise ValueError(f"x has shape {', '.join(str(list(part.shape)) for part in x)}, expected {'two times ' * (wanted - 1)}"
-                             f"[batch, {self.hidden_size}]: one vector per {'row' if wanted == 1 else 'sentence'}.")
-        return x[0] if wanted == 1 else pair_vector(*x)
+            shapes = ", ".join(str(list(part.shape)) for part in x)
+            raise ValueError(
+                f"x has shape {shapes}, expected {'two times ' * (wanted - 1)}[batch, "
+                f"{self.hidden_size}]: one vector per {'row' if wanted == 1 else 'sentence'}."
+            )
+        return x[0] if wanted == 1 else pair_features(*x)

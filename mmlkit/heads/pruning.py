@@ -1,7 +1,8 @@
-"""Which heads survive: Algorithm 1 of the multiverse papers, as meant, by MeanShift over each head's average loss.
+"""Pruning of multiverse heads by MeanShift over each head's average loss (MML v2, Algorithm 1).
 
-Notebook 04 builds it by hand. Printed and mended: the new loss gets the weight 1 - momentum, not momentum; each head averages its *own*
-loss, not the model's; the cluster with the smallest centre is kept by membership; dropped heads are no longer evaluated.
+Notebook 04 builds it by hand. Four points of the printed algorithm are corrected: the new loss gets
+the weight 1 - momentum, not momentum; each head averages its own loss, not the model's; the cluster
+with the smallest centre is kept by membership; dropped heads are no longer evaluated.
 """
 
 import dataclasses
@@ -12,49 +13,75 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-__all__ = ["HeadPruner", "PruningEvent", "cluster", "literal_average"]
+__all__ = ["HeadPruner", "PruningEvent", "cluster", "literal_average", "reset_optimizer_state"]
 
 
 @dataclass(frozen=True)
 class PruningEvent:
-    """One clustering. Plain values, so that a figure can be drawn from events alone, also from a json file."""
+    """One clustering as plain values, from which a figure can be drawn.
+
+    Attributes:
+        step: the update after which the heads were clustered.
+        head_ids: the heads that were active, in index order.
+        averages: their average losses.
+        bandwidth: MeanShift's bandwidth.
+        centroids: the clusters' centres, ascending.
+        labels: for each head, the index of its centroid.
+        kept: head ids.
+        dropped: head ids.
+        note: why nothing was dropped, if nothing was.
+    """
 
     step: int
-    head_ids: list          # the heads that were active, in index order
-    averages: list          # their average losses
+    head_ids: list
+    averages: list
     bandwidth: float
-    centroids: list         # ascending
-    labels: list            # for each head, which centroid
-    kept: list              # head ids
+    centroids: list
+    labels: list
+    kept: list
     dropped: list
-    note: str = ""          # why nothing was dropped, where that needs saying
+    note: str = ""
 
 
 def cluster(values, bandwidth=None, *, bin_seeding=True):
-    """MeanShift on one axis. Returns (centroids ascending, label of each value, bandwidth used).
+    """Cluster numbers by MeanShift.
 
-    bandwidth: a number; None or "auto:q" (scikit-learn's estimate at quantile q, 0.3 by default); "std:k" (k standard
-    deviations). Values that are all equal form one cluster. Cost at 1,024 values: about 0.1 s with bin_seeding, seconds without.
-    Raises ValueError for no values, values that are not finite, or a bandwidth that cannot be read.
+    Values that are all equal form one cluster. 1,024 values cost about 0.1 s with bin_seeding, and
+    seconds without.
+
+    Args:
+        values: [N] finite numbers.
+        bandwidth: a number; None or "auto:q" (scikit-learn's estimate at quantile q, 0.3 by
+            default); or "std:k" (k standard deviations).
+        bin_seeding: see sklearn.cluster.MeanShift.
+
+    Returns:
+        (centroids ascending, the centroid's index for each value, the bandwidth that was used).
+
+    Raises:
+        ValueError: there is no value, a value is not finite, or the bandwidth is unknown.
     """
     values = np.asarray(values, dtype=float)
     if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
-        raise ValueError(f"expected at least one finite average per head, found {values[~np.isfinite(values)][:3] if values.size else 'none'}.")
+        found = values[~np.isfinite(values)][:3] if values.size else "none"
+        raise ValueError(f"expected at least one finite average per head, found {found}.")
     width = _bandwidth(values, bandwidth)
-    # Below this spread or width there is nothing to tell apart, and scikit-learn fails on a width of zero.
-    if max(np.ptp(values), 0) <= 1e-6 * max(np.abs(values).max(), 1e-12) or width <= 1e-6 * max(np.abs(values).max(), 1e-12):
+    # Below this spread or width the values count as equal; scikit-learn fails on a width of zero.
+    smallest = 1e-6 * max(np.abs(values).max(), 1e-12)
+    if np.ptp(values) <= smallest or width <= smallest:
         return [float(values.mean())], [0] * len(values), float(width)
     from sklearn.cluster import MeanShift
 
-    with warnings.catch_warnings():     # where bins are as many as values, scikit-learn says so and starts from every value: right
+    with (
+        warnings.catch_warnings()
+    ):  # with as many bins as values, MeanShift starts from every value
         warnings.filterwarnings("ignore", message="Binning data failed")
         fitted = MeanShift(bandwidth=width, bin_seeding=bin_seeding).fit(values[:, None])
     centres = fitted.cluster_centers_[:, 0]
-    order = np.argsort(centres, kind="stable")
-    place = np.argsort(order, kind="stable")
-    labels, centres = place[fitted.labels_], centres[order]
-    used = np.unique(labels)        # a centre that no value is nearest to is no cluster
-    return [float(centres[i]) for i in used], np.searchsorted(used, labels).tolist(), float(width)
+    # Only centres with members, in ascending order.
+    used = sorted(set(fitted.labels_), key=lambda label: centres[label])
+    labels = [used.index(label) for label in fitted.labels_]
+    return [float(centres[label]) for label in used], labels, float(width)
 
 
 def _bandwidth(values, bandwidth):
@@ -73,25 +100,48 @@ def _bandwidth(values, bandwidth):
         from sklearn.cluster import estimate_bandwidth
 
         return float(estimate_bandwidth(values[:, None], quantile=number))
-    raise ValueError(f"bandwidth {bandwidth!r} is not understood; give a positive number, None, 'auto:0.3' (a quantile) or 'std:1.0'.")
+    raise ValueError(
+        f"bandwidth {bandwidth!r} is not understood; give a positive number, None, 'auto:0.3' (a "
+        "quantile) or 'std:1.0'."
+    )
 
 
 def literal_average(averages, task_loss, momentum=0.99):
-    """Algorithm 1's average exactly as printed: (1-gamma) a_j + gamma L, with L the loss of the whole model.
+    """Update the averages exactly as Algorithm 1 is printed: (1 - gamma) a_j + gamma L.
 
-    Every head gets the same L, so all a_j are equal, MeanShift finds one cluster, and nothing is ever pruned. Kept to show that.
+    L is the loss of the whole model. All heads then have equal averages, MeanShift finds one
+    cluster, and nothing is ever pruned. The function exists to show this.
+
+    Args:
+        averages: [M].
+        task_loss: L, a scalar.
+        momentum: gamma.
+
+    Returns:
+        The new averages [M].
     """
     return (1 - momentum) * averages + momentum * task_loss
 
 
 class HeadPruner:
-    """Averages each head's own loss and, every K updates, keeps the cluster of heads with the lowest (MML v2, Algorithm 1).
+    """Average each head's own loss and, every K updates, keep the cluster with the lowest centre.
 
-    head: a MultiverseHead. every: K. momentum: gamma, the share of the old average kept. threshold: cluster only while at
-    least so many heads are active. bandwidth, bin_seeding: see `cluster`. Guards, off by default: warmup (updates before
-    the first check), min_active (no check may leave fewer heads), min_gap (the two lowest centroids must differ by this
-    share). As a hook of `fit` it follows one task: the one whose head it was given.
-    Raises ValueError for numbers out of range.
+    MML v2, Algorithm 1. As a hook of `fit` it follows one task: the task of its head. The arguments
+    warmup, min_active and min_gap are safeguards that are off by default.
+
+    Args:
+        head: a MultiverseHead.
+        every: K, in updates.
+        momentum: gamma, the share of the old average that is kept.
+        threshold: the smallest number of active heads that are still clustered.
+        bandwidth: see `cluster`.
+        bin_seeding: see `cluster`.
+        warmup: the number of updates before the first clustering.
+        min_active: no clustering leaves fewer heads.
+        min_gap: the relative difference that the two lowest centroids must have.
+
+    Raises:
+        ValueError: a number is out of range.
 
     Example::
 
@@ -100,61 +150,99 @@ class HeadPruner:
         pruner.events[-1].kept
     """
 
-    def __init__(self, head, every=1000, momentum=0.99, threshold=5, bandwidth=None, *, bin_seeding=True, warmup=0, min_active=1, min_gap=0.0):
-        if every < 1 or not 0 <= momentum < 1 or min(threshold, min_active) < 1 or min(warmup, min_gap) < 0:
-            raise ValueError(f"every {every}, threshold {threshold} and min_active {min_active} must be at least 1, momentum {momentum} in [0, 1), "
-                             f"warmup {warmup} and min_gap {min_gap} not negative.")
-        _bandwidth(np.array([0.0, 1.0]), bandwidth)      # a mistyped bandwidth is told now, not after a thousand steps
+    def __init__(
+        self,
+        head,
+        every=1000,
+        momentum=0.99,
+        threshold=5,
+        bandwidth=None,
+        *,
+        bin_seeding=True,
+        warmup=0,
+        min_active=1,
+        min_gap=0.0,
+    ):
+        if (
+            min(every, threshold, min_active) < 1
+            or not 0 <= momentum < 1
+            or min(warmup, min_gap) < 0
+        ):
+            raise ValueError(
+                f"every {every}, threshold {threshold} and min_active {min_active} must be at "
+                f"least 1, momentum {momentum} in [0, 1), warmup {warmup} and min_gap {min_gap} "
+                "not negative."
+            )
+        _bandwidth(np.array([0.0, 1.0]), bandwidth)  # an unknown bandwidth raises here
         self.head, self.every, self.momentum, self.threshold = head, every, momentum, threshold
-        self.bandwidth, self.bin_seeding, self.warmup, self.min_active, self.min_gap = bandwidth, bin_seeding, warmup, min_active, min_gap
+        self.bandwidth, self.bin_seeding = bandwidth, bin_seeding
+        self.warmup, self.min_active, self.min_gap = warmup, min_active, min_gap
         self.observed, self.events = 0, []
         self._sums = torch.zeros(head.num_heads, dtype=torch.float64)
 
     @property
     def averages(self):
-        """Average loss of every head [M], freed of the zero it started from; a dropped head keeps its last."""
+        """The bias-corrected average loss of every head, [M]; a dropped head keeps its last one."""
         return self._sums / max(1 - self.momentum**self.observed, 1e-12)
 
     def observe(self, per_head_loss):
-        """Takes the losses [A] of the active heads of one update, in index order.
+        """Update the averages with the losses of one update.
 
-        Raises ValueError for the wrong number of losses, FloatingPointError when one is not a number.
+        Args:
+            per_head_loss: [A], the active heads' losses in index order.
+
+        Raises:
+            ValueError: the number of losses is not A.
+            FloatingPointError: a loss is not finite.
         """
-        losses = torch.as_tensor(per_head_loss).detach().cpu().double()        # first to the CPU: MPS has no float64
+        # First to the CPU: MPS has no float64.
+        losses = torch.as_tensor(per_head_loss).detach().cpu().double()
         active = self.head.active.cpu()
         if losses.shape != (int(active.sum()),):
-            raise ValueError(f"{list(losses.shape)} losses were given for {int(active.sum())} active heads; expected one each, in index order.")
+            raise ValueError(
+                f"{list(losses.shape)} losses were given for {int(active.sum())} active heads; "
+                "expected one each, in index order."
+            )
         if not torch.isfinite(losses).all():
-            raise FloatingPointError(f"the loss of head {int(active.nonzero()[~torch.isfinite(losses)][0])} is not a number.")
+            number = int(active.nonzero()[~torch.isfinite(losses)][0])
+            raise FloatingPointError(f"the loss of head {number} is not a number.")
         before = 1 - self.momentum**self.observed
         self.observed += 1
-        new = self.momentum * self._sums[active] + (1 - self.momentum) * losses
-        dropped = ~active       # kept in step with the factor in `averages`, so that a dropped head's figure stands still
-        if before > 0:
-            self._sums[dropped] *= (1 - self.momentum**self.observed) / before
-        self._sums[active] = new
+        if before > 0:  # the factor in `averages` changes; a dropped head's average must not
+            self._sums[~active] *= (1 - self.momentum**self.observed) / before
+        self._sums[active] = self.momentum * self._sums[active] + (1 - self.momentum) * losses
 
     def maybe_prune(self, step):
-        """Clusters when `step` (counted from 1) is due; returns the PruningEvent, or None when it is not."""
+        """Cluster the heads if the step is due, and drop all but the lowest cluster.
+
+        Args:
+            step: the number of updates so far.
+
+        Returns:
+            A PruningEvent, or None when the step is not due.
+        """
         active = self.head.active.cpu()
-        if step % self.every or step <= self.warmup or not self.observed or int(active.sum()) < self.threshold:
+        due = step % self.every == 0 and step > self.warmup and self.observed
+        if not due or int(active.sum()) < self.threshold:
             return None
         ids = active.nonzero().flatten().tolist()
         values = self.averages[active].numpy()
         centroids, labels, width = cluster(values, self.bandwidth, bin_seeding=self.bin_seeding)
         kept = [head for head, label in zip(ids, labels) if label == 0]
-        note = self._veto(centroids, kept)
-        if note:
+        if note := self._reason_to_keep_all(centroids, kept):
             kept = ids
-        event = PruningEvent(step, ids, values.tolist(), width, centroids, labels, kept, [head for head in ids if head not in set(kept)], note)
-        if event.dropped:
+        dropped = sorted(set(ids) - set(kept))
+        event = PruningEvent(
+            step, ids, values.tolist(), width, centroids, labels, kept, dropped, note
+        )
+        if dropped:
             mask = torch.zeros_like(active)
             mask[kept] = True
             self.head.set_active(mask)
         self.events.append(event)
         return event
 
-    def _veto(self, centroids, kept):
+    def _reason_to_keep_all(self, centroids, kept):
         if len(centroids) < 2:
             return "one cluster"
         if len(kept) < self.min_active:
@@ -164,7 +252,14 @@ class HeadPruner:
         return ""
 
     def active_at(self, step):
-        """The mask [M] as it was after `step`, rebuilt from the events."""
+        """Rebuild the mask of active heads from the events.
+
+        Args:
+            step: the number of updates.
+
+        Returns:
+            The mask [M] after this step, bool.
+        """
         mask = torch.ones(self.head.num_heads, dtype=torch.bool)
         for event in self.events:
             if event.step <= step:
@@ -172,26 +267,39 @@ class HeadPruner:
         return mask
 
     def after_step(self, event):
-        """As a hook of `fit`: observe, prune when due, and clear the optimizer's memory of the dropped heads."""
+        """Observe one update of `fit`, prune if due, and reset dropped heads' optimizer state.
+
+        Args:
+            event: a StepEvent.
+        """
         if event.model.heads[event.task] is not self.head:
             return
         self.observe(event.loss.per_head)
         pruned = self.maybe_prune(event.task_step)
         if pruned is not None and pruned.dropped:
-            forget(event.optimizer, (self.head.weight, self.head.bias), pruned.dropped)
+            reset_optimizer_state(
+                event.optimizer, (self.head.weight, self.head.bias), pruned.dropped
+            )
 
     def state_dict(self):
-        """What a checkpoint keeps; the mask itself is in the model."""
-        return {"observed": self.observed, "sums": self._sums.clone(), "events": [dataclasses.asdict(event) for event in self.events]}
+        """Return the state for a checkpoint; the mask itself is in the model."""
+        events = [dataclasses.asdict(event) for event in self.events]
+        return {"observed": self.observed, "sums": self._sums.clone(), "events": events}
 
     def load_state_dict(self, state):
-        """Takes up where a checkpoint left off."""
+        """Continue from the state of a checkpoint."""
         self.observed, self._sums = state["observed"], state["sums"].clone()
         self.events = [PruningEvent(**event) for event in state["events"]]
 
 
-def forget(optimizer, parameters, rows):
-    """Zeroes the moments of these rows: with them, Adam would go on moving heads that no longer learn."""
+def reset_optimizer_state(optimizer, parameters, rows):
+    """Set the optimizer's moments of some rows to zero; otherwise Adam would go on moving them.
+
+    Args:
+        optimizer: any torch optimizer.
+        parameters: the parameters that have these rows.
+        rows: indices along the first dimension.
+    """
     for parameter in parameters:
         for value in optimizer.state.get(parameter, {}).values():
             if torch.is_tensor(value) and value.shape == parameter.shape:

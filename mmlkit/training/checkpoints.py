@@ -1,4 +1,4 @@
-"""One file that a run resumes from: tensors and plain values, written whole or not at all, never unpickled."""
+"""Checkpoints: tensors and plain values in one safetensors file, written whole or not at all."""
 
 import json
 from pathlib import Path
@@ -9,33 +9,65 @@ from mmlkit.runtime import replacing
 
 __all__ = ["save_checkpoint", "load_checkpoint", "flatten", "unflatten"]
 
-TENSOR = "@"        # marks, in the plain part, where a tensor stood
+TENSOR = "@"  # a text in the plain part that begins so is the place of a tensor
 
 
 def save_checkpoint(path, state):
-    """Writes nested dicts and lists of tensors and plain values to one safetensors file."""
+    """Write a checkpoint.
+
+    Args:
+        path: the file.
+        state: nested dicts and lists of tensors and plain values.
+    """
     from safetensors.torch import save_file
 
     tensors, plain = flatten(state)
     with replacing(path) as temporary:
-        save_file({key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}, temporary,
-                  metadata={"plain": json.dumps(plain)})
+        save_file(
+            {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()},
+            temporary,
+            metadata={"plain": json.dumps(plain)},
+        )
 
 
 def load_checkpoint(path):
-    """What save_checkpoint was given. Raises ValueError when the file is damaged or not a checkpoint."""
+    """Read a checkpoint.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The state that `save_checkpoint` was given; tuples come back as lists.
+
+    Raises:
+        ValueError: the file is damaged or no checkpoint.
+    """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(str(path), framework="pt") as file:
             plain = json.loads((file.metadata() or {})["plain"])
-            return unflatten({key: file.get_tensor(key) for key in file.keys()}, plain)    # noqa: SIM118 (a safetensors file is no dict)
+            return unflatten({key: file.get_tensor(key) for key in file.keys()}, plain)  # noqa: SIM118 (a safetensors file is no dict)
     except (SafetensorError, KeyError, json.JSONDecodeError) as error:
-        raise ValueError(f"{Path(path)} is not a readable checkpoint ({error}). Delete it to start the run again.") from error
+        raise ValueError(
+            f"{Path(path)} is not a readable checkpoint ({error}). Delete it to start the run "
+            "again."
+        ) from error
 
 
 def flatten(state, at=""):
-    """(tensors by path, the same structure with "@path" where a tensor stood)."""
+    """Separate the tensors of a nested structure from its plain values.
+
+    Args:
+        state: nested dicts, lists, tensors and plain values.
+        at: the path of `state` in a larger structure.
+
+    Returns:
+        ({path: tensor}, the same structure with "@path" in the place of each tensor).
+
+    Raises:
+        TypeError: a dict mixes integers and texts as keys.
+    """
     if isinstance(state, torch.Tensor):
         return {at: state}, TENSOR + at
     if isinstance(state, dict):
@@ -56,7 +88,15 @@ def _merge(parts):
 
 
 def unflatten(tensors, plain):
-    """The inverse of flatten; tuples come back as lists."""
+    """Invert `flatten`; tuples come back as lists.
+
+    Args:
+        tensors: {path: tensor}.
+        plain: the structure without tensors.
+
+    Returns:
+        The structure with its tensors.
+    """
     if isinstance(plain, dict):
         if set(plain) == {"#"}:
             return {int(key): unflatten(tensors, value) for key, value in plain["#"].items()}

@@ -1,4 +1,4 @@
-"""Predict a whole split and measure it: scores in row order, metrics once over the corpus."""
+"""Predictions of a whole split in row order, and metrics computed once over the split."""
 
 import numpy as np
 import torch
@@ -7,36 +7,115 @@ from mmlkit.data.batching import collate, encode, plan
 from mmlkit.data.loading import Split, TaskData
 from mmlkit.data.tasks import get_task
 from mmlkit.messages import count
-from mmlkit.runtime import autocast, fast_matmul
+from mmlkit.runtime import autocast, place
 from mmlkit.training import metrics
+from mmlkit.training.fast import fast_matmul
 
-__all__ = ["answers", "predict", "predict_encoded", "evaluate", "probabilities",
-           "unless_out_of_memory"]
+__all__ = [
+    "evaluate",
+    "predict",
+    "predict_proba",
+    "predict_scores",
+    "prediction_table",
+    "probabilities",
+    "score_encoded",
+    "unless_out_of_memory",
+]
 
-SAID = ("not enough memory", "can't allocate memory")       # by torch's CPU allocator, in a plain RuntimeError
+# torch's CPU allocator raises a plain RuntimeError with one of these texts.
+OUT_OF_MEMORY = ("not enough memory", "can't allocate memory")
 
 
-def predict(model, data, *, task=None, batch_size=64, max_length=512, precision="fp32"):
-    """Scores [N,C] in row order, as a numpy array.
+def predict(model, data, **options):
+    """Predict the label names of a classification task, or the scores of any other task.
 
-    data: a Split, a TaskData (its dev split), or a list of texts (or pairs of texts) together with task=.
-    Raises ValueError when texts come without a task, or one of them is empty.
+    The model is moved to the device that `predict_scores` describes, and stays there.
+
+    Args:
+        model: a MultitaskModel.
+        data: see `predict_scores`.
+        **options: further arguments of `predict_scores`.
+
+    Returns:
+        An array [N] in row order: label names (text), or scores (numbers).
 
     Example::
 
-        predict(model, ["A quiet triumph."], task="sst").argmax(1)
+        predict(model, ["A quiet triumph."], task="sst")      # array(['positive'])
+    """
+    split = _as_split(data, options.pop("task", None))
+    scores = predict_scores(model, split, **options)
+    if split.task.kind != "classification":
+        return scores[:, 0]
+    return np.array(split.task.labels)[scores.argmax(1)]
+
+
+def predict_proba(model, data, **options):
+    """Predict the probabilities of the labels, whatever the head.
+
+    Args:
+        model: a MultitaskModel.
+        data: see `predict_scores`.
+        **options: further arguments of `predict_scores`.
+
+    Returns:
+        An array [N, C] in row order; the columns follow task.labels.
+
+    Raises:
+        ValueError: the task has no labels, because it is a regression or a ranking.
+    """
+    split = _as_split(data, options.pop("task", None))
+    if split.task.kind != "classification":
+        raise ValueError(
+            f"task {split.task.name!r} is a {split.task.kind} task and has no probabilities; use "
+            "predict."
+        )
+    return probabilities(predict_scores(model, split, **options), model.head(split.task))
+
+
+def predict_scores(
+    model, data, *, task=None, batch_size=64, max_length=None, precision="auto", device=None
+):
+    """Compute the head's output for every row: logits, or what the head gives instead.
+
+    Args:
+        model: a MultitaskModel. It is moved to `device` and stays there; its mode is restored.
+        data: a Split, a TaskData (its dev split), or a list of texts or pairs of texts.
+        task: the task of texts, a name or a Task.
+        batch_size: rows per batch. Where memory runs out, batches are halved.
+        max_length: tokens to which a row is cut; by default as in training (`MultitaskModel.cut`).
+        precision: see `runtime.autocast`.
+        device: a GPU where there is one by default; see `runtime.place`.
+
+    Returns:
+        Scores [N, C], a numpy array in row order.
+
+    Raises:
+        ValueError: texts come without a task, or a text is empty (from a private function).
+        OutOfMemoryError: a single row does not fit (torch.OutOfMemoryError, from `score_encoded`).
     """
     split = _as_split(data, task)
-    limit = getattr(getattr(model.encoder, "config", None), "max_position_embeddings", max_length)
-    encoded = encode(model.tokenizer, split, max_length=min(max_length, limit), pairs=model.head(split.task).pairs)
-    return predict_encoded(model, encoded, batch_size=batch_size, precision=precision)
+    pairs = model.head(split.task).pairs
+    encoded = encode(model.tokenizer, split, max_length=model.cut(max_length), pairs=pairs)
+    return score_encoded(place(model, device), encoded, batch_size=batch_size, precision=precision)
 
 
 @torch.inference_mode()
-def predict_encoded(model, encoded, *, batch_size=64, precision="fp32"):
-    """As `predict`, for a split that is encoded already; the model's mode is put back afterwards.
+def score_encoded(model, encoded, *, batch_size=64, precision="auto"):
+    """Compute the scores of a split that is encoded already, on the model's device.
 
-    Where memory runs out, batches are halved. Raises torch.OutOfMemoryError when a single row does not fit.
+    Args:
+        model: a MultitaskModel; its mode is restored afterwards.
+        encoded: an Encoded split.
+        batch_size: rows per batch.
+        precision: see `runtime.autocast`.
+
+    Returns:
+        Scores [N, C], a numpy array in row order.
+
+    Raises:
+        OutOfMemoryError: a single row does not fit (torch.OutOfMemoryError, from a private
+            function).
     """
     was_training, device = model.training, model.device
     model.eval()
@@ -51,47 +130,75 @@ def _scores(model, encoded, device, batch_size):
     scores, waiting = None, plan(encoded.lengths, batch_size)[::-1]
     while waiting:
         rows = waiting.pop()
-        batch_scores = unless_out_of_memory(lambda rows=rows: model(collate(encoded, rows).to(device)).float().cpu().numpy())
-        if batch_scores is None:
+        found = unless_out_of_memory(
+            lambda rows=rows: model(collate(encoded, rows).to(device)).float().cpu().numpy()
+        )
+        if found is None:
             if len(rows) == 1:
-                raise torch.OutOfMemoryError(f"one row of task {encoded.task.name!r} ({encoded.lengths[rows[0]]} tokens) does not fit into "
-                                             "memory by itself. Use a smaller max_length, a smaller encoder, or precision='bf16'.")
-            waiting = [half for rows in [*waiting, rows] for half in (rows[len(rows) // 2:], rows[:len(rows) // 2]) if half]
+                raise torch.OutOfMemoryError(
+                    f"one row of task {encoded.task.name!r} ({encoded.lengths[rows[0]]} tokens) "
+                    "does not fit into memory by itself. Use a smaller max_length, a smaller "
+                    "encoder, or precision='bf16'."
+                )
+            halves = ((rows[len(rows) // 2 :], rows[: len(rows) // 2]) for rows in [*waiting, rows])
+            waiting = [half for both in halves for half in both if half]
             continue
         if scores is None:
-            scores = np.empty((len(encoded.input_ids), batch_scores.shape[1]), dtype=np.float32)
-        scores[rows] = batch_scores
+            scores = np.empty((len(encoded.input_ids), found.shape[1]), dtype=np.float32)
+        scores[rows] = found
     return scores
 
 
 def unless_out_of_memory(function):
-    """function(), or None where memory ran out, on a GPU or in torch's CPU allocator; every other error passes through."""
+    """Call a function, and catch the error of a GPU or CPU that runs out of memory.
+
+    Args:
+        function: called without arguments.
+
+    Returns:
+        The function's result, or None where memory ran out. Every other error passes through.
+    """
     try:
         return function()
-    except RuntimeError as error:       # torch.OutOfMemoryError is one
-        if not isinstance(error, torch.OutOfMemoryError) and not any(said in str(error) for said in SAID):
+    except RuntimeError as error:  # torch.OutOfMemoryError is a RuntimeError
+        known = isinstance(error, torch.OutOfMemoryError)
+        if not known and not any(text in str(error) for text in OUT_OF_MEMORY):
             raise
-    torch.cuda.empty_cache()            # here, where the error no longer holds on to the tensors; nothing happens without a GPU
+    # Outside of the except clause, where the error no longer references the tensors.
+    torch.cuda.empty_cache()
     return None
 
 
 def probabilities(scores, head):
-    """Return the probabilities [N,C] of the labels, from scores [N,C] of `predict`.
+    """Turn scores of `predict_scores` into probabilities.
 
     Args:
-        scores: what `predict` gave.
-        head: the head that gave them, such as model.heads["sst"]. Logits go through a softmax; the scores of a head that
-            `gives_probabilities` (SANHead) are probabilities already and come back as they are.
+        scores: [N, C].
+        head: the head that computed them, such as model.heads["sst"]. Logits go through a softmax.
+            The output of a head that `gives_probabilities`, such as SANHead, is returned unchanged.
+
+    Returns:
+        Probabilities [N, C].
     """
     if getattr(head, "gives_probabilities", False):
         return np.asarray(scores)
     return torch.as_tensor(scores).softmax(-1).numpy()
 
 
-def evaluate(model, data, *, split="dev", batch_size=64, max_length=512, precision="fp32"):
-    """The task's own metrics over a whole split, as a dict.
+def evaluate(model, data, *, split="dev", **options):
+    """Compute the task's own metrics over a whole split.
 
-    data: a TaskData, of which `split` is taken, or a Split. Raises ValueError when the split has no labels.
+    Args:
+        model: a MultitaskModel.
+        data: a TaskData, of which `split` is taken, or a Split.
+        split: the name of a split of a TaskData.
+        **options: batch_size, max_length, precision and device of `predict_scores`.
+
+    Returns:
+        {metric: value}.
+
+    Raises:
+        ValueError: the split does not exist or has no labels.
     """
     if isinstance(data, TaskData):
         found = data.split(split)
@@ -99,13 +206,24 @@ def evaluate(model, data, *, split="dev", batch_size=64, max_length=512, precisi
             raise ValueError(f"{data.task.name} from {data.source!r} has no split {split!r}.")
         data = found
     if data.labels is None:
-        raise ValueError(f"{data.task.name} {data.name} has no labels: there is nothing to compare predictions with.")
-    scores = predict(model, data, batch_size=batch_size, max_length=max_length, precision=precision)
+        raise ValueError(
+            f"{data.task.name} {data.name} has no labels: there is nothing to compare predictions "
+            "with."
+        )
+    scores = predict_scores(model, data, **options)
     return metrics.compute(data.task, scores, data.labels, data.queries)
 
 
-def answers(model, split):
-    """Return what a model says of a split as a table of texts: (names of columns, rows of cells).
+def prediction_table(model, split, **options):
+    """Return predictions as a table of texts, with a label and probabilities or with a score.
+
+    Args:
+        model: a MultitaskModel.
+        split: a Split.
+        **options: batch_size, max_length, precision and device of `predict_scores`.
+
+    Returns:
+        (names of columns, rows of cells).
 
     Raises:
         ValueError: the head has another number of outputs than the task, or a score is not finite.
@@ -113,14 +231,16 @@ def answers(model, split):
     task, head = split.task, model.head(split.task)
     if head.num_labels != task.num_labels:
         wanted = f"{task.num_labels} ({', '.join(task.labels) or 'one score'})"
-        raise ValueError(f"the head of task {task.name!r} has {count(head.num_labels, 'output')}, "
-                         f"expected {wanted}. It was trained with other labels under this name; "
-                         "train it again.")
-    scores = predict(model, split)
+        raise ValueError(
+            f"the head of task {task.name!r} has {count(head.num_labels, 'output')}, expected "
+            f"{wanted}. It was trained with other labels under this name; train it again."
+        )
+    scores = predict_scores(model, split, **options)
     if wrong := int((~np.isfinite(scores)).any(1).sum()):
-        raise ValueError(f"the scores of {wrong} of {count(len(scores), 'row')} are not finite "
-                         "numbers: the model has diverged. Train it again with a smaller learning "
-                         "rate.")
+        raise ValueError(
+            f"the scores of {wrong} of {count(len(scores), 'row')} are not finite numbers: the "
+            "model has diverged. Train it again with a smaller learning rate."
+        )
     if task.kind != "classification":
         return ["score"], [[f"{score:.4f}"] for score in scores[:, 0]]
     shares = probabilities(scores, head)
@@ -134,13 +254,19 @@ def _as_split(data, task):
     if isinstance(data, Split):
         return data
     if task is None:
-        raise ValueError("predict was given plain texts but no task; pass task='sst' or another of list_tasks().")
+        raise ValueError(
+            "data is plain texts but no task was given; pass task='sst' or another of list_tasks()."
+        )
     task = get_task(task)
     texts = [(row,) if isinstance(row, str) else tuple(row) for row in data]
     if not texts:
-        raise ValueError(f"predict was given no text; expected a list of texts for task {task.name!r}.")
+        raise ValueError(f"no text was given; expected a list of texts for task {task.name!r}.")
     for i, row in enumerate(texts):
-        if len(row) != len(task.text_columns) or not all(isinstance(text, str) and text.strip() for text in row):
-            raise ValueError(f"text {i} is {row!r}; task {task.name!r} expects {len(task.text_columns)} non-empty "
-                             f"text{'s' if task.is_pair else ''}: {list(task.text_columns)}.")
+        if len(row) != len(task.text_columns) or not all(
+            isinstance(text, str) and text.strip() for text in row
+        ):
+            raise ValueError(
+                f"text {i} is {row!r}; task {task.name!r} expects "
+                f"{count(len(task.text_columns), 'non-empty text')}: {list(task.text_columns)}."
+            )
     return Split(task, texts, None, list(range(len(texts))), "texts")

@@ -1,12 +1,14 @@
 """The loop around `train_step`; every notebook from 02 on calls `fit`.
 
-Data order, task order, learning rate and the step's dropout are functions of (seed, epoch, step), so a run can be resumed.
+Data order, task order, learning rate and dropout are functions of (seed, epoch, step), so that a
+run can be resumed.
 """
 
 import contextlib
 import functools
 import math
 import time
+import warnings
 import zlib
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -16,11 +18,11 @@ import torch
 from mmlkit.data.batching import collate, encode, plan_examples
 from mmlkit.data.loading import TaskData
 from mmlkit.heads.linear import Loss
-from mmlkit.runtime import autocast, is_interactive, seed_generators, seeded
+from mmlkit.runtime import autocast, is_interactive, place, seed_generators, seeded
 from mmlkit.training import metrics
 from mmlkit.training.checkpoints import load_checkpoint, save_checkpoint
-from mmlkit.training.evaluation import predict_encoded
-from mmlkit.training.optimizers import learning_rate, make_optimizer
+from mmlkit.training.evaluation import score_encoded
+from mmlkit.training.optimizers import SCHEDULES, learning_rate, make_optimizer
 from mmlkit.training.sampling import TaskSampler
 from mmlkit.training.step import train_step
 
@@ -28,7 +30,16 @@ __all__ = ["Hook", "StepEvent", "fit"]
 
 
 class StepEvent(NamedTuple):
-    """What a hook is told after an update. Steps count updates from 1, over all tasks and for this task."""
+    """One update, as it is reported to hooks. Steps are counted from 1.
+
+    Attributes:
+        step: updates so far, over all tasks.
+        task: the name of the task that was updated.
+        task_step: updates of this task so far.
+        loss: the Loss.
+        model: the MultitaskModel.
+        optimizer: the optimizer.
+    """
 
     step: int
     task: str
@@ -39,76 +50,172 @@ class StepEvent(NamedTuple):
 
 
 class Hook(Protocol):
-    """Something that happens after a step: pruning, logging."""
+    """An object that `fit` calls after each update, for example to prune or to log."""
 
-    def after_step(self, event: StepEvent) -> None: ...
-    def state_dict(self) -> dict: ...
-    def load_state_dict(self, state) -> None: ...
+    def after_step(self, event: StepEvent) -> None:
+        """Act on one update.
+
+        Args:
+            event: the update.
+        """
+
+    def state_dict(self) -> dict:
+        """Return the state for a checkpoint."""
+
+    def load_state_dict(self, state) -> None:
+        """Continue from the state of a checkpoint."""
 
 
-def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=None, optimizer="adamw", warmup=0.1,
-        clip=1.0, precision="fp32", mode="finetune", max_length=512, micro_batch_size=None, seed=0, hooks=(),
-        checkpoint_dir=None, resume=False):
-    """Trains a MultitaskModel and leaves it with the weights of its best epoch.
+def fit(
+    model,
+    data,
+    *,
+    epochs=3,
+    lr=None,
+    head_lr=None,
+    batch_size=32,
+    sampler=None,
+    optimizer="adamw",
+    schedule="linear",
+    warmup=0.1,
+    clip=1.0,
+    precision="auto",
+    freeze_encoder=False,
+    max_length=None,
+    micro_batch_size=None,
+    seed=0,
+    hooks=(),
+    checkpoint_dir=None,
+    resume=False,
+    device=None,
+):
+    """Train a MultitaskModel and leave it with the weights of its best epoch.
 
-    data: {task name: TaskData}, or one TaskData. lr, head_lr: peak rates of the encoder and of everything else.
-    sampler: a TaskSampler over batches, by default "merged" (every batch of every task once an epoch, shuffled).
-    optimizer: "adamw", "adamax", "handout", or an optimizer of your own. warmup: share of all steps, linear up, then linear
-    down to 0. precision: "fp32", "bf16", "fp16", "auto". mode: "finetune" trains every parameter
-    that requires a gradient; "pretrain" freezes the encoder for this call as well. Nothing is ever unfrozen.
-    batch_size: rows, or whole queries of a task that ranks candidates. max_length: tokens a row is cut to. hooks: called after every
-    step. micro_batch_size, clip: see `train_step`; where memory runs out, the size that then worked is kept for the task's later steps.
-    checkpoint_dir: where the state after each epoch goes; with resume=True a run continues there: on a CPU bit for
-    bit, on a GPU up to rounding, because the backward pass of fused attention adds in no fixed order.
-    The best epoch has the highest mean, over tasks, of the first dev metric; the first of equals wins.
-    Returns a DataFrame with a row per epoch and task: epoch, step, task, train_loss, the dev metrics, seconds, best.
-    Raises ValueError for settings that do not fit together, FloatingPointError when the loss is no longer a number.
+    Every parameter that requires a gradient is trained; nothing is ever unfrozen. The best epoch
+    has the highest mean, over tasks, of the first dev metric; the first of equal epochs wins.
+
+    Args:
+        model: a MultitaskModel. It is moved to `device` and stays there.
+        data: {task name: TaskData}, or one TaskData.
+        epochs: passes of the sampler.
+        lr: peak learning rate of the encoder, 2e-5 by default.
+        head_lr: peak learning rate of everything else, lr by default.
+        batch_size: rows per batch, or whole queries of a ranking task.
+        sampler: a TaskSampler over batches; by default "merged" (every batch once per epoch,
+            shuffled).
+        optimizer: "adamw", "adamax", "handout", or an optimizer object with learning rates of its
+            own.
+        schedule: of the learning rate: "linear", "cosine" or "constant"; see `learning_rate`.
+        warmup: the share of all steps in which the learning rate rises.
+        clip: see `train_step`.
+        precision: see `runtime.autocast`.
+        freeze_encoder: also freeze the encoder during this call.
+        max_length: tokens to which a row is cut, by default as `MultitaskModel.cut` says. `predict`
+            and `evaluate` use the same value afterwards.
+        micro_batch_size: see `train_step`. A size that fitted after memory ran out is kept.
+        seed: of the order of rows and tasks and of dropout.
+        hooks: objects with the methods of `Hook`.
+        checkpoint_dir: the folder for the state after each epoch.
+        resume: continue from checkpoint_dir if it holds a state. A resumed run equals an
+            uninterrupted one bit for bit on a CPU. On a GPU it is equal up to rounding, because the
+            backward pass of fused attention adds in no fixed order.
+        device: a GPU where there is one by default; see `runtime.place`.
+
+    Returns:
+        A DataFrame with a row per epoch and task: epoch, step, task, train_loss, the dev metrics,
+        seconds, best.
+
+    Raises:
+        ValueError: settings do not fit together.
+        FloatingPointError: the loss or a gradient is not finite (raised while a step is made).
 
     Example::
 
         history = fit(model, {"sst": load_task("sst")}, epochs=2, lr=1e-4, head_lr=1e-3)
     """
     data = {data.task.name: data} if isinstance(data, TaskData) else dict(data)
-    _check(model, data, epochs=epochs, batch_size=batch_size, mode=mode)
-    limit = min(max_length, model.encoder.config.max_position_embeddings)
-    train, dev = ({name: encode(model.tokenizer, getattr(one, split), max_length=limit, pairs=model.head(one.task).pairs)
-                   for name, one in data.items()} for split in ("train", "dev"))
+    _check(model, data, epochs=epochs, batch_size=batch_size, schedule=schedule)
+    if resume and checkpoint_dir is None:
+        raise ValueError("resume=True needs a checkpoint_dir, the folder of the run to continue.")
+    if not isinstance(optimizer, str) and (lr is not None or head_lr is not None):
+        warnings.warn(
+            "lr and head_lr have no effect: an optimizer object has its own.", stacklevel=2
+        )
+    place(model, device)
+    model.max_length = model.cut(max_length)
+    train, dev = (
+        {
+            name: encode(
+                model.tokenizer,
+                getattr(one, split),
+                max_length=model.max_length,
+                pairs=model.head(one.task).pairs,
+            )
+            for name, one in data.items()
+        }
+        for split in ("train", "dev")
+    )
     batches = {name: _stream(one, batch_size, _seed(seed, name)) for name, one in train.items()}
     if sampler is None:
-        sampler = TaskSampler("merged", sizes={name: math.ceil(len(one) / batch_size) for name, one in train.items()},
-                              epochs=epochs, seed=seed)
+        sizes = {name: math.ceil(len(one) / batch_size) for name, one in train.items()}
+        sampler = TaskSampler("merged", sizes=sizes, epochs=epochs, seed=seed)
     if sampler.epochs != epochs or set(sampler.sizes) != set(data):
-        raise ValueError(f"The sampler is for {sampler.epochs} epochs of {list(sampler.sizes)}; this run is {epochs} epochs of {list(data)}.")
-    with model.encoder_frozen(mode == "pretrain"):
+        raise ValueError(
+            f"The sampler is for {sampler.epochs} epochs of {list(sampler.sizes)}; this run is "
+            f"{epochs} epochs of {list(data)}."
+        )
+    with model.encoder_frozen(freeze_encoder):
         if isinstance(optimizer, str):
-            optimizer = make_optimizer(model, optimizer, lr=lr, head_lr=head_lr)
-        scaler = torch.amp.GradScaler(model.device.type) if autocast(precision, model.device)[1] else None
+            rates = {"lr": 2e-5 if lr is None else lr, "head_lr": head_lr}
+            optimizer = make_optimizer(model, optimizer, **rates)
+        needs_scaler = autocast(precision, model.device)[1]
+        scaler = torch.amp.GradScaler(model.device.type) if needs_scaler else None
         run = _Run(model, optimizer, scaler, hooks)
         path = None if checkpoint_dir is None else Path(checkpoint_dir) / "last.safetensors"
-        settings = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, warmup=warmup, mode=mode, seed=seed, clip=clip,
-                        precision=precision, max_length=limit, optimizer=f"{type(optimizer).__module__}.{type(optimizer).__name__}",
-                        sampler=[sampler.kind, sampler.seed, sampler.sizes], steps_per_epoch=sampler.steps_per_epoch,
-                        rows={name: len(one.input_ids) for name, one in train.items()})
-        if resume and path is not None and path.is_file():
+        settings = {
+            "epochs": epochs,
+            "lr": lr,
+            "head_lr": head_lr,
+            "batch_size": batch_size,
+            "schedule": schedule,
+            "warmup": warmup,
+            "freeze_encoder": freeze_encoder,
+            "seed": seed,
+            "clip": clip,
+            "precision": precision,
+            "max_length": model.max_length,
+            "optimizer": f"{type(optimizer).__module__}.{type(optimizer).__name__}",
+            "sampler": [sampler.kind, sampler.seed, sampler.sizes, sampler.steps_per_epoch],
+            "rows": {name: len(one.input_ids) for name, one in train.items()},
+        }
+        if resume and path.is_file():
             run.load(load_checkpoint(path), settings, path)
         total = epochs * sampler.steps_per_epoch
+        rate = functools.partial(
+            learning_rate, warmup=int(warmup * total), total=total, schedule=schedule
+        )
+        options = {"clip": clip, "precision": precision, "scaler": scaler}
         for epoch in range(run.epoch + 1, epochs + 1):
             started, losses = time.perf_counter(), {name: [] for name in data}
-            with seeded(seed, model.device), _progress(sampler.steps_per_epoch, f"epoch {epoch}/{epochs}") as bar:
+            progress = _progress(sampler.steps_per_epoch, f"epoch {epoch}/{epochs}")
+            with seeded(seed, model.device), progress as bar:
                 model.train()
                 for name in sampler.order(epoch):
                     for group in optimizer.param_groups:
-                        peak = group.setdefault("peak", group["lr"])
-                        group["lr"] = learning_rate(run.step, peak=peak, warmup=int(warmup * total), total=total)
+                        group["lr"] = rate(run.step, peak=group.setdefault("peak", group["lr"]))
                     batch = batches[name](run.task_steps.get(name, 0)).to(model.device)
                     seed_generators(_seed(seed, run.step), model.device)
-                    with _said_with_its_step(run.step + 1, path):
-                        size = min(filter(None, (micro_batch_size, run.micro.get(name))), default=None)
-                        loss = train_step(model, batch, optimizer, micro_batch_size=size, clip=clip, precision=precision, scaler=scaler)
+                    size = min(filter(None, (micro_batch_size, run.micro.get(name))), default=None)
+                    with _error_names_the_step(run.step + 1, path):
+                        loss = train_step(model, batch, optimizer, micro_batch_size=size, **options)
                     losses[name].append(run.after_step(name, loss))
                     bar.update()
-            scores = {name: metrics.compute(one.task, predict_encoded(model, dev[name], batch_size=2 * batch_size, precision=precision),
-                                            one.dev.labels, one.dev.queries) for name, one in data.items()}
+            scores = {}
+            for name, one in data.items():
+                found = score_encoded(
+                    model, dev[name], batch_size=2 * batch_size, precision=precision
+                )
+                scores[name] = metrics.compute(one.task, found, one.dev.labels, one.dev.queries)
             run.after_epoch(epoch, losses, scores, time.perf_counter() - started)
             if path is not None:
                 save_checkpoint(path, {**run.state(), "settings": settings})
@@ -116,12 +223,12 @@ def fit(model, data, *, epochs=3, lr=2e-5, head_lr=None, batch_size=32, sampler=
 
 
 class _Run:
-    """Everything about a run that changes as it goes; what a checkpoint holds."""
+    """The changing state of a run, which a checkpoint holds."""
 
     def __init__(self, model, optimizer, scaler, hooks):
         self.model, self.optimizer, self.scaler, self.hooks = model, optimizer, scaler, list(hooks)
         self.epoch, self.step, self.task_steps = 0, 0, {}
-        self.micro = {}     # {task: examples at a time}, where memory ran out
+        self.micro = {}  # {task: micro-batch size}, where memory ran out
         self.history, self.best_score, self.best = [], -math.inf, None
 
     def after_step(self, name, loss):
@@ -130,8 +237,9 @@ class _Run:
         if loss.micro_batch_size is not None:
             self.micro[name] = loss.micro_batch_size
         total = loss.total.item()
-        if math.isfinite(total):        # not so where the scaler of fp16 skipped the step: no update, nothing to tell
-            event = StepEvent(self.step, name, self.task_steps[name], loss, self.model, self.optimizer)
+        if math.isfinite(total):  # otherwise fp16's scaler skipped the step
+            step = self.task_steps[name]
+            event = StepEvent(self.step, name, step, loss, self.model, self.optimizer)
             for hook in self.hooks:
                 hook.after_step(event)
         return total
@@ -139,39 +247,49 @@ class _Run:
     def after_epoch(self, epoch, losses, scores, seconds):
         self.epoch = epoch
         firsts = [next(iter(values.values())) for values in scores.values()]
-        score = sum(0.0 if math.isnan(first) else first for first in firsts) / len(firsts)      # nan: constant predictions
-        if score > self.best_score:
+        # A correlation of constant predictions is nan, and counts as 0.
+        score = sum(0.0 if math.isnan(first) else first for first in firsts) / len(firsts)
+        best = score > self.best_score
+        if best:
             self.best_score = score
-            self.best = {key: value.detach().clone() for key, value in self.model.state_dict().items()}
+            state = self.model.state_dict()
+            self.best = {key: value.detach().clone() for key, value in state.items()}
             for row in self.history:
                 row["best"] = False
         for name, values in scores.items():
             finite = [loss for loss in losses[name] if math.isfinite(loss)]
             mean = sum(finite) / len(finite) if finite else math.nan
-            self.history.append({"epoch": epoch, "step": self.step, "task": name, "train_loss": mean, **values,
-                                 "seconds": round(seconds, 2), "best": score == self.best_score and self._first(score)})
-
-    def _first(self, score):
-        return not any(row["best"] and row["epoch"] != self.epoch for row in self.history)
+            row = {"epoch": epoch, "step": self.step, "task": name, "train_loss": mean, **values}
+            self.history.append({**row, "seconds": round(seconds, 2), "best": best})
 
     def state(self):
-        return {"epoch": self.epoch, "step": self.step, "task_steps": self.task_steps, "micro": self.micro, "history": self.history,
-                "best_score": self.best_score, "best": self.best, "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(), "hooks": [hook.state_dict() for hook in self.hooks],
-                "scaler": self.scaler.state_dict() if self.scaler else {}}
+        names = ("epoch", "step", "task_steps", "micro", "history", "best_score", "best")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "hooks": [hook.state_dict() for hook in self.hooks],
+            "scaler": self.scaler.state_dict() if self.scaler else {},
+        }
 
     def load(self, state, settings, path):
-        if state["settings"] != settings:
-            changed = {key: (state["settings"].get(key), value) for key, value in settings.items() if state["settings"].get(key) != value}
-            raise ValueError(f"{path} belongs to another run; different are (then, now): {changed}. Use the same settings, "
-                             "another checkpoint_dir, or resume=False.")
-        for name in ("epoch", "step", "task_steps", "history", "best_score", "best"):
+        then = state["settings"]
+        if changed := {
+            key: (then.get(key), now) for key, now in settings.items() if then.get(key) != now
+        }:
+            raise ValueError(
+                f"{path} belongs to another run; different are (then, now): {changed}. Use the "
+                "same settings, another checkpoint_dir, or resume=False."
+            )
+        if len(self.hooks) != len(state["hooks"]):
+            raise ValueError(
+                f"{path} was written with {len(state['hooks'])} hooks, this run has "
+                f"{len(self.hooks)}. Pass the same hooks."
+            )
+        for name in ("epoch", "step", "task_steps", "micro", "history", "best_score", "best"):
             setattr(self, name, state[name])
-        self.micro = dict(state.get("micro", {}))      # older files do not have it
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        if len(self.hooks) != len(state["hooks"]):
-            raise ValueError(f"{path} was written with {len(state['hooks'])} hooks, this run has {len(self.hooks)}. Pass the same hooks.")
         for hook, saved in zip(self.hooks, state["hooks"]):
             hook.load_state_dict(saved)
         if self.scaler:
@@ -186,9 +304,9 @@ class _Run:
         return pd.DataFrame(self.history)
 
 
-def _check(model, data, *, epochs, batch_size, mode):
-    if mode not in ("finetune", "pretrain"):
-        raise ValueError(f"mode {mode!r} is not 'finetune' or 'pretrain'.")
+def _check(model, data, *, epochs, batch_size, schedule):
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule {schedule!r} is not one of {list(SCHEDULES)}.")
     if epochs < 1 or batch_size < 1:
         raise ValueError(f"epochs {epochs} and batch_size {batch_size} must be at least 1.")
     if not data:
@@ -196,27 +314,37 @@ def _check(model, data, *, epochs, batch_size, mode):
     for name, one in data.items():
         head = model.head(one.task)
         if head.num_labels != one.task.num_labels:
-            raise ValueError(f"Task {name!r} needs {one.task.num_labels} outputs ({list(one.task.labels) or 'one score'}), "
-                             f"its head has {head.num_labels}.")
+            raise ValueError(
+                f"Task {name!r} needs {one.task.num_labels} outputs "
+                f"({list(one.task.labels) or 'one score'}), its head has {head.num_labels}."
+            )
         if one.train.labels is None or one.dev.labels is None:
             raise ValueError(f"Task {name!r} has no labels in train or dev.")
 
 
 @contextlib.contextmanager
-def _said_with_its_step(step, path):
-    """Adds to a FloatingPointError where it happened, what is left, and what to try."""
+def _error_names_the_step(step, path):
+    """Add the step, what is left, and a remedy to a FloatingPointError."""
     try:
         yield
     except FloatingPointError as error:
-        kept = f" The state after the last whole epoch is in {path}." if path is not None and path.is_file() else ""
-        raise FloatingPointError(f"Training stopped at step {step}: {error}. The weights are those before this step.{kept} "
-                                 "Try a smaller lr, clip=1.0, or precision='fp32'.") from error
+        kept = ""
+        if path is not None and path.is_file():
+            kept = f" The state after the last whole epoch is in {path}."
+        raise FloatingPointError(
+            f"Training stopped at step {step}: {error}. The weights are those before this "
+            f"step.{kept} Try a smaller lr, clip=1.0, or precision='fp32'."
+        ) from error
 
 
 def _stream(encoded, batch_size, seed):
-    """A function that gives the k-th batch of a task, counted over all its passes: the same k always gives the same batch."""
+    """Return a function from k to the k-th batch of a task, counted over all its passes."""
     per_pass = math.ceil(len(encoded) / batch_size)
-    planned = functools.lru_cache(maxsize=1)(lambda epoch: plan_examples(encoded, batch_size, seed=seed, epoch=epoch))
+
+    @functools.lru_cache(maxsize=1)
+    def planned(epoch):
+        return plan_examples(encoded, batch_size, seed=seed, epoch=epoch)
+
     return lambda k: collate(encoded, planned(k // per_pass)[k % per_pass])
 
 

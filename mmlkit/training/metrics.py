@@ -1,7 +1,4 @@
-"""Corpus metrics: always over the whole split, never averaged over batches.
-
-scikit-learn and scipy compute them; this module only chooses and names them.
-"""
+"""Metrics over a whole split, never averaged over batches; scikit-learn and scipy compute them."""
 
 import warnings
 
@@ -11,29 +8,56 @@ __all__ = ["compute", "predicted_labels"]
 
 
 def predicted_labels(scores):
-    """The label index of each row: the largest of its C scores. scores: [N,C]. Returns [N] integers."""
+    """Return the index of the largest score of each row.
+
+    Args:
+        scores: [N, C].
+
+    Returns:
+        Label indices [N].
+    """
     return np.asarray(scores).argmax(axis=1)
 
 
 def compute(task, scores, labels, queries=None):
-    """The task's metrics as a dict of floats.
+    """Compute the metrics of a task.
 
-    task: a Task. scores: [N,C] logits or probabilities (regression and ranking: [N,1] or [N] scores). labels: [N].
-    queries: [N], which query each row is a candidate of, for a ranking task; its metrics are means over queries, and equal scores
-    count as the mean over the orders they could stand in: one score for all gives 1/candidates, not 1.
-    A correlation with constant scores or labels is undefined and comes back as nan.
-    Raises ValueError when the number of scores and labels differ, none is there, a score is not a number, or a query has not
-    exactly one answer.
+    A correlation with constant scores or labels is undefined and returned as nan. The metrics of a
+    ranking task are means over queries. Equal scores count as the mean over their possible orders:
+    one score for all candidates gives 1/candidates, not 1.
+
+    Args:
+        task: a Task.
+        scores: [N, C] logits or probabilities; [N, 1] or [N] for regression and ranking.
+        labels: [N].
+        queries: [N], the query of each row of a ranking task.
+
+    Returns:
+        {metric: value}.
+
+    Raises:
+        ValueError: the numbers of scores and labels differ, there is none, a score is not finite,
+            or a query has not exactly one answer.
     """
     scores, labels = np.asarray(scores, dtype=float), np.asarray(labels)
     if len(scores) != len(labels) or len(labels) == 0:
-        raise ValueError(f"{task.name}: {len(scores)} rows of scores for {len(labels)} labels; expected one each, at least one.")
+        raise ValueError(
+            f"{task.name}: {len(scores)} rows of scores for {len(labels)} labels; expected one "
+            "each, at least one."
+        )
     if not np.isfinite(scores).all():
-        raise ValueError(f"{task.name}: some scores are not finite numbers; the model has diverged. Try a smaller lr.")
+        raise ValueError(
+            f"{task.name}: some scores are not finite numbers; the model has diverged. Try a "
+            "smaller lr."
+        )
     if task.kind == "ranking":
         predictions = _places(task, scores.reshape(len(scores), -1)[:, 0], labels, queries)
     else:
-        predictions = scores.reshape(len(scores), -1)[:, 0] if task.kind == "regression" else predicted_labels(scores)
+        predictions = (
+            scores.reshape(len(scores), -1)[:, 0]
+            if task.kind == "regression"
+            else predicted_labels(scores)
+        )
     return {name: float(_METRICS[name](labels, predictions)) for name in task.metrics}
 
 
@@ -41,58 +65,51 @@ def _accuracy(labels, predictions):
     return np.mean(labels == predictions)
 
 
-def _macro_f1(labels, predictions):
-    from sklearn.metrics import f1_score
+def _sklearn(name, **options):
+    def metric(labels, predictions):
+        import sklearn.metrics
 
-    return f1_score(labels, predictions, average="macro", zero_division=0)
+        return getattr(sklearn.metrics, name)(labels, predictions, **options)
 
-
-def _f1(labels, predictions):
-    """Of the second label: paraphrase, duplicate."""
-    from sklearn.metrics import f1_score
-
-    return f1_score(labels, predictions, pos_label=1, zero_division=0)
+    return metric
 
 
-def _matthews(labels, predictions):
-    from sklearn.metrics import matthews_corrcoef
+def _correlation(name):
+    def metric(labels, predictions):
+        import scipy.stats
 
-    return matthews_corrcoef(labels, predictions)
+        if len(labels) < 2:
+            return float("nan")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a constant input: nan says so
+            return getattr(scipy.stats, name)(labels, predictions).statistic
 
-
-def _correlation(function, labels, predictions):
-    if len(labels) < 2:
-        return float("nan")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")     # a constant input: nan says it
-        return function(labels, predictions).statistic
-
-
-def _pearson(labels, predictions):
-    from scipy.stats import pearsonr
-
-    return _correlation(pearsonr, labels, predictions)
-
-
-def _spearman(labels, predictions):
-    from scipy.stats import spearmanr
-
-    return _correlation(spearmanr, labels, predictions)
+    return metric
 
 
 def _places(task, scores, labels, queries):
-    """[Q,2]: how many candidates score above each query's answer, and how many as high, the answer included."""
+    """Count each query's candidates above and level with the answer (itself too), [Q, 2]."""
     if queries is None or len(queries) != len(scores):
-        raise ValueError(f"{task.name}: queries is {None if queries is None else len(queries)}, expected the query of each of the {len(scores)} "
-                         "rows; rank_queries makes data that has them.")
+        raise ValueError(
+            f"{task.name}: queries is {None if queries is None else len(queries)}, expected the "
+            f"query of each of the {len(scores)} rows; rank_queries makes data that has them."
+        )
     numbers, place = np.unique(queries, return_inverse=True)
     answers = np.bincount(place, weights=labels)
     if (answers != 1).any():
-        raise ValueError(f"{task.name}: query {numbers[answers != 1][0]} has {answers[answers != 1][0]:.0f} answers among its candidates, expected "
-                         "exactly 1; rank_queries drops such queries.")
+        raise ValueError(
+            f"{task.name}: query {numbers[answers != 1][0]} has {answers[answers != 1][0]:.0f} "
+            "answers among its candidates, expected exactly 1; rank_queries drops such queries."
+        )
     best = np.empty(len(numbers))
     best[place[labels == 1]] = scores[labels == 1]
-    return np.stack([np.bincount(place, weights=compared) for compared in (scores > best[place], scores == best[place])], axis=1)
+    return np.stack(
+        [
+            np.bincount(place, weights=compared)
+            for compared in (scores > best[place], scores == best[place])
+        ],
+        axis=1,
+    )
 
 
 def _accuracy_at_1(labels, places):
@@ -100,9 +117,19 @@ def _accuracy_at_1(labels, places):
 
 
 def _mrr(labels, places):
-    """Mean reciprocal rank: of the mean over the ranks that a tied answer could take."""
+    """Mean reciprocal rank, averaged over the ranks that a tied answer could have."""
     return np.mean([np.mean(1 / np.arange(above + 1, above + tied + 1)) for above, tied in places])
 
 
-_METRICS = {"accuracy": _accuracy, "macro_f1": _macro_f1, "f1": _f1, "matthews": _matthews,
-            "pearson": _pearson, "spearman": _spearman, "accuracy@1": _accuracy_at_1, "mrr": _mrr}
+_METRICS = {
+    "accuracy": _accuracy,
+    "macro_f1": _sklearn("f1_score", average="macro", zero_division=0),
+    "f1": _sklearn(
+        "f1_score", pos_label=1, zero_division=0
+    ),  # of the second label: paraphrase, duplicate
+    "matthews": _sklearn("matthews_corrcoef"),
+    "pearson": _correlation("pearsonr"),
+    "spearman": _correlation("spearmanr"),
+    "accuracy@1": _accuracy_at_1,
+    "mrr": _mrr,
+}

@@ -1,4 +1,4 @@
-"""The updates: AdamW as the CS224N handout writes it, torch's fused optimizers for real runs, and the learning rate's path.
+"""Optimizers and learning rate schedules.
 
 Notebook 02 builds `AdamW` by hand and shows where it differs from torch's.
 """
@@ -7,30 +7,50 @@ import math
 
 import torch
 
-__all__ = ["AdamW", "Adamax", "learning_rate", "make_optimizer"]
+__all__ = ["AdamW", "Adamax", "SCHEDULES", "learning_rate", "make_optimizer"]
+
+SCHEDULES = ("linear", "cosine", "constant")
 
 
 class AdamW(torch.optim.Optimizer):
-    """AdamW of the CS224N minBERT handout, after Kingma and Ba's efficient form (2015, end of section 2).
+    """AdamW of the CS224N minBERT handout, in Kingma and Ba's efficient form (2015, section 2).
 
     m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  alpha_t = lr sqrt(1-b2^t) / (1-b1^t)
     theta = theta - alpha_t m / (sqrt(v) + eps);  theta = theta - lr weight_decay theta
 
-    Two differences from torch.optim.AdamW: eps is added to the *uncorrected* sqrt(v), so it weighs more in early
-    steps, by 1/sqrt(1-b2^t); and decay acts after the step, on the already moved theta, where torch decays first.
-    Raises ValueError for a negative lr, eps or weight_decay, or betas outside [0, 1).
+    There are two differences from torch.optim.AdamW. eps is added to the *uncorrected* sqrt(v), so
+    it weighs more in early steps, by 1/sqrt(1-b2^t). Decay acts after the step, on the updated
+    theta, where torch decays first.
+
+    Args:
+        params: parameters or parameter groups.
+        lr: learning rate.
+        betas: (b1, b2), decay rates of the averages.
+        eps: see above.
+        weight_decay: decoupled decay.
+        correct_bias: False takes alpha_t = lr.
+
+    Raises:
+        ValueError: lr, eps or weight_decay is negative, or a beta is outside [0, 1).
     """
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.0, correct_bias=True):
+    def __init__(
+        self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.0, correct_bias=True
+    ):
         if lr < 0 or eps < 0 or weight_decay < 0:
-            raise ValueError(f"lr {lr}, eps {eps} and weight_decay {weight_decay} must not be negative.")
+            raise ValueError(
+                f"lr {lr}, eps {eps} and weight_decay {weight_decay} must not be negative."
+            )
         if not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"betas {betas} must lie in [0, 1): they are shares of the old average.")
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, correct_bias=correct_bias))
+            raise ValueError(f"betas {betas} must lie in [0, 1).")
+        super().__init__(
+            params,
+            dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, correct_bias=correct_bias),
+        )
 
     @torch.no_grad()
     def step(self, closure=None):
-        """One update of every parameter that has a gradient; the others stay bit-identical."""
+        """Update every parameter that has a gradient; all others stay bit-identical."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -45,7 +65,9 @@ class AdamW(torch.optim.Optimizer):
     def _update(theta, g, group, state):
         b1, b2 = group["betas"]
         if not state:
-            state.update(step=0, exp_avg=torch.zeros_like(theta), exp_avg_sq=torch.zeros_like(theta))
+            state.update(
+                step=0, exp_avg=torch.zeros_like(theta), exp_avg_sq=torch.zeros_like(theta)
+            )
         state["step"] += 1
         t, m, v = state["step"], state["exp_avg"], state["exp_avg_sq"]
         m.mul_(b1).add_(g, alpha=1 - b1)
@@ -58,18 +80,17 @@ class AdamW(torch.optim.Optimizer):
 
 
 class Adamax(torch.optim.Adamax):
-    """torch's Adamax (Kingma and Ba 2015, section 7.1) with decoupled weight decay, as MT-DNN trains.
+    """Adamax (Kingma and Ba 2015, section 7.1) with decoupled weight decay, as in MT-DNN.
 
-    theta = theta - lr weight_decay theta;  then Adamax's step without decay.
-
-    torch.optim.Adamax adds weight_decay * theta to the gradient instead (L2). Its step is about lr whatever the size of the
-    gradient, so a row that no batch touches would shrink by lr at every step.
-    Takes the arguments of torch.optim.Adamax.
+    theta = theta - lr weight_decay theta, then Adamax's step without decay. The arguments are those
+    of torch.optim.Adamax, which adds weight_decay * theta to the gradient instead (L2). Its step is
+    about lr for a gradient of any size, so a row that no batch touches would shrink by lr at every
+    step.
     """
 
     @torch.no_grad()
     def step(self, closure=None):
-        """Update every parameter that has a gradient; the others stay bit-identical. Returns the closure's loss, if any."""
+        """Update every parameter that has a gradient; all others stay bit-identical."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -89,35 +110,79 @@ class Adamax(torch.optim.Adamax):
 
 
 def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight_decay=0.01):
-    """An optimizer over the trainable parameters of a MultitaskModel.
+    """Make an optimizer over the trainable parameters of a MultitaskModel.
 
-    name: "adamw" (torch, fused), "adamax" (MT-DNN's, with decoupled decay), or "handout" (`AdamW` above). head_lr: the rate of
-    everything outside the encoder, pal_lr: of what `add_pals` put into it, both lr by default; `fit` takes the result as
-    its optimizer. weight_decay acts on matrices only, not on biases and LayerNorms.
-    Each parameter group keeps its peak rate as "peak", for the schedule.
-    Raises ValueError for an unknown name or when nothing is trainable.
+    Each parameter group keeps its peak learning rate as "peak", for the schedule of `fit`.
+
+    Args:
+        model: a MultitaskModel.
+        name: "adamw" (torch's, fused), "adamax" (MT-DNN's, with decoupled decay) or "handout"
+            (`AdamW` of this module).
+        lr: learning rate of the encoder.
+        head_lr: learning rate of everything outside the encoder; lr by default.
+        pal_lr: learning rate of the modules that `add_pals` put into the encoder; lr by default.
+        weight_decay: decoupled decay of matrices. Biases and LayerNorms have none.
+
+    Returns:
+        A torch optimizer, which `fit` accepts as `optimizer`.
+
+    Raises:
+        ValueError: the name is unknown, or no parameter is trainable.
     """
-    makers = {"adamw": lambda groups: torch.optim.AdamW(groups, eps=1e-8, fused=True),
-              "adamax": lambda groups: Adamax(groups, foreach=True),
-              "handout": AdamW}
+    makers = {
+        "adamw": lambda groups: torch.optim.AdamW(groups, eps=1e-8, fused=True),
+        "adamax": lambda groups: Adamax(groups, foreach=True),
+        "handout": AdamW,
+    }
     if name not in makers:
         raise ValueError(f"optimizer {name!r} is not one of {list(makers)}.")
+    head_lr, pal_lr = lr if head_lr is None else head_lr, lr if pal_lr is None else pal_lr
     groups = {}
     for key, parameter in model.named_parameters():
         if parameter.requires_grad:
-            own = pal_lr if key.startswith("encoder.pals.") else lr if key.startswith("encoder.") else head_lr
-            peak = lr if own is None else own
-            decay = 0.0 if parameter.dim() < 2 or key.endswith("bias") else weight_decay      # multiverse heads' biases are a table
-            groups.setdefault((peak, decay), []).append(parameter)
+            peak = lr if key.startswith("encoder.") else head_lr
+            if key.startswith("encoder.pals."):
+                peak = pal_lr
+            # The biases of multiverse heads are a matrix, hence the test of the name.
+            plain = parameter.dim() < 2 or key.endswith("bias")
+            groups.setdefault((peak, 0.0 if plain else weight_decay), []).append(parameter)
     if not groups:
         raise ValueError("Every parameter of the model is frozen: there is nothing to train.")
-    return makers[name]([dict(params=params, lr=peak, peak=peak, weight_decay=decay)
-                         for (peak, decay), params in groups.items()])
+    return makers[name](
+        [
+            {"params": params, "lr": peak, "peak": peak, "weight_decay": decay}
+            for (peak, decay), params in groups.items()
+        ]
+    )
 
 
-def learning_rate(step, *, peak, warmup, total):
-    """Linear up over `warmup` steps, then linear down to 0 at `total`; a pure function of the step, counted from 0."""
+def learning_rate(step, *, peak, warmup, total, schedule="linear"):
+    """Compute the learning rate of a step: a linear rise over the warmup, then the schedule.
+
+    Args:
+        step: counted from 0.
+        peak: the highest learning rate.
+        warmup: the number of steps of the rise.
+        total: the number of all steps.
+        schedule: after the warmup: "linear" down to 0 at `total`, "cosine" (half a period, down to
+            0 at `total`), or "constant".
+
+    Returns:
+        The learning rate.
+
+    Raises:
+        ValueError: the schedule is unknown.
+
+    Example::
+
+        learning_rate(60, peak=1.0, warmup=20, total=100)                        # 0.5
+        learning_rate(60, peak=1.0, warmup=20, total=100, schedule="cosine")     # 0.5
+    """
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule {schedule!r} is not one of {list(SCHEDULES)}.")
     if step < warmup:
         return peak * (step + 1) / warmup
-    return peak * max(total - step, 0) / max(total - warmup, 1)
-
+    if schedule == "constant":
+        return peak
+    left = max(total - step, 0) / max(total - warmup, 1)
+    return peak * (left if schedule == "linear" else (1 - math.cos(math.pi * left)) / 2)

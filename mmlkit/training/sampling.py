@@ -1,6 +1,7 @@
-"""Whose batch comes next: the order of tasks in multi-task training.
+"""The order of tasks in multi-task training.
 
-Annealed sampling is from Stickland and Murray (2019, section 4.1); "merged" is Algorithm 1 of MT-DNN.
+Annealed sampling is from Stickland and Murray (2019, section 4.1); "merged" is Algorithm 1 of
+MT-DNN.
 """
 
 import difflib
@@ -9,54 +10,110 @@ import numpy as np
 
 __all__ = ["TaskSampler"]
 
-EXPONENTS = {"proportional": lambda e, epochs: 1.0,
-             "sqrt": lambda e, epochs: 0.5,
-             "uniform": lambda e, epochs: 0.0,
-             "annealed": lambda e, epochs: 1.0 if epochs == 1 else 1 - 0.8 * (e - 1) / (epochs - 1)}
+EXPONENTS = {
+    "proportional": lambda e, epochs: 1.0,
+    "sqrt": lambda e, epochs: 0.5,
+    "uniform": lambda e, epochs: 0.0,
+    "annealed": lambda e, epochs: 1.0 if epochs == 1 else 1 - 0.8 * (e - 1) / (epochs - 1),
+}
 FIXED = ("round_robin", "sequential", "merged")
 
 
 class TaskSampler:
-    """The task of every step, a pure function of (seed, epoch).
+    """Chooses the task of every step, as a pure function of (seed, epoch).
 
-    kind: "proportional" (p ~ N), "sqrt" (N^0.5), "uniform", "annealed" (N^alpha, alpha from 1 in epoch 1 down to 0.2 in
-    the last), "round_robin" (in turn), "sequential" (one task after another) or "merged" (every batch once, shuffled).
-    sizes: {task: N}, whole numbers, of which only the ratios count; for "merged" and "sequential" the number of batches is meant.
-    epochs: E of the annealing; one epoch alone has alpha 1.
-    steps_per_epoch: draws in an epoch; by default the sum of sizes, i.e. one visit of every batch.
-    Raises ValueError for an unknown kind, sizes below one, or an epoch outside 1 to epochs.
+    Args:
+        kind: "proportional" (p ~ N), "sqrt" (N^0.5), "uniform", "annealed" (N^alpha, with alpha
+            from 1 in epoch 1 down to 0.2 in the last), "round_robin" (in turn), "sequential" (one
+            task after another) or "merged" (every batch once, shuffled).
+        sizes: {task: N}, whole numbers of which only the ratios matter; for "merged" and
+            "sequential" the numbers of batches.
+        epochs: E of the annealing; a single epoch has alpha 1.
+        steps_per_epoch: draws per epoch; the sum of sizes by default.
+        seed: of the draws.
+
+    Raises:
+        ValueError: the kind is unknown, or a number is below one.
+
+    Example::
+
+        TaskSampler("sqrt", sizes={"rte": 100, "qnli": 400}).probabilities(1)    # rte 1/3, qnli 2/3
     """
 
     def __init__(self, kind, *, sizes, epochs=1, steps_per_epoch=None, seed=0):
         known = [*EXPONENTS, *FIXED]
         if kind not in known:
             near = difflib.get_close_matches(str(kind), known, n=1)
-            raise ValueError(f"{kind!r} is not a sampler.{f' Did you mean {near[0]!r}?' if near else ''} Known: {', '.join(known)}.")
+            raise ValueError(
+                f"{kind!r} is not a sampler.{f' Did you mean {near[0]!r}?' if near else ''} Known: "
+                f"{', '.join(known)}."
+            )
         if not sizes or not all(size >= 1 and size % 1 == 0 for size in sizes.values()):
-            raise ValueError(f"sizes is {sizes}, expected at least one task and every size at least 1, a whole number.")
-        if epochs < 1 or (steps_per_epoch is not None and (steps_per_epoch < 1 or steps_per_epoch % 1)):
-            raise ValueError(f"epochs {epochs} and steps_per_epoch {steps_per_epoch} must be at least 1, whole numbers.")
+            raise ValueError(
+                f"sizes is {sizes}, expected at least one task and every size at least 1, a whole "
+                "number."
+            )
+        if epochs < 1 or (
+            steps_per_epoch is not None and (steps_per_epoch < 1 or steps_per_epoch % 1)
+        ):
+            raise ValueError(
+                f"epochs {epochs} and steps_per_epoch {steps_per_epoch} must be at least 1, whole "
+                "numbers."
+            )
         self.kind, self.epochs, self.seed = kind, epochs, seed
-        self.sizes = {task: int(size) for task, size in sizes.items()}      # numpy's integers would not go into a checkpoint
+        self.sizes = {
+            task: int(size) for task, size in sizes.items()
+        }  # plain integers, for checkpoints
         self.steps_per_epoch = int(steps_per_epoch or sum(self.sizes.values()))
 
     def probabilities(self, epoch):
-        """{task: probability} in this epoch, counted from 1; for the fixed orders the share of each task's steps."""
+        """Compute each task's probability in an epoch, or its share of the steps of a fixed order.
+
+        Args:
+            epoch: counted from 1.
+
+        Returns:
+            {task: probability}.
+
+        Raises:
+            ValueError: the epoch is not one of 1 to epochs.
+        """
         if not 1 <= epoch <= self.epochs:
-            raise ValueError(f"epoch {epoch} is not one of 1 to {self.epochs}; epochs count from 1.")
-        exponent = 0.0 if self.kind == "round_robin" else EXPONENTS.get(self.kind, EXPONENTS["proportional"])(epoch, self.epochs)
-        largest = max(self.sizes.values())      # divided out first: large sizes then cannot overflow
+            raise ValueError(
+                f"epoch {epoch} is not one of 1 to {self.epochs}; epochs count from 1."
+            )
+        exponent = (
+            0.0
+            if self.kind == "round_robin"
+            else EXPONENTS.get(self.kind, EXPONENTS["proportional"])(epoch, self.epochs)
+        )
+        largest = max(self.sizes.values())  # large sizes then cannot overflow
         weights = {task: (size / largest) ** exponent for task, size in self.sizes.items()}
         return {task: weight / sum(weights.values()) for task, weight in weights.items()}
 
     def order(self, epoch):
-        """The list of task names, one per step of this epoch."""
+        """List the task of every step of an epoch.
+
+        Args:
+            epoch: counted from 1.
+
+        Returns:
+            Task names, one per step.
+        """
         shares, steps, tasks = self.probabilities(epoch), self.steps_per_epoch, list(self.sizes)
         if self.kind == "round_robin":
             return [tasks[((epoch - 1) * steps + i) % len(tasks)] for i in range(steps)]
         generator = np.random.default_rng([self.seed, epoch])
         if self.kind in EXPONENTS:
-            return [tasks[i] for i in generator.choice(len(tasks), size=steps, p=list(shares.values()))]
+            return [
+                tasks[i] for i in generator.choice(len(tasks), size=steps, p=list(shares.values()))
+            ]
         ends = np.round(np.cumsum(list(shares.values())) * steps).astype(int)
-        blocks = [task for task, start, end in zip(tasks, [0, *ends], ends) for _ in range(end - start)]
-        return blocks if self.kind == "sequential" else [blocks[i] for i in generator.permutation(steps)]
+        blocks = [
+            task for task, start, end in zip(tasks, [0, *ends], ends) for _ in range(end - start)
+        ]
+        return (
+            blocks
+            if self.kind == "sequential"
+            else [blocks[i] for i in generator.permutation(steps)]
+        )

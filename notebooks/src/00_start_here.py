@@ -119,7 +119,7 @@ print(data.train.frame()["label"].value_counts().to_dict())
 # %% [markdown]
 # ## A first classifier
 #
-# The encoder stays as it is (`mode="pretrain"`, the course's word for a frozen encoder). Only a linear layer on top learns:
+# The encoder stays as it is (`freeze_encoder=True`). Only a linear layer on top learns:
 # $D \times C$ weights and $C$ biases. How many is that?
 
 # %%
@@ -128,14 +128,14 @@ from mmlkit.heads import LinearHead
 from mmlkit.training import MultitaskModel
 
 torch.manual_seed(seed)
-head = LinearHead(encoder.config.hidden_size, data.task.num_labels, reads=size.reads)
+head = LinearHead(encoder.config.hidden_size, data.task.num_labels, pooling=size.pooling)
 model = MultitaskModel(encoder, {"sst": head}).to(device)
 print(sum(p.numel() for p in head.parameters()), "numbers to learn")
 
 # %%
 from mmlkit.training import fit
 
-history = fit(model, data, mode="pretrain", epochs=3, lr=size.frozen_lr, batch_size=size.batch_size,
+history = fit(model, data, freeze_encoder=True, epochs=3, lr=size.frozen_lr, batch_size=size.batch_size,
               max_length=size.max_length, precision=size.precision, seed=seed)
 history[["epoch", "train_loss", "accuracy", "macro_f1"]].round(3)
 
@@ -155,12 +155,12 @@ print(f"majority class {majority:.2f}, this classifier {best:.2f}")
 # ## Your first prediction
 
 # %%
-from mmlkit.training import predict, probabilities
+from mmlkit.training import predict_proba
 
 texts = ["A glorious, tender, perfect film.",
          "Set in Lisbon, it follows two brothers through one summer.",
          "A dreadful, tedious mess that wastes a fine cast."]
-shares = probabilities(predict(model, texts, task="sst"), model.heads["sst"])
+shares = predict_proba(model, texts, task="sst")
 pd.DataFrame(shares.round(2), index=texts, columns=data.task.labels)
 
 # %%
@@ -200,7 +200,7 @@ from pathlib import Path
 from mmlkit.training import save_model
 
 folder = Path(output_dir) / "first-model"
-save_model(model, folder, about={"seed": seed, "accuracy": best})
+save_model(model, folder, metadata={"seed": seed, "accuracy": best})
 print(sorted(path.name for path in folder.iterdir()))
 
 # %%
@@ -226,7 +226,7 @@ status = main(["predict", "--model", str(folder), "A quiet, patient triumph."])
 
 # %%
 mine = ["Not bad at all.", "I expected to love it."]
-for text, row in zip(mine, probabilities(predict(model, mine, task="sst"), model.heads["sst"])):
+for text, row in zip(mine, predict_proba(model, mine, task="sst")):
     print(f"{data.task.labels[row.argmax()]:<14} {row.max():.2f}  {text}")
 
 # %% [markdown]
@@ -246,7 +246,7 @@ for text, row in zip(mine, probabilities(predict(model, mine, task="sst"), model
 # %% [markdown]
 # ### Exercise 2: another pooling
 #
-# ● ● ○ · 5 minutes. Train again with `reads="cls"` in `LinearHead`. Which reading of the sentence
+# ● ● ○ · 5 minutes. Train again with `pooling="cls"` in `LinearHead`. Which reading of the sentence
 # is better here, and why might that be?
 #
 # <details><summary>Hint</summary>

@@ -220,7 +220,7 @@ def new_model(task):
     """Fresh weights from the checkpoint, and a head drawn from the seed."""
     encoder, _ = load_pretrained(size.model)
     torch.manual_seed(seed)
-    head = LinearHead(encoder.config.hidden_size, task.num_labels, reads=size.reads)
+    head = LinearHead(encoder.config.hidden_size, task.num_labels, pooling=size.pooling)
     return MultitaskModel(encoder, {task.name: head}).to(device)
 
 
@@ -266,18 +266,18 @@ print(f"loss {result.total.item():.4f}; no weight ends more than two steps of 1e
 from mmlkit.training import fit
 
 
-def train(data, mode, batch_size):
+def train(data, freeze_encoder, batch_size):
     """One run; returns the model at its best epoch and the history."""
     model = new_model(data.task)
-    rates = dict(lr=size.frozen_lr) if mode == "pretrain" else dict(lr=size.lr, head_lr=size.head_lr)
-    history = fit(model, data, mode=mode, epochs=epochs, batch_size=batch_size, max_length=size.max_length,
-                  precision=precision, seed=seed, **rates)
+    rates = dict(lr=size.frozen_lr) if freeze_encoder else dict(lr=size.lr, head_lr=size.head_lr)
+    history = fit(model, data, freeze_encoder=freeze_encoder, epochs=epochs, batch_size=batch_size,
+                  max_length=size.max_length, precision=precision, seed=seed, **rates)
     return model, history
 
 
 # %%
-_, sst_frozen = train(sst, "pretrain", size.batch_size)
-sst_model, sst_tuned = train(sst, "finetune", size.batch_size)
+_, sst_frozen = train(sst, True, size.batch_size)
+sst_model, sst_tuned = train(sst, False, size.batch_size)
 pd.concat({"frozen": sst_frozen, "fine-tuned": sst_tuned}, names=["run", ""])[["epoch", "train_loss", "accuracy", "macro_f1"]].round(3)
 
 # %%
@@ -293,9 +293,9 @@ plt.show()
 # ### Where it is wrong
 
 # %%
-from mmlkit.training import predict, probabilities
+from mmlkit.training import predict_proba, predict_scores
 
-scores = predict(sst_model, sst.dev, max_length=size.max_length, precision=precision)
+scores = predict_scores(sst_model, sst.dev, max_length=size.max_length, precision=precision)
 plots.confusion_matrix(sst.dev.labels, scores.argmax(1), sst.task.labels, title="SST, fine-tuned")
 plt.show()
 
@@ -336,8 +336,8 @@ print(f"{len(cfimdb.train)} train, {len(cfimdb.dev)} dev\n")
 print(cfimdb.train[0]["label"], "|", cfimdb.train[0]["sentence"][:300], "...")
 
 # %%
-_, cfimdb_frozen = train(cfimdb, "pretrain", size.review_batch_size)
-cfimdb_model, cfimdb_tuned = train(cfimdb, "finetune", size.review_batch_size)
+_, cfimdb_frozen = train(cfimdb, True, size.review_batch_size)
+cfimdb_model, cfimdb_tuned = train(cfimdb, False, size.review_batch_size)
 plots.learning_curves({"frozen": cfimdb_frozen, "fine-tuned": cfimdb_tuned}, title="CFIMDB, dev split")
 plt.show()
 
@@ -347,7 +347,7 @@ plt.show()
 # The frozen vectors know what a review is about; the twins are about the same things. Fine-tuning has to find the verdict.
 
 # %%
-scores = predict(cfimdb_model, cfimdb.dev, max_length=size.max_length, precision=precision)
+scores = predict_scores(cfimdb_model, cfimdb.dev, max_length=size.max_length, precision=precision)
 for i in np.flatnonzero(scores.argmax(1) != cfimdb.dev.labels)[:2]:
     print(f"in truth {cfimdb.dev[i]['label']}:\n    {cfimdb.dev.texts[i][0]}\n")
 
@@ -398,12 +398,12 @@ for task, rows in (("SST", len(sst.dev)), ("CFIMDB", len(cfimdb.dev))):
 from mmlkit.training import save_model
 
 folder = Path(output_dir) / "sst-model"
-save_model(sst_model, folder, about={"seed": seed, "source": str(source), "accuracy": float(ours["SST", "fine-tuned"])})
+save_model(sst_model, folder, metadata={"seed": seed, "source": str(source), "accuracy": float(ours["SST", "fine-tuned"])})
 print(f'mmlkit predict --model {folder.name} "A small, stubborn marvel."')
 
 # %%
 text = "For an hour I resisted; then I was undone, completely and gladly."
-row = probabilities(predict(sst_model, [text], task="sst"), sst_model.heads["sst"])[0]
+row = predict_proba(sst_model, [text], task="sst")[0]
 plots.bars(dict(zip(sst.task.labels, row)), xlabel="probability", title=text)
 plt.show()
 

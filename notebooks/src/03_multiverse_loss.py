@@ -427,7 +427,7 @@ def new_model(method):
     """Fresh weights from the checkpoint, and the method's heads drawn from the seed."""
     encoder, _ = load_pretrained(size.model)
     torch.manual_seed(seed)
-    head, _ = build_head(method, encoder.config.hidden_size, data.task.num_labels, reads=size.reads)     # no hooks: nothing is pruned
+    head, _ = build_head(method, encoder.config.hidden_size, data.task.num_labels, pooling=size.pooling)     # no hooks: nothing is pruned
     return MultitaskModel(encoder, {data.task.name: head}).to(device)
 
 
@@ -623,7 +623,7 @@ print("effective rank of mv-m:", ", ".join(f"{100 * change:+.0f} % against {name
 def train_heads(lam, similarity="dot", steps=60):
     """Adam on the heads alone; (mean |cos|, loss per head) along the way, the head, and its dev accuracy."""
     torch.manual_seed(seed)
-    head, _ = build_head("mv-m", train_x.shape[1], data.task.num_labels, weight_of_orthogonality=lam, dropout=0.0)
+    head, _ = build_head("mv-m", train_x.shape[1], data.task.num_labels, orthogonality_weight=lam, dropout=0.0)
     head.similarity = similarity
     batch, path = SimpleNamespace(task=data.task, labels=train_y[:2000]), []
     optimizer = torch.optim.Adam(head.parameters(), lr=2e-3)
@@ -725,13 +725,13 @@ print(f"parameters: {sum(p.numel() for p in head.parameters()):,} in training, {
 # `model.collapse()` does it for a whole model. What it returns is saved, loaded and used like any classifier's.
 
 # %%
-from mmlkit.training import load_model, predict, probabilities, save_model
+from mmlkit.training import load_model, predict_scores, probabilities, save_model
 
 folder = Path(output_dir) / f"{task}-multiverse"
-save_model(models["mv-m"].collapse(), folder, about={"method": "mv-m", "seed": seed, "source": str(source)})
+save_model(models["mv-m"].collapse(), folder, metadata={"method": "mv-m", "seed": seed, "source": str(source)})
 loaded = load_model(folder)
 texts = data.dev.texts[:16]
-scores, reloaded = (predict(model, texts, task=task, max_length=size.max_length) for model in (models["mv-m"], loaded))
+scores, reloaded = (predict_scores(model, texts, task=task, max_length=size.max_length) for model in (models["mv-m"], loaded))
 assert np.abs(scores - reloaded).max() < 1e-4
 print(type(loaded.head(data.task)).__name__, f"largest difference of a score {np.abs(scores - reloaded).max():.0e}")
 print(f"mmlkit predict --model {folder.name}", *(f'"{text}"' for text in texts[0]))

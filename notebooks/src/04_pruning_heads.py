@@ -357,8 +357,8 @@ from mmlkit.bert import load_pretrained
 
 encoder, _ = load_pretrained(size.model)
 torch.manual_seed(seed)
-head, hooks = build_head("mml", encoder.config.hidden_size, data.task.num_labels, reads=size.reads,
-                         weight_of_orthogonality=lambda_, momentum=momentum, every=every, bandwidth=bandwidth)
+head, hooks = build_head("mml", encoder.config.hidden_size, data.task.num_labels, pooling=size.pooling,
+                         orthogonality_weight=lambda_, momentum=momentum, every=every, bandwidth=bandwidth)
 model, pruner = MultitaskModel(encoder, {data.task.name: head}).to(device), hooks[0]
 print("weights of the heads", list(head.weight.shape), "active", int(head.active.sum()))
 
@@ -400,7 +400,7 @@ at_end = pruner.active_at(steps)
 record = {"task": data.task.name, "source": source if source in ("mini", "hub") else "folder", "profile": profile, "model": size.model,
           "rows": len(data.train), "steps": steps, "minutes": round(minutes, 2), "precision": precision, "seed": seed,
           "parameters": {"epochs": epochs, "batch_size": size.batch_size, **rates, "every": every, "momentum": momentum,
-                         "bandwidth": bandwidth, "weight_of_orthogonality": lambda_, "threshold": pruner.threshold},
+                         "bandwidth": bandwidth, "orthogonality_weight": lambda_, "threshold": pruner.threshold},
           "num_heads": head.num_heads, "heads_kept": int(head.active.sum()), "heads_at_end": int(at_end.sum()),
           "history": json.loads(history.to_json(orient="records")), "events": events,
           "final_averages": pruner.averages[at_end].tolist(), **describe(device)}

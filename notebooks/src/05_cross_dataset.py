@@ -231,7 +231,7 @@ def train(method):
     with seeded(seed, device):
         encoder, _ = load_pretrained(size.model)
         pruning = {"every": max(1, steps // 5)} if method == "mml" else {}
-        head, hooks = build_head(method, encoder.config.hidden_size, data.task.num_labels, reads=size.reads, pairs=pairs, **pruning)
+        head, hooks = build_head(method, encoder.config.hidden_size, data.task.num_labels, pooling=size.pooling, pairs=pairs, **pruning)
     model = MultitaskModel(encoder, {task: head}).to(device)
     fit(model, data, hooks=hooks, seed=seed, epochs=epochs, batch_size=batch_size, lr=size.lr, head_lr=size.head_lr,
         max_length=size.max_length, precision=precision)

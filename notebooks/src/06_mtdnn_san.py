@@ -115,10 +115,10 @@ D = pretrained.config.hidden_size
 def new_head(task):
     """What MT-DNN puts on top of the encoder for this kind of task."""
     if task.kind == "ranking":
-        return RankingHead(D, reads=size.reads)
+        return RankingHead(D, pooling=size.pooling)
     if task.kind == "regression":
-        return LinearHead(D, 1, reads=size.reads, activation="sigmoid")
-    return SANHead(D, task.num_labels) if task.is_pair else LinearHead(D, task.num_labels, reads=size.reads)
+        return LinearHead(D, 1, pooling=size.pooling, activation="sigmoid")
+    return SANHead(D, task.num_labels) if task.is_pair else LinearHead(D, task.num_labels, pooling=size.pooling)
 
 
 def new_model(names):

@@ -372,9 +372,9 @@ both.pivot(index="task", columns=["start", "epoch"], values="train_loss").loc[ot
 from mmlkit.training import predict
 
 if "mnli" in tasks:
-    dev, names = data["snli"].dev, tasks["mnli"].task.labels
-    answers = predict(multitask, dev.texts, task="mnli", max_length=size.max_length, precision=precision).argmax(1)
-    zero = np.mean([names[i] == dev.task.labels[y] for i, y in zip(answers, dev.labels)])         # matched by name
+    dev = data["snli"].dev
+    answers = predict(multitask, dev.texts, task="mnli", max_length=size.max_length, precision=precision)
+    zero = np.mean([name == dev.task.labels[y] for name, y in zip(answers, dev.labels)])         # matched by name
     print(f"MNLI's head on SNLI, without a single label of SNLI: {zero:.3f}; guessing {np.bincount(dev.labels).max() / len(dev):.3f}")
 
 # %% [markdown]
@@ -386,7 +386,7 @@ if "mnli" in tasks:
 
 # %%
 from mmlkit.data import Split, collate, encode, plan
-from mmlkit.heads import pair_vector, sentence_vector
+from mmlkit.heads import pair_features, sentence_vector
 from mmlkit.runtime import autocast, fast_matmul
 
 
@@ -411,7 +411,7 @@ for name, one in data.items():
         found = vectors(starts[start], texts, one.task)
         for split in (one.train, one.dev):
             u, v = (found[[place[row[i]] for row in split.texts]] for i in (0, 1))
-            read = {"pair": pair_vector(u, v), "cosine": torch.cosine_similarity(u, v)[:, None]}
+            read = {"pair": pair_features(u, v), "cosine": torch.cosine_similarity(u, v)[:, None]}
             features[name, start, split.name] = {kind: x.to(device) for kind, x in read.items()}
     print(f"{name}: {len(texts):,} different texts; X of the pairs {list(features[name, 'plain', 'train']['pair'].shape)}")
 
@@ -639,7 +639,7 @@ reach.map(lambda value: f"{value:,}" if isinstance(value, int) else f"{value:,.3
 def fine_tune(start, name="scitail", share=0.1, epochs=5, batch_size=16):
     """The history of a copy of the start, with a fresh head, on draw `seed` of a share: a row for each epoch."""
     with seeded(seed, device):
-        model = MultitaskModel(copy.deepcopy(starts[start]), {name: PairHead(D, data[name].task.num_labels, reads="mean")}, tokenizer).to(device)
+        model = MultitaskModel(copy.deepcopy(starts[start]), {name: PairHead(D, data[name].task.num_labels, pooling="mean")}, tokenizer).to(device)
     chosen = replace(data[name], train=data[name].train.take(rows_of(len(data[name].train), share, seed)))
     return fit(model, chosen, epochs=epochs, batch_size=batch_size, seed=seed, **settings)
 
@@ -950,7 +950,7 @@ _ = checks.check_labels_needed(my_labels_needed)
 #
 # <details><summary>Hint</summary>
 #
-# `multitask_start` reads the global names `tasks` and `few`. `vectors` and `pair_vector` make the features; `accuracy` looks for them under
+# `multitask_start` reads the global names `tasks` and `few`. `vectors` and `pair_features` make the features; `accuracy` looks for them under
 # `features[name, "mnli alone", ...]`.
 #
 # </details>
@@ -962,7 +962,7 @@ _ = checks.check_labels_needed(my_labels_needed)
 # alone, _ = multitask_start(seed)
 # for split in (data["snli"].train, data["snli"].dev):
 #     u, v = (vectors(alone.encoder, [row[i] for row in split.texts], split.task) for i in (0, 1))
-#     features["snli", "mnli alone", split.name] = {"pair": pair_vector(u, v).to(device)}
+#     features["snli", "mnli alone", split.name] = {"pair": pair_features(u, v).to(device)}
 # for start in ("plain", "multi-task", "another seed", "mnli alone"):
 #     print(start, np.mean([accuracy("snli", start, "pair", rows_of(len(data["snli"].train), 0.1, draw)) for draw in range(draws)]).round(3))
 # ```

@@ -331,7 +331,7 @@ def new_model():
     with seeded(seed, device):
         encoder, _ = load_pretrained(size.model)
         D = encoder.config.hidden_size
-        heads = {"sst": LinearHead(D, 5, reads=size.reads), "quora": PairHead(D, 2, reads=size.reads), "sts": PairHead(D, 1, reads=size.reads)}
+        heads = {"sst": LinearHead(D, 5, pooling=size.pooling), "quora": PairHead(D, 2, pooling=size.pooling), "sts": PairHead(D, 1, pooling=size.pooling)}
     return MultitaskModel(encoder, heads, tokenizer).to(device)
 
 
@@ -341,7 +341,7 @@ print({name: f"{sum(p.numel() for p in part.parameters()):,}" for name, part in 
 # %%
 from types import SimpleNamespace
 
-from mmlkit.training import metrics, predict_encoded
+from mmlkit.training import metrics, score_encoded
 from mmlkit.heads import data_loss
 
 
@@ -349,7 +349,7 @@ def measure(model, step):
     """One row: every task's first metric, accuracy or Pearson's r, and its loss, on the dev slices."""
     row = {"step": step}
     for name, one in dev_set.items():
-        scores = predict_encoded(model, one, precision=precision)
+        scores = score_encoded(model, one, precision=precision)
         row[name] = next(iter(metrics.compute(one.task, scores, one.labels).values()))
         row[f"{name} loss"] = data_loss(torch.as_tensor(scores), SimpleNamespace(task=one.task, labels=torch.as_tensor(one.labels))).item()
     return row
@@ -575,7 +575,7 @@ seen.round(2).rename_axis("passes over each set")
 # has 600 rows, SST and STS 30 each, drawn anew for every seed, so the ratio is 20 to 1. Each run has 300 steps of 16.
 
 # %%
-from mmlkit.heads import pair_vector, sentence_vector
+from mmlkit.heads import pair_features, sentence_vector
 
 encoder = new_model().encoder.eval()
 D = encoder.config.hidden_size
@@ -590,7 +590,7 @@ def vectors(split):
         x = torch.empty(len(split), D)
         for chosen in plan(part.lengths, 64):
             batch = collate(part, chosen).to(device)
-            x[chosen] = sentence_vector(encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids), batch, size.reads).float().cpu()
+            x[chosen] = sentence_vector(encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids), batch, size.pooling).float().cpu()
         found.append(x)
     return found
 
@@ -615,7 +615,7 @@ class SharedLayer(nn.Module):
 
     def forward(self, name, x):
         z = [nn.functional.gelu(self.layer(one)) for one in x]
-        return self.heads[name](z[0] if len(z) == 1 else pair_vector(*z))
+        return self.heads[name](z[0] if len(z) == 1 else pair_features(*z))
 
 
 # %%

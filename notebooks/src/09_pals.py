@@ -339,13 +339,13 @@ from mmlkit.runtime import seeded
 TASKS = ("sst", "quora", "sts")
 
 
-def new_model(kind=None, reads=None, **options):
+def new_model(kind=None, pooling=None, **options):
     """The encoder, with parts of this kind, and a fresh head for each task; pairs are encoded apart."""
-    reads = reads or size.reads
+    pooling = pooling or size.pooling
     with seeded(seed, device):
         encoder = fresh(kind, **options)
         D = encoder.config.hidden_size
-        heads = {"sst": LinearHead(D, 5, reads=reads), "quora": PairHead(D, 2, reads=reads), "sts": PairHead(D, 1, reads=reads)}
+        heads = {"sst": LinearHead(D, 5, pooling=pooling), "quora": PairHead(D, 2, pooling=pooling), "sts": PairHead(D, 1, pooling=pooling)}
     return MultitaskModel(encoder, heads, tokenizer).to(device)
 
 
@@ -405,15 +405,15 @@ print("bit for bit as before: the parts and heads of quora and sts, although quo
 # another, and forgetting, the subject of notebook 08, is impossible by construction.
 
 # %%
-from mmlkit.training import predict
+from mmlkit.training import predict_scores
 
 texts = load_task("quora", source, limit=16, seed=seed).dev
 model = new_model("pal", stay_trainable=True).freeze_encoder()
 optimizer = make_optimizer(model, lr=size.head_lr)
-scores = [predict(model, texts)]
+scores = [predict_scores(model, texts)]
 for _ in range(3):
     train_step(model.train(), some("sst"), optimizer)
-scores.append(predict(model, texts))
+scores.append(predict_scores(model, texts))
 change = np.abs(scores[0] - scores[1]).max()
 assert change <= (0 if device.type == "cpu" else 1e-5)      # a GPU may add in another order
 print(f"three steps on sst; the largest change of quora's {scores[0].size} scores is {change:.0e}")
@@ -432,7 +432,7 @@ print(f"three steps on sst; the largest change of quora's {scores[0].size} score
 # whatever $s$ is. **Predict before you run.** What is the gradient of the query and key?
 
 # %%
-model = new_model("sequential", reads="cls")
+model = new_model("sequential", pooling="cls")
 repaired = new_model("sequential_fixed", init="normal")
 second = pd.DataFrame({"sequential": gradients(model), "sequential_fixed": gradients(repaired)}).rename_axis("gradient of")
 none = 1e-5 * second["sequential"].max()        # the same tolerance as above
@@ -534,7 +534,7 @@ print({name: f"{len(one.train):,} + {len(one.dev):,} rows" for name, one in data
 
 # %%
 SYSTEMS = {"heads alone": dict(frozen=True), "PALs alone": dict(frozen=True, kind="pal"), "shared": dict(), "PALs": dict(kind="pal"),
-           "low-rank": dict(kind="low_rank"), "Houlsby": dict(kind="houlsby"), "sequential": dict(kind="sequential", reads="cls"),
+           "low-rank": dict(kind="low_rank"), "Houlsby": dict(kind="houlsby"), "sequential": dict(kind="sequential", pooling="cls"),
            "sequential, repaired": dict(kind="sequential_fixed")}
 systems = list(systems or SYSTEMS)
 
@@ -543,12 +543,12 @@ from mmlkit.studies import overall_score
 from mmlkit.training import fit
 
 
-def run(frozen=False, kind=None, reads=None):
+def run(frozen=False, kind=None, pooling=None):
     """The dev scores of one system, and how many numbers each task has for itself and all have together."""
-    model = new_model(kind, reads, **(dict(stay_trainable=frozen) if kind else {})).freeze_encoder(frozen)
+    model = new_model(kind, pooling, **(dict(stay_trainable=frozen) if kind else {})).freeze_encoder(frozen)
     optimizer = make_optimizer(model, lr=size.lr, head_lr=size.head_lr, pal_lr=size.head_lr)
     history = fit(model, data, epochs=epochs, batch_size=batch_size, max_length=size.max_length, precision=precision, seed=seed,
-                  optimizer=optimizer, mode="pretrain" if frozen else "finetune")
+                  optimizer=optimizer, freeze_encoder=frozen)
     best = history[history["epoch"] == history.loc[history["best"], "epoch"].iloc[0]].set_index("task")
     scores = {"sst": best.loc["sst", "accuracy"], "quora": best.loc["quora", "accuracy"], "sts": best.loc["sts", "pearson"]}
     own = sum(map(count, model.heads.values())) + (count(model.encoder.pals) if kind else 0)

@@ -232,8 +232,8 @@ def new_head(name, D, multiverse, every=10**9, pairs=pairs):
     pairs = pairs if task.is_pair else "packed"
     with seeded(seed):
         if multiverse and task.labels:
-            return build_head("mml", D, task.num_labels, reads=size.reads, pairs=pairs, every=every)
-        return (PairHead if pairs == "separate" else LinearHead)(D, task.num_labels, reads=size.reads), []
+            return build_head("mml", D, task.num_labels, pooling=size.pooling, pairs=pairs, every=every)
+        return (PairHead if pairs == "separate" else LinearHead)(D, task.num_labels, pooling=size.pooling), []
 
 
 # %%
@@ -266,7 +266,7 @@ def idle_model(plain):
     model, _ = new_model(multiverse=False, pals=True)
     for name in ("sst", "quora"):
         (weight, bias), how = plain.heads[name].parameters(), plain.heads[name].pairs           # [C,D], [C]
-        model.heads[name] = MultiverseHead(pretrained.config.hidden_size, len(bias), num_heads=1, reads=size.reads, pairs=how)
+        model.heads[name] = MultiverseHead(pretrained.config.hidden_size, len(bias), num_heads=1, pooling=size.pooling, pairs=how)
         model.heads[name].load_state_dict({"weight": weight[None], "bias": bias[None], "active": torch.tensor([True])})
     return model.to(device)
 
@@ -371,7 +371,7 @@ switches.replace({True: "on", False: "off"}).rename(columns={"pals": "PALs", "sc
 # %%
 from collections import Counter
 
-from mmlkit.training import fit, predict
+from mmlkit.training import fit, predict_scores
 
 
 def run(multiverse=True, pals=True, schedule="annealed", **options):
@@ -387,7 +387,7 @@ def run(multiverse=True, pals=True, schedule="annealed", **options):
 
 def answers(model):
     """The model's scores of every task's dev rows."""
-    return {task: predict(model, dev[task], max_length=size.max_length, precision=precision) for task in TASKS}
+    return {task: predict_scores(model, dev[task], max_length=size.max_length, precision=precision) for task in TASKS}
 
 
 # %%
@@ -554,10 +554,10 @@ pd.DataFrame({"trained": counts(model), "deployed": counts(plain)}).map("{:,}".f
 from mmlkit.training import load_model, save_model
 
 folder = Path(output_dir) / "together"
-save_model(plain, folder, about={"seed": seed, "profile": profile})
+save_model(plain, folder, metadata={"seed": seed, "profile": profile})
 again = load_model(folder).to(device)       # where the other model is: devices round differently
 few = dev["sst"].take(range(16))
-assert np.allclose(predict(again, few), predict(plain, few), atol=1e-5)
+assert np.allclose(predict_scores(again, few), predict_scores(plain, few), atol=1e-5)
 print({file.name: f"{file.stat().st_size / 2**10:,.0f} kB" for file in sorted(folder.iterdir()) if file.suffix == ".safetensors"})
 
 # %% [markdown]

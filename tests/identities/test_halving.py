@@ -15,13 +15,13 @@ from mmlkit.heads.ranking import RankingHead
 from mmlkit.heads.san import SANHead
 from mmlkit.runtime import seeded
 from mmlkit.training import loop as training
-from mmlkit.training.evaluation import predict, unless_out_of_memory
+from mmlkit.training.evaluation import predict_scores, unless_out_of_memory
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.step import train_step
 
-HEADS = {"sst": lambda p: LinearHead(32, 5, dropout=p, reads="mean"),
-         "sts": lambda p: MultiverseHead(32, 1, num_heads=3, dropout=p, weight_of_orthogonality=0.5),
+HEADS = {"sst": lambda p: LinearHead(32, 5, dropout=p, pooling="mean"),
+         "sts": lambda p: MultiverseHead(32, 1, num_heads=3, dropout=p, orthogonality_weight=0.5),
          "quora": lambda p: SANHead(32, 2, dropout=p, prediction_dropout=p),
          "qnli_rank": lambda p: RankingHead(32, dropout=p),
          "pair": lambda p: PairHead(32, 2, dropout=p)}
@@ -164,7 +164,7 @@ def test_any_other_error_passes(make_case, message):
         step(model, batch)
     assert str(raised.value) == message and type(raised.value) is RuntimeError and memory.seen == [8]
     with pytest.raises(RuntimeError):
-        predict(model, data)
+        predict_scores(model, data)
     assert not model.encoder.embeddings.word_embeddings.weight.reused_gradient.any()
     with pytest.raises(KeyError):
         unless_out_of_memory(lambda: {}["x"])
@@ -265,20 +265,20 @@ def test_a_resumed_run_goes_on_with_the_size_it_had(make_case, tmp_path):
 @pytest.mark.parametrize("name", HEADS)
 def test_scores_are_the_same_however_little_memory(make_case, name):
     model, data, _ = make_case(name)
-    expected = predict(model, data)
+    expected = predict_scores(model, data)
     for room in (7, 1):
         memory = Memory(model, room)
-        np.testing.assert_allclose(predict(model, data), expected, atol=1e-5)
+        np.testing.assert_allclose(predict_scores(model, data), expected, atol=1e-5)
         assert memory.seen[0] > room >= memory.seen[-1]
         memory.hook.remove()
     Memory(model, 0)
     with pytest.raises(torch.OutOfMemoryError, match=r"one row of task '.*' \(\d+ tokens\) does not fit into memory by itself. Use a smaller max_length"):
-        predict(model, data)
+        predict_scores(model, data)
 
 
 def test_what_is_left_is_halved_after_a_failure(make_case):
     """20 rows in batches of 8, 8 and 4, and the first attempt fails."""
     model, data, _ = make_case("sst")
-    expected, memory = predict(model, data.train), Memory(model, 99, calls=1)
-    np.testing.assert_allclose(predict(model, data.train, batch_size=8), expected, atol=1e-5)
+    expected, memory = predict_scores(model, data.train), Memory(model, 99, calls=1)
+    np.testing.assert_allclose(predict_scores(model, data.train, batch_size=8), expected, atol=1e-5)
     assert memory.seen == [8, 4, 4, 4, 4, 2, 2]

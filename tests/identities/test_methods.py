@@ -11,9 +11,9 @@ from mmlkit.heads.methods import METHODS, build_head
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import HeadPruner
 from mmlkit.runtime import seeded
-from mmlkit.training.evaluation import predict
+from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.loop import fit
-from mmlkit.training.model import load_model, save_model
+from mmlkit.training.saving import load_model, save_model
 
 
 def train(make_model, data, method, hooks=(), **options):
@@ -43,7 +43,7 @@ def test_mml_that_never_prunes_is_mv_m(make_model, make_toy, task):
 def test_mv_m_without_orthogonality_is_bert_ensemble(make_model, make_toy, task):
     data = make_toy(task)
     ensemble = train(make_model, data, "bert-ensemble")
-    assert same(train(make_model, data, "mv-m", weight_of_orthogonality=0.0), ensemble)
+    assert same(train(make_model, data, "mv-m", orthogonality_weight=0.0), ensemble)
     assert not same(train(make_model, data, "mv-m"), ensemble)
 
 
@@ -65,18 +65,18 @@ def test_a_run_that_prunes_saves_and_predicts_like_its_collapse(make_model, make
     data = make_toy(task)
     model, _, (pruner,) = train(make_model, data, "mml", every=3, bandwidth="std:0.3")
     assert pruner.events and pruner.events[0].dropped
-    before = predict(model, data)
+    before = predict_scores(model, data)
     save_model(model, tmp_path / "model")
-    assert (predict(load_model(tmp_path / "model"), data) == before).all()
+    assert (predict_scores(load_model(tmp_path / "model"), data) == before).all()
     collapsed = model.collapse()
     assert isinstance(collapsed.heads[task], LinearHead) and isinstance(model.heads[task], MultiverseHead)
-    scores = predict(collapsed, data)
+    scores = predict_scores(collapsed, data)
     relative = np.abs(scores - before).max() / np.abs(before).max()
     assert 0 <= relative < 1e-6
     save_model(collapsed, tmp_path / "plain")
-    assert (predict(load_model(tmp_path / "plain"), data) == scores).all()
+    assert (predict_scores(load_model(tmp_path / "plain"), data) == scores).all()
     described = json.loads((tmp_path / "plain" / "mmlkit.json").read_text(encoding="utf-8"))["heads"][task]
-    assert described == LinearHead(32, data.task.num_labels, dropout=0.0).spec()
+    assert described == {"type": "LinearHead", **LinearHead(32, data.task.num_labels, dropout=0.0).to_config()}
 
 
 def test_several_tasks_prune_apart_and_resume_exactly(make_model, make_toy, tmp_path):
@@ -116,7 +116,7 @@ def test_micro_batches_count_the_penalty_once(make_model, make_toy):
     for size in (None, 2):
         model = make_model("sst")
         with seeded(1):
-            model.heads["sst"] = MultiverseHead(32, 5, num_heads=6, dropout=0.0, weight_of_orthogonality=0.5)
+            model.heads["sst"] = MultiverseHead(32, 5, num_heads=6, dropout=0.0, orthogonality_weight=0.5)
         fit(model, data, epochs=1, lr=1e-3, batch_size=10, micro_batch_size=size, optimizer=torch.optim.SGD(model.parameters(), lr=1e-2))
         ends.append(model.heads["sst"].weight.detach())
     torch.testing.assert_close(*ends, atol=1e-6, rtol=1e-4)
@@ -127,7 +127,7 @@ def test_the_switch():
     assert {method: head.num_heads for method, (head, _) in built.items()} == {
         "bert": 1, "mml": 16, "mv-5": 5, "mv-m": 16, "bert-drop": 1, "bert-ensemble": 16}
     assert [method for method, (_, hooks) in built.items() if hooks] == ["mml"]
-    assert built["bert-drop"][0].dropout.p == 0.3 and built["bert-ensemble"][0].weight_of_orthogonality == 0
+    assert built["bert-drop"][0].dropout.p == 0.3 and built["bert-ensemble"][0].orthogonality_weight == 0
     with pytest.raises(ValueError, match="'mv-0' is not a method. Known: bert, mml, mv-5"):
         build_head("mv-0", 16, 2)
     with pytest.raises(ValueError, match="method 'mv-5' never prunes"):

@@ -17,23 +17,25 @@ from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.ranking import RankingHead
 from mmlkit.heads.san import SANHead
 from mmlkit.runtime import seeded
-from mmlkit.training.evaluation import predict
+from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.loop import fit
-from mmlkit.training.model import _HEADS, MultitaskModel, load_model, save_model
+from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import make_optimizer
+from mmlkit.training.saving import HEADS as KINDS
+from mmlkit.training.saving import load_model, save_model
 from mmlkit.training.step import train_step
 
 # name: (task, its head with a dropout)
 HEADS = {"linear": ("sst", lambda p: LinearHead(32, 5, dropout=p)),
-         "linear mean": ("sts", lambda p: LinearHead(32, 1, dropout=p, reads="mean")),
+         "linear mean": ("sts", lambda p: LinearHead(32, 1, dropout=p, pooling="mean")),
          "sigmoid": ("sts", lambda p: LinearHead(32, 1, dropout=p, activation="sigmoid")),
          "pair": ("quora", lambda p: PairHead(32, 2, dropout=p)),
          "multiverse": ("sst", lambda p: MultiverseHead(32, 5, num_heads=4, dropout=p)),
-         "multiverse pair": ("sts", lambda p: MultiverseHead(32, 1, num_heads=4, dropout=p, reads="mean", pairs="separate")),
+         "multiverse pair": ("sts", lambda p: MultiverseHead(32, 1, num_heads=4, dropout=p, pooling="mean", pairs="separate")),
          "san": ("quora", lambda p: SANHead(32, 2, dropout=p, prediction_dropout=p)),
          "san, one step": ("quora", lambda p: SANHead(32, 2, num_steps=1, dropout=p, prediction_dropout=p)),
          "ranking": ("qnli_rank", lambda p: RankingHead(32, dropout=p)),
-         "ranking sigmoid": ("qnli_rank", lambda p: RankingHead(32, dropout=p, score_activation="sigmoid", gamma=3.0, reads="mean"))}
+         "ranking sigmoid": ("qnli_rank", lambda p: RankingHead(32, dropout=p, score_activation="sigmoid", gamma=3.0, pooling="mean"))}
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def batch_of(encoded, size=6):
 
 
 def test_every_type_of_head_is_among_them():
-    assert {make(0.0).spec()["type"] for _, make in HEADS.values()} == set(_HEADS)
+    assert {type(make(0.0)) for _, make in HEADS.values()} == set(KINDS)
     assert len(HEADS) == 10 and all(make(0.0).penalty() is None for name, (_, make) in HEADS.items() if "multiverse" not in name)
 
 
@@ -119,7 +121,7 @@ def test_the_gradient_reaches_what_it_should_and_nothing_else(make_case, name):
         else:
             assert parameter.grad.abs().max() > 1e-5, key
     assert all(parameter.grad is None for parameter in model.heads["cola"].parameters())
-    reads_pooler = getattr(model.heads[data.task.name], "reads", None) == "pooler"
+    reads_pooler = getattr(model.heads[data.task.name], "pooling", None) == "pooler"
     for key, parameter in model.encoder.named_parameters():
         reached = parameter.grad is not None and parameter.grad.abs().max() > 0
         assert reached == (reads_pooler or "pooler" not in key), key
@@ -168,7 +170,7 @@ def test_heads_of_all_kinds_train_in_one_model(make_model, make_toy, tmp_path):
     save_model(model, tmp_path)
     again = load_model(tmp_path)
     for one in data.values():
-        np.testing.assert_array_equal(predict(again, one), predict(model, one))
+        np.testing.assert_array_equal(predict_scores(again, one), predict_scores(model, one))
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -179,27 +181,27 @@ def test_every_head_is_saved_and_loaded(make_case, tmp_path, name):
     task = data.task.name
     before, after = ([{key: value for key, value in vars(part).items() if isinstance(value, (int, float, str, tuple)) and key != "training"}
                       for part in one.heads[task].modules()] for one in (model, again))
-    assert before == after and again.heads[task].spec() == model.heads[task].spec() and "0.25" in str(before)
+    assert before == after and again.heads[task].to_config() == model.heads[task].to_config() and "0.25" in str(before)
     assert type(again.heads[task]) is type(model.heads[task])
-    scores = predict(model, data)
-    np.testing.assert_array_equal(predict(again, data), scores)
+    scores = predict_scores(model, data)
+    np.testing.assert_array_equal(predict_scores(again, data), scores)
     assert scores.std() > 1e-3 and load_pretrained(tmp_path)[0].config == model.encoder.config
 
 
-@pytest.mark.parametrize("reads", ["pooler", "cls", "mean"])
-def test_a_saved_model_predicts_the_same(make_model, make_toy, tmp_path, reads):
-    model = make_model("sst", "quora", "sts", reads=reads, dropout=0.2).train()
-    save_model(model, tmp_path / "a", about={"seed": 3})
+@pytest.mark.parametrize("pooling", ["pooler", "cls", "mean"])
+def test_a_saved_model_predicts_the_same(make_model, make_toy, tmp_path, pooling):
+    model = make_model("sst", "quora", "sts", pooling=pooling, dropout=0.2).train()
+    save_model(model, tmp_path / "a", metadata={"seed": 3})
     again = load_model(tmp_path / "a")
     assert not again.training and list(again.heads) == ["sst", "quora", "sts"]
     assert again.encoder.config == model.encoder.config
     for task in model.heads:
-        assert again.heads[task].spec() == model.heads[task].spec()
+        assert again.heads[task].to_config() == model.heads[task].to_config()
         split = make_toy(task).dev
-        scores = predict(model, split)
-        np.testing.assert_array_equal(predict(again, split), scores)
+        scores = predict_scores(model, split)
+        np.testing.assert_array_equal(predict_scores(again, split), scores)
         assert scores.std() > 1e-3
-    assert json.loads((tmp_path / "a" / "mmlkit.json").read_text())["about"] == {"seed": 3}
+    assert json.loads((tmp_path / "a" / "mmlkit.json").read_text())["metadata"] == {"seed": 3}
 
 
 def test_a_model_may_be_saved_again_over_itself(make_model, make_toy, tmp_path):
@@ -207,7 +209,7 @@ def test_a_model_may_be_saved_again_over_itself(make_model, make_toy, tmp_path):
     save_model(make_model("sst", "sts", seed=4), tmp_path)
     save_model(model, tmp_path)
     again = load_model(tmp_path)
-    np.testing.assert_array_equal(predict(again, make_toy("sst").dev), predict(model, make_toy("sst").dev))
+    np.testing.assert_array_equal(predict_scores(again, make_toy("sst").dev), predict_scores(model, make_toy("sst").dev))
     assert list(again.heads) == ["sst"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "config.json", "heads.safetensors", "mmlkit.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
@@ -238,8 +240,8 @@ def test_a_missing_file_is_named(make_model, tmp_path, missing, message):
 def test_a_head_of_unknown_type_is_refused(make_model, tmp_path):
     save_model(make_model("sst"), tmp_path)
     path = tmp_path / "mmlkit.json"
-    path.write_text(path.read_text().replace('"linear"', '"cubic"'))
-    with pytest.raises(ValueError, match=r"mmlkit.json: head type 'cubic' of task 'sst' is not one of \['linear'"):
+    path.write_text(path.read_text().replace('"LinearHead"', '"CubicHead"'))
+    with pytest.raises(ValueError, match=r"mmlkit.json: head type 'CubicHead' of task 'sst' is not one of \['LinearHead'"):
         load_model(tmp_path)
 
 
@@ -249,6 +251,6 @@ def test_a_model_needs_a_head_and_a_tokenizer(make_model, make_toy):
         MultitaskModel(model.encoder, {})
     bare = MultitaskModel(model.encoder, {"sst": model.heads["sst"]})
     with pytest.raises(ValueError, match="No tokenizer is known for this encoder"):
-        predict(bare, make_toy("sst").dev)
+        predict_scores(bare, make_toy("sst").dev)
     with pytest.raises(ValueError, match=r"This model has no head for task 'sts'; it has \['sst'\]"):
-        predict(model, make_toy("sts").dev)
+        predict_scores(model, make_toy("sts").dev)

@@ -9,9 +9,9 @@ from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.methods import build_head
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.runtime import seeded
-from mmlkit.training.evaluation import predict
+from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.loop import fit
-from mmlkit.training.model import load_model, save_model
+from mmlkit.training.saving import load_model, save_model
 from mmlkit.training.step import train_step
 
 
@@ -42,7 +42,7 @@ def test_scores_by_hand(paired, make_toy):
     u, v = vectors
     weight, bias = head.linear.dense.weight[0], head.linear.dense.bias
     by_hand = u @ weight[:32] + v @ weight[32:64] + (u - v).abs() @ weight[64:96] + (u * v) @ weight[96:] + bias
-    np.testing.assert_allclose(predict(model, split)[:, 0], by_hand.detach().numpy(), atol=2e-5)
+    np.testing.assert_allclose(predict_scores(model, split)[:, 0], by_hand.detach().numpy(), atol=2e-5)
 
 
 def test_micro_batches_give_the_gradient_of_the_whole(paired, make_toy):
@@ -79,37 +79,37 @@ def test_it_trains_beside_packed_and_single_tasks_and_saves(paired, make_toy, tm
     again = load_model(tmp_path)
     assert [head.pairs for head in again.heads.values()] == ["packed", "separate", "packed"]
     for name in data:
-        np.testing.assert_array_equal(predict(again, data[name]), predict(model, data[name]))
+        np.testing.assert_array_equal(predict_scores(again, data[name]), predict_scores(model, data[name]))
 
 
 def test_wrong_use():
     with pytest.raises(ValueError, match="must be at least 1"):
         PairHead(32, 0)
-    with pytest.raises(ValueError, match="reads 'max' is not one of"):
-        PairHead(32, 2, reads="max")
+    with pytest.raises(ValueError, match="pooling 'max' is not one of"):
+        PairHead(32, 2, pooling="max")
 
 
 def test_multiverse_heads_on_two_sentences_train_prune_save_and_collapse(paired, make_toy, tmp_path):
     """One head of them is PairHead to the last bit; many prune, save, and collapse into a PairHead with the same scores."""
     data, model = make_toy("quora"), paired("quora")
     single = model.heads["quora"]
-    one = MultiverseHead(32, 2, num_heads=1, dropout=0.0, reads="mean", pairs="separate")
+    one = MultiverseHead(32, 2, num_heads=1, dropout=0.0, pooling="mean", pairs="separate")
     with torch.no_grad():
         one.weight.copy_(single.linear.dense.weight[None]), one.bias.copy_(single.linear.dense.bias[None])
-    expected = predict(model, data)
+    expected = predict_scores(model, data)
     model.heads["quora"] = one
-    np.testing.assert_allclose(predict(model, data), expected, atol=1e-6)
+    np.testing.assert_allclose(predict_scores(model, data), expected, atol=1e-6)
     with seeded(0):
-        head, hooks = build_head("mml", 32, 2, num_heads=12, reads="mean", pairs="separate", every=2, bandwidth=1e-4)
+        head, hooks = build_head("mml", 32, 2, num_heads=12, pooling="mean", pairs="separate", every=2, bandwidth=1e-4)
     assert head.weight.shape == (12, 2, 128)
     model.heads["quora"] = head
     fit(model, data, epochs=2, lr=1e-3, batch_size=5, hooks=hooks)
     assert hooks[0].events and not head.active.all()
     collapsed = model.collapse()
     assert isinstance(collapsed.heads["quora"], PairHead)
-    np.testing.assert_allclose(predict(collapsed, data), predict(model, data), atol=1e-5)
+    np.testing.assert_allclose(predict_scores(collapsed, data), predict_scores(model, data), atol=1e-5)
     save_model(model, tmp_path)
-    np.testing.assert_array_equal(predict(load_model(tmp_path), data), predict(model, data))
+    np.testing.assert_array_equal(predict_scores(load_model(tmp_path), data), predict_scores(model, data))
     with pytest.raises(ValueError, match=r"expected two times \[batch, 32\]"):
         head(torch.zeros(3, 32))
 
@@ -118,7 +118,7 @@ def test_multiverse_heads_on_two_sentences_train_prune_save_and_collapse(paired,
 def test_a_head_for_pairs_refuses_a_task_of_one_text(make_model, make_toy, head):
     model = make_model("sst")
     model.heads["sst"] = head
-    message = rf"The {type(head).__name__} of task 'sst' reads two sentences encoded apart, but this task has one text, 'sentence'"
-    for use in (lambda: fit(model, make_toy("sst")), lambda: predict(model, ["a good film"], task="sst")):
+    message = rf"The {type(head).__name__} of task 'sst' needs two sentences, but this task has one text, 'sentence'"
+    for use in (lambda: fit(model, make_toy("sst")), lambda: predict_scores(model, ["a good film"], task="sst")):
         with pytest.raises(ValueError, match=message):
             use()

@@ -12,10 +12,10 @@ from mmlkit.data.batching import collate, encode
 from mmlkit.data.loading import Split
 from mmlkit.heads.linear import LinearHead, Loss
 from mmlkit.pals.projected import add_pals
-from mmlkit.runtime import fast_matmul
 from mmlkit.training import loop as training
 from mmlkit.training.checkpoints import flatten, load_checkpoint, save_checkpoint, unflatten
-from mmlkit.training.evaluation import evaluate, predict, probabilities
+from mmlkit.training.evaluation import evaluate, predict_scores, probabilities
+from mmlkit.training.fast import fast_matmul
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import make_optimizer
@@ -204,7 +204,7 @@ def test_a_clipped_gradient_has_the_norm_that_was_asked_for(make_model, make_bat
 def test_a_frozen_encoder_stays_bit_identical(make_model, make_toy):
     model = make_model("sst", dropout=0.1)
     before = weights(model)
-    fit(model, make_toy("sst"), mode="pretrain", **QUICK)
+    fit(model, make_toy("sst"), freeze_encoder=True, **QUICK)
     assert_equal_weights(before, weights(model), "encoder")
     assert moved(before, weights(model), "heads")
     assert all(parameter.grad is None and parameter.requires_grad for parameter in model.encoder.parameters())
@@ -215,7 +215,7 @@ def test_a_frozen_encoder_has_no_dropout_and_stays_frozen(make_model, make_toy):
     model = make_model("sst", dropout=0.5).freeze_encoder().train()
     assert model.heads.training and not any(module.training for module in model.encoder.modules())
     before = weights(model)
-    fit(model, make_toy("sst"), mode="finetune", **QUICK)
+    fit(model, make_toy("sst"), **QUICK)
     assert_equal_weights(before, weights(model), "encoder")
     assert moved(before, weights(model), "heads") and not any(one.requires_grad for one in model.encoder.parameters())
     model.freeze_encoder(False)
@@ -223,14 +223,14 @@ def test_a_frozen_encoder_has_no_dropout_and_stays_frozen(make_model, make_toy):
     assert moved(before, weights(model), "encoder")
 
 
-@pytest.mark.parametrize("mode", ["finetune", "pretrain"])
-def test_what_was_frozen_by_hand_stays_as_it_was(make_model, make_toy, mode):
+@pytest.mark.parametrize("frozen", [False, True])
+def test_what_was_frozen_by_hand_stays_as_it_was(make_model, make_toy, frozen):
     model = make_model("sst")
     model.encoder.embeddings.requires_grad_(False)
     before = weights(model)
-    fit(model, make_toy("sst"), mode=mode, **QUICK)
+    fit(model, make_toy("sst"), freeze_encoder=frozen, **QUICK)
     assert_equal_weights(before, weights(model), "encoder.embeddings")
-    assert moved(before, weights(model), "encoder.encoder") == (mode == "finetune")
+    assert moved(before, weights(model), "encoder.encoder") == (not frozen)
     required = {name: one.requires_grad for name, one in model.named_parameters()}
     assert required == {name: not name.startswith("encoder.embeddings") for name in required} and not model.frozen
 
@@ -240,7 +240,7 @@ def test_frozen_pals_stay_frozen_too(make_model, make_toy):
     add_pals(model.encoder, ["sst"], size=12, num_heads=2, stay_trainable=True)
     model.encoder.pals.requires_grad_(False)
     before = weights(model)
-    fit(model, make_toy("sst"), mode="pretrain", **QUICK)
+    fit(model, make_toy("sst"), freeze_encoder=True, **QUICK)
     assert_equal_weights(before, weights(model), "encoder")
     assert not any(parameter.requires_grad for parameter in model.encoder.pals.parameters())
 
@@ -323,12 +323,12 @@ def road(kind):
     if kind == "annealed":
         sampler = TaskSampler("annealed", sizes={"sst": 5, "sts": 3, "quora": 9}, epochs=4, steps_per_epoch=7, seed=3)
         return TASKS, dict(settings, sampler=sampler)
-    more = {"finetune": {}, "pretrain": dict(mode="pretrain"), "micro": dict(micro_batch_size=3), "bf16": dict(precision="bf16"),
+    more = {"finetune": {}, "frozen": dict(freeze_encoder=True), "micro": dict(micro_batch_size=3), "bf16": dict(precision="bf16"),
             "handout": dict(optimizer="handout"), "adamax": dict(optimizer="adamax")}
     return ("sst",), dict(settings, **more[kind])
 
 
-@pytest.mark.parametrize("kind", ["finetune", "annealed", "handout", "adamax", "pretrain", "micro", "bf16"])
+@pytest.mark.parametrize("kind", ["finetune", "annealed", "handout", "adamax", "frozen", "micro", "bf16"])
 def test_a_killed_and_resumed_run_is_the_uninterrupted_one(make_model, make_toy, tmp_path, kind):
     tasks, settings = road(kind)
     data = {task: make_toy(task) for task in tasks}
@@ -372,7 +372,7 @@ def test_resuming_a_finished_run_takes_no_step(make_model, make_toy, tmp_path):
     assert len(watch.losses) == 4       # those of the file
 
 
-CHANGED = {"epochs": 3, "lr": 1e-4, "head_lr": 0.5, "batch_size": 4, "warmup": 0.5, "mode": "pretrain", "seed": 7,
+CHANGED = {"epochs": 3, "lr": 1e-4, "head_lr": 0.5, "batch_size": 4, "warmup": 0.5, "freeze_encoder": True, "seed": 7,
            "optimizer": "handout", "clip": 0.5, "max_length": 6, "precision": "bf16",
            "sampler": TaskSampler("sequential", sizes={"sst": 4}, epochs=2)}
 
@@ -526,9 +526,9 @@ def test_a_loss_that_is_no_number_stops_with_step_and_checkpoint(make_model, mak
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("reads", ["pooler", "cls", "mean"])
-def test_a_toy_is_learned(make_model, make_toy, task, reads):
-    model, data = make_model(task, reads=reads), make_toy(task, rows=90, dev=30)
+@pytest.mark.parametrize("pooling", ["pooler", "cls", "mean"])
+def test_a_toy_is_learned(make_model, make_toy, task, pooling):
+    model, data = make_model(task, pooling=pooling), make_toy(task, rows=90, dev=30)
     history = fit(model, data, epochs=10, lr=5e-3, batch_size=6)
     assert history["train_loss"].iloc[-1] < 0.4 * history["train_loss"].iloc[0]
     assert history[data.task.metrics[0]].max() > 0.8
@@ -583,7 +583,8 @@ def test_the_history_has_a_row_per_epoch_and_task(make_model, make_toy):
 @pytest.mark.parametrize("settings, message", [
     (dict(precision="fp16"), "precision 'fp16' needs a CUDA GPU, this device is 'cpu'. Use 'bf16' or 'fp32'"),
     (dict(precision="fp8"), r"precision 'fp8' is not one of \['auto', 'fp32', 'bf16', 'fp16'\]"),
-    (dict(mode="probe"), "mode 'probe' is not 'finetune' or 'pretrain'"),
+    (dict(schedule="probe"), "schedule 'probe' is not one of .'linear', 'cosine', 'constant'"),
+    (dict(resume=True), "resume=True needs a checkpoint_dir"),
     (dict(epochs=0), "epochs 0 and batch_size 32 must be at least 1"),
     (dict(batch_size=0), "epochs 3 and batch_size 0 must be at least 1"),
     (dict(optimizer="sgd"), "optimizer 'sgd' is not one of"),
@@ -621,18 +622,18 @@ def test_an_interrupt_leaves_the_model_in_its_mode(make_model, make_toy, monkeyp
 
     monkeypatch.setattr(model.heads["sst"], "forward", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        predict(model, make_toy("sst"))
+        predict_scores(model, make_toy("sst"))
     assert model.training == model.encoder.training == training
 
 
 @pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("reads", ["pooler", "mean"])
-def test_scores_come_in_row_order_whatever_the_batch_size(make_model, make_toy, task, reads):
-    model, split = make_model(task, reads=reads), make_toy(task).train
-    one_by_one = np.concatenate([predict(model, split.take([i])) for i in range(len(split))])
+@pytest.mark.parametrize("pooling", ["pooler", "mean"])
+def test_scores_come_in_row_order_whatever_the_batch_size(make_model, make_toy, task, pooling):
+    model, split = make_model(task, pooling=pooling), make_toy(task).train
+    one_by_one = np.concatenate([predict_scores(model, split.take([i])) for i in range(len(split))])
     assert one_by_one.shape == (20, model.heads[task].num_labels) and one_by_one.dtype == np.float32
     for size in (1, 3, 7, 20, 64):
-        np.testing.assert_allclose(predict(model, split, batch_size=size), one_by_one, atol=1e-5, rtol=0)
+        np.testing.assert_allclose(predict_scores(model, split, batch_size=size), one_by_one, atol=1e-5, rtol=0)
     assert np.diff(np.sort(one_by_one[:, 0])).max() > 1e-3 and len({len(text[0]) for text in split.texts}) > 5
 
 
@@ -658,13 +659,13 @@ def test_evaluate_needs_labels_and_a_split_that_is_there(make_model, make_toy):
 def test_plain_texts_are_predicted_like_a_split(make_model, make_toy, task):
     model, data = make_model(task, dropout=0.5).train(), make_toy(task)
     texts = [text[0] if len(text) == 1 else text for text in data.dev.texts]
-    np.testing.assert_array_equal(predict(model, texts, task=task), predict(model, data.dev))
-    np.testing.assert_array_equal(predict(model, data), predict(model, data.dev))
+    np.testing.assert_array_equal(predict_scores(model, texts, task=task), predict_scores(model, data.dev))
+    np.testing.assert_array_equal(predict_scores(model, data), predict_scores(model, data.dev))
     assert model.training and torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
 @pytest.mark.parametrize("texts, task, message", [
-    (["good"], None, "plain texts but no task; pass task='sst'"),
+    (["good"], None, "plain texts but no task was given; pass task='sst'"),
     (["good", " "], "sst", r"text 1 is \(' ',\); task 'sst' expects 1 non-empty text: \['sentence'\]"),
     (["good"], "quora", r"text 0 is \('good',\); task 'quora' expects 2 non-empty texts: \['sentence1', 'sentence2'\]"),
     ([("a", "b", "c")], "quora", "expects 2 non-empty texts"),
@@ -672,7 +673,7 @@ def test_plain_texts_are_predicted_like_a_split(make_model, make_toy, task):
     ([], "sst", "no text")])
 def test_texts_that_do_not_fit_are_refused(make_model, texts, task, message):
     with pytest.raises(ValueError, match=message):
-        predict(make_model("sst", "quora"), texts, task=task)
+        predict_scores(make_model("sst", "quora"), texts, task=task)
 
 
 def test_probabilities_by_hand():

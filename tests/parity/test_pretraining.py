@@ -14,7 +14,7 @@ from mmlkit.training.pretraining import fill_mask, load_pretraining_heads, pretr
 ROWS = [("the film was great .", "it was one plot", 0), ("the plot of the film was bad , and plain .", "a", 1), ("one story", "it was not good .", 0)]
 SIZES = dict(vocab_size=199, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, max_position_embeddings=64,
              initializer_range=0.2, layer_norm_eps=1e-2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-FRESH = "has no weights for cls.{} they start fresh, and know nothing before pretrain"
+FRESH = "has no weights for cls.{} they are initialised at random and need pretrain"
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def tensors(count=4, labels=2):
 
 @pytest.mark.parametrize("kind", ["distilbert", "modernbert", "bert"])
 def test_wrapping_changes_no_weight_and_the_loss_is_that_of_the_equations(kind):
-    model, plain, batch = wrap(kind, dropout=0.0, weight_of_orthogonality=0.1), tiny(kind), tensors()
+    model, plain, batch = wrap(kind, dropout=0.0, orthogonality_weight=0.1), tiny(kind), tensors()
     assert all(torch.equal(a, b) for a, b in zip(model.encoder.state_dict().values(), plain.state_dict().values()))
     with torch.no_grad():
         model.eval(), plain.eval()
@@ -101,7 +101,7 @@ def test_train_prune_save_reload(kind, tmp_path):
 @pytest.mark.parametrize("how", [{}, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}])
 def test_a_step_of_the_trainer_counts_the_penalty_once(how, tmp_path):
     """SGD, no clipping, no dropout: the heads move by lr times the gradient of mean data loss + lambda times the penalty."""
-    model = wrap("distilbert", dropout=0.0, weight_of_orthogonality=0.5)
+    model = wrap("distilbert", dropout=0.0, orthogonality_weight=0.5)
     model.encoder.config.dropout = model.encoder.config.attention_dropout = 0.0
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
@@ -110,7 +110,7 @@ def test_a_step_of_the_trainer_counts_the_penalty_once(how, tmp_path):
     train(model, tmp_path, max_steps=1, optim="sgd", learning_rate=0.01, max_grad_norm=0.0, lr_scheduler_type="constant", seed=3,
           train_sampling_strategy="sequential", **how)
     moved = (before["head.weight"] - model.head.weight.detach()) / 0.01
-    fresh = wrap("distilbert", dropout=0.0, weight_of_orthogonality=0.5).eval()
+    fresh = wrap("distilbert", dropout=0.0, orthogonality_weight=0.5).eval()
     made = rows(48)[:8]
     fresh(**{key: torch.tensor([row[key] for row in made]) for key in made[0]}).loss.backward()
     fresh.head.penalty().backward()
@@ -181,8 +181,8 @@ def test_regression_and_wrong_use():
         each = (torch.einsum("bd,md->mb", x, model.head.weight[:, 0]) + model.head.bias - batch["labels"]) ** 2
     assert out.logits.shape == (4, 1)
     torch.testing.assert_close(out.loss, each.mean(1).sum())
-    with pytest.raises(ValueError, match="DistilBertModel has no pooler; pass reads='cls'"):
-        wrap("distilbert", reads="pooler")
+    with pytest.raises(ValueError, match="DistilBertModel has no pooler; pass pooling='cls'"):
+        wrap("distilbert", pooling="pooler")
 
 
 def test_several_devices_are_refused(tmp_path):

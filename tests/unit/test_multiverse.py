@@ -66,7 +66,7 @@ def test_half_precision_does_not_overflow(dtype):
 def test_one_head_has_no_penalty():
     assert multiverse_loss(torch.ones(1, 3, 4)).item() == 0
     assert MultiverseHead(4, 3, num_heads=1).penalty() is None
-    assert MultiverseHead(4, 3, num_heads=5, weight_of_orthogonality=0).penalty() is None
+    assert MultiverseHead(4, 3, num_heads=5, orthogonality_weight=0).penalty() is None
 
 
 @pytest.fixture
@@ -111,14 +111,14 @@ def test_a_dropped_head_never_comes_back(head):
 @pytest.mark.parametrize("make, message", [
     (lambda: MultiverseHead(8, 0, num_heads=3), "num_labels 0"),
     (lambda: MultiverseHead(8, 2, num_heads=0), "num_heads 0 must be at least 1"),
-    (lambda: MultiverseHead(8, 2, num_heads=2, reads="max"), "reads 'max' must be one of"),
+    (lambda: MultiverseHead(8, 2, num_heads=2, pooling="max"), "pooling 'max' is not one of"),
     (lambda: MultiverseHead(8, 2, num_heads=2)(torch.zeros(3, 9)), r"x has shape \[3, 9\], expected \[batch, 8\]"),
     (lambda: multiverse_loss(torch.zeros(3, 4)), r"expected \[heads, labels, hidden_size\]"),
     (lambda: multiverse_loss(torch.zeros(3, 1, 4), torch.ones(2, dtype=torch.bool)), r"expected bool of \[3\]"),
     (lambda: emptied(MultiverseHead(8, 2, num_heads=2))(torch.zeros(3, 8)), "none of the 2 heads is active"),
     (lambda: emptied(MultiverseHead(8, 2, num_heads=2)).all_logits(torch.zeros(3, 8)), "none of the 2 heads is active"),
     (lambda: MultiverseHead(8, 2, num_heads=3).loss((torch.zeros(4, 8),), SimpleNamespace(task=get_task("stsb"), labels=torch.zeros(4))),
-     "a regression task has one score per row, this head gives 2; make it with num_labels=1"),
+     "this head gives 2 scores per row, a regression task has one; make the head with num_labels=1"),
     (lambda: LinearHead(8, 2).loss((torch.zeros(4, 8),), SimpleNamespace(task=get_task("stsb"), labels=torch.zeros(4))), "this head gives 2"),
     (lambda: multiverse_loss(torch.zeros(3, 1, 4), shape="cube"), "shape 'cube' must be one of"),
 ])

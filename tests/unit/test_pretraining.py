@@ -219,11 +219,11 @@ def watched(learner, monkeypatch):
     def run(texts, **options):
         steps = []
 
-        def watch(encoder, heads, batch, optimizer):
+        def watch(encoder, heads, batch, optimizer, precision):
             before = torch.where(batch.labels == -100, batch.input_ids, batch.labels)
             rows = [tuple(row[mask.bool()].tolist()) for row, mask in zip(before, batch.attention_mask)]
             steps.append((sorted(rows), batch.input_ids.tolist(), sorted({round(group["lr"], 9) for group in optimizer.param_groups})))
-            return update(encoder, heads, batch, optimizer)
+            return update(encoder, heads, batch, optimizer, precision)
 
         with monkeypatch.context() as patch:
             patch.setattr(mmlkit.training.pretraining, "_update", watch)
@@ -280,7 +280,7 @@ def test_a_step_forgets_the_last_gradient_and_clips_its_own(learner, tokenizer):
         expected.append([parameter.grad / norm for parameter in parameters])
         assert norm > 1.5
     for batch, gradients in zip(batches, expected):
-        mmlkit.training.pretraining._update(encoder, heads, batch, optimizer)
+        mmlkit.training.pretraining._update(encoder, heads, batch, optimizer, "fp32")
         for parameter, gradient in zip(parameters, gradients):
             torch.testing.assert_close(parameter.grad, gradient, atol=1e-5, rtol=0)
 

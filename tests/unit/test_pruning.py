@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.heads.pruning import HeadPruner, cluster, forget, literal_average
+from mmlkit.heads.pruning import HeadPruner, cluster, literal_average, reset_optimizer_state
 from mmlkit.training.loop import fit
 
 
@@ -179,7 +179,7 @@ def test_forgotten_rows_stop_moving(make):
     optimizer = make([weight])
     weight.grad = torch.ones_like(weight)
     optimizer.step()
-    forget(optimizer, (weight,), [1, 3])
+    reset_optimizer_state(optimizer, (weight,), [1, 3])
     before = weight.detach().clone()
     weight.grad = torch.zeros_like(weight)
     optimizer.step()

@@ -16,10 +16,11 @@ from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.ranking import RankingHead, rank_queries, ranking_loss
 from mmlkit.runtime import seeded
-from mmlkit.training.evaluation import evaluate, predict
+from mmlkit.training.evaluation import evaluate, predict_scores
 from mmlkit.training.loop import fit
 from mmlkit.training.metrics import compute
-from mmlkit.training.model import MultitaskModel, save_model
+from mmlkit.training.model import MultitaskModel
+from mmlkit.training.saving import save_model
 
 RANK = get_task("qnli_rank")
 YES, NO = "entailment", "not_entailment"
@@ -239,7 +240,7 @@ def ranker(make_model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"reads": "mean"}, {"score_activation": "sigmoid", "gamma": 5.0}])
+@pytest.mark.parametrize("options", [{}, {"pooling": "mean"}, {"score_activation": "sigmoid", "gamma": 5.0}])
 def test_a_toy_is_learned(ranker, options):
     model, data = ranker(**options), make_ranked(queries=45, dev=15)
     before = evaluate(model, data)
@@ -250,7 +251,7 @@ def test_a_toy_is_learned(ranker, options):
     assert found == pytest.approx({name: history.loc[history["best"], name].item() for name in RANK.metrics})
     assert found == pytest.approx(evaluate(model, data, batch_size=3)) and found["mrr"] >= found["accuracy@1"]
     by_hand = []
-    scores = predict(model, data)[:, 0]
+    scores = predict_scores(model, data)[:, 0]
     for query in set(data.dev.queries):
         mine = data.dev.queries == query
         by_hand.append(data.dev.labels[mine][scores[mine].argmax()])
@@ -264,7 +265,7 @@ def test_the_command_line_gives_scores(ranker, tmp_path, capsys):
     save_model(model, tmp_path)
     assert main(["predict", "--model", str(tmp_path), "what", "the film", "what", "it"]) == 0
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    expected = predict(model, [("what", "the film"), ("what", "it")], task="qnli_rank")[:, 0]
+    expected = predict_scores(model, [("what", "the film"), ("what", "it")], task="qnli_rank")[:, 0]
     assert lines[0] == ["question", "sentence", "score"] and [float(line[2]) for line in lines[1:]] == pytest.approx(expected, abs=1e-4)
 
 
@@ -276,7 +277,7 @@ def test_heads_for_another_kind_of_task_are_refused(ranker, make_model, make_toy
             fit(model, data)
     model.heads["quora"] = RankingHead(32)
     with pytest.raises(ValueError, match="Task 'quora' is a classification task, but its RankingHead is for ranking; give it another head"):
-        predict(model, make_toy("quora"))
+        predict_scores(model, make_toy("quora"))
 
 
 def test_rows_without_queries_are_refused(ranker):
@@ -292,7 +293,7 @@ def test_rows_without_queries_are_refused(ranker):
     (lambda: RankingHead(0), "hidden_size 0 must be at least 1, gamma 1.0 above 0"),
     (lambda: RankingHead(8, gamma=0.0), "gamma 0.0 above 0"),
     (lambda: RankingHead(8, score_activation="tanh"), "score_activation 'tanh' must be 'none' or 'sigmoid'"),
-    (lambda: RankingHead(8, reads="max"), "reads 'max' one of")])
+    (lambda: RankingHead(8, pooling="max"), "pooling 'max' is not one of")])
 def test_wrong_use(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -13,9 +13,9 @@ from mmlkit.heads import san as module
 from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.san import SANHead, kept_steps, mean_of_steps
 from mmlkit.runtime import seeded
-from mmlkit.training.evaluation import evaluate, predict, probabilities
+from mmlkit.training.evaluation import evaluate, predict_scores, probabilities
 from mmlkit.training.loop import fit
-from mmlkit.training.model import save_model
+from mmlkit.training.saving import save_model
 
 D, C, T = 6, 3, 7
 PREMISE = torch.tensor([[1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0, 0]], dtype=torch.bool)
@@ -263,7 +263,7 @@ def test_premise_and_hypothesis_in_a_batch(make_model):
     assert premise.long().tolist() == [[1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0]]
     assert hypothesis.long().tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0]]
     sentences = collate(encode(model.tokenizer, make_split("sst", [(0, {"sentence": "the film", "label": "negative"})])), [0])
-    with pytest.raises(ValueError, match="task 'sst' reads single texts, a SANHead a premise and a hypothesis; give it a LinearHead"):
+    with pytest.raises(ValueError, match="task 'sst' has single texts, but a SANHead needs a premise and a hypothesis; give the task a LinearHead"):
         SANHead(32, 5).inputs(out, sentences)
 
 
@@ -275,7 +275,7 @@ def test_a_toy_is_learned_and_predicted_from_the_command_line(make_model, make_t
     history = fit(model, data, epochs=6, lr=5e-3, batch_size=6)
     assert history["accuracy"].max() > 0.9 and history["train_loss"].iloc[-1] < 0.5 * history["train_loss"].iloc[0]
     assert evaluate(model, data)["accuracy"] == history["accuracy"].max()
-    scores = predict(model, data)
+    scores = predict_scores(model, data)
     np.testing.assert_allclose(scores.sum(1), 1, atol=1e-5)
     save_model(model, tmp_path)
     assert main(["predict", "--model", str(tmp_path), *data.dev.texts[0]]) == 0

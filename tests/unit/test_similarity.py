@@ -10,9 +10,9 @@ import torch
 from mmlkit.data.batching import collate, encode
 from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import LinearHead
-from mmlkit.training.evaluation import evaluate, predict
+from mmlkit.training.evaluation import evaluate, predict_scores
 from mmlkit.training.loop import fit
-from mmlkit.training.model import load_model, save_model
+from mmlkit.training.saving import load_model, save_model
 from mmlkit.training.step import train_step
 
 
@@ -41,11 +41,11 @@ def test_a_model_is_trained_and_saved_with_it(make_model, make_toy, tmp_path):
     model.heads["sts"] = LinearHead(32, 1, dropout=0.0, activation="sigmoid")
     history = fit(model, data, epochs=12, lr=5e-3, head_lr=5e-2, batch_size=6)
     assert history["pearson"].max() > 0.8 and history["train_loss"].iloc[-1] < 0.4 * history["train_loss"].iloc[0] < 0.1
-    scores = predict(model, data)
+    scores = predict_scores(model, data)
     assert 0 <= scores.min() < 1 and 4 < scores.max() <= 5 and np.abs(scores[:, 0] - data.dev.labels).mean() < 1
     save_model(model, tmp_path)
     again = load_model(tmp_path)
-    np.testing.assert_array_equal(predict(again, data), scores)
+    np.testing.assert_array_equal(predict_scores(again, data), scores)
     assert again.heads["sts"].activation == "sigmoid" and evaluate(again, data) == evaluate(model, data)
 
 
@@ -71,4 +71,4 @@ def test_a_sigmoid_is_for_regression_alone(make_model, make_toy):
     model = make_model("quora")
     model.heads["quora"] = LinearHead(32, 1, activation="sigmoid")
     with pytest.raises(ValueError, match="Task 'quora' is a classification task, but its LinearHead is for regression; give it another head"):
-        predict(model, make_toy("quora"))
+        predict_scores(model, make_toy("quora"))

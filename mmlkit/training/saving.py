@@ -1,0 +1,210 @@
+"""Models in folders: encoder, tokenizer and heads, as safetensors and JSON."""
+
+import json
+import math
+
+import torch
+
+from mmlkit.bert.pretrained import load_pretrained, write_pretrained
+from mmlkit.folders import check_model_folder, misfits, read_object, replacing_folder, stale_file
+from mmlkit.heads.linear import LinearHead, PairHead
+from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.heads.ranking import RankingHead
+from mmlkit.heads.san import SANHead
+from mmlkit.pals.projected import load_pals, save_pals
+from mmlkit.runtime import place
+from mmlkit.training.model import MultitaskModel
+
+__all__ = ["load_model", "save_model"]
+
+HEADS = (LinearHead, PairHead, MultiverseHead, SANHead, RankingHead)
+FILES = ("mmlkit.json", "heads.safetensors", "pals.json", "pals.safetensors")
+_AGAIN = "Copy the whole folder again, or save the model again."
+
+
+def save_model(model, folder, metadata=None):
+    """Write encoder, tokenizer and heads into a folder that `load_model` and `mmlkit predict` open.
+
+    The folder is written aside and renamed, so it holds the old model or the new one, never a
+    mixture. Files in it that belong to no model stay. The encoder alone opens with
+    transformers.AutoModel too; for `pipeline` see `export_classifier`.
+
+    Args:
+        model: a MultitaskModel.
+        folder: the path of the folder.
+        metadata: plain values to keep with the model, such as the seed and metrics.
+
+    Raises:
+        TypeError: metadata or a head's configuration cannot be written as JSON; nothing was
+            written.
+        OSError: a file could not be written; the folder is unchanged.
+    """
+    from safetensors.torch import save_file
+
+    pals = getattr(model.encoder, "pals", None) is not None
+    heads = {
+        task: {"type": type(head).__name__, **head.to_config()}
+        for task, head in model.heads.items()
+    }
+    content = {
+        "heads": heads,
+        "pals": pals,
+        "max_length": model.max_length,
+        "metadata": metadata or {},
+    }
+    try:
+        text = json.dumps(content, indent=2) + "\n"
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"metadata={metadata!r} or a head's to_config() cannot be written as JSON ({error}). "
+            "Expected plain values in dicts with texts as keys: write x.item() for a number of "
+            "numpy or torch, and x.tolist() for an array."
+        ) from error
+    state = model.heads.state_dict().items()
+    with replacing_folder(folder, lambda name: stale_file(name) or name in FILES) as new:
+        write_pretrained(model.encoder, model.tokenizer, new)
+        save_file(
+            {key: value.detach().contiguous().cpu() for key, value in state},
+            new / "heads.safetensors",
+        )
+        if pals:
+            save_pals(model.encoder, new)
+        (new / "mmlkit.json").write_text(text, encoding="utf-8")
+
+
+def load_model(folder, *, custom_heads=(), device=None):
+    """Open a folder that `save_model` wrote.
+
+    Args:
+        folder: the path of the folder.
+        custom_heads: classes of heads that are not mmlkit's own. A head is found by the name of its
+            class.
+        device: a GPU where there is one by default; see `runtime.place`.
+
+    Returns:
+        The MultitaskModel in eval mode.
+
+    Raises:
+        FileNotFoundError: a file of the folder is missing (also from functions that this one
+            calls).
+        ValueError: a file is damaged, or the files do not fit together; the message names the file.
+
+    Example::
+
+        load_model("runs/my-model", custom_heads=[MyHead])
+    """
+    folder = check_model_folder(folder)
+    path = folder / "mmlkit.json"
+    content = read_object(path)
+    configs, pals = content.get("heads"), content.get("pals", False)
+    max_length = content.get("max_length")
+    if not isinstance(configs, dict) or not configs or not isinstance(pals, bool):
+        raise ValueError(
+            f"{path}: heads is {str(configs)[:80]}, pals is {str(pals)[:80]}; expected an object "
+            f"with one head per task, and true or false. {_AGAIN}"
+        )
+    if max_length is not None and not (type(max_length) is int and max_length > 0):
+        raise ValueError(
+            f"{path}: max_length is {str(max_length)[:80]}, expected a positive whole number or "
+            f"null. {_AGAIN}"
+        )
+    encoder, tokenizer = load_pretrained(folder)
+    if pals:
+        _load_pals(encoder, folder, configs)
+    tensors = _read_heads(folder / "heads.safetensors")
+    classes = {head.__name__: head for head in (*HEADS, *custom_heads)}
+    heads = {
+        task: _build_head(task, config, classes, encoder.config.hidden_size, tensors, path)
+        for task, config in configs.items()
+    }
+    try:
+        model = MultitaskModel(encoder, heads, tokenizer, max_length)
+    except KeyError as error:  # nn.ModuleDict refuses names such as "a.b" or "keys"
+        raise ValueError(
+            f"{path}: a task has a name that no module can have: {error}. {_AGAIN}"
+        ) from error
+    expected = model.heads.state_dict()
+    found = [f"{key} is missing" for key in expected if key not in tensors]
+    found += [f"{key} is of no head" for key in tensors if key not in expected]
+    found += misfits(expected, tensors, "mmlkit.json")
+    found += [
+        f"{key}: no head is active"
+        for key, mask in tensors.items()
+        if mask.dtype == torch.bool and not mask.any()
+    ]
+    if found:
+        raise ValueError(
+            f"{folder / 'heads.safetensors'} does not fit mmlkit.json: {'; '.join(found[:5])}. "
+            f"{_AGAIN}"
+        )
+    model.heads.load_state_dict(tensors)
+    return place(model.eval(), device)
+
+
+def _load_pals(encoder, folder, tasks):
+    pals = load_pals(encoder, folder).pals
+    if without := sorted(set(tasks) - set(pals.parts)):
+        raise ValueError(
+            f"{folder / 'pals.json'} has parts for {list(pals.parts)}, but mmlkit.json has a head "
+            f"for {without} too. {_AGAIN}"
+        )
+    if found := misfits(pals.state_dict(), pals.state_dict(), "pals.json"):
+        raise ValueError(f"{folder / 'pals.safetensors'}: {'; '.join(found[:5])}. {_AGAIN}")
+
+
+def _read_heads(path):
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing. Expected the weights of the heads. {_AGAIN}")
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise ValueError(
+            f"{path} cannot be read as safetensors ({error}): it is truncated or damaged. {_AGAIN}"
+        ) from error
+
+
+def _build_head(task, config, classes, hidden_size, tensors, path):
+    """Build the head that a configuration describes."""
+    where = f"{path}: the head of task {task!r}"
+    config = dict(config) if isinstance(config, dict) else {"type": config}
+    kind = config.pop("type", None)
+    if not isinstance(kind, str) or kind not in classes:
+        raise ValueError(
+            f"{path}: head type {str(kind)[:80]!r} of task {task!r} is not one of {list(classes)}. "
+            f"For a class of your own pass load_model(folder, custom_heads=[...]). {_AGAIN}"
+        )
+    if classes[kind] in HEADS:
+        _check_config(config, hidden_size, tensors, task, where)
+    try:
+        return classes[kind](**config)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"{where} cannot be built from {str(config)[:200]}: {error} {_AGAIN}"
+        ) from error
+
+
+def _check_config(config, hidden_size, tensors, task, where):
+    """Check the values of mmlkit's own heads; their sizes decide about memory."""
+    for name, value in config.items():
+        number = type(value) in (int, float) and math.isfinite(value) and abs(value) <= 1e9
+        if not (number or value is None or isinstance(value, str)):
+            raise ValueError(
+                f"{where} has {name} {str(value)[:80]!r}, expected a finite number or a word. "
+                f"{_AGAIN}"
+            )
+    if config.get("hidden_size") != hidden_size:
+        raise ValueError(
+            f"{where} has hidden_size {config.get('hidden_size')!r}, but the encoder of "
+            f"config.json has {hidden_size}. {_AGAIN}"
+        )
+    sizes = [config.get(name) for name in ("hidden_size", "num_labels", "num_heads")]
+    wanted = math.prod(size for size in sizes if isinstance(size, int))
+    there = sum(tensor.numel() for key, tensor in tensors.items() if key.startswith(f"{task}."))
+    if wanted > there:
+        raise ValueError(
+            f"{where} asks for {wanted:,} weights or more, but heads.safetensors holds {there:,} "
+            f"for it. {_AGAIN}"
+        )
