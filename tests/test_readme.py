@@ -80,6 +80,28 @@ def test_the_training_loop_of_ones_own_trains():
     assert loss < 1.56      # five steps; it starts at log(5) = 1.61
 
 
+def test_own_data_and_export_work_as_they_stand(tmp_path, monkeypatch, capsys):
+    """Both examples in one namespace; the exported classifier gives the probabilities of the model."""
+    from transformers import pipeline
+
+    own, export = (re.search(rf"### {title}\n.*?```python\n(.*?)```", README, re.S)[1]
+                   for title in ("Your own data", "Export to transformers"))
+    rows = [f'"{word} number {i}",{label}\n' for i in range(12) for word, label in (("prize", "yes"), ("meeting", "no"))]
+    (tmp_path / "spam-data").mkdir()
+    for split in ("train", "dev"):
+        (tmp_path / "spam-data" / f"{split}.csv").write_text("message,label\n" + "".join(rows), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    found = {}
+    exec(compile(own, "README", "exec"), found)
+    exec(compile(export, "README", "exec"), found)
+    assert "accuracy" in capsys.readouterr().out
+    texts = ["You have won a prize!", "The meeting is at nine."]
+    ours = found["predict_proba"](found["model"], texts, task=found["task"], precision="fp32")
+    for text, row in zip(texts, ours):
+        scores = pipeline("text-classification", "spam-classifier", top_k=None)(text)
+        assert {one["label"]: one["score"] for one in scores} == pytest.approx(dict(zip(("no", "yes"), row)), abs=1e-5)
+
+
 def test_every_verb_of_the_makefile_that_is_named_exists():
     verbs = set(re.findall(r"`?make ([a-z-]+)`?", README + (ROOT / "CONTRIBUTING.md").read_text()))
     makefile = (ROOT / "Makefile").read_text()
