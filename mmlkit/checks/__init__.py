@@ -13,7 +13,8 @@
     project         notebook 10
 
 A check takes the student's function, prints one line and returns True or False. It names the
-mistake where it is a known one, and it never raises because of a wrong answer.
+mistake where it is a known one, and it never raises because of a wrong answer. The arguments in
+the docstring of a check are those of the student's function.
 
 The rest of the library imports nothing from here.
 """

@@ -61,8 +61,9 @@ def exercise(name, *arguments):
         *arguments: the arguments of `compare` from `cases` on.
 
     Returns:
-        A decorator for the right answer. The decorated function takes the student's function,
-        prints a verdict and returns True or False.
+        A decorator for the right answer, `right` of `compare`. The decorated function takes the
+        student's function, prints a verdict and returns True or False. Its docstring describes
+        the arguments and the result of the student's function.
     """
 
     def decorate(right):
@@ -124,7 +125,7 @@ def read(answer, like):
         elif isinstance(like, dict):
             values = [float(answer[key]) for key in like]
         values = np.asarray(values)
-        require(values.dtype.kind in "iufO", "Text and booleans are no numbers.")
+        require(values.dtype.kind in "iufO", "")
         values = values.astype(float)
     except Exception:  # The answer may be any object.
         raise WrongAnswer(f"expected {expected}, found {answer!r}.") from None

@@ -74,7 +74,7 @@ def check_collapse(pick, weight, bias, active):
             {
                 "this is the sum": total,
                 "the sum is divided by the number of all heads": total / len(active),
-                "the sum is divided by the number of active heads": total / active.sum(),
+                "inactive heads are in the sum": values.sum(0) / active.sum(),
                 "these are zeros": 0 * total,
                 "this is the first head alone": values[0],
             },

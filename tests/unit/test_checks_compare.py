@@ -191,6 +191,24 @@ def test_messages_of_one_exercise_differ():
                 assert len(messages) == len(set(messages)), (path, node.name)
 
 
+@pytest.mark.parametrize("name", sorted({*checks.__all__} - {"check_share"}))
+def test_every_mistake_is_told_from_all_others(name, capsys):
+    """A function that makes one mistake of the tables gets the message of that mistake alone."""
+    check = getattr(checks, name)
+    inner = inspect.getclosurevars(check).nonlocals
+    messages = []
+    inner["right"](lambda value, table: messages.extend(table) or value, *inner["arguments"][0][0])
+    for message in dict.fromkeys(messages):
+
+        def mistaken(*case, message=message):
+            return inner["right"](lambda value, table: table.get(message, value), *case)
+
+        assert check(mistaken) is False
+        out = capsys.readouterr().out
+        assert f": {message}." in out and f", and {message}" not in out, out
+    assert messages or name == "check_learning_rate"
+
+
 @pytest.mark.parametrize("name", checks.__all__)
 def test_no_check_raises(name, capsys):
     """Whatever comes back, a check prints one line and returns a bool."""

@@ -109,7 +109,7 @@ COLLAPSES = [
     (bias_only(lambda bias, active: bias.mean(0)), "bias: inactive heads are counted."),
     (
         both(lambda values, active: values.sum(0) / active.sum()),
-        "weight: inactive heads are counted, and the sum is divided by the number of active heads.",
+        "weight: inactive heads are in the sum.",
     ),
     (
         both(lambda values, active: values.sum(0)),
