@@ -95,19 +95,17 @@ def check_answer_loss(pick, P, kept, y):
     likeliest = P[kept].mean(0).argmax()
     label = pick(y, {"the likeliest label is taken": likeliest, "labels count from 0": y - 1})
     q = P[steps, label]
-    mean = q.mean()
-    return pick(
-        -mean.log(),
+    log = pick(
+        q.mean().log(),
         {
-            "this is the mean of the steps' losses": -q.log().mean(),
-            "this is the sum of the steps' losses": -q.log().sum(),
-            "the sum is divided by the number of all steps": -(q.sum() / len(P)).log(),
-            "the probabilities are summed": -q.sum().log(),
-            "the log is missing": -mean,
-            "the minus is missing": mean.log(),
-            "the log and the minus are missing": mean,
+            "this is the mean of the steps' losses": q.log().mean(),
+            "this is the sum of the steps' losses": q.log().sum(),
+            "the sum is divided by the number of all steps": (q.sum() / len(P)).log(),
+            "the probabilities are summed": q.sum().log(),
+            "the log is missing": q.mean(),
         },
     )
+    return pick(-log, {"the minus is missing": log})
 
 
 @exercise(
@@ -133,12 +131,11 @@ def check_ranking_loss(pick, scores, relevant, groups, gamma):
     parts = [part.log_softmax(0) for part in e.split(groups)]
     log = pick(torch.cat(parts), {"the softmax runs over the whole batch": e.log_softmax(0)})
     q = log[relevant == 1]
+    q = pick(q, {"the log is missing, as in the printed Eq. 8": q.exp()})
     return pick(
         -q.mean(),
         {
             "this is the sum over queries": -q.sum(),
-            "the log is missing, as in the printed Eq. 8": -q.exp().mean(),
-            "the log is missing, and this is the sum": -q.exp().sum(),
             "the minus is missing": q.mean(),
             "the sum is divided by the candidates": -q.sum() / len(e),
             "the first candidate is taken for the answer": -torch.stack(

@@ -2,6 +2,8 @@
 
 import ast
 import inspect
+import re
+import textwrap
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -207,6 +209,33 @@ def test_every_mistake_is_told_from_all_others(name, capsys):
         out = capsys.readouterr().out
         assert f": {message}." in out and f", and {message}" not in out, out
     assert messages or name == "check_learning_rate"
+
+
+def solutions():
+    """Pairs (check, source of the solution) from the notebooks."""
+    for path in sorted((Path(__file__).parents[2] / "notebooks" / "src").glob("*.py")):
+        for cell in re.split(r"^# %%\n(?=def my_)", path.read_text(encoding="utf-8"), flags=re.M)[
+            1:
+        ]:
+            name = re.search(r"checks\.(check_\w+)\(", cell)[1]
+            solution = re.search(r"Solution.*?```python\n(.*?)# ```", cell, re.S)[1]
+            solution = "\n".join(re.sub("^# ?", "", line) for line in solution.splitlines())
+            if not solution.startswith("def "):
+                solution = cell.splitlines()[0] + "\n" + textwrap.indent(solution, "    ")
+            yield name, solution
+
+
+def test_every_check_has_a_solution_in_a_notebook():
+    assert sorted(name for name, _ in solutions()) == sorted(checks.__all__)
+
+
+@pytest.mark.parametrize(("name", "source"), [pytest.param(*one, id=one[0]) for one in solutions()])
+def test_the_solution_in_the_notebook_is_right(name, source, capsys):
+    space = {"np": np, "torch": torch}
+    exec(source, space)
+    function = next(value for key, value in space.items() if key.startswith("my_"))
+    assert getattr(checks, name)(function) is True
+    assert re.fullmatch(r"[\w ]+: right\.\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("name", checks.__all__)

@@ -179,7 +179,7 @@ LOSSES = [
     (lambda P, kept, y: -P[kept].mean(0).max().log(), "the likeliest label is taken."),
     (lambda P, kept, y: -P[kept, y].mean(), "the log is missing."),
     (lambda P, kept, y: P[kept, y].mean().log(), "the minus is missing."),
-    (lambda P, kept, y: P[kept, y].mean(), "the log and the minus are missing."),
+    (lambda P, kept, y: P[kept, y].mean(), "the log is missing, and the minus is missing."),
     (lambda P, kept, y: answer_loss(P, kept, y) + 1, "it returns 2.1038"),
     (lambda P, kept, y: float("nan"), "it returns nan, expected 1.1038"),
 ]
@@ -238,7 +238,7 @@ RANKINGS = [
     ),
     (
         lambda *a: len(a[2]) * by_query(lambda e, right: -e.softmax(0)[right == 1].sum())(*a),
-        "the log is missing, and this is the sum.",
+        "the log is missing, as in the printed Eq. 8, and this is the sum over queries.",
     ),
     (
         lambda scores, relevant, groups, gamma: (
