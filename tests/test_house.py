@@ -28,7 +28,7 @@ ORDER = """messages runtime profiles hub folders | data | bert | heads | pals | 
            | plots | batch | cli""".replace("|", " ").split()
 OUTSIDE = ("__init__", "__main__")
 MAY_PRINT = ("cli.main", "cli.machine", "plots.widgets", "batch.notebooks", "batch.batches",      # what talks to somebody
-             "checks.multiverse")
+             "checks.compare")
 HEAVY = ("datasets", "papermill", "seaborn", "ipywidgets", "transformers", "sklearn", "pandas")
 
 

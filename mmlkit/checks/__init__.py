@@ -1,34 +1,56 @@
-"""Feedback on the notebooks' exercises: whether an answer is right and, where possible, which mistake was made.
+"""Feedback on the exercises of the notebooks.
 
-    multiverse      notebooks 01 to 05
+    compare         the comparator, the safe call and the printed verdict
+    minbert         notebook 01
+    finetuning      notebook 02
+    multiverse      notebook 03
+    pruning         notebook 04
+    cross_dataset   notebook 05
     mtdnn           notebook 06
     adaptation      notebook 07
-    several_tasks   notebooks 08 and 09
+    sampling        notebook 08
+    pals            notebook 09
     project         notebook 10
 
-A check prints one line and returns True or False; it never raises because of a wrong answer. The library itself
-imports nothing from here.
+A check takes the student's function, prints one line and returns True or False. It names the
+mistake where it is a known one, and it never raises because of a wrong answer. The arguments in
+the docstring of a check are those of the student's function.
+
+The rest of the library imports nothing from here.
 """
 
 from mmlkit.checks.adaptation import check_labels_needed, check_missed_label, check_share
+from mmlkit.checks.cross_dataset import check_improvement, check_profile
+from mmlkit.checks.finetuning import check_adamw_step, check_learning_rate
+from mmlkit.checks.minbert import check_attention
 from mmlkit.checks.mtdnn import check_answer_loss, check_premise_attention, check_ranking_loss
-from mmlkit.checks.multiverse import (
-    check_adamw_step,
-    check_attention,
-    check_collapse,
-    check_head_average,
-    check_improvement,
-    check_learning_rate,
-    check_multiverse_loss,
-    check_profile,
-    check_survivors,
-)
+from mmlkit.checks.multiverse import check_collapse, check_multiverse_loss
+from mmlkit.checks.pals import check_pal_parameters, check_projected_layer
 from mmlkit.checks.project import check_overall, check_pull, check_sign_test
-from mmlkit.checks.several_tasks import check_annealing, check_forgetting, check_pal_parameters, check_projected_layer
+from mmlkit.checks.pruning import check_head_average, check_survivors
+from mmlkit.checks.sampling import check_annealing, check_forgetting
 
-__all__ = ["check_attention", "check_adamw_step", "check_learning_rate", "check_multiverse_loss",
-           "check_collapse", "check_head_average", "check_survivors", "check_improvement",
-           "check_profile", "check_premise_attention", "check_answer_loss", "check_ranking_loss",
-           "check_share", "check_missed_label", "check_labels_needed", "check_annealing",
-           "check_forgetting", "check_pal_parameters", "check_projected_layer", "check_overall",
-           "check_pull", "check_sign_test"]
+__all__ = [
+    "check_adamw_step",
+    "check_annealing",
+    "check_answer_loss",
+    "check_attention",
+    "check_collapse",
+    "check_forgetting",
+    "check_head_average",
+    "check_improvement",
+    "check_labels_needed",
+    "check_learning_rate",
+    "check_missed_label",
+    "check_multiverse_loss",
+    "check_overall",
+    "check_pal_parameters",
+    "check_premise_attention",
+    "check_profile",
+    "check_projected_layer",
+    "check_pull",
+    "check_ranking_loss",
+    "check_share",
+    "check_sign_test",
+    "check_survivors",
+]

@@ -1,4 +1,4 @@
-"""The checks of notebook 10: silent about the solution, and right about each known mistake."""
+"""The checks of notebook 10 accept the solution and name each known mistake."""
 
 import math
 
@@ -6,48 +6,80 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from mmlkit.checks.project import check_overall, check_pull, check_sign_test
+from mmlkit.checks import check_overall, check_pull, check_sign_test
 from mmlkit.studies.cross_dataset import Comparison, verdict
 from mmlkit.studies.cs224n import overall_score
 
 
-def stub(*arguments):
-    ...
+def stub(*arguments): ...
 
 
 def raises(*arguments):
     raise TypeError("a draft")
 
 
-def overall(r_as=lambda r: (r + 1) / 2, mean=lambda a, b, r: (a + b + r) / 3, nan=lambda r: 0.0 if math.isnan(r) else r):
+def overall(
+    r_as=lambda r: (r + 1) / 2,
+    mean=lambda a, b, r: (a + b + r) / 3,
+    nan=lambda r: 0.0 if math.isnan(r) else r,
+):
     """The solution with one part replaced."""
     return lambda sst, quora, sts: mean(sst, quora, r_as(nan(sts)))
 
 
 OVERALLS = [
-    (stub, "returns nothing"), (raises, "stopped with TypeError: a draft"), (lambda *_: "good", "expected one number, found 'good'"),
-    (lambda *_: True, "expected one number"), (lambda *_: (0.5, 0.5), "expected one number"),
-    (overall(lambda r: r), "(r + 1) / 2"), (overall(lambda r: r / 2), "halved but not raised"), (overall(lambda r: r + 1), "not r + 1"),
-    (overall(lambda r: (abs(r) + 1) / 2), "not as its absolute value"), (overall(lambda r: (max(r, 0) + 1) / 2), "not cut off at 0"),
-    (overall(mean=lambda a, b, r: a + b + r), "divide by the number of tasks"), (overall(mean=lambda a, b, r: ((a + b) / 2 + r) / 2), "count alike"),
-    (overall(mean=lambda a, b, r: 100 * (a + b + r) / 3), "not per cent"),
-    (overall(nan=lambda r: r), "the whole score is nan: a constant prediction"),
-    (overall(nan=lambda r: -1.0 if math.isnan(r) else r), "with r = nan it gives 0.2917: a constant prediction"),
-    (lambda *_: 0.7, "for 0.5, 0.75 and r = 0.2 it gives 0.7, expected 0.6167")]
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: "good", "expected one number, found 'good'."),
+    (lambda *_: True, "expected one number, found True."),
+    (lambda *_: (0.5, 0.5), "expected one number, found shape [2]."),
+    (overall(lambda r: r), "r is not brought from -1..1 to 0..1."),
+    (overall(lambda r: r / 2), "r is halved, but 1 is not added."),
+    (overall(lambda r: r + 1), "r + 1 is not halved."),
+    (overall(lambda r: (abs(r) + 1) / 2), "the absolute value of r is taken."),
+    (overall(lambda r: (max(r, 0) + 1) / 2), "a negative r is set to 0."),
+    (overall(mean=lambda a, b, r: a + b + r), "this is the sum of the tasks."),
+    (
+        overall(mean=lambda a, b, r: ((a + b) / 2 + r) / 2),
+        "the three tasks have different weights.",
+    ),
+    (overall(mean=lambda a, b, r: 100 * (a + b + r) / 3), "this is in percent."),
+    (
+        overall(nan=lambda r: r),
+        (
+            "for (0.25, 0.625, nan) it returns nan, expected 0.458333. A constant prediction has "
+            "no correlation and counts as r = 0."
+        ),
+    ),
+    (
+        overall(nan=lambda r: -1.0 if math.isnan(r) else r),
+        (
+            "for (0.25, 0.625, nan) it returns 0.291667, expected 0.458333. A constant "
+            "prediction has no correlation and counts as r = 0."
+        ),
+    ),
+    (lambda *_: 0.7, "for (0.5, 0.75, 0.2) it returns 0.7, expected 0.616667."),
+]
 
 
 def test_overall_worked_by_hand(capsys):
     """(0.5 + 0.75 + 0.6) / 3 = 0.61667; with nan (0.25 + 0.625 + 0.5) / 3 = 0.45833."""
-    assert overall()(0.5, 0.75, 0.2) == pytest.approx(1.85 / 3) and overall()(0.25, 0.625, math.nan) == pytest.approx(1.375 / 3)
+    assert overall()(0.5, 0.75, 0.2) == pytest.approx(1.85 / 3) and overall()(
+        0.25, 0.625, math.nan
+    ) == pytest.approx(1.375 / 3)
     assert check_overall(overall()) and capsys.readouterr().out == "overall score: right.\n"
-    assert check_overall(overall_score) and check_overall(lambda *values: np.float64(overall_score(*values)))
+    assert check_overall(overall_score) and check_overall(
+        lambda *values: np.float64(overall_score(*values))
+    )
 
 
 def pull(one=lambda p, m: p * m, share=lambda x, pulls: x / sum(pulls)):
     """The solution with one part replaced."""
+
     def function(probabilities, heads):
         pulls = {task: one(p, heads[task]) for task, p in probabilities.items()}
         return {task: share(x, pulls.values()) for task, x in pulls.items()}
+
     return function
 
 
@@ -61,65 +93,148 @@ def added(probabilities, heads):
 
 
 PULLS = [
-    (stub, "returns nothing"), (raises, "stopped with TypeError: a draft"), (lambda *_: [0.5, 0.5], "a share for each of quora, sst, sts, found [0.5"),
-    (lambda *_: {"sst": 1.0}, "a share for each of quora"), (lambda *_: 0.5, "a share for each of quora"),
-    (pull(lambda p, m: p), "the heads are missing"), (pull(lambda p, m: m), "the probabilities are missing"), (pull(lambda p, m: p / m), "a sum over heads multiplies"),
-    (pull(lambda p, m: p * m**0.5), "not to its root"), (added, "here they are added"), (by_place, "matched by place"),
-    (pull(share=lambda x, pulls: x), "divide by the sum over tasks"), (pull(share=lambda x, pulls: x / max(pulls)), "beside the largest"),
-    (pull(lambda p, m: p / m, lambda x, pulls: x), "a sum over heads multiplies; here it is divided by them. And divide by the sum"),
-    (pull(lambda p, m: p * m * m), "the shares differ")]
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (
+        lambda *_: [0.5, 0.5],
+        "expected a dict with a number for each of quora, sst, sts, found [0.5, 0.5].",
+    ),
+    (
+        lambda *_: {"sst": 1.0},
+        "expected a dict with a number for each of quora, sst, sts, found {'sst': 1.0}.",
+    ),
+    (lambda *_: 0.5, "expected a dict with a number for each of quora, sst, sts, found 0.5."),
+    (pull(lambda p, m: p), "the heads are missing; the loss is summed over them."),
+    (pull(lambda p, m: m), "the probabilities are missing."),
+    (pull(lambda p, m: p / m), "p is divided by the heads."),
+    (
+        pull(lambda p, m: p * m**0.5),
+        "gradients that agree grow with the heads, not with their root.",
+    ),
+    (added, "p and heads are added."),
+    (by_place, "heads are matched by place, not by name."),
+    (pull(share=lambda x, pulls: x), "the shares do not add up to 1."),
+    (pull(share=lambda x, pulls: x / max(pulls)), "the shares are relative to the largest."),
+    (
+        pull(lambda p, m: p / m, lambda x, pulls: x),
+        "p is divided by the heads, and the shares do not add up to 1.",
+    ),
+    (
+        pull(lambda p, m: p * m * m),
+        (
+            "for ({'quora': 0.5, 'sst': 0.3, 'sts': 0.2}, {'quora': 2, 'sst': 5, 'sts': 1}) it "
+            "returns [0.206186, 0.773196, 0.0206186], expected [0.37037, 0.555556, 0.0740741]."
+        ),
+    ),
+]
 
 
 def test_pull_worked_by_hand(capsys):
-    """0.5 * 2, 0.3 * 5 and 0.2 * 1 are 1, 1.5 and 0.2, together 2.7; 0.8 * 1 and 0.2 * 16 are as 1 to 4."""
-    assert list(pull()({"quora": 0.5, "sst": 0.3, "sts": 0.2}, {"quora": 2, "sst": 5, "sts": 1}).values()) == pytest.approx([1 / 2.7, 1.5 / 2.7, 0.2 / 2.7])
+    """0.5 * 2, 0.3 * 5 and 0.2 * 1 are 1, 1.5 and 0.2, together 2.7.
+
+    0.8 * 1 and 0.2 * 16 are as 1 to 4.
+    """
+    assert list(
+        pull()({"quora": 0.5, "sst": 0.3, "sts": 0.2}, {"quora": 2, "sst": 5, "sts": 1}).values()
+    ) == pytest.approx([1 / 2.7, 1.5 / 2.7, 0.2 / 2.7])
     assert pull()({"a": 0.8, "b": 0.2}, {"b": 16, "a": 1}) == pytest.approx({"a": 0.2, "b": 0.8})
     assert check_pull(pull()) and capsys.readouterr().out == "pull: right.\n"
     assert check_pull(lambda p, heads: dict(reversed(pull()(p, heads).items())))
 
 
-def sign_test(tail=lambda k, n: sum(math.comb(n, i) for i in range(k, n + 1)) / 2**n, side=max, both=lambda p: min(1.0, 2 * p)):
+def sign_test(
+    tail=lambda k, n: sum(math.comb(n, i) for i in range(k, n + 1)) / 2**n,
+    side=max,
+    both=lambda p: min(1.0, 2 * p),
+):
     """The solution with one part replaced."""
+
     def function(differences):
         above = sum(one > 0 for one in differences)
         return both(tail(side(above, len(differences) - above), len(differences)))
+
     return function
 
 
 SIGN_TESTS = [
-    (stub, "returns nothing"), (raises, "stopped with TypeError: a draft"), (lambda _: [0.5], "expected one number, found [0.5]"), (lambda _: False, "expected one number"),
-    (sign_test(both=lambda p: p), "a coin may fall to either"), (sign_test(side=lambda a, b: a, both=lambda p: p), "so many or more above zero"),
-    (sign_test(tail=lambda k, n: math.comb(n, k) / 2**n), "exactly so many; add those"),
-    (sign_test(tail=lambda k, n: math.comb(n, k) / 2**n, both=lambda p: p), "exactly so many on this side"),
-    (sign_test(tail=lambda k, n: sum(math.comb(n, i) for i in range(k + 1, n + 1)) / 2**n), "as many count too"),
-    (sign_test(both=lambda p: 2 * p), "at most 1"), (lambda differences: 2 / 2 ** len(differences), "whatever fell"),
-    (sign_test(both=lambda p: 1 - min(1.0, 2 * p)), "1 minus it"),
-    (sign_test(side=lambda a, b: a), "those above zero alone"), (sign_test(side=lambda a, b: b), "those below zero alone"),
-    (lambda differences: 0.05, "it gives 0.05, expected 2 (6 + 1) / 64 = 0.2188")]
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda _: [0.5], "expected one number, found shape [1]."),
+    (lambda _: False, "expected one number, found False."),
+    (sign_test(both=lambda p: p), "only one side is counted; a coin may fall to either."),
+    (
+        sign_test(side=lambda a, b: a, both=lambda p: p),
+        (
+            "only those above zero are counted, and only one side is counted; a coin may fall "
+            "to either."
+        ),
+    ),
+    (
+        sign_test(tail=lambda k, n: math.comb(n, k) / 2**n),
+        "this is for exactly so many; add those further out.",
+    ),
+    (
+        sign_test(tail=lambda k, n: math.comb(n, k) / 2**n, both=lambda p: p),
+        (
+            "this is for exactly so many; add those further out, and only one side is counted; "
+            "a coin may fall to either."
+        ),
+    ),
+    (
+        sign_test(tail=lambda k, n: sum(math.comb(n, i) for i in range(k + 1, n + 1)) / 2**n),
+        "this is for more than so many; add so many.",
+    ),
+    (sign_test(both=lambda p: 2 * p), "a probability is at most 1."),
+    (lambda differences: 2 / 2 ** len(differences), "this is for all on one side."),
+    (sign_test(both=lambda p: 1 - min(1.0, 2 * p)), "this is 1 minus the probability."),
+    (sign_test(side=lambda a, b: a), "only those above zero are counted."),
+    (sign_test(side=lambda a, b: b), "only those below zero are counted."),
+    (
+        lambda differences: 0.05,
+        "for ([0.5, 0.5, 0.5, 0.5, 0.5, -0.25],) it returns 0.05, expected 0.21875.",
+    ),
+]
 
 
 def test_sign_test_worked_by_hand(capsys):
-    """Six of six: 2 / 64. Five of six: 2 (6 + 1) / 64. Three of six: never more than 1. Nine of ten: 2 (10 + 1) / 1024."""
+    """Six of six: 2 / 64. Five of six: 2 (6 + 1) / 64. Nine of ten: 2 (10 + 1) / 1024.
+
+    Three of six: never more than 1.
+    """
     cases = {(6, 0): 2 / 64, (5, 1): 14 / 64, (3, 3): 1.0, (1, 9): 22 / 1024}
     for (above, below), wanted in cases.items():
-        assert sign_test()([1.0] * above + [-1.0] * below) == pytest.approx(wanted) == binomtest(above, above + below).pvalue
+        assert (
+            sign_test()([1.0] * above + [-1.0] * below)
+            == pytest.approx(wanted)
+            == binomtest(above, above + below).pvalue
+        )
     assert check_sign_test(sign_test()) and capsys.readouterr().out == "sign test: right.\n"
-    assert check_sign_test(lambda differences: binomtest(sum(one > 0 for one in differences), len(differences)).pvalue)
+    assert check_sign_test(
+        lambda differences: binomtest(sum(one > 0 for one in differences), len(differences)).pvalue
+    )
 
 
 def test_six_pairs_is_where_the_verdict_and_the_sign_test_begin_to_tell():
-    """The verdict at 95 % asks for six pairs: the first number of seeds at which all on one side are less probable than 5 %."""
+    """The verdict at 95 % asks for six pairs.
+
+    With six, all on one side are less probable than 5 % for the first time.
+    """
     for pairs in (4, 5, 6, 7):
         told = "cannot be told" not in verdict(Comparison(1.0, 0.5, 1.5, 0.95, pairs), "x")
         assert told == (sign_test()([1.0] * pairs) < 0.05)
 
 
-@pytest.mark.parametrize("check, name, function, said", [
-    *((check_overall, "overall score", *case) for case in OVERALLS), *((check_pull, "pull", *case) for case in PULLS),
-    *((check_sign_test, "sign test", *case) for case in SIGN_TESTS)])
+@pytest.mark.parametrize(
+    "check, name, function, said",
+    [
+        *((check_overall, "overall score", *case) for case in OVERALLS),
+        *((check_pull, "pull", *case) for case in PULLS),
+        *((check_sign_test, "sign test", *case) for case in SIGN_TESTS),
+    ],
+)
 def test_mistakes_are_named(check, name, function, said, capsys):
     assert check(function) is False
-    assert (out := capsys.readouterr().out).startswith(f"{name}: not yet: ") and said in out, out
+    assert (out := capsys.readouterr().out).startswith(f"{name}: not yet: {said}"), out
 
 
 def test_the_reader_cannot_pass_by_changing_the_arguments(capsys):

@@ -1,0 +1,210 @@
+"""The comparator behind every exercise: a safe call, tables of known mistakes, a one-line verdict.
+
+An exercise is written as its right answer. Where students go wrong, the right value is picked
+from a table that maps the name of a mistake to the wrong value. The comparator evaluates the
+answer with all combinations of mistakes and reports the smallest one that fits.
+"""
+
+import copy
+import functools
+import itertools
+import textwrap
+
+import numpy as np
+
+__all__ = ["WrongAnswer", "call", "compare", "exercise", "read", "require", "verdict"]
+
+
+class WrongAnswer(Exception):
+    """The message about a wrong answer."""
+
+
+def require(condition, message):
+    """Raise WrongAnswer unless a condition holds.
+
+    Args:
+        condition: any value with a truth value.
+        message: the text after "not yet:".
+
+    Raises:
+        WrongAnswer: the condition does not hold.
+    """
+    if not condition:
+        raise WrongAnswer(message)
+
+
+def verdict(name, check, *arguments):
+    """Run a check and print its verdict in one line.
+
+    Args:
+        name: the first words of the line.
+        check: a function that raises WrongAnswer for a wrong answer.
+        *arguments: its arguments.
+
+    Returns:
+        True if the answer is right.
+    """
+    found = "right."
+    try:
+        check(*arguments)
+    except WrongAnswer as error:
+        found = textwrap.shorten(f"not yet: {error}", 500, placeholder=" ...")
+    print(f"{name}: {found}")
+    return found == "right."
+
+
+def exercise(name, *arguments):
+    """Turn a right answer into the check of an exercise.
+
+    Args:
+        name: the first words of the verdict.
+        *arguments: the arguments of `compare` from `cases` on.
+
+    Returns:
+        A decorator for the right answer, `right` of `compare`. The decorated function takes the
+        student's function, prints a verdict and returns True or False. Its docstring describes
+        the arguments and the result of the student's function.
+    """
+
+    def decorate(right):
+        @functools.wraps(right)
+        def check(function):
+            return verdict(name, compare, function, right, *arguments)
+
+        del check.__wrapped__  # The signature is that of the check.
+        return check
+
+    return decorate
+
+
+def call(function, *arguments):
+    """Call a student's function on copies of the arguments.
+
+    Args:
+        function: the student's function.
+        *arguments: its arguments.
+
+    Returns:
+        The answer, neither None nor Ellipsis.
+
+    Raises:
+        WrongAnswer: the function raised an error or returned nothing.
+    """
+    try:
+        answer = function(*copy.deepcopy(arguments))
+    except Exception as error:  # A draft may raise anything; the notebook has to go on.
+        raise WrongAnswer(f"it stopped with {type(error).__name__}: {error}.") from None
+    require(answer is not None and answer is not ..., "it returns nothing so far.")
+    return answer
+
+
+def read(answer, like):
+    """Read an answer as numbers.
+
+    Args:
+        answer: any object.
+        like: a right answer: a number, list, array, tensor [...], dict of numbers or set of
+            whole numbers. The answer to a set may be any collection, in any order.
+
+    Returns:
+        A float64 array.
+
+    Raises:
+        WrongAnswer: the answer cannot be read as numbers of that kind and shape.
+    """
+    shape = list(np.shape(like))
+    expected = f"numbers of shape {shape}" if shape else "one number"
+    if isinstance(like, set):
+        expected = "a list of whole numbers such as [0, 3]"
+    elif isinstance(like, dict):
+        expected = f"a dict with a number for each of {', '.join(like)}"
+    try:
+        values = answer.tolist() if hasattr(answer, "tolist") else answer
+        if isinstance(like, set):
+            values = sorted(values)
+        elif isinstance(like, dict):
+            values = [float(answer[key]) for key in like]
+        values = np.asarray(values)
+        require(values.dtype.kind in "iufO", "")
+        values = values.astype(float)
+    except Exception:  # The answer may be any object.
+        raise WrongAnswer(f"expected {expected}, found {answer!r}.") from None
+    fits = isinstance(like, (set, dict)) or list(values.shape) == shape
+    require(fits, f"expected {expected}, found shape {list(values.shape)}.")
+    return values
+
+
+def compare(function, right, cases, rule, edges=(), order=None):
+    """Compare a student's function with the right answer and name the mistakes.
+
+    Args:
+        function: the student's function.
+        right: `right(pick, *case)` computes the right answer. Its argument is the function
+            `pick(value, mistakes)`, with `mistakes` a dict from a message to the wrong value.
+        cases: tuples of arguments.
+        rule: the right answer in words, after "The right answer is". For a tuple of answers it
+            is a dict from the name of each answer to its words.
+        edges: pairs (arguments, sentence) of special cases, compared after `cases`.
+        order: the names in the order of comparison, if it is not that of `rule`.
+
+    Raises:
+        WrongAnswer: the function differs from the right answer.
+    """
+    rules = rule if isinstance(rule, dict) else {"": rule}
+    answers = [_named(call(function, *case), rules) for case in cases]
+    tables = []
+    right(lambda value, table: tables.append(["", *table]) or value, *cases[0])
+    variants = sorted(itertools.product(*tables), key=lambda variant: sum(map(bool, variant)))
+
+    def results(name, variant=()):
+        def pick(value, table):
+            return next((table[mistake] for mistake in variant if mistake in table), value)
+
+        return [_named(right(pick, *case), rules)[name] for case in cases]
+
+    for name in order or rules:
+        try:
+            targets = results(name)
+            found = [read(answer[name], target) for answer, target in zip(answers, targets)]
+            for variant in variants:
+                if all(map(_same, found, results(name, variant))):
+                    require(not any(variant), ", and ".join(filter(None, variant)) + ".")
+                    break
+            else:
+                for case, one, target in zip(cases, found, targets):
+                    require(_same(one, target), _difference(case, one, target))
+        except WrongAnswer as error:
+            sentence = rules[name] and f" The right answer is {rules[name]}."
+            raise WrongAnswer(f"{name}: {error}{sentence}".removeprefix(": ")) from None
+    for case, sentence in edges:
+        try:
+            compare(function, lambda _, *case: right(lambda value, _: value, *case), [case], "")
+        except WrongAnswer as error:
+            raise WrongAnswer(f"{error} {sentence}") from None
+
+
+def _named(answer, rules):
+    """Return the outputs by name; they may be a tuple or attributes of one object."""
+    if len(rules) == 1:
+        answer = [answer]
+    elif all(hasattr(answer, name) for name in rules):
+        answer = [getattr(answer, name) for name in rules]
+    fits = isinstance(answer, (tuple, list)) and len(answer) == len(rules)
+    require(fits, f"expected ({', '.join(rules)}), found {answer!r}.")
+    return dict(zip(rules, answer))
+
+
+def _same(found, target):
+    target = read(target, target)
+    return found.shape == target.shape and np.allclose(found, target, 1e-5, 1e-5, equal_nan=True)
+
+
+def _difference(case, found, target):
+    plain = all(isinstance(one, (int, float, str, list, dict)) for one in case)
+    found, target = (
+        np.array2string(
+            one, threshold=10, edgeitems=1, separator=", ", formatter={"float": "{:.6g}".format}
+        )
+        for one in (found, read(target, target))
+    )
+    return f"{f'for {case} ' * plain}it returns {found}, expected {target}."

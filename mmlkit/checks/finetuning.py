@@ -1,0 +1,74 @@
+"""The checks of notebook 02's exercises."""
+
+from mmlkit.checks.compare import exercise
+from mmlkit.training.optimizers import learning_rate
+
+__all__ = ["check_adamw_step", "check_learning_rate"]
+
+
+@exercise(
+    "AdamW",
+    [(0.5, 0.3, 0.02, 0.004, 2, 0.1, 0.9, 0.99, 0.01, 0.1)],
+    {
+        "theta": "that of the handout's formula",
+        "m": "beta1 m + (1 - beta1) g",
+        "v": "beta2 v + (1 - beta2) g^2",
+    },
+    (),
+    ("m", "v", "theta"),
+)
+def check_adamw_step(pick, theta, g, m, v, t, lr, beta1, beta2, eps, weight_decay):
+    """Check one step of AdamW as the CS224N handout writes it.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        theta: the parameter, a float.
+        g: its gradient.
+        m: the moving average of the gradient.
+        v: the moving average of the squared gradient.
+        t: the number of the step, from 1.
+        lr: the learning rate.
+        beta1: the momentum of m.
+        beta2: the momentum of v.
+        eps: the small number in the denominator.
+        weight_decay: the factor of the decoupled weight decay.
+
+    Returns:
+        The new (theta, m, v).
+    """
+    m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
+    correction = pick(
+        (1 - beta2**t) ** 0.5 / (1 - beta1**t),
+        {"the bias correction sqrt(1 - beta2^t) / (1 - beta1^t) is missing": 1},
+    )
+    root = pick(v**0.5 + eps, {"eps belongs outside the square root": (v + eps) ** 0.5})
+    moved = theta - lr * correction * m / root
+    decayed = pick(
+        moved,
+        {
+            "weight decay is missing": 0,
+            "decay uses theta from before the step; the handout decays after it": theta,
+        },
+    )
+    return moved - lr * weight_decay * decayed, m, v
+
+
+@exercise(
+    "learning rate",
+    [(step, 2.0, 10, 100) for step in (0, 4, 9, 10, 11, 55, 99)],
+    "the peak in the last warmup step, 0 at step total, and linear before and between",
+)
+def check_learning_rate(pick, step, peak, warmup, total):
+    """Check a learning rate with linear warmup and linear decay.
+
+    Args:
+        pick: not used; no mistake has a message of its own.
+        step: the number of the step, from 0.
+        peak: the largest learning rate.
+        warmup: the number of warmup steps.
+        total: the number of all steps.
+
+    Returns:
+        The learning rate of the step.
+    """
+    return learning_rate(step, peak=peak, warmup=warmup, total=total)

@@ -1,0 +1,259 @@
+"""The comparator reads any answer, names the fewest mistakes and prints one line."""
+
+import ast
+import inspect
+import re
+import textwrap
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from mmlkit import checks
+from mmlkit.checks.compare import WrongAnswer, call, compare, exercise, read, require, verdict
+
+
+def area(pick, width, height):
+    """The area of a frame of thickness 1 around a picture."""
+    outer = pick((width + 2) * (height + 2), {"one side is missing": (width + 1) * (height + 1)})
+    return outer - pick(width * height, {"the picture is counted": 0, "it is wrong": width})
+
+
+CASES = [(3, 2), (5, 4)]
+RULE = "outer minus inner area"
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda w, h: 2 * w + 2 * h + 4, None),
+        (lambda w, h: w + h + 1, f"one side is missing. The right answer is {RULE}."),
+        (lambda w, h: (w + 2) * (h + 2), f"the picture is counted. The right answer is {RULE}."),
+        (
+            lambda w, h: (w + 1) * (h + 1),
+            f"one side is missing, and the picture is counted. The right answer is {RULE}.",
+        ),
+        (
+            lambda w, h: 14 if w == 3 else 0,
+            f"for (5, 4) it returns 0, expected 22. The right answer is {RULE}.",
+        ),
+    ],
+)
+def test_the_fewest_mistakes_that_fit_all_cases_are_named(function, message):
+    if message is None:
+        return compare(function, area, CASES, RULE)
+    with pytest.raises(WrongAnswer) as error:
+        compare(function, area, CASES, RULE)
+    assert str(error.value) == message
+
+
+def split(pick, values):
+    """The sum of the values and their number."""
+    return sum(values), pick(len(values), {"the last value is not counted": len(values) - 1})
+
+
+NAMED = {"total": "the sum", "count": "the number"}
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda values: (sum(values), len(values)), None),
+        (lambda values: SimpleNamespace(total=sum(values), count=len(values)), None),
+        (lambda values: sum(values), "expected (total, count), found 6."),
+        (
+            lambda values: (sum(values), 2),
+            "count: the last value is not counted. The right answer is the number.",
+        ),
+        (
+            lambda values: (0, 0),
+            "total: for ([1, 2, 3],) it returns 0, expected 6. The right answer is the sum.",
+        ),
+        (
+            lambda values: (values, 3),
+            "total: expected one number, found shape [3]. The right answer is the sum.",
+        ),
+    ],
+)
+def test_named_outputs_are_compared_one_by_one(function, message):
+    if message is None:
+        return compare(function, split, [([1, 2, 3],)], NAMED)
+    with pytest.raises(WrongAnswer) as error:
+        compare(function, split, [([1, 2, 3],)], NAMED)
+    assert str(error.value) == message
+
+
+def test_outputs_can_be_compared_in_another_order():
+    with pytest.raises(WrongAnswer, match="^count: for"):
+        compare(lambda values: (0, 0), split, [([1, 2, 3],)], NAMED, (), ("count", "total"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "like", "values"),
+    [
+        (3, 1.0, 3),
+        (Fraction(1, 4), 1.0, 0.25),
+        (torch.tensor([1.0, 2.0], requires_grad=True), np.zeros(2), [1, 2]),
+        (torch.tensor([1.0, 2.0], dtype=torch.bfloat16), np.zeros(2), [1, 2]),
+        (pd.Series([1, 2], index=[7, 8]), [0, 0], [1, 2]),
+        ({"b": 2, "a": torch.tensor(1)}, {"a": 0, "b": 0}, [1, 2]),
+        ((3, 1), {5}, [1, 3]),
+        (torch.tensor([3, 1]), {5}, [1, 3]),
+        ([], {5}, []),
+    ],
+)
+def test_answers_of_many_types_are_read(answer, like, values):
+    assert read(answer, like).tolist() == values
+
+
+@pytest.mark.parametrize(
+    ("answer", "like", "message"),
+    [
+        ("3", 1.0, "expected one number, found '3'."),
+        (True, 1.0, "expected one number, found True."),
+        ([True, False], [0, 1], "expected numbers of shape [2], found [True, False]."),
+        ([[1], [2, 3]], [0, 1], "expected numbers of shape [2], found [[1], [2, 3]]."),
+        ([1, 2, 3], [0, 1], "expected numbers of shape [2], found shape [3]."),
+        (3, {5}, "expected a list of whole numbers such as [0, 3], found 3."),
+        (
+            {"a": 1},
+            {"a": 0, "b": 0},
+            ("expected a dict with a number for each of a, b, found {'a': 1}."),
+        ),
+    ],
+)
+def test_answers_that_cannot_be_read_are_told(answer, like, message):
+    with pytest.raises(WrongAnswer) as error:
+        read(answer, like)
+    assert str(error.value) == message
+
+
+def test_special_cases_come_last_and_have_their_own_sentence():
+    def inverse(pick, x):
+        return 0 if x == 0 else pick(1 / x, {"the sign is wrong": -1 / x})
+
+    with pytest.raises(WrongAnswer) as error:
+        compare(lambda x: 1 / x, inverse, [(2,)], "1 / x", [((0,), "It is 0 at 0.")])
+    assert str(error.value) == (
+        "it stopped with ZeroDivisionError: division by zero. It is 0 at 0."
+    )
+    compare(lambda x: x and 1 / x, inverse, [(2,)], "1 / x", [((0,), "It is 0 at 0.")])
+
+
+def test_a_verdict_is_one_line(capsys):
+    """Long messages and messages of several lines are shortened."""
+
+    def long(_):
+        require(False, "first\nsecond " + 200 * "word ")
+
+    assert verdict("name", long, None) is False
+    out = capsys.readouterr().out
+    assert out.startswith("name: not yet: first second word") and out.endswith(" word ...\n")
+    assert out.count("\n") == 1 and len(out) <= 510
+    assert verdict("name", lambda: None) is True and capsys.readouterr().out == "name: right.\n"
+
+
+def test_an_error_of_our_own_is_not_hidden():
+    with pytest.raises(KeyError):
+        verdict("name", lambda: {}["missing"])
+
+
+def test_a_call_works_on_copies():
+    values = [1, 2]
+    assert call(lambda given: given.append(3) or given, values) == [1, 2, 3] and values == [1, 2]
+    for nothing in (None, ...):
+        with pytest.raises(WrongAnswer, match="^it returns nothing so far.$"):
+            call(lambda: nothing)  # noqa: B023
+
+
+def test_an_exercise_is_a_check_of_one_argument(capsys):
+    check = exercise("frame", CASES, RULE)(area)
+    assert list(inspect.signature(check).parameters) == ["function"]
+    assert check.__doc__ == area.__doc__ and check.__name__ == "area"
+    assert check(lambda w, h: 2 * (w + h + 2)) and capsys.readouterr().out == "frame: right.\n"
+
+
+def test_messages_of_one_exercise_differ():
+    """The comparator picks a wrong value by its message, so two tables cannot share one."""
+    for path in Path(checks.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("check_"):
+                tables = [
+                    one.args[1]
+                    for one in ast.walk(node)
+                    if isinstance(one, ast.Call) and getattr(one.func, "id", "") == "pick"
+                ]
+                messages = [
+                    key.value for one in tables for key in one.keys if hasattr(key, "value")
+                ]
+                assert len(messages) == len(set(messages)), (path, node.name)
+
+
+@pytest.mark.parametrize("name", sorted({*checks.__all__} - {"check_share"}))
+def test_every_mistake_is_told_from_all_others(name, capsys):
+    """A function that makes one mistake of the tables gets the message of that mistake alone."""
+    check = getattr(checks, name)
+    inner = inspect.getclosurevars(check).nonlocals
+    messages = []
+    inner["right"](lambda value, table: messages.extend(table) or value, *inner["arguments"][0][0])
+    for message in dict.fromkeys(messages):
+
+        def mistaken(*case, message=message):
+            return inner["right"](lambda value, table: table.get(message, value), *case)
+
+        assert check(mistaken) is False
+        out = capsys.readouterr().out
+        assert f": {message}." in out and f", and {message}" not in out, out
+    assert messages or name == "check_learning_rate"
+
+
+def solutions():
+    """Pairs (check, source of the solution) from the notebooks."""
+    for path in sorted((Path(__file__).parents[2] / "notebooks" / "src").glob("*.py")):
+        for cell in re.split(r"^# %%\n(?=def my_)", path.read_text(encoding="utf-8"), flags=re.M)[
+            1:
+        ]:
+            name = re.search(r"checks\.(check_\w+)\(", cell)[1]
+            solution = re.search(r"Solution.*?```python\n(.*?)# ```", cell, re.S)[1]
+            solution = "\n".join(re.sub("^# ?", "", line) for line in solution.splitlines())
+            if not solution.startswith("def "):
+                solution = cell.splitlines()[0] + "\n" + textwrap.indent(solution, "    ")
+            yield name, solution
+
+
+def test_every_check_has_a_solution_in_a_notebook():
+    assert sorted(name for name, _ in solutions()) == sorted(checks.__all__)
+
+
+@pytest.mark.parametrize(("name", "source"), [pytest.param(*one, id=one[0]) for one in solutions()])
+def test_the_solution_in_the_notebook_is_right(name, source, capsys):
+    space = {"np": np, "torch": torch}
+    exec(source, space)
+    function = next(value for key, value in space.items() if key.startswith("my_"))
+    assert getattr(checks, name)(function) is True
+    assert re.fullmatch(r"[\w ]+: right\.\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", checks.__all__)
+def test_no_check_raises(name, capsys):
+    """Whatever comes back, a check prints one line and returns a bool."""
+    for answer in (
+        None,
+        ...,
+        0,
+        True,
+        "text",
+        [],
+        {},
+        set(),
+        object(),
+        np.nan,
+        [[1], [2, 3]],
+        print,
+    ):
+        assert getattr(checks, name)(lambda *_, answer=answer: answer) is False
+        assert capsys.readouterr().out.count("\n") == 1

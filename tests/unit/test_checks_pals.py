@@ -1,0 +1,174 @@
+"""The checks of notebook 09 accept the solution and name each known mistake."""
+
+import pytest
+import torch
+
+from mmlkit.bert.model import BertConfig, BertModel
+from mmlkit.checks import check_pal_parameters, check_projected_layer
+from mmlkit.pals.projected import add_pals
+
+
+def stub(*arguments): ...
+
+
+def raises(*arguments):
+    raise TypeError("a draft")
+
+
+def count(
+    ends=lambda D, S, L: 2 * D * S + D + S,
+    middle=lambda D, S, L: 3 * L * (S * S + S),
+    times=lambda T: T,
+):
+    """The solution with one part replaced."""
+    return lambda D, S, L, T: times(T) * (ends(D, S, L) + middle(D, S, L))
+
+
+COUNTS = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: "many", "expected one number, found 'many'."),
+    (lambda *_: True, "expected one number, found True."),
+    (count(ends=lambda D, S, L: 2 * D * S), "V^E and V^D have no biases."),
+    (
+        count(ends=lambda D, S, L: L * (2 * D * S + D + S)),
+        "V^E and V^D are counted in every layer.",
+    ),
+    (count(ends=lambda D, S, L: D * S + S), "V^D is missing."),
+    (count(ends=lambda D, S, L: 2 * D * S + 2 * S), "the bias of V^D has S numbers, not D."),
+    (count(ends=lambda D, S, L: 2 * D * S + 2 * D), "the bias of V^E has D numbers, not S."),
+    (count(ends=lambda D, S, L: 0), "V^E and V^D are missing."),
+    (count(middle=lambda D, S, L: 3 * L * S * S), "query, key and value have no biases."),
+    (
+        count(middle=lambda D, S, L: 4 * L * (S * S + S)),
+        "an output projection is counted; attention has three maps.",
+    ),
+    (
+        count(middle=lambda D, S, L: 3 * (S * S + S)),
+        "query, key and value are counted once, not in each layer.",
+    ),
+    (count(middle=lambda D, S, L: L * (S * S + S)), "attention has one map, not three."),
+    (count(middle=lambda D, S, L: 3 * L * (D * D + D)), "attention is D wide, not S."),
+    (count(middle=lambda D, S, L: 0), "query, key and value are missing."),
+    (count(times=lambda T: 1), "this is one task; every task has its own."),
+    (
+        count(lambda D, S, L: 2 * D * S, lambda D, S, L: 3 * L * S * S),
+        "V^E and V^D have no biases, and query, key and value have no biases.",
+    ),
+    (count(times=lambda T: T + 1), "for (10, 4, 3, 2) it returns 822, expected 548."),
+]
+
+
+def test_pal_parameters_worked_by_hand(capsys):
+    """With D = 10, S = 4 and L = 3, V^E and V^D have 10*4 + 4 + 4*10 + 10 = 94 parameters.
+
+    Three maps of 4*4 + 4 in 3 layers have 180, and a task 274. On BERT-base it has 1,819,836.
+    """
+    assert count()(10, 4, 3, 2) == 2 * (94 + 180) == 548 and count()(768, 204, 12, 1) == 1_819_836
+    with torch.device("meta"):
+        encoder = add_pals(
+            BertModel(BertConfig.tiny(hidden_size=10, num_attention_heads=2, num_hidden_layers=3)),
+            ["sst", "sts"],
+            4,
+            2,
+        )
+    assert sum(parameter.numel() for parameter in encoder.pals.parameters()) == 548
+    assert check_pal_parameters(count()) and capsys.readouterr().out == "PAL parameters: right.\n"
+    assert check_pal_parameters(lambda *sizes: float(count()(*sizes)))
+
+
+def layer(h, MH, FFN, TS, LN):
+    a = LN(h + MH(h))
+    return LN(a + FFN(a) + TS(h))
+
+
+def changed(end):
+    """A layer that ends otherwise."""
+    return lambda h, MH, FFN, TS, LN: end(h, LN(h + MH(h)), FFN, TS, LN)
+
+
+def early(h, MH, FFN, TS, LN):
+    a = LN(h + MH(h) + TS(h))
+    return LN(a + FFN(a))
+
+
+LAYERS = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: 3, "expected numbers of shape [3, 4], found shape []."),
+    (lambda h, *_: h[0], "expected numbers of shape [3, 4], found shape [4]."),
+    (
+        changed(lambda h, a, FFN, TS, LN: LN(h + FFN(a) + TS(h))),
+        "the second residual is h, as in the report's formula.",
+    ),
+    (changed(lambda h, a, FFN, TS, LN: LN(FFN(a) + TS(h))), "the second residual is missing."),
+    (changed(lambda h, a, FFN, TS, LN: LN(a + FFN(a) + TS(a))), "TS reads a, not h."),
+    (changed(lambda h, a, FFN, TS, LN: LN(a + FFN(a))), "TS is missing."),
+    (
+        changed(lambda h, a, FFN, TS, LN: LN(a + FFN(a) + TS(LN(a + FFN(a))))),
+        "TS reads the output of the layer, not h.",
+    ),
+    (
+        changed(lambda h, a, FFN, TS, LN: LN(a + FFN(a)) + TS(h)),
+        "TS is added after the last LayerNorm.",
+    ),
+    (changed(lambda h, a, FFN, TS, LN: a + FFN(a) + TS(h)), "the last LayerNorm is missing."),
+    (early, "TS is added in the first half of the layer."),
+    (changed(lambda h, a, FFN, TS, LN: LN(h + FFN(h) + TS(h))), "attention is missing."),
+    (
+        changed(lambda h, a, FFN, TS, LN: LN(a + FFN(h) + TS(h))),
+        "the feed-forward network reads h, not a.",
+    ),
+    (
+        changed(lambda h, a, FFN, TS, LN: LN(a + FFN(a + TS(h)))),
+        "TS is added before the feed-forward network.",
+    ),
+    (
+        changed(lambda h, a, FFN, TS, LN: LN(h + FFN(a) + TS(a))),
+        "the second residual is h, as in the report's formula, and TS reads a, not h.",
+    ),
+    (
+        changed(lambda h, a, FFN, TS, LN: LN(a)),
+        "it returns [[",
+    ),
+]
+
+
+def test_the_projected_layer_is_the_librarys(capsys):
+    """A layer of the encoder with a PAL, its parts handed to the solution."""
+    torch.manual_seed(0)
+    encoder = add_pals(
+        BertModel(BertConfig.tiny(num_hidden_layers=1)), ["sst"], 12, 3, init="normal"
+    ).eval()
+    part, (bert,), x = encoder.pals.part("sst"), encoder.encoder.layer, torch.randn(1, 3, 32)
+    ends = iter((bert.attention.output, bert.output))  # each half normalises with its own weights
+
+    def LN(summed):
+        return next(ends).LayerNorm(summed)
+
+    found = layer(
+        x,
+        lambda h: bert.attention.output.dense(bert.attention.self(h)),
+        lambda a: bert.output.dense(bert.intermediate(a)),
+        lambda h: part(h, 0),
+        LN,
+    )
+    torch.testing.assert_close(found, bert(x, None, **part.at_layer(0, x, None, None)))
+    assert (found - bert(x)).abs().max() > 1e-4
+    assert check_projected_layer(layer) and capsys.readouterr().out == "projected layer: right.\n"
+
+
+@pytest.mark.parametrize(
+    "check, name, function, said",
+    [
+        *((check_pal_parameters, "PAL parameters", *case) for case in COUNTS),
+        *((check_projected_layer, "projected layer", *case) for case in LAYERS),
+    ],
+)
+def test_mistakes_are_named(check, name, function, said, capsys):
+    assert check(function) is False
+    assert (out := capsys.readouterr().out).startswith(f"{name}: not yet: {said}"), out
+
+
+def test_the_reader_cannot_pass_by_changing_the_arguments():
+    assert check_projected_layer(lambda h, *_: h.zero_()) is False
