@@ -11,7 +11,7 @@ import pytest
 from mmlkit.data.batching import encode
 from mmlkit.data.files import read_rows
 from mmlkit.data.loading import load_task, make_split
-from mmlkit.data.tasks import get_task
+from mmlkit.data.tasks import Task, get_task
 from mmlkit.profiles import get_profile
 
 GOOD = "sentence,label\na good day,positive\na bad day,negative\n"
@@ -68,12 +68,12 @@ def test_reading_a_file_that_is_not_there_or_of_no_known_format(tmp_path):
 
 
 def test_wrong_delimiter(write):
-    refused(["no column 'sentence'", "columns found: ['sentence;label']", "separated by something else"], "sst2",
+    refused(["no column 'sentence'", "columns found: ['sentence;label']", "The header is one column"], "sst2",
             write(GOOD.replace(",", ";")))
 
 
 def test_comma_file_named_tsv(write):
-    refused(["no column 'sentence'", "separated by something else"], "sst2", write(ending=".tsv"))
+    refused(["no column 'sentence'", "The header is one column"], "sst2", write(ending=".tsv"))
 
 
 @pytest.mark.parametrize(("header", "column"), [("review,label", "sentence"), ("sentence,verdict", "label")])
@@ -99,7 +99,7 @@ def test_labels_mapping_to_an_unknown_name(write):
 
 def test_blank_labels_are_counted_and_dropped(write):
     folder = write("sentence,label\n" + "".join(f"day {i},{'' if i in (1, 3) else 'positive'}\n" for i in range(4)))
-    with pytest.warns(UserWarning, match=r"train.csv: rows without a label in column 'label': 2 \(row 3, 5\). They were left out"):
+    with pytest.warns(UserWarning, match=r"train.csv: rows without a label in column 'label': 2 \(row 3, 5\) were dropped; on_bad_row='refuse' stops"):
         data = load_task("sst2", folder)
     assert data.train.texts == [("day 0",), ("day 2",)]
     assert data.train.labels.tolist() == [1, 1]
@@ -120,7 +120,7 @@ def test_train_and_dev_without_any_label_are_refused(write, split, on_bad_row):
 
 @pytest.mark.parametrize("misuse", ["skip", None, True])
 def test_on_bad_row_misuse(misuse):
-    refused([f"on_bad_row is {misuse!r}", "'drop_unlabelled', 'drop' or 'refuse'"], "sst", on_bad_row=misuse)
+    refused([f"on_bad_row is {misuse!r}", "expected one of ('drop_unlabelled', 'drop', 'refuse')"], "sst", on_bad_row=misuse)
 
 
 @pytest.mark.parametrize("limit", [0, -3])
@@ -160,7 +160,7 @@ def test_not_utf8_in_a_jsonl(write):
 
 @pytest.mark.parametrize(("row", "found"), [("one,two,negative", 3), ("one", 1)])
 def test_uneven_columns(write, row, found):
-    refused(["train.csv, line 3", f"{found} columns, expected the header's 2", "comma or quote"], "sst2",
+    refused(["train.csv, line 3", f"{found} columns, expected 2: ['sentence', 'label']", "comma or quote"], "sst2",
             write(f"sentence,label\na good day,positive\n{row}\n"))
 
 
@@ -171,15 +171,15 @@ def test_uneven_columns_of_a_tsv(write):
 
 def test_uneven_lines_are_counted_and_left_out_on_demand(write):
     folder = write("sentence,label\na good day,positive\none,two,negative\none\na bad day,negative\n")
-    refused(["train.csv, line 3: 3 columns, expected the header's 2", "on_bad_row='drop'"], "sst2", folder, on_bad_row="refuse")
-    with pytest.warns(UserWarning, match=r"train.csv: lines with another number of columns than the header's 2 were dropped: 2 of 4 \(line 3, 4\)"):
+    refused(["train.csv, line 3: 3 columns, expected 2", "on_bad_row='drop'"], "sst2", folder, on_bad_row="refuse")
+    with pytest.warns(UserWarning, match=r"train.csv: 2 of 4 lines were dropped, because they do not have 2 columns \(line 3, 4\)"):
         data = load_task("sst2", folder, on_bad_row="drop")
     assert data.train.texts == [("a good day",), ("a bad day",)] and data.train.labels.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("line", ["a good day,positive", "sentence,label"])
 def test_a_file_of_one_line_says_that_it_is_the_header(write, line):
-    refused([f"train.csv has one line only, and it was read as the header: {line.split(',')}", "at least one row below it"], "sst2",
+    refused([f"train.csv has one line only, which was read as the header: {line.split(',')}", "at least one row below it"], "sst2",
             write(train=f"{line}\n"))
 
 
@@ -227,7 +227,7 @@ def test_task_without_mini_data_points_to_the_hub():
 
 
 def test_task_that_is_not_on_the_hub():
-    refused(["'cfimdb' is not on the hub", "source='mini'"], "cfimdb", "hub")
+    refused(["'cfimdb' is not on the hub", "source='mini'", "pass a Task with hub="], "cfimdb", "hub")
 
 
 def test_hub_data_without_a_dev_split(monkeypatch):
@@ -235,7 +235,63 @@ def test_hub_data_without_a_dev_split(monkeypatch):
 
     rows = Dataset.from_dict({"sentence": ["a day"], "label": [1]})
     monkeypatch.setattr("mmlkit.data.loading.load_hub_dataset", lambda *_: DatasetDict({"train": rows, "extra": rows}))
-    refused(["nyu-mll/glue has splits ['train', 'extra'], expected ['train', 'validation', 'test']"], "sst2", "hub")
+    refused(["nyu-mll/glue has splits ['train', 'extra'], expected ['train', 'validation', 'test']", "hub_splits="], "sst2", "hub")
+
+
+@pytest.mark.parametrize(("fields", "told"), [
+    (dict(name="a.b"), "task 'a.b': name is 'a.b', expected no '.' and no '/' in it."),
+    (dict(name=""), "task '': name is '', expected no '.' and no '/' in it."),
+    (dict(kind="tagging"), "kind is 'tagging', expected one of ('classification', 'regression', 'ranking')"),
+    (dict(text_columns=()), "text_columns is (), expected one column, or a pair's two"),
+    (dict(text_columns=("a", "b", "c")), "text_columns is ('a', 'b', 'c'), expected"),
+    (dict(text_columns=("a", "a", "b")), "text_columns is ('a', 'a', 'b'), expected"),
+    (dict(labels=()), "labels is (), expected two or more different names in order, or none and kind='regression'"),
+    (dict(labels=("yes",)), "labels is ('yes',), expected two or more"),
+    (dict(labels=("not so", "Not_so")), "labels is ('not so', 'Not_so'), expected two or more different"),
+    (dict(kind="regression"), "labels is ('no', 'yes'), expected two or more"),
+])
+def test_a_task_of_ones_own_that_cannot_be(fields, told):
+    with pytest.raises(ValueError) as caught:
+        Task(**{"name": "mine", "text_columns": ("text",), "labels": ("no", "yes"), **fields})
+    assert told in str(caught.value)
+
+
+def test_rows_of_a_task_of_ones_own_are_checked(write):
+    mine = Task("mine", ("text",), ("no", "yes"))
+    text = "text,label\na,yes\nb,maybe\n"
+    refused(["train.csv, row 3, column 'label': label 'maybe' is not one of ['no', 'yes']"], mine, write(text, text))
+    refused(["no column 'text' (columns found: ['sentence', 'label']). Expected ['text'] and 'label' for task 'mine'"],
+            mine, write(GOOD, GOOD))
+    text = "text,label\na,1\n"
+    refused(["row 2, column 'label': found the integer label '1', and nothing says which of ['no', 'yes'] it is"],
+            mine, write(text, text))
+    refused(["labels is ['no'], expected the names ['no', 'yes'], each once"], mine, write(text, text), labels=("no",))
+    refused(["'mine' has no mini data"], mine, error=FileNotFoundError)
+    refused(["'mine' is not on the hub"], mine, "hub")
+    score = Task("score", ("text",), kind="regression")
+    for bad in ("high", "inf", "nan"):
+        text = f"text,label\na,{bad}\n"
+        refused([f"row 2, column 'label': found '{bad}', expected a number from -3.4e+38 to 3.4e+38"], score, write(text, text))
+
+
+@pytest.mark.parametrize(("train", "told"), [
+    ("0\tmaybe\ta\tb\n", ["rte_train.tsv, row 1, column 'label': label 'maybe' is not one of"]),
+    ("0\t1\ta\tb\n", ["rte_train.tsv, row 1", "found the integer label '1'", "labels=('entailment', 'not_entailment')"]),
+    ("0\tentailment\ta\tb\n1\tentailment\ta\n", ["rte_train.tsv, line 2: 3 columns, expected 4: "
+                                                    "('id', 'label', 'sentence1', 'sentence2')", "tab"]),
+    ("0\tentailment\ta\n", ["rte_train.tsv, line 1: 3 columns, expected 4"]),
+    ("0\tentailment\ta\t \n", ["rte_train.tsv, row 1, column 'sentence2': found ' ', expected some text"]),
+])
+def test_broken_canonical_files(tmp_path, train, told):
+    (tmp_path / "rte_train.tsv").write_text(train)
+    (tmp_path / "rte_dev.tsv").write_text(train)
+    refused(told, "rte", tmp_path)
+
+
+def test_missing_canonical_file(tmp_path):
+    (tmp_path / "rte_train.tsv").write_text("0\tentailment\ta\tb\n")
+    refused(["no dev file for task 'rte'. Expected one of ['rte_dev.tsv', 'dev.csv', 'dev.tsv'"], "rte", tmp_path,
+            error=FileNotFoundError)
 
 
 def test_rows_longer_than_the_model_are_cut_and_counted_once(tokenizer):
@@ -243,7 +299,7 @@ def test_rows_longer_than_the_model_are_cut_and_counted_once(tokenizer):
     split = make_split("sst2", [(i, {"sentence": "cat " * words, "label": "positive"}) for i, words in enumerate((3, 511, 510, 900))])
     with pytest.warns(UserWarning) as told:
         encoded = encode(tokenizer, split)
-    assert [str(warning.message) for warning in told] == ["sst2 data: 2 of 4 rows are longer than 512 tokens and were cut there."]
+    assert [str(warning.message) for warning in told] == ["sst2 data: 2 of 4 rows longer than 512 tokens were truncated."]
     assert encoded.truncated == 2
     assert encoded.lengths.tolist() == [5, 512, 512, 512]
     assert encoded.input_ids[1] == [2] + [7] * 510 + [3]        # still ends in [SEP]
@@ -251,7 +307,7 @@ def test_rows_longer_than_the_model_are_cut_and_counted_once(tokenizer):
 
 def test_of_a_pair_the_longer_text_is_cut(tokenizer):
     split = make_split("rte", [(0, {"sentence1": "cat " * 3, "sentence2": "dog " * 9, "label": "entailment"})])
-    with pytest.warns(UserWarning, match="rte data: 1 of 1 row is longer than 10 tokens and was cut there"):
+    with pytest.warns(UserWarning, match="rte data: 1 of 1 rows longer than 10 tokens were truncated"):
         encoded = encode(tokenizer, split, max_length=10)
     assert encoded.input_ids == [[2, 7, 7, 7, 3, 8, 8, 8, 8, 3]]
     assert encoded.token_type_ids == [[0, 0, 0, 0, 0, 1, 1, 1, 1, 1]]

@@ -1,5 +1,6 @@
 """Every file layout that load_task knows, written out row by row, and what a split gives back."""
 
+import dataclasses
 import json
 import warnings
 
@@ -8,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from mmlkit.data.loading import load_task, make_split
-from mmlkit.data.tasks import get_task
+from mmlkit.data.tasks import Task, get_task
 
 
 @pytest.fixture
@@ -272,3 +273,107 @@ def test_a_split_in_several_shards_is_read_whole(tmp_path):
     data = load_task("rte", tmp_path, labels=("entailment", "not_entailment"))
     assert [text for text, _ in data.train.texts] == [f"train {i} {j} a" for i in range(3) for j in range(2)]
     assert data.train.labels.tolist() == [0, 1] * 3 and len(data.dev) == 2
+
+
+MINE = Task("mine", text_columns=("text",), labels=("no", "yes"))
+
+
+@pytest.mark.parametrize(("ending", "text"), [
+    (".csv", 'text,label,id\n"a, b",Yes,7\nc,no,8\n'), (".tsv", "text\tlabel\tid\na, b\tYes\t7\nc\tno\t8\n"),
+    (".jsonl", '{"text": "a, b", "label": "Yes", "id": 7}\n{"text": "c", "label": "no", "id": 8}\n')])
+@pytest.mark.parametrize("dev", ["dev", "validation"])
+def test_a_task_of_ones_own(folder, ending, text, dev):
+    data = load_task(MINE, source=folder({f"train{ending}": text, f"{dev}{ending}": text, f"test{ending}": text}))
+    assert data.task is MINE and data.train.texts == data.test.texts == [("a, b",), ("c",)]
+    assert data.dev.labels.tolist() == [1, 0] and list(map(str, data.dev.ids)) == ["7", "8"]
+    assert data.train[0]["label"] == "yes"
+
+
+def test_integer_labels_of_ones_own_task_need_their_order(tmp_path):
+    for name in ("train", "dev"):
+        table = pyarrow.table({"text": ["a", "b", "c"], "label": [0, 1, 1]})
+        pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet")
+    with pytest.raises(ValueError, match="found the integer label 0"):
+        load_task(MINE, tmp_path)
+    assert load_task(MINE, tmp_path, labels=("no", "yes")).train.labels.tolist() == [0, 1, 1]
+    assert load_task(MINE, tmp_path, labels=("yes", "no")).train.labels.tolist() == [1, 0, 0]
+    assert load_task(Task("mine", ("text",), (0, 1)), tmp_path).train.labels.tolist() == [0, 1, 1]
+
+
+def test_a_regression_of_ones_own_takes_any_finite_score(folder):
+    """-1 is a score here; in STS-B, with scores from 0 to 5, it is the hub's mark for an unknown one."""
+    text = "first,second,label\na,b,-1\nc,d,1e3\n"
+    data = load_task(Task("score", ("first", "second"), kind="regression"), folder({"train.csv": text, "dev.csv": text}))
+    assert data.train.labels.tolist() == [-1.0, 1000.0] and data.train.labels.dtype == "float32"
+    assert data.train.texts == [("a", "b"), ("c", "d")] and data.train[1]["label"] == 1000.0
+
+
+def test_columns_of_ones_own_task_under_other_names(folder):
+    task = Task("mine", ("text",), ("no", "yes"), aliases={"text": ("body",), "label": ("verdict",)})
+    text = "body,verdict\na,yes\n"
+    assert load_task(task, folder({"train.csv": text, "dev.csv": text})).train[0] == {"text": "a", "label": "yes", "id": 2}
+
+
+@pytest.mark.parametrize("names", [["no", "yes"], ["yes", "no"], None])
+def test_a_hub_data_set_of_ones_own(monkeypatch, names):
+    """Class names of the hub decide, whatever their order; without them a label_text beside the integers."""
+    from datasets import ClassLabel, Dataset, DatasetDict
+
+    asked = []
+    columns = {"text": ["a", "b"], "verdict": [0, 1] if names else ["no", "yes"]}
+    rows = Dataset.from_dict(columns)
+    rows = rows.cast_column("verdict", ClassLabel(names=names)) if names else rows
+    monkeypatch.setattr("mmlkit.data.loading.load_hub_dataset",
+                        lambda *what: asked.append(what) or DatasetDict({"train": rows, "test": rows}))
+    task = Task("mine", ("text",), ("no", "yes"), hub="me/mine", aliases={"label": ("verdict",)},
+                hub_splits={"train": "train", "dev": "test"})
+    data = load_task(task, source="hub")
+    assert asked == [("me/mine", None)] and data.train.texts == [("a",), ("b",)]
+    assert data.dev.labels.tolist() == ([1, 0] if names == ["yes", "no"] else [0, 1])
+    assert load_task(dataclasses.replace(task, hub=("me/mine", "small")), "hub").source == "hub"
+    assert asked[1] == ("me/mine", "small")
+
+
+def test_a_label_text_beside_integers(folder):
+    """SetFit's data sets have both; the integers alone would need an order."""
+    text = "text,label,label_text\na,4,very positive\nb,0,very negative\n"
+    assert load_task("sst", folder({"train.csv": text, "dev.csv": text})).train.labels.tolist() == [4, 0]
+
+
+def test_mt_dnns_canonical_files(folder):
+    """No header: id, label, premise, hypothesis. The quotes are text. GLUE's test labels are a placeholder."""
+    train = '7\tnot_entailment\t"He said so.\tHe "did".\n8\tentailment\tb\tc\n'
+    test = "1\tnot_entailment\ta\tb\n2\tnot_entailment\tc\td\n"
+    place = folder({"rte_train.tsv": train, "rte_dev.tsv": train, "rte_test.tsv": test, "train.tsv": "another task's file"})
+    with pytest.warns(UserWarning, match="rte_test.tsv: all rows have the same label, which is MT-DNN's placeholder"):
+        data = load_task("rte", source=place)
+    assert data.train.texts == [('"He said so.', 'He "did".'), ("b", "c")]
+    assert data.train.labels.tolist() == [1, 0] and data.train.ids == ["7", "8"]
+    assert data.test.labels is None and data.test.texts == [("a", "b"), ("c", "d")]
+
+
+def test_canonical_files_with_integer_labels(folder):
+    """GLUE's own integers have a known order (here SST-2, which MT-DNN calls sst); others need it stated."""
+    text = "0\t1\ta fine film\n1\t0\ta dull film\n"
+    place = folder({f"{task}_{split}.tsv": text for task in ("sst", "mine") for split in ("train", "dev")})
+    data = load_task("sst2", place)
+    assert data.train.texts == [("a fine film",), ("a dull film",)] and data.train.labels.tolist() == [1, 0]
+    with pytest.raises(ValueError, match="mine_train.tsv, row 1, column 'label': found the integer label '1'"):
+        load_task(MINE, place)
+    assert load_task(MINE, place, labels=("yes", "no")).train.labels.tolist() == [0, 1]
+
+
+def test_canonical_mnli_and_cola_and_scores(folder):
+    """cola_train.tsv has three columns, CoLA's own train.tsv four; neither has a header."""
+    pair = "0\t{}\tp\th\n"
+    place = folder({"mnli_train.tsv": pair.format("neutral"), "mnli_matched_dev.tsv": pair.format("entailment"),
+                    "mnli_mismatched_dev.tsv": pair.format("contradiction"), "cola_train.tsv": "0\t1\ta cat\n",
+                    "cola_dev.tsv": "0\t0\tcat a\n", "stsb_train.tsv": pair.format("3.8"), "stsb_dev.tsv": pair.format("5"),
+                    "qnli_train.tsv": "id\tlabel\tquestion\tsentence\n0\tentailment\tq\ts\n",
+                    "qnli_dev.tsv": "0\tentailment\tq\ts\n"})
+    data = load_task("mnli", place)
+    assert [split.labels.tolist() for split in (data.train, data.dev, data.more["dev_mismatched"])] == [[1], [0], [2]]
+    assert load_task("cola", place).train[0] == {"sentence": "a cat", "label": "acceptable", "id": "0"}
+    assert load_task("stsb", place).train.labels.tolist() == pytest.approx([3.8])
+    data = load_task("qnli", place)         # a header line is understood too
+    assert data.train[0] == data.dev[0] == {"question": "q", "sentence": "s", "label": "entailment", "id": "0"}

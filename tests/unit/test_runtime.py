@@ -68,6 +68,61 @@ def test_the_generator_of_mps_is_put_back(monkeypatch):
     assert generator.state == "before"
 
 
+@pytest.mark.parametrize(("capability", "precision"), [((7, 0), "fp16"), ((7, 5), "fp16"), ((8, 0), "bf16"), ((9, 0), "bf16")])
+def test_auto_precision_of_a_gpu(monkeypatch, capability, precision):
+    """A T4 (7.5) emulates bf16, so it takes fp16 and a scaler; from an A100 (8.0) on it is bf16."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch, "autocast", lambda kind, dtype: (kind, dtype))
+    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[precision]
+    for device in ("cuda", torch.device("cuda:1")):
+        assert runtime.fastest_precision(device) == precision
+        assert runtime.autocast("auto", device) == (("cuda", dtype), precision == "fp16")
+
+
+@pytest.mark.parametrize(("avx512", "amx", "precision"), [(0, 0, "fp32"), (1, 0, "bf16"), (0, 1, "bf16")])
+def test_auto_precision_of_a_cpu(monkeypatch, avx512, amx, precision):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: bool(avx512), raising=False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: bool(amx), raising=False)
+    assert runtime.fastest_precision("cpu") == precision and runtime.fastest_precision("mps") == "fp32"
+    context, needs_scaler = runtime.autocast("auto", "cpu")
+    with context:
+        product = torch.ones(2, 2) @ torch.ones(2, 2)
+    assert product.dtype == {"fp32": torch.float32, "bf16": torch.bfloat16}[precision] and not needs_scaler
+
+
+def test_precisions_that_cannot_be():
+    with pytest.raises(ValueError, match=r"precision 'fp8' is not one of \['auto', 'fp32', 'bf16', 'fp16'\]"):
+        runtime.autocast("fp8", "cpu")
+    with pytest.raises(ValueError, match="precision 'fp16' needs a CUDA GPU, this device is 'cpu'. Use 'bf16' or 'fp32'."):
+        runtime.autocast("fp16", "cpu")
+
+
+@pytest.mark.parametrize(("cuda", "mps", "found"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")])
+def test_the_device_is_a_gpu_where_there_is_one(monkeypatch, cuda, mps, found):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    assert runtime.pick_device() == torch.device(found) and runtime.pick_device("cpu") == torch.device("cpu")
+    if cuda:
+        assert runtime.pick_device("cuda:1") == torch.device("cuda:1")
+    else:
+        with pytest.raises(ValueError, match="device 'cuda' was asked for, but torch .* sees no CUDA GPU. Use device='cpu'"):
+            runtime.pick_device("cuda")
+
+
+def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "new" / "one.json"
+    with runtime.atomic_write(path) as temporary:
+        temporary.write_text("first")
+        assert not path.exists()
+    with pytest.raises(ZeroDivisionError), runtime.atomic_write(path) as temporary:
+        temporary.write_text("second, and half of it")
+        raise ZeroDivisionError
+    assert path.read_text() == "first" and [one.name for one in path.parent.iterdir()] == ["one.json"]
+    with pytest.raises(OSError, match="No space left") as caught, runtime.atomic_write(path):
+        raise OSError(28, "No space left on device")
+    assert caught.value.filename == str(path)
+
+
 def test_a_network_that_comes_back_is_noticed():
     """The answer of a moment is not kept for the whole process."""
     import socket
