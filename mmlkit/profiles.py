@@ -23,9 +23,9 @@ class Profile:
         lr: the learning rate of the encoder.
         head_lr: the learning rate of the heads.
         frozen_lr: the learning rate of the heads where the encoder is frozen.
-        limit: the largest number of rows of a split, or None.
         precision: see `mmlkit.runtime.autocast`.
         pooling: how a head pools the tokens: "mean", "cls" or "pooler".
+        limit: the largest number of rows of a split, or None.
         review_batch_size: rows of a batch of CFIMDB, whose texts are long.
     """
 
@@ -38,10 +38,10 @@ class Profile:
     lr: float
     head_lr: float
     frozen_lr: float
-    limit: int | None
     precision: str
     pooling: str
-    review_batch_size: int
+    limit: int | None = None
+    review_batch_size: int = 8  # CFIMDB has few rows (value of the CS224N handout)
 
 
 _PROFILES = {
@@ -57,10 +57,8 @@ _PROFILES = {
             lr=1e-4,  # MiniLM is small and learns at five times BERT-base's rate
             head_lr=1e-3,  # the head starts from random values
             frozen_lr=5e-3,  # only the head trains, on 384 features
-            limit=None,
             precision="auto",  # bf16 where the CPU multiplies it in hardware
             pooling="mean",  # the pooling MiniLM was trained with
-            review_batch_size=8,  # CFIMDB: few rows, so small batches (handout)
         ),
         Profile(
             name="colab",
@@ -72,10 +70,8 @@ _PROFILES = {
             lr=2e-5,
             head_lr=1e-4,
             frozen_lr=1e-3,
-            limit=None,
             precision="auto",  # fp16 on a T4, bf16 on newer cards
             pooling="pooler",  # BERT's own pooling
-            review_batch_size=8,
         ),
         Profile(
             name="paper",
@@ -87,10 +83,8 @@ _PROFILES = {
             lr=1e-5,  # handout, fine-tuning
             head_lr=1e-5,
             frozen_lr=1e-3,  # handout, last-linear-layer
-            limit=None,
             precision="fp32",
             pooling="pooler",
-            review_batch_size=8,
         ),
     )
 }

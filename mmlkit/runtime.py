@@ -241,7 +241,8 @@ def atomic_write(path):
 def _medium_is_exact():
     """Whether matmul precision 'medium' still computes in true fp32 on this CPU.
 
-    On AMD it only moves the product to oneDNN, twice as fast and as exact; a CPU with AMX may really round to bf16.
+    On AMD it only moves the product to oneDNN, twice as fast and as exact; a CPU with AMX may
+    really round to bf16.
     """
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(256, 256, generator=generator) for _ in range(2))
@@ -256,9 +257,10 @@ def _medium_is_exact():
 
 @functools.cache
 def _is_intel():
-    """Whether torch's own fp32 product is the faster one: its library, MKL, uses AVX-512 on Intel's processors alone.
+    """Whether torch's own fp32 product is faster: its library, MKL, uses AVX-512 on Intel alone.
 
-    There a training step takes 12 % longer with 'medium' (measured on a Xeon); on AMD it takes two thirds of the time.
+    There a training step takes 12 % longer with 'medium' (measured on a Xeon); on AMD it takes two
+    thirds of the time.
     """
     try:
         return "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8")

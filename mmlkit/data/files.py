@@ -43,38 +43,36 @@ def find_files(folder, task):
             f"{folder} is not a folder. source is 'mini', 'hub', or a folder with the files of "
             f"task {task.name!r}."
         )
-    places = [folder, *(path for path in sorted(folder.iterdir()) if _is_named(path, task.name))]
+    inside = sorted(folder.iterdir())
+    places = [folder, *(path for path in inside if path.is_dir() and _same(path.name, task.name))]
     found = {}
     for split, names in SPLIT_NAMES.items():
         known = [task.files[split]] if split in task.files else []
         # MT-DNN writes rte_dev.tsv, and mnli_matched_dev.tsv for GLUE's dev_matched.tsv.
-        canonical = [_prefix(task) + "_".join(name.split("_")[::-1]) + ".tsv" for name in names]
+        known += ["_".join([_prefix(task), *reversed(name.split("_"))]) + ".tsv" for name in names]
         plain = [name + ending for name in names for ending in ENDINGS]
         for place in places:
-            files = [place / name for name in known + canonical + plain if (place / name).is_file()]
-            shards = [
-                path for name in names for path in sorted(place.glob(f"{name}-*-of-*.parquet"))
-            ]
+            files = [path for name in known + plain if (path := place / name).is_file()]
+            shards = [shard for name in names for shard in place.glob(f"{name}-*-of-*.parquet")]
             if files or shards:
-                found[split] = files[0] if files else shards
+                found[split] = files[0] if files else sorted(shards)
                 break
         if split in ("train", "dev") and split not in found:
             raise FileNotFoundError(
                 f"{folder} has no {split} file for task {task.name!r}. Expected one of "
-                f"{[*known, canonical[0], *plain[: len(ENDINGS)]]} there or in a subfolder "
-                f"{task.name!r}; found {sorted(path.name for path in folder.iterdir())[:12]}."
+                f"{known[:2] + plain[:4]} there or in a subfolder {task.name!r}; found "
+                f"{[path.name for path in inside[:12]]}."
             )
     return found
 
 
-def _is_named(path, name):
-    """SST-2 and sst2 are the same name of a folder."""
-    names = {one.lower().replace("-", "").replace("_", "") for one in (path.name, name)}
-    return path.is_dir() and len(names) == 1
+def _same(*names):
+    """Return whether names are the same without case and hyphens, as SST-2 and sst2."""
+    return len({name.lower().replace("-", "").replace("_", "") for name in names}) == 1
 
 
 def _prefix(task):
-    return f"{task.canonical or task.name}_"
+    return task.canonical or task.name
 
 
 def canonical_columns(path, task):
@@ -90,7 +88,7 @@ def canonical_columns(path, task):
         ("id", "label", first text, perhaps second text), or () where the name is another one.
     """
     name = Path(str(path)).name
-    fits = name.startswith(_prefix(task)) and name.endswith(".tsv")
+    fits = name.startswith(f"{_prefix(task)}_") and name.endswith(".tsv")
     return ("id", "label", *task.text_columns) if fits else ()
 
 
@@ -130,22 +128,24 @@ def read_rows(path, task=None, *, drop_ragged=False):
             f"{path}, line {line}: not UTF-8 (byte {content[error.start]:#04x}). "
             "Save the file as UTF-8."
         ) from error
-    return path, _jsonl(path, text) if path.suffix == ".jsonl" else _csv(
-        path, text, task, drop_ragged
-    )
+    if path.suffix == ".jsonl":
+        return path, _jsonl(path, text)
+    return path, _csv(path, text, task, drop_ragged)
 
 
 def _csv(path, text, task, drop_ragged):
     # The course's .csv files are tab-separated with csv quoting. A .tsv file has no quoting.
     tsv = path.suffix == ".tsv"
-    delimiter = "\t" if tsv or "\t" in text.split("\n", 1)[0] else ","
+    tab = tsv or "\t" in text.split("\n", 1)[0]
     quoting = csv.QUOTE_NONE if tsv else csv.QUOTE_MINIMAL
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)
+    lines = io.StringIO(text, newline="")
+    reader = csv.reader(lines, delimiter="\t" if tab else ",", quoting=quoting)
     try:
         rows = [(reader.line_num, row) for row in reader if row]
     except csv.Error as error:
         raise ValueError(
-            f"{path}, line {reader.line_num}: {error}. Expected {delimiter!r}-separated text."
+            f"{path}, line {reader.line_num}: {error}. Expected columns separated by a "
+            f"{'tab' if tab else 'comma'}."
         ) from error
     if not rows:
         return []
@@ -160,8 +160,8 @@ def _csv(path, text, task, drop_ragged):
         found = len(dict(rows)[ragged[0]])
         raise ValueError(
             f"{path}, line {ragged[0]}: {found} columns, expected {len(header)}: {header[:8]}. "
-            f"Look for a missing or extra {'tab' if delimiter == chr(9) else 'comma or quote'}, or "
-            "pass on_bad_row='drop' to load_task to drop such lines."
+            f"Look for a missing or extra {'tab' if tab else 'comma or quote'}, or pass "
+            "on_bad_row='drop' to load_task to drop such lines."
         )
     if ragged:
         warnings.warn(
@@ -188,8 +188,7 @@ def _columns_without_header(path, task, first):
     """Return the columns of a .tsv file whose first line is a row; () where it is the header."""
     if task is None or path.suffix != ".tsv" or "label" in first:
         return ()
-    headerless = task.headerless if len(first) == len(task.headerless) else ()
-    return canonical_columns(path, task) or headerless
+    return canonical_columns(path, task) or task.headerless * (len(first) == len(task.headerless))
 
 
 def _jsonl(path, text):

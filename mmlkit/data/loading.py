@@ -210,11 +210,6 @@ def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop_unlabe
     ]
     blank = [number for (number, _), value in zip(rows, values) if value is None]
     labelled = len(blank) < len(rows)
-    if needed and not labelled:
-        raise ValueError(
-            f"{place}: no label in any of the {len(rows)} rows (column {column!r}); a {name} file "
-            "needs them."
-        )
     constant = labelled and len(set(values)) == 1 < len(rows)
     if name == "test" and constant and canonical_columns(place, task):
         labelled = False
@@ -223,8 +218,14 @@ def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop_unlabe
             "labels. The split has no labels.",
             stacklevel=3,
         )
-    elif labelled and blank:
-        _report_blank(blank, place, column, on_bad_row)
+    elif blank and (labelled or needed):
+        count = f"{len(blank)} of {len(rows)} (row {first_few(blank)})"
+        found = f"{place}: rows without a label in column {column!r}: {count}"
+        if not labelled:
+            raise ValueError(f"{found}. Expected labels in a {name} file.")
+        if on_bad_row == "refuse":
+            raise ValueError(f"{found}. Add the labels, or pass on_bad_row='drop_unlabelled'.")
+        warnings.warn(f"{found}; they were dropped.", stacklevel=3)
     keep = [i for i, value in enumerate(values) if not labelled or value not in (None, _BETWEEN)]
     texts = [
         tuple(_text(row.get(one), f"{place}, row {number}, column {one!r}") for one in columns)
@@ -259,14 +260,6 @@ def _label_indices(task, labels, place):
                 f"labels maps {found!r} to {ours!r}, which is not one of {list(task.labels)}."
             )
     return indices | {label_key(found): indices[label_key(ours)] for found, ours in given.items()}
-
-
-def _report_blank(blank, place, column, on_bad_row):
-    rows = f"{len(blank)} (row {first_few(blank)})"
-    found = f"{place}: rows without a label in column {column!r}: {rows}"
-    if on_bad_row == "refuse":
-        raise ValueError(f"{found}. Add the labels, or pass on_bad_row='drop_unlabelled'.")
-    warnings.warn(f"{found} were dropped; on_bad_row='refuse' stops instead.", stacklevel=4)
 
 
 def _find_column(task, column, row, place, required=True):
@@ -331,16 +324,16 @@ def _label(task, value, indices, where):
 
 def _mini_folder(task):
     """Return the mini data of a task: inside an installed package, or beside it in a checkout."""
-    here = Path(__file__).resolve().parents[1]
-    folders = [path for path in (here / "mini", here.parent / "data" / "mini") if path.is_dir()]
-    found = [path for path in folders if (path / (task.mini or task.name)).is_dir()]
-    if not found:
-        have = sorted(path.name for folder in folders for path in folder.iterdir() if path.is_dir())
+    here, name = Path(__file__).resolve().parents[1], task.mini or task.name
+    places = (here / "mini", here.parent / "data" / "mini")
+    found = next((place / name for place in places if (place / name).is_dir()), None)
+    if found is None:
+        have = sorted(path.parent.name for place in places for path in place.glob("*/train.csv"))
         raise FileNotFoundError(
-            f"Task {task.name!r} has no mini data (beside {here} there is: {', '.join(have)}). Use "
-            "source='hub', or source=FOLDER with its files; reinstall mmlkit if there is nothing."
+            f"Task {task.name!r} has no mini data (found beside {here}: {', '.join(have)}). Use "
+            "source='hub', or source=FOLDER with its files. Reinstall mmlkit if nothing was found."
         )
-    return found[0] / (task.mini or task.name)
+    return found
 
 
 def _hub_tables(task):

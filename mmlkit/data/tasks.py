@@ -76,28 +76,29 @@ class Task:
     integers_in_tsv: bool = False
 
     def __post_init__(self):
-        regression = self.kind == "regression"
         for name in ("text_columns", "labels", "metrics"):
             value = getattr(self, name)
             values = (value,) if isinstance(value, str) else tuple(map(str, value))
             object.__setattr__(self, name, values)
+        regression = self.kind == "regression"
         if not self.metrics:
             object.__setattr__(self, "metrics", ("pearson" if regression else "accuracy",))
-        columns, kinds = self.text_columns, ("classification", "regression", "ranking")
-        different = len(set(map(label_key, self.labels))) == len(self.labels)
-        enough = not self.labels if regression else len(self.labels) > 1
-        names = "two or more different names in order, or none and kind='regression'"
-        for name, fits, expected in (
-            ("name", self.name and not {".", "/"} & set(self.name), "no '.' and no '/' in it"),
-            ("kind", self.kind in kinds, f"one of {kinds}"),
-            (
-                "text_columns",
-                0 < len(set(columns)) == len(columns) < 3,
+        columns, labels = set(self.text_columns), set(map(label_key, self.labels))
+        kinds = ("classification", "regression", "ranking")
+        fits = {
+            "name": (self.name and not {".", "/"} & set(self.name), "no '.' and no '/' in it"),
+            "kind": (self.kind in kinds, f"one of {kinds}"),
+            "text_columns": (
+                len(columns) in (1, 2) and len(columns) == len(self.text_columns),
                 "one column, or a pair's two",
             ),
-            ("labels", different and enough, names),
-        ):
-            if not fits:
+            "labels": (
+                len(labels) == len(self.labels) and (not labels if regression else len(labels) > 1),
+                "two or more different names in order, or none and kind='regression'",
+            ),
+        }
+        for name, (right, expected) in fits.items():
+            if not right:
                 found = getattr(self, name)
                 raise ValueError(f"task {self.name!r}: {name} is {found!r}, expected {expected}.")
 
