@@ -153,7 +153,7 @@ def _csv(path, text, task, drop_ragged):
     if not rows:
         raise ValueError(
             f"{path} has one line only, which was read as the header: {header[:8]}. Expected the "
-            "names of the columns in the first line, and at least one row below it."
+            "names of the columns, and at least one row below."
         )
     ragged = [number for number, row in rows if len(row) != len(header)]
     if ragged and not drop_ragged:
@@ -165,8 +165,8 @@ def _csv(path, text, task, drop_ragged):
         )
     if ragged:
         warnings.warn(
-            f"{path}: {len(ragged)} of {len(rows)} lines were dropped, because they do not have "
-            f"{len(header)} columns (line {first_few(ragged)}).",
+            f"{path}: {len(ragged)} of {len(rows)} lines without {len(header)} columns were "
+            f"dropped (line {first_few(ragged)}).",
             stacklevel=4,
         )
     return [(number, dict(zip(header, row))) for number, row in rows if len(row) == len(header)]

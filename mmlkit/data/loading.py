@@ -196,44 +196,44 @@ def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop_unlabe
         ValueError: a row or a column is wrong. The message names the first one.
     """
     task, rows = get_task(task), list(rows)
-    needed = name in ("train", "dev")
     if not rows:
-        expected = f"columns {list(task.text_columns)} and a label"
-        raise ValueError(f"{place} holds no rows. Expected {expected}.")
+        raise ValueError(
+            f"{place} holds no rows. Expected columns {list(task.text_columns)} and a label."
+        )
+    needed = name in ("train", "dev")
     columns = [_find_column(task, column, rows[0][1], place) for column in task.text_columns]
     column = _find_column(task, "label", rows[0][1], place, required=needed)
     indices = _label_indices(task, labels, place)
-    values = [
-        column
-        and _label(task, row.get(column), indices, f"{place}, row {number}, column {column!r}")
-        for number, row in rows
-    ]
-    blank = [number for (number, _), value in zip(rows, values) if value is None]
-    labelled = len(blank) < len(rows)
-    constant = labelled and len(set(values)) == 1 < len(rows)
-    if name == "test" and constant and canonical_columns(place, task):
-        labelled = False
+    texts, values, ids, blank = [], [], [], []
+    for number, row in rows:
+        where = f"{place}, row {number}, column"
+        value = column and _label(task, row.get(column), indices, f"{where} {column!r}")
+        if column and value is None:
+            blank.append(number)
+        elif value != _BETWEEN:
+            texts.append(tuple(_text(row.get(one), f"{where} {one!r}") for one in columns))
+            values.append(value)
+            ids.append(row.get("id", row.get("idx", number)))
+    placeholder = column and name == "test" and len(set(values)) == 1 < len(values)
+    placeholder = placeholder and canonical_columns(place, task)
+    if placeholder:
         warnings.warn(
             f"{place}: all rows have the same label, which is MT-DNN's placeholder for unknown "
             "labels. The split has no labels.",
             stacklevel=3,
         )
-    elif blank and (labelled or needed):
+    if placeholder or (not needed and len(blank) == len(rows)):
+        without = [(i, {key: row[key] for key in row if key != column}) for i, row in rows]
+        return make_split(task, without, place=place, name=name)
+    if blank:
         count = f"{len(blank)} of {len(rows)} (row {first_few(blank)})"
         found = f"{place}: rows without a label in column {column!r}: {count}"
-        if not labelled:
+        if len(blank) == len(rows):
             raise ValueError(f"{found}. Expected labels in a {name} file.")
         if on_bad_row == "refuse":
             raise ValueError(f"{found}. Add the labels, or pass on_bad_row='drop_unlabelled'.")
         warnings.warn(f"{found}; they were dropped.", stacklevel=3)
-    keep = [i for i, value in enumerate(values) if not labelled or value not in (None, _BETWEEN)]
-    texts = [
-        tuple(_text(row.get(one), f"{place}, row {number}, column {one!r}") for one in columns)
-        for number, row in (rows[i] for i in keep)
-    ]
-    ids = [row.get("id", row.get("idx", number)) for number, row in (rows[i] for i in keep)]
-    dtype = np.int64 if task.labels else np.float32
-    array = np.array([values[i] for i in keep], dtype) if labelled else None
+    array = np.array(values, np.int64 if task.labels else np.float32) if column else None
     return Split(task, texts, array, ids, name)
 
 
@@ -264,8 +264,9 @@ def _label_indices(task, labels, place):
 
 def _find_column(task, column, row, place, required=True):
     """Return the name under which a column stands in this file."""
-    # A "label" of integers may have a "label_text" beside it, as in SetFit's data sets.
-    known = ("label_text",) * (column == "label") + (column, *task.aliases.get(column, ()))
+    known = (column, *task.aliases.get(column, ()))
+    if column == "label" and {"label", "label_text"} <= set(row):
+        known = ("label_text",)  # SetFit's data sets have both, and integers as the label
     found = next((one for one in known if one in row), None)
     if found is None and required:
         columns = [str(key) for key in row]

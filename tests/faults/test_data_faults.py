@@ -278,8 +278,7 @@ def test_uneven_lines_are_counted_and_left_out_on_demand(write):
     )
     with pytest.warns(
         UserWarning,
-        match=r"train.csv: 2 of 4 lines were dropped, because they do not have 2 columns "
-        r"\(line 3, 4\)",
+        match=r"train.csv: 2 of 4 lines without 2 columns were dropped \(line 3, 4\)",
     ):
         data = load_task("sst2", folder, on_bad_row="drop")
     assert data.train.texts == [("a good day",), ("a bad day",)] and data.train.labels.tolist() == [
@@ -293,7 +292,7 @@ def test_a_file_of_one_line_says_that_it_is_the_header(write, line):
     refused(
         [
             f"train.csv has one line only, which was read as the header: {line.split(',')}",
-            "at least one row below it",
+            "and at least one row below.",
         ],
         "sst2",
         write(train=f"{line}\n"),
