@@ -1,6 +1,6 @@
-"""Texts for a person, made harmless: no terminal, spreadsheet or browser obeys them.
+"""Texts for output, with escapes for everything that a terminal, spreadsheet or browser executes.
 
-Names and texts come from files that other people wrote.
+The names and texts come from files of other people.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ def count(number, noun):
 
 
 def printable(text):
-    r"""Write the control codes of a text as escapes such as \x1b, which a terminal does not obey.
+    r"""Write the control codes of a text as escapes such as \x1b, which a terminal only shows.
 
     Args:
         text: any text.

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from mmlkit.data.tasks import Task
 
@@ -238,21 +237,23 @@ def collate(encoded, rows):
     Returns:
         A `Batch` of these rows, in this order.
     """
+    rows = list(rows)
+    lengths = np.array([len(encoded.input_ids[i]) for i in rows])
+    mask = np.arange(lengths.max()) < lengths[:, None]  # [B,T]
 
     def padded(lists):
-        return pad_sequence([torch.tensor(lists[i]) for i in rows], batch_first=True)  # 0 is [PAD]
+        values = np.zeros(mask.shape, dtype=np.int64)  # 0 is [PAD]
+        values[mask] = list(itertools.chain(*(lists[i] for i in rows)))
+        return torch.from_numpy(values)
 
-    rows = list(rows)
-    input_ids = padded(encoded.input_ids)  # [B,T]
-    lengths = torch.tensor([len(encoded.input_ids[i]) for i in rows])
     groups = None
     if encoded.queries is not None:
         same = itertools.groupby(encoded.queries[rows])
         groups = tuple(len(list(candidates)) for _, candidates in same)
     return Batch(
         encoded.task,
-        input_ids,
-        (torch.arange(input_ids.shape[1]) < lengths[:, None]).long(),
+        padded(encoded.input_ids),
+        torch.from_numpy(mask).long(),
         padded(encoded.token_type_ids),
         None if encoded.labels is None else torch.as_tensor(encoded.labels[rows]),
         tuple(rows),

@@ -12,8 +12,14 @@ __all__ = ["Task", "get_task", "label_key", "list_tasks", "ranking_task"]
 # Column names in other releases.
 _ALIASES = {
     "label": (
-        *("sentiment", "Sentiment", "gold_label", "Quality", "is_duplicate"),
-        *("similarity", "score", "label_text"),
+        "sentiment",
+        "Sentiment",
+        "gold_label",
+        "Quality",
+        "is_duplicate",
+        "similarity",
+        "score",
+        "label_text",
     ),
     "sentence": ("text", "Text"),
     "sentence1": ("#1 String", "premise", "question1"),
@@ -42,7 +48,8 @@ class Task:
         score_range: lowest and highest score of a regression; None for any finite number.
         hub: the id of a data set on the hub, or (id, configuration).
         hub_splits: from "train", "dev" and "test" to the names of the hub's splits.
-        aliases: from a text column, or "label", to a tuple of its names in other files.
+        aliases: from a text column, or "label", to a tuple of its names in other files; by default
+            the names in known releases.
         label_aliases: from a label in a file to its name in `labels`.
         files: from a split to its file name in the CS224N release.
         mini: the folder in data/mini, where it is the folder of another task.
