@@ -125,7 +125,8 @@ def load_task(
         task: a name of `list_tasks()`, or a `Task` of one's own.
         source: "mini" (in this repository), "hub", or a folder of csv, tsv, jsonl or parquet files
             named train, dev (or validation) and test, or of MT-DNN's canonical files
-            (rte_train.tsv: id, label, text, perhaps second text; no header line).
+            (rte_train.tsv: id, label, text, perhaps second text; no header line). A canonical test
+            file with one label in all rows counts as unlabelled, as GLUE's test sets are.
         limit: the largest number of rows of each split, or None for all. They are drawn at random.
         seed: the seed of that draw.
         labels: the label names in the order of the file's integers, such as ("no", "yes"); or a
