@@ -15,7 +15,7 @@ import statistics
 import numpy as np
 
 from mmlkit.heads.pruning import cluster
-from mmlkit.runtime import describe, replacing
+from mmlkit.runtime import atomic_write, describe
 
 SIZES = (1024, 200, 45, 10)
 FEWER = {(1024, True): 2, (1024, False): 20, (200, False): 5}       # divides the draws
@@ -48,7 +48,7 @@ def main():
     found = {"what": "clusters that MeanShift finds in one normal distribution at scikit-learn's default bandwidth", "seed": options.seed,
              "rows": rows, **describe("cpu")}
     if options.out:
-        with replacing(options.out) as temporary:
+        with atomic_write(options.out) as temporary:
             temporary.write_text(json.dumps(found, indent=2) + "\n")
 
 

@@ -22,7 +22,7 @@ from mmlkit.data.loading import load_task
 from mmlkit.data.tasks import get_task, list_tasks
 from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.profiles import get_profile
-from mmlkit.runtime import describe, fastest_precision, pick_device, replacing
+from mmlkit.runtime import atomic_write, describe, fastest_precision, pick_device
 from mmlkit.studies.cross_dataset import two_way
 from mmlkit.training.evaluation import evaluate, predict_scores
 from mmlkit.training.loop import fit
@@ -119,7 +119,7 @@ def main():
                 record = run(task, mode, seed)
                 print({key: value for key, value in record.items() if key not in ("settings", "model")}, flush=True)
                 runs = [old for old in runs if (old["task"], old["mode"], old["seed"]) != (task, mode, seed)] + [record]
-                with replacing(path) as temporary:
+                with atomic_write(path) as temporary:
                     temporary.write_text(json.dumps({"what": "minilm on the mini tasks, fast profile, dev split", **describe(), "runs": runs}, indent=1) + "\n")
 
 

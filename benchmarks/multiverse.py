@@ -26,7 +26,7 @@ from mmlkit.data.loading import load_task
 from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
 from mmlkit.heads.pruning import cluster
-from mmlkit.runtime import describe, replacing
+from mmlkit.runtime import atomic_write, describe
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import make_optimizer
 from mmlkit.training.step import train_step
@@ -144,7 +144,7 @@ def main():
     found["training_step"] = [training_step(precision, options.rounds) for precision in ("fp32", "bf16")]
     print(*found["training_step"], sep="\n")
     if options.out:
-        with replacing(options.out) as temporary:
+        with atomic_write(options.out) as temporary:
             temporary.write_text(json.dumps({**found, **describe()}, indent=2) + "\n")
 
 

@@ -19,7 +19,7 @@ from mmlkit.bert.pretrained import load_pretrained, save_pretrained
 from mmlkit.data.batching import collate, encode, plan
 from mmlkit.data.loading import load_task
 from mmlkit.heads.linear import LinearHead
-from mmlkit.runtime import describe, replacing
+from mmlkit.runtime import atomic_write, describe
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import make_optimizer
 from mmlkit.training.step import train_step
@@ -95,7 +95,7 @@ def main():
              "rounds": rounds, **describe()}
     print(f"mmlkit fp32 / Trainer fp32: {found['ratio']:.2f}; bf16: {found['ratio_bf16']:.2f} (medians of {len(rounds)} rounds)")
     if options.out:
-        with replacing(options.out) as temporary:
+        with atomic_write(options.out) as temporary:
             temporary.write_text(json.dumps(found, indent=2) + "\n")
 
 

@@ -1,6 +1,7 @@
-"""The sizes of a reading: `fast`, `colab`, `paper`. The one switch of every notebook.
+"""The three sizes of a run: `fast`, `colab` and `paper`, chosen by one word in every notebook.
 
-Frozen records of plain values, a reason beside each. The notebook passes their fields on; no other module reads them.
+They are frozen records with a reason beside each value. A notebook passes their fields on; no other
+module of the library reads them.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,23 @@ __all__ = ["Profile", "get_profile"]
 
 @dataclass(frozen=True)
 class Profile:
-    """One size. `model` and `source` go to load_pretrained and load_task, the rest to fit."""
+    """One size of a run.
+
+    Args:
+        name: "fast", "colab" or "paper".
+        model: for `load_pretrained`.
+        source: for `load_task`.
+        batch_size: rows of a batch.
+        max_length: the largest number of tokens of a row.
+        epochs: passes over the training rows.
+        lr: the learning rate of the encoder.
+        head_lr: the learning rate of the heads.
+        frozen_lr: the learning rate of the heads where the encoder is frozen.
+        precision: see `mmlkit.runtime.autocast`.
+        pooling: how a head pools the tokens: "mean", "cls" or "pooler".
+        limit: the largest number of rows of a split, or None.
+        review_batch_size: rows of a batch of CFIMDB, whose texts are long.
+    """
 
     name: str
     model: str
@@ -21,63 +38,70 @@ class Profile:
     lr: float
     head_lr: float
     frozen_lr: float
-    limit: int | None
     precision: str
-    reads: str
-    review_batch_size: int
+    pooling: str
+    limit: int | None = None
+    review_batch_size: int = 8  # CFIMDB has few rows (value of the CS224N handout)
 
 
-_PROFILES = {profile.name: profile for profile in (
-    Profile(
-        name="fast",
-        model="minilm",         # comes with the installation: no network
-        source="mini",          # comes with the repository
-        batch_size=32,
-        max_length=160,         # the longest mini review; on two cores cost grows with length
-        epochs=3,               # most of what there is to learn from 800 rows
-        lr=1e-4,                # MiniLM is small and learns at five times BERT-base's rate
-        head_lr=1e-3,           # the head starts from nothing
-        frozen_lr=5e-3,         # only the head moves; 384 features are soon fitted
-        limit=None,
-        precision="auto",       # bf16 where the processor multiplies it in hardware
-        reads="mean",           # the pooling MiniLM was trained with
-        review_batch_size=8,    # CFIMDB: few and long rows, so small batches for enough updates (the handout's value)
-    ),
-    Profile(
-        name="colab",
-        model="bert-base-uncased",
-        source="hub",
-        batch_size=32,          # fits a 16 GB T4 at 128 tokens
-        max_length=128,
-        epochs=3,
-        lr=2e-5,
-        head_lr=1e-4,
-        frozen_lr=1e-3,
-        limit=None,
-        precision="auto",       # fp16 on a T4, bf16 on newer cards
-        reads="pooler",         # BERT's own
-        review_batch_size=8,
-    ),
-    Profile(
-        name="paper",
-        model="bert-base-uncased",
-        source="hub",
-        batch_size=64,          # CS224N handout: SST 64
-        max_length=512,
-        epochs=10,              # CS224N handout
-        lr=1e-5,                # handout, fine-tuning
-        head_lr=1e-5,
-        frozen_lr=1e-3,         # handout, last-linear-layer
-        limit=None,
-        precision="fp32",
-        reads="pooler",
-        review_batch_size=8,
-    ),
-)}
+_PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile(
+            name="fast",
+            model="minilm",  # installed with the library, no network
+            source="mini",  # part of the repository
+            batch_size=32,
+            max_length=160,  # the longest mini review; on two cores cost grows with length
+            epochs=3,  # later epochs gain little on 800 rows
+            lr=1e-4,  # MiniLM is small and learns at five times BERT-base's rate
+            head_lr=1e-3,  # the head starts from random values
+            frozen_lr=5e-3,  # only the head trains, on 384 features
+            precision="auto",  # bf16 where the CPU multiplies it in hardware
+            pooling="mean",  # the pooling MiniLM was trained with
+        ),
+        Profile(
+            name="colab",
+            model="bert-base-uncased",
+            source="hub",
+            batch_size=32,  # fits the 16 GB of a T4 at 128 tokens
+            max_length=128,
+            epochs=3,
+            lr=2e-5,
+            head_lr=1e-4,
+            frozen_lr=1e-3,
+            precision="auto",  # fp16 on a T4, bf16 on newer cards
+            pooling="pooler",  # BERT's own pooling
+        ),
+        Profile(
+            name="paper",
+            model="bert-base-uncased",
+            source="hub",
+            batch_size=64,  # CS224N handout: SST 64
+            max_length=512,
+            epochs=10,  # CS224N handout
+            lr=1e-5,  # handout, fine-tuning
+            head_lr=1e-5,
+            frozen_lr=1e-3,  # handout, last-linear-layer
+            precision="fp32",
+            pooling="pooler",
+        ),
+    )
+}
 
 
 def get_profile(name):
-    """The profile of that name. Raises ValueError naming the known ones."""
+    """Return a profile.
+
+    Args:
+        name: "fast", "colab" or "paper".
+
+    Returns:
+        The `Profile`.
+
+    Raises:
+        ValueError: there is no profile of that name.
+    """
     if name not in _PROFILES:
         raise ValueError(f"{name!r} is not a profile. Known profiles: {', '.join(_PROFILES)}.")
     return _PROFILES[name]

@@ -1,6 +1,7 @@
-"""What this machine can do, and the few settings of torch a run needs.
+"""The device, its fastest precision, random seeds, and facts about this machine for the records.
 
-Notebook 00 shows it. Nothing here changes a global setting for good: `seeded` puts back what it found.
+Notebook 00 shows it. No global setting is changed for good: `seeded` restores the
+random state.
 """
 
 import contextlib
@@ -11,46 +12,59 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["pick_device", "place", "fastest_precision", "autocast", "seeded", "seed_generators", "describe", "peak_memory", "is_interactive", "replacing"]
+__all__ = [
+    "atomic_write",
+    "autocast",
+    "describe",
+    "fastest_precision",
+    "is_interactive",
+    "peak_memory",
+    "pick_device",
+    "place",
+    "seed_generators",
+    "seeded",
+]
 
 
 def pick_device(name=None):
-    """The device to run on: `name` if given, else a GPU when there is one, else the CPU.
+    """Return the device to run on.
 
-    Raises ValueError when a GPU is asked for and there is none.
+    Args:
+        name: a device such as "cpu", "cuda:1" or "mps"; None for a GPU where there is one, else
+            the CPU.
+
+    Returns:
+        A torch.device.
+
+    Raises:
+        ValueError: a CUDA GPU is asked for, and torch finds none.
     """
-    if name is None:
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    device = torch.device(name)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {name!r} was asked for, but torch {torch.__version__} sees no CUDA GPU. "
-                         "Use device='cpu', or install a CUDA build of torch.")
+    cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    device = torch.device(name or ("cuda" if cuda else "mps" if mps else "cpu"))
+    if device.type == "cuda" and not cuda:
+        raise ValueError(
+            f"device {name!r} was asked for, but torch {torch.__version__} sees no CUDA GPU. "
+            "Use device='cpu', or install a CUDA build of torch."
+        )
     return device
 
 
-def autocast(precision, device):
-    """A context in which matrix products run in `precision`: "fp32", "bf16", "fp16", or "auto".
-
-    "auto" is bf16 on a GPU or CPU that has it in hardware, fp16 on an older GPU, fp32 on an older CPU.
-    Returns (context manager, needs_scaler): only fp16 needs a gradient scaler.
-    """
-    precision = fastest_precision(device) if precision == "auto" else precision
-    dtypes = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
-    if precision not in dtypes:
-        raise ValueError(f"precision {precision!r} is not one of {['auto', *dtypes]}.")
-    if precision == "fp16" and device.type != "cuda":
-        raise ValueError(f"precision 'fp16' needs a CUDA GPU, this device is {device.type!r}. Use 'bf16' or 'fp32'.")
-    if dtypes[precision] is None:
-        return contextlib.nullcontext(), False
-    return torch.autocast(device.type, dtype=dtypes[precision]), precision == "fp16"
-
-
 def fastest_precision(device):
-    """What "auto" means on a device: "bf16", "fp16" or "fp32"."""
-    if device.type == "cuda":       # a T4 emulates bf16 slowly and still says it is supported, so ask for the hardware
+    """Return the precision that "auto" means on a device.
+
+    Args:
+        device: a torch.device or its name.
+
+    Returns:
+        "bf16" where the hardware multiplies it (GPUs from Ampere on, CPUs with AVX-512 BF16 or
+        AMX), "fp16" on older CUDA GPUs, "fp32" otherwise.
+    """
+    device = torch.device(device)
+    if device.type == "cuda":  # a T4 says that it supports bf16, but emulates it slowly
         return "bf16" if torch.cuda.get_device_capability(device) >= (8, 0) else "fp16"
-    in_hardware = device.type == "cpu" and any(getattr(torch.cpu, name, bool)() for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
-    return "bf16" if in_hardware else "fp32"
+    names = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    supported = any(getattr(torch.cpu, name, bool)() for name in names)
+    return "bf16" if device.type == "cpu" and supported else "fp32"
 
 
 def place(model, device=None):
@@ -69,50 +83,94 @@ def place(model, device=None):
     return model.to(pick_device(device))
 
 
+def autocast(precision, device):
+    """Return a context in which matrix products run in a precision.
+
+    Args:
+        precision: "fp32", "bf16", "fp16", or "auto" for `fastest_precision`.
+        device: a torch.device or its name.
+
+    Returns:
+        (context manager, needs_scaler). Only fp16 needs a gradient scaler.
+
+    Raises:
+        ValueError: the precision is another word, or is fp16 on a device other than CUDA.
+
+    Example::
+
+        context, needs_scaler = autocast("auto", pick_device())
+        scaler = torch.amp.GradScaler(enabled=needs_scaler)
+        with context:
+            loss = model.loss(batch).total
+    """
+    device = torch.device(device)
+    precision = fastest_precision(device) if precision == "auto" else precision
+    dtypes = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+    if precision not in dtypes:
+        raise ValueError(f"precision {precision!r} is not one of {['auto', *dtypes]}.")
+    if precision == "fp16" and device.type != "cuda":
+        raise ValueError(
+            f"precision 'fp16' needs a CUDA GPU, this device is {device.type!r}. Use 'bf16' or "
+            "'fp32'."
+        )
+    if precision == "fp32":
+        return contextlib.nullcontext(), False
+    return torch.autocast(device.type, dtype=dtypes[precision]), precision == "fp16"
+
+
 @contextlib.contextmanager
 def seeded(seed, device=None):
-    """Draw from `seed` inside; afterwards torch's random state is what it was before.
+    """Draw from a seed inside a with block, and restore the random state afterwards.
 
     Args:
         seed: a whole number.
-        device: a torch.device whose generator is seeded beside the CPU's. No other device's generator is touched.
+        device: a torch.device, whose generator is seeded beside the CPU's; None for the CPU alone.
+
+    Yields:
+        Nothing.
     """
-    cpu, other = torch.get_rng_state(), _other_generator(device)
-    before = None if other is None else other.get_state()
+    generators = _generators(device)
+    before = [generator.get_state() for generator in generators]
     try:
         seed_generators(seed, device)
         yield
     finally:
-        torch.set_rng_state(cpu)
-        if other is not None:
-            other.set_state(before)
+        for generator, state in zip(generators, before):
+            generator.set_state(state)
 
 
 def seed_generators(seed, device=None):
-    """Seed the CPU's generator and that of one device, where torch.manual_seed would reseed every GPU of the machine.
+    """Seed the CPU's generator and that of one device; torch.manual_seed would reseed every GPU.
 
     Args:
         seed: a whole number.
         device: a torch.device, or None for the CPU alone.
     """
-    torch.default_generator.manual_seed(seed)
-    other = _other_generator(device)
-    if other is not None:
-        other.manual_seed(seed)
+    for generator in _generators(device):
+        generator.manual_seed(seed)
 
 
-def _other_generator(device):
-    """The default generator of a GPU, or None for the CPU."""
-    if device is None or device.type not in ("cuda", "mps"):
-        return None
-    if device.type == "mps":
-        return torch.mps._get_default_mps_generator()
-    torch.cuda.init()
-    return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
+def _generators(device):
+    """Return the CPU's default generator, and that of a GPU."""
+    found, kind = [torch.default_generator], device and device.type
+    if kind == "mps":
+        found.append(torch.mps._get_default_mps_generator())
+    elif kind == "cuda":
+        torch.cuda.init()
+        index = torch.cuda.current_device() if device.index is None else device.index
+        found.append(torch.cuda.default_generators[index])
+    return found
 
 
 def describe(device=None):
-    """A dict of plain values that says on what something ran; goes into every file of results/."""
+    """Return on what something runs: device, hardware, threads and versions.
+
+    Args:
+        device: see `pick_device`.
+
+    Returns:
+        A dict of plain values, which every file of results/ holds.
+    """
     from importlib.metadata import PackageNotFoundError, version
 
     import mmlkit
@@ -120,44 +178,73 @@ def describe(device=None):
     device = pick_device(device)
     versions = {"python": platform.python_version(), "mmlkit": mmlkit.__version__}
     for package in ("torch", "transformers", "datasets", "scikit-learn", "numpy"):
-        try:
+        versions[package] = None
+        with contextlib.suppress(PackageNotFoundError):
             versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = None
-    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
-    return {"device": device.type, "hardware": hardware, "threads": torch.get_num_threads(), "versions": versions}
+    gpu = device.type == "cuda" and torch.cuda.get_device_name(device)
+    return {
+        "device": device.type,
+        "hardware": gpu or platform.processor() or platform.machine(),
+        "threads": torch.get_num_threads(),
+        "versions": versions,
+    }
 
 
 def peak_memory():
-    """The most memory in MB that this process has used: on the GPU when there is one, else in main memory; None on Windows."""
-    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
-        return round(torch.cuda.max_memory_allocated() / 2**20)
+    """Return the largest memory that this process has used, in MB; None on Windows.
+
+    It is GPU memory where the process has used a GPU, else main memory.
+    """
+    if torch.cuda.is_available() and (used := torch.cuda.max_memory_allocated()):
+        return round(used / 2**20)
     try:
         import resource
     except ImportError:
         return None
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10))
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(used / (2**20 if sys.platform == "darwin" else 2**10))
 
 
 def is_interactive():
-    """Whether somebody watches: a terminal, or a notebook in a live front end (not papermill, nbval or CI)."""
-    if os.environ.get("MMLKIT_HEADLESS") or os.environ.get("CI"):
+    """Return whether a person sees the output: a terminal, or a notebook in a live front end.
+
+    Papermill, nbval and continuous integration are not interactive.
+    """
+    known = os.environ.get
+    if known("MMLKIT_HEADLESS") or known("CI"):
         return False
-    if "ipykernel" in sys.modules:      # JupyterLab names the session; Colab and VS Code leave these traces
-        return bool(os.environ.get("JPY_SESSION_NAME") or os.environ.get("VSCODE_PID") or "google.colab" in sys.modules)
+    if "ipykernel" in sys.modules:  # set by JupyterLab, VS Code and Colab
+        return bool(
+            known("JPY_SESSION_NAME") or known("VSCODE_PID") or "google.colab" in sys.modules
+        )
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextlib.contextmanager
-def replacing(path):
-    """Yields a temporary path beside `path` and renames it to `path` on success, so that no file is ever half-written."""
+def atomic_write(path):
+    """Write a file as a whole or not at all.
+
+    Args:
+        path: the file. Its folder is made where it is missing.
+
+    Yields:
+        The path of a temporary file beside it, which is renamed to `path` on success.
+
+    Raises:
+        OSError: the file cannot be written; the message names `path`.
+
+    Example::
+
+        with atomic_write("results/one.json") as temporary:
+            temporary.write_text(text)
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
         os.replace(temporary, path)
-    except OSError as error:        # a full disk names no file, and nobody knows the temporary one
+    except OSError as error:  # a full disk names no file, and the temporary name says nothing
         if error.errno is not None and error.filename in (None, str(temporary)):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise

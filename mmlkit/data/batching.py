@@ -1,6 +1,7 @@
-"""From texts to batches: encode once, plan by length, collate to the batch's own longest row.
+"""From texts to batches: encode a split once, plan batches by length, pad each batch.
 
-Plans are pure functions of (lengths, batch_size, seed, epoch), so that nothing about order needs to be saved.
+A plan is a pure function of (lengths, batch_size, seed, epoch), so a checkpoint need not save the
+order of the batches. Notebook 02 builds it. Letters: B rows of a batch, T tokens, N rows.
 """
 
 import dataclasses
@@ -12,41 +13,62 @@ import numpy as np
 import torch
 
 from mmlkit.data.tasks import Task
-from mmlkit.messages import count
 
-__all__ = ["Encoded", "Batch", "encode", "plan", "plan_examples", "collate"]
+__all__ = ["Batch", "Encoded", "collate", "encode", "plan", "plan_examples"]
 
-POOL = 50       # batches that are sorted together: 97 % of a batch is then real tokens, against 45 % in random order
+# Batches that are sorted together: 97 % of the tokens are then real, against 45 % in random order.
+POOL = 50
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A split as token ids. `truncated` counts the rows that were cut to max_length."""
+    """A split as token ids.
+
+    Its length is the number of examples, which a batch size counts: rows, or queries where
+    candidates are ranked.
+
+    Args:
+        task: the `Task`.
+        input_ids: a list of the token ids of each row, [N][tokens].
+        token_type_ids: the segment ids, [N][tokens].
+        labels: an array [N], or None.
+        truncated: how many rows (of separate pairs: sentences) were truncated.
+        second: the second sentences of separately encoded pairs (bi-encoder).
+        queries: for a ranking, an array [N]: the query that each row is a candidate of.
+    """
 
     task: Task
-    input_ids: list             # one list of ids per row
+    input_ids: list
     token_type_ids: list
     labels: np.ndarray | None
     truncated: int
-    second: "Encoded | None" = None     # the second sentences, where pairs are encoded apart
-    queries: np.ndarray | None = None   # which query each row is a candidate of, where they are ranked
+    second: "Encoded | None" = None
+    queries: np.ndarray | None = None
 
     def __len__(self):
-        """Examples, what batch_size counts: rows, or queries where their candidates are ranked."""
-        return len(self.input_ids) if self.queries is None else len(np.unique(self.queries))
+        return len(self.input_ids if self.queries is None else np.unique(self.queries))
 
     @property
     def lengths(self):
-        """Tokens of each row, as an array; of the longer sentence where pairs are encoded apart."""
+        """Tokens of each row, [N]; of the longer sentence where pairs are encoded separately."""
         own = np.array([len(ids) for ids in self.input_ids])
         return own if self.second is None else np.maximum(own, self.second.lengths)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows of one task, ready for the model. Shapes: [B,T]; labels [B].
+    """Rows of one task, padded. Its length is the number of examples, as for `Encoded`.
 
-    Its length counts examples: rows, or whole queries where their candidates are ranked.
+    Args:
+        task: the `Task`.
+        input_ids: token ids, [B, T].
+        attention_mask: 1 for a token and 0 for padding, [B, T].
+        token_type_ids: segment ids, [B, T].
+        labels: label indices or scores, [B], or None.
+        rows: the B row numbers in the split.
+        second: the batch of the second sentences of separately encoded pairs.
+        groups: for a ranking, the number of candidates of each query. The candidates of one query
+            stand in adjacent rows.
     """
 
     task: Task
@@ -55,104 +77,186 @@ class Batch:
     token_type_ids: torch.Tensor
     labels: torch.Tensor | None
     rows: tuple
-    second: "Batch | None" = None       # the second sentences, where pairs are encoded apart
-    groups: tuple | None = None         # ranking: how many candidates each query has, one query's rows after another's
+    second: "Batch | None" = None
+    groups: tuple | None = None
 
     def __len__(self):
         return len(self.rows if self.groups is None else self.groups)
 
-    def to(self, device):
-        """The batch on another device."""
-        moved = {field.name: getattr(self, field.name).to(device, non_blocking=True) for field in dataclasses.fields(self)
-                 if isinstance(getattr(self, field.name), torch.Tensor)}
-        return dataclasses.replace(self, **moved, second=None if self.second is None else self.second.to(device))
+    def to(self, device, non_blocking=True):
+        """Copy the batch to a device.
+
+        Args:
+            device: a torch.device or its name.
+            non_blocking: whether the copy may overlap with work of the host.
+
+        Returns:
+            A `Batch` on that device.
+        """
+        parts = {name: part for name, part in vars(self).items() if hasattr(part, "to")}
+        moved = {name: part.to(device, non_blocking=non_blocking) for name, part in parts.items()}
+        return dataclasses.replace(self, **moved)
 
     def split(self, size):
-        """The batch in micro-batches of at most `size` examples, in order; a query's candidates stay together."""
+        """Split the batch into micro-batches, in order. The candidates of a query stay together.
+
+        Args:
+            size: the largest number of examples of a micro-batch.
+
+        Yields:
+            `Batch` objects.
+        """
         seconds = None if self.second is None else self.second.split(size)
         ends = list(itertools.accumulate(self.groups or [1] * len(self), initial=0))
+        by_row = ("input_ids", "attention_mask", "token_type_ids", "labels", "rows")
         for start in range(0, len(self), size):
             rows = slice(ends[start], ends[min(start + size, len(self))])
-            part = {field.name: getattr(self, field.name)[rows] for field in dataclasses.fields(self)
-                    if field.name not in ("task", "second", "groups") and getattr(self, field.name) is not None}
-            yield dataclasses.replace(self, **part, second=None if seconds is None else next(seconds),
-                                      groups=None if self.groups is None else self.groups[start:start + size])
+            parts = {name: getattr(self, name) for name in by_row}
+            parts = {name: part if part is None else part[rows] for name, part in parts.items()}
+            groups = self.groups and self.groups[start : start + size]
+            yield dataclasses.replace(
+                self, **parts, second=seconds and next(seconds), groups=groups
+            )
 
 
 def encode(tokenizer, split, *, max_length=512, pairs="packed"):
-    """Token ids of a whole split.
+    """Tokenize a whole split.
 
-    pairs: "packed" as [CLS] a [SEP] b [SEP] with segment ids 0 and 1, or "separate", each sentence by itself (CS224N's starter
-    code). Rows longer than max_length tokens are cut (the longer sentence of a packed pair first), counted, and told once.
-    Raises ValueError for other words.
+    Rows of more than max_length tokens are truncated, in a pair the longer sentence first. A
+    warning counts them.
+
+    Args:
+        tokenizer: a fast tokenizer of transformers.
+        split: a `Split`.
+        max_length: the largest number of tokens of a row.
+        pairs: "packed" for a cross-encoder, [CLS] a [SEP] b [SEP] with segment ids 0 and 1; or
+            "separate" for a bi-encoder, each sentence by itself, as in CS224N's starter code.
+
+    Returns:
+        An `Encoded`.
+
+    Raises:
+        ValueError: pairs is another word.
     """
     if pairs not in ("packed", "separate"):
         raise ValueError(f"pairs is {pairs!r}, expected 'packed' or 'separate'.")
-    if pairs == "separate" and split.task.is_pair:
-        first, second = (encode(tokenizer, dataclasses.replace(split, texts=[(row[i],) for row in split.texts]), max_length=max_length)
-                         for i in (0, 1))
-        return dataclasses.replace(first, second=second, truncated=first.truncated + second.truncated)
-    texts = [list(column) for column in zip(*split.texts)]
-    coded = tokenizer(*texts, truncation="longest_first", max_length=max_length, padding=False, return_attention_mask=False,
-                      return_token_type_ids=True)
-    truncated = sum(bool(encoding.overflowing) for encoding in coded.encodings)
-    if truncated:
-        rows = count(len(split), "row")
-        are, were = ("are", "were") if truncated > 1 else ("is", "was")
-        warnings.warn(f"{split.task.name} {split.name}: {truncated} of {rows} {are} longer than {max_length} "
-                      f"tokens and {were} cut there.", stacklevel=2)
-    return Encoded(split.task, coded["input_ids"], coded["token_type_ids"], split.labels, truncated, queries=split.queries)
+
+    def tokens(*columns):
+        coded = tokenizer(
+            *columns,
+            truncation="longest_first",
+            max_length=max_length,
+            return_attention_mask=False,
+            return_token_type_ids=True,
+        )
+        truncated = sum(bool(row.overflowing) for row in coded.encodings)
+        ids, segments = coded["input_ids"], coded["token_type_ids"]
+        return Encoded(split.task, ids, segments, split.labels, truncated, queries=split.queries)
+
+    columns = list(map(list, zip(*split.texts)))
+    if pairs == "packed" or not split.task.is_pair:
+        encoded = tokens(*columns)
+    else:
+        encoded, second = map(tokens, columns)
+        truncated = encoded.truncated + second.truncated
+        encoded = dataclasses.replace(encoded, second=second, truncated=truncated)
+    if encoded.truncated:
+        warnings.warn(
+            f"{split.task.name} {split.name}: {encoded.truncated} of {len(split)} rows longer than "
+            f"{max_length} tokens were truncated.",
+            stacklevel=2,
+        )
+    return encoded
 
 
 def plan(lengths, batch_size, *, seed=None, epoch=0):
-    """Lists of row numbers, one list a batch, rows of similar length together.
+    """Distribute rows over batches, so that rows of similar length come together.
 
-    With a seed: shuffled, sorted by length within pools of 50 batches, and the batches shuffled again; a pure function
-    of its arguments. Without: sorted by length, for prediction.
+    With a seed, the rows are shuffled and sorted by length within pools of 50 batches; then the
+    batches are shuffled. Without a seed, all rows are sorted by length, longest first, which is
+    for prediction.
+
+    Args:
+        lengths: the length of each row, [N].
+        batch_size: rows of a batch; the last one of a pool may have fewer.
+        seed: a whole number, or None.
+        epoch: a whole number; every epoch has another order.
+
+    Returns:
+        A list of batches, each a list of row numbers.
+
+    Raises:
+        ValueError: batch_size is below 1.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}, expected at least 1.")
     lengths = np.asarray(lengths)
     if seed is None:
-        order = np.argsort(-lengths, kind="stable")      # longest first: too little memory shows at once
-        return [order[i:i + batch_size].tolist() for i in range(0, len(order), batch_size)]
-    generator = np.random.default_rng([seed, epoch])
-    order = generator.permutation(len(lengths))
-    batches = []
-    for start in range(0, len(order), POOL * batch_size):
-        pool = order[start:start + POOL * batch_size]
-        pool = pool[np.argsort(lengths[pool], kind="stable")]
-        batches += [pool[i:i + batch_size].tolist() for i in range(0, len(pool), batch_size)]
-    return [batches[i] for i in generator.permutation(len(batches))]
+        order = np.argsort(-lengths, kind="stable")  # if memory is short, the first batch shows it
+    else:
+        generator = np.random.default_rng([seed, epoch])
+        order = generator.permutation(len(lengths))
+        pools = np.arange(len(order)) // (POOL * batch_size)
+        order = order[np.lexsort((lengths[order], pools))]
+    batches = [order[i : i + batch_size].tolist() for i in range(0, len(order), batch_size)]
+    return batches if seed is None else [batches[i] for i in generator.permutation(len(batches))]
 
 
 def plan_examples(encoded, batch_size, *, seed, epoch):
-    """As `plan`, for an Encoded: lists of row numbers, batch_size examples each. Where candidates are ranked, queries stay whole.
+    """Distribute examples over batches as `plan` does, and keep the candidates of a query together.
 
-    A query counts as one example, however many candidates it has, because it is one term of the loss's mean; where that is too
-    much for the memory, micro-batches split between queries. Queries of similar longest candidates come together.
+    A query counts as one example, because it is one term of the loss's mean. Where its candidates
+    need too much memory, micro-batches split the batch between queries.
+
+    Args:
+        encoded: an `Encoded`.
+        batch_size: examples of a batch.
+        seed: a whole number.
+        epoch: a whole number.
+
+    Returns:
+        A list of batches, each a list of row numbers.
     """
     if encoded.queries is None:
         return plan(encoded.lengths, batch_size, seed=seed, epoch=epoch)
-    lengths, counts = encoded.lengths, np.unique(encoded.queries, return_counts=True)[1]
+    counts = np.unique(encoded.queries, return_counts=True)[1]
     rows = np.split(np.argsort(encoded.queries, kind="stable"), np.cumsum(counts)[:-1])
+    lengths = encoded.lengths
     longest = [lengths[candidates].max() for candidates in rows]
-    return [[int(i) for query in batch for i in rows[query]] for batch in plan(longest, batch_size, seed=seed, epoch=epoch)]
+    batches = plan(longest, batch_size, seed=seed, epoch=epoch)
+    return [[int(i) for query in batch for i in rows[query]] for batch in batches]
 
 
 def collate(encoded, rows):
-    """The Batch of these rows, padded to its own longest (not to a multiple of 8: that costs 12 % on a CPU)."""
-    second = None if encoded.second is None else collate(encoded.second, rows)
-    longest = max(len(encoded.input_ids[i]) for i in rows)
-    input_ids = np.zeros((len(rows), longest), dtype=np.int64)      # 0 is BERT's [PAD]; masked either way
-    attention_mask, token_type_ids = np.zeros_like(input_ids), np.zeros_like(input_ids)
-    for j, i in enumerate(rows):
-        ids = encoded.input_ids[i]
-        input_ids[j, :len(ids)], attention_mask[j, :len(ids)] = ids, 1
-        token_type_ids[j, :len(ids)] = encoded.token_type_ids[i]
-    labels = None if encoded.labels is None else torch.as_tensor(encoded.labels[list(rows)])
+    """Pad rows to the longest among them, and to no multiple of 8, which costs 12 % on a CPU.
+
+    Args:
+        encoded: an `Encoded`.
+        rows: row numbers.
+
+    Returns:
+        A `Batch` of these rows, in this order.
+    """
+    rows = list(rows)
+    lengths = np.array([len(encoded.input_ids[i]) for i in rows])
+    mask = np.arange(lengths.max()) < lengths[:, None]  # [B,T]
+
+    def padded(lists):
+        values = np.zeros(mask.shape, dtype=np.int64)  # 0 is [PAD]
+        values[mask] = list(itertools.chain(*(lists[i] for i in rows)))
+        return torch.from_numpy(values)
+
     groups = None
     if encoded.queries is not None:
-        groups = tuple(len(list(same)) for _, same in itertools.groupby(encoded.queries[list(rows)]))
-    return Batch(encoded.task, torch.from_numpy(input_ids), torch.from_numpy(attention_mask), torch.from_numpy(token_type_ids),
-                 labels, tuple(rows), second, groups)
+        same = itertools.groupby(encoded.queries[rows])
+        groups = tuple(len(list(candidates)) for _, candidates in same)
+    return Batch(
+        encoded.task,
+        padded(encoded.input_ids),
+        torch.from_numpy(mask).long(),
+        padded(encoded.token_type_ids),
+        None if encoded.labels is None else torch.as_tensor(encoded.labels[rows]),
+        tuple(rows),
+        None if encoded.second is None else collate(encoded.second, rows),
+        groups,
+    )

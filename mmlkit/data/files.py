@@ -1,6 +1,7 @@
-"""Finds a task's files in a folder and reads them into rows, whatever release they come from.
+"""Finding the files of a task in a folder, and reading them into rows.
 
-Known: the CS224N course files (tab-separated .csv), GLUE's .tsv, and plain .csv, .tsv, .jsonl or .parquet.
+Known are the CS224N course files (tab-separated .csv), GLUE's .tsv files, MT-DNN's canonical .tsv
+files, and plain .csv, .tsv, .jsonl and .parquet files. Notebook 00 shows them.
 """
 
 import csv
@@ -9,132 +10,233 @@ import json
 import warnings
 from pathlib import Path
 
-__all__ = ["find_files", "read_rows"]
+__all__ = ["canonical_columns", "find_files", "first_few", "name_classes", "read_rows"]
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
-SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "validation", "dev_matched", "validation_matched"), "test": ("test", "test_matched"),
-               "dev_mismatched": ("dev_mismatched", "validation_mismatched")}
+SPLIT_NAMES = {
+    "train": ("train",),
+    "dev": ("dev", "validation", "dev_matched", "validation_matched"),
+    "test": ("test", "test_matched"),
+    "dev_mismatched": ("dev_mismatched", "validation_mismatched"),
+}
 
 
 def find_files(folder, task):
-    """{split: path} of a task's files in `folder`, or in its subfolder named after the task; a split in shards is a list of paths.
+    """Return the files of a task, from a folder or from its subfolder named after the task.
 
-    A CS224N name wins, then train/dev/test (or the hub's validation) with a known ending.
-    Raises FileNotFoundError when the folder, train or dev is missing.
+    A file name of the CS224N release has priority, then MT-DNN's (rte_train.tsv), then train, dev
+    (or validation) and test with a known ending.
+
+    Args:
+        folder: the folder.
+        task: a `Task`.
+
+    Returns:
+        A dict from the split to its path, or to the list of its paths where it comes in shards.
+
+    Raises:
+        FileNotFoundError: the folder, or the file of train or dev, is missing.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is not a folder. source is 'mini', 'hub', or a folder with the files of task {task.name!r}.")
-    places = [folder] + [path for path in sorted(folder.iterdir()) if path.is_dir() and _same(path.name, task.name)]
+        raise FileNotFoundError(
+            f"{folder} is not a folder. source is 'mini', 'hub', or a folder with the files of "
+            f"task {task.name!r}."
+        )
+    inside = sorted(folder.iterdir())
+    places = [folder, *(path for path in inside if path.is_dir() and _same(path.name, task.name))]
     found = {}
     for split, names in SPLIT_NAMES.items():
-        wanted = [task.files[split]] if split in task.files else []
-        wanted += [name + ending for name in names for ending in ENDINGS]
+        known = [task.files[split]] if split in task.files else []
+        # MT-DNN writes rte_dev.tsv, and mnli_matched_dev.tsv for GLUE's dev_matched.tsv.
+        known += ["_".join([_prefix(task), *reversed(name.split("_"))]) + ".tsv" for name in names]
+        plain = [name + ending for name in names for ending in ENDINGS]
         for place in places:
-            path = next((place / name for name in wanted if (place / name).is_file()), None)
-            shards = [] if path else [p for name in names for p in sorted(place.glob(f"{name}-[0-9]*-of-[0-9]*.parquet"))]
-            if path or shards:
-                found[split] = path or shards
+            files = [path for name in known + plain if (path := place / name).is_file()]
+            shards = [shard for name in names for shard in place.glob(f"{name}-*-of-*.parquet")]
+            if files or shards:
+                found[split] = files[0] if files else sorted(shards)
                 break
-    for split in ("train", "dev"):
-        if split not in found:
-            known = [task.files[split]] if split in task.files else []
-            raise FileNotFoundError(f"{folder} has no {split} file for task {task.name!r}. Expected one of "
-                                    f"{known + [split + ending for ending in ENDINGS]} there or in a subfolder "
-                                    f"{task.name!r}; found {sorted(p.name for p in folder.iterdir())[:12]}.")
+        if split in ("train", "dev") and split not in found:
+            raise FileNotFoundError(
+                f"{folder} has no {split} file for task {task.name!r}. Expected one of "
+                f"{known[:2] + plain[:4]} there or in a subfolder {task.name!r}; found "
+                f"{[path.name for path in inside[:12]]}."
+            )
     return found
 
 
-def read_rows(path, headerless=(), *, drop_ragged=False):
-    """(path, [(row number, dict of its columns), ...]). Text files count lines from 1, parquet rows from 0.
+def _same(*names):
+    """Return whether names are the same without case and hyphens, as SST-2 and sst2."""
+    return len({name.lower().replace("-", "").replace("_", "") for name in names}) == 1
 
-    path: a file, or the list of a split's shards. headerless: the column names of a .tsv release without a header line.
-    drop_ragged: leave out the lines of a text file that have more or fewer columns than the header, with a warning that counts them.
-    Raises FileNotFoundError, or ValueError for a file that is not UTF-8, not its format, or has lines of uneven width.
+
+def _prefix(task):
+    return task.canonical or task.name
+
+
+def canonical_columns(path, task):
+    """Return the columns of a file in the format that MT-DNN's preprocessing writes.
+
+    Such a .tsv file has no header line. Its name is that of the task and the split: rte_dev.tsv.
+
+    Args:
+        path: a path, or any other description of where rows come from.
+        task: a `Task`.
+
+    Returns:
+        ("id", "label", first text, perhaps second text), or () where the name is another one.
+    """
+    name = Path(str(path)).name
+    fits = name.startswith(f"{_prefix(task)}_") and name.endswith(".tsv")
+    return ("id", "label", *task.text_columns) if fits else ()
+
+
+def read_rows(path, task=None, *, drop_ragged=False):
+    """Read a file into rows.
+
+    Args:
+        path: a file, or the list of a split's shards.
+        task: the `Task` of the file, which knows the columns of files without a header line.
+        drop_ragged: whether to drop the lines of a csv or tsv file that have more or fewer columns
+            than the header. A warning counts them.
+
+    Returns:
+        (path, rows), where rows is a list of (row number, dict of the columns). Text files count
+        lines from 1, parquet files count rows from 0.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not UTF-8, not of the format of its ending, or has ragged lines.
     """
     if isinstance(path, list):
-        rows = [row for shard in path for _, row in read_rows(shard)[1]]
+        rows = [row for shard in path for _, row in read_rows(shard, task)[1]]
         return path[0].with_name(path[0].name.split("-")[0]), list(enumerate(rows))
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist.")
-    readers = {".csv": _read_csv, ".tsv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}
-    if path.suffix not in readers:
-        raise ValueError(f"{path} ends in {path.suffix!r}, expected one of {list(readers)}.")
+    if path.suffix not in ENDINGS:
+        raise ValueError(f"{path} ends in {path.suffix!r}, expected one of {list(ENDINGS)}.")
+    if path.suffix == ".parquet":
+        return path, _read_parquet(path)
+    content = path.read_bytes()
     try:
-        return path, readers[path.suffix](path, headerless, drop_ragged)
+        text = content.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        line = path.read_bytes()[:error.start].count(b"\n") + 1
-        raise ValueError(f"{path}, line {line}: not UTF-8 (byte {error.object[error.start]:#04x}). "
-                         "Save the file as UTF-8.") from error
+        line = content[: error.start].count(b"\n") + 1
+        raise ValueError(
+            f"{path}, line {line}: not UTF-8 (byte {content[error.start]:#04x}). "
+            "Save the file as UTF-8."
+        ) from error
+    if path.suffix == ".jsonl":
+        return path, _jsonl(path, text)
+    return path, _csv(path, text, task, drop_ragged)
 
 
-def _read_csv(path, headerless, drop_ragged):
-    text = path.read_bytes().decode("utf-8").removeprefix("\ufeff")       # whole, so that a fault has its place in the file
-    first = text.split("\n", 1)[0]
-    # The course's .csv files are tab-separated, with csv quoting; GLUE's .tsv files have no quoting at all.
-    delimiter = "\t" if path.suffix == ".tsv" or "\t" in first else ","
-    quoting = csv.QUOTE_NONE if path.suffix == ".tsv" else csv.QUOTE_MINIMAL
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)
+def _csv(path, text, task, drop_ragged):
+    # The course's .csv files are tab-separated with csv quoting. A .tsv file has no quoting.
+    tsv = path.suffix == ".tsv"
+    tab = tsv or "\t" in text.split("\n", 1)[0]
+    quoting = csv.QUOTE_NONE if tsv else csv.QUOTE_MINIMAL
+    lines = io.StringIO(text, newline="")
+    reader = csv.reader(lines, delimiter="\t" if tab else ",", quoting=quoting)
     try:
         rows = [(reader.line_num, row) for row in reader if row]
     except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: {error}. Expected {delimiter!r}-separated text.") from error
+        raise ValueError(
+            f"{path}, line {reader.line_num}: {error}. Expected columns separated by a "
+            f"{'tab' if tab else 'comma'}."
+        ) from error
     if not rows:
         return []
-    header = rows[0][1]
-    bare = bool(headerless) and path.suffix == ".tsv" and len(header) == len(headerless) and "label" not in header
-    header, body = (list(headerless), rows) if bare else (header, rows[1:])
-    if not body:
-        raise ValueError(f"{path} has one line only, and it was read as the header: {header[:8]}. Expected the names of the columns in the "
-                         "first line, and at least one row below it.")
-    ragged = [(number, row) for number, row in body if len(row) != len(header)]
+    header = _columns_without_header(path, task, rows[0][1]) or rows.pop(0)[1]
+    if not rows:
+        raise ValueError(
+            f"{path} has one line only, which was read as the header: {header[:8]}. Expected the "
+            "names of the columns, and at least one row below."
+        )
+    ragged = [number for number, row in rows if len(row) != len(header)]
     if ragged and not drop_ragged:
-        number, row = ragged[0]
-        raise ValueError(f"{path}, line {number}: {len(row)} columns, expected the header's {len(header)}. "
-                         f"Look for a missing or extra {'tab' if delimiter == chr(9) else 'comma or quote'}, or pass "
-                         "on_bad_row='drop' to load_task to leave such lines out.")
+        found = len(dict(rows)[ragged[0]])
+        raise ValueError(
+            f"{path}, line {ragged[0]}: {found} columns, expected {len(header)}: {header[:8]}. "
+            f"Look for a missing or extra {'tab' if tab else 'comma or quote'}, or pass "
+            "on_bad_row='drop' to load_task to drop such lines."
+        )
     if ragged:
-        warnings.warn(f"{path}: lines with another number of columns than the header's {len(header)} were dropped: {len(ragged)} of "
-                      f"{len(body)} (line {', '.join(str(number) for number, _ in ragged[:5])}{', ...' if len(ragged) > 5 else ''}).", stacklevel=4)
-    return [(number, dict(zip(header, row))) for number, row in body if len(row) == len(header)]
+        warnings.warn(
+            f"{path}: {len(ragged)} of {len(rows)} lines without {len(header)} columns were "
+            f"dropped (line {first_few(ragged)}).",
+            stacklevel=4,
+        )
+    return [(number, dict(zip(header, row))) for number, row in rows if len(row) == len(header)]
 
 
-def _read_jsonl(path, _headerless, _drop_ragged):
+def first_few(numbers):
+    """Write the first five of some numbers.
+
+    Args:
+        numbers: a list.
+
+    Returns:
+        A text such as "3, 5" or "1, 2, 3, 4, 5, ...".
+    """
+    return ", ".join(map(str, numbers[:5])) + ", ..." * (len(numbers) > 5)
+
+
+def _columns_without_header(path, task, first):
+    """Return the columns of a .tsv file whose first line is a row; () where it is the header."""
+    if task is None or path.suffix != ".tsv" or "label" in first:
+        return ()
+    return canonical_columns(path, task) or task.headerless * (len(first) == len(task.headerless))
+
+
+def _jsonl(path, text):
     rows = []
-    for number, line in enumerate(path.read_bytes().decode("utf-8").removeprefix("\ufeff").split("\n"), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
                 row = json.loads(line)
             except json.JSONDecodeError as error:
                 raise ValueError(f"{path}, line {number}: not valid JSON ({error}).") from error
             if not isinstance(row, dict):
-                raise ValueError(f"{path}, line {number}: found a {type(row).__name__}, expected an object {{...}} per line.")
+                kind = type(row).__name__
+                raise ValueError(
+                    f"{path}, line {number}: found a {kind}, expected an object {{...}}."
+                )
             rows.append((number, row))
     return rows
 
 
-def _read_parquet(path, _headerless, _drop_ragged):
+def _read_parquet(path):
     import pyarrow
     import pyarrow.parquet
 
     try:
         table = pyarrow.parquet.read_table(path)
     except pyarrow.ArrowInvalid as error:
-        raise ValueError(f"{path} cannot be read as parquet ({error}). It is truncated or of another format.") from error
-    rows = table.to_pylist()
-    for column, names in _class_labels(table.schema.metadata or {}).items():
+        raise ValueError(
+            f"{path} cannot be read as parquet ({error}). It is truncated or of another format."
+        ) from error
+    schema = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    features = schema.get("info", {}).get("features", {})  # as the hub's files have them
+    names = {key: one["names"] for key, one in features.items() if "names" in one}
+    return list(enumerate(name_classes(table.to_pylist(), names)))
+
+
+def name_classes(rows, names):
+    """Replace the integers of ClassLabel columns by the names of their classes, in place.
+
+    Args:
+        rows: a list of dicts.
+        names: from a column to the names of its classes, in order.
+
+    Returns:
+        The same rows. -1, the hub's mark of an unknown label, becomes None. An integer without a
+        name stays.
+    """
+    for column, classes in names.items():
+        known = {-1: None, **dict(enumerate(classes))}
         for row in rows:
-            if row.get(column) is not None and row[column] < len(names):       # others are told where labels are read
-                row[column] = names[row[column]] if row[column] >= 0 else None
-    return list(enumerate(rows))
-
-
-def _class_labels(metadata):
-    """{column: the names its integers stand for}, as the hub's parquet files say it in their schema."""
-    features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-    return {column: feature["names"] for column, feature in features.items() if isinstance(feature, dict) and "names" in feature}
-
-
-def _same(a, b):
-    return a.lower().replace("-", "").replace("_", "") == b.lower().replace("-", "").replace("_", "")
+            row[column] = known.get(row[column], row[column])
+    return rows

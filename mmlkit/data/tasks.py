@@ -1,37 +1,117 @@
-"""What each task is: its kind, the columns of its files, its labels by name, its metrics, and where the data lies.
+"""Task definitions: text columns, label names in order, metrics, and the places of the data.
 
-Facts only. Labels stand in the order of the hub's data set, but files are always matched by label *name*: the orders of
-MNLI and RTE differ between the hub, MT-DNN and PALs.
+The labels have the order of the hub's data set. Files are matched by label *name*, because the
+orders of MNLI and RTE differ between the hub, MT-DNN and PALs.
 """
 
 import difflib
 from dataclasses import dataclass, field, replace
 
-__all__ = ["Task", "get_task", "list_tasks", "ranking_task"]
+__all__ = ["Task", "get_task", "label_key", "list_tasks", "ranking_task"]
+
+# Column names in other releases.
+_ALIASES = {
+    "label": (
+        "sentiment",
+        "Sentiment",
+        "gold_label",
+        "Quality",
+        "is_duplicate",
+        "similarity",
+        "score",
+        "label_text",
+    ),
+    "sentence": ("text", "Text"),
+    "sentence1": ("#1 String", "premise", "question1"),
+    "sentence2": ("#2 String", "hypothesis", "question2"),
+    "question1": ("sentence1",),
+    "question2": ("sentence2",),
+    "premise": ("sentence1",),
+    "hypothesis": ("sentence2",),
+}
+_HUB_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task. Notebooks and `load_task` read it; nothing writes it."""
+    """One task: a classification of one or two texts, or a regression on them.
+
+    A task of one's own needs a name, its text columns and its labels, or `kind="regression"`.
+
+    Args:
+        name: any name without "." and "/".
+        text_columns: the column of the text, or the two columns of a pair.
+        labels: the label names in order; () for a regression.
+        kind: "classification", "regression" or "ranking" (see `ranking_task`).
+        metrics: by default ("accuracy",), or ("pearson",) for a regression. The first one selects
+            the best epoch.
+        score_range: lowest and highest score of a regression; None for any finite number.
+        hub: the id of a data set on the hub, or (id, configuration).
+        hub_splits: from "train", "dev" and "test" to the names of the hub's splits.
+        aliases: from a text column, or "label", to a tuple of its names in other files; by default
+            the names in known releases.
+        label_aliases: from a label in a file to its name in `labels`.
+        files: from a split to its file name in the CS224N release.
+        mini: the folder in data/mini, where it is the folder of another task.
+        canonical: the task's name in MT-DNN's canonical files, where it differs.
+        headerless: the columns of a .tsv release that has no header line.
+        integers_in_tsv: whether .tsv files have integer labels in the order of `labels`, as GLUE's.
+
+    Raises:
+        ValueError: a field has a value that no task can have.
+
+    Example::
+
+        task = Task("mine", text_columns=("text",), labels=("no", "yes"))
+        data = load_task(task, source="folder/with/train.csv/and/dev.csv")
+    """
 
     name: str
-    kind: str                               # "classification" | "regression" | "ranking"
-    text_columns: tuple[str, ...]           # one sentence, or the two of a pair
-    labels: tuple[str, ...]                 # names, in order; () for regression
-    metrics: tuple[str, ...]                # the first one selects the best epoch
-    score_range: tuple[float, float] | None = None      # regression: lowest and highest score, as printed in the files
-    hub: tuple[str, str | None] | None = None           # parquet-backed id and configuration
-    hub_splits: dict = field(default_factory=dict)      # ours -> the hub's, where the names differ
-    aliases: dict = field(default_factory=dict)         # our column (or "label") -> its names in other releases
-    label_aliases: dict = field(default_factory=dict)   # label as found -> our name
-    files: dict = field(default_factory=dict)           # split -> file name in the CS224N release
-    mini: str | None = None                             # the folder in data/mini/, where it is another task's
-    headerless: tuple[str, ...] = ()                    # column names of a .tsv release that has no header line
-    integers_in_tsv: bool = False                       # GLUE's .tsv has integer labels, in the order of `labels`
+    text_columns: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+    kind: str = "classification"
+    metrics: tuple[str, ...] = ()
+    score_range: tuple[float, float] | None = None
+    hub: str | tuple[str, str] | None = None
+    hub_splits: dict = field(default_factory=_HUB_SPLITS.copy)
+    aliases: dict = field(default_factory=_ALIASES.copy)
+    label_aliases: dict = field(default_factory=dict)
+    files: dict = field(default_factory=dict)
+    mini: str | None = None
+    canonical: str | None = None
+    headerless: tuple[str, ...] = ()
+    integers_in_tsv: bool = False
+
+    def __post_init__(self):
+        for name in ("text_columns", "labels", "metrics"):
+            value = getattr(self, name)
+            values = (value,) if isinstance(value, str) else tuple(map(str, value))
+            object.__setattr__(self, name, values)
+        regression = self.kind == "regression"
+        if not self.metrics:
+            object.__setattr__(self, "metrics", ("pearson" if regression else "accuracy",))
+        columns, labels = set(self.text_columns), set(map(label_key, self.labels))
+        kinds = ("classification", "regression", "ranking")
+        fits = {
+            "name": (self.name and not {".", "/"} & set(self.name), "no '.' and no '/' in it"),
+            "kind": (self.kind in kinds, f"one of {kinds}"),
+            "text_columns": (
+                len(columns) in (1, 2) and len(columns) == len(self.text_columns),
+                "one column, or a pair's two",
+            ),
+            "labels": (
+                len(labels) == len(self.labels) and (not labels if regression else len(labels) > 1),
+                "two or more different names in order, or none and kind='regression'",
+            ),
+        }
+        for name, (right, expected) in fits.items():
+            if not right:
+                found = getattr(self, name)
+                raise ValueError(f"task {self.name!r}: {name} is {found!r}, expected {expected}.")
 
     @property
     def num_labels(self):
-        """Outputs of a head: one per label, or one score."""
+        """The number of a head's outputs: one per label, or one score."""
         return len(self.labels) if self.kind == "classification" else 1
 
     @property
@@ -40,95 +120,146 @@ class Task:
         return len(self.text_columns) == 2
 
 
-_NLI = ("entailment", "neutral", "contradiction")
-_SENTENCE = {"sentence": ("text",)}
-_PAIR = {"sentence1": ("#1 String", "premise"), "sentence2": ("#2 String", "hypothesis")}
-_PREMISE = {"premise": ("sentence1",), "hypothesis": ("sentence2",), "label": ("gold_label",)}
-_VALIDATION = {"train": "train", "dev": "validation", "test": "test"}
+def label_key(label):
+    """Return the form in which two label names are compared.
+
+    Args:
+        label: a label, as a file or a user writes it.
+
+    Returns:
+        The label in lower case, with "_" for spaces and hyphens.
+    """
+    return str(label).strip().casefold().replace(" ", "_").replace("-", "_")
+
+
+def _course(name, columns, labels, *, stem, **options):
+    """Return a task of the CS224N default project, with the names of its files."""
+    ends = {"train": "train", "dev": "dev", "test": "test-student"}
+    files = {split: f"{stem}-{end}.csv" for split, end in ends.items()}
+    return Task(name, columns, labels, files=files, **options)
+
+
+def _glue(name, columns, labels, **options):
+    return Task(name, columns, labels, hub=("nyu-mll/glue", name), **options)
+
+
+_SENTENCE, _PAIR, _PREMISE = ("sentence",), ("sentence1", "sentence2"), ("premise", "hypothesis")
 _FIVE = ("very negative", "negative", "neutral", "positive", "very positive")
+_POLARITY, _DUPLICATE = ("negative", "positive"), ("not_duplicate", "duplicate")
+_NLI, _ENTAILED = ("entailment", "neutral", "contradiction"), ("entailment", "not_entailment")
+_F1, _MACRO_F1 = ("accuracy", "f1"), ("accuracy", "macro_f1")
+_STSB = {"score_range": (0.0, 5.0), "hub": ("nyu-mll/glue", "stsb")}
+_SCORES = {"kind": "regression", "metrics": ("pearson", "spearman"), **_STSB}
+_MNLI_SPLITS = {
+    "train": "train",
+    "dev": "validation_matched",
+    "dev_mismatched": "validation_mismatched",
+    "test": "test_matched",
+}
 
-
-def _files(stem):
-    return {"train": f"{stem}-train.csv", "dev": f"{stem}-dev.csv", "test": f"{stem}-test-student.csv"}
-
-
-_TASKS = {task.name: task for task in (
+_DEFINITIONS = (
     # CS224N default project
-    Task("sst", "classification", ("sentence",), _FIVE, ("accuracy", "macro_f1"), hub=("SetFit/sst5", None),
-         hub_splits=_VALIDATION, aliases={"sentence": ("text",), "label": ("sentiment", "label_text")}, files=_files("ids-sst")),
-    Task("cfimdb", "classification", ("sentence",), ("negative", "positive"), ("accuracy", "macro_f1"),
-         aliases={"sentence": ("text", "Text"), "label": ("sentiment", "Sentiment")}, files=_files("ids-cfimdb")),
-    Task("quora", "classification", ("sentence1", "sentence2"), ("not_duplicate", "duplicate"), ("accuracy", "f1"),
-         hub=("nyu-mll/glue", "qqp"), hub_splits=_VALIDATION,
-         aliases={"sentence1": ("question1",), "sentence2": ("question2",), "label": ("is_duplicate",)},
-         files=_files("quora"), mini="qqp"),
-    Task("sts", "regression", ("sentence1", "sentence2"), (), ("pearson", "spearman"), score_range=(0.0, 5.0),
-         hub=("nyu-mll/glue", "stsb"), hub_splits=_VALIDATION, aliases={"label": ("similarity", "score")}, files=_files("sts"), mini="stsb"),
+    _course("sst", _SENTENCE, _FIVE, stem="ids-sst", metrics=_MACRO_F1, hub="SetFit/sst5"),
+    _course("cfimdb", _SENTENCE, _POLARITY, stem="ids-cfimdb", metrics=_MACRO_F1),
+    _course(
+        "quora",
+        _PAIR,
+        _DUPLICATE,
+        stem="quora",
+        metrics=_F1,
+        hub=("nyu-mll/glue", "qqp"),
+        mini="qqp",
+    ),
+    _course("sts", _PAIR, (), stem="sts", mini="stsb", **_SCORES),
     # GLUE
-    Task("cola", "classification", ("sentence",), ("unacceptable", "acceptable"), ("matthews", "accuracy"),
-         hub=("nyu-mll/glue", "cola"), hub_splits=_VALIDATION, aliases=_SENTENCE, headerless=("source", "label", "mark", "sentence"),
-         integers_in_tsv=True),
-    Task("sst2", "classification", ("sentence",), ("negative", "positive"), ("accuracy",),
-         hub=("nyu-mll/glue", "sst2"), hub_splits=_VALIDATION, aliases=_SENTENCE, integers_in_tsv=True),
-    Task("mrpc", "classification", ("sentence1", "sentence2"), ("not_equivalent", "equivalent"), ("accuracy", "f1"),
-         hub=("nyu-mll/glue", "mrpc"), hub_splits=_VALIDATION, aliases={**_PAIR, "label": ("Quality",)},
-         integers_in_tsv=True),
-    Task("qqp", "classification", ("question1", "question2"), ("not_duplicate", "duplicate"), ("accuracy", "f1"),
-         hub=("nyu-mll/glue", "qqp"), hub_splits=_VALIDATION,
-         aliases={"question1": ("sentence1",), "question2": ("sentence2",), "label": ("is_duplicate",)}, integers_in_tsv=True),
-    Task("stsb", "regression", ("sentence1", "sentence2"), (), ("pearson", "spearman"), score_range=(0.0, 5.0),
-         hub=("nyu-mll/glue", "stsb"), hub_splits=_VALIDATION, aliases={"label": ("score", "similarity")}),
-    Task("mnli", "classification", ("premise", "hypothesis"), _NLI, ("accuracy",), hub=("nyu-mll/glue", "mnli"),
-         hub_splits={"train": "train", "dev": "validation_matched", "dev_mismatched": "validation_mismatched", "test": "test_matched"},
-         aliases=_PREMISE),
-    Task("qnli", "classification", ("question", "sentence"), ("entailment", "not_entailment"), ("accuracy",),
-         hub=("nyu-mll/glue", "qnli"), hub_splits=_VALIDATION),
-    Task("rte", "classification", ("sentence1", "sentence2"), ("entailment", "not_entailment"), ("accuracy",),
-         hub=("nyu-mll/glue", "rte"), hub_splits=_VALIDATION, aliases=_PAIR),
-    Task("wnli", "classification", ("sentence1", "sentence2"), ("not_entailment", "entailment"), ("accuracy",),
-         hub=("nyu-mll/glue", "wnli"), hub_splits=_VALIDATION, aliases=_PAIR, integers_in_tsv=True),
+    _glue(
+        "cola",
+        _SENTENCE,
+        ("unacceptable", "acceptable"),
+        metrics=("matthews", "accuracy"),
+        headerless=("source", "label", "mark", "sentence"),
+        integers_in_tsv=True,
+    ),
+    _glue("sst2", _SENTENCE, _POLARITY, canonical="sst", integers_in_tsv=True),
+    _glue("mrpc", _PAIR, ("not_equivalent", "equivalent"), metrics=_F1, integers_in_tsv=True),
+    _glue("qqp", ("question1", "question2"), _DUPLICATE, metrics=_F1, integers_in_tsv=True),
+    Task("stsb", _PAIR, **_SCORES),
+    _glue("mnli", _PREMISE, _NLI, hub_splits=_MNLI_SPLITS),
+    _glue("qnli", ("question", "sentence"), _ENTAILED),
+    _glue("rte", _PAIR, _ENTAILED),
+    _glue("wnli", _PAIR, _ENTAILED[::-1], integers_in_tsv=True),
     # domain adaptation and cross-dataset evaluation
-    Task("snli", "classification", ("premise", "hypothesis"), _NLI, ("accuracy",), hub=("stanfordnlp/snli", None),
-         hub_splits=_VALIDATION, aliases=_PREMISE),
-    Task("scitail", "classification", ("premise", "hypothesis"), ("entails", "neutral"), ("accuracy",),
-         hub=("allenai/scitail", "tsv_format"), hub_splits=_VALIDATION, aliases=_PREMISE,
-         label_aliases={"entailment": "entails"}, headerless=("premise", "hypothesis", "label")),
-    # STS-B*: scores 0 to 2 (both included) are not similar, 4 to 5 similar, those between are dropped (MML v2, section 4.2)
-    Task("stsb_star", "classification", ("sentence1", "sentence2"), ("not_similar", "similar"), ("accuracy",),
-         hub=("nyu-mll/glue", "stsb"), hub_splits=_VALIDATION, aliases={"label": ("score", "similarity")},
-         score_range=(0.0, 5.0), mini="stsb"),
-)}
+    Task("snli", _PREMISE, _NLI, hub="stanfordnlp/snli"),
+    Task(
+        "scitail",
+        _PREMISE,
+        ("entails", "neutral"),
+        hub=("allenai/scitail", "tsv_format"),
+        label_aliases={"entailment": "entails"},
+        headerless=(*_PREMISE, "label"),
+    ),
+    # STS-B* of MML v2, section 4.2: scores 0 to 2 are not similar, 4 to 5 similar; the rows
+    # between are dropped. Both ends are included.
+    Task("stsb_star", _PAIR, ("not_similar", "similar"), mini="stsb", **_STSB),
+)
+_TASKS = {task.name: task for task in _DEFINITIONS}
 
 
 def get_task(name):
-    """The definition of a task, by name. Raises ValueError with the nearest known names."""
+    """Return the definition of a task.
+
+    Args:
+        name: a name of `list_tasks`, or "qnli_rank", or a `Task`, which comes back as it is.
+
+    Returns:
+        The `Task`.
+
+    Raises:
+        ValueError: there is no task of that name; the message has the nearest known names.
+    """
     if isinstance(name, Task):
         return name
-    known = {**_TASKS, **_RANKED}
-    if name not in known:
+    if name == "qnli_rank":  # its rows come from `mmlkit.heads.ranking.rank_queries`
+        return ranking_task("qnli")
+    if name not in _TASKS:
         near = difflib.get_close_matches(str(name), _TASKS, n=3, cutoff=0.4)
         hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-        raise ValueError(f"{name!r} is not a task.{hint} Known tasks: {', '.join(_TASKS)}.")
-    return known[name]
+        raise ValueError(
+            f"{name!r} is not a task.{hint} Known tasks: {', '.join(_TASKS)}. "
+            "For another task pass Task(name, text_columns, labels)."
+        )
+    return _TASKS[name]
 
 
 def list_tasks():
-    """The names of all tasks that `load_task` reads."""
+    """Return the names of all tasks that `load_task` reads."""
     return list(_TASKS)
 
 
 def ranking_task(task, positive="entailment"):
-    """The task of choosing among the rows of a query, made of a two-way classification of pairs: "qnli_rank" of "qnli".
+    """Return the task of choosing the answer among the candidates of a query.
 
-    The first text is the query, the second a candidate. positive: the label of the answer; it stands second.
-    Raises ValueError for any other kind of task or an unknown label.
+    The rows are those of a classification of pairs with two labels. The first text is the query,
+    the second text is a candidate.
+
+    Args:
+        task: the classification, as a name or a `Task`.
+        positive: the label of the answer. It becomes the second label.
+
+    Returns:
+        A `Task` of kind "ranking", such as "qnli_rank" of "qnli".
+
+    Raises:
+        ValueError: the task is of another kind, or has no such label.
     """
     task = get_task(task)
-    if task.kind != "classification" or not task.is_pair or len(task.labels) != 2 or positive not in task.labels:
-        raise ValueError(f"task {task.name!r} ({task.kind}, texts {list(task.text_columns)}, labels {list(task.labels)}) cannot be ranked by "
-                         f"{positive!r}; expected a classification of pairs with two labels, one of them the answer's: positive=...")
+    fits = task.kind == "classification" and task.is_pair and len(task.labels) == 2
+    if not fits or positive not in task.labels:
+        raise ValueError(
+            f"task {task.name!r} ({task.kind}, texts {list(task.text_columns)}, labels "
+            f"{list(task.labels)}) cannot be ranked by {positive!r}; expected a classification of "
+            "pairs with two labels, one of them the answer's: positive=..."
+        )
     others = tuple(label for label in task.labels if label != positive)
-    return replace(task, name=f"{task.name}_rank", kind="ranking", labels=(*others, positive), metrics=("accuracy@1", "mrr"))
-
-
-_RANKED = {"qnli_rank": ranking_task(_TASKS["qnli"])}     # rows by `ranking.rank_queries`
+    name, metrics = f"{task.name}_rank", ("accuracy@1", "mrr")
+    return replace(task, name=name, kind="ranking", labels=(*others, positive), metrics=metrics)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from mmlkit.runtime import replacing
+from mmlkit.runtime import atomic_write
 
 __all__ = ["save_checkpoint", "load_checkpoint", "flatten", "unflatten"]
 
@@ -22,7 +22,7 @@ def save_checkpoint(path, state):
     from safetensors.torch import save_file
 
     tensors, plain = flatten(state)
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         save_file(
             {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()},
             temporary,

@@ -394,7 +394,7 @@ events_table(events).round(5)
 import json
 from pathlib import Path
 
-from mmlkit.runtime import replacing
+from mmlkit.runtime import atomic_write
 
 at_end = pruner.active_at(steps)
 record = {"task": data.task.name, "source": source if source in ("mini", "hub") else "folder", "profile": profile, "model": size.model,
@@ -404,7 +404,7 @@ record = {"task": data.task.name, "source": source if source in ("mini", "hub") 
           "num_heads": head.num_heads, "heads_kept": int(head.active.sum()), "heads_at_end": int(at_end.sum()),
           "history": json.loads(history.to_json(orient="records")), "events": events,
           "final_averages": pruner.averages[at_end].tolist(), **describe(device)}
-with replacing(Path(output_dir) / f"pruning_{data.task.name}.json") as temporary:
+with atomic_write(Path(output_dir) / f"pruning_{data.task.name}.json") as temporary:
     temporary.write_text(json.dumps(record) + "\n")
 print(f"pruning_{data.task.name}.json: {len(json.dumps(record)) / 1e3:.0f} kB, {record['heads_at_end']} of {head.num_heads} heads left")
 

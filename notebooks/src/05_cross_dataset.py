@@ -223,7 +223,7 @@ from pathlib import Path
 from mmlkit.training import MultitaskModel, fit
 from mmlkit.bert import load_pretrained
 from mmlkit.studies import cross_dataset_table
-from mmlkit.runtime import replacing, seeded
+from mmlkit.runtime import atomic_write, seeded
 
 
 def train(method):
@@ -245,7 +245,7 @@ for method in methods:
     parts.append(cross_dataset_table({task: model}, sets, method=method, max_length=size.max_length, precision=precision))
 table = pd.concat(parts, ignore_index=True)
 assert len(table) == len(methods) * len(related) * 2
-with replacing(Path(output_dir) / f"cross_{task}.csv") as temporary:
+with atomic_write(Path(output_dir) / f"cross_{task}.csv") as temporary:
     table.to_csv(temporary, index=False)
 wide = table.pivot(index="method", columns=["evaluated_on", "split"], values="accuracy").loc[methods]
 wide.columns = [f"{name} {split}" for name, split in wide]

@@ -668,7 +668,7 @@ result.round(3).astype(object).fillna("")
 # %%
 from pathlib import Path
 
-from mmlkit.runtime import replacing
+from mmlkit.runtime import atomic_write
 
 difference, error = result["difference"], np.sqrt(2) * result["error"]
 clear = [f"{name} {difference[name]:+.3f}" for name in data if abs(difference[name]) > 2 * error[name]]
@@ -677,7 +677,7 @@ millions = sum(p.numel() for p in pretrained.parameters()) / 1e6
 print(f"together is ahead in {(difference > 0).sum()} of {len(data)} tasks, {difference.mean():+.3f} on average; by more than two standard errors:", ", ".join(clear) or "none")
 print("clearly better than guessing, in one way or the other:", ", ".join(learnt) or "none")
 print(f"to keep, besides the heads: {millions:.1f} million numbers together, {len(data) * millions:.1f} million alone")
-with replacing(Path(output_dir) / "together_or_alone.csv") as temporary:
+with atomic_write(Path(output_dir) / "together_or_alone.csv") as temporary:
     result.to_csv(temporary)
 assert len(learnt) > 0 and np.isfinite(history["train_loss"]).all()
 plots.spread([*r, *result["together"]], [*result["error"]] * 2, [*result.index] * 2, ["alone"] * len(r) + ["together"] * len(r),

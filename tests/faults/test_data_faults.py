@@ -1,4 +1,4 @@
-"""Bad input of every kind, each refused with a message that says where it is, what was found and what to do."""
+"""Bad input of every kind: the message says where it is, what was found and what to do."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ import pytest
 from mmlkit.data.batching import encode
 from mmlkit.data.files import read_rows
 from mmlkit.data.loading import load_task, make_split
-from mmlkit.data.tasks import get_task
+from mmlkit.data.tasks import Task, get_task
 from mmlkit.profiles import get_profile
 
 GOOD = "sentence,label\na good day,positive\na bad day,negative\n"
@@ -20,12 +20,14 @@ GOOD = "sentence,label\na good day,positive\na bad day,negative\n"
 @pytest.fixture
 def write(tmp_path):
     """Writes files into one folder and returns it: sst2 is complete with a train and a dev file."""
+
     def write(train=GOOD, dev=GOOD, ending=".csv", encoding="utf-8"):
         for name, text in (("train", train), ("dev", dev)):
             if text is not None:
                 content = text if isinstance(text, bytes) else text.encode(encoding)
                 (tmp_path / (name + ending)).write_bytes(content)
         return tmp_path
+
     return write
 
 
@@ -44,15 +46,28 @@ def test_the_good_file_is_good(write):
 
 
 def test_missing_folder(tmp_path):
-    refused(["nowhere is not a folder", "'mini', 'hub', or a folder", "'sst2'"], "sst2", tmp_path / "nowhere",
-            error=FileNotFoundError)
+    refused(
+        ["nowhere is not a folder", "'mini', 'hub', or a folder", "'sst2'"],
+        "sst2",
+        tmp_path / "nowhere",
+        error=FileNotFoundError,
+    )
 
 
 @pytest.mark.parametrize(("split", "files"), [("train", {"train": None}), ("dev", {"dev": None})])
 def test_missing_file(write, split, files):
     other = {"train": "dev.csv", "dev": "train.csv"}[split]
-    refused([f"no {split} file for task 'sst2'", f"{split}.csv", f"{split}.parquet", f"found ['{other}']"], "sst2",
-            write(**files), error=FileNotFoundError)
+    refused(
+        [
+            f"no {split} file for task 'sst2'",
+            f"{split}.csv",
+            f"{split}.parquet",
+            f"found ['{other}']",
+        ],
+        "sst2",
+        write(**files),
+        error=FileNotFoundError,
+    )
 
 
 def test_missing_course_file_is_named(write):
@@ -68,38 +83,69 @@ def test_reading_a_file_that_is_not_there_or_of_no_known_format(tmp_path):
 
 
 def test_wrong_delimiter(write):
-    refused(["no column 'sentence'", "columns found: ['sentence;label']", "separated by something else"], "sst2",
-            write(GOOD.replace(",", ";")))
+    refused(
+        ["no column 'sentence'", "columns found: ['sentence;label']", "The header is one column"],
+        "sst2",
+        write(GOOD.replace(",", ";")),
+    )
 
 
 def test_comma_file_named_tsv(write):
-    refused(["no column 'sentence'", "separated by something else"], "sst2", write(ending=".tsv"))
+    refused(["no column 'sentence'", "The header is one column"], "sst2", write(ending=".tsv"))
 
 
-@pytest.mark.parametrize(("header", "column"), [("review,label", "sentence"), ("sentence,verdict", "label")])
+@pytest.mark.parametrize(
+    ("header", "column"), [("review,label", "sentence"), ("sentence,verdict", "label")]
+)
 def test_missing_column(write, header, column):
-    refused([f"train.csv has no column '{column}'", str(header.split(",")), "rename the column"], "sst2",
-            write(GOOD.replace("sentence,label", header)))
+    refused(
+        [f"train.csv has no column '{column}'", str(header.split(",")), "rename the column"],
+        "sst2",
+        write(GOOD.replace("sentence,label", header)),
+    )
 
 
 def test_missing_second_text_of_a_pair():
-    with pytest.raises(ValueError, match=r"no column 'sentence2' .*Expected \['sentence1', 'sentence2'\] and 'label'"):
+    with pytest.raises(
+        ValueError,
+        match=r"no column 'sentence2' .*Expected \['sentence1', 'sentence2'\] and 'label'",
+    ):
         make_split("rte", [(1, {"sentence1": "a", "label": "entailment"})])
 
 
 @pytest.mark.parametrize("label", ["maybe", "0.5", "inf", "nan", "0-1", "-2"])
 def test_label_outside_the_set(write, label):
-    refused(["train.csv, row 3", "'label'", f"label '{label}' is not one of ['negative', 'positive']", "labels={"], "sst2",
-            write(GOOD.replace("day,negative", f"day,{label}")))
+    refused(
+        [
+            "train.csv, row 3",
+            "'label'",
+            f"label '{label}' is not one of ['negative', 'positive']",
+            "labels={",
+        ],
+        "sst2",
+        write(GOOD.replace("day,negative", f"day,{label}")),
+    )
 
 
 def test_labels_mapping_to_an_unknown_name(write):
-    refused(["maps 'positive' to 'great'", "['negative', 'positive']"], "sst2", write(), labels={"positive": "great"})
+    refused(
+        ["maps 'positive' to 'great'", "['negative', 'positive']"],
+        "sst2",
+        write(),
+        labels={"positive": "great"},
+    )
 
 
 def test_blank_labels_are_counted_and_dropped(write):
-    folder = write("sentence,label\n" + "".join(f"day {i},{'' if i in (1, 3) else 'positive'}\n" for i in range(4)))
-    with pytest.warns(UserWarning, match=r"train.csv: rows without a label in column 'label': 2 \(row 3, 5\). They were left out"):
+    folder = write(
+        "sentence,label\n"
+        + "".join(f"day {i},{'' if i in (1, 3) else 'positive'}\n" for i in range(4))
+    )
+    with pytest.warns(
+        UserWarning,
+        match=r"train.csv: rows without a label in column 'label': 2 of 4 \(row 3, 5\); "
+        r"they were dropped\.",
+    ):
         data = load_task("sst2", folder)
     assert data.train.texts == [("day 0",), ("day 2",)]
     assert data.train.labels.tolist() == [1, 1]
@@ -107,20 +153,39 @@ def test_blank_labels_are_counted_and_dropped(write):
 
 def test_blank_labels_are_refused_on_demand(write):
     folder = write("sentence,label\na good day,\na bad day,negative\n")
-    refused(["rows without a label", ": 1 (row 2)", "on_bad_row='drop_unlabelled'"], "sst2", folder, on_bad_row="refuse")
+    refused(
+        [
+            "rows without a label in column 'label': 1 of 2 (row 2). Add the labels, or pass "
+            "on_bad_row='drop_unlabelled'."
+        ],
+        "sst2",
+        folder,
+        on_bad_row="refuse",
+    )
 
 
 @pytest.mark.parametrize("split", ["train", "dev"])
 @pytest.mark.parametrize("on_bad_row", ["drop_unlabelled", "drop", "refuse"])
 def test_train_and_dev_without_any_label_are_refused(write, split, on_bad_row):
-    """Only a test file may have an empty label column: training on it would fail later and without a reason."""
-    refused([f"{split}.csv", "no label"], "sst2", write(**{split: "sentence,label\na good day,\na bad day,\n"}),
-            on_bad_row=on_bad_row)
+    """Only a test file may have an empty label column."""
+    refused(
+        [
+            f"{split}.csv: rows without a label in column 'label': 2 of 2 (row 2, 3). "
+            f"Expected labels in a {split} file."
+        ],
+        "sst2",
+        write(**{split: "sentence,label\na good day,\na bad day,\n"}),
+        on_bad_row=on_bad_row,
+    )
 
 
 @pytest.mark.parametrize("misuse", ["skip", None, True])
 def test_on_bad_row_misuse(misuse):
-    refused([f"on_bad_row is {misuse!r}", "'drop_unlabelled', 'drop' or 'refuse'"], "sst", on_bad_row=misuse)
+    refused(
+        [f"on_bad_row is {misuse!r}", "expected one of ('drop_unlabelled', 'drop', 'refuse')"],
+        "sst",
+        on_bad_row=misuse,
+    )
 
 
 @pytest.mark.parametrize("limit", [0, -3])
@@ -132,36 +197,68 @@ def test_limit_below_one(limit):
 @pytest.mark.parametrize("task", ["stsb", "stsb_star"])
 def test_score_that_is_none_or_out_of_range(write, task, score):
     text = f"sentence1,sentence2,score\none,two,4.5\none,two,{score}\n"
-    refused(["train.csv, row 3", "'score'", f"found '{score}'", "a number from 0 to 5"], task, write(text, text))
+    refused(
+        ["train.csv, row 3", "'score'", f"found '{score}'", "a number from 0 to 5"],
+        task,
+        write(text, text),
+    )
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\u00a0"])
 def test_empty_text(write, text):
-    refused(["train.csv, row 3", "column 'sentence'", "expected some text"], "sst2", write(GOOD.replace("a bad day", text)))
+    refused(
+        ["train.csv, row 3", "column 'sentence'", "expected some text"],
+        "sst2",
+        write(GOOD.replace("a bad day", text)),
+    )
 
 
 @pytest.mark.parametrize("text", [None, 7, ["a"]])
 def test_text_that_is_no_text(write, text):
-    lines = json.dumps({"sentence": "a day", "label": "positive"}) + "\n" + json.dumps({"sentence": text, "label": "negative"}) + "\n"
+    lines = (
+        json.dumps({"sentence": "a day", "label": "positive"})
+        + "\n"
+        + json.dumps({"sentence": text, "label": "negative"})
+        + "\n"
+    )
     refused(["train.jsonl, row 2", f"found {text!r}"], "sst2", write(lines, lines, ending=".jsonl"))
 
 
 @pytest.mark.parametrize("byte_order_mark", [b"", b"\xef\xbb\xbf"])
-@pytest.mark.parametrize(("broken", "line"), [
-    (b"sentence,label\nna\xefve,negative\n", 2), (b"sentence,label\n\n\xe9clat,negative\n", 3), (b"sentence\xff,label\n", 1)])
+@pytest.mark.parametrize(
+    ("broken", "line"),
+    [
+        (b"sentence,label\nna\xefve,negative\n", 2),
+        (b"sentence,label\n\n\xe9clat,negative\n", 3),
+        (b"sentence\xff,label\n", 1),
+    ],
+)
 def test_not_utf8_names_the_line(write, byte_order_mark, broken, line):
-    refused([f"train.csv, line {line}: not UTF-8", "Save the file as UTF-8"], "sst2", write(byte_order_mark + broken))
+    refused(
+        [f"train.csv, line {line}: not UTF-8", "Save the file as UTF-8"],
+        "sst2",
+        write(byte_order_mark + broken),
+    )
 
 
 def test_not_utf8_in_a_jsonl(write):
     lines = b'{"sentence": "a day", "label": 1}\n{"sentence": "na\xefve", "label": 1}\n'
-    refused(["train.jsonl, line 2: not UTF-8 (byte 0xef)"], "sst2", write(lines, lines, ending=".jsonl"))
+    refused(
+        ["train.jsonl, line 2: not UTF-8 (byte 0xef)"], "sst2", write(lines, lines, ending=".jsonl")
+    )
 
 
 @pytest.mark.parametrize(("row", "found"), [("one,two,negative", 3), ("one", 1)])
 def test_uneven_columns(write, row, found):
-    refused(["train.csv, line 3", f"{found} columns, expected the header's 2", "comma or quote"], "sst2",
-            write(f"sentence,label\na good day,positive\n{row}\n"))
+    refused(
+        [
+            "train.csv, line 3",
+            f"{found} columns, expected 2: ['sentence', 'label']",
+            "comma or quote",
+        ],
+        "sst2",
+        write(f"sentence,label\na good day,positive\n{row}\n"),
+    )
 
 
 def test_uneven_columns_of_a_tsv(write):
@@ -170,21 +267,44 @@ def test_uneven_columns_of_a_tsv(write):
 
 
 def test_uneven_lines_are_counted_and_left_out_on_demand(write):
-    folder = write("sentence,label\na good day,positive\none,two,negative\none\na bad day,negative\n")
-    refused(["train.csv, line 3: 3 columns, expected the header's 2", "on_bad_row='drop'"], "sst2", folder, on_bad_row="refuse")
-    with pytest.warns(UserWarning, match=r"train.csv: lines with another number of columns than the header's 2 were dropped: 2 of 4 \(line 3, 4\)"):
+    folder = write(
+        "sentence,label\na good day,positive\none,two,negative\none\na bad day,negative\n"
+    )
+    refused(
+        ["train.csv, line 3: 3 columns, expected 2", "on_bad_row='drop'"],
+        "sst2",
+        folder,
+        on_bad_row="refuse",
+    )
+    with pytest.warns(
+        UserWarning,
+        match=r"train.csv: 2 of 4 lines without 2 columns were dropped \(line 3, 4\)",
+    ):
         data = load_task("sst2", folder, on_bad_row="drop")
-    assert data.train.texts == [("a good day",), ("a bad day",)] and data.train.labels.tolist() == [1, 0]
+    assert data.train.texts == [("a good day",), ("a bad day",)] and data.train.labels.tolist() == [
+        1,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("line", ["a good day,positive", "sentence,label"])
 def test_a_file_of_one_line_says_that_it_is_the_header(write, line):
-    refused([f"train.csv has one line only, and it was read as the header: {line.split(',')}", "at least one row below it"], "sst2",
-            write(train=f"{line}\n"))
+    refused(
+        [
+            f"train.csv has one line only, which was read as the header: {line.split(',')}",
+            "and at least one row below.",
+        ],
+        "sst2",
+        write(train=f"{line}\n"),
+    )
 
 
 def test_quote_that_never_closes(write):
-    refused(["train.csv, line"], "sst2", write('sentence,label\n"a good day,positive\na bad day,negative\n'))
+    refused(
+        ["train.csv, line"],
+        "sst2",
+        write('sentence,label\n"a good day,positive\na bad day,negative\n'),
+    )
 
 
 @pytest.mark.parametrize("text", ["", "sentence,label\n"])
@@ -192,23 +312,33 @@ def test_file_without_rows(write, text):
     refused(["train.csv"], "sst2", write(text))
 
 
-@pytest.mark.parametrize(("line", "complaint"), [
-    ('{"sentence": "a", ', "not valid JSON"), ('["a", 1]', "found a list, expected an object")])
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [('{"sentence": "a", ', "not valid JSON"), ('["a", 1]', "found a list, expected an object")],
+)
 def test_broken_jsonl_line(write, line, complaint):
     text = '{"sentence": "a day", "label": 1}\n\n' + line + "\n"
     refused(["train.jsonl, line 3", complaint], "sst2", write(text, text, ending=".jsonl"))
 
 
 def test_truncated_parquet(tmp_path):
-    pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a"] * 50, "label": [1] * 50}), tmp_path / "dev.parquet")
+    pyarrow.parquet.write_table(
+        pyarrow.table({"sentence": ["a"] * 50, "label": [1] * 50}), tmp_path / "dev.parquet"
+    )
     whole = (tmp_path / "dev.parquet").read_bytes()
-    (tmp_path / "train.parquet").write_bytes(whole[:len(whole) // 2])
+    (tmp_path / "train.parquet").write_bytes(whole[: len(whole) // 2])
     refused(["train.parquet cannot be read as parquet", "truncated"], "sst2", tmp_path)
 
 
-@pytest.mark.parametrize(("wrong", "nearest"), [("cfimbd", "cfimdb"), ("sst5", "sst"), ("mlni", "mnli"), ("sts-b", "stsb")])
+@pytest.mark.parametrize(
+    ("wrong", "nearest"),
+    [("cfimbd", "cfimdb"), ("sst5", "sst"), ("mlni", "mnli"), ("sts-b", "stsb")],
+)
 def test_unknown_task_with_the_nearest_name(wrong, nearest):
-    refused([f"'{wrong}' is not a task", "Did you mean", f"'{nearest}'", "Known tasks: sst, cfimdb"], wrong)
+    refused(
+        [f"'{wrong}' is not a task", "Did you mean", f"'{nearest}'", "Known tasks: sst, cfimdb"],
+        wrong,
+    )
 
 
 def test_unknown_task_without_a_near_name():
@@ -223,35 +353,183 @@ def test_unknown_profile():
 
 def test_task_without_mini_data_points_to_the_hub():
     made_up = dataclasses.replace(get_task("rte"), name="no_mini")
-    refused(["'no_mini' has no mini data", "sst", "source='hub'", "source=FOLDER"], made_up, error=FileNotFoundError)
+    refused(
+        ["'no_mini' has no mini data", "sst", "source='hub'", "source=FOLDER"],
+        made_up,
+        error=FileNotFoundError,
+    )
 
 
 def test_task_that_is_not_on_the_hub():
-    refused(["'cfimdb' is not on the hub", "source='mini'"], "cfimdb", "hub")
+    refused(
+        ["'cfimdb' is not on the hub", "source='mini'", "pass a Task with hub="], "cfimdb", "hub"
+    )
 
 
 def test_hub_data_without_a_dev_split(monkeypatch):
     from datasets import Dataset, DatasetDict
 
     rows = Dataset.from_dict({"sentence": ["a day"], "label": [1]})
-    monkeypatch.setattr("mmlkit.data.loading.load_hub_dataset", lambda *_: DatasetDict({"train": rows, "extra": rows}))
-    refused(["nyu-mll/glue has splits ['train', 'extra'], expected ['train', 'validation', 'test']"], "sst2", "hub")
+    monkeypatch.setattr(
+        "mmlkit.data.loading.load_hub_dataset",
+        lambda *_: DatasetDict({"train": rows, "extra": rows}),
+    )
+    refused(
+        [
+            "nyu-mll/glue has splits ['train', 'extra'], expected ['train', 'validation', 'test']",
+            "hub_splits=",
+        ],
+        "sst2",
+        "hub",
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        (dict(name="a.b"), "task 'a.b': name is 'a.b', expected no '.' and no '/' in it."),
+        (dict(name=""), "task '': name is '', expected no '.' and no '/' in it."),
+        (
+            dict(kind="tagging"),
+            "kind is 'tagging', expected one of ('classification', 'regression', 'ranking')",
+        ),
+        (dict(text_columns=()), "text_columns is (), expected one column, or a pair's two"),
+        (dict(text_columns=("a", "b", "c")), "text_columns is ('a', 'b', 'c'), expected"),
+        (dict(text_columns=("a", "a", "b")), "text_columns is ('a', 'a', 'b'), expected"),
+        (
+            dict(labels=()),
+            "labels is (), expected two or more different names in order, or none and "
+            "kind='regression'",
+        ),
+        (dict(labels=("yes",)), "labels is ('yes',), expected two or more"),
+        (
+            dict(labels=("not so", "Not_so")),
+            "labels is ('not so', 'Not_so'), expected two or more different",
+        ),
+        (dict(kind="regression"), "labels is ('no', 'yes'), expected two or more"),
+    ],
+)
+def test_a_task_of_ones_own_that_cannot_be(fields, told):
+    with pytest.raises(ValueError) as caught:
+        Task(**{"name": "mine", "text_columns": ("text",), "labels": ("no", "yes"), **fields})
+    assert told in str(caught.value)
+
+
+def test_rows_of_a_task_of_ones_own_are_checked(write):
+    mine = Task("mine", ("text",), ("no", "yes"))
+    text = "text,label\na,yes\nb,maybe\n"
+    refused(
+        ["train.csv, row 3, column 'label': label 'maybe' is not one of ['no', 'yes']"],
+        mine,
+        write(text, text),
+    )
+    refused(
+        [
+            "no column 'text' (columns found: ['sentence', 'label']). "
+            "Expected ['text'] and 'label' for task 'mine'"
+        ],
+        mine,
+        write(GOOD, GOOD),
+    )
+    text = "text,label\na,1\n"
+    refused(
+        [
+            "row 2, column 'label': found the integer label '1', and nothing says which of "
+            "['no', 'yes'] it is"
+        ],
+        mine,
+        write(text, text),
+    )
+    refused(
+        ["labels is ['no'], expected the names ['no', 'yes'], each once"],
+        mine,
+        write(text, text),
+        labels=("no",),
+    )
+    refused(["'mine' has no mini data"], mine, error=FileNotFoundError)
+    refused(["'mine' is not on the hub"], mine, "hub")
+    score = Task("score", ("text",), kind="regression")
+    for bad in ("high", "inf", "nan"):
+        text = f"text,label\na,{bad}\n"
+        refused(
+            [f"row 2, column 'label': found '{bad}', expected a number from -3.4e+38 to 3.4e+38"],
+            score,
+            write(text, text),
+        )
+
+
+@pytest.mark.parametrize(
+    ("train", "told"),
+    [
+        ("0\tmaybe\ta\tb\n", ["rte_train.tsv, row 1, column 'label': label 'maybe' is not one of"]),
+        (
+            "0\t1\ta\tb\n",
+            [
+                "rte_train.tsv, row 1",
+                "found the integer label '1'",
+                "labels=('entailment', 'not_entailment')",
+            ],
+        ),
+        (
+            "0\tentailment\ta\tb\n1\tentailment\ta\n",
+            [
+                "rte_train.tsv, line 2: 3 columns, expected 4: "
+                "('id', 'label', 'sentence1', 'sentence2')",
+                "tab",
+            ],
+        ),
+        ("0\tentailment\ta\n", ["rte_train.tsv, line 1: 3 columns, expected 4"]),
+        (
+            "0\tentailment\ta\t \n",
+            ["rte_train.tsv, row 1, column 'sentence2': found ' ', expected some text"],
+        ),
+    ],
+)
+def test_broken_canonical_files(tmp_path, train, told):
+    (tmp_path / "rte_train.tsv").write_text(train)
+    (tmp_path / "rte_dev.tsv").write_text(train)
+    refused(told, "rte", tmp_path)
+
+
+def test_missing_canonical_file(tmp_path):
+    (tmp_path / "rte_train.tsv").write_text("0\tentailment\ta\tb\n")
+    refused(
+        [
+            "no dev file for task 'rte'. Expected one of ['rte_dev.tsv', 'rte_validation.tsv', "
+            "'dev.csv', 'dev.tsv'"
+        ],
+        "rte",
+        tmp_path,
+        error=FileNotFoundError,
+    )
 
 
 def test_rows_longer_than_the_model_are_cut_and_counted_once(tokenizer):
     """512 tokens leave room for 510 words: the third row just fits, the second is one too long."""
-    split = make_split("sst2", [(i, {"sentence": "cat " * words, "label": "positive"}) for i, words in enumerate((3, 511, 510, 900))])
+    split = make_split(
+        "sst2",
+        [
+            (i, {"sentence": "cat " * words, "label": "positive"})
+            for i, words in enumerate((3, 511, 510, 900))
+        ],
+    )
     with pytest.warns(UserWarning) as told:
         encoded = encode(tokenizer, split)
-    assert [str(warning.message) for warning in told] == ["sst2 data: 2 of 4 rows are longer than 512 tokens and were cut there."]
+    assert [str(warning.message) for warning in told] == [
+        "sst2 data: 2 of 4 rows longer than 512 tokens were truncated."
+    ]
     assert encoded.truncated == 2
     assert encoded.lengths.tolist() == [5, 512, 512, 512]
-    assert encoded.input_ids[1] == [2] + [7] * 510 + [3]        # still ends in [SEP]
+    assert encoded.input_ids[1] == [2] + [7] * 510 + [3]  # still ends in [SEP]
 
 
 def test_of_a_pair_the_longer_text_is_cut(tokenizer):
-    split = make_split("rte", [(0, {"sentence1": "cat " * 3, "sentence2": "dog " * 9, "label": "entailment"})])
-    with pytest.warns(UserWarning, match="rte data: 1 of 1 row is longer than 10 tokens and was cut there"):
+    split = make_split(
+        "rte", [(0, {"sentence1": "cat " * 3, "sentence2": "dog " * 9, "label": "entailment"})]
+    )
+    with pytest.warns(
+        UserWarning, match="rte data: 1 of 1 rows longer than 10 tokens were truncated"
+    ):
         encoded = encode(tokenizer, split, max_length=10)
     assert encoded.input_ids == [[2, 7, 7, 7, 3, 8, 8, 8, 8, 3]]
     assert encoded.token_type_ids == [[0, 0, 0, 0, 0, 1, 1, 1, 1, 1]]

@@ -10,13 +10,21 @@ from mmlkit.data.tasks import get_task
 
 
 def encoded_rows(*rows, labels=None):
-    """An Encoded of sst2 whose rows are these lists of ids; every second token belongs to segment 1."""
-    return Encoded(get_task("sst2"), list(rows), [[i % 2 for i in range(len(row))] for row in rows], labels, 0)
+    """An Encoded of sst2 with these lists of ids; every second token belongs to segment 1."""
+    return Encoded(
+        get_task("sst2"), list(rows), [[i % 2 for i in range(len(row))] for row in rows], labels, 0
+    )
 
 
 def test_encode_one_text(tokenizer):
     """[CLS] 2, [SEP] 3; the 5, cats 7 + 9, a word that is not in the vocabulary 1."""
-    split = make_split("sst2", [(0, {"sentence": "The cats", "label": "positive"}), (1, {"sentence": "zebra", "label": "negative"})])
+    split = make_split(
+        "sst2",
+        [
+            (0, {"sentence": "The cats", "label": "positive"}),
+            (1, {"sentence": "zebra", "label": "negative"}),
+        ],
+    )
     encoded = encode(tokenizer, split)
     assert encoded.input_ids == [[2, 5, 7, 9, 3], [2, 1, 3]]
     assert encoded.token_type_ids == [[0] * 5, [0] * 3]
@@ -26,7 +34,9 @@ def test_encode_one_text(tokenizer):
 
 
 def test_encode_a_pair(tokenizer):
-    split = make_split("rte", [(0, {"sentence1": "the cat", "sentence2": "a dog sat"})], name="test")
+    split = make_split(
+        "rte", [(0, {"sentence1": "the cat", "sentence2": "a dog sat"})], name="test"
+    )
     encoded = encode(tokenizer, split)
     assert encoded.input_ids == [[2, 5, 7, 3, 6, 8, 10, 3]]
     assert encoded.token_type_ids == [[0, 0, 0, 0, 1, 1, 1, 1]]
@@ -34,7 +44,9 @@ def test_encode_a_pair(tokenizer):
 
 
 def test_collate_two_rows():
-    batch = collate(encoded_rows([2, 9, 3], [2, 5, 6, 3], [2, 3], labels=np.array([1, 0, 1])), [0, 1])
+    batch = collate(
+        encoded_rows([2, 9, 3], [2, 5, 6, 3], [2, 3], labels=np.array([1, 0, 1])), [0, 1]
+    )
     assert batch.input_ids.tolist() == [[2, 9, 3, 0], [2, 5, 6, 3]]
     assert batch.attention_mask.tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
     assert batch.token_type_ids.tolist() == [[0, 1, 0, 0], [0, 1, 0, 1]]
@@ -45,22 +57,29 @@ def test_collate_two_rows():
 
 
 def test_collate_keeps_the_order_asked_for():
-    encoded = encoded_rows([2, 9, 3], [2, 5, 6, 3], [2, 3], labels=np.array([0.5, 2.0, 4.5], dtype=np.float32))
+    encoded = encoded_rows(
+        [2, 9, 3], [2, 5, 6, 3], [2, 3], labels=np.array([0.5, 2.0, 4.5], dtype=np.float32)
+    )
     batch = collate(encoded, [2, 0])
-    assert batch.input_ids.tolist() == [[2, 3, 0], [2, 9, 3]]       # no wider than its own longest row
+    assert batch.input_ids.tolist() == [[2, 3, 0], [2, 9, 3]]  # no wider than its own longest row
     assert batch.labels.tolist() == [4.5, 0.5]
     assert batch.labels.dtype == torch.float32
     assert collate(encoded_rows([2, 3]), [0]).labels is None
 
 
 def test_split_into_micro_batches():
-    batch = collate(encoded_rows([2, 4, 3], [2, 5, 3], [2, 6, 3], labels=np.array([0, 1, 0])), [2, 0, 1])
+    batch = collate(
+        encoded_rows([2, 4, 3], [2, 5, 3], [2, 6, 3], labels=np.array([0, 1, 0])), [2, 0, 1]
+    )
     parts = list(batch.split(2))
     assert [part.rows for part in parts] == [(2, 0), (1,)]
     assert [part.labels.tolist() for part in parts] == [[0, 0], [1]]
     for name in ("input_ids", "attention_mask", "token_type_ids"):
         assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(batch, name))
-    assert [part.labels for part in collate(encoded_rows([2, 3], [2, 3]), [0, 1]).split(1)] == [None, None]
+    assert [part.labels for part in collate(encoded_rows([2, 3], [2, 3]), [0, 1]).split(1)] == [
+        None,
+        None,
+    ]
 
 
 def test_to_moves_every_tensor():
@@ -75,9 +94,13 @@ def test_plan_for_prediction_is_longest_first():
 
 
 def test_plan_puts_similar_lengths_together():
-    """Seven rows are one pool, so the batches of three follow from the lengths alone; only their order is drawn."""
+    """Seven rows are one pool, so the lengths decide the batches; only their order is drawn."""
     planned = plan([7, 1, 5, 3, 2, 6, 4], 3, seed=0)
-    assert {frozenset(rows) for rows in planned} == {frozenset({1, 4, 3}), frozenset({6, 2, 5}), frozenset({0})}
+    assert {frozenset(rows) for rows in planned} == {
+        frozenset({1, 4, 3}),
+        frozenset({6, 2, 5}),
+        frozenset({0}),
+    }
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 32, 1000])
@@ -118,14 +141,28 @@ def test_plan_refuses_empty_batches(batch_size):
 
 
 def test_pairs_encoded_apart(tokenizer):
-    """Each sentence has its own [CLS] and [SEP]; a plan goes by the longer one, and both halves keep their order."""
-    split = make_split("rte", [(0, {"sentence1": "the cat", "sentence2": "a dog sat"}), (1, {"sentence1": "the cat sat on the mat", "sentence2": "a"}),
-                               (2, {"sentence1": "a", "sentence2": "dog"})], name="test")
+    """Each sentence has its own [CLS] and [SEP]; the length is that of the longer one."""
+    split = make_split(
+        "rte",
+        [
+            (0, {"sentence1": "the cat", "sentence2": "a dog sat"}),
+            (1, {"sentence1": "the cat sat on the mat", "sentence2": "a"}),
+            (2, {"sentence1": "a", "sentence2": "dog"}),
+        ],
+        name="test",
+    )
     encoded = encode(tokenizer, split, pairs="separate")
-    assert encoded.input_ids == [[2, 5, 7, 3], [2, 5, 7, 10, 11, 5, 12, 3], [2, 6, 3]] and encoded.second.input_ids == [[2, 6, 8, 10, 3], [2, 6, 3], [2, 8, 3]]
+    assert encoded.input_ids == [
+        [2, 5, 7, 3],
+        [2, 5, 7, 10, 11, 5, 12, 3],
+        [2, 6, 3],
+    ] and encoded.second.input_ids == [[2, 6, 8, 10, 3], [2, 6, 3], [2, 8, 3]]
     assert encoded.lengths.tolist() == [5, 8, 3] and encoded.truncated == 0
     batch = collate(encoded, [2, 0])
-    assert batch.input_ids.tolist() == [[2, 6, 3, 0], [2, 5, 7, 3]] and batch.second.input_ids.tolist() == [[2, 8, 3, 0, 0], [2, 6, 8, 10, 3]]
+    assert batch.input_ids.tolist() == [
+        [2, 6, 3, 0],
+        [2, 5, 7, 3],
+    ] and batch.second.input_ids.tolist() == [[2, 8, 3, 0, 0], [2, 6, 8, 10, 3]]
     parts = list(batch.to("cpu").split(1))
     assert [part.rows for part in parts] == [(2,), (0,)] == [part.second.rows for part in parts]
     assert parts[1].second.input_ids.tolist() == [[2, 6, 8, 10, 3]]

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from mmlkit.data.tasks import get_task, list_tasks
+from mmlkit.data.tasks import Task, get_task, list_tasks
 from mmlkit.profiles import get_profile
 from mmlkit.runtime import autocast
 
@@ -19,16 +19,27 @@ def test_all_tasks_are_there():
     assert [get_task(name).name for name in list_tasks()] == list_tasks()
 
 
-@pytest.mark.parametrize(("name", "labels"), [
-    ("sst", ("very negative", "negative", "neutral", "positive", "very positive")),
-    ("cfimdb", ("negative", "positive")), ("sst2", ("negative", "positive")),
-    ("quora", ("not_duplicate", "duplicate")), ("qqp", ("not_duplicate", "duplicate")),
-    ("mrpc", ("not_equivalent", "equivalent")),
-    ("cola", ("unacceptable", "acceptable")),
-    ("mnli", ("entailment", "neutral", "contradiction")), ("snli", ("entailment", "neutral", "contradiction")),
-    ("rte", ("entailment", "not_entailment")), ("qnli", ("entailment", "not_entailment")),
-    ("wnli", ("not_entailment", "entailment")),         # the other way round on the hub, really
-    ("scitail", ("entails", "neutral")), ("stsb_star", ("not_similar", "similar")), ("sts", ()), ("stsb", ())])
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("sst", ("very negative", "negative", "neutral", "positive", "very positive")),
+        ("cfimdb", ("negative", "positive")),
+        ("sst2", ("negative", "positive")),
+        ("quora", ("not_duplicate", "duplicate")),
+        ("qqp", ("not_duplicate", "duplicate")),
+        ("mrpc", ("not_equivalent", "equivalent")),
+        ("cola", ("unacceptable", "acceptable")),
+        ("mnli", ("entailment", "neutral", "contradiction")),
+        ("snli", ("entailment", "neutral", "contradiction")),
+        ("rte", ("entailment", "not_entailment")),
+        ("qnli", ("entailment", "not_entailment")),
+        ("wnli", ("not_entailment", "entailment")),  # the other way round on the hub, really
+        ("scitail", ("entails", "neutral")),
+        ("stsb_star", ("not_similar", "similar")),
+        ("sts", ()),
+        ("stsb", ()),
+    ],
+)
 def test_label_order_is_the_hubs(name, labels):
     assert get_task(name).labels == labels
     assert get_task(name).num_labels == (len(labels) or 1)
@@ -40,11 +51,15 @@ def test_definition_is_consistent(name):
     assert get_task(task) is task
     assert task.kind == ("classification" if task.labels else "regression")
     assert len(task.text_columns) == 1 + task.is_pair
-    assert task.metrics[0] == {"cola": "matthews", "sts": "pearson", "stsb": "pearson"}.get(name, "accuracy")
+    assert task.metrics[0] == {"cola": "matthews", "sts": "pearson", "stsb": "pearson"}.get(
+        name, "accuracy"
+    )
     assert (task.score_range == (0.0, 5.0)) == (name in ("sts", "stsb", "stsb_star"))
-    assert set(task.aliases) <= {*task.text_columns, "label"}
-    names = [*task.text_columns, "label", *(alias for aliases in task.aliases.values() for alias in aliases)]
-    assert len(set(names)) == len(names)        # no column name stands for two things
+    columns = (*task.text_columns, "label")
+    aliases = [alias for column in columns for alias in task.aliases.get(column, ())]
+    assert len({*columns, *aliases}) == len(columns) + len(
+        aliases
+    )  # no name stands for two columns
     assert set(task.label_aliases.values()) <= set(task.labels)
     assert (task.hub is None) == (name == "cfimdb")
     assert task.hub is None or {"train", "dev"} <= set(task.hub_splits)
@@ -52,8 +67,29 @@ def test_definition_is_consistent(name):
         task.kind = "regression"
 
 
-@pytest.mark.parametrize(("name", "configuration"), [
-    *((name, name) for name in GLUE), ("quora", "qqp"), ("sts", "stsb"), ("stsb_star", "stsb")])
+def test_a_task_of_ones_own_has_defaults():
+    task = Task("mine", text_columns="text", labels=["no", "yes"])
+    assert (task.text_columns, task.labels, task.metrics) == (
+        ("text",),
+        ("no", "yes"),
+        ("accuracy",),
+    )
+    assert (task.kind, task.num_labels, task.is_pair) == ("classification", 2, False)
+    score = Task("score", ("first", "second"), kind="regression")
+    assert (score.labels, score.metrics, score.num_labels, score.is_pair) == (
+        (),
+        ("pearson",),
+        1,
+        True,
+    )
+    assert Task("mine", ("text",), (0, 1), metrics=("f1",)).labels == ("0", "1")
+    assert task == dataclasses.replace(task) and get_task(task) is task
+
+
+@pytest.mark.parametrize(
+    ("name", "configuration"),
+    [*((name, name) for name in GLUE), ("quora", "qqp"), ("sts", "stsb"), ("stsb_star", "stsb")],
+)
 def test_glue_configurations(name, configuration):
     assert get_task(name).hub == ("nyu-mll/glue", configuration)
 
@@ -66,13 +102,13 @@ def test_mnli_takes_the_matched_split_for_dev():
 def test_profile(name):
     profile = get_profile(name)
     assert profile.name == name
-    assert profile.source in ("mini", "hub")
+    assert profile.source in ("mini", "hub") and profile.pooling in ("mean", "pooler")
     assert min(profile.batch_size, profile.max_length, profile.epochs) >= 1
     assert profile.max_length <= 512
     assert 0 < profile.lr <= profile.head_lr
     assert profile.limit is None or profile.limit >= 1
     if profile.precision != "fp16":
-        autocast(profile.precision, torch.device("cpu"))        # raises when there is no such precision
+        autocast(profile.precision, torch.device("cpu"))  # raises when there is no such precision
     with pytest.raises(dataclasses.FrozenInstanceError):
         profile.lr = 1.0
 

@@ -1,4 +1,4 @@
-"""Seeds stay where they were asked for: no other device's generator and no global state is touched."""
+"""Seeds, precision, device and atomic writing; no other device's random state is touched."""
 
 import contextlib
 
@@ -33,22 +33,35 @@ def gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "init", lambda: None)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     monkeypatch.setattr(torch.cuda, "default_generators", generators)
-    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda seed: pytest.fail(f"every GPU was seeded with {seed}"))
-    monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail(f"torch.manual_seed({seed}) seeds every device"))
+    monkeypatch.setattr(
+        torch.cuda, "manual_seed_all", lambda seed: pytest.fail(f"every GPU was seeded with {seed}")
+    )
+    monkeypatch.setattr(
+        torch,
+        "manual_seed",
+        lambda seed: pytest.fail(f"torch.manual_seed({seed}) seeds every device"),
+    )
     return generators
 
 
-@pytest.mark.parametrize(("device", "seeded_gpu"), [(None, None), ("cpu", None), ("cuda", 1), ("cuda:0", 0)])
+@pytest.mark.parametrize(
+    ("device", "seeded_gpu"), [(None, None), ("cpu", None), ("cuda", 1), ("cuda:0", 0)]
+)
 @pytest.mark.parametrize("fails", [False, True])
 def test_only_the_named_device_is_seeded_and_put_back(gpus, device, seeded_gpu, fails):
     before = torch.get_rng_state()
     with pytest.raises(ZeroDivisionError) if fails else contextlib.nullcontext():
         with seeded(7, None if device is None else torch.device(device)):
             drawn = torch.rand(3)
-            assert [gpu.state for gpu in gpus] == [7 if i == seeded_gpu else "before" for i in range(2)]
+            assert [gpu.state for gpu in gpus] == [
+                7 if i == seeded_gpu else "before" for i in range(2)
+            ]
             if fails:
                 raise ZeroDivisionError
-    assert torch.equal(torch.get_rng_state(), before) and [gpu.state for gpu in gpus] == ["before", "before"]
+    assert torch.equal(torch.get_rng_state(), before) and [gpu.state for gpu in gpus] == [
+        "before",
+        "before",
+    ]
     with seeded(7):
         assert torch.equal(torch.rand(3), drawn)
 
@@ -56,7 +69,9 @@ def test_only_the_named_device_is_seeded_and_put_back(gpus, device, seeded_gpu, 
 def test_a_step_s_seed_reaches_its_own_device_alone(gpus):
     with seeded(0):
         seed_generators(11, torch.device("cuda:1"))
-        assert torch.equal(torch.rand(2), torch.rand(2, generator=torch.Generator().manual_seed(11)))
+        assert torch.equal(
+            torch.rand(2), torch.rand(2, generator=torch.Generator().manual_seed(11))
+        )
     assert [gpu.seeds for gpu in gpus] == [[], [11]]
 
 
@@ -66,6 +81,85 @@ def test_the_generator_of_mps_is_put_back(monkeypatch):
     with runtime.seeded(5, torch.device("mps")):
         assert generator.state == 5
     assert generator.state == "before"
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision"),
+    [((7, 0), "fp16"), ((7, 5), "fp16"), ((8, 0), "bf16"), ((9, 0), "bf16")],
+)
+def test_auto_precision_of_a_gpu(monkeypatch, capability, precision):
+    """A T4 (7.5) emulates bf16, so it takes fp16 and a scaler; from an A100 (8.0) on it is bf16."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch, "autocast", lambda kind, dtype: (kind, dtype))
+    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[precision]
+    for device in ("cuda", torch.device("cuda:1")):
+        assert runtime.fastest_precision(device) == precision
+        assert runtime.autocast("auto", device) == (("cuda", dtype), precision == "fp16")
+
+
+@pytest.mark.parametrize(
+    ("avx512", "amx", "precision"), [(0, 0, "fp32"), (1, 0, "bf16"), (0, 1, "bf16")]
+)
+def test_auto_precision_of_a_cpu(monkeypatch, avx512, amx, precision):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: bool(avx512), raising=False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: bool(amx), raising=False)
+    assert (
+        runtime.fastest_precision("cpu") == precision and runtime.fastest_precision("mps") == "fp32"
+    )
+    context, needs_scaler = runtime.autocast("auto", "cpu")
+    with context:
+        product = torch.ones(2, 2) @ torch.ones(2, 2)
+    assert (
+        product.dtype == {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+        and not needs_scaler
+    )
+
+
+def test_precisions_that_cannot_be():
+    with pytest.raises(
+        ValueError, match=r"precision 'fp8' is not one of \['auto', 'fp32', 'bf16', 'fp16'\]"
+    ):
+        runtime.autocast("fp8", "cpu")
+    with pytest.raises(
+        ValueError,
+        match="precision 'fp16' needs a CUDA GPU, this device is 'cpu'. Use 'bf16' or 'fp32'.",
+    ):
+        runtime.autocast("fp16", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "mps", "found"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")]
+)
+def test_the_device_is_a_gpu_where_there_is_one(monkeypatch, cuda, mps, found):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    assert runtime.pick_device() == torch.device(found) and runtime.pick_device(
+        "cpu"
+    ) == torch.device("cpu")
+    if cuda:
+        assert runtime.pick_device("cuda:1") == torch.device("cuda:1")
+    else:
+        with pytest.raises(
+            ValueError,
+            match="device 'cuda' was asked for, but torch .* sees no CUDA GPU. Use device='cpu'",
+        ):
+            runtime.pick_device("cuda")
+
+
+def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "new" / "one.json"
+    with runtime.atomic_write(path) as temporary:
+        temporary.write_text("first")
+        assert not path.exists()
+    with pytest.raises(ZeroDivisionError), runtime.atomic_write(path) as temporary:
+        temporary.write_text("second, and half of it")
+        raise ZeroDivisionError
+    assert path.read_text() == "first" and [one.name for one in path.parent.iterdir()] == [
+        "one.json"
+    ]
+    with pytest.raises(OSError, match="No space left") as caught, runtime.atomic_write(path):
+        raise OSError(28, "No space left on device")
+    assert caught.value.filename == str(path)
 
 
 def test_a_network_that_comes_back_is_noticed():
@@ -81,7 +175,10 @@ def test_a_network_that_comes_back_is_noticed():
         assert hub.reachable(endpoint)
 
 
-@pytest.mark.parametrize(("intel", "exact", "inside"), [(False, True, "medium"), (True, True, "highest"), (False, False, "highest")])
+@pytest.mark.parametrize(
+    ("intel", "exact", "inside"),
+    [(False, True, "medium"), (True, True, "highest"), (False, False, "highest")],
+)
 def test_matrix_products_take_the_faster_exact_path(monkeypatch, intel, exact, inside):
     monkeypatch.setattr(runtime, "_is_intel", lambda: intel)
     monkeypatch.setattr(runtime, "_medium_is_exact", lambda: exact)
