@@ -16,7 +16,7 @@ from mmlkit.heads.linear import LinearHead, Loss, PairHead, data_loss, sentence_
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.san import SANHead
 from mmlkit.pals.projected import add_pals
-from mmlkit.training.evaluation import evaluate, predict_scores, predict_proba, predict_scores
+from mmlkit.training.evaluation import evaluate, predict, predict_proba, predict_scores
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import learning_rate
@@ -57,9 +57,9 @@ class OwnHead(nn.Module):
 def test_predict_gives_label_names_and_scores_of_a_regression(make_model, make_toy):
     model, names = make_model("sst", "sts"), get_task("sst").labels
     scores = predict_scores(model, TEXTS, task="sst")
-    found = predict_scores(model, TEXTS, task="sst")
+    found = predict(model, TEXTS, task="sst")
     assert found.tolist() == [names[i] for i in scores.argmax(1)] and found.shape == (3,)
-    similar = predict_scores(model, make_toy("sts").dev)
+    similar = predict(model, make_toy("sts").dev)
     np.testing.assert_array_equal(similar, predict_scores(model, make_toy("sts").dev)[:, 0])
 
 
@@ -71,7 +71,7 @@ def test_probabilities_sum_to_one_whatever_the_head(make_model, make_toy, kind):
     np.testing.assert_allclose(found.sum(1), 1, atol=1e-6)
     by_hand = scores if kind is SANHead else np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
     np.testing.assert_allclose(found, by_hand, atol=1e-6)
-    assert (found.argmax(1) == [split.task.labels.index(name) for name in predict_scores(model, split)]).all()
+    assert (found.argmax(1) == [split.task.labels.index(name) for name in predict(model, split)]).all()
 
 
 def test_a_regression_has_no_probabilities(make_model, make_toy):
@@ -106,7 +106,7 @@ def test_every_function_asks_for_the_device(make_model, make_toy, monkeypatch, t
         monkeypatch.setattr(f"mmlkit.training.{module}.place", watch)
     model, data = make_model("sst"), make_toy("sst")
     fit(model, data, epochs=1, lr=1e-3, device="cpu")
-    predict_scores(model, data.dev), predict_proba(model, data.dev, device="cpu"), evaluate(model, data)
+    predict(model, data.dev), predict_proba(model, data.dev, device="cpu"), evaluate(model, data)
     load_model(tmp_path)
     assert moved == ["cpu", None, "cpu", None, None]
 
@@ -213,7 +213,7 @@ def test_a_pair_task_exports_with_its_label_names(make_model, make_toy, tmp_path
     export_classifier(model, split.task, tmp_path)
     pipe = pipeline("text-classification", str(tmp_path))
     found = [pipe({"text": first, "text_pair": second})["label"] for first, second in split.texts]
-    assert found == predict_scores(model, split).tolist() and set(found) <= set(split.task.labels)
+    assert found == predict(model, split).tolist() and set(found) <= set(split.task.labels)
 
 
 @pytest.mark.parametrize(("task", "make", "message"), [

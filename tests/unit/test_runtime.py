@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from mmlkit import hub, runtime
+from mmlkit.training import fast
 from mmlkit.runtime import seed_generators, seeded
 
 
@@ -180,9 +181,9 @@ def test_a_network_that_comes_back_is_noticed():
     [(False, True, "medium"), (True, True, "highest"), (False, False, "highest")],
 )
 def test_matrix_products_take_the_faster_exact_path(monkeypatch, intel, exact, inside):
-    monkeypatch.setattr(runtime, "_is_intel", lambda: intel)
-    monkeypatch.setattr(runtime, "_medium_is_exact", lambda: exact)
+    monkeypatch.setattr(fast, "_is_intel", lambda: intel)
+    monkeypatch.setattr(fast, "_medium_is_exact", lambda: exact)
     before = torch.get_float32_matmul_precision()
-    with runtime.fast_matmul(torch.device("cpu")):
+    with fast.fast_matmul(torch.device("cpu")):
         assert torch.get_float32_matmul_precision() == inside
     assert torch.get_float32_matmul_precision() == before
