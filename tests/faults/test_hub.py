@@ -127,10 +127,10 @@ def hub_gone(online, home):
     return dict(zip(jobs, run_child(list(jobs.values()), endpoint, home), strict=True))
 
 
-def assert_three_ways_out(outcome, name):
+def assert_three_solutions(outcome, name):
     assert outcome.get("is_os_error"), outcome
     assert name in outcome["message"]
-    for part in ("could not be loaded", "Three ways out", "folder", "load_pretrained('minilm')", "source='mini'", "go online"):
+    for part in ("could not be loaded", "Three solutions", "folder", "load_pretrained('minilm')", "source='mini'", "go online"):
         assert part in outcome["message"]
 
 
@@ -150,9 +150,9 @@ def test_hub_labels_go_by_name_whatever_their_order(online, order):
     assert splits["dev"][1] == {"sentence1": "validation 1 one", "sentence2": "validation 1 two", "label": "entailment", "id": 11}
 
 
-def test_missing_repositories_name_the_ways_out(online):
-    assert_three_ways_out(online["no model"], "'org/no-such-model'")
-    assert_three_ways_out(online["no data"], "'org/no-such-data'")
+def test_missing_repositories_name_the_solutions(online):
+    assert_three_solutions(online["no model"], "'org/no-such-model'")
+    assert_three_solutions(online["no data"], "'org/no-such-data'")
     assert "the hub says" in online["no model"]["message"]
 
 
@@ -162,8 +162,8 @@ def test_repository_that_holds_no_model(online):
 
 
 def test_refused_connection_fails_fast(hub_gone):
-    assert_three_ways_out(hub_gone["no model"], "'bert-base-uncased'")
-    assert_three_ways_out(hub_gone["no data"], "'org/other'")
+    assert_three_solutions(hub_gone["no model"], "'bert-base-uncased'")
+    assert_three_solutions(hub_gone["no data"], "'org/other'")
     assert "cannot be reached" in hub_gone["no model"]["message"] and "cannot be reached" in hub_gone["no data"]["message"]
     assert max(hub_gone[name]["seconds"] for name in ("no model", "no data")) < 15
 
@@ -179,6 +179,6 @@ def test_name_that_does_not_resolve_fails_fast(before, tmp_path):
     jobs = [*before, ["model", "bert-base-uncased"], ["task", "rte"]]
     outcomes = run_child(jobs, "http://hub.invalid", tmp_path)
     assert len(outcomes) == 2
-    assert_three_ways_out(outcomes[0], "'bert-base-uncased'")
-    assert_three_ways_out(outcomes[1], "'nyu-mll/glue'")
+    assert_three_solutions(outcomes[0], "'bert-base-uncased'")
+    assert_three_solutions(outcomes[1], "'nyu-mll/glue'")
     assert max(outcome["seconds"] for outcome in outcomes) < 15       # not the 20 s of the firewall; a busy machine needs 5

@@ -85,13 +85,13 @@ def test_of_several_weight_files_the_damaged_one_is_named(model_folder, tensors)
 def test_wrong_checksum_of_the_bundled_weights(model_folder, monkeypatch):
     """The tiny folder stands in for the installed package: only the name 'minilm' has a checksum."""
     weights = model_folder / "model.safetensors"
-    monkeypatch.setattr(pretrained, "_find", lambda name: model_folder)
+    monkeypatch.setattr(pretrained, "_find_folder", lambda name: model_folder)
     monkeypatch.setattr(pretrained, "MINILM_SHA256", hashlib.sha256(weights.read_bytes()).hexdigest())
     load_pretrained("minilm")
     damaged = bytearray(weights.read_bytes())
     damaged[-1] ^= 1
     weights.write_bytes(damaged)
-    with pytest.raises(ValueError, match="wrong checksum [0-9a-f]{64}, expected [0-9a-f]{64}. .*reinstall the package"):
+    with pytest.raises(ValueError, match="has the checksum [0-9a-f]{64}, expected [0-9a-f]{64}. .*reinstall the package"):
         load_pretrained("minilm")
 
 
@@ -111,7 +111,7 @@ def test_missing_weights(model_folder):
 def test_missing_tokenizer(model_folder):
     for name in ("vocab.txt", "tokenizer.json"):
         (model_folder / name).unlink()
-    with pytest.raises(FileNotFoundError, match="has no tokenizer: expected tokenizer.json or vocab.txt, found .*'config.json'"):
+    with pytest.raises(FileNotFoundError, match="has no tokenizer: expected tokenizer.json or vocab.txt .found: .*'config.json'"):
         load_pretrained(model_folder)
 
 
@@ -170,7 +170,7 @@ def test_prefix_and_the_first_releases_names(model_folder, tensors):
 
 def test_missing_pooler_warns(model_folder, tensors):
     change_weights(model_folder, lambda tensors: {key: value for key, value in tensors.items() if not key.startswith("pooler.")})
-    with pytest.warns(UserWarning, match=r"has no pooler \(.*pooler.dense.weight.*\): it starts from fresh weights"):
+    with pytest.warns(UserWarning, match=r"has no pooler \(.*pooler.dense.weight.*\): its weights are drawn"):
         encoder, _ = load_pretrained(model_folder)
     assert torch.equal(encoder.state_dict()["embeddings.LayerNorm.weight"], tensors["embeddings.LayerNorm.weight"])
 
@@ -200,7 +200,7 @@ class Malicious:
 def test_malicious_pickle_is_refused_and_runs_nothing(model_folder, tmp_path, save):
     (model_folder / "model.safetensors").unlink()
     save({"embeddings.LayerNorm.bias": Malicious(tmp_path / "trace")}, model_folder / "pytorch_model.bin")
-    with pytest.raises(ValueError, match="bin is damaged, or holds more than plain tensors and is refused.*Convert") as caught:
+    with pytest.raises(ValueError, match="bin is damaged, or holds more than tensors and could run code.*Convert") as caught:
         load_pretrained(model_folder)
     assert "Re-running" not in str(caught.value)        # torch's own message invites to run the code after all
     assert not (tmp_path / "trace").exists()
@@ -216,13 +216,13 @@ def test_bin_that_holds_no_weights(model_folder, content):
 
 def test_wrong_model_type(model_folder):
     change_config(model_folder, model_type="roberta")
-    with pytest.raises(ValueError, match="holds a model of type 'roberta'; this encoder is BERT. Choose a checkpoint"):
+    with pytest.raises(ValueError, match="config.json has model_type 'roberta', expected BERT's 'bert'. Choose another"):
         load_pretrained(model_folder)
 
 
 def test_other_kind_of_positions(model_folder):
     change_config(model_folder, position_embedding_type="relative_key")
-    with pytest.raises(ValueError, match="uses 'relative_key' positions; BERT's are 'absolute'"):
+    with pytest.raises(ValueError, match="config.json has position_embedding_type 'relative_key', expected BERT's 'absolute'"):
         load_pretrained(model_folder)
 
 
@@ -245,7 +245,7 @@ def test_configuration_that_does_not_fit(model_folder, changes, message):
 
 @pytest.mark.parametrize("num_layers", [0, -1, 3])
 def test_num_layers_out_of_range(model_folder, num_layers):
-    with pytest.raises(ValueError, match=f"num_layers is {num_layers}; .* has 2 layers, so give a number from 1 to 2"):
+    with pytest.raises(ValueError, match=f"num_layers is {num_layers}, expected a number from 1 to 2, the layers of"):
         load_pretrained(model_folder, num_layers=num_layers)
 
 
@@ -270,6 +270,29 @@ def test_fresh_weights_depend_on_the_seed_only(model_folder):
              for seed in (1, 1, 2)]
     assert torch.equal(words[0], words[1])
     assert not torch.equal(words[0], words[2])
+
+
+@pytest.mark.parametrize(("device", "picked"), [(None, "meta"), ("cpu", "cpu")])
+def test_the_encoder_goes_to_a_gpu_where_there_is_one_or_where_it_is_told(model_folder, monkeypatch, device, picked):
+    """The device "meta" stands in for a GPU."""
+    given = []
+
+    def pick_device(name=None):
+        given.append(name)
+        return torch.device(name or "meta")
+
+    monkeypatch.setattr(pretrained, "pick_device", pick_device)
+    for random_init in (False, True):
+        encoder, tokenizer = load_pretrained(model_folder, device=device, random_init=random_init)
+        assert {parameter.device.type for parameter in encoder.parameters()} == {picked}
+        assert encoder.tokenizer is tokenizer and not encoder.training
+    assert given == [device, device]
+
+
+def test_a_gpu_that_is_not_there_is_told(model_folder, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="device 'cuda' was asked for, but .* sees no CUDA GPU. Use device='cpu'"):
+        load_pretrained(model_folder, device="cuda")
 
 
 def test_copied_folder_is_the_same_model(model_folder, tensors, tmp_path):

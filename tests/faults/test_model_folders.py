@@ -21,10 +21,10 @@ from safetensors.torch import load_file, save_file
 
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.bert.pretrained import load_pretrained, save_pretrained
-from mmlkit.folders import replacing_folder
+from mmlkit.folders import replace_folder
 from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.pals.projected import add_pals
+from mmlkit.pals.task_parts import add_pals
 from mmlkit.runtime import seeded
 from mmlkit.training.model import MultitaskModel, load_model, save_model
 
@@ -242,7 +242,7 @@ def test_another_error_while_writing_changes_nothing(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "config.json").write_text("old")
     with pytest.raises(KeyError):
-        with replacing_folder(tmp_path / "a", lambda name: True) as new:
+        with replace_folder(tmp_path / "a", lambda name: True) as new:
             (new / "config.json").write_text("new")
             raise KeyError("x")
     assert [path.name for path in tmp_path.rglob("*")] == ["a", "config.json"] and (tmp_path / "a" / "config.json").read_text() == "old"
@@ -348,7 +348,7 @@ TAMPERED = {
     "heads.safetensors is cut": (cut(HEADS, 300), "heads.safetensors cannot be read as safetensors"),
     "heads.safetensors has a giant header": (content(HEADS, b"\xff" * 16), "heads.safetensors cannot be read as safetensors"),
     "a head's weight is missing": (tensors(HEADS, lambda t: {k: v for k, v in t.items() if k != "sst.dense.bias"}), "sst.dense.bias is missing"),
-    "an unknown weight": (tensors(HEADS, lambda t: t | {"rte.dense.bias": torch.ones(2)}), "rte.dense.bias is of no head"),
+    "an unknown weight": (tensors(HEADS, lambda t: t | {"rte.dense.bias": torch.ones(2)}), "rte.dense.bias is not expected by mmlkit.json"),
     "a weight of another shape": (tensors(HEADS, one("sst.dense.bias", lambda v: v[:4].clone())), r"sst.dense.bias: \[4\] in the file, \[5\] by"),
     "a weight of whole numbers": (tensors(HEADS, one("sst.dense.bias", lambda v: v.long())), "sst.dense.bias: torch.int64 in the file, expected torch.float32"),
     "a weight that is no number": (tensors(HEADS, one("sst.dense.bias", lambda v: v * NAN)), "sst.dense.bias: some numbers are not finite"),
@@ -358,18 +358,18 @@ TAMPERED = {
     "an encoder that is infinite": (tensors(MODEL, one("embeddings.LayerNorm.bias", lambda v: v + float("inf"))), "embeddings.LayerNorm.bias: some numbers"),
     "an encoder of whole numbers": (tensors(MODEL, one("pooler.dense.bias", lambda v: v.int())), "pooler.dense.bias: torch.int32 in the file, expected"),
     "config.json is nested 200,000 deep": (content(CONFIG, b'{"a":' * 200_000), "config.json is not valid JSON"),
-    "hidden_size of the encoder is a text": (config(hidden_size="32"), "config.json: hidden_size is '32', expected a whole number from 0 to 10,000,000"),
-    "hidden_size of the encoder is a list": (config(hidden_size=[32]), "config.json: hidden_size is .*expected a whole number"),
-    "hidden_size of the encoder is true": (config(hidden_size=True), "config.json: hidden_size is 'True', expected a whole number"),
-    "a vocabulary beyond every machine": (config(vocab_size=10**18), "config.json: vocab_size is '1000000000000000000', expected a whole number"),
+    "hidden_size of the encoder is a text": (config(hidden_size="32"), "config.json describes no encoder: hidden_size is '32', expected a whole number of at least 1 and below 100,000,000"),
+    "hidden_size of the encoder is a list": (config(hidden_size=[32]), "config.json describes no encoder: hidden_size is .32., expected a whole number"),
+    "hidden_size of the encoder is true": (config(hidden_size=True), "config.json describes no encoder: hidden_size is True, expected a whole number"),
+    "a vocabulary beyond every machine": (config(vocab_size=10**18), "config.json describes no encoder: vocab_size is 1000000000000000000, expected a whole number"),
     "a vocabulary of millions": (config(vocab_size=10**7), r"word_embeddings.weight: \[199, 32\] in the file, \[10000000, 32\] by config.json"),
-    "a million layers": (config(num_hidden_layers=10**6), "config.json: num_hidden_layers is '1000000', expected a whole number from 0 to 100"),
+    "a million layers": (config(num_hidden_layers=10**6), "config.json describes no encoder: num_hidden_layers is 1000000, expected a whole number of at least 0 and below 101"),
     "layers that the file does not hold": (config(num_hidden_layers=9), "weights are missing"),
-    "a fraction of a layer": (config(num_hidden_layers=1.5), "config.json: num_hidden_layers is '1.5', expected a whole number"),
-    "an epsilon that is no number": (config(layer_norm_eps=NAN), "config.json: layer_norm_eps is 'nan', expected a number of at least 0"),
-    "a negative epsilon": (config(layer_norm_eps=-1.0), "config.json: layer_norm_eps is '-1.0', expected a number of at least 0"),
-    "padding outside the vocabulary": (config(pad_token_id=500), "config.json describes no encoder: pad_token_id 500 is not below vocab_size 199"),
-    "an activation that is a number": (config(hidden_act=3), "config.json: hidden_act is '3', expected a text"),
+    "a fraction of a layer": (config(num_hidden_layers=1.5), "config.json describes no encoder: num_hidden_layers is 1.5, expected a whole number"),
+    "an epsilon that is no number": (config(layer_norm_eps=NAN), "config.json describes no encoder: layer_norm_eps is nan, expected a number of at least 0"),
+    "a negative epsilon": (config(layer_norm_eps=-1.0), "config.json describes no encoder: layer_norm_eps is -1.0, expected a number of at least 0"),
+    "padding outside the vocabulary": (config(pad_token_id=500), "config.json describes no encoder: pad_token_id is 500, expected a whole number of at least 0 and below 199"),
+    "an activation that is a number": (config(hidden_act=3), "config.json describes no encoder: hidden_act 3 is not supported; expected 'gelu'"),
     "the encoder of another model": (config(hidden_size=64), r"in the file, .* by config.json"),
     "tokenizer.json is empty": (content("tokenizer.json", b""), "the tokenizer cannot be used"),
     "tokenizer.json is cut": (cut("tokenizer.json", 200), "the tokenizer cannot be used"),
@@ -416,7 +416,7 @@ def test_parts_of_other_tasks_and_damaged_parts_are_told(make, tmp_path):
     save_model(make(0), tmp_path)
     about = json.loads((tmp_path / "pals.json").read_text())
     tensors("pals.safetensors", one("sst.down.bias", lambda v: v * NAN))(tmp_path)
-    with pytest.raises(ValueError, match="pals.safetensors: .*sst.down.bias: some numbers are not finite.*Copy"):
+    with pytest.raises(ValueError, match="pals.json and pals.safetensors do not fit each other: .*sst.down.bias: some numbers are not finite.*Copy"):
         load_model(tmp_path)
     tensors("pals.safetensors", lambda t: {key: torch.zeros_like(v) for key, v in t.items() if not key.startswith("sts")})(tmp_path)
     (tmp_path / "pals.json").write_text(json.dumps(about | {"tasks": ["sst", "quora"]}))

@@ -12,7 +12,7 @@ from mmlkit.bert.pretrained import load_pretrained, save_pretrained
 from mmlkit.data.batching import collate, encode
 from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.pals.projected import add_pals, load_pals, save_pals
+from mmlkit.pals.task_parts import add_pals, load_pals, save_pals
 from mmlkit.runtime import seeded
 from mmlkit.training.evaluation import predict
 from mmlkit.training.loop import fit
@@ -67,7 +67,7 @@ def test_zero_starts_at_exactly_the_encoder(make_model, kind):
 
 def test_sequential_starts_drawn_for_nothing_goes_around_it(make_model):
     encoder = add_pals(make_model("sst").encoder, ["sst"], kind="sequential", **KINDS["sequential"])
-    assert encoder.pals.part("sst").own.up.weight.std() > 0.1
+    assert encoder.pals.part("sst").projected.up.weight.std() > 0.1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -147,7 +147,7 @@ def test_a_saved_model_predicts_the_same(make_palled, make_toy, tmp_path, kind):
     model.heads["quora"] = PairHead(32, 2)
     save_model(model, tmp_path)
     again = load_model(tmp_path)
-    assert again.encoder.pals.about == model.encoder.pals.about and again.encoder.pals.stay_trainable and not again.encoder.pals.training
+    assert again.encoder.pals.config == model.encoder.pals.config and again.encoder.pals.stay_trainable and not again.encoder.pals.training
     for task in model.heads:
         scores = predict(model, make_toy(task).dev)
         np.testing.assert_array_equal(predict(again, make_toy(task).dev), scores)
@@ -244,7 +244,7 @@ def test_a_model_with_pals_collapses_and_copies(make_palled, make_toy):
 def test_a_head_without_a_part_is_told(make_palled, make_toy):
     model = make_palled("pal", "sst")
     model.heads["sts"] = LinearHead(32, 1)
-    with pytest.raises(ValueError, match=r"task is 'sts', but this encoder has parts for \['sst'\]"):
+    with pytest.raises(ValueError, match=r"task is 'sts', but this encoder has modules for \['sst'\]"):
         predict(model, make_toy("sts").dev)
 
 

@@ -121,7 +121,7 @@ def test_num_layers_gives_the_full_model_s_intermediate_states(layers, all_hidde
 
 @pytest.mark.parametrize("layers", [0, 7, -1])
 def test_num_layers_that_are_not_there_are_refused(layers):
-    with pytest.raises(ValueError, match=f"num_layers is {layers}; minilm has 6 layers, so give a number from 1 to 6"):
+    with pytest.raises(ValueError, match=f"num_layers is {layers}, expected a number from 1 to 6, the layers of minilm"):
         load_pretrained("minilm", num_layers=layers)
 
 

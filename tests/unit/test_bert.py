@@ -1,4 +1,4 @@
-"""The encoder's parts by hand, and what must change nothing: padding, what lies beside it, and how attention is computed."""
+"""The encoder's parts by hand; padding and the way attention is computed change nothing."""
 
 import contextlib
 import math
@@ -23,7 +23,8 @@ def tiny(**changes):
 
 @pytest.fixture(params=[False, True], ids=["fused", "written-out"])
 def written_out(request, monkeypatch):
-    monkeypatch.setattr(mmlkit.bert.attention, "_written_out", lambda value, training: request.param)
+    fused = not request.param
+    monkeypatch.setattr(mmlkit.bert.attention, "_fused_is_faster", lambda value, training: fused)
     return request.param
 
 
@@ -100,7 +101,9 @@ def test_written_out_attention_is_torch_s(masked, queries, monkeypatch):
     mask = BertModel.additive_mask(torch.tensor([[1, 1, 1, 1, 1, 0], [1, 0, 1, 0, 0, 0]]), hidden) if masked else None
     found = []
     for written in (True, False):
-        monkeypatch.setattr(mmlkit.bert.attention, "_written_out", lambda value, training, written=written: written)
+        monkeypatch.setattr(
+            mmlkit.bert.attention, "_fused_is_faster", lambda value, training, fused=not written: fused
+        )
         with torch.no_grad():
             found.append(attention(hidden, mask, queries))
     close(*found, atol=2e-6)
@@ -146,13 +149,13 @@ def test_training_attention_on_a_cpu_has_its_own_dropout():
 
 # the layer
 
-def test_beside_none_is_beside_zeros(written_out):
+def test_no_task_residual_is_one_of_zeros(written_out):
     layer, hidden = tiny().encoder.layer[0], torch.randn(2, 6, 32)
     with torch.no_grad():
-        assert torch.equal(layer(hidden), layer(hidden, beside=torch.zeros(2, 6, 32)))
+        assert torch.equal(layer(hidden), layer(hidden, task_residual=torch.zeros(2, 6, 32)))
 
 
-def test_beside_is_added_before_the_last_layer_norm():
+def test_a_task_residual_is_added_before_the_last_layer_norm():
     norm = bert.AddNorm(3, BertConfig.tiny(hidden_size=4, layer_norm_eps=1e-9)).eval()
     with torch.no_grad():
         norm.dense.weight.zero_()
@@ -161,6 +164,31 @@ def test_beside_is_added_before_the_last_layer_norm():
     # 1, 1, 2, 3: mean 1.75, variance 11/16
     expected = [(x - 1.75) / math.sqrt(11 / 16) for x in (1, 1, 2, 3)]
     close(found, torch.tensor([expected]), atol=1e-6)
+
+
+def test_an_adapter_acts_before_the_residual_is_added():
+    norm = bert.AddNorm(3, BertConfig.tiny(hidden_size=4, layer_norm_eps=1e-9)).eval()
+    with torch.no_grad():
+        norm.dense.weight.zero_()
+        norm.dense.bias.copy_(torch.tensor([1.0, 0, 0, 0]))
+        residual = torch.tensor([[0.0, 2, 2, 0]])
+        found = norm(torch.ones(1, 3), residual, adapter=lambda x: 4 * x)
+    # 4, 2, 2, 0: mean 2, variance 2
+    close(found, torch.tensor([[math.sqrt(2), 0.0, 0.0, -math.sqrt(2)]]), atol=1e-6)
+
+
+def test_the_fused_kernel_is_for_gpus_and_exact_fp32_without_dropout():
+    def chosen(dtype=torch.float32, device="cpu", training=False):
+        return fused_is_faster(torch.empty(1, dtype=dtype, device=device), training)
+
+    fused_is_faster, before = mmlkit.bert.attention._fused_is_faster, torch.get_float32_matmul_precision()
+    assert [chosen(), chosen(training=True), chosen(torch.bfloat16)] == [True, False, False]
+    assert [chosen(device="meta"), chosen(device="meta", training=True)] == [True, True]
+    try:
+        torch.set_float32_matmul_precision("medium")
+        assert [chosen(), chosen(device="meta")] == [False, True]
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def test_gelu_is_the_exact_one():
@@ -198,14 +226,20 @@ def test_padding_word_gets_no_gradient():
 
 @pytest.mark.parametrize("change, message", [
     (dict(num_attention_heads=5), "hidden_size 32 is not a multiple of num_attention_heads 5"),
-    (dict(vocab_size=0), "vocab_size is 0, expected at least 1"),
-    (dict(hidden_size=-4), "hidden_size is -4, expected at least 1"),
-    (dict(num_attention_heads=0), "num_attention_heads is 0, expected at least 1"),
-    (dict(max_position_embeddings=0), "max_position_embeddings is 0, expected at least 1"),
-    (dict(num_hidden_layers=-1), "num_hidden_layers is -1, expected 0 or more"),
-    (dict(hidden_dropout_prob=1.0), "hidden_dropout_prob is 1.0, expected"),
-    (dict(attention_probs_dropout_prob=-0.1), "attention_probs_dropout_prob is -0.1, expected"),
-    (dict(hidden_act="relu"), "hidden_act 'relu' is not supported")])
+    (dict(vocab_size=0), "vocab_size is 0, expected a whole number of at least 1 and below"),
+    (dict(hidden_size=-4), "hidden_size is -4, expected a whole number of at least 1"),
+    (dict(num_attention_heads=0), "num_attention_heads is 0, expected a whole number of at least 1"),
+    (dict(max_position_embeddings=0), "max_position_embeddings is 0, expected a whole number of at least 1"),
+    (dict(num_hidden_layers=-1), "num_hidden_layers is -1, expected a whole number of at least 0 and below 101"),
+    (dict(hidden_dropout_prob=1.0), "hidden_dropout_prob is 1.0, expected a number of at least 0 and below 1"),
+    (dict(attention_probs_dropout_prob=-0.1), "attention_probs_dropout_prob is -0.1, expected a number of at least 0"),
+    (dict(vocab_size="199"), "vocab_size is '199', expected a whole number of at least 1"),
+    (dict(num_hidden_layers=2.0), "num_hidden_layers is 2.0, expected a whole number"),
+    (dict(hidden_dropout_prob=True), "hidden_dropout_prob is True, expected a number"),
+    (dict(layer_norm_eps=float("nan")), "layer_norm_eps is nan, expected a number of at least 0"),
+    (dict(pad_token_id=199), "pad_token_id is 199, expected a whole number of at least 0 and below 199"),
+    (dict(hidden_act="relu"), "hidden_act 'relu' is not supported; expected 'gelu'"),
+    (dict(hidden_act=3), "hidden_act 3 is not supported; expected 'gelu'")])
 def test_a_bad_configuration_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
         BertConfig.tiny(**change)

@@ -8,7 +8,8 @@ import torch
 from torch.nn import functional as F
 
 from mmlkit.bert.model import BertConfig, BertModel
-from mmlkit.pals.projected import ProjectedAttention, add_pals, load_pals, save_pals
+from mmlkit.pals.projected import ProjectedAttention
+from mmlkit.pals.task_parts import add_pals, load_pals, save_pals
 from mmlkit.runtime import seeded
 
 SMALL = {"pal": dict(size=12, num_heads=3), "low_rank": dict(size=5), "houlsby": dict(size=5),
@@ -89,12 +90,12 @@ def written_out(encoder, ids, mask, task, kind, heads=3, gelu=False):
         a = norm(f"{layer}.attention.output.LayerNorm", h + mh)
         ffn = linear(f"{layer}.output.dense", F.gelu(linear(f"{layer}.intermediate.dense", a)))
         ffn = ffn + bottleneck(f"{own}.output.{i}", ffn) if kind == "houlsby" else ffn
-        beside = {"pal": lambda i=i, h=h: projected(own, i, h, seen), "low_rank": lambda i=i, h=h: bottleneck(f"{own}.layers.{i}", h)}
-        h = norm(f"{layer}.output.LayerNorm", a + ffn + (beside[kind]() if kind in beside else 0.0))
+        residuals = {"pal": lambda i=i, h=h: projected(own, i, h, seen), "low_rank": lambda i=i, h=h: bottleneck(f"{own}.layers.{i}", h)}
+        h = norm(f"{layer}.output.LayerNorm", a + ffn + (residuals[kind]() if kind in residuals else 0.0))
     if kind == "sequential":
-        h = torch.cat([projected(f"{own}.own", 0, h[:, :1], seen[:, :1]), h[:, 1:]], 1)
+        h = torch.cat([projected(f"{own}.projected", 0, h[:, :1], seen[:, :1]), h[:, 1:]], 1)
     if kind == "sequential_fixed":
-        h = h + projected(f"{own}.own", 0, h, seen)
+        h = h + projected(f"{own}.projected", 0, h, seen)
     return h, torch.tanh(linear("pooler.dense", h[:, 0]))
 
 
@@ -142,14 +143,14 @@ def test_sequential_is_affine_and_its_queries_and_keys_learn_nothing(training):
     for module in part.modules():
         module.p = 0.0
     x, y = torch.randn(2, 4, 1, 32, generator=torch.Generator().manual_seed(0))
-    w = part.own.attention[0].value
-    composed = part.own.up.weight @ w.weight @ part.own.down.weight
-    constant = part.own.up(w(part.own.down(torch.zeros(32))))
-    torch.testing.assert_close(part.at_end(x, None, None), x @ composed.T + constant, atol=1e-5, rtol=1e-5)
-    middle = part.at_end(0.3 * x + 0.7 * y, None, None)
-    torch.testing.assert_close(middle, 0.3 * part.at_end(x, None, None) + 0.7 * part.at_end(y, None, None), atol=1e-5, rtol=1e-5)
+    w = part.projected.attention[0].value
+    composed = part.projected.up.weight @ w.weight @ part.projected.down.weight
+    constant = part.projected.up(w(part.projected.down(torch.zeros(32))))
+    torch.testing.assert_close(part.transform_output(x, None, None), x @ composed.T + constant, atol=1e-5, rtol=1e-5)
+    middle = part.transform_output(0.3 * x + 0.7 * y, None, None)
+    torch.testing.assert_close(middle, 0.3 * part.transform_output(x, None, None) + 0.7 * part.transform_output(y, None, None), atol=1e-5, rtol=1e-5)
     assert torch.linalg.matrix_rank(composed) == 12
-    part.at_end(x, None, None).square().sum().backward()
+    part.transform_output(x, None, None).square().sum().backward()
     largest = {name: parameter.grad.abs().max().item() for name, parameter in part.named_parameters()}
     for name, value in largest.items():      # some fused kernels leave rounding, a millionth of the rest, where the formula has 0
         assert (value > 1e-4 * max(largest.values())) == (".query." not in name and ".key." not in name), (name, value)
@@ -158,9 +159,9 @@ def test_sequential_is_affine_and_its_queries_and_keys_learn_nothing(training):
 def test_the_repaired_form_is_not_affine_and_its_queries_and_keys_learn():
     part = tiny("sequential_fixed").pals.part("sst")
     x, y = torch.randn(2, 4, 3, 32, generator=torch.Generator().manual_seed(0))
-    middle, ends = part.at_end((x + y) / 2, None, None), (part.at_end(x, None, None) + part.at_end(y, None, None)) / 2
+    middle, ends = part.transform_output((x + y) / 2, None, None), (part.transform_output(x, None, None) + part.transform_output(y, None, None)) / 2
     assert (middle - ends).abs().max() > 0.1
-    part.at_end(x, None, None).square().sum().backward()
+    part.transform_output(x, None, None).square().sum().backward()
     assert all(parameter.grad.any() for name, parameter in part.named_parameters() if not name.endswith("key.bias"))
 
 
@@ -171,9 +172,11 @@ def test_the_repaired_form_is_not_affine_and_its_queries_and_keys_learn():
     ({"size": 10}, "size 10 is not a multiple of num_heads 12: every head gets size / num_heads features"),
     ({"num_heads": 0}, "size 204 is not a multiple of num_heads 0"),
     ({"kind": "lora"}, r"kind 'lora' is not one of \['pal', 'low_rank', 'houlsby', 'sequential', 'sequential_fixed'\]"),
-    ({"kind": "houlsby", "num_heads": 12}, r"kind 'houlsby' takes \['size'\], so \['num_heads'\] has no meaning"),
-    ({"kind": "low_rank", "gelu": True}, r"so \['gelu'\] has no meaning"),
-    ({"init": "ones"}, "init 'ones' is not 'zero' .* or 'normal'")])
+    ({"kind": "houlsby", "num_heads": 12}, r"kind 'houlsby' takes \['size'\]; leave out \['num_heads'\]"),
+    ({"kind": "low_rank", "gelu": True}, r"kind 'low_rank' takes \['size'\]; leave out \['gelu'\]"),
+    ({"init": "ones"}, "init 'ones' is not one of \['zero', 'normal'\]"),
+    ({"tasks": [1]}, r"tasks is \[1\], expected a list of different names"),
+    ({"tasks": ["sst", ""]}, r"tasks is \['sst', ''\], expected a list of different names")])
 def test_wrong_arguments(arguments, message):
     encoder = BertModel(BertConfig.tiny())
     with pytest.raises(ValueError, match=message):
@@ -182,20 +185,20 @@ def test_wrong_arguments(arguments, message):
 
 
 def test_only_an_encoder_takes_pals():
-    with pytest.raises(TypeError, match="encoder is a Linear, expected mmlkit's BertModel, as load_pretrained gives it"):
+    with pytest.raises(TypeError, match="encoder is a Linear, expected mmlkit's BertModel, as load_pretrained returns it"):
         add_pals(torch.nn.Linear(2, 2), ["sst"])
 
 
 def test_the_task_must_go_with_the_encoder():
     encoder, ids = tiny(tasks=["sst", "quora"]), torch.tensor([[2, 7, 3]])
     for task in (None, "sts"):
-        with pytest.raises(ValueError, match=rf"task is {task!r}, but this encoder has parts for \['sst', 'quora'\]"):
+        with pytest.raises(ValueError, match=rf"task is {task!r}, but this encoder has modules for \['sst', 'quora'\]"):
             encoder(ids, task=task)
-    with pytest.raises(ValueError, match=r"already has parts for \['sst', 'quora'\]; set encoder.pals = None"):
+    with pytest.raises(ValueError, match=r"already has modules for \['sst', 'quora'\]; set encoder.pals = None"):
         add_pals(encoder, ["sts"], size=12)
     encoder.pals = None
     assert encoder(ids).pooler_output.shape == (1, 32)
-    with pytest.raises(ValueError, match=r"task='sst' was given, but this encoder has nothing of a task's own. Call add_pals"):
+    with pytest.raises(ValueError, match=r"task='sst' was given, but this encoder has no modules for tasks. Call add_pals"):
         encoder(ids, task="sst")
 
 
@@ -222,8 +225,22 @@ def test_what_is_written_down_is_whole(tmp_path):
         "hidden_size": 32, "num_hidden_layers": 2}
 
 
+def test_files_of_the_earlier_version_are_read(tmp_path):
+    """The attention of the sequential kinds was called `own`."""
+    from safetensors.torch import load_file, save_file
+
+    path, encoder = tmp_path / "pals.safetensors", tiny("sequential_fixed")
+    save_pals(encoder, tmp_path)
+    old = {key.replace(".projected.", ".own."): value for key, value in load_file(path).items()}
+    assert sum(".own." in key for key in old) == len(old) == 20
+    save_file(old, path)
+    again = load_pals(BertModel(BertConfig.tiny(num_hidden_layers=3)), tmp_path)
+    state = encoder.pals.state_dict()
+    assert all(torch.equal(value, state[key]) for key, value in again.pals.state_dict().items())
+
+
 def test_what_load_pals_refuses(saved):
-    with pytest.raises(ValueError, match="nothing of a task's own to save; call add_pals first"):
+    with pytest.raises(ValueError, match="this encoder has no modules of tasks to save; call add_pals first"):
         save_pals(BertModel(BertConfig.tiny()), saved)
     wide = BertModel(BertConfig.tiny(num_hidden_layers=1))
     with pytest.raises(ValueError, match=r"for an encoder with {'hidden_size': 32, 'num_hidden_layers': 3}, this one has .*'num_hidden_layers': 1}"):
@@ -232,15 +249,15 @@ def test_what_load_pals_refuses(saved):
 
 
 @pytest.mark.parametrize(("damage", "error", "message"), [
-    (lambda folder: (folder / "pals.json").unlink(), FileNotFoundError, "pals.json does not exist. Expected a folder that save_pals wrote"),
+    (lambda folder: (folder / "pals.json").unlink(), FileNotFoundError, "pals.json does not exist. Copy or save the whole folder again"),
     (lambda folder: (folder / "pals.safetensors").unlink(), FileNotFoundError, "pals.safetensors does not exist"),
-    (lambda folder: (folder / "pals.json").write_text("{"), ValueError, "is damaged .*Copy or save them again"),
+    (lambda folder: (folder / "pals.json").write_text("{"), ValueError, "pals.json is not valid JSON.*Copy or download it again"),
     (lambda folder: (folder / "pals.json").write_text("[]"), ValueError, "holds a list, expected an object"),
-    (lambda folder: (folder / "pals.safetensors").write_bytes(b"short"), ValueError, "is damaged"),
-    (lambda folder: change(folder, kind="lora"), ValueError, "do not fit each other .*'lora' is not one of"),
-    (lambda folder: change(folder, kind="houlsby", options={"size": 5}), ValueError, "do not fit each other .*Missing key"),
-    (lambda folder: change(folder, tasks=["sst"]), ValueError, "do not fit each other .*Unexpected key"),
-    (lambda folder: change(folder, options={"size": 24, "num_heads": 3}), ValueError, "do not fit each other .*size mismatch")])
+    (lambda folder: (folder / "pals.safetensors").write_bytes(b"short"), ValueError, "pals.safetensors cannot be read as safetensors .*truncated or damaged"),
+    (lambda folder: change(folder, kind="lora"), ValueError, "do not fit each other: kind 'lora' is not one of.*Copy or save both again"),
+    (lambda folder: change(folder, kind="houlsby", options={"size": 5}), ValueError, "do not fit each other: sst.attention.0.down.weight is missing"),
+    (lambda folder: change(folder, tasks=["sst"]), ValueError, "do not fit each other: quora.attention.0.key.bias is not expected by pals.json"),
+    (lambda folder: change(folder, options={"size": 24, "num_heads": 3}), ValueError, r"do not fit each other: sst.down.weight: \[12, 32\] in the file, \[24, 32\] by pals.json")])
 def test_damaged_files_are_named(saved, damage, error, message):
     damage(saved)
     encoder = BertModel(BertConfig.tiny(num_hidden_layers=3))
