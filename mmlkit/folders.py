@@ -237,7 +237,9 @@ def _swap(folder, new, old, is_replaced):
         return [name for name in names if top and (is_replaced(name) or (new / name).exists())]
 
     shutil.rmtree(old, ignore_errors=True)  # of a save that was killed after its moves
-    shutil.copytree(folder, new, symlinks=True, ignore=ignored, copy_function=_link, dirs_exist_ok=True)
+    shutil.copytree(
+        folder, new, symlinks=True, ignore=ignored, copy_function=_link, dirs_exist_ok=True
+    )
     here = Path.cwd()
     os.rename(folder, old)
     try:

@@ -1,4 +1,4 @@
-"""Multi-head self-attention (Vaswani et al. 2017, "Attention is all you need", Eq. 1 and section 3.2.2).
+"""Multi-head self-attention (Vaswani et al. 2017, Eq. 1 and section 3.2.2).
 
 Notebook 01 builds it by hand on three tokens. Letters: B batch, T tokens, Q queries (the tokens
 that are computed), D hidden size, H attention heads.

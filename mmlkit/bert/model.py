@@ -5,7 +5,6 @@ D hidden size, H attention heads.
 """
 
 import dataclasses
-import math
 import reprlib
 from typing import NamedTuple
 
@@ -58,28 +57,19 @@ class BertConfig:
     pad_token_id: int = 0
 
     def __post_init__(self):
-        ranges = {
-            "num_hidden_layers": (0, 101),
-            "hidden_dropout_prob": (0, 1),
-            "attention_probs_dropout_prob": (0, 1),
-            "initializer_range": (0, math.inf),
-            "layer_norm_eps": (0, math.inf),
-            "pad_token_id": (0, self.vocab_size),
-        }
+        ranges = {"num_hidden_layers": (0, 101), "pad_token_id": (0, self.vocab_size)}
         for name, field in self.__dataclass_fields__.items():
             value, kind = getattr(self, name), type(field.default)
-            low, high = ranges.get(name, (1, 10**8))  # the config.json with a larger one is damaged
+            low, high = (0, 1) if kind is float else ranges.get(name, (1, 10**8))
             if kind is not str and (type(value) not in (int, kind) or not low <= value < high):
-                number = "a whole number" if kind is int else "a number"
                 raise ValueError(
-                    f"{name} is {reprlib.repr(value)}, "
-                    f"expected {number} of at least {low} and below {high:,}."
+                    f"{name} is {reprlib.repr(value)}, expected {kind.__name__}, at least {low} "
+                    f"and below {high:,}."
                 )
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
-                f"{self.num_attention_heads}: each head has hidden_size / num_attention_heads "
-                "features."
+                f"{self.num_attention_heads}, so it cannot be split among the heads."
             )
         if self.hidden_act != "gelu":
             raise ValueError(
@@ -97,7 +87,9 @@ class BertConfig:
             A BertConfig.
         """
         names = cls.__dataclass_fields__
-        return cls(**{key: value for key, value in values.items() if key in names and value is not None})
+        return cls(
+            **{key: value for key, value in values.items() if key in names and value is not None}
+        )
 
     @classmethod
     def tiny(cls, **changes):
@@ -200,13 +192,14 @@ class AddNorm(nn.Module):
             x: the result of attention or of the wide map, [B, Q, F].
             residual: the input of this half, [B, Q, D].
             task_residual: a second residual, [B, Q, D], added before the normalisation.
-            adapter: a function from [B, Q, D] to [B, Q, D], applied to dropout(W x + b).
+            adapter: a function from [B, Q, D] to [B, Q, D]; adapter(y) is added to
+                y = dropout(W x + b).
 
         Returns:
             Token vectors [B, Q, D].
         """
         x = self.dropout(self.dense(x))
-        summed = (x if adapter is None else adapter(x)) + residual
+        summed = (x if adapter is None else x + adapter(x)) + residual
         return self.LayerNorm(summed if task_residual is None else summed + task_residual)
 
 
@@ -290,9 +283,8 @@ class BertLayer(nn.Module):
             hidden_states: h, [B, T, D].
             mask: added to the attention scores, broadcastable to [B, 1, 1, T].
             task_residual: [B, Q, D], added before the last LayerNorm (`ProjectedAttention`).
-            num_queries: Q, by default T. Only the first Q tokens are computed; they attend to all T.
-            adapters: one function for each half of the layer, applied before its residual is added
-                (`HoulsbyAdapters`).
+            num_queries: Q, by default T. Only the first Q tokens are computed, attending to all T.
+            adapters: one function for each half of the layer, see `AddNorm` (`HoulsbyAdapters`).
 
         Returns:
             Token vectors h', [B, Q, D].
@@ -416,8 +408,7 @@ class BertModel(nn.Module):
         if task is not None:
             raise ValueError(
                 f"task={task!r} was given, but this encoder has no modules for tasks. Call "
-                "add_pals(encoder, tasks=[...]) or load_pals(encoder, folder) first, or leave "
-                "task out."
+                "add_pals or load_pals first, or leave task out."
             )
 
     @staticmethod

@@ -8,7 +8,6 @@ import dataclasses
 import hashlib
 import importlib.util
 import json
-import logging
 import os
 import re
 import warnings
@@ -33,7 +32,6 @@ __all__ = ["load_pretrained", "read_checkpoint", "save_pretrained", "write_pretr
 
 # The hub's own checksum of sentence-transformers/all-MiniLM-L6-v2.
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-log = logging.getLogger("mmlkit")
 
 
 def load_pretrained(name="minilm", *, num_layers=None, random_init=False, seed=0, device=None):
@@ -64,7 +62,9 @@ def load_pretrained(name="minilm", *, num_layers=None, random_init=False, seed=0
     config = _read_config(folder)
     layers = config.num_hidden_layers
     if num_layers is not None and not 1 <= num_layers <= layers:
-        raise ValueError(f"num_layers is {num_layers}, expected a number from 1 to {layers}, the layers of {name}.")
+        raise ValueError(
+            f"num_layers is {num_layers}, expected 1 to {layers}, the number of layers of {name}."
+        )
     weights = {} if random_init else _encoder_weights(folder, name, config)
     with seeded(seed):
         encoder = BertModel(dataclasses.replace(config, num_hidden_layers=num_layers or layers))
@@ -104,7 +104,7 @@ def save_pretrained(encoder, tokenizer, folder):
     if (Path(folder) / "mmlkit.json").is_file():
         raise ValueError(
             f"{folder} holds a model with heads (mmlkit.json), which do not fit a new encoder. "
-            "Name another folder, or save the whole model with save_model."
+            "Name another folder, or use save_model."
         )
     with replace_folder(folder, is_encoder_file) as new:
         write_pretrained(encoder, tokenizer, new)
@@ -146,7 +146,7 @@ def _find_folder(name):
         return Path(spec.origin).parent / "model"
     path = complete_folder(Path(name).expanduser())
     if not path.is_dir():
-        if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
+        if path.exists() or not re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name):
             raise FileNotFoundError(
                 f"{path} is not a folder. Give the folder that holds config.json, a hub id like "
                 "'bert-base-uncased', or 'minilm'."
@@ -209,17 +209,15 @@ def _weight_files(folder):
     index = folder / "model.safetensors.index.json"
     if not index.is_file():
         return [folder / "model.safetensors"]
-    try:
-        names = sorted(set(read_json_object(index)["weight_map"].values()), key=str)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{index} does not list the weight files ({error}). {COPY_AGAIN}") from error
+    places = read_json_object(index).get("weight_map")
+    names = list(places.values()) if isinstance(places, dict) else [places]
     for name in names:  # only the name is checked: in the hub's cache every file is a link
         if not re.fullmatch(r"\w[\w.-]*\.safetensors", str(name), re.ASCII):
             raise ValueError(
                 f"{index} names the weight file {name!r}, expected the plain name of a "
                 ".safetensors file in the same folder. Do not use this folder."
             )
-    return [folder / name for name in names]
+    return [folder / name for name in dict.fromkeys(names)]
 
 
 def _check_checksum(file):
@@ -251,34 +249,28 @@ def _encoder_weights(folder, name, config):
     tensors = _read_weights(folder, name)
     with torch.device("meta"):  # names and shapes without memory, whatever a damaged file asks for
         expected = BertModel(config).state_dict()
-    weights = {key: tensors.pop(key) for key in expected if key in tensors}
-    missing = [key for key in expected if key not in weights]
-    if found := tensor_mismatches({key: expected[key] for key in weights}, weights, "config.json"):
+    weights = {key: tensors[key] for key in expected if key in tensors}
+    fresh = [key for key in expected if key.startswith("pooler.") and key not in tensors]
+    required = {key: value for key, value in expected.items() if key not in fresh}
+    if found := tensor_mismatches(required, weights, "config.json"):
         raise ValueError(
-            f"{folder}: the weights do not fit the configuration. {'; '.join(found[:5])}. "
-            "Copy or download the whole folder again."
+            f"{folder}: {len(found)} weights do not fit: {'; '.join(found[:5])}. Expected a BERT "
+            f"encoder with the {config.num_hidden_layers} layers of config.json. {COPY_AGAIN}"
         )
-    if any(not key.startswith("pooler.") for key in missing):
-        raise ValueError(
-            f"{folder}: {len(missing)} weights are missing, such as {missing[:5]}. It is not a "
-            "BERT encoder, or its config.json asks for more layers than the file holds."
-        )
-    parts = ("embeddings.", "encoder.", "pooler.")
-    unknown = [key for key in tensors if key.startswith(parts) and "position_ids" not in key]
-    if missing:
+    ours = re.compile(r"(embeddings|encoder|pooler)\.(?!position_ids)")
+    unknown = [key for key in tensors if ours.match(key) and key not in expected]
+    if fresh:
         warnings.warn(
-            f"{folder} has no pooler ({missing}): its weights are drawn. A head that reads the "
-            "[CLS] vector itself (reads='cls') does not need it.",
+            f"{folder} has no pooler ({fresh}): its weights are drawn. A head with pooling='cls' "
+            "does not need it.",
             stacklevel=3,
         )
     if unknown:
         warnings.warn(
-            f"{folder}: {len(unknown)} weights have no place in this encoder and were left out: "
+            f"{folder}: {len(unknown)} weights do not belong to this encoder and were left out: "
             f"{unknown[:5]}.",
             stacklevel=3,
         )
-    if tensors:
-        log.info("%s: not part of the encoder: %s", folder, list(tensors))
     return {key: tensor.float() for key, tensor in weights.items()}
 
 
@@ -297,12 +289,12 @@ def _read_tokenizer(folder, vocab_size):
         if "trust_remote_code" in reason:  # the text advises to run the code
             reason = "it wants to run Python code of the folder, which mmlkit never does"
         raise ValueError(
-            f"{folder}: the tokenizer cannot be used: {reason}. Expected a BERT tokenizer "
-            f"(tokenizer.json or vocab.txt, tokenizer_config.json). {COPY_AGAIN}"
+            f"{folder}: the tokenizer cannot be used: {reason}. Expected a BERT tokenizer. "
+            f"{COPY_AGAIN}"
         ) from error
     if (entries := max(tokenizer.get_vocab().values(), default=0) + 1) > vocab_size:
         raise ValueError(
             f"{folder}: the tokenizer has {entries} entries, the word table {vocab_size}. "
-            "They belong to different models; put matching files in the folder."
+            "Expected files of one model; put matching files in the folder."
         )
     return tokenizer

@@ -18,13 +18,11 @@ class Bottleneck(nn.Module):
     Args:
         hidden_size: D.
         size: S.
-        skip: add x to the result.
     """
 
-    def __init__(self, hidden_size, size, *, skip=False):
+    def __init__(self, hidden_size, size):
         super().__init__()
         self.down, self.up = nn.Linear(hidden_size, size), nn.Linear(size, hidden_size)
-        self.skip = skip
 
     def forward(self, x):
         """Return the transformed vectors.
@@ -35,8 +33,7 @@ class Bottleneck(nn.Module):
         Returns:
             Vectors [B, Q, D].
         """
-        added = self.up(F.gelu(self.down(x)))
-        return x + added if self.skip else added
+        return self.up(F.gelu(self.down(x)))
 
 
 class LowRankLayers(TaskPart):
@@ -69,7 +66,7 @@ class LowRankLayers(TaskPart):
 
 
 class HoulsbyAdapters(TaskPart):
-    """Apply a bottleneck with a skip in both halves of every layer, before the residual is added.
+    """Add a bottleneck's result in both halves of every layer, before the residual is added.
 
     The code of Stickland and Murray moves the second one: it reads the input of the feed-forward
     network and is added in parallel to it. The number of parameters is the same.
@@ -81,8 +78,8 @@ class HoulsbyAdapters(TaskPart):
 
     def __init__(self, config, size=50):
         super().__init__()
-        self.attention = _bottlenecks(config, size, skip=True)
-        self.output = _bottlenecks(config, size, skip=True)
+        self.attention = _bottlenecks(config, size)
+        self.output = _bottlenecks(config, size)
 
     def layer_inputs(self, layer, hidden_states, mask, num_queries):
         """Return the adapters of the two halves of the layer; see `TaskPart`.
@@ -99,6 +96,6 @@ class HoulsbyAdapters(TaskPart):
         return {"adapters": (self.attention[layer], self.output[layer])}
 
 
-def _bottlenecks(config, size, skip=False):
+def _bottlenecks(config, size):
     layers = range(config.num_hidden_layers)
-    return nn.ModuleList(Bottleneck(config.hidden_size, size, skip=skip) for _ in layers)
+    return nn.ModuleList(Bottleneck(config.hidden_size, size) for _ in layers)

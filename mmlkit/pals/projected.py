@@ -76,8 +76,8 @@ class ProjectedAttention(TaskPart):
         super().__init__()
         if num_heads < 1 or size < 1 or size % num_heads:
             raise ValueError(
-                f"size {size} is not a multiple of num_heads {num_heads}: every head gets size / "
-                "num_heads features. 204 fits 12 and 6."
+                f"size {size} is not a multiple of num_heads {num_heads}, so it cannot be split "
+                "among the heads. 204 fits 12 and 6."
             )
         small = dataclasses.replace(config, hidden_size=size, num_attention_heads=num_heads)
         self.down = nn.Linear(config.hidden_size, size)

@@ -91,9 +91,8 @@ class TaskParts(nn.Module):
         """
         if task not in self.parts:
             raise ValueError(
-                f"task is {task!r}, but this encoder has modules for {list(self.parts)}. Call "
-                "encoder(..., task=...) with one of them, or set encoder.pals = None for the "
-                "plain encoder."
+                f"task is {task!r}, but this encoder has modules for {list(self.parts)}. Name one "
+                "of them, or set encoder.pals = None for the plain encoder."
             )
         return self.parts[task]
 
@@ -126,8 +125,8 @@ def add_pals(
         init: "zero" starts with V^D = 0, so that training begins at exactly the given encoder;
             "normal" draws V^D, like all other weights, from N(0, initializer_range). By default
             "zero", but "normal" for "sequential", which has no residual.
-        stay_trainable: train these modules while `model.freeze_encoder()` or fit(mode="pretrain")
-            freezes the encoder. By default they freeze with it.
+        stay_trainable: train these modules while the encoder is frozen, see
+            `MultitaskModel.freeze_encoder`. By default they freeze with it.
         seed: of the weights that are drawn.
 
     Returns:
@@ -146,12 +145,12 @@ def add_pals(
     if not isinstance(encoder, BertModel):
         raise TypeError(
             f"encoder is a {type(encoder).__name__}, expected mmlkit's BertModel, as "
-            "load_pretrained returns it (of a MultitaskModel, model.encoder)."
+            "load_pretrained returns it."
         )
     if encoder.pals is not None:
         raise ValueError(
             f"this encoder already has modules for {list(encoder.pals.parts)}; set encoder.pals = "
-            "None to remove them first."
+            "None to remove them."
         )
     given = {"size": size, "num_heads": num_heads, "gelu": gelu}
     options = {name: value for name, value in given.items() if value is not None}
