@@ -44,7 +44,7 @@ def load_pretrained(name="minilm", *, num_layers=None, random_init=False, seed=0
         random_init: draw fresh weights; only the architecture and the tokenizer are loaded.
         seed: of the weights that are drawn.
         device: where the encoder goes, such as "cpu" or "cuda". By default a GPU where there is
-            one, see `pick_device`.
+            one, see `runtime.pick_device`.
 
     Returns:
         A BertModel in eval mode and a transformers tokenizer, which is also `encoder.tokenizer`.
@@ -58,7 +58,7 @@ def load_pretrained(name="minilm", *, num_layers=None, random_init=False, seed=0
 
         encoder, tokenizer = load_pretrained("minilm", num_layers=3)
     """
-    folder = _find_folder(str(name))
+    device, folder = pick_device(device), _find_folder(str(name))
     config = _read_config(folder)
     layers = config.num_hidden_layers
     if num_layers is not None and not 1 <= num_layers <= layers:
@@ -70,7 +70,7 @@ def load_pretrained(name="minilm", *, num_layers=None, random_init=False, seed=0
         encoder = BertModel(dataclasses.replace(config, num_hidden_layers=num_layers or layers))
     encoder.load_state_dict(weights, strict=False)  # weights of further layers are ignored
     encoder.tokenizer = _read_tokenizer(folder, config.vocab_size)
-    return encoder.to(pick_device(device)).eval(), encoder.tokenizer
+    return encoder.to(device).eval(), encoder.tokenizer
 
 
 def read_checkpoint(name):

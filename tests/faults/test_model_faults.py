@@ -391,12 +391,12 @@ def test_the_encoder_goes_to_a_gpu_where_there_is_one_or_where_it_is_told(
     assert given == [device, device]
 
 
-def test_a_gpu_that_is_not_there_is_told(model_folder, monkeypatch):
+def test_a_missing_gpu_is_told_first(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(
         ValueError, match="device 'cuda' was asked for, but .* sees no CUDA GPU. Use device='cpu'"
     ):
-        load_pretrained(model_folder, device="cuda")
+        load_pretrained("/no/such/folder", device="cuda")  # before anything is read
 
 
 def test_copied_folder_is_the_same_model(model_folder, tensors, tmp_path):
