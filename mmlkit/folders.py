@@ -1,6 +1,7 @@
-"""Model folders: written as a whole or not at all, and read with suspicion.
+"""Model folders: each is written as a whole or not at all, and every file in it is checked.
 
-Nothing here needs torch, so that the command line can say at once that a folder holds no model.
+Notebook 02 saves its first model this way. Nothing here imports torch before it is needed, so the
+command line can tell at once that a folder holds no model.
 """
 
 import contextlib
@@ -13,63 +14,188 @@ import time
 import warnings
 from pathlib import Path
 
-__all__ = ["check_model_folder", "misfits", "read_object", "replacing_folder", "stale_file",
-           "whole_folder"]
+__all__ = [
+    "check_model_folder",
+    "complete_folder",
+    "is_encoder_file",
+    "read_json_object",
+    "read_tensors",
+    "replace_folder",
+    "tensor_mismatches",
+]
 
-_STALE = re.compile(r"(pytorch_)?model(-\d+-of-\d+)?\.(safetensors|bin)(\.index\.json)?|"
-                    r"config\.json|vocab\.(txt|json)|merges\.txt|tokenizer(_config)?\.json|added_tokens\.json|"
-                    r"special_tokens_map\.json|chat_template\.jinja")
+COPY_AGAIN = "Copy or download it again."
+_ENCODER_FILE = re.compile(
+    r"(pytorch_)?model(-\d+-of-\d+)?\.(safetensors|bin)(\.index\.json)?|"
+    r"config\.json|vocab\.(txt|json)|merges\.txt|tokenizer(_config)?\.json|added_tokens\.json|"
+    r"special_tokens_map\.json|chat_template\.jinja"
+)
 
 
-def read_object(path):
-    """Return the JSON object in a file. Raises ValueError when the file holds anything else."""
+def _check_file(path):
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist. Copy or save the whole folder again.")
+
+
+def read_json_object(path):
+    """Return the JSON object in a file.
+
+    Args:
+        path: a pathlib.Path.
+
+    Returns:
+        A dict.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file holds anything else.
+    """
+    _check_file(path)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:       # of UTF-8, of JSON, of a 5,000-digit number
-        raise ValueError(f"{path} is not valid JSON: {error}. "
-                         "Copy or download it again.") from error
+    except (ValueError, RecursionError) as error:  # wrong UTF-8, wrong JSON, a 5,000-digit number
+        raise ValueError(f"{path} is not valid JSON: {error}. {COPY_AGAIN}") from error
     if not isinstance(values, dict):
-        raise ValueError(f"{path} holds a {type(values).__name__}, expected an object {{...}}. "
-                         "Copy or download it again.")
+        found = type(values).__name__
+        raise ValueError(f"{path} holds a {found}, expected an object {{...}}. {COPY_AGAIN}")
     return values
 
 
+def read_tensors(path):
+    """Return the tensors in a safetensors file.
+
+    Args:
+        path: a pathlib.Path.
+
+    Returns:
+        A dict from names to tensors on the CPU, of any shapes [...].
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file cannot be read.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    _check_file(path)
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise ValueError(
+            f"{path} cannot be read as safetensors ({error}): it is truncated or damaged. "
+            f"{COPY_AGAIN}"
+        ) from error
+
+
+def tensor_mismatches(expected, tensors, source):
+    """Return a text for every tensor that does not fit: its name, shape, dtype or values.
+
+    Args:
+        expected: the state dict of the module.
+        tensors: the state dict in a file.
+        source: the file that describes the module.
+
+    Returns:
+        A list of texts, empty when everything fits.
+    """
+    found = []
+    for key, value in expected.items():
+        tensor = tensors.get(key)
+        if tensor is None:
+            found.append(f"{key} is missing")
+            continue
+        floating = tensor.is_floating_point() and value.is_floating_point()
+        if tensor.shape != value.shape:
+            wanted = f"{list(value.shape)} by {source}"
+            found.append(f"{key}: {list(tensor.shape)} in the file, {wanted}")
+        elif tensor.dtype != value.dtype and not floating:
+            found.append(f"{key}: {tensor.dtype} in the file, expected {value.dtype}")
+        elif not tensor.isfinite().all():
+            found.append(f"{key}: some numbers are not finite (damaged, or training diverged)")
+    unknown = tensors.keys() - expected.keys()
+    return found + [f"{key} is not expected by {source}" for key in sorted(unknown)]
+
+
 def check_model_folder(folder, hint=""):
-    """Return the folder that holds the model, see `whole_folder`; FileNotFoundError when none does.
+    """Return the folder that holds a trained model.
 
     Args:
         folder: a folder that save_model wrote.
-        hint: a sentence on how to get one, for the message.
+        hint: a sentence for the message on how to get one.
+
+    Returns:
+        A pathlib.Path, see `complete_folder`.
+
+    Raises:
+        FileNotFoundError: the folder holds no trained model.
     """
-    found = whole_folder(folder)
+    found = complete_folder(folder)
     if not (found / "mmlkit.json").is_file():
-        raise FileNotFoundError(f"{folder} holds no trained model: mmlkit.json is missing. "
-                                f"Expected a folder written by save_model.{hint and f' {hint}'}")
+        raise FileNotFoundError(
+            f"{folder} holds no trained model: mmlkit.json is missing. "
+            f"Expected a folder written by save_model.{hint and f' {hint}'}"
+        )
     return found
 
 
-@contextlib.contextmanager
-def replacing_folder(folder, replaces, keeps_model="config.json"):
-    """Yield a temporary folder beside `folder`; on success it becomes `folder`, as a whole.
-
-    An old folder that holds `keeps_model` is moved aside, the new one takes its place, then the old
-    one is removed. `whole_folder` finds the old one when the process is killed between the moves.
-    Any other folder has no model to lose, so the new files are moved into it, `keeps_model` last.
+def complete_folder(folder):
+    """Return the folder itself, or its previous version when a save was killed between two moves.
 
     Args:
-        folder: where the files are to be in the end.
-        replaces: a function of a file name; True for files of the old folder that the new ones
-            replace. All other files stay: they are hard-linked into the new folder before the move.
-        keeps_model: the file without which the folder is not complete.
+        folder: a folder's name.
+
+    Returns:
+        A pathlib.Path. A warning names the previous version.
+    """
+    folder = Path(folder)
+    old = _previous(folder.resolve())
+    if folder.exists() or not old.is_dir():
+        return folder
+    warnings.warn(
+        f"{folder} is missing: a save was killed in its last step. The model before it is loaded "
+        f"from {old}. Rename that folder, or save again.",
+        stacklevel=3,
+    )
+    return old
+
+
+def is_encoder_file(name):
+    """Return whether a file belongs to the encoder or tokenizer of a model folder.
+
+    Args:
+        name: a file name.
+
+    Returns:
+        True or False.
+    """
+    return _ENCODER_FILE.fullmatch(name) is not None
+
+
+@contextlib.contextmanager
+def replace_folder(folder, is_replaced, model_file="config.json"):
+    """Give a temporary folder to write into; on success it becomes `folder`, as a whole.
+
+    A previous folder with a model is moved aside, the new one takes its place, and the previous one
+    is removed. `complete_folder` finds it when the process is killed between the moves. A folder
+    without a model receives the new files one by one, `model_file` last.
+
+    Args:
+        folder: where the files are in the end.
+        is_replaced: a function of a file name; True for files that belong to the previous model.
+            All other files stay: they are hard-linked into the new folder before the move.
+        model_file: the file that every complete model has.
+
+    Yields:
+        The temporary folder, a pathlib.Path.
 
     Raises:
-        OSError: something could not be written; the message names the folder.
+        OSError: something could not be written. The previous model is unchanged.
     """
     from safetensors import SafetensorError
 
     folder = Path(folder).resolve()
-    old, new = _aside(folder), folder.with_name(f".{folder.name}.{os.getpid()}.new")
-    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.new"):   # of killed saves
+    old, new = _previous(folder), folder.with_name(f".{folder.name}.{os.getpid()}.new")
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.new"):  # of killed saves
         if time.time() - left.stat().st_mtime > 3600:
             shutil.rmtree(left, ignore_errors=True)
     try:
@@ -78,48 +204,42 @@ def replacing_folder(folder, replaces, keeps_model="config.json"):
             os.rename(old, folder)
         new.mkdir()
         yield new
-        if (folder / keeps_model).is_file():
-            _swap(folder, new, old, replaces)
+        if (folder / model_file).is_file():
+            _swap(folder, new, old, is_replaced)
         elif folder.is_dir():
-            for path in sorted(new.iterdir(), key=lambda path: path.name == keeps_model):
+            for path in sorted(new.iterdir(), key=lambda path: path.name == model_file):
                 os.replace(path, folder / path.name)
         else:
             os.rename(new, folder)
-    except (OSError, SafetensorError) as error:     # the second: save_file where the disk is full
-        raise OSError(f"{folder} could not be written ({error}). A model that was there before is "
-                      "unchanged. Free some space, or save into another folder.") from error
+    except (OSError, SafetensorError) as error:  # the second: save_file where the disk is full
+        raise OSError(
+            f"{folder} could not be written ({error}). A model that was there before is "
+            "unchanged. Free some space, or save into another folder."
+        ) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def whole_folder(folder):
-    """Return `folder`, or the old folder that lies aside after a killed save; a warning says so."""
-    folder = Path(folder)
-    old = _aside(folder.resolve())
-    if folder.exists() or not old.is_dir():
-        return folder
-    warnings.warn(f"{folder} is missing: a save was killed in its last step. The model before it "
-                  f"is loaded from {old}. Rename that folder, or save again.", stacklevel=3)
-    return old
-
-
-def stale_file(name):
-    """Return whether a file belongs to the encoder or tokenizer of a folder, and goes with it."""
-    return _STALE.fullmatch(name) is not None
-
-
-def _aside(folder):
+def _previous(folder):
     return folder.with_name(f".{folder.name}.old")
 
 
-def _swap(folder, new, old, replaces):
-    shutil.rmtree(old, ignore_errors=True)          # of a save that was killed after its moves
-    for path in folder.iterdir():
-        if not replaces(path.name) and not (new / path.name).exists():
-            if path.is_dir() and not path.is_symlink():
-                shutil.copytree(path, new / path.name, symlinks=True, copy_function=_link)
-            else:
-                _link(path, new / path.name)
+def _link(source, target):
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:  # a file system without hard links
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _swap(folder, new, old, is_replaced):
+    def ignored(place, names):
+        top = Path(place) == folder
+        return [name for name in names if top and (is_replaced(name) or (new / name).exists())]
+
+    shutil.rmtree(old, ignore_errors=True)  # of a save that was killed after its moves
+    shutil.copytree(
+        folder, new, symlinks=True, ignore=ignored, copy_function=_link, dirs_exist_ok=True
+    )
     here = Path.cwd()
     os.rename(folder, old)
     try:
@@ -127,34 +247,6 @@ def _swap(folder, new, old, replaces):
     except BaseException:
         os.rename(old, folder)
         raise
-    if here.is_relative_to(folder):         # the process is still in the old one
+    if here.is_relative_to(folder):  # the process runs in the previous folder
         os.chdir(here)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _link(source, target):
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:         # a file system without hard links
-        shutil.copy2(source, target, follow_symlinks=False)
-
-
-def misfits(expected, tensors, by):
-    """Return what does not fit, one text per tensor: another shape or type, or numbers not finite.
-
-    Args:
-        expected: tensors by name, as the module has them.
-        tensors: tensors by name, as a file has them. Missing and additional ones are passed over.
-        by: the file that says what is expected.
-    """
-    found = []
-    for key, value in expected.items():
-        tensor = tensors.get(key, value)
-        both_floating = tensor.is_floating_point() and value.is_floating_point()
-        if tensor.shape != value.shape:
-            found.append(f"{key}: {list(tensor.shape)} in the file, {list(value.shape)} by {by}")
-        elif tensor.dtype != value.dtype and not both_floating:
-            found.append(f"{key}: {tensor.dtype} in the file, expected {value.dtype}")
-        elif both_floating and not tensor.isfinite().all():
-            found.append(f"{key}: some numbers are not finite (damaged, or training diverged)")
-    return found

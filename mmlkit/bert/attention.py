@@ -1,6 +1,7 @@
-"""Self-attention (Vaswani et al. 2017, Eq. 1).
+"""Multi-head self-attention (Vaswani et al. 2017, Eq. 1 and section 3.2.2).
 
-Notebook 01 builds it on three tokens. Letters: B batch, T tokens, Q queries, D hidden size, H attention heads.
+Notebook 01 builds it by hand on three tokens. Letters: B batch, T tokens, Q queries (the tokens
+that are computed), D hidden size, H attention heads.
 """
 
 import torch
@@ -11,7 +12,11 @@ __all__ = ["BertSelfAttention"]
 
 
 class BertSelfAttention(nn.Module):
-    """softmax(Q K^T / sqrt(D/H) + mask) V, heads side by side (Vaswani et al. 2017, Eq. 1)."""
+    """Compute softmax(Q K^T / sqrt(D/H) + mask) V in H heads of D/H features each.
+
+    Args:
+        config: a BertConfig.
+    """
 
     def __init__(self, config):
         super().__init__()
@@ -21,29 +26,59 @@ class BertSelfAttention(nn.Module):
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
 
-    def heads(self, x):
-        """[B,T,D] to [B,H,T,D/H]."""
+    def split_heads(self, x):
+        """Return the features of every head.
+
+        Args:
+            x: queries, keys or values, [B, T, D].
+
+        Returns:
+            The same numbers as [B, H, T, D/H].
+        """
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def probabilities(self, hidden_states, mask=None, num_queries=None):
-        """Attention weights [B,H,Q,T] of the first `num_queries` tokens (all by default) over all T tokens."""
-        query, key = self.heads(self.query(hidden_states[:, :num_queries])), self.heads(self.key(hidden_states))
+        """Return the attention weights, before dropout.
+
+        Args:
+            hidden_states: token vectors, [B, T, D].
+            mask: added to the scores, broadcastable to [B, 1, 1, T].
+            num_queries: Q; only the first Q tokens are queries. By default all T.
+
+        Returns:
+            Weights [B, H, Q, T]; every row sums to 1.
+        """
+        query = self.split_heads(self.query(hidden_states[:, :num_queries]))
+        key = self.split_heads(self.key(hidden_states))
         scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
         return (scores if mask is None else scores + mask).softmax(-1)
 
     def forward(self, hidden_states, mask=None, num_queries=None):
-        value = self.heads(self.value(hidden_states))
-        if _written_out(value, self.training):
-            mixed = self.dropout(self.probabilities(hidden_states, mask, num_queries)).to(value.dtype) @ value
-        else:
-            query, key = self.heads(self.query(hidden_states[:, :num_queries])), self.heads(self.key(hidden_states))
+        """Return the attended vectors of the first Q tokens; they attend to all T.
+
+        Args:
+            hidden_states: token vectors, [B, T, D].
+            mask: added to the scores, broadcastable to [B, 1, 1, T].
+            num_queries: Q, by default T.
+
+        Returns:
+            Token vectors [B, Q, D], the heads side by side.
+        """
+        value = self.split_heads(self.value(hidden_states))
+        if _fused_is_faster(value, self.training):
+            query = self.split_heads(self.query(hidden_states[:, :num_queries]))
+            key = self.split_heads(self.key(hidden_states))
             dropout = self.dropout.p if self.training else 0.0
-            mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
-        return mixed.transpose(1, 2).flatten(2)     # [B,Q,D]
+            mixed = F.scaled_dot_product_attention(query, key, value, mask, dropout)
+        else:
+            mixed = self.dropout(self.probabilities(hidden_states, mask, num_queries)) @ value
+        return mixed.transpose(1, 2).flatten(2)  # [B,H,Q,D/H] to [B,Q,D]
 
 
-def _written_out(value, training):
-    """Whether plain matrix products beat torch's fused attention: on a CPU, in bf16, under fast_matmul (2 to 20 times), or
-    while training, where fused attention has no dropout of its own and falls back to the same products."""
-    fast = value.dtype != torch.float32 or torch.get_float32_matmul_precision() != "highest"
-    return value.device.type == "cpu" and (fast or training)
+def _fused_is_faster(value, training):
+    """Return whether torch's fused kernel beats the matrix products: on a CPU in plain fp32 alone.
+
+    There it has no dropout, and in bf16 or under `fast_matmul` it takes 2 to 20 times as long.
+    """
+    exact = torch.get_float32_matmul_precision() == "highest" and value.dtype == torch.float32
+    return not value.is_cpu or (exact and not training)

@@ -1,9 +1,11 @@
 """BERT's encoder (Devlin et al. 2019), under the parameter names of transformers' BertModel.
 
-Notebook 01 builds it by hand. Letters: B batch, T tokens, D hidden size, H attention heads.
+Notebook 01 builds it by hand. Letters: B batch, T tokens, Q queries (the tokens that are computed),
+D hidden size, H attention heads.
 """
 
 import dataclasses
+import reprlib
 from typing import NamedTuple
 
 import torch
@@ -17,9 +19,27 @@ __all__ = ["BertConfig", "BertModel", "BertOutput", "BertLayer"]
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
-    """Sizes of an encoder; field names and defaults are those of transformers' BertConfig (BERT-base).
+    """Store the sizes of an encoder; names and defaults are those of transformers' BertConfig.
 
-    Raises ValueError when hidden_size is not a multiple of num_attention_heads or a size is below one.
+    The defaults are BERT-base.
+
+    Args:
+        vocab_size: number of word pieces.
+        hidden_size: D, a multiple of num_attention_heads.
+        num_hidden_layers: number of layers, at most 100.
+        num_attention_heads: H.
+        intermediate_size: width of the feed-forward network.
+        hidden_act: activation of the feed-forward network; only "gelu" is supported.
+        hidden_dropout_prob: dropout after the embeddings and after each half of a layer.
+        attention_probs_dropout_prob: dropout on the attention weights.
+        max_position_embeddings: largest number of tokens in a row.
+        type_vocab_size: number of segments.
+        initializer_range: standard deviation of the initial weights.
+        layer_norm_eps: number added to the variance in LayerNorm.
+        pad_token_id: row of the word table that is never trained.
+
+    Raises:
+        ValueError: a value has another type or is out of range, or the sizes do not fit.
     """
 
     vocab_size: int = 30522
@@ -37,72 +57,127 @@ class BertConfig:
     pad_token_id: int = 0
 
     def __post_init__(self):
-        for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size",
-                     "max_position_embeddings", "type_vocab_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected at least 1.")
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}, expected a probability of at least 0 and below 1.")
-        if self.num_hidden_layers < 0:
-            raise ValueError(f"num_hidden_layers is {self.num_hidden_layers}, expected 0 or more.")
+        ranges = {"num_hidden_layers": (0, 101), "pad_token_id": (0, self.vocab_size)}
+        for name, field in self.__dataclass_fields__.items():
+            value, kind = getattr(self, name), type(field.default)
+            low, high = (0, 1) if kind is float else ranges.get(name, (1, 10**8))
+            if kind is not str and (type(value) not in (int, kind) or not low <= value < high):
+                raise ValueError(
+                    f"{name} is {reprlib.repr(value)}, expected {kind.__name__}, at least {low} "
+                    f"and below {high:,}."
+                )
         if self.hidden_size % self.num_attention_heads:
-            raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
-                             f"{self.num_attention_heads}: every head gets hidden_size / num_attention_heads features.")
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
+                f"{self.num_attention_heads}, so it cannot be split among the heads."
+            )
         if self.hidden_act != "gelu":
-            raise ValueError(f"hidden_act {self.hidden_act!r} is not supported: this encoder has BERT's exact 'gelu'.")
+            raise ValueError(
+                f"hidden_act {reprlib.repr(self.hidden_act)} is not supported; expected 'gelu'."
+            )
 
     @classmethod
     def from_dict(cls, values):
-        """From the dict of a config.json; keys that are no sizes of an encoder are left aside."""
-        names = {field.name for field in dataclasses.fields(cls)}
-        return cls(**{key: value for key, value in values.items() if key in names and value is not None})
+        """Return the configuration in the values of a config.json.
+
+        Args:
+            values: a dict; other keys and values of None are ignored.
+
+        Returns:
+            A BertConfig.
+        """
+        names = cls.__dataclass_fields__
+        return cls(
+            **{key: value for key, value in values.items() if key in names and value is not None}
+        )
 
     @classmethod
     def tiny(cls, **changes):
-        """A size for tests and toys: 2 layers, 32 wide, about 40 thousand parameters."""
-        sizes = dict(vocab_size=199, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
-                     max_position_embeddings=64)
+        """Return a size for tests and toys: 2 layers, D = 32, about 27 thousand parameters.
+
+        Args:
+            **changes: fields with other values.
+
+        Returns:
+            A BertConfig.
+        """
+        sizes = dict(
+            vocab_size=199,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            intermediate_size=64,
+            max_position_embeddings=64,
+        )
         return cls(**{**sizes, **changes})
 
     @classmethod
     def base(cls):
-        """BERT-base, 109,482,240 parameters with the pooler."""
+        """Return BERT-base, 109,482,240 parameters with the pooler."""
         return cls()
 
     @classmethod
     def large(cls):
-        """BERT-large, 335,141,888 parameters with the pooler."""
-        return cls(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
+        """Return BERT-large, 335,141,888 parameters with the pooler."""
+        return cls(
+            hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096
+        )
 
 
 class BertOutput(NamedTuple):
-    """What the encoder returns: every token's last vector, and the pooled [CLS] vector."""
+    """Hold the two outputs of the encoder.
 
-    last_hidden_state: torch.Tensor     # [B,T,D], or [B,1,D] when only the first token was asked for
-    pooler_output: torch.Tensor         # [B,D]
+    Attributes:
+        last_hidden_state: token vectors, [B, T, D]; [B, 1, D] with first_token_only.
+        pooler_output: the pooled [CLS] vectors, [B, D].
+    """
+
+    last_hidden_state: torch.Tensor
+    pooler_output: torch.Tensor
 
 
 class BertEmbeddings(nn.Module):
-    """Word + position + segment vectors, normalised."""
+    """Add word, position and segment vectors, then normalise.
+
+    Args:
+        config: a BertConfig.
+    """
 
     def __init__(self, config):
         super().__init__()
-        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
-        self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
-        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        D = config.hidden_size
+        self.word_embeddings = nn.Embedding(config.vocab_size, D, padding_idx=config.pad_token_id)
+        self.position_embeddings = nn.Embedding(config.max_position_embeddings, D)
+        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, D)
+        self.LayerNorm = nn.LayerNorm(D, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, input_ids, token_type_ids):
+        """Return the token vectors that enter the first layer.
+
+        Args:
+            input_ids: token ids, [B, T].
+            token_type_ids: segments, [B, T].
+
+        Returns:
+            Token vectors [B, T, D].
+        """
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
-        summed = (self.word_embeddings(input_ids) + self.token_type_embeddings(token_type_ids)
-                  + self.position_embeddings(positions))
+        summed = (
+            self.word_embeddings(input_ids)
+            + self.token_type_embeddings(token_type_ids)
+            + self.position_embeddings(positions)
+        )
         return self.dropout(self.LayerNorm(summed))
 
 
 class AddNorm(nn.Module):
-    """LayerNorm(residual + dropout(W x + b)): the end of both halves of a layer (post-LN)."""
+    """Compute LayerNorm(residual + dropout(W x + b)), the end of both halves of a layer.
+
+    Args:
+        in_features: F, the width of x.
+        config: a BertConfig.
+    """
 
     def __init__(self, in_features, config):
         super().__init__()
@@ -110,37 +185,83 @@ class AddNorm(nn.Module):
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, x, residual, beside=None, inside=None):
+    def forward(self, x, residual, task_residual=None, adapter=None):
+        """Return the output of one half of a layer.
+
+        Args:
+            x: the result of attention or of the wide map, [B, Q, F].
+            residual: the input of this half, [B, Q, D].
+            task_residual: a second residual, [B, Q, D], added before the normalisation.
+            adapter: a function from [B, Q, D] to [B, Q, D]; adapter(y) is added to
+                y = dropout(W x + b).
+
+        Returns:
+            Token vectors [B, Q, D].
+        """
         x = self.dropout(self.dense(x))
-        summed = (x if inside is None else inside(x)) + residual
-        return self.LayerNorm(summed if beside is None else summed + beside)
+        summed = (x if adapter is None else x + adapter(x)) + residual
+        return self.LayerNorm(summed if task_residual is None else summed + task_residual)
 
 
 class BertAttention(nn.Module):
-    """Self-attention and its add-and-norm; `self` is the name that checkpoints use."""
+    """Apply self-attention and its AddNorm; checkpoints use the name `self`.
+
+    Args:
+        config: a BertConfig.
+    """
 
     def __init__(self, config):
         super().__init__()
         self.self = BertSelfAttention(config)
         self.output = AddNorm(config.hidden_size, config)
 
-    def forward(self, hidden_states, mask=None, num_queries=None, inside=None):
-        return self.output(self.self(hidden_states, mask, num_queries), hidden_states[:, :num_queries], inside=inside)
+    def forward(self, hidden_states, mask=None, num_queries=None, adapter=None):
+        """Return the output of the first half of a layer.
+
+        Args:
+            hidden_states: token vectors, [B, T, D].
+            mask: added to the attention scores, broadcastable to [B, 1, 1, T].
+            num_queries: Q, by default T.
+            adapter: see `AddNorm`.
+
+        Returns:
+            Token vectors [B, Q, D].
+        """
+        attended = self.self(hidden_states, mask, num_queries)
+        return self.output(attended, hidden_states[:, :num_queries], adapter=adapter)
 
 
 class BertIntermediate(nn.Module):
-    """The widening half of the feed-forward network, with exact GELU."""
+    """Apply the first map of the feed-forward network and the exact GELU.
+
+    Args:
+        config: a BertConfig.
+    """
 
     def __init__(self, config):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
 
     def forward(self, x):
+        """Return GELU(W x + b).
+
+        Args:
+            x: token vectors, [B, Q, D].
+
+        Returns:
+            Features [B, Q, F] with F = intermediate_size.
+        """
         return F.gelu(self.dense(x))
 
 
 class BertLayer(nn.Module):
-    """a = AddNorm(attention(h), h); h' = AddNorm(ffn(a), a): the second residual is a, not h."""
+    """Compute a = AddNorm(attention(h), h), then h' = AddNorm(feed_forward(a), a).
+
+    The second residual is a, not h.
+
+    Args:
+        config: a BertConfig.
+    """
 
     def __init__(self, config):
         super().__init__()
@@ -148,19 +269,36 @@ class BertLayer(nn.Module):
         self.intermediate = BertIntermediate(config)
         self.output = AddNorm(config.intermediate_size, config)
 
-    def forward(self, hidden_states, mask=None, beside=None, num_queries=None, inside=(None, None)):
-        """hidden_states [B,T,D] to [B,Q,D].
+    def forward(
+        self,
+        hidden_states,
+        mask=None,
+        task_residual=None,
+        num_queries=None,
+        adapters=(None, None),
+    ):
+        """Return the token vectors for the next layer.
 
-        mask: added to the attention scores, broadcastable to [B,1,1,T]. beside: [B,Q,D], added before the last
-        LayerNorm. num_queries: compute only the first so many tokens; they still attend to all T. inside: two functions
-        [B,Q,D] to [B,Q,D], applied to what each half of the layer is about to add to its residual (Houlsby's adapters).
+        Args:
+            hidden_states: h, [B, T, D].
+            mask: added to the attention scores, broadcastable to [B, 1, 1, T].
+            task_residual: [B, Q, D], added before the last LayerNorm (`ProjectedAttention`).
+            num_queries: Q, by default T. Only the first Q tokens are computed, attending to all T.
+            adapters: one function for each half of the layer, see `AddNorm` (`HoulsbyAdapters`).
+
+        Returns:
+            Token vectors h', [B, Q, D].
         """
-        attended = self.attention(hidden_states, mask, num_queries, inside[0])
-        return self.output(self.intermediate(attended), attended, beside, inside[1])
+        attended = self.attention(hidden_states, mask, num_queries, adapters[0])
+        return self.output(self.intermediate(attended), attended, task_residual, adapters[1])
 
 
 class BertEncoder(nn.Module):
-    """The stack of layers; a class of its own only because checkpoints name it `encoder.layer`."""
+    """Hold the layers under the name `encoder.layer`, as checkpoints do.
+
+    Args:
+        config: a BertConfig.
+    """
 
     def __init__(self, config):
         super().__init__()
@@ -168,18 +306,33 @@ class BertEncoder(nn.Module):
 
 
 class BertPooler(nn.Module):
-    """tanh(W h_[CLS] + b)."""
+    """Compute tanh(W h + b) of the [CLS] vector h.
+
+    Args:
+        config: a BertConfig.
+    """
 
     def __init__(self, config):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, last_hidden_state):
+        """Return one vector per row.
+
+        Args:
+            last_hidden_state: token vectors, [B, T, D]; only the first token is read.
+
+        Returns:
+            Pooled vectors [B, D].
+        """
         return torch.tanh(self.dense(last_hidden_state[:, 0]))
 
 
 class BertModel(nn.Module):
-    """Token ids in, contextual vectors out.
+    """Turn token ids into contextual vectors.
+
+    Args:
+        config: a BertConfig.
 
     Example::
 
@@ -191,11 +344,11 @@ class BertModel(nn.Module):
     def __init__(self, config):
         super().__init__()
         self.config = config
-        self.tokenizer = None       # set by load_pretrained, so that predict() can read plain text
+        self.tokenizer = None  # set by load_pretrained, so that predict() can read plain text
         self.embeddings = BertEmbeddings(config)
         self.encoder = BertEncoder(config)
         self.pooler = BertPooler(config)
-        self.register_module("pals", None)      # set by add_pals: what each task has for itself
+        self.register_module("pals", None)  # set by add_pals: the modules of each task
         self.apply(self._init_weights)
 
     def _init_weights(self, module):
@@ -204,44 +357,76 @@ class BertModel(nn.Module):
         if isinstance(module, nn.Linear):
             nn.init.zeros_(module.bias)
 
-    def forward(self, input_ids, attention_mask=None, token_type_ids=None, *, first_token_only=False, task=None):
-        """input_ids, attention_mask (1 token, 0 padding) and token_type_ids (segment 0 or 1): all [B,T] integers.
+    def forward(
+        self,
+        input_ids,
+        attention_mask=None,
+        token_type_ids=None,
+        *,
+        first_token_only=False,
+        task=None,
+    ):
+        """Return the last layer's token vectors and the pooled vector.
 
-        first_token_only: let the last layer compute [CLS] alone, the same numbers for less work when the head reads
-        nothing else; last_hidden_state is then [B,1,D]. task: whose projected attention to use, where `add_pals` put some.
-        Raises ValueError when T exceeds the position table, or when the task does not go with the encoder's PALs.
+        Args:
+            input_ids: token ids, [B, T].
+            attention_mask: 1 for a token, 0 for padding, [B, T]. By default all are tokens.
+            token_type_ids: segments 0 or 1, [B, T]. By default all are 0.
+            first_token_only: let the last layer compute only [CLS], the same numbers for less work.
+            task: name of the task, for an encoder with `add_pals`.
+
+        Returns:
+            A BertOutput.
+
+        Raises:
+            ValueError: input_ids have the wrong shape, or the encoder has no modules for the task.
         """
         if input_ids.dim() != 2 or input_ids.shape[1] > self.config.max_position_embeddings:
-            raise ValueError(f"input_ids have shape {list(input_ids.shape)}, expected [batch, tokens] with at most "
-                             f"{self.config.max_position_embeddings} tokens. Truncate when you tokenize (max_length=).")
+            raise ValueError(
+                f"input_ids have shape {list(input_ids.shape)}, expected [batch, tokens] with at "
+                f"most {self.config.max_position_embeddings} tokens. Truncate when you tokenize "
+                "(max_length=)."
+            )
         if token_type_ids is None:
             token_type_ids = torch.zeros_like(input_ids)
-        hidden_states = self.embeddings(input_ids, token_type_ids)
-        mask = None if attention_mask is None else self.additive_mask(attention_mask, hidden_states)
-        part, last = self._part_of(task), len(self.encoder.layer) - 1
+        h = self.embeddings(input_ids, token_type_ids)
+        mask = None if attention_mask is None else self.additive_mask(attention_mask, h)
+        part, last = self._task_part(task), len(self.encoder.layer) - 1
+        only_first = first_token_only and not (part and part.needs_tokens)
         for i, layer in enumerate(self.encoder.layer):
-            queries = 1 if first_token_only and i == last and not getattr(part, "whole_sequence", False) else None
-            added = {} if part is None else part.at_layer(i, hidden_states, mask, queries)
-            hidden_states = layer(hidden_states, mask, num_queries=queries, **added)
-        if part is not None:
-            hidden_states = part.at_end(hidden_states, mask, 1 if first_token_only else None)
-        return BertOutput(hidden_states, self.pooler(hidden_states))
+            num_queries = 1 if only_first and i == last else None
+            extra = part.layer_inputs(i, h, mask, num_queries) if part else {}
+            h = layer(h, mask, num_queries=num_queries, **extra)
+        if part:
+            h = part.transform_output(h, mask, 1 if first_token_only else None)
+        return BertOutput(h, self.pooler(h))
 
-    def _part_of(self, task):
-        """What belongs to this task alone, or None where the encoder has no such parts."""
-        if self.pals is None and task is not None:
-            raise ValueError(f"task={task!r} was given, but this encoder has nothing of a task's own. Call add_pals(encoder, "
-                             "tasks=[...]) or load_pals(encoder, folder) first, or leave task out.")
-        return None if self.pals is None else self.pals.part(task)
+    def _task_part(self, task):
+        """Return the modules of a task, or None for an encoder without `add_pals`."""
+        if self.pals is not None:
+            return self.pals.part(task)
+        if task is not None:
+            raise ValueError(
+                f"task={task!r} was given, but this encoder has no modules for tasks. Call "
+                "add_pals or load_pals first, or leave task out."
+            )
 
     @staticmethod
     def additive_mask(attention_mask, hidden_states):
-        """[B,T] of ones and zeros to [B,1,1,T] of zeros and large negative numbers, in the dtype attention runs in.
+        """Return the mask that is added to attention scores, in the dtype of the attention.
 
-        Half of the dtype's minimum: adding a score cannot overflow to -inf, so a row of only padding gives no NaN.
+        Half of the dtype's minimum leaves room for any score: no sum overflows to -inf, and a row
+        of only padding gives no NaN.
+
+        Args:
+            attention_mask: 1 for a token, 0 for padding, [B, T].
+            hidden_states: token vectors, [B, T, D]; they set dtype and device.
+
+        Returns:
+            Zeros for tokens and large negative numbers for padding, [B, 1, 1, T].
         """
-        device_type = hidden_states.device.type
-        autocast = torch.is_autocast_enabled(device_type)
-        dtype = torch.get_autocast_dtype(device_type) if autocast else hidden_states.dtype
-        mask = torch.zeros(attention_mask.shape, dtype=dtype, device=attention_mask.device)
-        return mask.masked_fill_(attention_mask == 0, torch.finfo(dtype).min / 2)[:, None, None, :]
+        device, dtype = hidden_states.device.type, hidden_states.dtype
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+        padding = (attention_mask == 0)[:, None, None, :]
+        return padding.to(dtype) * (torch.finfo(dtype).min / 2)

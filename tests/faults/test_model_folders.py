@@ -1,4 +1,4 @@
-"""Saved models: never half-written, whatever happens while they are saved; and each damaged folder is told clearly."""
+"""A saved model is never half-written, and every damaged folder gives a clear error."""
 
 import errno
 import json
@@ -21,10 +21,10 @@ from safetensors.torch import load_file, save_file
 
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.bert.pretrained import load_pretrained, save_pretrained
-from mmlkit.folders import replacing_folder
+from mmlkit.folders import replace_folder
 from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.pals.projected import add_pals
+from mmlkit.pals.task_parts import add_pals
 from mmlkit.runtime import seeded
 from mmlkit.training.model import MultitaskModel, load_model, save_model
 
@@ -32,13 +32,19 @@ from mmlkit.training.model import MultitaskModel, load_model, save_model
 @pytest.fixture
 def make(tokenizer):
     """make(seed, pals=True): a tiny model with three heads, two PALs-able tasks among them."""
+
     def made(seed, pals=True):
         with seeded(seed):
             encoder = BertModel(BertConfig.tiny())
-            heads = {"sst": LinearHead(32, 5), "sts": PairHead(32, 1), "quora": MultiverseHead(32, 2, num_heads=4)}
+            heads = {
+                "sst": LinearHead(32, 5),
+                "sts": PairHead(32, 1),
+                "quora": MultiverseHead(32, 2, num_heads=4),
+            }
             if pals:
                 add_pals(encoder, list(heads), size=8, num_heads=2)
         return MultitaskModel(encoder, heads, tokenizer)
+
     return made
 
 
@@ -49,15 +55,21 @@ def assert_is(folder, model):
         again = load_model(folder)
     ours, theirs = model.state_dict(), again.state_dict()
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
-    assert [head.spec() for head in again.heads.values()] == [head.spec() for head in model.heads.values()]
+    assert [head.spec() for head in again.heads.values()] == [
+        head.spec() for head in model.heads.values()
+    ]
 
 
 def is_one_of(folder, *models):
     state = load_model(folder).state_dict()
-    return [all(torch.equal(state[key], value) for key, value in model.state_dict().items()) for model in models]
+    return [
+        all(torch.equal(state[key], value) for key, value in model.state_dict().items())
+        for model in models
+    ]
 
 
 # ---- a full disk ----
+
 
 def full_disk(monkeypatch, step):
     """Lets `step` writes succeed; from then on the disk is full, in the words of whoever writes."""
@@ -67,18 +79,31 @@ def full_disk(monkeypatch, step):
         def guarded(*arguments, **options):
             done[0] += 1
             if done[0] > step:
-                if isinstance(error, SafetensorError):      # half a file is left
+                if isinstance(error, SafetensorError):  # half a file is left
                     arguments[1].write_bytes(b"half")
                 raise error
             return write(*arguments, **options)
+
         return guarded
 
     no_space = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr(safetensors.torch, "save_file",
-                        guard(safetensors.torch.save_file, SafetensorError("I/O error: No space left on device (os error 28)")))
+    monkeypatch.setattr(
+        safetensors.torch,
+        "save_file",
+        guard(
+            safetensors.torch.save_file,
+            SafetensorError("I/O error: No space left on device (os error 28)"),
+        ),
+    )
     from transformers import PreTrainedTokenizerBase
 
-    for owner, name in ((Path, "write_text"), (Path, "mkdir"), (PreTrainedTokenizerBase, "save_pretrained"), (os, "rename"), (os, "link")):
+    for owner, name in (
+        (Path, "write_text"),
+        (Path, "mkdir"),
+        (PreTrainedTokenizerBase, "save_pretrained"),
+        (os, "rename"),
+        (os, "link"),
+    ):
         monkeypatch.setattr(owner, name, guard(getattr(owner, name), no_space))
     return done
 
@@ -95,19 +120,27 @@ def test_a_full_disk_leaves_the_old_model_at_every_step(make, tmp_path, monkeypa
     save_model(old, folder)
     (folder / "notes.txt").write_text("mine")
     steps = count_steps(make, tmp_path / "model", monkeypatch)
-    assert steps >= 9           # folder, encoder, tokenizer, config, heads, two of PALs, mmlkit.json, notes.txt, two moves
+    assert (
+        steps >= 9
+    )  # folder, encoder, tokenizer, config, heads, two of PALs, mmlkit.json, notes.txt, two moves
     save_model(old, folder)
     for step in range(steps):
         with monkeypatch.context() as patched:
             full_disk(patched, step)
-            with pytest.raises(OSError, match=rf"{re.escape(str(folder))} could not be written \(.*No space left on device.*"
-                               r"A model that was there before is unchanged. Free some space, or save into another folder"):
+            with pytest.raises(
+                OSError,
+                match=rf"{re.escape(str(folder))} could not be written \(.*No space left on device"
+                r".*A model that was there before is unchanged. Free some space, or save",
+            ):
                 save_model(new, folder)
             patched.undo()
         if folder.is_dir():
             assert_is(folder, old)
-        else:       # even the move back failed: the old folder lies aside and is found
-            with pytest.warns(UserWarning, match="is missing: a save was killed in its last step. The model before it is loaded from"):
+        else:  # even the move back failed: the old folder lies aside and is found
+            with pytest.warns(
+                UserWarning,
+                match="is missing: a save was killed in its last step. The model before it is",
+            ):
                 assert is_one_of(folder, old, new) == [True, False]
         save_model(old, folder)
         assert (folder / "notes.txt").read_text() == "mine"
@@ -126,7 +159,9 @@ def test_a_full_disk_leaves_the_old_encoder(make, tmp_path, monkeypatch):
                 save_pretrained(new.encoder, new.tokenizer, folder)
             patched.undo()
         state = load_pretrained(folder)[0].state_dict()
-        assert all(torch.equal(state[key], value) for key, value in old.encoder.state_dict().items())
+        assert all(
+            torch.equal(state[key], value) for key, value in old.encoder.state_dict().items()
+        )
         assert [path.name for path in tmp_path.iterdir()] == ["encoder"]
 
 
@@ -144,6 +179,7 @@ def test_a_first_save_that_fails_leaves_no_model(make, tmp_path, monkeypatch):
 
 # ---- a killed save ----
 
+
 def save_forever(folder, *models):
     while True:
         for model in models:
@@ -157,7 +193,9 @@ def test_a_save_that_is_killed_leaves_one_model_or_the_other(make, tmp_path):
     (folder / "notes.txt").write_text("mine")
     found = []
     for i in range(12):
-        saver = multiprocessing.get_context("fork").Process(target=save_forever, args=(folder, b, a))
+        saver = multiprocessing.get_context("fork").Process(
+            target=save_forever, args=(folder, b, a)
+        )
         saver.start()
         time.sleep(0.1 + 0.037 * i)
         os.kill(saver.pid, signal.SIGKILL)
@@ -175,13 +213,16 @@ def test_a_save_that_was_killed_between_its_moves_is_found_and_made_good(make, t
     old, new = make(0), make(1)
     save_model(old, tmp_path / "model")
     (tmp_path / "model").rename(tmp_path / ".model.old")
-    with pytest.warns(UserWarning, match="model is missing: a save was killed in its last step.*Rename that folder, or save again"):
+    with pytest.warns(
+        UserWarning,
+        match="model is missing: a save was killed in its last step.*Rename that folder, or",
+    ):
         assert is_one_of(tmp_path / "model", old, new) == [True, False]
     with pytest.warns(UserWarning, match="is missing: a save was killed"):
         load_pretrained(tmp_path / "model")
     (tmp_path / ".model.99.new").mkdir()
-    os.utime(tmp_path / ".model.99.new", (0, 0))        # of a save that was killed long ago
-    (tmp_path / ".model.98.new").mkdir()                # of one that is at work, perhaps
+    os.utime(tmp_path / ".model.99.new", (0, 0))  # of a save that was killed long ago
+    (tmp_path / ".model.98.new").mkdir()  # of one that is at work, perhaps
     save_model(new, tmp_path / "model")
     assert_is(tmp_path / "model", new)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".model.98.new", "model"]
@@ -189,24 +230,37 @@ def test_a_save_that_was_killed_between_its_moves_is_found_and_made_good(make, t
 
 # ---- what stays, what goes ----
 
+
 def test_files_of_the_user_stay_and_files_of_the_old_model_go(make, tmp_path, monkeypatch):
     folder = tmp_path / "model"
     save_model(make(0), folder)
-    stale = ["pytorch_model.bin", "model-00001-of-00002.safetensors", "model.safetensors.index.json", "vocab.txt", "added_tokens.json"]
+    stale = [
+        "pytorch_model.bin",
+        "model-00001-of-00002.safetensors",
+        "model.safetensors.index.json",
+        "vocab.txt",
+        "added_tokens.json",
+    ]
     for name in stale:
         (folder / name).write_text("{}")
     (folder / "last.safetensors").write_text("checkpoint")
     (folder / "logs" / "deep").mkdir(parents=True)
     (folder / "logs" / "deep" / "a.txt").write_text("log")
     (folder / "link").symlink_to("logs")
-    monkeypatch.chdir(folder / "logs")      # a process may stand in the folder
+    monkeypatch.chdir(folder / "logs")  # a process may stand in the folder
     plain = make(1, pals=False)
     save_model(plain, "..")
     assert_is(folder, plain)
     assert Path.cwd() == folder / "logs" and Path("deep/a.txt").read_text() == "log"
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
-    assert found >= {"last.safetensors", "logs/deep/a.txt", "link"} and not found & {*stale, "pals.json", "pals.safetensors"}
-    assert (folder / "link").is_symlink() and (folder / "last.safetensors").read_text() == "checkpoint"
+    assert found >= {"last.safetensors", "logs/deep/a.txt", "link"} and not found & {
+        *stale,
+        "pals.json",
+        "pals.safetensors",
+    }
+    assert (folder / "link").is_symlink() and (
+        folder / "last.safetensors"
+    ).read_text() == "checkpoint"
 
 
 def test_a_linked_folder_is_replaced_where_it_lies(make, tmp_path):
@@ -221,16 +275,26 @@ def test_a_linked_folder_is_replaced_where_it_lies(make, tmp_path):
 def test_an_encoder_alone_does_not_take_the_heads_away(make, tmp_path):
     model = make(0)
     save_model(model, tmp_path / "model")
-    with pytest.raises(ValueError, match="holds a model with heads .*Name another folder, or save the whole model with save_model"):
+    with pytest.raises(
+        ValueError,
+        match="holds a model with heads .*Name another folder, or use save_model",
+    ):
         save_pretrained(make(1).encoder, model.tokenizer, tmp_path / "model")
     assert_is(tmp_path / "model", model)
 
 
-@pytest.mark.parametrize("value", [np.float32(1), np.int64(3), torch.ones(1), np.zeros(2), {1, 2}, {("a", "b"): 1}], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [np.float32(1), np.int64(3), torch.ones(1), np.zeros(2), {1, 2}, {("a", "b"): 1}],
+    ids=repr,
+)
 def test_values_that_json_does_not_know_are_told_before_anything_is_written(make, tmp_path, value):
     model = make(0)
     save_model(model, tmp_path / "model", about={"loss": float("nan")})
-    with pytest.raises(TypeError, match="cannot be written as JSON .*write x.item\\(\\) for a number of numpy or torch"):
+    with pytest.raises(
+        TypeError,
+        match="cannot be written as JSON .*write x.item\\(\\) for a number of numpy or torch",
+    ):
         save_model(make(1), tmp_path / "model", about={"accuracy": value})
     assert_is(tmp_path / "model", model)
     with pytest.raises(TypeError):
@@ -242,34 +306,45 @@ def test_another_error_while_writing_changes_nothing(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "config.json").write_text("old")
     with pytest.raises(KeyError):
-        with replacing_folder(tmp_path / "a", lambda name: True) as new:
+        with replace_folder(tmp_path / "a", lambda name: True) as new:
             (new / "config.json").write_text("new")
             raise KeyError("x")
-    assert [path.name for path in tmp_path.rglob("*")] == ["a", "config.json"] and (tmp_path / "a" / "config.json").read_text() == "old"
+    assert [path.name for path in tmp_path.rglob("*")] == ["a", "config.json"] and (
+        tmp_path / "a" / "config.json"
+    ).read_text() == "old"
 
 
 # ---- damaged folders ----
 
+
 def spec(**changes):
     """A change of the description of the head of sst; None takes a key out."""
+
     def change(folder):
         described = json.loads((folder / "mmlkit.json").read_text())
         head = described["heads"]["sst"] | changes
         described["heads"]["sst"] = {key: value for key, value in head.items() if value != "REMOVE"}
         (folder / "mmlkit.json").write_text(json.dumps(described))
+
     return change
 
 
 def described(**changes):
     def change(folder):
         values = json.loads((folder / "mmlkit.json").read_text()) | changes
-        (folder / "mmlkit.json").write_text(json.dumps({key: value for key, value in values.items() if value != "REMOVE"}))
+        (folder / "mmlkit.json").write_text(
+            json.dumps({key: value for key, value in values.items() if value != "REMOVE"})
+        )
+
     return change
 
 
 def config(**changes):
     def change(folder):
-        (folder / "config.json").write_text(json.dumps(json.loads((folder / "config.json").read_text()) | changes))
+        (folder / "config.json").write_text(
+            json.dumps(json.loads((folder / "config.json").read_text()) | changes)
+        )
+
     return change
 
 
@@ -283,7 +358,11 @@ def cut(name, left):
 
 def tensors(name, change):
     def write(folder):
-        save_file(change({key: value.clone() for key, value in load_file(folder / name).items()}), folder / name)
+        save_file(
+            change({key: value.clone() for key, value in load_file(folder / name).items()}),
+            folder / name,
+        )
+
     return write
 
 
@@ -293,10 +372,12 @@ def one(key, function):
 
 def words(change):
     """A change of tokenizer.json."""
+
     def write(folder):
         values = json.loads((folder / "tokenizer.json").read_text())
         change(values)
         (folder / "tokenizer.json").write_text(json.dumps(values))
+
     return write
 
 
@@ -306,78 +387,231 @@ TAMPERED = {
     "mmlkit.json is empty": (content(ABOUT, b""), "mmlkit.json is not valid JSON"),
     "mmlkit.json is no UTF-8": (content(ABOUT, b"\xff\xfe{}"), "mmlkit.json is not valid JSON"),
     "mmlkit.json is cut": (cut(ABOUT, 40), "mmlkit.json is not valid JSON"),
-    "mmlkit.json is a list": (content(ABOUT, b"[]"), "mmlkit.json holds a list, expected an object"),
-    "mmlkit.json is nested 200,000 deep": (content(ABOUT, b"[" * 200_000), "mmlkit.json is not valid JSON"),
-    "mmlkit.json has a number of 5,000 digits": (content(ABOUT, b'{"a": ' + b"9" * 5000 + b"}"), "mmlkit.json is not valid JSON"),
+    "mmlkit.json is a list": (
+        content(ABOUT, b"[]"),
+        "mmlkit.json holds a list, expected an object",
+    ),
+    "mmlkit.json is nested 200,000 deep": (
+        content(ABOUT, b"[" * 200_000),
+        "mmlkit.json is not valid JSON",
+    ),
+    "mmlkit.json has a number of 5,000 digits": (
+        content(ABOUT, b'{"a": ' + b"9" * 5000 + b"}"),
+        "mmlkit.json is not valid JSON",
+    ),
     "no heads": (described(heads="REMOVE"), "mmlkit.json: heads is None"),
     "heads is empty": (described(heads={}), "mmlkit.json: heads is {}"),
-    "heads is a list": (described(heads=["sst"]), "mmlkit.json: heads is .'sst'.*expected an object with one head per task"),
-    "a head is a text": (described(heads={"sst": "linear"}), "head type 'linear' of task|head type .* of task 'sst' is not one of|hidden_size None"),
-    "a head is a list": (described(heads={"sst": []}), "head type '..' of task 'sst' is not one of"),
-    "pals is a number": (described(pals=1), "pals is 1; expected an object with one head per task, and true or false"),
+    "heads is a list": (
+        described(heads=["sst"]),
+        "mmlkit.json: heads is .'sst'.*expected an object with one head per task",
+    ),
+    "a head is a text": (
+        described(heads={"sst": "linear"}),
+        "head type 'linear' of task|head type .* of task 'sst' is not one of|hidden_size None",
+    ),
+    "a head is a list": (
+        described(heads={"sst": []}),
+        "head type '..' of task 'sst' is not one of",
+    ),
+    "pals is a number": (
+        described(pals=1),
+        "pals is 1; expected an object with one head per task, and true or false",
+    ),
     "pals is a text": (described(pals="no"), "pals is no; expected"),
     "pals of a model without": (described(pals=True), "pals.json does not exist"),
-    "a task with a dot": (described(heads={"a.b": {"type": "linear", "hidden_size": 32, "num_labels": 5}}), "asks for 160 weights|no module can have"),
-    "a task called keys": (lambda folder: (described(heads={"keys": {"type": "linear", "hidden_size": 32, "num_labels": 1}})(folder),
-                                           tensors(HEADS, lambda t: {"keys.dense.weight": torch.ones(1, 32), "keys.dense.bias": torch.ones(1)})(folder)),
-                           "a task has a name that no module can have"),
+    "a task with a dot": (
+        described(heads={"a.b": {"type": "linear", "hidden_size": 32, "num_labels": 5}}),
+        "asks for 160 weights|no module can have",
+    ),
+    "a task called keys": (
+        lambda folder: (
+            described(heads={"keys": {"type": "linear", "hidden_size": 32, "num_labels": 1}})(
+                folder
+            ),
+            tensors(
+                HEADS,
+                lambda t: {
+                    "keys.dense.weight": torch.ones(1, 32),
+                    "keys.dense.bias": torch.ones(1),
+                },
+            )(folder),
+        ),
+        "a task has a name that no module can have",
+    ),
     "an unknown type": (spec(type="cubic"), "head type 'cubic' of task 'sst' is not one of"),
     "a type that is a list": (spec(type=["linear"]), "head type .* of task 'sst' is not one of"),
     "no type": (spec(type="REMOVE"), "head type 'None' of task 'sst' is not one of"),
     "another type": (spec(type="san"), "cannot be built from .*unexpected keyword argument"),
-    "an unknown keyword": (spec(width=3), "cannot be built from .*unexpected keyword argument 'width'"),
-    "no size": (spec(hidden_size="REMOVE"), "has hidden_size None, but the encoder of config.json has 32"),
-    "another hidden_size": (spec(hidden_size=64), "has hidden_size 64, but the encoder of config.json has 32"),
+    "an unknown keyword": (
+        spec(width=3),
+        "cannot be built from .*unexpected keyword argument 'width'",
+    ),
+    "no size": (
+        spec(hidden_size="REMOVE"),
+        "has hidden_size None, but the encoder of config.json has 32",
+    ),
+    "another hidden_size": (
+        spec(hidden_size=64),
+        "has hidden_size 64, but the encoder of config.json has 32",
+    ),
     "hidden_size is a text": (spec(hidden_size="32"), "has hidden_size '32', but the encoder"),
     "num_labels is negative": (spec(num_labels=-5), "cannot be built from .*must be at least 1"),
     "num_labels is zero": (spec(num_labels=0), "cannot be built from .*must be at least 1"),
-    "num_labels is huge": (spec(num_labels=10**8), "asks for 3,200,000,000 weights or more, but heads.safetensors holds 165"),
-    "num_labels is beyond every machine": (spec(num_labels=10**30), "has num_labels '10{30}', expected a finite number or a word"),
+    "num_labels is huge": (
+        spec(num_labels=10**8),
+        "asks for 3,200,000,000 weights or more, but heads.safetensors holds 165",
+    ),
+    "num_labels is beyond every machine": (
+        spec(num_labels=10**30),
+        "has num_labels '10{30}', expected a finite number or a word",
+    ),
     "num_labels is a text": (spec(num_labels="5"), "cannot be built from"),
-    "num_labels is a list": (spec(num_labels=[5]), "has num_labels .*expected a finite number or a word"),
-    "num_labels is true": (spec(num_labels=True), "has num_labels 'True', expected a finite number or a word"),
+    "num_labels is a list": (
+        spec(num_labels=[5]),
+        "has num_labels .*expected a finite number or a word",
+    ),
+    "num_labels is true": (
+        spec(num_labels=True),
+        "has num_labels 'True', expected a finite number or a word",
+    ),
     "num_labels is a fraction": (spec(num_labels=5.5), "cannot be built from"),
-    "fewer labels than weights": (spec(num_labels=3), r"heads.safetensors does not fit mmlkit.json: sst.dense.weight: \[5, 32\] in the file, \[3, 32\] by"),
+    "fewer labels than weights": (
+        spec(num_labels=3),
+        r"heads.safetensors does not fit mmlkit.json: "
+        r"sst.dense.weight: \[5, 32\] in the file, \[3, 32\] by",
+    ),
     "dropout is two": (spec(dropout=2.0), "cannot be built from .*dropout probability"),
     "dropout is no number": (spec(dropout=NAN), "has dropout 'nan', expected a finite number"),
-    "dropout is infinite": (spec(dropout=float("inf")), "has dropout 'inf', expected a finite number"),
+    "dropout is infinite": (
+        spec(dropout=float("inf")),
+        "has dropout 'inf', expected a finite number",
+    ),
     "dropout is a text": (spec(dropout="0.1"), "cannot be built from"),
     "reads is unknown": (spec(reads="max"), "cannot be built from .*reads 'max' is not one of"),
     "activation is unknown": (spec(activation="tanh"), "cannot be built from .*activation 'tanh'"),
-    "heads.safetensors is empty": (content(HEADS, b""), "heads.safetensors cannot be read as safetensors"),
-    "heads.safetensors is cut": (cut(HEADS, 300), "heads.safetensors cannot be read as safetensors"),
-    "heads.safetensors has a giant header": (content(HEADS, b"\xff" * 16), "heads.safetensors cannot be read as safetensors"),
-    "a head's weight is missing": (tensors(HEADS, lambda t: {k: v for k, v in t.items() if k != "sst.dense.bias"}), "sst.dense.bias is missing"),
-    "an unknown weight": (tensors(HEADS, lambda t: t | {"rte.dense.bias": torch.ones(2)}), "rte.dense.bias is of no head"),
-    "a weight of another shape": (tensors(HEADS, one("sst.dense.bias", lambda v: v[:4].clone())), r"sst.dense.bias: \[4\] in the file, \[5\] by"),
-    "a weight of whole numbers": (tensors(HEADS, one("sst.dense.bias", lambda v: v.long())), "sst.dense.bias: torch.int64 in the file, expected torch.float32"),
-    "a weight that is no number": (tensors(HEADS, one("sst.dense.bias", lambda v: v * NAN)), "sst.dense.bias: some numbers are not finite"),
-    "a mask of numbers": (tensors(HEADS, one("quora.active", lambda v: v.float())), "quora.active: torch.float32 in the file, expected torch.bool"),
-    "no active head": (tensors(HEADS, one("quora.active", torch.zeros_like)), "quora.active: no head is active"),
-    "an encoder that is no number": (tensors(MODEL, one("pooler.dense.bias", lambda v: v * NAN)), "pooler.dense.bias: some numbers are not finite"),
-    "an encoder that is infinite": (tensors(MODEL, one("embeddings.LayerNorm.bias", lambda v: v + float("inf"))), "embeddings.LayerNorm.bias: some numbers"),
-    "an encoder of whole numbers": (tensors(MODEL, one("pooler.dense.bias", lambda v: v.int())), "pooler.dense.bias: torch.int32 in the file, expected"),
-    "config.json is nested 200,000 deep": (content(CONFIG, b'{"a":' * 200_000), "config.json is not valid JSON"),
-    "hidden_size of the encoder is a text": (config(hidden_size="32"), "config.json: hidden_size is '32', expected a whole number from 0 to 10,000,000"),
-    "hidden_size of the encoder is a list": (config(hidden_size=[32]), "config.json: hidden_size is .*expected a whole number"),
-    "hidden_size of the encoder is true": (config(hidden_size=True), "config.json: hidden_size is 'True', expected a whole number"),
-    "a vocabulary beyond every machine": (config(vocab_size=10**18), "config.json: vocab_size is '1000000000000000000', expected a whole number"),
-    "a vocabulary of millions": (config(vocab_size=10**7), r"word_embeddings.weight: \[199, 32\] in the file, \[10000000, 32\] by config.json"),
-    "a million layers": (config(num_hidden_layers=10**6), "config.json: num_hidden_layers is '1000000', expected a whole number from 0 to 100"),
-    "layers that the file does not hold": (config(num_hidden_layers=9), "weights are missing"),
-    "a fraction of a layer": (config(num_hidden_layers=1.5), "config.json: num_hidden_layers is '1.5', expected a whole number"),
-    "an epsilon that is no number": (config(layer_norm_eps=NAN), "config.json: layer_norm_eps is 'nan', expected a number of at least 0"),
-    "a negative epsilon": (config(layer_norm_eps=-1.0), "config.json: layer_norm_eps is '-1.0', expected a number of at least 0"),
-    "padding outside the vocabulary": (config(pad_token_id=500), "config.json describes no encoder: pad_token_id 500 is not below vocab_size 199"),
-    "an activation that is a number": (config(hidden_act=3), "config.json: hidden_act is '3', expected a text"),
+    "heads.safetensors is empty": (
+        content(HEADS, b""),
+        "heads.safetensors cannot be read as safetensors",
+    ),
+    "heads.safetensors is cut": (
+        cut(HEADS, 300),
+        "heads.safetensors cannot be read as safetensors",
+    ),
+    "heads.safetensors has a giant header": (
+        content(HEADS, b"\xff" * 16),
+        "heads.safetensors cannot be read as safetensors",
+    ),
+    "a head's weight is missing": (
+        tensors(HEADS, lambda t: {k: v for k, v in t.items() if k != "sst.dense.bias"}),
+        "sst.dense.bias is missing",
+    ),
+    "an unknown weight": (
+        tensors(HEADS, lambda t: t | {"rte.dense.bias": torch.ones(2)}),
+        "rte.dense.bias is not expected by mmlkit.json",
+    ),
+    "a weight of another shape": (
+        tensors(HEADS, one("sst.dense.bias", lambda v: v[:4].clone())),
+        r"sst.dense.bias: \[4\] in the file, \[5\] by",
+    ),
+    "a weight of whole numbers": (
+        tensors(HEADS, one("sst.dense.bias", lambda v: v.long())),
+        "sst.dense.bias: torch.int64 in the file, expected torch.float32",
+    ),
+    "a weight that is no number": (
+        tensors(HEADS, one("sst.dense.bias", lambda v: v * NAN)),
+        "sst.dense.bias: some numbers are not finite",
+    ),
+    "a mask of numbers": (
+        tensors(HEADS, one("quora.active", lambda v: v.float())),
+        "quora.active: torch.float32 in the file, expected torch.bool",
+    ),
+    "no active head": (
+        tensors(HEADS, one("quora.active", torch.zeros_like)),
+        "quora.active: no head is active",
+    ),
+    "an encoder that is no number": (
+        tensors(MODEL, one("pooler.dense.bias", lambda v: v * NAN)),
+        "pooler.dense.bias: some numbers are not finite",
+    ),
+    "an encoder that is infinite": (
+        tensors(MODEL, one("embeddings.LayerNorm.bias", lambda v: v + float("inf"))),
+        "embeddings.LayerNorm.bias: some numbers",
+    ),
+    "an encoder of whole numbers": (
+        tensors(MODEL, one("pooler.dense.bias", lambda v: v.int())),
+        "pooler.dense.bias: torch.int32 in the file, expected",
+    ),
+    "config.json is nested 200,000 deep": (
+        content(CONFIG, b'{"a":' * 200_000),
+        "config.json is not valid JSON",
+    ),
+    "hidden_size of the encoder is a text": (
+        config(hidden_size="32"),
+        "config.json describes no encoder: "
+        "hidden_size is '32', expected int, at least 1 and below 100,000,000",
+    ),
+    "hidden_size of the encoder is a list": (
+        config(hidden_size=[32]),
+        "config.json describes no encoder: hidden_size is .32., expected int",
+    ),
+    "hidden_size of the encoder is true": (
+        config(hidden_size=True),
+        "config.json describes no encoder: hidden_size is True, expected int",
+    ),
+    "a vocabulary beyond every machine": (
+        config(vocab_size=10**18),
+        "config.json describes no encoder: vocab_size is 1000000000000000000, expected int",
+    ),
+    "a vocabulary of millions": (
+        config(vocab_size=10**7),
+        r"word_embeddings.weight: \[199, 32\] in the file, \[10000000, 32\] by config.json",
+    ),
+    "a million layers": (
+        config(num_hidden_layers=10**6),
+        "config.json describes no encoder: "
+        "num_hidden_layers is 1000000, expected int, at least 0 and below 101",
+    ),
+    "layers that the file does not hold": (
+        config(num_hidden_layers=9),
+        "weights do not fit: .* is missing",
+    ),
+    "a fraction of a layer": (
+        config(num_hidden_layers=1.5),
+        "config.json describes no encoder: num_hidden_layers is 1.5, expected int",
+    ),
+    "an epsilon that is no number": (
+        config(layer_norm_eps=NAN),
+        "config.json describes no encoder: layer_norm_eps is nan, expected float, at least 0",
+    ),
+    "a negative epsilon": (
+        config(layer_norm_eps=-1.0),
+        "config.json describes no encoder: layer_norm_eps is -1.0, expected float, at least 0",
+    ),
+    "padding outside the vocabulary": (
+        config(pad_token_id=500),
+        "config.json describes no encoder: "
+        "pad_token_id is 500, expected int, at least 0 and below 199",
+    ),
+    "an activation that is a number": (
+        config(hidden_act=3),
+        "config.json describes no encoder: hidden_act 3 is not supported; expected 'gelu'",
+    ),
     "the encoder of another model": (config(hidden_size=64), r"in the file, .* by config.json"),
     "tokenizer.json is empty": (content("tokenizer.json", b""), "the tokenizer cannot be used"),
     "tokenizer.json is cut": (cut("tokenizer.json", 200), "the tokenizer cannot be used"),
     "tokenizer.json is a list": (content("tokenizer.json", b"[]"), "the tokenizer cannot be used"),
-    "tokenizer_config.json is no JSON": (content("tokenizer_config.json", b"{"), "the tokenizer cannot be used"),
-    "a tokenizer without words": (words(lambda values: values["model"].update(vocab={})), "the tokenizer cannot be used|the tokenizer has"),
-    "a word with a number beyond the table": (words(lambda values: values["model"]["vocab"].update(cat=5000)),
-                                              "the tokenizer has 5001 entries, the word table 199"),
+    "tokenizer_config.json is no JSON": (
+        content("tokenizer_config.json", b"{"),
+        "the tokenizer cannot be used",
+    ),
+    "a tokenizer without words": (
+        words(lambda values: values["model"].update(vocab={})),
+        "the tokenizer cannot be used|the tokenizer has",
+    ),
+    "a word with a number beyond the table": (
+        words(lambda values: values["model"]["vocab"].update(cat=5000)),
+        "the tokenizer has 5001 entries, the word table 199",
+    ),
 }
 
 
@@ -390,7 +624,11 @@ def sound(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sound")
     with seeded(0):
         heads = {"sst": LinearHead(32, 5), "quora": MultiverseHead(32, 2, num_heads=4)}
-        model = MultitaskModel(BertModel(BertConfig.tiny()), heads, BertTokenizerFast(write_vocabulary(folder / "vocab.txt")))
+        model = MultitaskModel(
+            BertModel(BertConfig.tiny()),
+            heads,
+            BertTokenizerFast(write_vocabulary(folder / "vocab.txt")),
+        )
     save_model(model, folder / "model")
     assert_is(folder / "model", model)
     return folder / "model"
@@ -409,16 +647,28 @@ def test_a_tampered_folder_is_told_clearly(sound, tmp_path, name):
         load_model(folder)
     told = str(caught.value)
     assert str(folder) in told and len(told) < 1200, told
-    assert re.search(r"Copy|Expected|expected|put matching files|asks for more layers|describes no encoder|Save", told), told
+    assert re.search(
+        r"Copy|Expected|expected|put matching files|describes no encoder|Save", told
+    ), told
 
 
 def test_parts_of_other_tasks_and_damaged_parts_are_told(make, tmp_path):
     save_model(make(0), tmp_path)
     about = json.loads((tmp_path / "pals.json").read_text())
     tensors("pals.safetensors", one("sst.down.bias", lambda v: v * NAN))(tmp_path)
-    with pytest.raises(ValueError, match="pals.safetensors: .*sst.down.bias: some numbers are not finite.*Copy"):
+    with pytest.raises(
+        ValueError,
+        match="pals.json and pals.safetensors do not fit each other: "
+        ".*sst.down.bias: some numbers are not finite.*Copy",
+    ):
         load_model(tmp_path)
-    tensors("pals.safetensors", lambda t: {key: torch.zeros_like(v) for key, v in t.items() if not key.startswith("sts")})(tmp_path)
+    tensors(
+        "pals.safetensors",
+        lambda t: {key: torch.zeros_like(v) for key, v in t.items() if not key.startswith("sts")},
+    )(tmp_path)
     (tmp_path / "pals.json").write_text(json.dumps(about | {"tasks": ["sst", "quora"]}))
-    with pytest.raises(ValueError, match="has parts for .'sst', 'quora'., but mmlkit.json has a head for .'sts'. too. Copy"):
+    with pytest.raises(
+        ValueError,
+        match="has parts for .'sst', 'quora'., but mmlkit.json has a head for .'sts'. too. Copy",
+    ):
         load_model(tmp_path)

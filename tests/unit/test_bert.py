@@ -1,4 +1,4 @@
-"""The encoder's parts by hand, and what must change nothing: padding, what lies beside it, and how attention is computed."""
+"""The encoder's parts by hand; padding and the way attention is computed change nothing."""
 
 import contextlib
 import math
@@ -23,7 +23,8 @@ def tiny(**changes):
 
 @pytest.fixture(params=[False, True], ids=["fused", "written-out"])
 def written_out(request, monkeypatch):
-    monkeypatch.setattr(mmlkit.bert.attention, "_written_out", lambda value, training: request.param)
+    fused = not request.param
+    monkeypatch.setattr(mmlkit.bert.attention, "_fused_is_faster", lambda value, training: fused)
     return request.param
 
 
@@ -32,6 +33,7 @@ def close(a, b, atol=1e-5):
 
 
 # padding
+
 
 @pytest.mark.parametrize("pads", [1, 3, 16])
 @pytest.mark.parametrize("pad_id", [0, 17], ids=["[PAD]", "any id"])
@@ -42,7 +44,9 @@ def test_padding_changes_no_real_token(written_out, pads, pad_id):
         plain, longer, blind = encoder(IDS), encoder(padded, mask), encoder(padded)
     close(longer.last_hidden_state[:, :6], plain.last_hidden_state)
     close(longer.pooler_output, plain.pooler_output)
-    assert (blind.last_hidden_state[:, :6] - plain.last_hidden_state).abs().max() > 0.01      # the mask is what does it
+    assert (
+        blind.last_hidden_state[:, :6] - plain.last_hidden_state
+    ).abs().max() > 0.01  # the mask is what does it
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -50,7 +54,11 @@ def test_padding_changes_no_real_token(written_out, pads, pad_id):
 def test_a_row_of_only_padding_gives_no_nan(written_out, precision, training):
     encoder = tiny().train(training)
     mask = torch.tensor([[1] * 6, [0] * 6])
-    context = torch.autocast("cpu", dtype=torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
+    context = (
+        torch.autocast("cpu", dtype=torch.bfloat16)
+        if precision == "bf16"
+        else contextlib.nullcontext()
+    )
     with seeded(0), context:
         out = encoder(IDS, mask)
         alone = encoder(IDS[:1])
@@ -58,7 +66,11 @@ def test_a_row_of_only_padding_gives_no_nan(written_out, precision, training):
     assert out.last_hidden_state.isfinite().all() and out.pooler_output.isfinite().all()
     assert all(parameter.grad.isfinite().all() for parameter in encoder.parameters())
     if not training:
-        close(out.last_hidden_state[:1].float(), alone.last_hidden_state.float(), atol=0.1 if precision == "bf16" else 1e-5)
+        close(
+            out.last_hidden_state[:1].float(),
+            alone.last_hidden_state.float(),
+            atol=0.1 if precision == "bf16" else 1e-5,
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -70,20 +82,28 @@ def test_additive_mask_is_finite_after_any_score(dtype):
 
 # the same numbers for less work
 
+
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_first_token_only_gives_the_full_computation_s_first_token(written_out, layers):
     encoder = tiny(num_hidden_layers=layers)
     mask = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]])
     with torch.no_grad():
         full, first = encoder(IDS, mask), encoder(IDS, mask, first_token_only=True)
-    assert full.last_hidden_state.shape == (2, 6, 32) and first.last_hidden_state.shape == (2, 1, 32)
+    assert full.last_hidden_state.shape == (2, 6, 32) and first.last_hidden_state.shape == (
+        2,
+        1,
+        32,
+    )
     close(first.last_hidden_state, full.last_hidden_state[:, :1])
     close(first.pooler_output, full.pooler_output)
 
 
 @pytest.mark.parametrize("queries", [1, 2, 5, 6])
 def test_num_queries_computes_the_first_tokens_alone(written_out, queries):
-    layer, hidden = tiny().encoder.layer[0], torch.randn(2, 6, 32, generator=torch.Generator().manual_seed(0))
+    layer, hidden = (
+        tiny().encoder.layer[0],
+        torch.randn(2, 6, 32, generator=torch.Generator().manual_seed(0)),
+    )
     mask = BertModel.additive_mask(torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]]), hidden)
     with torch.no_grad():
         some, whole = layer(hidden, mask, num_queries=queries), layer(hidden, mask)
@@ -93,14 +113,26 @@ def test_num_queries_computes_the_first_tokens_alone(written_out, queries):
 
 # attention
 
+
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("queries", [None, 1, 3])
 def test_written_out_attention_is_torch_s(masked, queries, monkeypatch):
-    attention, hidden = tiny().encoder.layer[1].attention.self, torch.randn(2, 6, 32, generator=torch.Generator().manual_seed(2))
-    mask = BertModel.additive_mask(torch.tensor([[1, 1, 1, 1, 1, 0], [1, 0, 1, 0, 0, 0]]), hidden) if masked else None
+    attention, hidden = (
+        tiny().encoder.layer[1].attention.self,
+        torch.randn(2, 6, 32, generator=torch.Generator().manual_seed(2)),
+    )
+    mask = (
+        BertModel.additive_mask(torch.tensor([[1, 1, 1, 1, 1, 0], [1, 0, 1, 0, 0, 0]]), hidden)
+        if masked
+        else None
+    )
     found = []
     for written in (True, False):
-        monkeypatch.setattr(mmlkit.bert.attention, "_written_out", lambda value, training, written=written: written)
+        monkeypatch.setattr(
+            mmlkit.bert.attention,
+            "_fused_is_faster",
+            lambda value, training, fused=not written: fused,
+        )
         with torch.no_grad():
             found.append(attention(hidden, mask, queries))
     close(*found, atol=2e-6)
@@ -109,7 +141,9 @@ def test_written_out_attention_is_torch_s(masked, queries, monkeypatch):
 
 def plain_attention(width, heads):
     """Self-attention whose query, key and value are its input."""
-    module = mmlkit.bert.attention.BertSelfAttention(BertConfig.tiny(hidden_size=width, num_attention_heads=heads)).eval()
+    module = mmlkit.bert.attention.BertSelfAttention(
+        BertConfig.tiny(hidden_size=width, num_attention_heads=heads)
+    ).eval()
     with torch.no_grad():
         for linear in (module.query, module.key, module.value):
             linear.weight.copy_(torch.eye(width))
@@ -118,16 +152,16 @@ def plain_attention(width, heads):
 
 
 def test_attention_by_hand(written_out):
-    # one head of 4: the token of ones scores 4 / sqrt(4) = 2 with itself and 0 with the token of zeros
+    # One head of 4. The token of ones scores 4 / sqrt(4) = 2 with itself and 0 with the zeros.
     hidden = torch.tensor([[[1.0] * 4, [0.0] * 4]])
     with torch.no_grad():
         found = plain_attention(4, 1)(hidden)
-    sigmoid = 1 / (1 + math.exp(-2))        # 0.8808: softmax of (2, 0)
+    sigmoid = 1 / (1 + math.exp(-2))  # 0.8808: softmax of (2, 0)
     close(found, torch.tensor([[[sigmoid] * 4, [0.5] * 4]]), atol=1e-6)
 
 
 def test_attention_heads_by_hand(written_out):
-    # two heads of one feature: head 0 sees (1, 0), head 1 sees (0, 2); scores are products, over sqrt(1)
+    # Two heads of one feature. Head 0 reads (1, 0), head 1 reads (0, 2). Scores are products.
     hidden = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]])
     with torch.no_grad():
         found = plain_attention(2, 2)(hidden)
@@ -140,27 +174,59 @@ def test_training_attention_on_a_cpu_has_its_own_dropout():
     attention.dropout.p = 0.5
     with seeded(0):
         rows = attention(torch.ones(64, 8, 4)).flatten().unique()
-    # eight equal weights of 1/8, each kept with probability 1/2 and doubled: multiples of a quarter, 1 on average
+    # Eight equal weights of 1/8, each kept with probability 1/2 and doubled.
+    # Their sums are multiples of a quarter, 1 on average.
     assert set((4 * rows).tolist()) <= set(range(9)) and len(rows) > 3
 
 
 # the layer
 
-def test_beside_none_is_beside_zeros(written_out):
+
+def test_no_task_residual_is_one_of_zeros(written_out):
     layer, hidden = tiny().encoder.layer[0], torch.randn(2, 6, 32)
     with torch.no_grad():
-        assert torch.equal(layer(hidden), layer(hidden, beside=torch.zeros(2, 6, 32)))
+        assert torch.equal(layer(hidden), layer(hidden, task_residual=torch.zeros(2, 6, 32)))
 
 
-def test_beside_is_added_before_the_last_layer_norm():
+def test_a_task_residual_is_added_before_the_last_layer_norm():
     norm = bert.AddNorm(3, BertConfig.tiny(hidden_size=4, layer_norm_eps=1e-9)).eval()
     with torch.no_grad():
         norm.dense.weight.zero_()
         norm.dense.bias.copy_(torch.tensor([1.0, 0, 0, 0]))
-        found = norm(torch.ones(1, 3), torch.tensor([[0.0, 0, 2, 0]]), torch.tensor([[0.0, 1, 0, 3]]))
+        found = norm(
+            torch.ones(1, 3), torch.tensor([[0.0, 0, 2, 0]]), torch.tensor([[0.0, 1, 0, 3]])
+        )
     # 1, 1, 2, 3: mean 1.75, variance 11/16
     expected = [(x - 1.75) / math.sqrt(11 / 16) for x in (1, 1, 2, 3)]
     close(found, torch.tensor([expected]), atol=1e-6)
+
+
+def test_an_adapter_acts_before_the_residual_is_added():
+    norm = bert.AddNorm(3, BertConfig.tiny(hidden_size=4, layer_norm_eps=1e-9)).eval()
+    with torch.no_grad():
+        norm.dense.weight.zero_()
+        norm.dense.bias.copy_(torch.tensor([1.0, 0, 0, 0]))
+        residual = torch.tensor([[0.0, 2, 2, 0]])
+        found = norm(torch.ones(1, 3), residual, adapter=lambda x: 3 * x)
+    # 4, 2, 2, 0: mean 2, variance 2
+    close(found, torch.tensor([[math.sqrt(2), 0.0, 0.0, -math.sqrt(2)]]), atol=1e-6)
+
+
+def test_the_fused_kernel_is_for_gpus_and_exact_fp32_without_dropout():
+    def chosen(dtype=torch.float32, device="cpu", training=False):
+        return fused_is_faster(torch.empty(1, dtype=dtype, device=device), training)
+
+    fused_is_faster, before = (
+        mmlkit.bert.attention._fused_is_faster,
+        torch.get_float32_matmul_precision(),
+    )
+    assert [chosen(), chosen(training=True), chosen(torch.bfloat16)] == [True, False, False]
+    assert [chosen(device="meta"), chosen(device="meta", training=True)] == [True, True]
+    try:
+        torch.set_float32_matmul_precision("medium")
+        assert [chosen(), chosen(device="meta")] == [False, True]
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def test_gelu_is_the_exact_one():
@@ -196,28 +262,56 @@ def test_padding_word_gets_no_gradient():
 
 # what is refused
 
-@pytest.mark.parametrize("change, message", [
-    (dict(num_attention_heads=5), "hidden_size 32 is not a multiple of num_attention_heads 5"),
-    (dict(vocab_size=0), "vocab_size is 0, expected at least 1"),
-    (dict(hidden_size=-4), "hidden_size is -4, expected at least 1"),
-    (dict(num_attention_heads=0), "num_attention_heads is 0, expected at least 1"),
-    (dict(max_position_embeddings=0), "max_position_embeddings is 0, expected at least 1"),
-    (dict(num_hidden_layers=-1), "num_hidden_layers is -1, expected 0 or more"),
-    (dict(hidden_dropout_prob=1.0), "hidden_dropout_prob is 1.0, expected"),
-    (dict(attention_probs_dropout_prob=-0.1), "attention_probs_dropout_prob is -0.1, expected"),
-    (dict(hidden_act="relu"), "hidden_act 'relu' is not supported")])
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(num_attention_heads=5), "hidden_size 32 is not a multiple of num_attention_heads 5"),
+        (dict(vocab_size=0), "vocab_size is 0, expected int, at least 1 and below"),
+        (dict(hidden_size=-4), "hidden_size is -4, expected int, at least 1"),
+        (dict(num_attention_heads=0), "num_attention_heads is 0, expected int, at least 1"),
+        (dict(max_position_embeddings=0), "max_position_embeddings is 0, expected int, at least 1"),
+        (
+            dict(num_hidden_layers=-1),
+            "num_hidden_layers is -1, expected int, at least 0 and below 101",
+        ),
+        (
+            dict(hidden_dropout_prob=1.0),
+            "hidden_dropout_prob is 1.0, expected float, at least 0 and below 1",
+        ),
+        (
+            dict(attention_probs_dropout_prob=-0.1),
+            "attention_probs_dropout_prob is -0.1, expected float, at least 0",
+        ),
+        (dict(vocab_size="199"), "vocab_size is '199', expected int, at least 1"),
+        (dict(num_hidden_layers=2.0), "num_hidden_layers is 2.0, expected int"),
+        (dict(hidden_dropout_prob=True), "hidden_dropout_prob is True, expected float"),
+        (dict(layer_norm_eps=float("nan")), "layer_norm_eps is nan, expected float, at least 0"),
+        (dict(pad_token_id=199), "pad_token_id is 199, expected int, at least 0 and below 199"),
+        (dict(hidden_act="relu"), "hidden_act 'relu' is not supported; expected 'gelu'"),
+        (dict(hidden_act=3), "hidden_act 3 is not supported; expected 'gelu'"),
+    ],
+)
 def test_a_bad_configuration_is_refused(change, message):
     with pytest.raises(ValueError, match=message):
         BertConfig.tiny(**change)
 
 
 def test_a_configuration_is_read_from_a_dict_with_more_in_it():
-    values = {"hidden_size": 48, "model_type": "bert", "classifier_dropout": None, "pad_token_id": None}
+    values = {
+        "hidden_size": 48,
+        "model_type": "bert",
+        "classifier_dropout": None,
+        "pad_token_id": None,
+    }
     assert BertConfig.from_dict(values) == BertConfig(hidden_size=48)
 
 
 @pytest.mark.parametrize("shape", [(1, 65), (64,), (1, 2, 3)])
 def test_input_of_the_wrong_size_is_refused(shape):
-    with pytest.raises(ValueError, match=r"input_ids have shape \[.*\], expected \[batch, tokens\] with at most 64 tokens"):
+    with pytest.raises(
+        ValueError,
+        match=r"input_ids have shape \[.*\], expected \[batch, tokens\] with at most 64 tokens",
+    ):
         tiny()(torch.ones(shape, dtype=torch.long))
     assert tiny()(torch.ones(1, 64, dtype=torch.long)).last_hidden_state.shape == (1, 64, 32)

@@ -1,0 +1,230 @@
+"""Add, save and load the modules that each task has in a shared encoder.
+
+Notebook 09 compares all kinds. The encoder holds them as `encoder.pals`, a `TaskParts`, and uses
+the modules of the task that it is called with.
+"""
+
+import functools
+import inspect
+import json
+from pathlib import Path
+
+from torch import nn
+
+from mmlkit.bert.model import BertModel
+from mmlkit.folders import read_json_object, read_tensors, tensor_mismatches
+from mmlkit.pals.adapters import HoulsbyAdapters, LowRankLayers
+from mmlkit.pals.projected import ProjectedAttention
+from mmlkit.pals.sequential import SequentialAttention
+from mmlkit.runtime import replacing, seeded
+
+__all__ = ["TaskParts", "add_pals", "load_pals", "save_pals"]
+
+_KINDS = {
+    "pal": ProjectedAttention,
+    "low_rank": LowRankLayers,
+    "houlsby": HoulsbyAdapters,
+    "sequential": SequentialAttention,
+    "sequential_fixed": functools.partial(SequentialAttention, repaired=True),
+}
+
+
+class TaskParts(nn.Module):
+    """Hold one `TaskPart` for each task.
+
+    Args:
+        encoder_config: the encoder's BertConfig.
+        kind, tasks, init, stay_trainable, seed: see `add_pals`.
+        options: keyword arguments of the kind.
+
+    Attributes:
+        parts: nn.ModuleDict from a task's name to its TaskPart.
+        config: a dict of plain values from which `load_pals` builds the same modules again.
+
+    Raises:
+        ValueError: an argument is wrong.
+    """
+
+    def __init__(self, encoder_config, kind, tasks, options, stay_trainable, init=None, seed=0):
+        super().__init__()
+        init = init or ("normal" if kind == "sequential" else "zero")
+        for name, value, known in (("kind", kind, _KINDS), ("init", init, ("zero", "normal"))):
+            if value not in known:
+                raise ValueError(f"{name} {value!r} is not one of {list(known)}.")
+        names = [] if isinstance(tasks, str) else list(tasks)
+        if not names or len({one for one in names if one and isinstance(one, str)}) < len(names):
+            raise ValueError(
+                f"tasks is {tasks!r}, expected a list of different names, such as ['sst', 'sts']."
+            )
+        defaults = {
+            name: parameter.default
+            for name, parameter in inspect.signature(_KINDS[kind]).parameters.items()
+            if name != "config"
+        }
+        if unknown := sorted(options.keys() - defaults.keys()):
+            raise ValueError(f"kind {kind!r} takes {list(defaults)}; leave out {unknown}.")
+        options = defaults | options
+        self.stay_trainable = stay_trainable
+        self.config = dict(kind=kind, tasks=names, options=options, stay_trainable=stay_trainable)
+        std = encoder_config.initializer_range
+        with seeded(seed):
+            self.parts = nn.ModuleDict(
+                {name: _KINDS[kind](encoder_config, **options) for name in names}
+            )
+            for name, module in self.parts.named_modules():
+                if isinstance(module, nn.Linear):
+                    zero = init == "zero" and name.endswith(".up")
+                    nn.init.normal_(module.weight, std=0.0 if zero else std)
+                    nn.init.zeros_(module.bias)
+
+    def part(self, task):
+        """Return the modules of a task.
+
+        Args:
+            task: its name.
+
+        Returns:
+            A TaskPart.
+
+        Raises:
+            ValueError: the task has none; the message names the known tasks.
+        """
+        if task not in self.parts:
+            raise ValueError(
+                f"task is {task!r}, but this encoder has modules for {list(self.parts)}. Name one "
+                "of them, or set encoder.pals = None for the plain encoder."
+            )
+        return self.parts[task]
+
+
+def add_pals(
+    encoder,
+    tasks,
+    size=None,
+    num_heads=None,
+    *,
+    kind="pal",
+    gelu=None,
+    init=None,
+    stay_trainable=False,
+    seed=0,
+):
+    """Give each task its own projected attention; the encoder is then called with task=.
+
+    `make_optimizer(pal_lr=...)` sets a learning rate for these modules.
+
+    Args:
+        encoder: a BertModel.
+        tasks: names of the tasks.
+        size: S, by default 204 (low_rank: 100, houlsby: 50).
+        num_heads: attention heads, by default 12.
+        kind: "pal"; for comparison "low_rank" and "houlsby" (see `adapters`), "sequential" (the
+            CS224N report's, on the last [CLS] vector) or "sequential_fixed" (with a residual, on
+            all tokens).
+        gelu: see `ProjectedAttention`; by default False.
+        init: "zero" starts with V^D = 0, so that training begins at exactly the given encoder;
+            "normal" draws V^D, like all other weights, from N(0, initializer_range). By default
+            "zero", but "normal" for "sequential", which has no residual.
+        stay_trainable: train these modules while the encoder is frozen, see
+            `MultitaskModel.freeze_encoder`. By default they freeze with it.
+        seed: of the weights that are drawn.
+
+    Returns:
+        The same encoder.
+
+    Raises:
+        ValueError: kind, init or tasks is wrong, the kind does not take an argument, or the encoder
+            has such modules already.
+        TypeError: encoder is not a BertModel.
+
+    Example::
+
+        encoder = add_pals(encoder, tasks=["sst", "quora", "sts"], size=204, num_heads=12)
+        encoder(input_ids, attention_mask, token_type_ids, task="sst")
+    """
+    if not isinstance(encoder, BertModel):
+        raise TypeError(
+            f"encoder is a {type(encoder).__name__}, expected mmlkit's BertModel, as "
+            "load_pretrained returns it."
+        )
+    if encoder.pals is not None:
+        raise ValueError(
+            f"this encoder already has modules for {list(encoder.pals.parts)}; set encoder.pals = "
+            "None to remove them."
+        )
+    given = {"size": size, "num_heads": num_heads, "gelu": gelu}
+    options = {name: value for name, value in given.items() if value is not None}
+    pals = TaskParts(encoder.config, kind, tasks, options, stay_trainable, init, seed)
+    return _attach(pals, encoder)
+
+
+def save_pals(encoder, folder):
+    """Write the tasks' modules alone, as pals.safetensors and pals.json.
+
+    Args:
+        encoder: a BertModel with `add_pals`.
+        folder: where the files go.
+
+    Raises:
+        ValueError: the encoder has no such modules.
+    """
+    from safetensors.torch import save_file
+
+    if getattr(encoder, "pals", None) is None:
+        raise ValueError("this encoder has no modules of tasks to save; call add_pals first.")
+    folder, state = Path(folder), encoder.pals.parts.state_dict()
+    with replacing(folder / "pals.safetensors") as temporary:
+        save_file({key: value.contiguous().cpu() for key, value in state.items()}, temporary)
+    with replacing(folder / "pals.json") as temporary:
+        text = json.dumps(encoder.pals.config | _sizes(encoder), indent=2) + "\n"
+        temporary.write_text(text, encoding="utf-8")
+
+
+def load_pals(encoder, folder):
+    """Read what `save_pals` wrote into the same encoder, in place of any modules that it has.
+
+    Args:
+        encoder: a BertModel.
+        folder: a folder that save_pals or save_model wrote.
+
+    Returns:
+        The same encoder.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged or belongs to an encoder of other sizes.
+    """
+    folder = Path(folder)
+    config, sizes = read_json_object(folder / "pals.json"), _sizes(encoder)
+    # Earlier versions wrote `own` for `projected`.
+    tensors = {
+        key.replace(".own.", ".projected."): value
+        for key, value in read_tensors(folder / "pals.safetensors").items()
+    }
+    if (found := {name: config.pop(name, None) for name in sizes}) != sizes:
+        raise ValueError(
+            f"{folder}: these PALs are for an encoder with {found}, this one has {sizes}. Load the "
+            "encoder they were trained in."
+        )
+    try:
+        pals = TaskParts(encoder.config, **config)
+        mismatches = tensor_mismatches(pals.parts.state_dict(), tensors, "pals.json")
+    except (ValueError, KeyError, TypeError, RuntimeError) as error:
+        mismatches = [str(error)]
+    if mismatches:
+        raise ValueError(
+            f"{folder}: pals.json and pals.safetensors do not fit each other: "
+            f"{'; '.join(mismatches[:5])}. Copy or save both again."
+        )
+    pals.parts.load_state_dict(tensors)
+    return _attach(pals, encoder)
+
+
+def _sizes(encoder):
+    return {name: getattr(encoder.config, name) for name in ("hidden_size", "num_hidden_layers")}
+
+
+def _attach(pals, encoder):
+    """Put the modules into the encoder, with its device, dtype and mode."""
+    encoder.pals = pals.to(next(encoder.parameters())).train(encoder.training)
+    return encoder
