@@ -44,10 +44,10 @@ def seconds(function):
 def training_step(precision, rounds):
     """Median of (step with 384 heads / step with one linear head) on the same batches of MNLI's shape, MiniLM, everything moving."""
     heads = {"linear": LinearHead(SIZE, LABELS, pooling="cls"), "multiverse": MultiverseHead(SIZE, LABELS, num_heads=HEADS, pooling="cls")}
-    encoder, tokenizer = load_pretrained("minilm")
+    encoder, tokenizer = load_pretrained("minilm", device="cpu")
     encoded = encode(tokenizer, load_task("mnli").train, max_length=160)
     batches = [collate(encoded, rows) for rows in plan(encoded.lengths, BATCH, seed=0) if len(rows) == BATCH]
-    models = {name: MultitaskModel(load_pretrained("minilm")[0], {"mnli": head}, tokenizer).train() for name, head in heads.items()}
+    models = {name: MultitaskModel(load_pretrained("minilm", device="cpu")[0], {"mnli": head}, tokenizer).train() for name, head in heads.items()}
     optimizers = {name: make_optimizer(model, lr=1e-5) for name, model in models.items()}
 
     def step(name, i):

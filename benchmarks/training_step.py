@@ -78,7 +78,7 @@ def main():
     parser.add_argument("--out", help="write the figures to this .json file")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    encoder, tokenizer = load_pretrained("minilm")
+    encoder, tokenizer = load_pretrained("minilm", device="cpu")
     train = load_task("sst", options.source).train
     encoded = encode(tokenizer, train, max_length=512)
     rounds = []
@@ -86,7 +86,7 @@ def main():
         save_pretrained(encoder, tokenizer, folder)
         for seed in range(options.rounds):
             a = theirs(folder, encoded, options.batch_size, options.steps, seed)
-            b, c = (ours(load_pretrained("minilm")[0], encoded, options.batch_size, options.steps, seed, options.pooling, precision)
+            b, c = (ours(load_pretrained("minilm", device="cpu")[0], encoded, options.batch_size, options.steps, seed, options.pooling, precision)
                     for precision in ("fp32", "bf16"))
             rounds.append({"trainer": round(a), "mmlkit": round(b), "mmlkit_bf16": round(c), "ratio": round(b / a, 3), "ratio_bf16": round(c / a, 3)})
             print(rounds[-1], flush=True)

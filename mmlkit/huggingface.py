@@ -22,7 +22,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.trainer_callback import ExportableState
 
 from mmlkit.data.tasks import get_task
-from mmlkit.folders import replacing_folder, stale_file
+from mmlkit.folders import is_encoder_file, replace_folder
 from mmlkit.heads.linear import LinearHead, sentence_vector
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import reset_optimizer_state
@@ -227,7 +227,7 @@ def export_classifier(model, task, folder):
         exported.head.load_state_dict(
             {"weight": weight[None], "bias": bias[None], "active": torch.tensor([True])}
         )
-    with replacing_folder(folder, stale_file) as new:
+    with replace_folder(folder, is_encoder_file) as new:
         exported.save_pretrained(new)
         model.tokenizer.save_pretrained(new)
 

@@ -16,7 +16,7 @@ from mmlkit.folders import read_json_object, read_tensors, tensor_mismatches
 from mmlkit.pals.adapters import HoulsbyAdapters, LowRankLayers
 from mmlkit.pals.projected import ProjectedAttention
 from mmlkit.pals.sequential import SequentialAttention
-from mmlkit.runtime import replacing, seeded
+from mmlkit.runtime import atomic_write, seeded
 
 __all__ = ["TaskParts", "add_pals", "load_pals", "save_pals"]
 
@@ -173,9 +173,9 @@ def save_pals(encoder, folder):
     if getattr(encoder, "pals", None) is None:
         raise ValueError("this encoder has no modules of tasks to save; call add_pals first.")
     folder, state = Path(folder), encoder.pals.parts.state_dict()
-    with replacing(folder / "pals.safetensors") as temporary:
+    with atomic_write(folder / "pals.safetensors") as temporary:
         save_file({key: value.contiguous().cpu() for key, value in state.items()}, temporary)
-    with replacing(folder / "pals.json") as temporary:
+    with atomic_write(folder / "pals.json") as temporary:
         text = json.dumps(encoder.pals.config | _sizes(encoder), indent=2) + "\n"
         temporary.write_text(text, encoding="utf-8")
 

@@ -67,7 +67,7 @@ class MultitaskModel(nn.Module):
 
     Args:
         encoder: a BertModel.
-        heads: {task name: head}.
+        heads: {task name: head}. They are moved to the encoder's device.
         tokenizer: the encoder's own by default.
         max_length: tokens to which `fit`, `predict` and `evaluate` cut a row. None means the
             encoder's limit, until `fit` sets it to the value it trained with.
@@ -88,7 +88,7 @@ class MultitaskModel(nn.Module):
                 "heads is empty; give one per task, such as {'sst': LinearHead(384, 5)}."
             )
         self.encoder = encoder
-        self.heads = nn.ModuleDict(heads)
+        self.heads = nn.ModuleDict(heads).to(next(encoder.parameters()).device)
         self.max_length = max_length
         self._tokenizer = tokenizer
         self.frozen = False

@@ -6,12 +6,20 @@ import math
 import torch
 
 from mmlkit.bert.pretrained import load_pretrained, write_pretrained
-from mmlkit.folders import check_model_folder, misfits, read_object, replacing_folder, stale_file
+from mmlkit.folders import (
+    COPY_AGAIN,
+    check_model_folder,
+    is_encoder_file,
+    read_json_object,
+    read_tensors,
+    replace_folder,
+    tensor_mismatches,
+)
 from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.ranking import RankingHead
 from mmlkit.heads.san import SANHead
-from mmlkit.pals.projected import load_pals, save_pals
+from mmlkit.pals.task_parts import load_pals, save_pals
 from mmlkit.runtime import place
 from mmlkit.training.model import MultitaskModel
 
@@ -19,7 +27,6 @@ __all__ = ["load_model", "save_model"]
 
 HEADS = (LinearHead, PairHead, MultiverseHead, SANHead, RankingHead)
 FILES = ("mmlkit.json", "heads.safetensors", "pals.json", "pals.safetensors")
-_AGAIN = "Copy the whole folder again, or save the model again."
 
 
 def save_model(model, folder, metadata=None):
@@ -61,7 +68,7 @@ def save_model(model, folder, metadata=None):
             "numpy or torch, and x.tolist() for an array."
         ) from error
     state = model.heads.state_dict().items()
-    with replacing_folder(folder, lambda name: stale_file(name) or name in FILES) as new:
+    with replace_folder(folder, lambda name: is_encoder_file(name) or name in FILES) as new:
         write_pretrained(model.encoder, model.tokenizer, new)
         save_file(
             {key: value.detach().contiguous().cpu() for key, value in state},
@@ -95,23 +102,27 @@ def load_model(folder, *, custom_heads=(), device=None):
     """
     folder = check_model_folder(folder)
     path = folder / "mmlkit.json"
-    content = read_object(path)
+    content = read_json_object(path)
     configs, pals = content.get("heads"), content.get("pals", False)
     max_length = content.get("max_length")
     if not isinstance(configs, dict) or not configs or not isinstance(pals, bool):
         raise ValueError(
             f"{path}: heads is {str(configs)[:80]}, pals is {str(pals)[:80]}; expected an object "
-            f"with one head per task, and true or false. {_AGAIN}"
+            f"with one head per task, and true or false. {COPY_AGAIN}"
         )
     if max_length is not None and not (type(max_length) is int and max_length > 0):
         raise ValueError(
             f"{path}: max_length is {str(max_length)[:80]}, expected a positive whole number or "
-            f"null. {_AGAIN}"
+            f"null. {COPY_AGAIN}"
         )
-    encoder, tokenizer = load_pretrained(folder)
-    if pals:
-        _load_pals(encoder, folder, configs)
-    tensors = _read_heads(folder / "heads.safetensors")
+    encoder, tokenizer = load_pretrained(folder, device="cpu")
+    parts = load_pals(encoder, folder).pals.parts if pals else configs
+    if without := sorted(set(configs) - set(parts)):
+        raise ValueError(
+            f"{folder / 'pals.json'} has parts for {list(parts)}, but mmlkit.json has a head for "
+            f"{without} too. {COPY_AGAIN}"
+        )
+    tensors = read_tensors(folder / "heads.safetensors")
     classes = {head.__name__: head for head in (*HEADS, *custom_heads)}
     heads = {
         task: _build_head(task, config, classes, encoder.config.hidden_size, tensors, path)
@@ -121,12 +132,10 @@ def load_model(folder, *, custom_heads=(), device=None):
         model = MultitaskModel(encoder, heads, tokenizer, max_length)
     except KeyError as error:  # nn.ModuleDict refuses names such as "a.b" or "keys"
         raise ValueError(
-            f"{path}: a task has a name that no module can have: {error}. {_AGAIN}"
+            f"{path}: a task has a name that no module can have: {error}. {COPY_AGAIN}"
         ) from error
     expected = model.heads.state_dict()
-    found = [f"{key} is missing" for key in expected if key not in tensors]
-    found += [f"{key} is of no head" for key in tensors if key not in expected]
-    found += misfits(expected, tensors, "mmlkit.json")
+    found = tensor_mismatches(expected, tensors, "mmlkit.json")
     found += [
         f"{key}: no head is active"
         for key, mask in tensors.items()
@@ -135,35 +144,10 @@ def load_model(folder, *, custom_heads=(), device=None):
     if found:
         raise ValueError(
             f"{folder / 'heads.safetensors'} does not fit mmlkit.json: {'; '.join(found[:5])}. "
-            f"{_AGAIN}"
+            f"{COPY_AGAIN}"
         )
     model.heads.load_state_dict(tensors)
     return place(model.eval(), device)
-
-
-def _load_pals(encoder, folder, tasks):
-    pals = load_pals(encoder, folder).pals
-    if without := sorted(set(tasks) - set(pals.parts)):
-        raise ValueError(
-            f"{folder / 'pals.json'} has parts for {list(pals.parts)}, but mmlkit.json has a head "
-            f"for {without} too. {_AGAIN}"
-        )
-    if found := misfits(pals.state_dict(), pals.state_dict(), "pals.json"):
-        raise ValueError(f"{folder / 'pals.safetensors'}: {'; '.join(found[:5])}. {_AGAIN}")
-
-
-def _read_heads(path):
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing. Expected the weights of the heads. {_AGAIN}")
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise ValueError(
-            f"{path} cannot be read as safetensors ({error}): it is truncated or damaged. {_AGAIN}"
-        ) from error
 
 
 def _build_head(task, config, classes, hidden_size, tensors, path):
@@ -174,7 +158,7 @@ def _build_head(task, config, classes, hidden_size, tensors, path):
     if not isinstance(kind, str) or kind not in classes:
         raise ValueError(
             f"{path}: head type {str(kind)[:80]!r} of task {task!r} is not one of {list(classes)}. "
-            f"For a class of your own pass load_model(folder, custom_heads=[...]). {_AGAIN}"
+            f"For a class of your own pass load_model(folder, custom_heads=[...]). {COPY_AGAIN}"
         )
     if classes[kind] in HEADS:
         _check_config(config, hidden_size, tensors, task, where)
@@ -182,7 +166,7 @@ def _build_head(task, config, classes, hidden_size, tensors, path):
         return classes[kind](**config)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
-            f"{where} cannot be built from {str(config)[:200]}: {error} {_AGAIN}"
+            f"{where} cannot be built from {str(config)[:200]}: {error} {COPY_AGAIN}"
         ) from error
 
 
@@ -193,12 +177,12 @@ def _check_config(config, hidden_size, tensors, task, where):
         if not (number or value is None or isinstance(value, str)):
             raise ValueError(
                 f"{where} has {name} {str(value)[:80]!r}, expected a finite number or a word. "
-                f"{_AGAIN}"
+                f"{COPY_AGAIN}"
             )
     if config.get("hidden_size") != hidden_size:
         raise ValueError(
             f"{where} has hidden_size {config.get('hidden_size')!r}, but the encoder of "
-            f"config.json has {hidden_size}. {_AGAIN}"
+            f"config.json has {hidden_size}. {COPY_AGAIN}"
         )
     sizes = [config.get(name) for name in ("hidden_size", "num_labels", "num_heads")]
     wanted = math.prod(size for size in sizes if isinstance(size, int))
@@ -206,5 +190,5 @@ def _check_config(config, hidden_size, tensors, task, where):
     if wanted > there:
         raise ValueError(
             f"{where} asks for {wanted:,} weights or more, but heads.safetensors holds {there:,} "
-            f"for it. {_AGAIN}"
+            f"for it. {COPY_AGAIN}"
         )

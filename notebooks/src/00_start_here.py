@@ -65,7 +65,7 @@ pd.DataFrame({name: vars(get_profile(name)) for name in ("fast", "colab", "paper
 # %%
 from mmlkit.bert import load_pretrained
 
-encoder, tokenizer = load_pretrained(size.model)
+encoder, tokenizer = load_pretrained(size.model, device="cpu")
 # NBVAL_CHECK_OUTPUT
 print(f"{sum(p.numel() for p in encoder.parameters()):,} numbers in {encoder.config.num_hidden_layers} layers")
 

@@ -360,7 +360,7 @@ print(f"one fresh layer: cosine {F.cosine_similarity(right, wrong, dim=-1).mean(
 
 # %%
 # NBVAL_CHECK_OUTPUT
-encoder, tokenizer = bert.load_pretrained(settings.model)
+encoder, tokenizer = bert.load_pretrained(settings.model, device="cpu")
 pair = tokenizer("Is the bank open?", "It closes at noon.", return_tensors="pt")
 pd.DataFrame({"piece": tokenizer.convert_ids_to_tokens(pair.input_ids[0]), "input_ids": pair.input_ids[0],
               "position": range(pair.input_ids.shape[1]), "token_type_ids": pair.token_type_ids[0]}).T

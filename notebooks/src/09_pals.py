@@ -220,7 +220,7 @@ from mmlkit.data import collate, encode, load_task
 from mmlkit.heads import sentence_vector
 from mmlkit.bert import load_pretrained
 
-encoder, tokenizer = load_pretrained(size.model)
+encoder, tokenizer = load_pretrained(size.model, device="cpu")
 pairs = load_task("sts", source, limit=100, seed=seed).dev
 batch = collate(encode(tokenizer, pairs, max_length=size.max_length, pairs="separate"), range(len(pairs)))
 print(f"{len(pairs)} pairs:", pairs[0])
@@ -312,7 +312,7 @@ print(f"ours and the library's: equal; with the other task's PAL the vectors dif
 # %%
 def fresh(kind, tasks=("sst", "quora", "sts"), **options):
     """The pretrained encoder with parts of this kind for each task; sizes in proportion to its width."""
-    encoder, _ = load_pretrained(size.model)
+    encoder, _ = load_pretrained(size.model, device="cpu")
     D = encoder.config.hidden_size
     S = {"low_rank": round(100 * D / 768), "houlsby": round(50 * D / 768)}.get(kind, 12 * round(204 * D / 768 / 12))
     return add_pals(encoder, list(tasks), kind=kind, size=S, seed=seed, **options) if kind else encoder
@@ -454,11 +454,11 @@ second.map("{:.1e}".format)
 part = model.encoder.pals.part("sst").eval()
 with torch.no_grad():
     x, y = out.last_hidden_state[:50, :1].to(device), out.last_hidden_state[50:, :1].to(device)
-    middle, mean = part.at_end((x + y) / 2, None, None), (part.at_end(x, None, None) + part.at_end(y, None, None)) / 2
-    matrix = part.own.up.weight @ part.own.attention[0].value.weight @ part.own.down.weight             # [D,D]
-    constant = part.at_end(torch.zeros_like(x), None, None)
+    middle, mean = part.transform_output((x + y) / 2, None, None), (part.transform_output(x, None, None) + part.transform_output(y, None, None)) / 2
+    matrix = part.projected.up.weight @ part.projected.attention[0].value.weight @ part.projected.down.weight             # [D,D]
+    constant = part.transform_output(torch.zeros_like(x), None, None)
     torch.testing.assert_close(middle, mean, atol=1e-6, rtol=1e-4)
-    torch.testing.assert_close(part.at_end(x, None, None), x @ matrix.T + constant, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(part.transform_output(x, None, None), x @ matrix.T + constant, atol=1e-6, rtol=1e-4)
 print(f"one matrix {list(matrix.shape)} of rank {torch.linalg.matrix_rank(matrix).item()}: the same map")
 
 # %% [markdown]
@@ -469,7 +469,7 @@ head = model.heads["sst"].eval()
 weight = head.dense.weight @ matrix                     # [C,D]
 bias = head.dense.bias + head.dense.weight @ constant[0, 0]
 with torch.no_grad():
-    torch.testing.assert_close(head(part.at_end(x, None, None)[:, 0]), x[:, 0] @ weight.T + bias, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(head(part.transform_output(x, None, None)[:, 0]), x[:, 0] @ weight.T + bias, atol=1e-6, rtol=1e-4)
 print(f"sequential PAL and head, {count(part) + count(head):,} numbers; the one linear head that does the same, {weight.numel() + bias.numel():,}")
 
 # %% [markdown]
@@ -501,7 +501,7 @@ constant_cells
 
 # %%
 with torch.no_grad():
-    small, large = part.at_end(x, None, None).norm(dim=-1).mean().item(), x.norm(dim=-1).mean().item()
+    small, large = part.transform_output(x, None, None).norm(dim=-1).mean().item(), x.norm(dim=-1).mean().item()
 print(f"length of [CLS] {large:.2f}, of TS([CLS]) at the start {small:.4f}: {large / small:,.0f} times smaller")
 
 # %% [markdown]

@@ -26,7 +26,8 @@ from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.pals.task_parts import add_pals
 from mmlkit.runtime import seeded
-from mmlkit.training.model import MultitaskModel, load_model, save_model
+from mmlkit.training.model import MultitaskModel
+from mmlkit.training.saving import load_model, save_model
 
 
 @pytest.fixture
@@ -55,8 +56,8 @@ def assert_is(folder, model):
         again = load_model(folder)
     ours, theirs = model.state_dict(), again.state_dict()
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours)
-    assert [head.spec() for head in again.heads.values()] == [
-        head.spec() for head in model.heads.values()
+    assert [head.to_config() for head in again.heads.values()] == [
+        head.to_config() for head in model.heads.values()
     ]
 
 
@@ -290,15 +291,15 @@ def test_an_encoder_alone_does_not_take_the_heads_away(make, tmp_path):
 )
 def test_values_that_json_does_not_know_are_told_before_anything_is_written(make, tmp_path, value):
     model = make(0)
-    save_model(model, tmp_path / "model", about={"loss": float("nan")})
+    save_model(model, tmp_path / "model", metadata={"loss": float("nan")})
     with pytest.raises(
         TypeError,
         match="cannot be written as JSON .*write x.item\\(\\) for a number of numpy or torch",
     ):
-        save_model(make(1), tmp_path / "model", about={"accuracy": value})
+        save_model(make(1), tmp_path / "model", metadata={"accuracy": value})
     assert_is(tmp_path / "model", model)
     with pytest.raises(TypeError):
-        save_model(model, tmp_path / "other", about={"accuracy": value})
+        save_model(model, tmp_path / "other", metadata={"accuracy": value})
     assert not (tmp_path / "other").exists()
 
 
@@ -406,7 +407,7 @@ TAMPERED = {
         "mmlkit.json: heads is .'sst'.*expected an object with one head per task",
     ),
     "a head is a text": (
-        described(heads={"sst": "linear"}),
+        described(heads={"sst": "LinearHead"}),
         "head type 'linear' of task|head type .* of task 'sst' is not one of|hidden_size None",
     ),
     "a head is a list": (
@@ -420,12 +421,12 @@ TAMPERED = {
     "pals is a text": (described(pals="no"), "pals is no; expected"),
     "pals of a model without": (described(pals=True), "pals.json does not exist"),
     "a task with a dot": (
-        described(heads={"a.b": {"type": "linear", "hidden_size": 32, "num_labels": 5}}),
+        described(heads={"a.b": {"type": "LinearHead", "hidden_size": 32, "num_labels": 5}}),
         "asks for 160 weights|no module can have",
     ),
     "a task called keys": (
         lambda folder: (
-            described(heads={"keys": {"type": "linear", "hidden_size": 32, "num_labels": 1}})(
+            described(heads={"keys": {"type": "LinearHead", "hidden_size": 32, "num_labels": 1}})(
                 folder
             ),
             tensors(
@@ -439,9 +440,9 @@ TAMPERED = {
         "a task has a name that no module can have",
     ),
     "an unknown type": (spec(type="cubic"), "head type 'cubic' of task 'sst' is not one of"),
-    "a type that is a list": (spec(type=["linear"]), "head type .* of task 'sst' is not one of"),
+    "a type that is a list": (spec(type=["LinearHead"]), "head type .* of task 'sst' is not one of"),
     "no type": (spec(type="REMOVE"), "head type 'None' of task 'sst' is not one of"),
-    "another type": (spec(type="san"), "cannot be built from .*unexpected keyword argument"),
+    "another type": (spec(type="SANHead"), "cannot be built from .*unexpected keyword argument"),
     "an unknown keyword": (
         spec(width=3),
         "cannot be built from .*unexpected keyword argument 'width'",
@@ -487,7 +488,7 @@ TAMPERED = {
         "has dropout 'inf', expected a finite number",
     ),
     "dropout is a text": (spec(dropout="0.1"), "cannot be built from"),
-    "reads is unknown": (spec(reads="max"), "cannot be built from .*reads 'max' is not one of"),
+    "reads is unknown": (spec(pooling="max"), "cannot be built from .*reads 'max' is not one of"),
     "activation is unknown": (spec(activation="tanh"), "cannot be built from .*activation 'tanh'"),
     "heads.safetensors is empty": (
         content(HEADS, b""),

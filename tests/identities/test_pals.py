@@ -14,11 +14,11 @@ from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.pals.task_parts import add_pals, load_pals, save_pals
 from mmlkit.runtime import seeded
-from mmlkit.training.evaluation import predict
+from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.loop import fit
-from mmlkit.training.model import load_model, save_model
 from mmlkit.training.optimizers import make_optimizer
 from mmlkit.training.sampling import TaskSampler
+from mmlkit.training.saving import load_model, save_model
 from mmlkit.training.step import train_step
 
 KINDS = {
@@ -192,8 +192,8 @@ def test_a_saved_model_predicts_the_same(make_palled, make_toy, tmp_path, kind):
         and not again.encoder.pals.training
     )
     for task in model.heads:
-        scores = predict(model, make_toy(task).dev)
-        np.testing.assert_array_equal(predict(again, make_toy(task).dev), scores)
+        scores = predict_scores(model, make_toy(task).dev)
+        np.testing.assert_array_equal(predict_scores(again, make_toy(task).dev), scores)
         assert scores.std() > 1e-3
     save_model(again, tmp_path / "twice")
     assert (tmp_path / "twice" / "pals.safetensors").read_bytes() == (
@@ -259,7 +259,7 @@ def test_a_frozen_encoder(make_palled, make_toy, kind, stay):
     """mode="pretrain" trains the heads alone, or heads and PALs where that was asked for."""
     model = make_palled(kind, "sst", stay_trainable=stay, dropout=0.2)
     before = weights(model)
-    fit(model, make_toy("sst"), mode="pretrain", epochs=1, lr=1e-2, batch_size=5)
+    fit(model, make_toy("sst"), freeze_encoder=True, epochs=1, lr=1e-2, batch_size=5)
     changed = moved(before, model)
     assert any(key.startswith("heads.") for key in changed)
     assert any(key.startswith("encoder.pals.") for key in changed) == stay
@@ -328,7 +328,7 @@ def test_a_model_with_pals_collapses_and_copies(make_palled, make_toy):
         model.heads["sst"] = MultiverseHead(32, 5, num_heads=6, dropout=0.0)
     for other in (model.collapse(), copy.deepcopy(model)):
         np.testing.assert_allclose(
-            predict(other, make_toy("sst").dev), predict(model, make_toy("sst").dev), atol=1e-5
+            predict_scores(other, make_toy("sst").dev), predict_scores(model, make_toy("sst").dev), atol=1e-5
         )
 
 
@@ -338,7 +338,7 @@ def test_a_head_without_a_part_is_told(make_palled, make_toy):
     with pytest.raises(
         ValueError, match=r"task is 'sts', but this encoder has modules for \['sst'\]"
     ):
-        predict(model, make_toy("sts").dev)
+        predict_scores(model, make_toy("sts").dev)
 
 
 class Stop:

@@ -11,7 +11,7 @@ import torch
 from mmlkit.data.batching import collate, encode
 from mmlkit.data.loading import Split
 from mmlkit.heads.linear import LinearHead, Loss
-from mmlkit.pals.projected import add_pals
+from mmlkit.pals.task_parts import add_pals
 from mmlkit.training import loop as training
 from mmlkit.training.checkpoints import flatten, load_checkpoint, save_checkpoint, unflatten
 from mmlkit.training.evaluation import evaluate, predict_scores, probabilities

@@ -5,7 +5,7 @@ import torch
 
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.checks import check_pal_parameters, check_projected_layer
-from mmlkit.pals.projected import add_pals
+from mmlkit.pals.task_parts import add_pals
 
 
 def stub(*arguments): ...
@@ -153,7 +153,7 @@ def test_the_projected_layer_is_the_librarys(capsys):
         lambda h: part(h, 0),
         LN,
     )
-    torch.testing.assert_close(found, bert(x, None, **part.at_layer(0, x, None, None)))
+    torch.testing.assert_close(found, bert(x, None, **part.layer_inputs(0, x, None, None)))
     assert (found - bert(x)).abs().max() > 1e-4
     assert check_projected_layer(layer) and capsys.readouterr().out == "projected layer: right.\n"
 

@@ -15,7 +15,7 @@ from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import LinearHead, Loss, PairHead, data_loss, sentence_vector
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.san import SANHead
-from mmlkit.pals.projected import add_pals
+from mmlkit.pals.task_parts import add_pals
 from mmlkit.training.evaluation import evaluate, predict, predict_proba, predict_scores
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from mmlkit import hub, runtime
-from mmlkit.training import fast
 from mmlkit.runtime import seed_generators, seeded
+from mmlkit.training import fast
 
 
 class Generator:
