@@ -9,7 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from mmlkit.plots.claims import forest
-from mmlkit.studies.cross_dataset import Comparison, outcome, verdict
+from mmlkit.studies.cross_dataset import Comparison, outcome, outcome_sentence
 
 UP, DOWN, OPEN = Comparison(2.0, 1.0, 3.0, 0.95, 6), Comparison(-1.5, -2.5, -0.5, 0.95, 8), Comparison(0.4, -19.0, 19.8, 0.95, 6)
 FEW, ONE = Comparison(1.0, 0.5, 1.5, 0.95, 3), Comparison(-0.5, -math.inf, math.inf, 0.95, 1)
@@ -22,8 +22,8 @@ def closed():
 
 
 @pytest.mark.parametrize("comparison, word", [(UP, "holds"), (DOWN, "does not hold"), (OPEN, "cannot be told"), (FEW, "cannot be told"), (ONE, "cannot be told")])
-def test_the_outcome_is_the_verdict_in_short(comparison, word):
-    assert outcome(comparison) == word and verdict(comparison, "it works").startswith(f"it works: {word}")
+def test_the_outcome_is_the_outcome_sentence_in_short(comparison, word):
+    assert outcome(comparison) == word and outcome_sentence(comparison, "it works").startswith(f"it works: {word}")
     assert outcome(UP, at_least=1.5) == "cannot be told" and outcome(UP, at_least=3.0) == "does not hold"
 
 

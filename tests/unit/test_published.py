@@ -380,7 +380,7 @@ def test_the_first_version_has_the_same_entries(frame, row, train, dev):
         )
 
 
-def test_averages_in_both_manners(frame):
+def test_averages_by_both_conventions(frame):
     second = frame[(frame.source == "mml_v2") & (frame.metric == "average")]
     assert len(second) == 12 and (second.printed - second.recomputed).abs().max() <= 0.05
     for row, one, two in (
