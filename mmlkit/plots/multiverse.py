@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from mmlkit.messages import count
 from mmlkit.plots.common import COLOURS, heat_map, integer_ticks, looks, panel, style
 
 __all__ = ["figure2", "head_counts", "head_similarity", "improvements", "profile", "pruning_event"]
@@ -48,10 +49,6 @@ def _fields(event):
     return event if isinstance(event, dict) else vars(event)
 
 
-def _plural(number, noun):
-    return f"{number} {noun}{'s' if number > 1 else ''}"
-
-
 def pruning_event(event, *, title=None, ax=None):
     """Draw one clustering: the average loss of each active head, and the centroids as lines.
 
@@ -69,18 +66,15 @@ def pruning_event(event, *, title=None, ax=None):
     kept = np.isin(event["head_ids"], event["kept"])
     place, averages = np.arange(len(kept)), np.asarray(event["averages"])
     if title is None:
-        title = f"step {event['step']:,}: {_plural(len(event['centroids']), 'cluster')}"
+        title = f"step {event['step']:,}: {count(len(event['centroids']), 'cluster')}"
     span = max(np.ptp(averages), 1e-3 * np.abs(averages).max(), 1e-9)
     ylim = (averages.min() - 0.06 * span, averages.max() + 0.22 * span)  # room for the legend
     with panel(ax, **HEADS, title=title, ylim=ylim) as ax:
-        for word, some, marker, size, colour in zip(
-            ("kept", "dropped"), (kept, ~kept), "ox", (4, 5), COLOURS
-        ):
-            if some.any():
-                label = f"{word}: {some.sum()}"
-                ax.plot(
-                    place[some], averages[some], marker, markersize=size, color=colour, label=label
-                )
+        label = f"kept: {kept.sum()}"
+        ax.plot(place[kept], averages[kept], "o", markersize=4, color=COLOURS[0], label=label)
+        if not kept.all():
+            label = f"dropped: {(~kept).sum()}"
+            ax.plot(place[~kept], averages[~kept], "x", markersize=5, color=COLOURS[1], label=label)
         for i, centroid in enumerate(event["centroids"]):
             label = None if i else "centroids"
             ax.axhline(centroid, linestyle=":", linewidth=1, color="black", label=label)
@@ -151,7 +145,7 @@ def figure2(events, num_heads, *, last_step=None, final=None):
         runs = {"heads": (num_heads, events)}
         head_counts(runs, last_step=last_step, title="(c) active heads", ax=c)
         d.plot(range(len(final)), final, "o", markersize=4, color=COLOURS[0])
-        d.set(**HEADS, title=f"(d) what is left: {_plural(len(final), 'head')}")
+        d.set(**HEADS, title=f"(d) what is left: {count(len(final), 'head')}")
     return fig
 
 

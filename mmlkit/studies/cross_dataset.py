@@ -256,20 +256,17 @@ def hold_out_errors(table, top=1.0):
         )
     keys = [*(["seed"] if "seed" in table else []), *COLUMNS[1:4]]
     table = table[table["trained_on"] != table["evaluated_on"]]
-    twice = table[table.duplicated([*keys, "method"])]
-    if len(twice):
+    cells = table.groupby([*keys, "method"])["accuracy"].count().unstack(fill_value=0)
+    counts = cells.melt(ignore_index=False, value_name="count").query("count != 1")
+    if len(counts):
         raise ValueError(
-            f"the table has two rows for {twice[[*keys, 'method']].iloc[0].to_dict()}; "
-            "tell runs apart by a column 'seed'."
+            f"{counts['method'].iloc[0]!r} has {counts['count'].iloc[0]} accuracies for "
+            f"{dict(zip(keys, counts.index[0]))}, expected 1; evaluate all methods on the same "
+            "sets, and tell runs apart by a column 'seed'."
         )
     wide = table.pivot(index=keys, columns="method", values="accuracy")
     order = table[keys].drop_duplicates().itertuples(index=False, name=None)
     wide = wide.reindex(index=list(order), columns=table["method"].unique())
-    for method in wide.columns[wide.isna().any()]:
-        place = dict(zip(keys, wide.index[wide[method].isna()][0]))
-        raise ValueError(
-            f"{method!r} has no accuracy for {place}; evaluate all methods on the same sets."
-        )
     return top - wide
 
 

@@ -89,15 +89,16 @@ def overall_score(sst_accuracy, paraphrase_accuracy, sts_correlation):
     Raises:
         ValueError: an accuracy is outside 0 to 1 (a percentage, perhaps), or r outside -1 to 1.
     """
-    for name, value in (
-        ("sst_accuracy", sst_accuracy),
-        ("paraphrase_accuracy", paraphrase_accuracy),
-    ):
-        if not 0 <= value <= 1:
-            raise ValueError(f"{name} is {value}, expected 0 to 1; divide a percentage by 100.")
     correlation = 0.0 if math.isnan(sts_correlation) else sts_correlation
-    if not -1 <= correlation <= 1:
-        raise ValueError(f"sts_correlation is {sts_correlation}, expected -1 to 1, or nan.")
+    for name, value, lowest in (
+        ("sst_accuracy", sst_accuracy, 0),
+        ("paraphrase_accuracy", paraphrase_accuracy, 0),
+        ("sts_correlation", correlation, -1),
+    ):
+        if not lowest <= value <= 1:
+            raise ValueError(
+                f"{name} is {value}, expected {lowest} to 1; divide a percentage by 100."
+            )
     return (sst_accuracy + paraphrase_accuracy + (correlation + 1) / 2) / 3
 
 

@@ -76,7 +76,7 @@ def test_overall_score_by_hand(values, score):
     [
         ((51.2, 0.7, 0.3), "sst_accuracy is 51.2, expected 0 to 1; divide a percentage by 100"),
         ((0.5, math.nan, 0.3), "paraphrase_accuracy is nan"),
-        ((0.5, 0.5, 36.8), "sts_correlation is 36.8, expected -1 to 1, or nan"),
+        ((0.5, 0.5, 36.8), "sts_correlation is 36.8, expected -1 to 1; divide a percentage by 100"),
     ],
 )
 def test_overall_score_refuses_per_cent(values, message):

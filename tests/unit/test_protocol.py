@@ -676,9 +676,12 @@ def test_each_seed_is_held_against_its_own_baseline():
         (small_table().drop(columns="split"), "no column 'split'"),
         (
             pd.concat([small_table(), small_table()]),
-            "two rows for .*'trained_on': 'rte'.* tell runs apart by a column 'seed'",
+            "'bert' has 2 accuracies for .*'trained_on': 'mnli'.* tell runs apart by a column 'seed'",
         ),
-        (small_table().drop(index=5), "'mml' has no accuracy for .*'evaluated_on': 'mnli'"),
+        (
+            small_table().drop(index=5),
+            "'mml' has 0 accuracies for .*'evaluated_on': 'mnli'.*, expected 1; evaluate all",
+        ),
         (
             small_table().replace("bert", "BERT"),
             r"baseline 'bert' is not one of the methods \['BERT', 'mml'\]",
