@@ -3,7 +3,7 @@
 import math
 
 from mmlkit.plots.common import COLOURS, panel
-from mmlkit.studies.cross_dataset import outcome
+from mmlkit.studies.comparisons import outcome
 
 __all__ = ["axis_limit", "forest"]
 

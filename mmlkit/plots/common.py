@@ -8,7 +8,17 @@ import contextlib
 
 from mmlkit.heads.methods import METHODS
 
-__all__ = ["COLOURS", "LINES", "MARKERS", "heat_map", "integer_ticks", "looks", "panel", "style"]
+__all__ = [
+    "COLOURS",
+    "LINES",
+    "MARKERS",
+    "heat_map",
+    "integer_ticks",
+    "looks",
+    "panel",
+    "panels",
+    "style",
+]
 
 # Okabe and Ito (2008).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -56,15 +66,33 @@ def panel(ax=None, *, size=None, grid=True, **labels):
     Yields:
         The axes.
     """
-    import matplotlib.pyplot as plt
-
-    with style():
-        if ax is None:
-            ax = plt.subplots(layout="constrained", figsize=size)[1]
+    with panels(1, 1, size) if ax is None else style() as new:
+        ax = new[0, 0] if ax is None else ax
         yield ax
         ax.set(**labels)
         if not grid:
             ax.grid(False)
+
+
+@contextlib.contextmanager
+def panels(rows, columns, size, **subplots):
+    """Draw into the axes of a new figure in the project's style.
+
+    Args:
+        rows: of axes.
+        columns: of axes.
+        size: width and height of the figure in inches.
+        **subplots: keywords of `matplotlib.pyplot.subplots`.
+
+    Yields:
+        The array of axes, [rows, columns].
+    """
+    import matplotlib.pyplot as plt
+
+    with style():
+        yield plt.subplots(
+            rows, columns, figsize=size, squeeze=False, layout="constrained", **subplots
+        )[1]
 
 
 def looks(names):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mmlkit.plots.common import COLOURS, MARKERS, heat_map, looks, panel, style
+from mmlkit.plots.common import COLOURS, MARKERS, heat_map, looks, panel, panels
 
 __all__ = ["forgetting", "learning_curve", "parameters_against_score", "reasoning", "sampling"]
 
@@ -34,8 +34,8 @@ def reasoning(weights, tokens, probabilities, labels, *, title=""):
             f"[K, {len(labels)}] for these labels."
         )
     steps, width = range(len(weights)), min(0.34 * len(tokens) + 1.4, 8)
-    with style():
-        left, right = axes = _two_axes((width + 3.4, 3.4), (width, 3.4))
+    with panels(1, 2, (width + 3.4, 3.4), width_ratios=(width, 3.4)) as (axes,):
+        left, right = axes
         heat_map(
             left,
             weights,
@@ -58,12 +58,6 @@ def reasoning(weights, tokens, probabilities, labels, *, title=""):
     return axes
 
 
-def _two_axes(size, widths):
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(1, 2, figsize=size, width_ratios=widths, layout="constrained")[1]
-
-
 def forgetting(runs, *, ylabel="dev accuracy, or Pearson's r"):
     """Draw the score of each task while the others are trained.
 
@@ -78,19 +72,8 @@ def forgetting(runs, *, ylabel="dev accuracy, or Pearson's r"):
     Returns:
         The array of axes, [2, schedules].
     """
-    import matplotlib.pyplot as plt
-
-    with style():
-        axes = plt.subplots(
-            2,
-            len(runs),
-            figsize=(3.3 * len(runs) + 1.2, 4),
-            height_ratios=(4, 1),
-            sharex=True,
-            sharey="row",
-            squeeze=False,
-            layout="constrained",
-        )[1]
+    size, shared = (3.3 * len(runs) + 1.2, 4), dict(sharex=True, sharey="row")
+    with panels(2, len(runs), size, height_ratios=(4, 1), **shared) as axes:
         for (above, below), (schedule, (history, order)) in zip(axes.T, runs.items()):
             tasks = [column for column in history if column != "step"]
             order = np.asarray(order)
@@ -125,8 +108,8 @@ def sampling(sampler, *, steps=120):
     ticks = np.unique(np.linspace(1, sampler.epochs, 7).round())
     drawn = [[tasks.index(task) for task in sampler.order(epoch)[:steps]] for epoch in epochs]
     last = min(steps, sampler.steps_per_epoch) + 0.5
-    with style():
-        left, right = axes = _two_axes((9.5, 3.2), (2, 3))
+    with panels(1, 2, (9.5, 3.2), width_ratios=(2, 3)) as (axes,):
+        left, right = axes
         for (task, one), colour in zip(looks(tasks).items(), colours):
             shares = [sampler.probabilities(epoch)[task] for epoch in epochs]
             left.plot(epochs, shares, **{**one, "color": colour}, markersize=4, label=task)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from mmlkit.messages import count
-from mmlkit.plots.common import COLOURS, heat_map, integer_ticks, looks, panel, style
+from mmlkit.plots.common import COLOURS, heat_map, integer_ticks, looks, panel, panels
 
 __all__ = ["figure2", "head_counts", "head_similarity", "improvements", "profile", "pruning_event"]
 
@@ -23,16 +23,10 @@ def head_similarity(weight, names=None, *, limit=1.0):
     Returns:
         The array of C axes.
     """
-    import matplotlib.pyplot as plt
-
     rows = weight.detach().float().cpu().transpose(0, 1)  # [C,A,D]
     rows = rows / rows.norm(dim=-1, keepdim=True).clamp(min=1e-12)
     tables = (rows @ rows.transpose(1, 2)).abs().numpy()  # [C,A,A]
-    size = (2.9 * len(tables) + 0.8, 3)
-    with style():
-        fig, (axes,) = plt.subplots(
-            1, len(tables), squeeze=False, layout="constrained", figsize=size
-        )
+    with panels(1, len(tables), (2.9 * len(tables) + 0.8, 3)) as (axes,):
         for k, (ax, table) in enumerate(zip(axes, tables)):
             pairs = np.ma.masked_array(table, np.tri(len(table), dtype=bool))  # r < s only
             image = ax.imshow(pairs, vmin=0, vmax=limit, interpolation="nearest")
@@ -41,7 +35,7 @@ def head_similarity(weight, names=None, *, limit=1.0):
             ax.set(xlabel="head s", ylabel="head r", title=f"{name}: mean {mean:.3f}")
             integer_ticks(ax.xaxis, ax.yaxis)
             ax.grid(False)
-        fig.colorbar(image, ax=list(axes), label="|cosine|")
+        ax.figure.colorbar(image, ax=list(axes), label="|cosine|")
     return axes
 
 
@@ -126,8 +120,6 @@ def figure2(events, num_heads, *, last_step=None, final=None):
     Raises:
         ValueError: no event dropped a head.
     """
-    import matplotlib.pyplot as plt
-
     events = [_fields(event) for event in events]
     pruned = [event for event in events if event["dropped"]]
     if not pruned:
@@ -138,15 +130,14 @@ def figure2(events, num_heads, *, last_step=None, final=None):
     if final is None:
         left = dict(zip(events[-1]["head_ids"], events[-1]["averages"]))
         final = [left[head] for head in events[-1]["kept"]]
-    with style():
-        fig, ((a, b), (c, d)) = plt.subplots(2, 2, figsize=(9.5, 6), layout="constrained")
+    with panels(2, 2, (9.5, 6)) as ((a, b), (c, d)):
         for ax, event, name in ((a, pruned[0], "(a) first"), (b, pruned[-1], "(b) last")):
             pruning_event(event, ax=ax, title=f"{name} pruning, step {event['step']:,}")
         runs = {"heads": (num_heads, events)}
         head_counts(runs, last_step=last_step, title="(c) active heads", ax=c)
         d.plot(range(len(final)), final, "o", markersize=4, color=COLOURS[0])
         d.set(**HEADS, title=f"(d) what is left: {count(len(final), 'head')}")
-    return fig
+    return d.figure
 
 
 def improvements(

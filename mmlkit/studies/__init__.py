@@ -1,26 +1,28 @@
 """The papers' protocols and printed numbers, and the files that graders and servers expect.
 
     cross_dataset   evaluation on data sets that a model was not trained on (MML v2)
+    comparisons     differences over the same seeds, with intervals
     published       every table of the five documents as data
     cs224n          the course project's files and its overall score
-    glue            the files of a GLUE submission
+    glue            GLUE's average, and the files of a submission
     dssm            the multi-task network of 2015, MT-DNN's forerunner
 
 Notebooks 05, 06 and 10 use it. Training of the other models does not belong here.
 """
 
 from mmlkit.studies import published
-from mmlkit.studies.cross_dataset import (
-    CATEGORIES,
+from mmlkit.studies.comparisons import (
     Comparison,
-    column_improvements,
-    cross_dataset_table,
-    glue_average,
-    hold_out_errors,
-    improvements,
     outcome,
     outcome_sentence,
     paired_bootstrap,
+)
+from mmlkit.studies.cross_dataset import (
+    CATEGORIES,
+    column_improvements,
+    cross_dataset_table,
+    hold_out_errors,
+    improvements,
     performance_profile,
     relative_improvement,
     two_way,
@@ -42,7 +44,7 @@ from mmlkit.studies.dssm import (
     hash_texts,
     trigrams,
 )
-from mmlkit.studies.glue import write_glue_submission
+from mmlkit.studies.glue import glue_average, write_glue_submission
 
 __all__ = [
     "CATEGORIES",

@@ -1,16 +1,16 @@
-"""Evaluation on data sets that a model was not trained on, and comparisons of methods.
+"""Evaluation on data sets that a model was not trained on.
 
 Section 4.2 of MML v2. The train split of another data set is as unknown to a model as its dev
 split: 4*3*2 inference and 3*2*2 similarity experiments make 36. Notebook 05 uses this module.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from mmlkit.data.loading import load_task
 from mmlkit.data.tasks import get_task
+from mmlkit.studies.comparisons import matched
 from mmlkit.training.evaluation import predict
 
 __all__ = [
@@ -22,11 +22,6 @@ __all__ = [
     "column_improvements",
     "hold_out_errors",
     "performance_profile",
-    "glue_average",
-    "Comparison",
-    "paired_bootstrap",
-    "outcome",
-    "outcome_sentence",
 ]
 
 CATEGORIES = {
@@ -36,7 +31,6 @@ CATEGORIES = {
 POSITIVE = ("entailment", "entails", "duplicate", "equivalent", "similar")
 NEGATIVE = ("neutral", "contradiction", *(f"not_{label}" for label in POSITIVE))
 HINTS = {"stsb": " Its labels are in 'stsb_star'.", "quora": " Quora's pairs are 'qqp' here."}
-GLUE = ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
 COLUMNS = ["method", "trained_on", "evaluated_on", "split", "accuracy"]
 
 
@@ -208,32 +202,13 @@ def relative_improvement(acc, baseline, *, truncate=False):
 
         relative_improvement([60, 90], [50, 100])  # 5.0, the mean of +20 % and -10 %
     """
-    acc, baseline = _matched(acc, baseline, "accuracies", "baseline")
+    acc, baseline = matched(acc, baseline, "accuracies", "baseline")
     if (baseline <= 0).any():
         raise ValueError(f"the baseline holds {baseline.min():g}; expected numbers above zero.")
     percent = float(100 * (np.mean(acc / baseline) - 1))
     if truncate:
         return math.trunc(round(percent * 100, 6)) / 100  # rounded first: 0.29 * 100 is 28.999...
     return percent
-
-
-def _matched(a, b, first, second):
-    """Two arrays of the same length, matched by key."""
-    import pandas as pd
-
-    a, b = pd.Series(a, dtype=float), pd.Series(b, dtype=float)
-    unique = a.index.is_unique and b.index.is_unique
-    if not unique or set(a.index) != set(b.index):
-        raise ValueError(
-            f"{first} have the keys {list(a.index)}, {second} {list(b.index)}; expected the same "
-            "keys, each once. Pass two dicts, or two lists of one length."
-        )
-    a, b = a.to_numpy(), b.reindex(a.index).to_numpy()
-    if not len(a) or not np.isfinite([a, b]).all():
-        raise ValueError(
-            f"{first} are {a.tolist()}, {second} {b.tolist()}; expected numbers, none missing."
-        )
-    return a, b
 
 
 def hold_out_errors(table, top=1.0):
@@ -358,133 +333,3 @@ def performance_profile(errors, taus, *, measure="error", top=None):
     else:
         within = factors * (top - values) >= (top - values).max(axis=1, keepdims=True)
     return pd.DataFrame(within.mean(axis=1), pd.Index(taus, name="tau"), errors.columns)
-
-
-def glue_average(scores, convention="mml-v2"):
-    """Return the average of a row of GLUE results by the convention of one paper.
-
-    Args:
-        scores: {task: a number, or a pair}. MNLI's pair is (matched, mismatched); other pairs are
-            the two metrics of a task.
-        convention: "mml-v2" averages eight tasks, and each pair first. "mml-v1" averages all
-            numbers, so that MNLI counts twice. "glue", of the benchmark and MT-DNN, is "mml-v2"
-            with wnli as a ninth task. The diagnostic set ax is in none.
-
-    Returns:
-        The average, a float.
-
-    Raises:
-        ValueError: the convention is unknown, or a task is missing or unexpected.
-    """
-    _check_choice("convention", convention, "mml-v2", "mml-v1", "glue")
-    wanted = {*GLUE, "wnli"} if convention == "glue" else {*GLUE}
-    if set(scores) != wanted:
-        raise ValueError(
-            f"{convention} averages {', '.join(sorted(wanted))}; missing: "
-            f"{sorted(wanted - set(scores))}, too many: {sorted(set(scores) - wanted)}."
-        )
-    values = [np.atleast_1d(np.asarray(one, dtype=float)) for one in scores.values()]
-    every = np.concatenate(values) if convention == "mml-v1" else [one.mean() for one in values]
-    return float(np.mean(every))
-
-
-# ---- intervals ----
-
-
-class Comparison(NamedTuple):
-    """The difference of two methods' means over the same seeds, first minus second.
-
-    Attributes:
-        difference: the mean difference.
-        low: the lower end of its interval.
-        high: the upper end of its interval.
-        level: the confidence level of the interval, such as 0.95.
-        pairs: the number of seeds.
-    """
-
-    difference: float
-    low: float
-    high: float
-    level: float
-    pairs: int
-
-
-def paired_bootstrap(a, b, *, level=0.95, draws=10_000, seed=0):
-    """Return the difference of two means over the same seeds, with a bootstrap interval.
-
-    Seeds are drawn with replacement, each with both its values. Plain percentiles are too narrow
-    for few seeds: with 6 normal values a 95 % interval missed the truth in 13 % of 1,500 trials.
-    With Student's width (Hesterberg, 2015), used here, it missed in 6.5 %.
-
-    Args:
-        a: values of the first method: {seed: value} or a Series, matched by seed; or a list.
-        b: values of the second method, in the same form.
-        level: the confidence level, between 0 and 1.
-        draws: the number of bootstrap samples.
-        seed: of the random draws.
-
-    Returns:
-        A Comparison. A single pair has no spread, so its interval is infinite.
-
-    Raises:
-        ValueError: the runs do not match, or level or draws is out of range.
-    """
-    from scipy.stats import norm, t
-
-    if not 0 < level < 1 or draws < 1:
-        raise ValueError(f"level {level} must lie between 0 and 1, draws {draws} be at least 1.")
-    differences = np.subtract(*_matched(a, b, "the first method's runs", "the second's"))
-    n = len(differences)
-    if n == 1:
-        return Comparison(float(differences[0]), -math.inf, math.inf, level, 1)
-    means = differences[np.random.default_rng(seed).integers(n, size=(draws, n))].mean(axis=1)
-    tail = norm.cdf(math.sqrt(n / (n - 1)) * t.ppf((1 - level) / 2, n - 1))
-    low, high = map(float, np.quantile(means, [tail, 1 - tail]))
-    return Comparison(float(differences.mean()), low, high, level, n)
-
-
-def outcome(comparison, *, at_least=0.0):
-    """Return whether a comparison supports the claim that the first method is better.
-
-    With n pairs, chance alone puts all differences on one side with probability 2^(1-n). Where
-    this is above 1 - level, the outcome is open: at 95 % six pairs are needed.
-
-    Args:
-        comparison: a Comparison.
-        at_least: the difference that the claim asks for.
-
-    Returns:
-        "holds" where the whole interval is above `at_least`, "does not hold" where none of it is,
-        and otherwise "cannot be told".
-    """
-    above, below = comparison.low > at_least, comparison.high <= at_least
-    if comparison.pairs < _pairs_needed(comparison.level) or not (above or below):
-        return "cannot be told"
-    return "holds" if above else "does not hold"
-
-
-def outcome_sentence(comparison, claim="the first is better", *, at_least=0.0):
-    """Return the `outcome` of a claim as a sentence with difference, interval and pairs of runs.
-
-    Args:
-        comparison: a Comparison.
-        claim: the claim in words.
-        at_least: the difference that the claim asks for.
-
-    Returns:
-        A sentence, such as "MML beats BERT: holds (difference +1.2, 95% interval +0.4 to +2,
-        pairs of runs: 8)."
-    """
-    needed, found = _pairs_needed(comparison.level), outcome(comparison, at_least=at_least)
-    low, high = (round(end, 9) + 0.0 for end in (comparison.low, comparison.high))  # no -0
-    runs = " with these runs" if found == "cannot be told" else ""
-    more = f", at least {needed} are needed" if comparison.pairs < needed else ""
-    return (
-        f"{claim}: {found}{runs} (difference {comparison.difference:+.3g}, "
-        f"{comparison.level:.0%} interval {low:+.3g} to {high:+.3g}, "
-        f"pairs of runs: {comparison.pairs}{more})."
-    )
-
-
-def _pairs_needed(level):
-    return math.ceil(1 - math.log2(1 - level) - 1e-9)

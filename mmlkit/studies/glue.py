@@ -1,4 +1,4 @@
-"""The prediction files that the server of the GLUE benchmark scores, https://gluebenchmark.com.
+"""GLUE's average scores, and the prediction files of its server, https://gluebenchmark.com.
 
 A file has a header `index`, tab, `prediction`, and then a row per example. The server takes all
 files in one zip archive. It asks for WNLI.tsv too, which is not written here. Notebook 06 shows the
@@ -17,7 +17,7 @@ from mmlkit.messages import count
 from mmlkit.runtime import replacing
 from mmlkit.training.evaluation import predict
 
-__all__ = ["write_glue_submission"]
+__all__ = ["glue_average", "write_glue_submission"]
 
 TEST_SETS = {  # the task whose head answers, and the name of the test set
     "CoLA.tsv": ("cola", "test"),
@@ -33,12 +33,43 @@ TEST_SETS = {  # the task whose head answers, and the name of the test set
 }
 
 
+def glue_average(scores, convention="mml-v2"):
+    """Return the average of a row of GLUE results by the convention of one paper.
+
+    Args:
+        scores: {task: a number, or a pair}. MNLI's pair is (matched, mismatched); other pairs are
+            the two metrics of a task.
+        convention: "mml-v2" averages eight tasks, and each pair first. "mml-v1" averages all
+            numbers, so that MNLI counts twice. "glue", of the benchmark and MT-DNN, is "mml-v2"
+            with wnli as a ninth task. The diagnostic set ax is in none.
+
+    Returns:
+        The average, a float.
+
+    Raises:
+        ValueError: the convention is unknown, or a task is missing or unexpected.
+    """
+    if convention not in ("mml-v2", "mml-v1", "glue"):
+        raise ValueError(f"convention is {convention!r}, expected 'mml-v2', 'mml-v1' or 'glue'.")
+    wanted = {name for name, _ in TEST_SETS.values()} | (
+        {"wnli"} if convention == "glue" else set()
+    )
+    if set(scores) != wanted:
+        raise ValueError(
+            f"{convention} averages {', '.join(sorted(wanted))}; missing: "
+            f"{sorted(wanted - set(scores))}, too many: {sorted(set(scores) - wanted)}."
+        )
+    values = [np.atleast_1d(np.asarray(one, dtype=float)) for one in scores.values()]
+    every = np.concatenate(values) if convention == "mml-v1" else [one.mean() for one in values]
+    return float(np.mean(every))
+
+
 def write_glue_submission(model, source, folder, **keywords):
     """Write GLUE's prediction file for every test set that the model has a head for.
 
-    CoLA, SST-2, MRPC and QQP get 0 or 1, MNLI, QNLI, RTE and AX the names of labels, and STS-B
-    scores from 0 to 5 with three decimals. All test sets are read before the first prediction. A
-    file appears whole or not at all.
+    CoLA, SST-2, MRPC and QQP get 0 or 1; MNLI, QNLI, RTE and AX get the names of labels. STS-B
+    gets scores from 0 to 5 with three decimals. All test sets are read before the first prediction.
+    A file appears whole or not at all.
 
     Args:
         model: a MultitaskModel with heads named cola, sst2, mrpc, stsb, qqp, mnli, qnli or rte. The

@@ -9,7 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from mmlkit.plots.claims import forest
-from mmlkit.studies.cross_dataset import Comparison, outcome, outcome_sentence
+from mmlkit.studies.comparisons import Comparison, outcome, outcome_sentence
 
 UP, DOWN, OPEN = (
     Comparison(2.0, 1.0, 3.0, 0.95, 6),

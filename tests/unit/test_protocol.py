@@ -11,20 +11,18 @@ import pytest
 from mmlkit.data.loading import TaskData, load_task, make_split
 from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import PairHead
+from mmlkit.studies.comparisons import Comparison, outcome_sentence, paired_bootstrap
 from mmlkit.studies.cross_dataset import (
     CATEGORIES,
-    Comparison,
     column_improvements,
     cross_dataset_table,
-    glue_average,
     hold_out_errors,
     improvements,
-    outcome_sentence,
-    paired_bootstrap,
     performance_profile,
     relative_improvement,
     two_way,
 )
+from mmlkit.studies.glue import glue_average
 from mmlkit.training.evaluation import predict
 from mmlkit.training.model import MultitaskModel
 
@@ -676,7 +674,7 @@ def test_each_seed_is_held_against_its_own_baseline():
         (small_table().drop(columns="split"), "no column 'split'"),
         (
             pd.concat([small_table(), small_table()]),
-            "'bert' has 2 accuracies for .*'trained_on': 'mnli'.* tell runs apart by a column 'seed'",
+            "'bert' has 2 accuracies for .*'trained_on': 'mnli'.* apart by a column 'seed'",
         ),
         (
             small_table().drop(index=5),
@@ -839,7 +837,7 @@ def test_averages_that_are_refused():
     with pytest.raises(ValueError, match=r"missing: \[\], too many: \['ax'\]"):
         glue_average({**scores, "ax": 30}, "mml-v1")
     with pytest.raises(
-        ValueError, match="convention is 'v3', expected 'mml-v2' or 'mml-v1' or 'glue'"
+        ValueError, match="convention is 'v3', expected 'mml-v2', 'mml-v1' or 'glue'"
     ):
         glue_average(scores, "v3")
 
