@@ -1,122 +1,212 @@
-"""Figures of notebooks 06 to 09, in the style of `plots`: the answer module's steps, and one encoder with several tasks.
-
-Every function draws into the axes it is given, or into a new figure, and returns them.
-"""
+"""Figures of notebooks 06 to 09: several tasks in one encoder, and the answer module's steps."""
 
 import numpy as np
 
-from mmlkit.plots.basics import COLOURS, LINES, MARKERS, style
+from mmlkit.plots.common import COLOURS, MARKERS, heat_map, looks, panel, panels
 
-__all__ = ["forgetting", "learning_curve", "parameters_against_score", "reasoning"]
+__all__ = ["forgetting", "learning_curve", "parameters_against_score", "reasoning", "sampling"]
+
+OUTSIDE = dict(loc="center left", bbox_to_anchor=(1, 0.5))  # a legend at the right of its axes
 
 
-def reasoning(weights, tokens, probabilities, labels, *, title="", axes=None):
-    """The steps of a SANHead on one row, in two panels: its attention over the premise, and its answers.
+def reasoning(weights, tokens, probabilities, labels, *, title=""):
+    """Draw the steps of a SANHead on one row: attention over the premise, and the answers.
 
-    weights: beta [K,T], a row per step. tokens: the T tokens' names. probabilities: P_k [K,C]. labels: the C names.
-    axes: the two panels. Their mean, the answer, stands as a line without marks in the right one. Returns the axes.
-    Raises ValueError when the numbers of steps, tokens or labels do not go together.
+    Args:
+        weights: beta, [K, T], a row per step.
+        tokens: the T tokens.
+        probabilities: P_k, [K, C]. A line without markers shows their mean, the final answer.
+        labels: the C names.
+        title: of the left panel.
+
+    Returns:
+        The two axes.
+
+    Raises:
+        ValueError: the numbers of steps, tokens or labels differ.
     """
-    import matplotlib.pyplot as plt
-
     weights, probabilities = np.asarray(weights), np.asarray(probabilities)
-    if weights.shape != (len(probabilities), len(tokens)) or probabilities.shape[1:] != (len(labels),):
-        raise ValueError(f"weights have shape {list(weights.shape)} and probabilities {list(probabilities.shape)}; expected [K, {len(tokens)}] for these "
-                         f"tokens and [K, {len(labels)}] for these labels.")
-    steps = range(len(weights))
-    with style():
-        if axes is None:
-            width = min(0.34 * len(tokens) + 1.4, 8)
-            axes = plt.subplots(1, 2, figsize=(width + 3.4, 3.4), width_ratios=(width, 3.4), layout="constrained")[1]
+    expected = (len(probabilities), len(tokens))
+    if weights.shape != expected or probabilities.shape[1:] != (len(labels),):
+        raise ValueError(
+            f"weights have shape {list(weights.shape)} and probabilities "
+            f"{list(probabilities.shape)}; expected [K, {len(tokens)}] for these tokens and "
+            f"[K, {len(labels)}] for these labels."
+        )
+    steps, width = range(len(weights)), min(0.34 * len(tokens) + 1.4, 8)
+    with panels(1, 2, (width + 3.4, 3.4), width_ratios=(width, 3.4)) as (axes,):
         left, right = axes
-        image = left.imshow(weights, vmin=0, vmax=max(weights.max(), 1e-9), aspect="auto", interpolation="nearest")
-        left.set_xticks(range(len(tokens)), tokens, rotation=60, ha="right", fontsize=8)
-        left.set_yticks(steps)
+        heat_map(
+            left,
+            weights,
+            steps,
+            tokens,
+            "weight β",
+            ticks=dict(rotation=60, ha="right", fontsize=8),
+            vmin=0,
+            vmax=max(weights.max(), 1e-9),
+            aspect="auto",
+            interpolation="nearest",
+        )
         left.set(xlabel="token of the premise", ylabel="step k", title=title)
-        left.grid(False)
-        left.figure.colorbar(image, ax=left, label="weight β")
-        for c, label in enumerate(labels):
-            look = dict(color=COLOURS[c % len(COLOURS)], linestyle=LINES[c % len(LINES)])
-            right.plot(steps, probabilities[:, c], marker=MARKERS[c % len(MARKERS)], label=f"{label}: {probabilities[:, c].mean():.2f}", **look)
-            right.axhline(probabilities[:, c].mean(), linewidth=1, alpha=0.5, **look)
-        right.set(xlabel="step k", ylabel="probability", xticks=steps, ylim=(0, 1), title="answers, and their mean")
+        for answers, (label, one) in zip(probabilities.T, looks(labels).items()):
+            right.plot(steps, answers, label=f"{label}: {answers.mean():.2f}", **one)
+            right.axhline(answers.mean(), linewidth=1, alpha=0.5, **{**one, "marker": None})
+        right.set(xlabel="step k", ylabel="probability", title="answers, and their mean")
+        right.set(xticks=steps, ylim=(0, 1))
         right.legend(fontsize=8)
     return axes
 
 
-def forgetting(runs, *, ylabel="dev accuracy, or Pearson's r", axes=None):
-    """Each task's score while the others train: a panel for each schedule, and beneath it a row per task with a stroke for each of its steps.
+def forgetting(runs, *, ylabel="dev accuracy, or Pearson's r"):
+    """Draw the score of each task while the others are trained.
 
-    runs: {schedule: (history, order)}; history: a DataFrame with `step` and a column per task; order: the task of every step, from step 1.
-    axes: array [2, schedules]. Returns it.
+    There is a panel for each schedule, and below it a row per task with a stroke for each of its
+    steps.
+
+    Args:
+        runs: {schedule: (history, order)}. history is a DataFrame with `step` and a column per
+            task; order has the task of every step, from step 1.
+        ylabel: what the scores are.
+
+    Returns:
+        The array of axes, [2, schedules].
     """
-    import matplotlib.pyplot as plt
-
-    with style():
-        if axes is None:
-            axes = plt.subplots(2, len(runs), figsize=(3.3 * len(runs) + 1.2, 4), height_ratios=(4, 1), sharex=True, sharey="row",
-                                squeeze=False, layout="constrained")[1]
-        for (above, below), (schedule, (history, order)) in zip(np.asarray(axes).T, runs.items()):
+    size, shared = (3.3 * len(runs) + 1.2, 4), dict(sharex=True, sharey="row")
+    with panels(2, len(runs), size, height_ratios=(4, 1), **shared) as axes:
+        for (above, below), (schedule, (history, order)) in zip(axes.T, runs.items()):
             tasks = [column for column in history if column != "step"]
-            for i, task in enumerate(tasks):
-                above.plot(history["step"], history[task], LINES[i % len(LINES)], marker=MARKERS[i % len(MARKERS)], markersize=4,
-                           color=COLOURS[i % len(COLOURS)], label=task)
-            steps = [[step for step, name in enumerate(order, start=1) if name == task] for task in tasks]
-            below.eventplot(steps, lineoffsets=list(range(len(tasks))), linelengths=0.8, linewidths=1, colors=list(COLOURS[:len(tasks)]))
+            order = np.asarray(order)
+            for i, (task, one) in enumerate(looks(tasks).items()):
+                above.plot(history["step"], history[task], **one, markersize=4, label=task)
+                at, colour = np.flatnonzero(order == task) + 1, one["color"]
+                below.eventplot(at, lineoffsets=i, linelengths=0.8, linewidths=1, colors=colour)
             below.set_yticks(range(len(tasks)), tasks)
             below.set(xlabel="step", ylim=(len(tasks) - 0.4, -0.6))
             below.grid(False)
             above.set_title(schedule.replace("_", " "))
         axes[0][0].set_ylabel(ylabel)
         axes[1][0].set_ylabel("trained")
-        axes[0][-1].legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=9)
+        axes[0][-1].legend(fontsize=9, **OUTSIDE)
     return axes
 
 
-def parameters_against_score(parameters, scores, errors=None, *, xlabel="parameters of one task's own", ylabel="overall score", title="", ax=None):
-    """A mark for each system: how many parameters belong to one task alone (logarithmic axis), and what it scores.
+def sampling(sampler, *, steps=120):
+    """Draw a TaskSampler: each task's probability by epoch, and the first draws of every epoch.
 
-    parameters, scores: {system: number}. errors: {system: one standard error}, where it is known.
+    Args:
+        sampler: a TaskSampler.
+        steps: the number of draws.
+
+    Returns:
+        The two axes.
     """
-    import matplotlib.pyplot as plt
+    from matplotlib.colors import ListedColormap
 
-    with style():
-        ax = plt.subplots(figsize=(6.6, 3.8), layout="constrained")[1] if ax is None else ax
-        for i, (name, score) in enumerate(scores.items()):
-            ax.errorbar(parameters[name], score, yerr=(errors or {}).get(name), fmt=MARKERS[i % len(MARKERS)], capsize=3, markersize=7,
-                        color=COLOURS[i % len(COLOURS)], markerfacecolor="white" if i >= len(MARKERS) else None, label=name)
+    tasks, epochs, end = list(sampler.sizes), range(1, sampler.epochs + 1), sampler.epochs + 0.5
+    colours = [(*COLOURS, "#999999")[i % 8] for i in range(len(tasks))]  # GLUE has eight tasks
+    ticks = np.unique(np.linspace(1, sampler.epochs, 7).round())
+    drawn = [[tasks.index(task) for task in sampler.order(epoch)[:steps]] for epoch in epochs]
+    last = min(steps, sampler.steps_per_epoch) + 0.5
+    with panels(1, 2, (9.5, 3.2), width_ratios=(2, 3)) as (axes,):
+        left, right = axes
+        for (task, one), colour in zip(looks(tasks).items(), colours):
+            shares = [sampler.probabilities(epoch)[task] for epoch in epochs]
+            left.plot(epochs, shares, **{**one, "color": colour}, markersize=4, label=task)
+        left.set(xlabel="epoch", ylabel="probability", title=sampler.kind.replace("_", " "))
+        left.set(xticks=ticks, xlim=(0.5, end), ylim=(0, None))
+        right.imshow(
+            drawn,
+            cmap=ListedColormap(colours),
+            vmin=0,
+            vmax=max(len(tasks) - 1, 1),
+            aspect="auto",
+            interpolation="nearest",
+            extent=(0.5, last, end, 0.5),
+        )
+        right.set(xlabel="step of the epoch", ylabel="epoch", yticks=ticks, title="tasks drawn")
+        right.legend(*left.get_legend_handles_labels(), fontsize=8, **OUTSIDE)
+        right.grid(False)
+    return axes
+
+
+def parameters_against_score(
+    parameters,
+    scores,
+    errors=None,
+    *,
+    xlabel="parameters of one task's own",
+    title="",
+    ax=None,
+):
+    """Draw the score of each system against the number of parameters of one task.
+
+    Args:
+        parameters: {system: number of parameters that belong to one task}, on a logarithmic axis.
+        scores: {system: score}.
+        errors: {system: one standard error}, where it is known.
+        xlabel: what the parameters are.
+        title: of the figure.
+        ax: matplotlib axes, or None for a new figure.
+
+    Returns:
+        The axes.
+    """
+    with panel(ax, size=(6.6, 3.8), xlabel=xlabel, ylabel="overall score", title=title) as ax:
+        for i, (name, one) in enumerate(looks(scores).items()):
+            ax.errorbar(
+                parameters[name],
+                scores[name],
+                yerr=(errors or {}).get(name),
+                fmt=one["marker"],
+                capsize=3,
+                markersize=7,
+                color=one["color"],
+                markerfacecolor="white" if i >= len(MARKERS) else None,  # all are used
+                label=name,
+            )
         ax.set_xscale("log")
-        ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
         ax.margins(x=0.12)
         if len(scores):
-            ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
+            ax.legend(fontsize=8, **OUTSIDE)
     return ax
 
 
-def learning_curve(scores, *, lines=None, xlabel="share of the labels", ylabel="dev accuracy", title="", ax=None):
-    """Accuracy against the share of labels (logarithmic axis): a line through the means of each start, with one standard deviation over draws.
+def learning_curve(scores, *, lines=None, title="", ax=None):
+    """Draw accuracy against the share of labels, on a logarithmic axis, with standard deviations.
 
-    scores: {start: {share: accuracies of its draws}}; where there is one draw, there is no bar. lines: {name: accuracy}, horizontal ones.
-    Raises ValueError for a share that is not above 0, or one without any draw.
+    Args:
+        scores: {name: {share: accuracies of its draws}}. A single draw has no error bar.
+        lines: {name: accuracy} of horizontal lines, or None.
+        title: of the figure.
+        ax: matplotlib axes, or None for a new figure.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: a share is not above 0, or has no draw.
     """
-    import matplotlib.pyplot as plt
-
     shares = sorted({share for curve in scores.values() for share in curve})
-    if not shares or shares[0] <= 0 or not all(len(draws) for curve in scores.values() for draws in curve.values()):
-        raise ValueError(f"scores has the shares {shares}; expected some, all above 0, with at least one accuracy for each of {list(scores)}.")
-    with style():
-        ax = plt.subplots(figsize=(5.4, 3.6), layout="constrained")[1] if ax is None else ax
-        for i, (name, curve) in enumerate(scores.items()):
-            x = np.array(sorted(curve)) * 1.05 ** (i - (len(scores) - 1) / 2)       # side by side, so that no bar hides another
-            draws = [np.asarray(curve[share], dtype=float) for share in sorted(curve)]
-            sds = [one.std(ddof=1) if len(one) > 1 else 0 for one in draws]
-            ax.errorbar(x, [one.mean() for one in draws], yerr=sds, fmt=LINES[i % len(LINES)] + MARKERS[i % len(MARKERS)], markersize=5, capsize=3,
-                        color=COLOURS[i % len(COLOURS)], label=name)
-        for (name, height), line in zip((lines or {}).items(), (":", (0, (1, 3)), (0, (6, 4)))):
-            ax.axhline(height, color="black", linewidth=1, linestyle=line, label=name)
+    drawn = all(len(draws) for curve in scores.values() for draws in curve.values())
+    if not shares or shares[0] <= 0 or not drawn:
+        raise ValueError(
+            f"scores has the shares {shares}; expected some, all above 0, with at least one "
+            f"accuracy for each of {list(scores)}."
+        )
+    labels = dict(xlabel="share of the labels", ylabel="dev accuracy", title=title)
+    with panel(ax, size=(5.4, 3.6), **labels) as ax:
+        for i, (name, one) in enumerate(looks(scores).items()):
+            curve = dict(sorted(scores[name].items()))
+            x = np.array(list(curve)) * 1.05 ** (i - (len(scores) - 1) / 2)  # no bar hides another
+            draws = [np.asarray(draws, dtype=float) for draws in curve.values()]
+            sds = [values.std(ddof=1) if len(values) > 1 else 0 for values in draws]
+            means = [values.mean() for values in draws]
+            ax.errorbar(x, means, yerr=sds, **one, markersize=5, capsize=3, label=name)
+        for (name, y), line in zip((lines or {}).items(), (":", (0, (1, 3)), (0, (6, 4)))):
+            ax.axhline(y, color="black", linewidth=1, linestyle=line, label=name)
         ax.set_xscale("log")
         ax.set_xticks(shares, [f"{100 * share:.3g} %" for share in shares])
         ax.minorticks_off()
-        ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
         ax.legend(fontsize=8)
     return ax

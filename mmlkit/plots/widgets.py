@@ -4,7 +4,7 @@ from mmlkit.runtime import is_interactive
 
 __all__ = ["sliders"]
 
-READOUT = 20    # letters: the widgets' own style cuts the value beside a slider at 148 pixels
+READOUT = 20  # letters: the widgets' own style cuts the value beside a slider at 148 pixels
 
 
 def sliders(draw, *, start=None, show=True, **choices):
@@ -32,8 +32,10 @@ def sliders(draw, *, start=None, show=True, **choices):
     if is_interactive():
         from ipywidgets import interact
 
-        interact(redraw, **{name: _control(name, values, start[name])
-                            for name, values in choices.items()})
+        interact(
+            redraw,
+            **{name: _control(name, values, start[name]) for name, values in choices.items()},
+        )
     elif show:
         redraw(**start)
 
@@ -42,15 +44,21 @@ def _starts(choices, start):
     """{argument: where it starts}, for every argument."""
     for name in start:
         if name not in choices:
-            raise ValueError(f"start names {name!r}, expected one of {list(choices)}. "
-                             "Pass its values too, or leave it out of start.")
+            raise ValueError(
+                f"start names {name!r}, expected one of {list(choices)}. "
+                "Pass its values too, or leave it out of start."
+            )
     for name, values in choices.items():
         if not values:
-            raise ValueError(f"{name} has no values to choose from, expected at least one. "
-                             f"Pass a list of values: sliders(draw, {name}=[...]).")
+            raise ValueError(
+                f"{name} has no values to choose from, expected at least one. "
+                f"Pass a list of values: sliders(draw, {name}=[...])."
+            )
         if name in start and start[name] not in values:
-            raise ValueError(f"{name} starts at {start[name]!r}, expected one of {values}. "
-                             "Choose one of these, or add the value to the list.")
+            raise ValueError(
+                f"{name} starts at {start[name]!r}, expected one of {values}. "
+                "Choose one of these, or add the value to the list."
+            )
     return {name: start.get(name, values[0]) for name, values in choices.items()}
 
 
@@ -58,9 +66,11 @@ def _control(name, values, value):
     """A slider, or a menu where the longest value does not fit beside a slider."""
     from ipywidgets import Dropdown, Layout, SelectionSlider
 
-    look = dict(options=values, value=value, description=name,
-                style={"description_width": "initial"})
+    look = dict(
+        options=values, value=value, description=name, style={"description_width": "initial"}
+    )
     if max(len(str(one)) for one in values) > READOUT:
         return Dropdown(**look, layout=Layout(width="max-content", max_width="100%"))
-    return SelectionSlider(**look, continuous_update=False,
-                           layout=Layout(width="32em", max_width="100%"))
+    return SelectionSlider(
+        **look, continuous_update=False, layout=Layout(width="32em", max_width="100%")
+    )

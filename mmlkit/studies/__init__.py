@@ -1,28 +1,31 @@
-"""The papers' protocols and printed numbers: what is computed from trained models, and what was published.
+"""The papers' protocols and printed numbers, and the files that graders and servers expect.
 
     cross_dataset   evaluation on data sets that a model was not trained on (MML v2)
+    comparisons     differences over the same seeds, with intervals
     published       every table of the five documents as data
     cs224n          the course project's files and its overall score
+    glue            GLUE's average, and the files of a submission
     dssm            the multi-task network of 2015, MT-DNN's forerunner
 
-Notebooks 05, 06 and 10 use it. Code that trains the other models does not belong here.
+Notebooks 05, 06 and 10 use it. Training of the other models does not belong here.
 """
 
 from mmlkit.studies import published
+from mmlkit.studies.comparisons import (
+    Comparison,
+    outcome,
+    outcome_sentence,
+    paired_bootstrap,
+)
 from mmlkit.studies.cross_dataset import (
     CATEGORIES,
-    Comparison,
+    column_improvements,
     cross_dataset_table,
-    footers,
-    glue_average,
     hold_out_errors,
     improvements,
-    outcome,
-    paired_bootstrap,
     performance_profile,
     relative_improvement,
     two_way,
-    verdict,
 )
 from mmlkit.studies.cs224n import (
     Problem,
@@ -35,20 +38,41 @@ from mmlkit.studies.cs224n import (
 )
 from mmlkit.studies.dssm import (
     DSSM,
-    Hashed,
     build_vocabulary,
-    collisions,
     evaluate_dssm,
     fit_dssm,
     hash_texts,
-    load_vocabulary,
-    save_vocabulary,
     trigrams,
 )
+from mmlkit.studies.glue import glue_average, write_glue_submission
 
-__all__ = ["CATEGORIES", "two_way", "cross_dataset_table", "relative_improvement", "improvements",
-           "footers", "hold_out_errors", "performance_profile", "glue_average", "Comparison",
-           "paired_bootstrap", "outcome", "verdict", "published", "Problem", "check_submission",
-           "constant_accuracies", "overall_score", "prediction_file", "write_predictions",
-           "write_submission", "DSSM", "Hashed", "build_vocabulary", "collisions", "evaluate_dssm",
-           "fit_dssm", "hash_texts", "load_vocabulary", "save_vocabulary", "trigrams"]
+__all__ = [
+    "CATEGORIES",
+    "two_way",
+    "cross_dataset_table",
+    "relative_improvement",
+    "improvements",
+    "column_improvements",
+    "hold_out_errors",
+    "performance_profile",
+    "glue_average",
+    "Comparison",
+    "paired_bootstrap",
+    "outcome",
+    "outcome_sentence",
+    "published",
+    "Problem",
+    "check_submission",
+    "constant_accuracies",
+    "overall_score",
+    "prediction_file",
+    "write_predictions",
+    "write_submission",
+    "write_glue_submission",
+    "DSSM",
+    "build_vocabulary",
+    "evaluate_dssm",
+    "fit_dssm",
+    "hash_texts",
+    "trigrams",
+]

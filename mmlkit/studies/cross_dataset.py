@@ -1,265 +1,335 @@
-"""How models do on sets they were not trained on, and what such tables allow one to say (MML v2, section 4.2; notebook 05).
+"""Evaluation on data sets that a model was not trained on.
 
-Nothing is trained here, so another set's train split counts as much as its dev split: 4*3*2 + 3*2*2 = 36 experiments.
+Section 4.2 of MML v2. The train split of another data set is as unknown to a model as its dev
+split: 4*3*2 inference and 3*2*2 similarity experiments make 36. Notebook 05 uses this module.
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from mmlkit.data.loading import load_task
 from mmlkit.data.tasks import get_task
+from mmlkit.studies.comparisons import matched
 from mmlkit.training.evaluation import predict
 
-__all__ = ["CATEGORIES", "two_way", "cross_dataset_table", "relative_improvement", "improvements", "footers", "hold_out_errors",
-           "performance_profile", "glue_average", "Comparison", "paired_bootstrap", "outcome", "verdict"]
+__all__ = [
+    "CATEGORIES",
+    "two_way",
+    "cross_dataset_table",
+    "relative_improvement",
+    "improvements",
+    "column_improvements",
+    "hold_out_errors",
+    "performance_profile",
+]
 
-CATEGORIES = {"inference": ("rte", "mnli", "qnli", "snli"), "similarity": ("qqp", "mrpc", "stsb_star")}
-YES = ("entailment", "entails", "duplicate", "equivalent", "similar")
-NO = ("not_entailment", "neutral", "contradiction", "not_duplicate", "not_equivalent", "not_similar")
-EIGHT = ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
+CATEGORIES = {
+    "inference": ("rte", "mnli", "qnli", "snli"),
+    "similarity": ("qqp", "mrpc", "stsb_star"),
+}
+POSITIVE = ("entailment", "entails", "duplicate", "equivalent", "similar")
+NEGATIVE = ("neutral", "contradiction", *(f"not_{label}" for label in POSITIVE))
+HINTS = {"stsb": " Its labels are in 'stsb_star'.", "quora": " Quora's pairs are 'qqp' here."}
 COLUMNS = ["method", "trained_on", "evaluated_on", "split", "accuracy"]
 
 
-def two_way(scores, labels, manner="argmax", *, as_probabilities=False):
-    """Whether each row is a yes (entailment, duplicate, equivalent, similar), told by the labels' names, never by their places.
+# ---- evaluation ----
 
-    scores: [N,C], logits unless as_probabilities. labels: the C names, in the order of the columns.
-    manner: "argmax" takes the best label, then its side; "sum" adds the probabilities of each side (neutral + contradiction).
-    They differ where entailment leads with less than a half; the paper does not say which it took. Returns [N] booleans.
-    Raises ValueError for an unknown label or manner, or when columns and labels differ in number.
+
+def two_way(scores, labels, collapse="argmax", *, as_probabilities=False):
+    """Return whether each row is positive: entailment, duplicate, equivalent or similar.
+
+    Labels are recognised by name, never by position. The two rules differ where entailment is the
+    most probable label with less than a half. The paper does not say which rule it used.
+
+    Args:
+        scores: [N, C], one column per label; logits unless `as_probabilities`.
+        labels: the C names, in the order of the columns.
+        collapse: "argmax" takes the best label, and then whether it is positive. "sum" adds the
+            probabilities of the positive and of the negative labels (neutral + contradiction).
+        as_probabilities: whether the scores are probabilities already.
+
+    Returns:
+        [N] booleans.
+
+    Raises:
+        ValueError: a label or rule is unknown, or scores and labels do not have the same number
+            of columns.
+
+    Example::
+
+        two_way([[2.0, 1.0, 0.5]], ("entailment", "neutral", "contradiction"))  # [True]
     """
     from scipy.special import softmax
 
-    scores, sides = np.asarray(scores, dtype=float), _sides(list(labels))
-    if scores.ndim != 2 or scores.shape[1] != len(sides):
-        raise ValueError(f"scores have shape {list(scores.shape)}, expected [N, {len(sides)}]: one column for each of {list(labels)}.")
-    if _known(manner, "manner", ("argmax", "sum")) == "argmax":
-        return sides[scores.argmax(axis=1)]
-    chances = scores if as_probabilities else softmax(scores, axis=1)
-    return chances[:, sides].sum(axis=1) > chances[:, ~sides].sum(axis=1)
+    scores, positive = np.asarray(scores, dtype=float), _is_positive(labels)
+    if scores.ndim != 2 or scores.shape[1] != len(positive):
+        raise ValueError(
+            f"scores have shape {list(scores.shape)}, expected [N, {len(positive)}]: "
+            f"one column for each of {list(labels)}."
+        )
+    _check_choice("collapse", collapse, "argmax", "sum")
+    if collapse == "argmax":
+        return positive[scores.argmax(axis=1)]
+    probabilities = scores if as_probabilities else softmax(scores, axis=1)
+    return probabilities[:, positive].sum(axis=1) > probabilities[:, ~positive].sum(axis=1)
 
 
-def _known(word, name, words):
-    if word not in words:
-        raise ValueError(f"{name} is {word!r}, expected {' or '.join(map(repr, words))}.")
-    return word
+def _is_positive(labels):
+    for label in labels or ["a regression score"]:
+        if label not in POSITIVE + NEGATIVE:
+            raise ValueError(f"{label!r} is neither positive {POSITIVE} nor negative {NEGATIVE}.")
+    return np.isin(labels, POSITIVE)
 
 
-def _sides(labels):
-    if (unknown := [label for label in labels if label not in YES + NO]) or not labels:
-        raise ValueError(f"{unknown[0] if unknown else 'a regression score'!r} is neither a yes {YES} nor a no {NO}.")
-    return np.array([label in YES for label in labels])
+def _check_choice(name, value, *choices):
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}, expected {' or '.join(map(repr, choices))}.")
 
 
-def cross_dataset_table(models, data=None, *, method="model", collapse="argmax", splits=("train", "dev"), batch_size=64,
-                        max_length=512, precision="fp32"):
-    """The accuracy of each model on every set of its category, its own included. Trains nothing.
+def cross_dataset_table(
+    models, data=None, *, method="model", collapse="argmax", splits=("train", "dev"), **options
+):
+    """Return the accuracy of each model on every data set of its category, its own included.
 
-    models: {task it was trained on: MultitaskModel}. data: {task: TaskData} to evaluate on, the mini sets when left out; a
-    set that is not in it gets no rows.
-    method: what stands in that column; put tables of several methods (and seeds, in a column "seed") together with pandas.concat.
-    collapse: the manner of `two_way`, at evaluation only. splits: which ones of every set.
-    Pairs go through the head of the task the model was trained on, in the set's own order. Where both have the same labels these
-    are kept: the diagonal, and MNLI and SNLI on each other (the paper is silent), are three-way. MNLI's dev is the matched one.
-    Returns a DataFrame: method, trained_on, evaluated_on, split, accuracy (a share, 0 to 1), rows.
-    Raises ValueError for a task outside the categories, a model without its head, data under a wrong name or without labels.
+    Each pair of texts goes through the head of the task that the model was trained on. Where model
+    and data set have the same labels, all of them count: the diagonal, and MNLI and SNLI on each
+    other, are three-way (the paper does not say). MNLI's dev split is the matched one.
+
+    Args:
+        models: {task that the model was trained on: MultitaskModel}.
+        data: {task: TaskData} to evaluate on; by default the mini sets. A data set that is left
+            out gets no rows.
+        method: the value of the column "method". pandas.concat joins the tables of several methods,
+            and of several seeds with a column "seed".
+        collapse: the rule of `two_way`, used at evaluation only.
+        splits: the splits of every data set.
+        **options: keywords of `predict`, such as batch_size, max_length and precision.
+
+    Returns:
+        A DataFrame: method, trained_on, evaluated_on, split, accuracy (from 0 to 1), rows.
+
+    Raises:
+        ValueError: a task is in no category, a model lacks its head, or data has a wrong name or no
+            labels. All of it is checked before the first prediction.
     """
     import pandas as pd
 
     if not isinstance(models, dict) or not models:
-        raise ValueError("models must be a dict {task it was trained on: MultitaskModel} of at least one, such as {'rte': model}.")
-    _known(collapse, "collapse", ("argmax", "sum"))
+        raise ValueError("models must be a dict of at least one model, such as {'rte': model}.")
+    _check_choice("collapse", collapse, "argmax", "sum")
     related = {task: _category(task, "models") for task in models}
-    data = {name: load_task(name) for sets in dict.fromkeys(related.values()) for name in sets} if data is None else data
-    known = {(name, part): _split(name, one, part) for name, one in data.items() if _category(name, "data") for part in splits}
-    for trained, sets in related.items():       # what is wrong with the last model is told before hours went into the first
+    if data is None:
+        data = {name: load_task(name) for name in {*sum(related.values(), ())}}
+    chosen = {
+        (name, part): _labelled(name, one, part)
+        for name, one in data.items()
+        if _category(name, "data")
+        for part in splits
+    }
+    for trained, sets in related.items():
         models[trained].head(get_task(trained))
         if not set(sets) & set(data):
-            raise ValueError(f"data holds none of {', '.join(sets)}: there is nothing to evaluate the {trained} model on.")
-    how = dict(batch_size=batch_size, max_length=max_length, precision=precision)
-    rows = [(method, trained, target, part, _accuracy(models[trained], trained, known[target, part], collapse, how), len(known[target, part]))
-            for trained, sets in related.items() for target in sets if target in data for part in splits]
+            raise ValueError(
+                f"data holds none of {', '.join(sets)}, so the {trained} model has no data set."
+            )
+
+    def accuracy(trained, split):
+        model, labels, names = models[trained], get_task(trained).labels, split.task.labels
+        scores = predict(model, split.texts, task=trained, **options)
+        if set(labels) == set(names):  # possibly in another order
+            columns = [labels.index(name) for name in names]
+            return float(np.mean(scores[:, columns].argmax(axis=1) == split.labels))
+        given = getattr(model.heads[trained], "gives_probabilities", False)
+        found = two_way(scores, labels, collapse, as_probabilities=given)
+        return float(np.mean(found == _is_positive(names)[split.labels]))
+
+    rows = [
+        (method, trained, target, part, accuracy(trained, split), len(split))
+        for trained, sets in related.items()
+        for target in sets
+        for part in splits
+        if (split := chosen.get((target, part)))
+    ]
     return pd.DataFrame(rows, columns=[*COLUMNS, "rows"])
 
 
-def _accuracy(model, trained, split, manner, how):
-    scores, labels, names = predict(model, split.texts, task=trained, **how), get_task(trained).labels, split.task.labels
-    if set(labels) == set(names):       # by name here too: the same labels may stand in another order
-        return float(np.mean(scores[:, [labels.index(name) for name in names]].argmax(axis=1) == split.labels))
-    given = getattr(model.heads[trained], "gives_probabilities", False)       # SAN's are probabilities already
-    return float(np.mean(two_way(scores, labels, manner, as_probabilities=given) == _sides(names)[split.labels]))
+def _category(task, argument):
+    for sets in CATEGORIES.values():
+        if task in sets:
+            return sets
+    raise ValueError(
+        f"{argument} has {task!r}, which is in no category of the protocol.{HINTS.get(task, '')} "
+        f"Known sets: {', '.join(sum(CATEGORIES.values(), ()))}."
+    )
 
 
-def _category(task, where):
-    for sets in (sets for sets in CATEGORIES.values() if task in sets):
-        return sets
-    hint = {"stsb": " Its scores become labels in 'stsb_star'.", "quora": " Quora's pairs are 'qqp' here."}.get(task, "")
-    raise ValueError(f"{where} has {task!r}, which is in no category of the protocol.{hint} Known sets: {', '.join(sum(CATEGORIES.values(), ()))}.")
-
-
-def _split(name, data, part):
+def _labelled(name, data, part):
     if data.task.name != name:
-        raise ValueError(f"data[{name!r}] holds the rows of {data.task.name!r}; give it load_task({name!r}).")
+        raise ValueError(
+            f"data[{name!r}] holds the rows of {data.task.name!r}; give it load_task({name!r})."
+        )
     split = data.split(part)
     if split is None or split.labels is None:
-        raise ValueError(f"{name} from {data.source!r} has no split {part!r} with labels; choose other splits, or other data.")
+        raise ValueError(
+            f"{name} from {data.source!r} has no split {part!r} with labels; "
+            "choose another split or other data."
+        )
     return split
 
 
+# ---- improvements over a baseline ----
+
+
 def relative_improvement(acc, baseline, *, truncate=False):
-    """By how many percent accuracies lie above a baseline's: 100 * (mean of the ratios - 1), as in Tables 2 to 5.
+    """Return the improvement over a baseline in percent, 100 * (mean of the ratios - 1).
 
-    acc, baseline: one value per hold-out set; dicts or Series are matched by key, lists by place. It is neither the ratio of
-    means nor a difference in points. truncate: cut to two decimals towards zero, as the paper prints.
-    Raises ValueError when the two do not match, are empty, or the baseline is not above zero.
+    Tables 2 to 5 of MML v2 use it. It is neither the ratio of means nor a difference in points.
+
+    Args:
+        acc: accuracies, one per hold-out set. Dicts and Series are matched by key, lists by place.
+        baseline: the baseline's accuracies, in the same form.
+        truncate: whether to cut to two decimals towards zero, as the paper prints.
+
+    Returns:
+        The improvement, a float.
+
+    Raises:
+        ValueError: the two do not match, are empty, or the baseline is not above zero.
+
+    Example::
+
+        relative_improvement([60, 90], [50, 100])  # 5.0, the mean of +20 % and -10 %
     """
-    acc, baseline = _matched(acc, baseline, "accuracies", "baseline")
+    acc, baseline = matched(acc, baseline, "accuracies", "baseline")
     if (baseline <= 0).any():
-        raise ValueError(f"the baseline holds {baseline.min():g}; a ratio to it needs accuracies above zero.")
+        raise ValueError(f"the baseline holds {baseline.min():g}; expected numbers above zero.")
     percent = float(100 * (np.mean(acc / baseline) - 1))
-    return math.trunc(round(percent * 100, 6)) / 100 if truncate else percent      # rounded first: 0.29 * 100 is 28.999…
-
-
-def _matched(a, b, first, second):
-    if hasattr(a, "keys") != hasattr(b, "keys"):
-        raise ValueError(f"{first} and {second} must both be dicts (or Series), or both lists; nothing says which belong together.")
-    if hasattr(a, "keys"):      # else by place
-        one, two = dict(a.items()), dict(b.items())
-        if set(one) != set(two) or len(one) != len(a) or len(two) != len(b):
-            raise ValueError(f"{first} have the keys {list(a.keys())}, {second} {list(b.keys())}; both need the same ones, each once.")
-        a, b = list(one.values()), [two[key] for key in one]
-    a, b = (np.atleast_1d(np.asarray(values, dtype=float)) for values in (a, b))
-    if a.ndim != 1 or a.shape != b.shape or not len(a) or not np.isfinite([a, b]).all():
-        raise ValueError(f"{first} have shape {list(a.shape)}, {second} {list(b.shape)}; expected as many in both, at least one, none missing.")
-    return a, b
+    if truncate:
+        return math.trunc(round(percent * 100, 6)) / 100  # rounded first: 0.29 * 100 is 28.999...
+    return percent
 
 
 def hold_out_errors(table, top=1.0):
-    """The errors, top - accuracy, of all experiments off the diagonal: experiments x methods, as `performance_profile` reads them.
+    """Return the errors of all experiments off the diagonal, as `performance_profile` takes them.
 
-    table: of `cross_dataset_table`, several methods (and seeds) put together. Raises ValueError where a method lacks an experiment.
+    Args:
+        table: as `cross_dataset_table` returns it, with several methods (and seeds).
+        top: the accuracy of a perfect model, 1 or 100. An error is top - accuracy.
+
+    Returns:
+        A DataFrame, experiments x methods.
+
+    Raises:
+        ValueError: a column is missing, a method lacks an experiment or has it twice.
     """
     if missing := [column for column in COLUMNS if column not in table]:
-        raise ValueError(f"the table has no column {missing[0]!r} (columns found: {list(table)}); give the frame of cross_dataset_table.")
-    keys, table = ["seed"] * ("seed" in table) + COLUMNS[1:4], table[table["trained_on"] != table["evaluated_on"]]
-    if (twice := table.duplicated([*keys, "method"])).any():
-        raise ValueError(f"the table has two rows for {table.loc[twice, [*keys, 'method']].iloc[0].to_dict()}; tell runs apart by a column 'seed'.")
-    wide = table.pivot(index=keys, columns="method", values="accuracy")     # next: rows and columns in the order they came in
-    wide = wide.reindex(dict.fromkeys(zip(*(table[key] for key in keys))))[table["method"].unique()]
-    for method in wide.columns[wide.isna().any()]:
-        raise ValueError(f"{method!r} has no accuracy for {dict(zip(keys, wide.index[wide[method].isna()][0]))}; evaluate all methods on the same sets.")
+        raise ValueError(
+            f"the table has no column {missing[0]!r} (columns found: {list(table)}); "
+            "give the frame of cross_dataset_table."
+        )
+    keys = [*(["seed"] if "seed" in table else []), *COLUMNS[1:4]]
+    table = table[table["trained_on"] != table["evaluated_on"]]
+    cells = table.groupby([*keys, "method"])["accuracy"].count().unstack(fill_value=0)
+    counts = cells.melt(ignore_index=False, value_name="count").query("count != 1")
+    if len(counts):
+        raise ValueError(
+            f"{counts['method'].iloc[0]!r} has {counts['count'].iloc[0]} accuracies for "
+            f"{dict(zip(keys, counts.index[0]))}, expected 1; evaluate all methods on the same "
+            "sets, and tell runs apart by a column 'seed'."
+        )
+    wide = table.pivot(index=keys, columns="method", values="accuracy")
+    order = table[keys].drop_duplicates().itertuples(index=False, name=None)
+    wide = wide.reindex(index=list(order), columns=table["method"].unique())
     return top - wide
 
 
 def improvements(table, baseline="bert", *, over="evaluated_on"):
-    """The papers' last column: each model's mean improvement over the sets it was not trained on, in percent.
+    """Return the last column of MML's tables: each model's mean improvement on the other data sets.
 
-    table: as in `hold_out_errors`; each seed is held against its own baseline. Returns (seed,) trained_on, split, method, improvement.
+    Args:
+        table: as in `hold_out_errors`. Each seed is compared with its own baseline.
+        baseline: the method to compare with.
+        over: the column over which the mean is taken.
+
+    Returns:
+        A DataFrame: seed (where the table has it), trained_on, split, method, improvement in
+        percent.
+
+    Raises:
+        ValueError: the baseline is not a method of the table, or the table is incomplete.
     """
-    wide = 1 - hold_out_errors(table)
-    if baseline not in wide:
-        raise ValueError(f"baseline {baseline!r} is not one of the methods {list(wide)}.")
-    keys = [key for key in wide.index.names if key != over]
-    found = [(*group, method, relative_improvement(part[method], part[baseline]))
-             for group, part in wide.groupby(level=keys, sort=False) for method in wide if method != baseline]
-    return type(table)(found, columns=[*keys, "method", "improvement"])
+    accuracies = 1 - hold_out_errors(table)
+    if baseline not in accuracies:
+        raise ValueError(f"baseline {baseline!r} is not one of the methods {list(accuracies)}.")
+    keys = [key for key in accuracies.index.names if key != over]
+    rows = [
+        (*group, method, relative_improvement(part[method], part[baseline]))
+        for group, part in accuracies.groupby(level=keys, sort=False)
+        for method in accuracies.columns.drop(baseline)
+    ]
+    return type(table)(rows, columns=[*keys, "method", "improvement"])
 
 
-def footers(table, baseline="bert"):
-    """The papers' last rows: as `improvements`, but with the mean down each column, so with evaluated_on for trained_on."""
+def column_improvements(table, baseline="bert"):
+    """Return the last rows of MML's tables: the mean improvement of all other models on a data set.
+
+    Args:
+        table: as in `improvements`.
+        baseline: the method to compare with.
+
+    Returns:
+        As `improvements`, with evaluated_on in the place of trained_on.
+    """
     return improvements(table, baseline, over="trained_on")
 
 
-def performance_profile(errors, taus, *, reading="error", top=None):
-    """The share of experiments in which a method comes within a factor tau of the best (Dolan and Moré, 2002; Fig. 3).
+def performance_profile(errors, taus, *, measure="error", top=None):
+    """Return how often a method is within a factor tau of the best (Dolan and Moré, 2002; Fig. 3).
 
-    errors: DataFrame, experiments x methods. taus: at least 1. reading: "error" counts err <= tau * lowest err, the caption (which
-    says "less than", but then nobody would count at tau = 1); "accuracy" counts acc >= highest acc / tau, the text's mirror form, and
-    needs top, a faultless score: 100 for percent, 1 for shares. Every tied method counts. Returns a DataFrame of shares, taus x methods.
-    Raises ValueError for errors that are missing or negative, a tau below 1, or top left out.
+    The caption of Fig. 3 says "less than"; "at most" is used here, since otherwise no method
+    would count at tau = 1. All tied methods count.
+
+    Args:
+        errors: DataFrame, experiments x methods.
+        taus: factors of at least 1.
+        measure: "error" counts err <= tau * lowest err, as in the caption. "accuracy" counts
+            acc >= highest acc / tau, as in the text.
+        top: the accuracy of a perfect model, for "accuracy": 100 for percent, 1 for shares.
+
+    Returns:
+        A DataFrame of shares, taus x methods.
+
+    Raises:
+        ValueError: an error is missing or negative, a tau is below 1, or top is left out.
+
+    Example::
+
+        performance_profile({"a": [10, 20], "b": [12, 10]}, [1, 1.2, 2])
     """
     import pandas as pd
 
     errors, taus = pd.DataFrame(errors), np.atleast_1d(np.asarray(taus, dtype=float))
-    values, factors = errors.to_numpy(dtype=float), taus[:, None, None] * (1 + 1e-9)      # the last digit of a product decides nothing
+    values = errors.to_numpy(dtype=float)
     if not values.size or not (np.isfinite(values) & (values >= 0)).all():
-        raise ValueError("errors must be numbers of at least 0, experiments x methods, none missing; an accuracy becomes one as 100 - accuracy.")
+        raise ValueError(
+            "errors must be numbers of at least 0, experiments x methods, none missing; "
+            "the error of an accuracy is 100 - accuracy."
+        )
     if not (taus >= 1).all():
-        raise ValueError(f"tau {taus[~(taus >= 1)][0]:g} is below 1; it is a factor on the best error.")
-    if _known(reading, "reading", ("error", "accuracy")) == "error":
-        within = values <= factors * values.min(axis=1, keepdims=True)       # [taus, experiments, methods]
+        raise ValueError(
+            f"tau {taus[~(taus >= 1)][0]:g} is below 1; tau multiplies the best error."
+        )
+    _check_choice("measure", measure, "error", "accuracy")
+    factors = taus[:, None, None] * (1 + 1e-9)  # [taus, 1, 1], tolerant of the last digit
+    if measure == "error":
+        within = values <= factors * values.min(axis=1, keepdims=True)
     elif top is None or values.max() > top:
-        raise ValueError(f"top is {top}, the largest error {values.max():g}; pass top=100 for errors in percent, top=1 for shares.")
+        raise ValueError(
+            f"top is {top}, the largest error {values.max():g}; "
+            "pass top=100 for errors in percent, top=1 for shares."
+        )
     else:
         within = factors * (top - values) >= (top - values).max(axis=1, keepdims=True)
-    return pd.DataFrame(within.mean(axis=1), index=pd.Index(taus, name="tau"), columns=errors.columns)
-
-
-def glue_average(scores, manner="mml-v2"):
-    """One number for a row of GLUE results, in the manner of each paper.
-
-    scores: {task: a number, or a pair: mnli's (matched, mismatched), a task's two metrics}. manner: "mml-v2" averages eight tasks,
-    pairs first; "mml-v1" counts every number, so MNLI twice; "glue", the benchmark's and MT-DNN's, is "mml-v2" with wnli, without ax.
-    Raises ValueError for an unknown manner, a task too many or too few.
-    """
-    wanted = (*EIGHT, "wnli") if _known(manner, "manner", ("mml-v2", "mml-v1", "glue")) == "glue" else EIGHT
-    if set(scores) != set(wanted):
-        raise ValueError(f"{manner} averages {', '.join(wanted)}; missing: {sorted(set(wanted) - set(scores))}, too many: {sorted(set(scores) - set(wanted))}.")
-    values = [np.atleast_1d(np.asarray(scores[task], dtype=float)) for task in wanted]
-    return float(np.mean(np.concatenate(values) if manner == "mml-v1" else [pair.mean() for pair in values]))
-
-
-class Comparison(NamedTuple):
-    """Two methods over the same seeds: the difference of their means, first minus second, with its interval."""
-
-    difference: float
-    low: float
-    high: float
-    level: float
-    pairs: int
-
-
-def paired_bootstrap(a, b, *, level=0.95, draws=10_000, seed=0):
-    """The difference of two means over the same seeds, with an interval: seeds are drawn again, each with both its values.
-
-    a, b: {seed: value} or Series, matched by seed, or lists, matched by place. Bare percentiles are too narrow for a few seeds (with
-    6 normal ones a 95 % interval missed the truth in 13 % of 1,500 trials); widened to Student's width (Hesterberg, 2015) it was 6.5 %.
-    One pair does not tell its spread: the interval is infinite. Returns a Comparison. Raises ValueError for runs that do not match.
-    """
-    from scipy.stats import norm, t
-
-    if not 0 < level < 1 or draws < 1:
-        raise ValueError(f"level {level} must lie between 0 and 1, draws {draws} be at least 1.")
-    differences = np.subtract(*_matched(a, b, "the first method's runs", "the second's"))
-    if (n := len(differences)) == 1:
-        return Comparison(float(differences[0]), -math.inf, math.inf, level, 1)
-    means = differences[np.random.default_rng(seed).integers(n, size=(draws, n))].mean(axis=1)
-    tail = norm.cdf(math.sqrt(n / (n - 1)) * t.ppf((1 - level) / 2, n - 1))
-    return Comparison(float(differences.mean()), *map(float, np.quantile(means, [tail, 1 - tail])), level, n)
-
-
-def outcome(comparison, *, at_least=0.0):
-    """What a comparison says of the claim that the first method lies above the second, by more than at_least.
-
-    It "holds" when the whole interval lies above at_least, "does not hold" when none of it does, and else "cannot be told"; so too
-    with so few pairs n that mere chance puts all on one side more often than 1 - level (2^(1-n): 95 % takes 6).
-    """
-    above, below = comparison.low > at_least, comparison.high <= at_least
-    if comparison.pairs < _pairs_needed(comparison.level) or not (above or below):
-        return "cannot be told"
-    return "holds" if above else "does not hold"
-
-
-def verdict(comparison, claim="the first is better", *, at_least=0.0):
-    """The `outcome` of a claim as a sentence, with difference, interval and pairs of runs."""
-    needed, found = _pairs_needed(comparison.level), outcome(comparison, at_least=at_least)
-    low, high = (round(end, 9) + 0.0 for end in (comparison.low, comparison.high))        # no -1e-16
-    return (f"{claim}: {found}{' with these runs' if found == 'cannot be told' else ''} (difference {comparison.difference:+.3g}, "
-            f"{comparison.level:.0%} interval {low:+.3g} to {high:+.3g}, "
-            f"pairs of runs: {comparison.pairs}{f', at least {needed} are needed' if comparison.pairs < needed else ''}).")
-
-
-def _pairs_needed(level):
-    return math.ceil(1 - math.log2(1 - level) - 1e-9)
+    return pd.DataFrame(within.mean(axis=1), pd.Index(taus, name="tau"), errors.columns)

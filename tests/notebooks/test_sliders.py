@@ -1,4 +1,4 @@
-"""Sliders: where they start, how they are ordered, and what the moves find that test_runs.py makes after each notebook."""
+"""Sliders: their start and order, and the faults that the moves of test_runs.py find."""
 
 import re
 from pathlib import Path
@@ -32,15 +32,24 @@ sliders(draw, h={values}, word=["one", "two"])
 """
 
 
-@pytest.mark.parametrize(("limit", "values", "after", "problem"), [
-    ("1", "[1, 2, 3]", "a = 2", None),
-    ("1", "[1, 2, 3]", "a = {}", "99_small, draw at the start {'h': 1, 'word': 'one'}: TypeError"),
-    ("1 + (word == 'two') * a", "[1, 2]", "", "99_small, slider word at 'two': axes"),
-    ("1", "[2, 1]", "", "99_small, slider h: [2, 1] are not sorted"),
-    ("1 / (3 - h)", "[2, 3]", "", "99_small, slider h at 3: ZeroDivisionError"),
-], ids=["all is well", "a later cell", "axes", "order", "a value"])
+@pytest.mark.parametrize(
+    ("limit", "values", "after", "problem"),
+    [
+        ("1", "[1, 2, 3]", "a = 2", None),
+        (
+            "1",
+            "[1, 2, 3]",
+            "a = {}",
+            "99_small, draw at the start {'h': 1, 'word': 'one'}: TypeError",
+        ),
+        ("1 + (word == 'two') * a", "[1, 2]", "", "99_small, slider word at 'two': axes"),
+        ("1", "[2, 1]", "", "99_small, slider h: [2, 1] are not sorted"),
+        ("1 / (3 - h)", "[2, 3]", "", "99_small, slider h at 3: ZeroDivisionError"),
+    ],
+    ids=["all is well", "a later cell", "axes", "order", "a value"],
+)
 def test_what_the_moves_find(tmp_path, monkeypatch, limit, values, after, problem):
-    monkeypatch.setattr(plots, "sliders", plots.sliders)        # the copy exchanges it
+    monkeypatch.setattr(plots, "sliders", plots.sliders)  # the copy exchanges it
     cells = [DRAW.replace("{limit}", limit).replace("{values}", values), after]
     source, copy = (tmp_path / one / "notebooks" / "99_small.ipynb" for one in ("a", "b"))
     source.parent.mkdir(parents=True)
@@ -59,6 +68,7 @@ def test_what_the_moves_find(tmp_path, monkeypatch, limit, values, after, proble
 
 # ---- sliders itself ----
 
+
 @pytest.fixture
 def watched(monkeypatch):
     """What `interact` was given, as if somebody watched: a list of its widgets by name."""
@@ -67,8 +77,10 @@ def watched(monkeypatch):
     def interact(function, **controls):
         function(**{name: control.value for name, control in controls.items()})
         for control in controls.values():
-            control.observe(lambda change: function(**{name: one.value for name, one
-                                                       in controls.items()}), "value")
+            control.observe(
+                lambda change: function(**{name: one.value for name, one in controls.items()}),
+                "value",
+            )
         shown.append(controls)
 
     monkeypatch.setattr(widgets, "is_interactive", lambda: True)
@@ -82,8 +94,12 @@ SENTENCE = "Set in Lisbon, it follows two brothers through one summer."
 
 def test_sliders_keep_the_order_and_start_where_they_are_told(watched):
     drawn = []
-    plots.sliders(lambda **chosen: drawn.append(chosen), start={"S": 204},
-                    S=[12, 204, 768], kind=["proportional", "annealed"])
+    plots.sliders(
+        lambda **chosen: drawn.append(chosen),
+        start={"S": 204},
+        S=[12, 204, 768],
+        kind=["proportional", "annealed"],
+    )
     (controls,) = watched
     assert drawn == [{"S": 204, "kind": "proportional"}]
     assert list(controls["S"].options) == [12, 204, 768] and controls["S"].value == 204
@@ -96,8 +112,9 @@ def test_sliders_keep_the_order_and_start_where_they_are_told(watched):
 def test_values_are_not_cut(watched):
     from ipywidgets import Dropdown, SelectionSlider
 
-    plots.sliders(lambda **chosen: None, kind=["annealed", "proportional"],
-                    sentence=["Short.", SENTENCE])
+    plots.sliders(
+        lambda **chosen: None, kind=["annealed", "proportional"], sentence=["Short.", SENTENCE]
+    )
     (controls,) = watched
     # a slider of the default width, 300 pixels, leaves 72 of them to the value
     assert isinstance(controls["kind"], SelectionSlider)
@@ -111,21 +128,37 @@ def test_values_are_not_cut(watched):
 def test_the_static_figure_is_that_of_the_start(monkeypatch):
     monkeypatch.setattr(widgets, "is_interactive", lambda: False)
     drawn = []
-    plots.sliders(lambda **chosen: drawn.append(chosen), start={"S": 24}, S=range(12, 37, 12),
-                    T=[1, 2])
+    plots.sliders(
+        lambda **chosen: drawn.append(chosen), start={"S": 24}, S=range(12, 37, 12), T=[1, 2]
+    )
     assert drawn == [{"S": 24, "T": 1}]
     plots.sliders(lambda **chosen: drawn.append(chosen), show=False, S=[1])
     assert len(drawn) == 1
 
 
-@pytest.mark.parametrize(("start", "choices", "sentence"), [
-    ({"S": 5}, {"S": [12, 24]}, "S starts at 5, expected one of [12, 24]. "
-     "Choose one of these, or add the value to the list."),
-    ({"T": 5}, {"S": [12, 24]}, "start names 'T', expected one of ['S']. "
-     "Pass its values too, or leave it out of start."),
-    ({}, {"S": []}, "S has no values to choose from, expected at least one. "
-     "Pass a list of values: sliders(draw, S=[...])."),
-])
+@pytest.mark.parametrize(
+    ("start", "choices", "sentence"),
+    [
+        (
+            {"S": 5},
+            {"S": [12, 24]},
+            "S starts at 5, expected one of [12, 24]. "
+            "Choose one of these, or add the value to the list.",
+        ),
+        (
+            {"T": 5},
+            {"S": [12, 24]},
+            "start names 'T', expected one of ['S']. "
+            "Pass its values too, or leave it out of start.",
+        ),
+        (
+            {},
+            {"S": []},
+            "S has no values to choose from, expected at least one. "
+            "Pass a list of values: sliders(draw, S=[...]).",
+        ),
+    ],
+)
 def test_mistakes_are_told(start, choices, sentence):
     with pytest.raises(ValueError) as error:
         plots.sliders(lambda **chosen: None, start=start, **choices)

@@ -1,4 +1,4 @@
-"""The course's score on the rows of the report, its files to the byte, and everything that is looked at before handing in."""
+"""The course's score on the rows of the report, its files to the byte, and the checks of them."""
 
 import math
 import os
@@ -17,71 +17,154 @@ from mmlkit.training.metrics import compute
 from mmlkit.training.model import save_model
 
 REAL = os.environ.get("MMLKIT_REALDATA")
-FILES = [f"{name}-{split}-output.csv" for name in ("sst", "para", "sts") for split in ("dev", "test")]
+FILES = [
+    f"{name}-{split}-output.csv" for name in ("sst", "para", "sts") for split in ("dev", "test")
+]
 
 
 def report():
     """The twelve rows of the report, {row: (sst, paraphrase, sts, overall)} as printed."""
-    table = tables("cs224n").query("table == 'Table 1'").pivot(index="row", columns="column", values="printed")
-    return {row: tuple(values) for row, values in zip(table.index, table[["Sentiment Acc", "Para Acc", "STS Corr", "Avg Dev Acc"]].to_numpy(), strict=True)}
+    table = (
+        tables("cs224n")
+        .query("table == 'Table 1'")
+        .pivot(index="row", columns="column", values="printed")
+    )
+    return {
+        row: tuple(values)
+        for row, values in zip(
+            table.index,
+            table[["Sentiment Acc", "Para Acc", "STS Corr", "Avg Dev Acc"]].to_numpy(),
+            strict=True,
+        )
+    }
 
 
 def test_overall_score_of_the_twelve_rows():
-    """nan counted as r = 0. Eleven rows to the last digit; sequential, 1e-5, prints 0.555 where the entries as printed give 0.5543."""
+    """nan counts as r = 0. Sequential, 1e-5, prints 0.555 where its entries give 0.5543."""
     rows = report()
     assert len(rows) == 12 and sum(math.isnan(row[2]) for row in rows.values()) == 1
     off = {row: course.overall_score(*values[:3]) - values[3] for row, values in rows.items()}
-    assert {row for row, difference in off.items() if abs(difference) > 0.0005 + 1e-9} == {"Sequential PALs, lr: 1e-5"}
+    assert {row for row, difference in off.items() if abs(difference) > 0.0005 + 1e-9} == {
+        "Sequential PALs, lr: 1e-5"
+    }
     assert off["Sequential PALs, lr: 1e-5"] == pytest.approx(-0.00067, abs=1e-5)
-    assert course.overall_score(0.526, 0.761, 0.338) == pytest.approx(0.652)       # what they handed in, on test
-    assert course.overall_score(0.262, 0.625, math.nan) == course.overall_score(0.262, 0.625, 0.0) == pytest.approx(0.462, abs=5e-4)
+    assert course.overall_score(0.526, 0.761, 0.338) == pytest.approx(
+        0.652
+    )  # what they handed in, on test
+    assert (
+        course.overall_score(0.262, 0.625, math.nan)
+        == course.overall_score(0.262, 0.625, 0.0)
+        == pytest.approx(0.462, abs=5e-4)
+    )
 
 
-@pytest.mark.parametrize(("values", "score"), [((1, 1, 1), 1), ((0, 0, -1), 0), ((0.5, 0.25, 0.0), 1.25 / 3), ((0.0, 0.0, math.nan), 0.5 / 3)])
+@pytest.mark.parametrize(
+    ("values", "score"),
+    [
+        ((1, 1, 1), 1),
+        ((0, 0, -1), 0),
+        ((0.5, 0.25, 0.0), 1.25 / 3),
+        ((0.0, 0.0, math.nan), 0.5 / 3),
+    ],
+)
 def test_overall_score_by_hand(values, score):
     assert course.overall_score(*values) == pytest.approx(score)
 
 
-@pytest.mark.parametrize(("values", "message"), [
-    ((51.2, 0.7, 0.3), "sst_accuracy is 51.2, expected a share from 0 to 1; divide per cent by 100"),
-    ((0.5, math.nan, 0.3), "paraphrase_accuracy is nan"), ((0.5, 0.5, 36.8), "sts_correlation is 36.8, expected Pearson's r from -1 to 1, or nan")])
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ((51.2, 0.7, 0.3), "sst_accuracy is 51.2, expected 0 to 1; divide a percentage by 100"),
+        ((0.5, math.nan, 0.3), "paraphrase_accuracy is nan"),
+        ((0.5, 0.5, 36.8), "sts_correlation is 36.8, expected -1 to 1; divide a percentage by 100"),
+    ],
+)
 def test_overall_score_refuses_per_cent(values, message):
     with pytest.raises(ValueError, match=message):
         course.overall_score(*values)
 
 
 def test_constant_accuracies_by_hand():
-    rows = [(i, {"sentence": "a film", "label": label}) for i, label in enumerate(["neutral", "positive", "positive", "negative"])]
+    rows = [
+        (i, {"sentence": "a film", "label": label})
+        for i, label in enumerate(["neutral", "positive", "positive", "negative"])
+    ]
     split = make_split("sst", rows)
-    assert course.constant_accuracies(split) == {"very negative": 0, "negative": 0.25, "neutral": 0.25, "positive": 0.5, "very positive": 0}
+    assert course.constant_accuracies(split) == {
+        "very negative": 0,
+        "negative": 0.25,
+        "neutral": 0.25,
+        "positive": 0.5,
+        "very positive": 0,
+    }
     scores = np.tile([0, 0, 0, 1, 0], (4, 1))
-    assert compute(split.task, scores, split.labels)["accuracy"] == course.constant_accuracies(split)["positive"]
+    assert (
+        compute(split.task, scores, split.labels)["accuracy"]
+        == course.constant_accuracies(split)["positive"]
+    )
     with pytest.raises(ValueError, match="sst test has no labels to count"):
         course.constant_accuracies(make_split("sst", [(0, {"sentence": "a film"})], name="test"))
     with pytest.raises(ValueError, match="sts dev has no labels to count"):
-        course.constant_accuracies(make_split("sts", [(0, {"sentence1": "a", "sentence2": "b", "label": 2.0})], name="dev"))
+        course.constant_accuracies(
+            make_split("sts", [(0, {"sentence1": "a", "sentence2": "b", "label": 2.0})], name="dev")
+        )
 
 
-@pytest.mark.skipif(not REAL, reason="MMLKIT_REALDATA is not set: the course's data is not part of the repository")
+@pytest.mark.skipif(
+    not REAL, reason="MMLKIT_REALDATA is not set: the course's data is not part of the repository"
+)
 def test_the_reports_lowest_scores_are_constant_predictions():
     with pytest.warns(UserWarning, match="rows without a label in column 'is_duplicate': 2"):
-        sst, quora = (course.constant_accuracies(load_task(name, Path(REAL) / "cs224n").dev) for name in ("sst", "quora"))
-    assert sst["positive"] == 279 / 1101 and sst["negative"] == 289 / 1101 and quora["not_duplicate"] == 12_627 / 20_212
-    always = {"sst": {row for row, values in report().items() if values[0] == round(sst["positive"], 3)},
-              "quora": {row for row, values in report().items() if values[1] == round(quora["not_duplicate"], 3)}}
-    assert always["sst"] == {"Sequential PALs, lr: 1e-5", "Sequential PALs, lr: 1e-6", "Sequential PALs, lr: 1e-7", "Parallel PALs, lr: 1e-4"}
-    assert always["quora"] == {"Task Sampling 3k steps, lr: 1e-3", "Sequential PALs, lr: 1e-7", "Parallel PALs, lr: 1e-4"}
+        sst, quora = (
+            course.constant_accuracies(load_task(name, Path(REAL) / "cs224n").dev)
+            for name in ("sst", "quora")
+        )
+    assert (
+        sst["positive"] == 279 / 1101
+        and sst["negative"] == 289 / 1101
+        and quora["not_duplicate"] == 12_627 / 20_212
+    )
+    always = {
+        "sst": {row for row, values in report().items() if values[0] == round(sst["positive"], 3)},
+        "quora": {
+            row for row, values in report().items() if values[1] == round(quora["not_duplicate"], 3)
+        },
+    }
+    assert always["sst"] == {
+        "Sequential PALs, lr: 1e-5",
+        "Sequential PALs, lr: 1e-6",
+        "Sequential PALs, lr: 1e-7",
+        "Parallel PALs, lr: 1e-4",
+    }
+    assert always["quora"] == {
+        "Task Sampling 3k steps, lr: 1e-3",
+        "Sequential PALs, lr: 1e-7",
+        "Parallel PALs, lr: 1e-4",
+    }
     assert report()["Task Sampling 3k steps, lr: 1e-3"][0] == round(sst["negative"], 3)
 
 
 # the files, to the byte
 
-@pytest.mark.parametrize(("task", "scores", "expected"), [
-    ("sst", [[0, 0, 0, 2, 1], [9, 0, 0, 0, 0]], b"id \t Predicted_Sentiment \nab1 , 3 \ncd2 , 0 \n"),
-    ("cfimdb", [[0, 1], [1, 0]], b"id \t Predicted_Sentiment \nab1 , 1 \ncd2 , 0 \n"),
-    ("quora", [[0, 1], [1, 0]], b"id \t Predicted_Is_Paraphrase \nab1 , 1.0 \ncd2 , 0.0 \n"),
-    ("sts", [[0.25], [-3]], b"id \t Predicted_Similiary \nab1 , 0.25 \ncd2 , -3.0 \n"),
-    ("sts", [0.1, 4.0], b"id \t Predicted_Similiary \nab1 , 0.10000000149011612 \ncd2 , 4.0 \n")])
+
+@pytest.mark.parametrize(
+    ("task", "scores", "expected"),
+    [
+        (
+            "sst",
+            [[0, 0, 0, 2, 1], [9, 0, 0, 0, 0]],
+            b"id \t Predicted_Sentiment \nab1 , 3 \ncd2 , 0 \n",
+        ),
+        ("cfimdb", [[0, 1], [1, 0]], b"id \t Predicted_Sentiment \nab1 , 1 \ncd2 , 0 \n"),
+        ("quora", [[0, 1], [1, 0]], b"id \t Predicted_Is_Paraphrase \nab1 , 1.0 \ncd2 , 0.0 \n"),
+        ("sts", [[0.25], [-3]], b"id \t Predicted_Similiary \nab1 , 0.25 \ncd2 , -3.0 \n"),
+        (
+            "sts",
+            [0.1, 4.0],
+            b"id \t Predicted_Similiary \nab1 , 0.10000000149011612 \ncd2 , 4.0 \n",
+        ),
+    ],
+)
 def test_bytes(tmp_path, task, scores, expected):
     """0.1 is written with the digits of the fp32 number that it is, as the starter code does."""
     course.write_predictions(tmp_path / "out.csv", task, [" AB1", "cd2"], scores)
@@ -89,19 +172,42 @@ def test_bytes(tmp_path, task, scores, expected):
 
 
 def test_names():
-    assert [course.prediction_file(task, split) for task in ("sst", "quora", "sts") for split in ("dev", "test")] == FILES
+    assert [
+        course.prediction_file(task, split)
+        for task in ("sst", "quora", "sts")
+        for split in ("dev", "test")
+    ] == FILES
     assert course.prediction_file("cfimdb", "test", "finetune") == "finetune-cfimdb-test-out.csv"
     assert course.prediction_file("sst", "dev", "pretrain") == "pretrain-sst-dev-out.csv"
-    for wrong in (("cfimdb", "dev"), ("sst", "train"), ("sst", "dev", "full"), ("quora", "dev", "finetune")):
+    for wrong in (
+        ("cfimdb", "dev"),
+        ("sst", "train"),
+        ("quora", "dev", "finetune"),
+    ):
         with pytest.raises(ValueError, match="there is no prediction file for task"):
             course.prediction_file(*wrong)
 
 
-@pytest.mark.parametrize(("task", "ids", "scores", "message"), [
-    ("rte", ["a"], [[0, 1]], r"the course has no task 'rte'; it has \['sst', 'cfimdb', 'quora', 'sts'\]"),
-    ("sts", ["a", "b"], [[1.0]], "2 ids, 2 of them different, for 1 row of scores; expected one each"),
-    ("sts", ["a", "A"], [1.0, 2.0], "2 ids, 1 of them different"), ("sts", [" "], [1.0], "expected one each"),
-    ("sts", ["a"], [math.nan], "some scores are not finite numbers")])
+@pytest.mark.parametrize(
+    ("task", "ids", "scores", "message"),
+    [
+        (
+            "rte",
+            ["a"],
+            [[0, 1]],
+            r"the course has no task 'rte'; it has \['sst', 'cfimdb', 'quora', 'sts'\]",
+        ),
+        (
+            "sts",
+            ["a", "b"],
+            [[1.0]],
+            "2 ids, 2 of them different, for 1 row of scores; expected one each",
+        ),
+        ("sts", ["a", "A"], [1.0, 2.0], "2 ids, 1 of them different"),
+        ("sts", [" "], [1.0], "expected one each"),
+        ("sts", ["a"], [math.nan], "some scores are not finite numbers"),
+    ],
+)
 def test_what_is_not_written(tmp_path, task, ids, scores, message):
     with pytest.raises(ValueError, match=message):
         course.write_predictions(tmp_path / "out.csv", task, ids, scores)
@@ -110,22 +216,34 @@ def test_what_is_not_written(tmp_path, task, ids, scores, message):
 
 # a whole submission
 
-COLUMNS = {"ids-sst": "sentence\tsentiment", "ids-cfimdb": "sentence\tsentiment", "quora": "sentence1\tsentence2\tis_duplicate",
-           "sts": "sentence1\tsentence2\tsimilarity"}
-TEXTS = {"ids-sst": ("good\t3", "bad film .\t1", "the plot\t2"), "ids-cfimdb": ("good\t1", "bad film .\t0", "the plot\t1"),
-         "quora": ("a film\tthe film\t1.0", "a\tgood\t0.0", "one\tplot\t"), "sts": ("a film\tthe film\t4.5", "a\tgood\t0.0", "one\tplot\t2.2")}
+COLUMNS = {
+    "ids-sst": "sentence\tsentiment",
+    "ids-cfimdb": "sentence\tsentiment",
+    "quora": "sentence1\tsentence2\tis_duplicate",
+    "sts": "sentence1\tsentence2\tsimilarity",
+}
+TEXTS = {
+    "ids-sst": ("good\t3", "bad film .\t1", "the plot\t2"),
+    "ids-cfimdb": ("good\t1", "bad film .\t0", "the plot\t1"),
+    "quora": ("a film\tthe film\t1.0", "a\tgood\t0.0", "one\tplot\t"),
+    "sts": ("a film\tthe film\t4.5", "a\tgood\t0.0", "one\tplot\t2.2"),
+}
 
 
 @pytest.fixture
 def source(tmp_path):
-    """The course's folder with three rows a file; the last of quora's has no label, and neither have the test files."""
+    """The course's folder, three rows a file. Quora's last row and test files have no label."""
     folder = tmp_path / "data"
     folder.mkdir()
     for stem, columns in COLUMNS.items():
         for split in ("train", "dev", "test-student"):
-            head = f"\tid\t{columns}" if split != "test-student" else f"\tid\t{columns.rsplit(chr(9), 1)[0]}"
-            rows = [f"{i}\t{stem[-3:]}{split[:2]}{i}\t{text if split != 'test-student' else text.rsplit(chr(9), 1)[0]}" for i, text in enumerate(TEXTS[stem])]
-            (folder / f"{stem}-{split}.csv").write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
+            labelled = split != "test-student"
+            cells = [
+                line if labelled else line.rsplit("\t", 1)[0] for line in (columns, *TEXTS[stem])
+            ]
+            ids = ["\tid", *(f"{i}\t{stem[-3:]}{split[:2]}{i}" for i in range(len(TEXTS[stem])))]
+            rows = [f"{one}\t{text}" for one, text in zip(ids, cells)]
+            (folder / f"{stem}-{split}.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     return folder
 
 
@@ -133,7 +251,9 @@ def source(tmp_path):
 def handed(make_model, source, tmp_path):
     """A folder to hand in, written by a tiny model: (its model, its dev scores, the folder)."""
     model = make_model("sst", "quora", "sts")
-    with pytest.warns(UserWarning, match="quora-dev.csv: rows without a label in column 'is_duplicate': 1"):
+    with pytest.warns(
+        UserWarning, match="quora-dev.csv: rows without a label in column 'is_duplicate': 1"
+    ):
         scores = course.write_submission(model, source, tmp_path / "out")
     return model, scores, tmp_path / "out"
 
@@ -142,14 +262,27 @@ def test_a_submission_is_whole(handed, source):
     model, scores, folder = handed
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
     assert course.check_submission(folder, source) == []
-    assert (folder / "para-dev-output.csv").read_text().splitlines()[0] == "id \t Predicted_Is_Paraphrase "
-    assert [line.split(" , ")[0] for line in (folder / "para-dev-output.csv").read_text().splitlines()[1:]] == ["orade0", "orade1"]
-    assert [line.split(" , ")[0] for line in (folder / "sts-test-output.csv").read_text().splitlines()[1:]] == ["stste0", "stste1", "stste2"]
+    assert (folder / "para-dev-output.csv").read_text().splitlines()[
+        0
+    ] == "id \t Predicted_Is_Paraphrase "
+    assert [
+        line.split(" , ")[0]
+        for line in (folder / "para-dev-output.csv").read_text().splitlines()[1:]
+    ] == ["orade0", "orade1"]
+    assert [
+        line.split(" , ")[0]
+        for line in (folder / "sts-test-output.csv").read_text().splitlines()[1:]
+    ] == ["stste0", "stste1", "stste2"]
     answers = predict(model, [("good",), ("bad film .",), ("the plot",)], task="sst").argmax(1)
-    assert [line.split(" , ")[1] for line in (folder / "sst-test-output.csv").read_text().splitlines()[1:]] == [f"{answer} " for answer in answers]
+    assert [
+        line.split(" , ")[1]
+        for line in (folder / "sst-test-output.csv").read_text().splitlines()[1:]
+    ] == [f"{answer} " for answer in answers]
     assert list(scores) == ["sst accuracy", "quora accuracy", "sts pearson", "overall"]
     assert scores["sst accuracy"] == pytest.approx(np.mean(answers == [3, 1, 2]))
-    assert scores["overall"] == course.overall_score(scores["sst accuracy"], scores["quora accuracy"], scores["sts pearson"])
+    assert scores["overall"] == course.overall_score(
+        scores["sst accuracy"], scores["quora accuracy"], scores["sts pearson"]
+    )
 
 
 def test_the_single_task_part(make_model, source, tmp_path):
@@ -159,8 +292,12 @@ def test_the_single_task_part(make_model, source, tmp_path):
         course.write_submission(make_model("cfimdb"), source, tmp_path / "out", option=option)
         assert course.check_submission(tmp_path / "out", source, option=option) == []
     assert len(list((tmp_path / "out").iterdir())) == 8
-    assert {problem.file for problem in course.check_submission(tmp_path / "out", source)} == set(FILES)
-    with pytest.raises(ValueError, match=r"heads for \['rte'\], none of them one of \['sst', 'quora', 'sts'\]"):
+    assert {problem.file for problem in course.check_submission(tmp_path / "out", source)} == set(
+        FILES
+    )
+    with pytest.raises(
+        ValueError, match=r"heads for \['rte'\], expected at least one of \('sst', 'quora', 'sts'\)"
+    ):
         course.write_submission(make_model("rte"), source, tmp_path / "out")
 
 
@@ -168,77 +305,221 @@ def test_a_missing_test_file_is_told_not_invented(make_model, source, tmp_path):
     (source / "sts-test-student.csv").unlink()
     course.write_submission(make_model("sts"), source, tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["sts-dev-output.csv"]
-    told = [str(problem) for problem in course.check_submission(tmp_path / "out", source) if problem.file.startswith("sts")]
-    assert told == ["sts-test-output.csv: found no such file among ['sts-dev-output.csv'], expected the test predictions of sts"]
+    told = [
+        str(problem)
+        for problem in course.check_submission(tmp_path / "out", source)
+        if problem.file.startswith("sts")
+    ]
+    assert told == [
+        "sts-test-output.csv: found no such file among ['sts-dev-output.csv'], "
+        "expected the test predictions of sts"
+    ]
 
 
 def replaced(old, new):
     return lambda text: text.replace(old, new, 1)
 
 
-@pytest.mark.parametrize(("file", "change", "row", "found", "expected"), [
-    ("sst-dev-output.csv", replaced("id \t", "id,"), 1, "'id, Predicted_Sentiment '", r"'id \\t Predicted_Sentiment '"),
-    ("sts-dev-output.csv", replaced("Similiary", "Similarity"), 1, r"'id \\t Predicted_Similarity '", r"'id \\t Predicted_Similiary '"),
-    ("sst-test-output.csv", replaced("sstte1 , ", "sstte1,"), 3, "'sstte1,. '", "'id , value ', with a space at the end"),
-    ("sst-test-output.csv", lambda text: text.replace(" \n", "\n"), 2, "'sstte0 , .'", "'id , value ', with a space at the end"),
-    ("sst-test-output.csv", lambda text: text.replace("\n", "\r\n"), 4, r"'sstte2 , . \\r'", "'id , value ', with a space at the end"),
-    ("sst-dev-output.csv", lambda text: text[:-1], 4, "'sstde2 , . ' without a line end", "a line end after every line"),
-    ("sst-dev-output.csv", lambda text: "", 1, "'' without a line end", "a line end after every line"),
-    ("sst-dev-output.csv", lambda text: text[:-3] + "5 \n", 4, "'5'", "a whole number from 0 to 4"),
-    ("sst-dev-output.csv", lambda text: text[:-3] + "2.0 \n", 4, "'2.0'", "a whole number from 0 to 4"),
-    ("para-dev-output.csv", lambda text: text[:-5] + "1 \n", 3, "'1'", "0.0 or 1.0"),
-    ("sts-dev-output.csv", lambda text: text.rsplit(" , ", 1)[0] + " , nan \n", 4, "'nan'", "a finite number"),
-    ("sts-dev-output.csv", lambda text: text.rsplit(" , ", 1)[0] + " , high \n", 4, "'high'", "a finite number"),
-    ("sts-dev-output.csv", replaced("stsde1", "stsde0"), 3, "id 'stsde0' again, already in row 2", "every id once"),
-    ("sts-dev-output.csv", lambda text: re.sub("stsde[12]", "stsde0", text), 4, "id 'stsde0' again, already in row 2", "every id once"),
-    ("sts-dev-output.csv", replaced("stsde1", "stsde0"), None, "no row for id 'stsde1'", "all the 3 ids of the dev file"),
-    ("sts-dev-output.csv", replaced("stsde1", "other"), 3, "id 'other'", "one of the 3 ids of the dev file"),
-    ("para-dev-output.csv", lambda text: text + "orade2 , 0.0 \n", 4, "id 'orade2'", "one of the 2 ids of the dev file"),
-    ("para-test-output.csv", lambda text: text.replace("orate0", "ORATE0"), 2, "id 'ORATE0'", "one of the 3 ids of the test file")])
+@pytest.mark.parametrize(
+    ("file", "change", "row", "found", "expected"),
+    [
+        (
+            "sst-dev-output.csv",
+            replaced("id \t", "id,"),
+            1,
+            "'id, Predicted_Sentiment '",
+            r"'id \\t Predicted_Sentiment '",
+        ),
+        (
+            "sts-dev-output.csv",
+            replaced("Similiary", "Similarity"),
+            1,
+            r"'id \\t Predicted_Similarity '",
+            r"'id \\t Predicted_Similiary '",
+        ),
+        (
+            "sst-test-output.csv",
+            replaced("sstte1 , ", "sstte1,"),
+            3,
+            "'sstte1,. '",
+            "'id , value ', with a space at the end",
+        ),
+        (
+            "sst-test-output.csv",
+            lambda text: text.replace(" \n", "\n"),
+            2,
+            "'sstte0 , .'",
+            "'id , value ', with a space at the end",
+        ),
+        (
+            "sst-test-output.csv",
+            lambda text: text.replace("\n", "\r\n"),
+            4,
+            r"'sstte2 , . \\r'",
+            "'id , value ', with a space at the end",
+        ),
+        (
+            "sst-dev-output.csv",
+            lambda text: text[:-1],
+            4,
+            "'sstde2 , . ' without a line end",
+            "a line end after every line",
+        ),
+        (
+            "sst-dev-output.csv",
+            lambda text: "",
+            1,
+            "'' without a line end",
+            "a line end after every line",
+        ),
+        ("sst-dev-output.csv", lambda text: text[:-3] + "5 \n", 4, "'5'", "one of 0, 1, 2, 3, 4"),
+        (
+            "sst-dev-output.csv",
+            lambda text: text[:-3] + "2.0 \n",
+            4,
+            "'2.0'",
+            "one of 0, 1, 2, 3, 4",
+        ),
+        ("para-dev-output.csv", lambda text: text[:-5] + "1 \n", 3, "'1'", "one of 0.0, 1.0"),
+        (
+            "sts-dev-output.csv",
+            lambda text: text.rsplit(" , ", 1)[0] + " , nan \n",
+            4,
+            "'nan'",
+            "a finite number",
+        ),
+        (
+            "sts-dev-output.csv",
+            lambda text: text.rsplit(" , ", 1)[0] + " , high \n",
+            4,
+            "'high'",
+            "a finite number",
+        ),
+        (
+            "sts-dev-output.csv",
+            replaced("stsde1", "stsde0"),
+            3,
+            "id 'stsde0' again, already in row 2",
+            "every id once",
+        ),
+        (
+            "sts-dev-output.csv",
+            lambda text: re.sub("stsde[12]", "stsde0", text),
+            4,
+            "id 'stsde0' again, already in row 2",
+            "every id once",
+        ),
+        (
+            "sts-dev-output.csv",
+            replaced("stsde1", "stsde0"),
+            None,
+            "no row for id 'stsde1'",
+            "all the 3 ids of the dev file",
+        ),
+        (
+            "sts-dev-output.csv",
+            replaced("stsde1", "other"),
+            3,
+            "id 'other'",
+            "one of the 3 ids of the dev file",
+        ),
+        (
+            "para-dev-output.csv",
+            lambda text: text + "orade2 , 0.0 \n",
+            4,
+            "id 'orade2'",
+            "one of the 2 ids of the dev file",
+        ),
+        (
+            "para-test-output.csv",
+            lambda text: text.replace("orate0", "ORATE0"),
+            2,
+            "id 'ORATE0'",
+            "one of the 3 ids of the test file",
+        ),
+    ],
+)
 def test_every_fault_has_its_place(handed, source, file, change, row, found, expected):
     folder = handed[2]
     (folder / file).write_bytes(change((folder / file).read_text(encoding="utf-8")).encode())
     problems = course.check_submission(folder, source)
     assert problems and {problem.file for problem in problems} == {file}
-    assert [problem for problem in problems if problem.row == row and re.fullmatch(found, problem.found) and re.fullmatch(expected, problem.expected)], problems
+    assert [
+        problem
+        for problem in problems
+        if problem.row == row
+        and re.fullmatch(found, problem.found)
+        and re.fullmatch(expected, problem.expected)
+    ], problems
 
 
 def test_a_file_that_is_no_text(handed, source):
     (handed[2] / "sst-dev-output.csv").write_bytes(b"id \t \xff")
-    assert course.check_submission(handed[2], source) == [("sst-dev-output.csv", None, "byte 0xff, not UTF-8", "plain text in UTF-8")]
-    with pytest.raises(FileNotFoundError, match="nowhere is not a folder. Give the one with sst-dev-output.csv in it"):
+    assert course.check_submission(handed[2], source) == [
+        ("sst-dev-output.csv", None, "byte 0xff, not UTF-8", "plain text in UTF-8")
+    ]
+    with pytest.raises(
+        FileNotFoundError,
+        match="nowhere is not a folder. Give the one with sst-dev-output.csv in it",
+    ):
         course.check_submission("nowhere")
 
 
 def test_many_problems_are_counted(handed, source):
     (handed[2] / "sst-dev-output.csv").write_text("x\n" * 30)
     problems = course.check_submission(handed[2], source, limit=4)
-    assert len(problems) == 5 and str(problems[-1]) == "sst-dev-output.csv: found 29 more problems, expected none"      # 30 lines and 3 ids
+    assert (
+        len(problems) == 5
+        and str(problems[-1]) == "sst-dev-output.csv: found 29 more problems, expected none"
+    )  # 30 lines and 3 ids
 
 
 def test_without_the_data_the_course_numbers_of_rows_count(tmp_path):
-    """Written here with the right number of rows; one row less is noticed, but not in quora's test file, whose size is not known."""
-    rows = {**{course.prediction_file(task, split): (task, count) for (task, split), count in course.ROWS.items() if task != "cfimdb"},
-            "para-test-output.csv": ("quora", 7)}
+    """One row less is noticed, but not in quora's test file, whose size is not known."""
+    rows = {
+        **{
+            course.prediction_file(task, split): (task, count)
+            for (task, split), count in course.ROWS.items()
+            if task != "cfimdb"
+        },
+        "para-test-output.csv": ("quora", 7),
+    }
     columns = {"sst": 5, "quora": 2, "sts": 1}
     for file, (task, count) in rows.items():
-        course.write_predictions(tmp_path / file, task, range(count), np.zeros((count, columns[task])))
+        course.write_predictions(
+            tmp_path / file, task, range(count), np.zeros((count, columns[task]))
+        )
     assert course.check_submission(tmp_path) == []
     for file, (task, count) in rows.items():
-        course.write_predictions(tmp_path / file, task, range(count - 1), np.zeros((count - 1, columns[task])))
+        course.write_predictions(
+            tmp_path / file, task, range(count - 1), np.zeros((count - 1, columns[task]))
+        )
     assert [str(problem) for problem in course.check_submission(tmp_path)] == [
-        "sst-dev-output.csv: found 1100 ids, expected 1101", "sst-test-output.csv: found 2209 ids, expected 2210",
-        "para-dev-output.csv: found 20211 ids, expected 20212", "sts-dev-output.csv: found 862 ids, expected 863",
-        "sts-test-output.csv: found 1724 ids, expected 1725"]
+        "sst-dev-output.csv: found 1100 ids, expected 1101",
+        "sst-test-output.csv: found 2209 ids, expected 2210",
+        "para-dev-output.csv: found 20211 ids, expected 20212",
+        "sts-dev-output.csv: found 862 ids, expected 863",
+        "sts-test-output.csv: found 1724 ids, expected 1725",
+    ]
 
 
-@pytest.mark.skipif(not REAL, reason="MMLKIT_REALDATA is not set: the course's data is not part of the repository")
+@pytest.mark.skipif(
+    not REAL, reason="MMLKIT_REALDATA is not set: the course's data is not part of the repository"
+)
 def test_the_numbers_of_rows_are_the_real_files():
     source = Path(REAL) / "cs224n"
     with pytest.warns(UserWarning, match="rows without a label in column 'is_duplicate': 2"):
-        found = {(task, split): course._read(task, source, split) for task in course.HEADERS for split in ("dev", "test")}
+        found = {
+            (task, split): course._read(task, source, split)
+            for task in course.HEADERS
+            for split in ("dev", "test")
+        }
     assert {key: len(rows) for key, rows in found.items() if rows is not None} == course.ROWS
-    assert all(rows.labels is None for (_, split), rows in found.items() if split == "test" and rows is not None)
+    assert all(
+        rows.labels is None
+        for (_, split), rows in found.items()
+        if split == "test" and rows is not None
+    )
 
 
 def test_the_command(make_model, source, tmp_path, capsys, monkeypatch):
@@ -248,13 +529,19 @@ def test_the_command(make_model, source, tmp_path, capsys, monkeypatch):
     with pytest.warns(UserWarning, match="quora-dev.csv"):
         assert main(arguments) == 0
     said = capsys.readouterr().out
-    assert "dev sst accuracy" in said and "dev overall" in said and "All files are in predictions, with every id once." in said
+    assert (
+        "dev sst accuracy" in said
+        and "dev overall" in said
+        and "All files are in predictions, with every id once." in said
+    )
     assert sorted(path.name for path in (tmp_path / "predictions").iterdir()) == sorted(FILES)
     (source / "quora-test-student.csv").unlink()
     with pytest.warns(UserWarning, match="quora-dev.csv"):
         assert main([*arguments, "--out", "other"]) == 1
     said = capsys.readouterr()
-    assert "1 problem in other" in said.out and "para-test-output.csv: found no such file" in said.err
+    assert (
+        "1 problem in other" in said.out and "para-test-output.csv: found no such file" in said.err
+    )
     assert main(["submit", "--model", "model", "--source", "nowhere"]) == 1
     assert "nowhere is not a folder" in capsys.readouterr().err
     assert main([*arguments, "--option", "finetune", "--out", "single"]) == 1

@@ -1,4 +1,4 @@
-"""The figures show the numbers they are given: circles and crosses, staircases, triangles, tables of improvements."""
+"""The figures show the numbers they are given: marks, staircases, triangles and tables."""
 
 import matplotlib
 import numpy as np
@@ -9,12 +9,25 @@ import torch
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from mmlkit import plots
+from mmlkit.heads.methods import METHODS
 from mmlkit.heads.pruning import PruningEvent
-from mmlkit.plots import basics as plots
+from mmlkit.plots.common import looks
 from mmlkit.training.sampling import TaskSampler
 
-FIRST = PruningEvent(10, [0, 1, 2, 3, 4], [0.5, 0.9, 0.52, 0.7, 0.48], 0.1, [0.5, 0.7, 0.9], [0, 2, 0, 1, 0], [0, 2, 4], [1, 3])
-SECOND = PruningEvent(20, [0, 2, 4], [0.4, 0.45, 0.5], 0.1, [0.45], [0, 0, 0], [0, 2, 4], [], "one cluster")
+FIRST = PruningEvent(
+    10,
+    [0, 1, 2, 3, 4],
+    [0.5, 0.9, 0.52, 0.7, 0.48],
+    0.1,
+    [0.5, 0.7, 0.9],
+    [0, 2, 0, 1, 0],
+    [0, 2, 4],
+    [1, 3],
+)
+SECOND = PruningEvent(
+    20, [0, 2, 4], [0.4, 0.45, 0.5], 0.1, [0.45], [0, 0, 0], [0, 2, 4], [], "one cluster"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -28,14 +41,24 @@ def test_survivors_and_eliminated_differ_in_shape_and_place(form):
     ax = plots.pruning_event(form(FIRST))
     kept, dropped, *centroids = ax.lines
     assert (kept.get_marker(), dropped.get_marker()) == ("o", "x")
-    assert kept.get_xydata().tolist() == [[0, 0.5], [2, 0.52], [4, 0.48]] and dropped.get_xydata().tolist() == [[1, 0.9], [3, 0.7]]
+    assert kept.get_xydata().tolist() == [
+        [0, 0.5],
+        [2, 0.52],
+        [4, 0.48],
+    ] and dropped.get_xydata().tolist() == [[1, 0.9], [3, 0.7]]
     assert [line.get_ydata()[0] for line in centroids] == [0.5, 0.7, 0.9]
-    assert ax.get_title(loc="left") == "step 10: 3 clusters" and "index" in ax.get_xlabel() and "loss" in ax.get_ylabel()
+    assert (
+        ax.get_title(loc="left") == "step 10: 3 clusters"
+        and "index" in ax.get_xlabel()
+        and "loss" in ax.get_ylabel()
+    )
 
 
 def test_head_counts_go_down_at_the_events():
     ax = plots.head_counts({"rte": (5, [FIRST, SECOND]), "cola": (4, [])}, last_step=30)
-    stairs = [line.get_xydata().tolist() for line in ax.lines if line.get_marker() in ("None", None)]
+    stairs = [
+        line.get_xydata().tolist() for line in ax.lines if line.get_marker() in ("None", None)
+    ]
     assert stairs == [[[0, 5], [10, 3], [20, 3], [30, 3]], [[0, 4], [30, 4]]]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["rte: 3", "cola: 4"]
 
@@ -44,36 +67,60 @@ def test_figure_2_has_four_panels_and_needs_a_pruning():
     fig = plots.figure2([FIRST, SECOND], 5, last_step=30)
     a, b, c, d = fig.axes
     assert "step 10" in a.get_title(loc="left") and "step 10" in b.get_title(loc="left")
-    assert d.lines[0].get_ydata().tolist() == [0.4, 0.45, 0.5] and "3 heads" in d.get_title(loc="left")
+    assert d.lines[0].get_ydata().tolist() == [0.4, 0.45, 0.5] and "3 heads" in d.get_title(
+        loc="left"
+    )
     assert c.lines[0].get_xydata().tolist()[-1] == [30, 3]
     with pytest.raises(ValueError, match="none of the 1 events dropped a head"):
         plots.figure2([SECOND], 5)
 
 
 def test_similarity_tables_hold_each_pair_once():
-    weight = torch.tensor([[[1.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [3.0, 0.0]], [[0.0, -5.0], [0.0, 1.0]]])      # 3 heads, 2 classes
+    weight = torch.tensor(
+        [[[1.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [3.0, 0.0]], [[0.0, -5.0], [0.0, 1.0]]]
+    )  # 3 heads, 2 classes
     axes = plots.head_similarity(weight, ["no", "yes"])
     first = axes[0].images[0].get_array()
     assert first.mask.tolist() == [[True, False, False], [True, True, False], [True, True, True]]
-    np.testing.assert_allclose(first.compressed(), [0.5**0.5, 0.0, 0.5**0.5], atol=1e-6)        # |cos| of pairs 1-2, 1-3, 2-3
-    np.testing.assert_allclose(axes[1].images[0].get_array().compressed(), [0.0, 1.0, 0.0], atol=1e-6)
-    dots = plots.head_similarity(weight, similarity="dot", limit=10)[0].images[0]
-    np.testing.assert_allclose(dots.get_array().compressed(), [1.0, 0.0, 5.0])
-    assert dots.get_clim() == (0, 10) and axes[0].get_title(loc="left") == "no: mean 0.471"
+    np.testing.assert_allclose(
+        first.compressed(), [0.5**0.5, 0.0, 0.5**0.5], atol=1e-6
+    )  # |cos| of pairs 1-2, 1-3, 2-3
+    np.testing.assert_allclose(
+        axes[1].images[0].get_array().compressed(), [0.0, 1.0, 0.0], atol=1e-6
+    )
+    assert [ax.get_title(loc="left") for ax in axes] == ["no: mean 0.471", "yes: mean 0.333"]
+    other = plots.head_similarity(weight, limit=0.5)[0]
+    assert other.get_title(loc="left") == "class 0: mean 0.471"
+    assert other.images[0].get_clim() == (0, 0.5)
 
 
 def test_improvements_are_written_and_zero_is_white():
-    percent = pd.DataFrame([[np.nan, -4.0], [1.26, 0.0]], index=["mml-rte", "mml-mnli"], columns=["rte", "mnli"])
+    percent = pd.DataFrame(
+        [[np.nan, -4.0], [1.26, 0.0]], index=["mml-rte", "mml-mnli"], columns=["rte", "mnli"]
+    )
     ax = plots.improvements(percent, marked=percent < 0, label="%")
     image = ax.images[0]
-    assert {(*text.get_position(), text.get_text()) for text in ax.texts} == {(1, 0, "-4.0"), (0, 1, "+1.3"), (1, 1, "+0.0")}
-    assert image.get_clim() == (-4, 4) and image.get_array().mask.tolist() == [[True, False], [False, False]]
+    assert {(*text.get_position(), text.get_text()) for text in ax.texts} == {
+        (1, 0, "-4.0"),
+        (0, 1, "+1.3"),
+        (1, 1, "+0.0"),
+    }
+    assert image.get_clim() == (-4, 4) and image.get_array().mask.tolist() == [
+        [True, False],
+        [False, False],
+    ]
     white, below, above = (image.to_rgba(value) for value in (0.0, -4.0, 4.0))
-    assert min(white) > 0.99 and below[0] > below[2] and above[2] > above[0]        # orange, blue
+    assert min(white) > 0.99 and below[0] > below[2] and above[2] > above[0]  # orange, blue
     assert [patch.get_center().tolist() for patch in ax.patches] == [[1, 0]]
-    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["mml-rte", "mml-mnli"] and ax.get_xticklabels()[1].get_text() == "mnli"
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == [
+        "mml-rte",
+        "mml-mnli",
+    ] and ax.get_xticklabels()[1].get_text() == "mnli"
     assert plots.improvements(percent, limit=10, digits=2).images[0].get_clim() == (-10, 10)
-    assert [len(plots.improvements(percent, label=label).figure.axes) for label in ("%", "")] == [2, 1]       # with a colour bar, and without
+    assert [len(plots.improvements(percent, label=label).figure.axes) for label in ("%", "")] == [
+        2,
+        1,
+    ]  # with a colour bar, and without
     assert not list(plots.improvements(percent * np.nan).texts)
 
 
@@ -83,34 +130,73 @@ def test_numbers_can_be_read_on_every_colour():
     ax = plots.improvements(percent)
 
     def light(colour):
-        return np.dot([c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]], (0.2126, 0.7152, 0.0722))
+        return np.dot(
+            [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]],
+            (0.2126, 0.7152, 0.0722),
+        )
+
     for text, value in zip(ax.texts, percent.loc[0]):
-        a, b = sorted((light(matplotlib.colors.to_rgb(text.get_color())), light(ax.images[0].to_rgba(value))))
+        a, b = sorted(
+            (light(matplotlib.colors.to_rgb(text.get_color())), light(ax.images[0].to_rgba(value)))
+        )
         assert (b + 0.05) / (a + 0.05) > 3, (value, text.get_color())
 
 
 def test_a_profile_is_a_staircase_for_each_method():
-    shares = pd.DataFrame({"bert": [0.0, 0.5, 1.0], "mml": [1.0, 1.0, 1.0]}, index=pd.Index([1.0, 1.1, 1.5], name="tau"))
+    shares = pd.DataFrame(
+        {"bert": [0.0, 0.5, 1.0], "mml": [1.0, 1.0, 1.0]},
+        index=pd.Index([1.0, 1.1, 1.5], name="tau"),
+    )
     ax = plots.profile(shares)
-    assert [line.get_xydata().tolist() for line in ax.lines] == [[[1.0, 0.0], [1.1, 0.5], [1.5, 1.0]], [[1.0, 1.0], [1.1, 1.0], [1.5, 1.0]]]
+    assert [line.get_xydata().tolist() for line in ax.lines] == [
+        [[1.0, 0.0], [1.1, 0.5], [1.5, 1.0]],
+        [[1.0, 1.0], [1.1, 1.0], [1.5, 1.0]],
+    ]
     assert {line.get_drawstyle() for line in ax.lines} == {"steps-post"}
     looks = {(line.get_linestyle(), line.get_marker(), line.get_color()) for line in ax.lines}
-    assert len(looks) == 2 and len({look[0] for look in looks}) == 2        # told apart in grey too
+    assert len(looks) == 2 and len({look[0] for look in looks}) == 2  # told apart in grey too
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["bert", "mml"]
-    assert "τ" in ax.get_xlabel() and ax.get_ylabel() == "share of experiments" and ax.get_ylim()[0] == 0
+    assert (
+        "τ" in ax.get_xlabel()
+        and ax.get_ylabel() == "share of experiments"
+        and ax.get_ylim()[0] == 0
+    )
 
 
 def test_sampling_shows_the_probabilities_and_the_draws():
-    sampler = TaskSampler("annealed", sizes={"large": 32, "small": 1}, epochs=5, steps_per_epoch=40, seed=3)
+    sampler = TaskSampler(
+        "annealed", sizes={"large": 32, "small": 1}, epochs=5, steps_per_epoch=40, seed=3
+    )
     left, right = plots.sampling(sampler, steps=30)
     assert [line.get_label() for line in left.lines] == ["large", "small"]
     for line, first, last in zip(left.lines, (32 / 33, 1 / 33), (2 / 3, 1 / 3)):
-        assert list(line.get_xdata()) == [1, 2, 3, 4, 5] and [line.get_ydata()[0], line.get_ydata()[-1]] == pytest.approx([first, last])
+        assert list(line.get_xdata()) == [1, 2, 3, 4, 5] and [
+            line.get_ydata()[0],
+            line.get_ydata()[-1],
+        ] == pytest.approx([first, last])
     image = right.images[0]
     tasks = [["large", "small"][i] for i in image.get_array().ravel()]
     assert tasks == [task for epoch in range(1, 6) for task in sampler.order(epoch)[:30]]
     assert image.get_extent() == [0.5, 30.5, 5.5, 0.5]
     for line, i in zip(left.lines, (0, 1)):
         assert matplotlib.colors.to_rgba(line.get_color()) == image.cmap(image.norm(i))
-    one = plots.sampling(TaskSampler("uniform", sizes={"sst": 3}), axes=plt.subplots(1, 2)[1])
-    assert one[0].get_xticks().tolist() == one[1].get_yticks().tolist() == [1] and one[1].images[0].get_array().tolist() == [[0, 0, 0]]
+    one = plots.sampling(TaskSampler("uniform", sizes={"sst": 3}))
+    assert one[0].get_xticks().tolist() == one[1].get_yticks().tolist() == [1] and one[1].images[
+        0
+    ].get_array().tolist() == [[0, 0, 0]]
+
+
+def test_a_method_looks_the_same_in_every_figure():
+    """Whatever other methods are drawn; series that are no methods are told apart by position."""
+    every, two = looks(METHODS), looks(["mv-m", "mml"])
+    assert two == {name: every[name] for name in ("mv-m", "mml")}
+    assert len({str(look) for look in every.values()}) == len(METHODS) == 6
+    other = looks(["mml", "ours"])
+    assert [look["color"] for look in other.values()] == list(plots.COLOURS[:2])
+    shares = pd.DataFrame({"mv-m": [0.5, 1.0], "mml": [0.2, 1.0]}, index=[1.0, 2.0])
+    counts = plots.head_counts({"mml": (5, [FIRST])})
+    assert plots.profile(shares).lines[1].get_color() == counts.lines[0].get_color()
+
+
+def test_every_name_that_notebooks_use_is_there():
+    assert plots.LINES[0] == "-" and set(plots.__all__) <= set(dir(plots))

@@ -1,4 +1,4 @@
-"""The forest of claims shows the numbers it is given: marks at differences, intervals, arrows where they go on."""
+"""The forest of claims shows the numbers it is given: differences, intervals and arrows."""
 
 import math
 
@@ -9,9 +9,13 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from mmlkit.plots.claims import forest
-from mmlkit.studies.cross_dataset import Comparison, outcome, verdict
+from mmlkit.studies.comparisons import Comparison, outcome, outcome_sentence
 
-UP, DOWN, OPEN = Comparison(2.0, 1.0, 3.0, 0.95, 6), Comparison(-1.5, -2.5, -0.5, 0.95, 8), Comparison(0.4, -19.0, 19.8, 0.95, 6)
+UP, DOWN, OPEN = (
+    Comparison(2.0, 1.0, 3.0, 0.95, 6),
+    Comparison(-1.5, -2.5, -0.5, 0.95, 8),
+    Comparison(0.4, -19.0, 19.8, 0.95, 6),
+)
 FEW, ONE = Comparison(1.0, 0.5, 1.5, 0.95, 3), Comparison(-0.5, -math.inf, math.inf, 0.95, 1)
 
 
@@ -21,51 +25,115 @@ def closed():
     plt.close("all")
 
 
-@pytest.mark.parametrize("comparison, word", [(UP, "holds"), (DOWN, "does not hold"), (OPEN, "cannot be told"), (FEW, "cannot be told"), (ONE, "cannot be told")])
-def test_the_outcome_is_the_verdict_in_short(comparison, word):
-    assert outcome(comparison) == word and verdict(comparison, "it works").startswith(f"it works: {word}")
-    assert outcome(UP, at_least=1.5) == "cannot be told" and outcome(UP, at_least=3.0) == "does not hold"
+@pytest.mark.parametrize(
+    "comparison, word",
+    [
+        (UP, "holds"),
+        (DOWN, "does not hold"),
+        (OPEN, "cannot be told"),
+        (FEW, "cannot be told"),
+        (ONE, "cannot be told"),
+    ],
+)
+def test_the_outcome_is_the_outcome_sentence_in_short(comparison, word):
+    assert outcome(comparison) == word and outcome_sentence(comparison, "it works").startswith(
+        f"it works: {word}"
+    )
+    assert (
+        outcome(UP, at_least=1.5) == "cannot be told"
+        and outcome(UP, at_least=3.0) == "does not hold"
+    )
 
 
 def drawn(ax):
     """{place: (mark, its x)} and {place: ends of the interval}; marks of the ends are left out."""
-    marks = {line.get_ydata()[0]: (line.get_marker(), line.get_xdata()[0]) for line in ax.lines if line.get_marker() in "osD" and len(line.get_xdata()) == 1}
-    intervals = {line.get_ydata()[0]: list(line.get_xdata()) for line in ax.lines if len(line.get_xdata()) == 2 and line.get_ydata()[0] == line.get_ydata()[1]}
+    marks = {
+        line.get_ydata()[0]: (line.get_marker(), line.get_xdata()[0])
+        for line in ax.lines
+        if line.get_marker() in "osD" and len(line.get_xdata()) == 1
+    }
+    intervals = {
+        line.get_ydata()[0]: list(line.get_xdata())
+        for line in ax.lines
+        if len(line.get_xdata()) == 2 and line.get_ydata()[0] == line.get_ydata()[1]
+    }
     return marks, intervals
 
 
 def test_marks_intervals_groups_and_the_line_at_zero():
-    ax = forest([("MML", "better", UP), ("MML", "worse", DOWN), ("PALs", "unclear", OPEN), ("PALs", "one run", ONE)], title="all")
+    ax = forest(
+        [
+            ("MML", "better", UP),
+            ("MML", "worse", DOWN),
+            ("PALs", "unclear", OPEN),
+            ("PALs", "one run", ONE),
+        ],
+        title="all",
+    )
     names = [label.get_text().strip() for label in ax.get_yticklabels()]
     assert names == ["MML", "PALs", "better", "worse", "unclear", "one run"]
     places = dict(zip(names, ax.get_yticks()))
     marks, intervals = drawn(ax)
-    assert {name: marks[places[name]] for name in names[2:]} == {"better": ("o", 2.0), "worse": ("s", -1.5), "unclear": ("D", 0.4), "one run": ("D", -0.5)}
+    assert {name: marks[places[name]] for name in names[2:]} == {
+        "better": ("o", 2.0),
+        "worse": ("s", -1.5),
+        "unclear": ("D", 0.4),
+        "one run": ("D", -0.5),
+    }
     assert intervals[places["better"]] == [1.0, 3.0] and intervals[places["worse"]] == [-2.5, -0.5]
     limit = ax.get_xlim()[1]
-    assert ax.get_xlim() == (-limit, limit) and 3.0 < limit < 19.0 and intervals[places["unclear"]] == intervals[places["one run"]] == [-limit, limit]
-    assert ax.lines[0].get_xdata() == [0, 0] and places["MML"] < places["better"] < places["worse"] < places["PALs"] < places["unclear"]
-    assert ax.get_ylim()[0] > max(places.values()) > min(places.values()) > ax.get_ylim()[1]        # the first on top
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["holds", "does not hold", "cannot be told"]
+    assert (
+        ax.get_xlim() == (-limit, limit)
+        and 3.0 < limit < 19.0
+        and intervals[places["unclear"]] == intervals[places["one run"]] == [-limit, limit]
+    )
+    assert (
+        ax.lines[0].get_xdata() == [0, 0]
+        and places["MML"] < places["better"] < places["worse"] < places["PALs"] < places["unclear"]
+    )
+    assert (
+        ax.get_ylim()[0] > max(places.values()) > min(places.values()) > ax.get_ylim()[1]
+    )  # the first on top
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "holds",
+        "does not hold",
+        "cannot be told",
+    ]
 
 
 def test_where_an_interval_goes_on_there_is_an_arrow_and_the_numbers_tell_it():
     ax = forest([("a", "open", OPEN), ("a", "one", ONE), ("a", "up", UP)], limit=4)
-    ends = [(line.get_marker(), line.get_xdata()[0]) for line in ax.lines if line.get_marker() in "<>|" and len(line.get_xdata()) == 1]
+    ends = [
+        (line.get_marker(), line.get_xdata()[0])
+        for line in ax.lines
+        if line.get_marker() in "<>|" and len(line.get_xdata()) == 1
+    ]
     assert ends == [("<", -4), (">", 4), ("<", -4), (">", 4), ("|", 1.0), ("|", 3.0)]
-    assert [text.get_text() for text in ax.texts] == ["+0.4  (-19.0 to +19.8; 6)", "-0.5  (no interval; 1)", "+2.0  (+1.0 to +3.0; 6)"]
+    assert [text.get_text() for text in ax.texts] == [
+        "+0.4  (-19.0 to +19.8; 6)",
+        "-0.5  (no interval; 1)",
+        "+2.0  (+1.0 to +3.0; 6)",
+    ]
 
 
 def test_where_the_axis_ends():
-    """Told intervals are inside; of the others what is not more than four times as far out as all differences and told ends."""
+    """Definite intervals are inside; others up to four times as far out as all of these."""
     wide = Comparison(-0.2, -5.0, 4.0, 0.95, 6)
-    assert 5 < forest([("a", "up", UP), ("a", "wide", wide)]).get_xlim()[1] < 6            # 5 is less than 4 times 3
+    assert (
+        5 < forest([("a", "up", UP), ("a", "wide", wide)]).get_xlim()[1] < 6
+    )  # 5 is less than 4 times 3
     assert 3 < forest([("a", "up", UP), ("a", "open", OPEN)]).get_xlim()[1] < 4
     assert 1.5 < forest([("a", "few", FEW)]).get_xlim()[1] < 2
 
 
 def test_every_difference_is_inside():
-    for claims in ([OPEN], [ONE], [UP, ONE], [Comparison(0.0, -1.0, 1.0, 0.95, 6)], [Comparison(0.0, 0.0, 0.0, 0.95, 6)]):
+    for claims in (
+        [OPEN],
+        [ONE],
+        [UP, ONE],
+        [Comparison(0.0, -1.0, 1.0, 0.95, 6)],
+        [Comparison(0.0, 0.0, 0.0, 0.95, 6)],
+    ):
         ax = forest([("a", str(i), one) for i, one in enumerate(claims)])
         assert all(abs(one.difference) < ax.get_xlim()[1] for one in claims)
 

@@ -1,4 +1,4 @@
-"""The cross-dataset protocol: collapsing by brute force, tables by hand, Tables 4 and 5 of MML v2 recomputed, Fig. 3's golden values."""
+"""The cross-dataset protocol: by brute force, by hand, and against MML v2."""
 
 import dataclasses
 import itertools
@@ -11,80 +11,116 @@ import pytest
 from mmlkit.data.loading import TaskData, load_task, make_split
 from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import PairHead
+from mmlkit.studies.comparisons import Comparison, outcome_sentence, paired_bootstrap
 from mmlkit.studies.cross_dataset import (
     CATEGORIES,
-    Comparison,
+    column_improvements,
     cross_dataset_table,
-    footers,
-    glue_average,
     hold_out_errors,
     improvements,
-    paired_bootstrap,
     performance_profile,
     relative_improvement,
     two_way,
-    verdict,
 )
+from mmlkit.studies.glue import glue_average
 from mmlkit.training.evaluation import predict
 from mmlkit.training.model import MultitaskModel
 
-# ---------------------------------------------------------------------------------------------------------- collapsing
+# ---- collapsing ----
 
-ORDERS = {"mnli, hub": ("entailment", "neutral", "contradiction"), "mnli, mt-dnn": ("contradiction", "neutral", "entailment"),
-          "mnli, pals": ("contradiction", "entailment", "neutral"), "rte, hub": ("entailment", "not_entailment"),
-          "rte, mt-dnn and pals": ("not_entailment", "entailment"), "scitail, mt-dnn": ("neutral", "entails"),
-          "scitail": ("entails", "neutral"), "qqp": ("not_duplicate", "duplicate"), "mrpc": ("not_equivalent", "equivalent"),
-          "stsb_star": ("not_similar", "similar"), "stsb_star, turned": ("similar", "not_similar")}
+ORDERS = {
+    "mnli, hub": ("entailment", "neutral", "contradiction"),
+    "mnli, mt-dnn": ("contradiction", "neutral", "entailment"),
+    "mnli, pals": ("contradiction", "entailment", "neutral"),
+    "rte, hub": ("entailment", "not_entailment"),
+    "rte, mt-dnn and pals": ("not_entailment", "entailment"),
+    "scitail, mt-dnn": ("neutral", "entails"),
+    "scitail": ("entails", "neutral"),
+    "qqp": ("not_duplicate", "duplicate"),
+    "mrpc": ("not_equivalent", "equivalent"),
+    "stsb_star": ("not_similar", "similar"),
+    "stsb_star, turned": ("similar", "not_similar"),
+}
 POSITIVE = {"entailment", "entails", "duplicate", "equivalent", "similar"}
 
 
-def by_hand(row, labels, manner):
-    """One row, in plain Python: which label wins, or whether the positive ones hold more than a half."""
-    if manner == "argmax":
+def by_hand(row, labels, collapse):
+    """One row, in plain Python: the best label, or whether the positive ones exceed a half."""
+    if collapse == "argmax":
         return labels[row.index(max(row))] in POSITIVE
     weights = [math.exp(score) for score in row]
-    return sum(weight for weight, label in zip(weights, labels) if label in POSITIVE) > sum(weights) / 2
+    return (
+        sum(weight for weight, label in zip(weights, labels) if label in POSITIVE)
+        > sum(weights) / 2
+    )
 
 
-@pytest.mark.parametrize("manner", ["argmax", "sum"])
+@pytest.mark.parametrize("collapse", ["argmax", "sum"])
 @pytest.mark.parametrize("labels", ORDERS.values(), ids=ORDERS)
-def test_collapsing_is_by_name_in_every_order(labels, manner):
-    rows = [list(row) for row in itertools.product((-1.0, 0.0, 0.3, 0.8, 2.0), repeat=len(labels)) if len(set(row)) == len(row)]
+def test_collapsing_is_by_name_in_every_order(labels, collapse):
+    rows = [
+        list(row)
+        for row in itertools.product((-1.0, 0.0, 0.3, 0.8, 2.0), repeat=len(labels))
+        if len(set(row)) == len(row)
+    ]
     rows += np.random.default_rng(0).normal(size=(300, len(labels))).tolist()
-    assert two_way(rows, labels, manner).tolist() == [by_hand(row, labels, manner) for row in rows]
+    assert two_way(rows, labels, collapse).tolist() == [
+        by_hand(row, labels, collapse) for row in rows
+    ]
 
 
-@pytest.mark.parametrize("manner", ["argmax", "sum"])
+@pytest.mark.parametrize("collapse", ["argmax", "sum"])
 @pytest.mark.parametrize("first", itertools.permutations(ORDERS["mnli, hub"]))
-def test_all_six_orders_say_the_same(first, manner):
+def test_all_six_orders_say_the_same(first, collapse):
     scores = np.random.default_rng(1).normal(size=(200, 3))
     moved = scores[:, [ORDERS["mnli, hub"].index(label) for label in first]]
-    found = two_way(moved, first, manner)
-    assert (found == two_way(scores, ORDERS["mnli, hub"], manner)).all() and 0 < found.mean() < 1
+    found = two_way(moved, first, collapse)
+    assert (found == two_way(scores, ORDERS["mnli, hub"], collapse)).all() and 0 < found.mean() < 1
 
 
-def test_the_manners_differ_where_entailment_leads_with_less_than_a_half():
+def test_the_rules_differ_where_entailment_leads_with_less_than_a_half():
     chances, labels = [[0.4, 0.35, 0.25], [0.6, 0.3, 0.1], [0.3, 0.4, 0.3]], ORDERS["mnli, hub"]
     assert two_way(chances, labels).tolist() == [True, True, False]
     assert two_way(chances, labels, "sum", as_probabilities=True).tolist() == [False, True, False]
     assert two_way(np.log(chances), labels, "sum").tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize(("scores", "labels", "manner", "message"), [
-    ([[1, 2]], ("entailment", "neutral", "contradiction"), "argmax", r"shape \[1, 2\], expected \[N, 3\]: one column for each of"),
-    ([1, 2], ("duplicate", "not_duplicate"), "argmax", r"shape \[2\], expected \[N, 2\]"),
-    ([[1, 2]], ("positive", "negative"), "argmax", "'positive' is neither a yes"),
-    ([[1]], (), "argmax", "'a regression score' is neither a yes"),
-    ([[1, 2]], ("duplicate", "not_duplicate"), "mean", "manner is 'mean', expected 'argmax' or 'sum'")])
-def test_what_cannot_be_collapsed(scores, labels, manner, message):
+@pytest.mark.parametrize(
+    ("scores", "labels", "collapse", "message"),
+    [
+        (
+            [[1, 2]],
+            ("entailment", "neutral", "contradiction"),
+            "argmax",
+            r"shape \[1, 2\], expected \[N, 3\]: one column for each of",
+        ),
+        ([1, 2], ("duplicate", "not_duplicate"), "argmax", r"shape \[2\], expected \[N, 2\]"),
+        ([[1, 2]], ("positive", "negative"), "argmax", "'positive' is neither positive"),
+        ([[1]], (), "argmax", "'a regression score' is neither positive"),
+        (
+            [[1, 2]],
+            ("duplicate", "not_duplicate"),
+            "mean",
+            "collapse is 'mean', expected 'argmax' or 'sum'",
+        ),
+    ],
+)
+def test_what_cannot_be_collapsed(scores, labels, collapse, message):
     with pytest.raises(ValueError, match=message):
-        two_way(scores, labels, manner)
+        two_way(scores, labels, collapse)
 
 
-# --------------------------------------------------------------------------------------------------- the table of models
+# ---- the table of models ----
 
-LABELS = {"rte": [0, 1, 1, 1], "qnli": [0, 0, 1, 1], "mnli": [0, 1, 1, 2, 2], "snli": [0, 0, 1, 2],      # numbers as in get_task(name).labels
-          "qqp": [1, 0, 0], "mrpc": [1, 1, 1, 0], "stsb_star": [5.0, 4.0, 2.0, 0.0, 0.0]}
+LABELS = {
+    "rte": [0, 1, 1, 1],
+    "qnli": [0, 0, 1, 1],
+    "mnli": [0, 1, 1, 2, 2],
+    "snli": [0, 0, 1, 2],  # numbers as in get_task(name).labels
+    "qqp": [1, 0, 0],
+    "mrpc": [1, 1, 1, 0],
+    "stsb_star": [5.0, 4.0, 2.0, 0.0, 0.0],
+}
 
 
 @pytest.fixture
@@ -93,9 +129,23 @@ def sets():
     made = {}
     for name, labels in LABELS.items():
         columns = get_task(name).text_columns
-        rows = [(i, {columns[0]: "the film " + "abcdefg"[i], columns[1]: f"one {'xyzuvwr'[i]} story", "label": label}) for i, label in enumerate(labels)]
-        made[name] = TaskData(get_task(name), make_split(name, rows[:2], labels=get_task(name).labels, name="train"),
-                              make_split(name, rows, labels=get_task(name).labels, name="dev"), source="rows")
+        rows = [
+            (
+                i,
+                {
+                    columns[0]: "the film " + "abcdefg"[i],
+                    columns[1]: f"one {'xyzuvwr'[i]} story",
+                    "label": label,
+                },
+            )
+            for i, label in enumerate(labels)
+        ]
+        made[name] = TaskData(
+            get_task(name),
+            make_split(name, rows[:2], labels=get_task(name).labels, name="train"),
+            make_split(name, rows, labels=get_task(name).labels, name="dev"),
+            source="rows",
+        )
     return made
 
 
@@ -114,36 +164,82 @@ def accuracies(table, split="dev"):
     return table[table.split == split].set_index("evaluated_on").accuracy.to_dict()
 
 
-@pytest.mark.parametrize(("task", "chances", "collapse", "expected"), [
-    # always neutral: the two-way sets count it as not entailment, MNLI and SNLI count neutral alone
-    ("mnli", [0.2, 0.6, 0.2], "argmax", {"rte": 3 / 4, "mnli": 2 / 5, "qnli": 2 / 4, "snli": 1 / 4}),
-    # always entailment, with less than a half: the sum says no where two labels are left, and changes nothing where three are
-    ("snli", [0.4, 0.35, 0.25], "argmax", {"rte": 1 / 4, "mnli": 1 / 5, "qnli": 2 / 4, "snli": 2 / 4}),
-    ("snli", [0.4, 0.35, 0.25], "sum", {"rte": 3 / 4, "mnli": 1 / 5, "qnli": 2 / 4, "snli": 2 / 4}),
-    # a two-way model on three labels: they are collapsed
-    ("rte", [0.1, 0.9], "argmax", {"rte": 3 / 4, "mnli": 4 / 5, "qnli": 2 / 4, "snli": 2 / 4}),
-    ("qnli", [0.9, 0.1], "sum", {"rte": 1 / 4, "mnli": 1 / 5, "qnli": 2 / 4, "snli": 2 / 4}),
-    ("qqp", [0.1, 0.9], "argmax", {"qqp": 1 / 3, "mrpc": 3 / 4, "stsb_star": 2 / 5}),
-    ("stsb_star", [0.9, 0.1], "argmax", {"qqp": 2 / 3, "mrpc": 1 / 4, "stsb_star": 3 / 5})])
+@pytest.mark.parametrize(
+    ("task", "chances", "collapse", "expected"),
+    [
+        # always neutral: not entailment in two-way sets, neutral alone in MNLI and SNLI
+        (
+            "mnli",
+            [0.2, 0.6, 0.2],
+            "argmax",
+            {"rte": 3 / 4, "mnli": 2 / 5, "qnli": 2 / 4, "snli": 1 / 4},
+        ),
+        # always entailment, with less than a half: the sum is negative in two-way sets only
+        (
+            "snli",
+            [0.4, 0.35, 0.25],
+            "argmax",
+            {"rte": 1 / 4, "mnli": 1 / 5, "qnli": 2 / 4, "snli": 2 / 4},
+        ),
+        (
+            "snli",
+            [0.4, 0.35, 0.25],
+            "sum",
+            {"rte": 3 / 4, "mnli": 1 / 5, "qnli": 2 / 4, "snli": 2 / 4},
+        ),
+        # a two-way model on three labels: they are collapsed
+        ("rte", [0.1, 0.9], "argmax", {"rte": 3 / 4, "mnli": 4 / 5, "qnli": 2 / 4, "snli": 2 / 4}),
+        ("qnli", [0.9, 0.1], "sum", {"rte": 1 / 4, "mnli": 1 / 5, "qnli": 2 / 4, "snli": 2 / 4}),
+        ("qqp", [0.1, 0.9], "argmax", {"qqp": 1 / 3, "mrpc": 3 / 4, "stsb_star": 2 / 5}),
+        ("stsb_star", [0.9, 0.1], "argmax", {"qqp": 2 / 3, "mrpc": 1 / 4, "stsb_star": 3 / 5}),
+    ],
+)
 def test_a_constant_model_by_hand(make_model, sets, task, chances, collapse, expected):
-    table = cross_dataset_table({task: always(make_model, task, chances)}, sets, method="constant", collapse=collapse)
+    table = cross_dataset_table(
+        {task: always(make_model, task, chances)}, sets, method="constant", collapse=collapse
+    )
     assert accuracies(table) == pytest.approx(expected)
-    assert list(table.columns) == ["method", "trained_on", "evaluated_on", "split", "accuracy", "rows"]
-    assert set(table.method) == {"constant"} and set(table.trained_on) == {task} and list(accuracies(table)) == list(expected)
+    assert list(table.columns) == [
+        "method",
+        "trained_on",
+        "evaluated_on",
+        "split",
+        "accuracy",
+        "rows",
+    ]
+    assert (
+        set(table.method) == {"constant"}
+        and set(table.trained_on) == {task}
+        and list(accuracies(table)) == list(expected)
+    )
     assert {(row.evaluated_on, row.split): row.rows for row in table.itertuples()} == {
-        (name, split): 2 if split == "train" else len(LABELS[name]) for name in expected for split in ("train", "dev")}
+        (name, split): 2 if split == "train" else len(LABELS[name])
+        for name in expected
+        for split in ("train", "dev")
+    }
 
 
 def test_both_splits_are_measured_apart(make_model, sets):
     table = cross_dataset_table({"qqp": always(make_model, "qqp", [0.1, 0.9])}, sets)
-    assert accuracies(table, "train") == pytest.approx({"qqp": 1 / 2, "mrpc": 1.0, "stsb_star": 1.0})
-    assert list(cross_dataset_table({"qqp": always(make_model, "qqp", [0.1, 0.9])}, sets, splits=("dev",)).split) == ["dev"] * 3
+    assert accuracies(table, "train") == pytest.approx(
+        {"qqp": 1 / 2, "mrpc": 1.0, "stsb_star": 1.0}
+    )
+    assert (
+        list(
+            cross_dataset_table(
+                {"qqp": always(make_model, "qqp", [0.1, 0.9])}, sets, splits=("dev",)
+            ).split
+        )
+        == ["dev"] * 3
+    )
 
 
 def test_a_model_of_several_heads_uses_the_one_it_is_named_for(make_model, sets):
     """Against a loop over rows and names; a head that takes the sentences apart is among them."""
     model = make_model("rte", "mnli", "snli", seed=3)
-    apart = MultitaskModel(model.encoder, {"mrpc": PairHead(model.encoder.config.hidden_size, 2)}, model.tokenizer)
+    apart = MultitaskModel(
+        model.encoder, {"mrpc": PairHead(model.encoder.config.hidden_size, 2)}, model.tokenizer
+    )
     table = cross_dataset_table({"rte": model, "mnli": model, "snli": model, "mrpc": apart}, sets)
     assert len(table) == 2 * (3 * 4 + 3)
     seen = set()
@@ -152,27 +248,49 @@ def test_a_model_of_several_heads_uses_the_one_it_is_named_for(make_model, sets)
         names, own = get_task(row.trained_on).labels, split.task.labels
         right = []
         for text, gold in zip(split.texts, split.labels):
-            one = names[predict(apart if row.trained_on == "mrpc" else model, [text], task=row.trained_on)[0].argmax()]
-            right.append(one == own[gold] if set(names) == set(own) else (one in POSITIVE) == (own[gold] in POSITIVE))
+            one = names[
+                predict(apart if row.trained_on == "mrpc" else model, [text], task=row.trained_on)[
+                    0
+                ].argmax()
+            ]
+            right.append(
+                one == own[gold]
+                if set(names) == set(own)
+                else (one in POSITIVE) == (own[gold] in POSITIVE)
+            )
             seen.add((row.trained_on, one))
         assert row.accuracy == pytest.approx(np.mean(right)), row
-    assert len(seen) > 4        # not every head answers the same
+    assert len(seen) > 4  # not every head answers the same
 
 
 def test_probabilities_are_not_made_so_twice(make_model, sets, monkeypatch):
-    """SAN's scores are probabilities: [0.6, 0.2, 0.2] is a yes. As logits they are none: their softmax is [0.43, 0.29, 0.29]."""
-    for gives, expected in ((True, 1 / 4), (False, 3 / 4)):         # the head says what it gives; the numbers do not tell
+    """[0.6, 0.2, 0.2] of SAN is positive; its softmax, [0.43, 0.29, 0.29], would not be."""
+    for gives, expected in (
+        (True, 1 / 4),
+        (False, 3 / 4),
+    ):  # the head says what it gives; the numbers do not tell
         model = make_model("mnli")
         model.heads["mnli"].gives_probabilities = gives
-        monkeypatch.setattr("mmlkit.studies.cross_dataset.predict", lambda model, texts, **_: np.tile(np.float32([0.6, 0.2, 0.2]), (len(texts), 1)))
-        assert accuracies(cross_dataset_table({"mnli": model}, sets, collapse="sum"))["rte"] == expected
+        monkeypatch.setattr(
+            "mmlkit.studies.cross_dataset.predict",
+            lambda model, texts, **_: np.tile(np.float32([0.6, 0.2, 0.2]), (len(texts), 1)),
+        )
+        assert (
+            accuracies(cross_dataset_table({"mnli": model}, sets, collapse="sum"))["rte"]
+            == expected
+        )
 
 
 @pytest.mark.filterwarnings("ignore:.*longer than 64 tokens")
 def test_the_mini_sets_are_read_when_no_data_is_given(make_model):
-    table = cross_dataset_table({"mrpc": always(make_model, "mrpc", [0.9, 0.1])}, splits=("dev",), batch_size=512)
+    table = cross_dataset_table(
+        {"mrpc": always(make_model, "mrpc", [0.9, 0.1])}, splits=("dev",), batch_size=512
+    )
     for row in table.itertuples():
-        assert (row.accuracy, row.rows) == (pytest.approx(np.mean(load_task(row.evaluated_on).dev.labels == 0)), len(load_task(row.evaluated_on).dev))
+        assert (row.accuracy, row.rows) == (
+            pytest.approx(np.mean(load_task(row.evaluated_on).dev.labels == 0)),
+            len(load_task(row.evaluated_on).dev),
+        )
     assert list(table.evaluated_on) == ["qqp", "mrpc", "stsb_star"]
 
 
@@ -180,36 +298,69 @@ def test_nothing_is_trained(make_model, sets):
     model = make_model("rte").train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     cross_dataset_table({"rte": model}, sets)
-    assert model.training and all((value == before[name]).all() for name, value in model.state_dict().items())
+    assert model.training and all(
+        (value == before[name]).all() for name, value in model.state_dict().items()
+    )
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (dict(models={}), "models must be a dict"), (dict(models="rte"), "models must be a dict"),
-    (dict(models={"sst": None}), "models has 'sst', which is in no category of the protocol. Known sets: rte, mnli, qnli, snli, qqp, mrpc, stsb_star"),
-    (dict(models={"stsb": None}), "Its scores become labels in 'stsb_star'"), (dict(models={"quora": None}), "Quora's pairs are 'qqp' here"),
-    (dict(data={"sst": None}), "data has 'sst'"), (dict(collapse="mean"), "collapse is 'mean', expected 'argmax' or 'sum'"),
-    (dict(splits=("dev", "blind")), "rte from 'rows' has no split 'blind' with labels")])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(models={}), "models must be a dict of at least one model"),
+        (dict(models="rte"), "models must be a dict of at least one model"),
+        (
+            dict(models={"sst": None}),
+            "models has 'sst', which is in no category of the protocol. "
+            "Known sets: rte, mnli, qnli, snli, qqp, mrpc, stsb_star",
+        ),
+        (dict(models={"stsb": None}), "Its labels are in 'stsb_star'"),
+        (dict(models={"quora": None}), "Quora's pairs are 'qqp' here"),
+        (dict(data={"sst": None}), "data has 'sst'"),
+        (dict(collapse="mean"), "collapse is 'mean', expected 'argmax' or 'sum'"),
+        (dict(splits=("dev", "blind")), "rte from 'rows' has no split 'blind' with labels"),
+    ],
+)
 def test_mistakes_are_told(make_model, sets, change, message):
     with pytest.raises(ValueError, match=message):
         cross_dataset_table(**{"models": {"rte": make_model("rte")}, "data": sets, **change})
 
 
 def test_the_same_labels_in_another_order_are_matched_by_name(make_model, sets):
-    """SNLI as MT-DNN orders it: contradiction, neutral, entailment. Always neutral, then always entailment."""
+    """SNLI in MT-DNN's order: contradiction, neutral, entailment."""
     task = dataclasses.replace(get_task("snli"), labels=ORDERS["mnli, mt-dnn"])
-    rows = [(i, {"premise": "the film", "hypothesis": "one story", "label": label}) for i, label in enumerate(("entailment", "entailment", "neutral", "contradiction"))]
-    data = {"snli": TaskData(task, make_split(task, rows, name="train"), make_split(task, rows, name="dev"))}
-    for chances, expected in (([0.2, 0.6, 0.2], 1 / 4), ([0.6, 0.2, 0.2], 2 / 4), ([0.1, 0.2, 0.7], 1 / 4)):
-        assert accuracies(cross_dataset_table({"mnli": always(make_model, "mnli", chances)}, data)) == {"snli": expected}
+    rows = [
+        (i, {"premise": "the film", "hypothesis": "one story", "label": label})
+        for i, label in enumerate(("entailment", "entailment", "neutral", "contradiction"))
+    ]
+    data = {
+        "snli": TaskData(
+            task, make_split(task, rows, name="train"), make_split(task, rows, name="dev")
+        )
+    }
+    for chances, expected in (
+        ([0.2, 0.6, 0.2], 1 / 4),
+        ([0.6, 0.2, 0.2], 2 / 4),
+        ([0.1, 0.2, 0.7], 1 / 4),
+    ):
+        assert accuracies(
+            cross_dataset_table({"mnli": always(make_model, "mnli", chances)}, data)
+        ) == {"snli": expected}
 
 
 def test_mistakes_in_data_and_models_are_told(make_model, sets, monkeypatch):
-    monkeypatch.setattr("mmlkit.studies.cross_dataset.predict", None)        # all is told before the first model runs
+    monkeypatch.setattr(
+        "mmlkit.studies.cross_dataset.predict", None
+    )  # all is told before the first model runs
     with pytest.raises(ValueError, match=r"no head for task 'mnli'; it has \['rte'\]"):
         cross_dataset_table({"rte": make_model("rte"), "mnli": make_model("rte")}, sets)
-    with pytest.raises(ValueError, match=r"data\['snli'\] holds the rows of 'mnli'; give it load_task\('snli'\)"):
+    with pytest.raises(
+        ValueError, match=r"data\['snli'\] holds the rows of 'mnli'; give it load_task\('snli'\)"
+    ):
         cross_dataset_table({"rte": make_model("rte")}, {**sets, "snli": sets["mnli"]})
-    with pytest.raises(ValueError, match="data holds none of rte, mnli, qnli, snli: there is nothing to evaluate the rte model on"):
+    with pytest.raises(
+        ValueError,
+        match="data holds none of rte, mnli, qnli, snli, so the rte model has no data set",
+    ):
         cross_dataset_table({"rte": make_model("rte")}, {"qqp": sets["qqp"]})
 
 
@@ -219,14 +370,17 @@ def test_stsb_star_keeps_its_boundary_values(part):
     scores = {texts: round(float(score), 4) for texts, score in zip(rows.texts, rows.labels)}
     split = getattr(load_task("stsb_star"), part)
     found = dict(zip(split.texts, split.labels))
-    assert found == {texts: int(score >= 4) for texts, score in scores.items() if score <= 2 or score >= 4}
+    assert found == {
+        texts: int(score >= 4) for texts, score in scores.items() if score <= 2 or score >= 4
+    }
     assert {2.0, 4.0} <= {scores[texts] for texts in found} and len(found) < len(scores)
 
 
-# ------------------------------------------------------------------------------ Tables 4 and 5 of MML v2, copied by ourselves
+# ---- Tables 4 and 5 of MML v2, copied independently of mmlkit.studies.published ----
 
 METHODS = ("BERT", "MML", "MV-1024", "MV-5", "BERT-Drop", "BERT-Ensemble")
-PRINTED = {"rte mnli qnli snli": """
+PRINTED = {
+    "rte mnli qnli snli": """
 96.06/70.39 69.42/69.17 52.46/52.84 68.02/69.87 -
 99.39/80.14 79.24/78.42 50.86/51.30 80.85/82.53 9.98/9.51
 99.39/80.14 79.24/78.42 50.86/51.30 80.85/82.53 9.98/9.51
@@ -250,7 +404,8 @@ PRINTED = {"rte mnli qnli snli": """
 68.87/64.98 73.41/74.09 48.89/49.33 94.54/91.16 -2.67/-4.06
 71.24/67.87 75.38/75.00 49.42/50.35 95.63/91.18 -0.35/-1.62
 71.36/70.84 76.16/76.38 49.32/49.35 95.65/91.45 -1.35/-1.24
-72.52/71.89 74.75/74.85 50.54/51.02 99.57/91.2 -1.23/-1.10""", "qqp mrpc stsb_star": """
+72.52/71.89 74.75/74.85 50.54/51.02 99.57/91.2 -1.23/-1.10""",
+    "qqp mrpc stsb_star": """
 99.73/91.57 66.90/68.85 88.34/90.12 -
 99.74/91.68 67.77/68.87 89.11/90.55 1.08/0.25
 98.78/91.42 65.59/67.40 88.20/90.01 -2.16/-3.22
@@ -268,7 +423,8 @@ PRINTED = {"rte mnli qnli snli": """
 73.96/74.25 75.59/77.20 99.85/96.48 -2.64/0.31
 74.93/75.15 75.21/75.98 100.0/97.03 0.97/1.71
 74.29/75.45 75.40/76.22 100.0/96.70 0.66/2.08
-74.45/74.21 76.01/76.45 100.0/96.15 -1.27/-1.08"""}
+74.45/74.21 76.01/76.45 100.0/96.15 -1.27/-1.08""",
+}
 FOOTERS = """
 0.38/3.90 7.58/6.91 -1.37/-1.77 8.15/8.12 3.05/3.16 0.59/1.63 2.61/1.78
 -2.68/0.11 3.94/2.99 -1.47/-2.25 6.19/5.32 2.13/2.51 0.97/0.07 1.53/1.05
@@ -278,49 +434,92 @@ FOOTERS = """
 
 
 def published():
-    """The accuracies in percent as a table of the protocol's form; {(set, split, method): printed improvement} of last columns and rows."""
+    """Accuracies in percent; {(set, split, method): printed improvement} of columns and rows."""
     rows, printed = [], {}
     for names, text in PRINTED.items():
         names = names.split()
         for i, line in enumerate(text.split("\n")[1:]):
             trained, method, cells = names[i // 6], METHODS[i % 6], line.split()
             for name, cell in zip(names, cells):
-                rows += [(method, trained, name, split, float(value)) for split, value in zip(("train", "dev"), cell.split("/"))]
+                rows += [
+                    (method, trained, name, split, float(value))
+                    for split, value in zip(("train", "dev"), cell.split("/"))
+                ]
             if method != "BERT":
-                printed.update({(trained, split, method): float(value) for split, value in zip(("train", "dev"), cells[-1].split("/"))})
-    last = {(name, split, method): float(value) for method, line in zip(METHODS[1:], FOOTERS.split("\n")[1:])
-            for name, cell in zip(sum(CATEGORIES.values(), ()), line.split()) for split, value in zip(("train", "dev"), cell.split("/"))}
-    return pd.DataFrame(rows, columns=["method", "trained_on", "evaluated_on", "split", "accuracy"]), printed, last
+                printed.update(
+                    {
+                        (trained, split, method): float(value)
+                        for split, value in zip(("train", "dev"), cells[-1].split("/"))
+                    }
+                )
+    last = {
+        (name, split, method): float(value)
+        for method, line in zip(METHODS[1:], FOOTERS.split("\n")[1:])
+        for name, cell in zip(sum(CATEGORIES.values(), ()), line.split())
+        for split, value in zip(("train", "dev"), cell.split("/"))
+    }
+    return (
+        pd.DataFrame(rows, columns=["method", "trained_on", "evaluated_on", "split", "accuracy"]),
+        printed,
+        last,
+    )
 
 
 def cells(frame, place):
-    return {(getattr(row, place), row.split, row.method): row.improvement for row in frame.itertuples()}
+    return {
+        (getattr(row, place), row.split, row.method): row.improvement for row in frame.itertuples()
+    }
 
 
 def test_the_last_columns_of_tables_4_and_5():
     table, printed, _ = published()
     found = cells(improvements(table, baseline="BERT"), "trained_on")
     assert set(found) == set(printed) and len(found) == 70
-    for place, value in {("rte", "train", "MML"): 9.99, ("rte", "dev", "MML"): 9.53, ("rte", "train", "BERT-Ensemble"): 0.40,
-                         ("rte", "dev", "MV-5"): 9.38, ("rte", "train", "BERT-Drop"): 10.45, ("rte", "dev", "BERT-Drop"): 9.73,
-                         ("qnli", "train", "MV-1024"): -1.53, ("qnli", "dev", "BERT-Drop"): -2.78, ("snli", "dev", "MML"): -0.35,
-                         ("snli", "train", "BERT-Drop"): -0.01, ("snli", "dev", "BERT-Drop"): -0.26, ("qqp", "train", "MV-1024"): -1.06,
-                         ("qqp", "dev", "MV-1024"): -1.11, ("qqp", "train", "MV-5"): 1.34, ("mrpc", "dev", "MV-1024"): 2.85,
-                         ("stsb_star", "train", "MV-1024"): 0.57, ("stsb_star", "dev", "MV-1024"): 1.91, ("mrpc", "train", "MML"): 4.54,
-                         ("mrpc", "dev", "MML"): 3.82, ("stsb_star", "dev", "BERT-Ensemble"): 1.39}.items():
+    for place, value in {
+        ("rte", "train", "MML"): 9.99,
+        ("rte", "dev", "MML"): 9.53,
+        ("rte", "train", "BERT-Ensemble"): 0.40,
+        ("rte", "dev", "MV-5"): 9.38,
+        ("rte", "train", "BERT-Drop"): 10.45,
+        ("rte", "dev", "BERT-Drop"): 9.73,
+        ("qnli", "train", "MV-1024"): -1.53,
+        ("qnli", "dev", "BERT-Drop"): -2.78,
+        ("snli", "dev", "MML"): -0.35,
+        ("snli", "train", "BERT-Drop"): -0.01,
+        ("snli", "dev", "BERT-Drop"): -0.26,
+        ("qqp", "train", "MV-1024"): -1.06,
+        ("qqp", "dev", "MV-1024"): -1.11,
+        ("qqp", "train", "MV-5"): 1.34,
+        ("mrpc", "dev", "MV-1024"): 2.85,
+        ("stsb_star", "train", "MV-1024"): 0.57,
+        ("stsb_star", "dev", "MV-1024"): 1.91,
+        ("mrpc", "train", "MML"): 4.54,
+        ("mrpc", "dev", "MML"): 3.82,
+        ("stsb_star", "dev", "BERT-Ensemble"): 1.39,
+    }.items():
         assert found[place] == pytest.approx(value, abs=0.0101), place
     apart = {place for place in found if abs(found[place] - printed[place]) > 0.0201}
-    assert {place for place in apart if place[2] == "MML"} == {("snli", "dev", "MML")}      # -0.26 here, -0.36 in Table 2, -0.358 in truth
-    assert {place for place in found if place[2] == "BERT-Ensemble"} <= apart       # not one of its printed cells follows
+    assert {place for place in apart if place[2] == "MML"} == {
+        ("snli", "dev", "MML")
+    }  # -0.26 here, -0.36 in Table 2, -0.358 in truth
+    assert {
+        place for place in found if place[2] == "BERT-Ensemble"
+    } <= apart  # not one of its printed cells follows
 
 
 def test_the_last_rows_of_tables_4_and_5():
     table, _, printed = published()
-    found = cells(footers(table, baseline="BERT"), "evaluated_on")
+    found = cells(column_improvements(table, baseline="BERT"), "evaluated_on")
     assert set(found) == set(printed) and len(found) == 70
-    wrong = {("mrpc", "train", "MV-1024"): -0.98, ("snli", "dev", "MV-5"): 4.61, ("rte", "train", "BERT-Ensemble"): 1.10,
-             ("snli", "train", "BERT-Ensemble"): 1.67, ("snli", "dev", "BERT-Ensemble"): 0.55, ("mrpc", "dev", "BERT-Ensemble"): 1.36,
-             ("stsb_star", "train", "BERT-Ensemble"): -0.18}        # printed +0.97 (the sign was lost), -0.94, -1.62, -1.66, -0.55, -1.28, +0.21
+    wrong = {
+        ("mrpc", "train", "MV-1024"): -0.98,
+        ("snli", "dev", "MV-5"): 4.61,
+        ("rte", "train", "BERT-Ensemble"): 1.10,
+        ("snli", "train", "BERT-Ensemble"): 1.67,
+        ("snli", "dev", "BERT-Ensemble"): 0.55,
+        ("mrpc", "dev", "BERT-Ensemble"): 1.36,
+        ("stsb_star", "train", "BERT-Ensemble"): -0.18,
+    }  # printed +0.97 (the sign was lost), -0.94, -1.62, -1.66, -0.55, -1.28, +0.21
     assert {place: found[place] for place in wrong} == pytest.approx(wrong, abs=0.0101)
     for place, value in printed.items():
         right = place[2] != "BERT-Ensemble" and place not in wrong
@@ -328,14 +527,26 @@ def test_the_last_rows_of_tables_4_and_5():
 
 
 def test_how_many_printed_improvements_follow_from_the_accuracies():
-    """Of the 140 in both tables; the mean of ratios, cut after two decimals, is what the paper computed."""
+    """Of the 140 in both tables; the paper truncates the mean of ratios after two decimals."""
     table, *printed = published()
-    frames = improvements(table, baseline="BERT"), footers(table, baseline="BERT")
-    pairs = [(found, values[place]) for frame, key, values in zip(frames, ("trained_on", "evaluated_on"), printed)
-             for place, found in cells(frame, key).items()]
+    frames = improvements(table, baseline="BERT"), column_improvements(table, baseline="BERT")
+    pairs = [
+        (found, values[place])
+        for frame, key, values in zip(frames, ("trained_on", "evaluated_on"), printed)
+        for place, found in cells(frame, key).items()
+    ]
     assert len(pairs) == 140
-    assert [sum(abs(found - value) <= within + 1e-9 for found, value in pairs) for within in (0.01, 0.02)] == [91, 95]
-    assert sum(relative_improvement([100 + found], [100], truncate=True) == value for found, value in pairs) == 86
+    assert [
+        sum(abs(found - value) <= within + 1e-9 for found, value in pairs)
+        for within in (0.01, 0.02)
+    ] == [91, 95]
+    assert (
+        sum(
+            relative_improvement([100 + found], [100], truncate=True) == value
+            for found, value in pairs
+        )
+        == 86
+    )
 
 
 GOLDEN = """
@@ -348,50 +559,101 @@ GOLDEN = """
 
 
 def test_the_profile_of_figure_3():
-    golden = pd.DataFrame([[float(value) for value in line.split()] for line in GOLDEN.split("\n")[1:]],
-                          columns=["tau", "BERT", "MML", "MV-5", "MV-1024", "BERT-Drop", "BERT-Ensemble"]).set_index("tau")
+    golden = pd.DataFrame(
+        [[float(value) for value in line.split()] for line in GOLDEN.split("\n")[1:]],
+        columns=["tau", "BERT", "MML", "MV-5", "MV-1024", "BERT-Drop", "BERT-Ensemble"],
+    ).set_index("tau")
     errors = hold_out_errors(published()[0], top=100)
     found = performance_profile(errors, golden.index)
     assert errors.shape == (36, 6)
     pd.testing.assert_frame_equal(found[golden.columns].round(3), golden, check_names=False)
-    shares = performance_profile(errors / 100, golden.index)        # a ratio: the unit cancels out
+    shares = performance_profile(errors / 100, golden.index)  # a ratio: the unit cancels out
     pd.testing.assert_frame_equal(shares, found)
 
 
-# --------------------------------------------------------------------------------------------------------- improvement
+# ---- improvement ----
+
 
 def test_improvement_is_the_mean_of_ratios():
-    # 60/50 and 90/100: 1.2 and 0.9, mean 1.05; the ratio of means would be 1.0, the difference in points 0
+    # 60/50 and 90/100: 1.2 and 0.9, mean 1.05; the ratio of means would be 1.0
     assert relative_improvement([60, 90], [50, 100]) == pytest.approx(5.0)
-    assert relative_improvement({"qnli": 60, "rte": 90}, {"rte": 100, "qnli": 50}) == pytest.approx(5.0)
-    assert relative_improvement(pd.Series({"a": 0.6, "b": 0.9}), pd.Series({"b": 1.0, "a": 0.5})) == pytest.approx(5.0)
+    assert relative_improvement({"qnli": 60, "rte": 90}, {"rte": 100, "qnli": 50}) == pytest.approx(
+        5.0
+    )
+    assert relative_improvement(
+        pd.Series({"a": 0.6, "b": 0.9}), pd.Series({"b": 1.0, "a": 0.5})
+    ) == pytest.approx(5.0)
     assert relative_improvement(0.6, 0.5) == pytest.approx(20.0)
 
 
-@pytest.mark.parametrize(("acc", "printed"), [(109.989, 9.98), (99.649, -0.35), (100.29, 0.29), (100.01, 0.01), (100, 0.0), (99.999, 0.0), (112.3456, 12.34)])
+@pytest.mark.parametrize(
+    ("acc", "printed"),
+    [
+        (109.989, 9.98),
+        (99.649, -0.35),
+        (100.29, 0.29),
+        (100.01, 0.01),
+        (100, 0.0),
+        (99.999, 0.0),
+        (112.3456, 12.34),
+    ],
+)
 def test_truncation_is_towards_zero(acc, printed):
     assert relative_improvement([acc], [100], truncate=True) == printed
 
 
-@pytest.mark.parametrize(("acc", "baseline", "message"), [
-    ([1, 2], [1], r"shape \[2\], baseline \[1\]; expected as many in both"), ([], [], "at least one"), ([1, math.nan], [1, 1], "none missing"), ([1, 1], [1, math.nan], "none missing"),
-    ({"rte": 1}, {"mnli": 1}, r"keys \['rte'\], baseline \['mnli'\]; both need the same ones"), ({"rte": 1}, [1], "both be dicts"),
-    (pd.Series([1, 2, 3], index=["a", "a", "b"]), pd.Series([1, 2], index=["a", "b"]), "each once"), ([1], [0], "baseline holds 0; a ratio")])
+@pytest.mark.parametrize(
+    ("acc", "baseline", "message"),
+    [
+        (
+            [1, 2],
+            [1],
+            r"keys \[0, 1\], baseline \[0\]; expected the same keys, each once. "
+            "Pass two dicts, or two lists of one length.",
+        ),
+        ([], [], r"accuracies are \[\], baseline \[\]; expected numbers, none missing"),
+        ([1, math.nan], [1, 1], "none missing"),
+        ([1, 1], [1, math.nan], "none missing"),
+        ({"rte": 1}, {"mnli": 1}, r"keys \['rte'\], baseline \['mnli'\]; expected the same keys"),
+        ({"rte": 1}, [1], r"keys \['rte'\], baseline \[0\]"),
+        (
+            pd.Series([1, 2, 3], index=["a", "a", "b"]),
+            pd.Series([1, 2], index=["a", "b"]),
+            "each once",
+        ),
+        ([1], [0], "baseline holds 0; expected numbers above zero"),
+    ],
+)
 def test_improvements_that_cannot_be_computed(acc, baseline, message):
     with pytest.raises(ValueError, match=message):
         relative_improvement(acc, baseline)
 
 
 def small_table(**more):
-    rows = [("bert", "rte", "rte", 0.9), ("bert", "rte", "mnli", 0.5), ("bert", "rte", "qnli", 0.8), ("bert", "mnli", "qnli", 0.4),
-            ("mml", "rte", "rte", 0.1), ("mml", "rte", "mnli", 0.6), ("mml", "rte", "qnli", 0.8), ("mml", "mnli", "qnli", 0.5)]
-    return pd.DataFrame([(*row, "dev") for row in rows], columns=["method", "trained_on", "evaluated_on", "accuracy", "split"]).assign(**more)
+    rows = [
+        ("bert", "rte", "rte", 0.9),
+        ("bert", "rte", "mnli", 0.5),
+        ("bert", "rte", "qnli", 0.8),
+        ("bert", "mnli", "qnli", 0.4),
+        ("mml", "rte", "rte", 0.1),
+        ("mml", "rte", "mnli", 0.6),
+        ("mml", "rte", "qnli", 0.8),
+        ("mml", "mnli", "qnli", 0.5),
+    ]
+    return pd.DataFrame(
+        [(*row, "dev") for row in rows],
+        columns=["method", "trained_on", "evaluated_on", "accuracy", "split"],
+    ).assign(**more)
 
 
 def test_columns_and_rows_by_hand():
-    """The diagonal, where mml is far worse, takes no part. rte: (1.2 + 1) / 2; mnli: 1.25. Down qnli: (1 + 1.25) / 2."""
-    assert cells(improvements(small_table()), "trained_on") == pytest.approx({("rte", "dev", "mml"): 10.0, ("mnli", "dev", "mml"): 25.0})
-    assert cells(footers(small_table()), "evaluated_on") == pytest.approx({("mnli", "dev", "mml"): 20.0, ("qnli", "dev", "mml"): 12.5})
+    """The diagonal does not count. rte: (1.2 + 1) / 2; mnli: 1.25. Down qnli: (1 + 1.25) / 2."""
+    assert cells(improvements(small_table()), "trained_on") == pytest.approx(
+        {("rte", "dev", "mml"): 10.0, ("mnli", "dev", "mml"): 25.0}
+    )
+    assert cells(column_improvements(small_table()), "evaluated_on") == pytest.approx(
+        {("mnli", "dev", "mml"): 20.0, ("qnli", "dev", "mml"): 12.5}
+    )
     assert list(improvements(small_table())) == ["trained_on", "split", "method", "improvement"]
     assert hold_out_errors(small_table())["mml"].tolist() == pytest.approx([0.4, 0.2, 0.5])
 
@@ -402,92 +664,170 @@ def test_each_seed_is_held_against_its_own_baseline():
     found = improvements(pd.concat([small_table(seed=1), second]))
     assert list(found) == ["seed", "trained_on", "split", "method", "improvement"]
     assert dict(zip(zip(found.seed, found.trained_on), found.improvement)) == pytest.approx(
-        {(1, "rte"): 10.0, (1, "mnli"): 25.0, (2, "rte"): 120.0, (2, "mnli"): 150.0})
+        {(1, "rte"): 10.0, (1, "mnli"): 25.0, (2, "rte"): 120.0, (2, "mnli"): 150.0}
+    )
 
 
-@pytest.mark.parametrize(("table", "message"), [
-    (small_table().drop(columns="split"), "no column 'split'"),
-    (pd.concat([small_table(), small_table()]), "two rows for .*'trained_on': 'rte'.* tell runs apart by a column 'seed'"),
-    (small_table().drop(index=5), "'mml' has no accuracy for .*'evaluated_on': 'mnli'"),
-    (small_table().replace("bert", "BERT"), r"baseline 'bert' is not one of the methods \['BERT', 'mml'\]")])
-@pytest.mark.parametrize("function", [improvements, footers])
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (small_table().drop(columns="split"), "no column 'split'"),
+        (
+            pd.concat([small_table(), small_table()]),
+            "'bert' has 2 accuracies for .*'trained_on': 'mnli'.* apart by a column 'seed'",
+        ),
+        (
+            small_table().drop(index=5),
+            "'mml' has 0 accuracies for .*'evaluated_on': 'mnli'.*, expected 1; evaluate all",
+        ),
+        (
+            small_table().replace("bert", "BERT"),
+            r"baseline 'bert' is not one of the methods \['BERT', 'mml'\]",
+        ),
+    ],
+)
+@pytest.mark.parametrize("function", [improvements, column_improvements])
 def test_tables_that_cannot_be_compared(function, table, message):
     with pytest.raises(ValueError, match=message):
         function(table)
 
 
-# ------------------------------------------------------------------------------------------------------------ profiles
+# ---- profiles ----
+
 
 def test_profile_by_hand():
-    errors = pd.DataFrame({"a": [10, 20, 30, 0], "b": [10, 22, 60, 1], "c": [12, 40, 15, 0]}, index=list("wxyz"))
+    errors = pd.DataFrame(
+        {"a": [10, 20, 30, 0], "b": [10, 22, 60, 1], "c": [12, 40, 15, 0]}, index=list("wxyz")
+    )
     found = performance_profile(errors, [1, 1.1, 1.2, 2, 100])
-    assert found["a"].tolist() == [3 / 4, 3 / 4, 3 / 4, 1, 1]       # w (a tie), x, z (a tie); y: 30 against 15
-    assert found["b"].tolist() == [1 / 4, 2 / 4, 2 / 4, 2 / 4, 3 / 4]      # x: 22 is 1.1 * 20; no factor reaches an error of 0
+    assert found["a"].tolist() == [
+        3 / 4,
+        3 / 4,
+        3 / 4,
+        1,
+        1,
+    ]  # w (a tie), x, z (a tie); y: 30 against 15
+    assert found["b"].tolist() == [
+        1 / 4,
+        2 / 4,
+        2 / 4,
+        2 / 4,
+        3 / 4,
+    ]  # x: 22 is 1.1 * 20; no factor reaches an error of 0
     assert found["c"].tolist() == [2 / 4, 2 / 4, 3 / 4, 1, 1]
     assert found.index.name == "tau" and found.loc[1].sum() > 1
 
 
 def test_the_mirror_form_by_hand():
-    errors = pd.DataFrame({"a": [10.0, 20.0], "b": [19.0, 20.0], "c": [55.0, 60.0]})       # accuracies 90 80, 81 80, 45 40
-    found = performance_profile(errors, [1, 1.1, 1.12, 2], reading="accuracy", top=100)
-    assert found["a"].tolist() == [1, 1, 1, 1] and found["b"].tolist() == [0.5, 0.5, 1, 1] and found["c"].tolist() == [0, 0, 0, 1]
-    pd.testing.assert_frame_equal(performance_profile(errors / 100, [1, 1.1, 1.12, 2], reading="accuracy", top=1), found)
+    errors = pd.DataFrame(
+        {"a": [10.0, 20.0], "b": [19.0, 20.0], "c": [55.0, 60.0]}
+    )  # accuracies 90 80, 81 80, 45 40
+    found = performance_profile(errors, [1, 1.1, 1.12, 2], measure="accuracy", top=100)
+    assert (
+        found["a"].tolist() == [1, 1, 1, 1]
+        and found["b"].tolist() == [0.5, 0.5, 1, 1]
+        and found["c"].tolist() == [0, 0, 0, 1]
+    )
+    pd.testing.assert_frame_equal(
+        performance_profile(errors / 100, [1, 1.1, 1.12, 2], measure="accuracy", top=1), found
+    )
 
 
-@pytest.mark.parametrize("reading", ["error", "accuracy"])
-def test_profile_against_a_loop(reading):
+@pytest.mark.parametrize("measure", ["error", "accuracy"])
+def test_profile_against_a_loop(measure):
     errors = np.random.default_rng(0).integers(1, 40, (25, 4)).astype(float)
     taus = [1, 1.013, 1.1, 1.37, 3]
-    found = performance_profile(errors, taus, reading=reading, top=100)
+    found = performance_profile(errors, taus, measure=measure, top=100)
     for tau, method in itertools.product(taus, range(4)):
-        if reading == "error":
+        if measure == "error":
             count = sum(row[method] <= tau * min(row) for row in errors)
         else:
             count = sum((100 - row[method]) * tau >= 100 - min(row) for row in errors)
         assert found.loc[tau, method] == count / 25
 
 
-@pytest.mark.parametrize(("errors", "taus", "more", "message"), [
-    ({"a": [1, math.nan]}, [1], {}, "none missing"), ({"a": [-1]}, [1], {}, "at least 0"), ({}, [1], {}, "experiments x methods"),
-    ({"a": [1]}, [1, 0.9], {}, "tau 0.9 is below 1"), ({"a": [1]}, [math.nan], {}, "is below 1"), ({"a": [1]}, [1], {"reading": "errors"}, "expected 'error' or 'accuracy'"),
-    ({"a": [1]}, [1], {"reading": "accuracy"}, "top is None, the largest error 1; pass top=100"),
-    ({"a": [20]}, [1], {"reading": "accuracy", "top": 1}, "top is 1, the largest error 20")])
+@pytest.mark.parametrize(
+    ("errors", "taus", "more", "message"),
+    [
+        ({"a": [1, math.nan]}, [1], {}, "none missing"),
+        ({"a": [-1]}, [1], {}, "at least 0"),
+        ({}, [1], {}, "experiments x methods"),
+        ({"a": [1]}, [1, 0.9], {}, "tau 0.9 is below 1"),
+        ({"a": [1]}, [math.nan], {}, "is below 1"),
+        ({"a": [1]}, [1], {"measure": "errors"}, "expected 'error' or 'accuracy'"),
+        (
+            {"a": [1]},
+            [1],
+            {"measure": "accuracy"},
+            "top is None, the largest error 1; pass top=100",
+        ),
+        ({"a": [20]}, [1], {"measure": "accuracy", "top": 1}, "top is 1, the largest error 20"),
+    ],
+)
 def test_profiles_that_cannot_be_drawn(errors, taus, more, message):
     with pytest.raises(ValueError, match=message):
         performance_profile(errors, taus, **more)
 
 
-# ------------------------------------------------------------------------------------------------------- GLUE averages
+# ---- GLUE averages ----
+
 
 def row_of(line):
     """mnli qqp qnli sst2 cola stsb mrpc rte (wnli)."""
     names = ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte", "wnli")
-    return {name: tuple(map(float, cell.split("/"))) if "/" in cell else float(cell) for name, cell in zip(names, line.split())}
+    return {
+        name: tuple(map(float, cell.split("/"))) if "/" in cell else float(cell)
+        for name, cell in zip(names, line.split())
+    }
 
 
-@pytest.mark.parametrize(("line", "manner", "printed"), [
-    ("86.6 91.3 92.3 93.2 60.6 90.0 88.0 70.4", "mml-v2", 84.0), ("87.0 91.4 92.2 94.0 64.3 91.1 88.0 75.4", "mml-v2", 85.4),
-    ("86.2 91.4 92.2 93.2 57.9 90.6 89.7 80.1", "mml-v2", 85.2), ("87.0 91.6 93.0 92.9 62.3 90.7 87.5 76.5", "mml-v2", 85.2),
-    ("86.6 91.4 92.3 93.2 60.9 90.2 88.0 70.4", "mml-v2", 84.1), ("87.2 91.7 93.0 94.0 64.5 91.1 89.0 80.1", "mml-v2", 86.3),
-    ("86.7/85.9 89.3 92.7 94.9 60.5 86.5 85.4 70.1", "mml-v2", 83.2), ("86.4/85.9 88.9 92.2 94.1 56.9 87.4 86.3 70.6", "mml-v2", 82.8),
-    ("87.0/85.9 89.1 92.2 93.8 54.8 86.8 86.1 74.2", "mml-v2", 82.9), ("86.6/86.0 89.3 92.8 94.1 56.1 87.9 85.3 74.1", "mml-v2", 83.2),
-    ("86.6/86.0 89.2 92.3 94.1 60.1 86.4 86.1 70.4", "mml-v2", 83.1), ("87.0/86.0 89.4 92.6 94.6 58.6 88.1 86.7 74.2", "mml-v2", 83.8)])
-def test_averages_of_mml_v2(line, manner, printed):
-    assert glue_average(row_of(line), manner) == pytest.approx(printed, abs=0.0501)
+@pytest.mark.parametrize(
+    ("line", "collapse", "printed"),
+    [
+        ("86.6 91.3 92.3 93.2 60.6 90.0 88.0 70.4", "mml-v2", 84.0),
+        ("87.0 91.4 92.2 94.0 64.3 91.1 88.0 75.4", "mml-v2", 85.4),
+        ("86.2 91.4 92.2 93.2 57.9 90.6 89.7 80.1", "mml-v2", 85.2),
+        ("87.0 91.6 93.0 92.9 62.3 90.7 87.5 76.5", "mml-v2", 85.2),
+        ("86.6 91.4 92.3 93.2 60.9 90.2 88.0 70.4", "mml-v2", 84.1),
+        ("87.2 91.7 93.0 94.0 64.5 91.1 89.0 80.1", "mml-v2", 86.3),
+        ("86.7/85.9 89.3 92.7 94.9 60.5 86.5 85.4 70.1", "mml-v2", 83.2),
+        ("86.4/85.9 88.9 92.2 94.1 56.9 87.4 86.3 70.6", "mml-v2", 82.8),
+        ("87.0/85.9 89.1 92.2 93.8 54.8 86.8 86.1 74.2", "mml-v2", 82.9),
+        ("86.6/86.0 89.3 92.8 94.1 56.1 87.9 85.3 74.1", "mml-v2", 83.2),
+        ("86.6/86.0 89.2 92.3 94.1 60.1 86.4 86.1 70.4", "mml-v2", 83.1),
+        ("87.0/86.0 89.4 92.6 94.6 58.6 88.1 86.7 74.2", "mml-v2", 83.8),
+    ],
+)
+def test_averages_of_mml_v2(line, collapse, printed):
+    assert glue_average(row_of(line), collapse) == pytest.approx(printed, abs=0.0501)
 
 
-@pytest.mark.parametrize(("line", "exact", "printed"), [
-    ("86.7/85.9 89.3 92.7 94.9 60.5 86.5 85.4 70.1", 752 / 9, 83.55), ("87.0/86.0 89.4 92.6 94.6 58.6 88.1 86.7 74.2", 757.2 / 9, 84.13)])
+@pytest.mark.parametrize(
+    ("line", "exact", "printed"),
+    [
+        ("86.7/85.9 89.3 92.7 94.9 60.5 86.5 85.4 70.1", 752 / 9, 83.55),
+        ("87.0/86.0 89.4 92.6 94.6 58.6 88.1 86.7 74.2", 757.2 / 9, 84.13),
+    ],
+)
 def test_averages_of_mml_v1_count_mnli_twice(line, exact, printed):
     assert glue_average(row_of(line), "mml-v1") == pytest.approx(exact)
     assert math.trunc(glue_average(row_of(line), "mml-v1") * 100) / 100 == printed
 
 
-@pytest.mark.parametrize(("line", "exact", "printed"), [
-    ("86.7/85.9 72.1/89.3 91.1 94.9 60.5 87.6/86.5 89.3/85.4 70.1 65.1", 80.34, 80.4), ("82.8/81.9 70.5/88.4 90.8 92.9 52.8 88.1/87.3 89.0/85.0 70.8 65.1", 78.77, 78.7),
-    ("86.7/86.0 72.4/89.6 98.0 95.6 61.5 88.3/87.7 90.0/86.7 75.5 65.1", 82.16, 82.2), ("76.4/76.1 64.8/84.7 79.9 90.4 36.0 75.1/73.3 84.9/77.9 56.8 65.1", 70.53, 70.5)])
+@pytest.mark.parametrize(
+    ("line", "exact", "printed"),
+    [
+        ("86.7/85.9 72.1/89.3 91.1 94.9 60.5 87.6/86.5 89.3/85.4 70.1 65.1", 80.34, 80.4),
+        ("82.8/81.9 70.5/88.4 90.8 92.9 52.8 88.1/87.3 89.0/85.0 70.8 65.1", 78.77, 78.7),
+        ("86.7/86.0 72.4/89.6 98.0 95.6 61.5 88.3/87.7 90.0/86.7 75.5 65.1", 82.16, 82.2),
+        ("76.4/76.1 64.8/84.7 79.9 90.4 36.0 75.1/73.3 84.9/77.9 56.8 65.1", 70.53, 70.5),
+    ],
+)
 def test_averages_of_mt_dnn(line, exact, printed):
-    assert glue_average(row_of(line), "glue") == pytest.approx(exact, abs=0.005) and abs(exact - printed) < 0.071
+    assert (
+        glue_average(row_of(line), "glue") == pytest.approx(exact, abs=0.005)
+        and abs(exact - printed) < 0.071
+    )
 
 
 def test_averages_that_are_refused():
@@ -496,61 +836,110 @@ def test_averages_that_are_refused():
         glue_average(scores, "glue")
     with pytest.raises(ValueError, match=r"missing: \[\], too many: \['ax'\]"):
         glue_average({**scores, "ax": 30}, "mml-v1")
-    with pytest.raises(ValueError, match="manner is 'v3', expected 'mml-v2' or 'mml-v1' or 'glue'"):
+    with pytest.raises(
+        ValueError, match="convention is 'v3', expected 'mml-v2', 'mml-v1' or 'glue'"
+    ):
         glue_average(scores, "v3")
 
 
-# ------------------------------------------------------------------------------------------------- intervals and verdicts
+# ---- intervals and outcomes ----
+
 
 def test_runs_are_paired_by_seed():
     first, second = {3: 0.9, 1: 0.7, 2: 0.8}, {1: 0.6, 2: 0.7, 3: 0.8}
     found = paired_bootstrap(first, second)
-    assert found == pytest.approx((0.1, 0.1, 0.1, 0.95, 3))     # 0.1 for every seed: no spread, though the runs have one
+    assert found == pytest.approx(
+        (0.1, 0.1, 0.1, 0.95, 3)
+    )  # 0.1 for every seed: no spread, though the runs have one
     assert paired_bootstrap([0.9, 0.7, 0.8], [0.6, 0.7, 0.8]).high > 0.1
 
 
 def test_the_interval_is_seeded_and_follows_students():
     differences = np.random.default_rng(5).normal(1.0, 2.0, 40)
     found = paired_bootstrap(differences + 3, np.full(40, 3.0), draws=40_000)
-    half = 2.0227 * differences.std(ddof=1) / math.sqrt(40)        # t of 39 degrees of freedom at 97.5 %
-    assert (found.low, found.high) == pytest.approx((differences.mean() - half, differences.mean() + half), abs=0.05)
-    assert found == paired_bootstrap(differences + 3, np.full(40, 3.0), draws=40_000) != paired_bootstrap(differences + 3, np.full(40, 3.0), seed=1)
-    wide, narrow = (paired_bootstrap(differences, np.zeros(40), level=level) for level in (0.99, 0.5))
+    half = 2.0227 * differences.std(ddof=1) / math.sqrt(40)  # t of 39 degrees of freedom at 97.5 %
+    assert (found.low, found.high) == pytest.approx(
+        (differences.mean() - half, differences.mean() + half), abs=0.05
+    )
+    assert (
+        found
+        == paired_bootstrap(differences + 3, np.full(40, 3.0), draws=40_000)
+        != paired_bootstrap(differences + 3, np.full(40, 3.0), seed=1)
+    )
+    wide, narrow = (
+        paired_bootstrap(differences, np.zeros(40), level=level) for level in (0.99, 0.5)
+    )
     assert wide.low < found.low < narrow.low < narrow.high < found.high < wide.high
 
 
 def test_the_widened_interval_by_hand():
-    """n = 5: Student's 2.776 times the root of 5/4 is 3.104, which leaves 0.00095 in each tail. A mean of 0 has the chance 1/3125 =
-    0.0003, of 0.2 (four zeros and a one) five times that: together 0.0019. Bare percentiles, or no root, would give more.
+    """n = 5: Student's 2.776 times the root of 5/4 is 3.104, which leaves 0.00095 in each tail.
+
+    A mean of 0 has the probability 1/3125 = 0.0003, a mean of 0.2 (four zeros and a one) five times
+    that: together 0.0019. Plain percentiles, or no root, would give more.
     """
     found = paired_bootstrap([0, 1, 3, 7, 20], [0] * 5, draws=40_000)
-    assert found == pytest.approx((6.2, 0.2, 17.4, 0.95, 5))       # above: five times 20, then one of them 7
+    assert found == pytest.approx(
+        (6.2, 0.2, 17.4, 0.95, 5)
+    )  # above: five times 20, then one of them 7
 
 
 def test_few_pairs():
     assert paired_bootstrap([2.0], [1.5])[:3] == (0.5, -math.inf, math.inf)
-    assert paired_bootstrap([1.0, 4.0], [0.0, 0.0])[:3] == (2.5, 1.0, 4.0)       # as wide as the two themselves
+    assert paired_bootstrap([1.0, 4.0], [0.0, 0.0])[:3] == (
+        2.5,
+        1.0,
+        4.0,
+    )  # as wide as the two themselves
 
 
-@pytest.mark.parametrize(("low", "high", "pairs", "at_least", "found"), [
-    (0.1, 0.5, 6, 0.0, "holds"), (0.1, 0.5, 5, 0.0, "cannot be told with these runs"), (-0.1, 0.5, 20, 0.0, "cannot be told with these runs"),
-    (-0.5, -0.1, 6, 0.0, "does not hold"), (-0.5, -0.1, 3, 0.0, "cannot be told with these runs"), (0.1, 0.5, 6, 0.5, "does not hold"),
-    (0.1, 0.5, 6, 0.2, "cannot be told with these runs"), (0.0, 0.0, 6, 0.0, "does not hold"), (0.0, 0.5, 6, 0.0, "cannot be told with these runs")])
-def test_verdicts(low, high, pairs, at_least, found):
-    said = verdict(Comparison((low + high) / 2, low, high, 0.95, pairs), "MML beats BERT", at_least=at_least)
-    assert said.startswith(f"MML beats BERT: {found} (difference ") and ("at least 6 are needed" in said) == (pairs < 6)
+@pytest.mark.parametrize(
+    ("low", "high", "pairs", "at_least", "found"),
+    [
+        (0.1, 0.5, 6, 0.0, "holds"),
+        (0.1, 0.5, 5, 0.0, "cannot be told with these runs"),
+        (-0.1, 0.5, 20, 0.0, "cannot be told with these runs"),
+        (-0.5, -0.1, 6, 0.0, "does not hold"),
+        (-0.5, -0.1, 3, 0.0, "cannot be told with these runs"),
+        (0.1, 0.5, 6, 0.5, "does not hold"),
+        (0.1, 0.5, 6, 0.2, "cannot be told with these runs"),
+        (0.0, 0.0, 6, 0.0, "does not hold"),
+        (0.0, 0.5, 6, 0.0, "cannot be told with these runs"),
+    ],
+)
+def test_outcomes(low, high, pairs, at_least, found):
+    said = outcome_sentence(
+        Comparison((low + high) / 2, low, high, 0.95, pairs), "MML beats BERT", at_least=at_least
+    )
+    assert said.startswith(f"MML beats BERT: {found} (difference ") and (
+        "at least 6 are needed" in said
+    ) == (pairs < 6)
 
 
-def test_a_verdict_is_a_sentence():
-    assert verdict(Comparison(1.2, 0.4, 2.0, 0.95, 8), "MML beats BERT") == (
-        "MML beats BERT: holds (difference +1.2, 95% interval +0.4 to +2, pairs of runs: 8).")
-    assert verdict(Comparison(0.5, -math.inf, math.inf, 0.9, 1)) == (
-        "the first is better: cannot be told with these runs (difference +0.5, 90% interval -inf to +inf, pairs of runs: 1, at least 5 are needed).")
+def test_an_outcome_sentence():
+    assert outcome_sentence(Comparison(1.2, 0.4, 2.0, 0.95, 8), "MML beats BERT") == (
+        "MML beats BERT: holds (difference +1.2, 95% interval +0.4 to +2, pairs of runs: 8)."
+    )
+    assert outcome_sentence(Comparison(0.5, -math.inf, math.inf, 0.9, 1)) == (
+        "the first is better: cannot be told with these runs (difference +0.5, "
+        "90% interval -inf to +inf, pairs of runs: 1, at least 5 are needed)."
+    )
 
 
-@pytest.mark.parametrize(("a", "b", "more", "message"), [
-    ({0: 1.0}, {1: 1.0}, {}, r"the first method's runs have the keys \[0\], the second's \[1\]"), ([1, 2], [1], {}, "expected as many in both"),
-    ([1, 2], [1, 2], {"level": 95}, "level 95 must lie between 0 and 1"), ([1, 2], [1, 2], {"draws": 0}, "draws 0 be at least 1")])
+@pytest.mark.parametrize(
+    ("a", "b", "more", "message"),
+    [
+        (
+            {0: 1.0},
+            {1: 1.0},
+            {},
+            r"the first method's runs have the keys \[0\], the second's \[1\]",
+        ),
+        ([1, 2], [1], {}, "two lists of one length"),
+        ([1, 2], [1, 2], {"level": 95}, "level 95 must lie between 0 and 1"),
+        ([1, 2], [1, 2], {"draws": 0}, "draws 0 be at least 1"),
+    ],
+)
 def test_runs_that_cannot_be_compared(a, b, more, message):
     with pytest.raises(ValueError, match=message):
         paired_bootstrap(a, b, **more)

@@ -1,0 +1,142 @@
+"""Comparisons of two methods over the same seeds: a difference, its interval, and what it supports.
+
+Notebooks 05, 06, 07 and 10 use this module for the claims of the papers.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["Comparison", "matched", "outcome", "outcome_sentence", "paired_bootstrap"]
+
+
+def matched(a, b, first, second):
+    """Return two lists of numbers as arrays, matched by key.
+
+    Args:
+        a: {key: number} or a Series, matched by key; or a list, matched by place.
+        b: in the same form.
+        first: what a is, for messages.
+        second: what b is.
+
+    Returns:
+        Two arrays of the same length.
+
+    Raises:
+        ValueError: the keys differ, there are none, or a number is missing.
+    """
+    import pandas as pd
+
+    a, b = pd.Series(a, dtype=float), pd.Series(b, dtype=float)
+    unique = a.index.is_unique and b.index.is_unique
+    if not unique or set(a.index) != set(b.index):
+        raise ValueError(
+            f"{first} have the keys {list(a.index)}, {second} {list(b.index)}; expected the same "
+            "keys, each once. Pass two dicts, or two lists of one length."
+        )
+    a, b = a.to_numpy(), b.reindex(a.index).to_numpy()
+    if not len(a) or not np.isfinite([a, b]).all():
+        raise ValueError(
+            f"{first} are {a.tolist()}, {second} {b.tolist()}; expected numbers, none missing."
+        )
+    return a, b
+
+
+class Comparison(NamedTuple):
+    """The difference of two methods' means over the same seeds, first minus second.
+
+    Attributes:
+        difference: the mean difference.
+        low: the lower end of its interval.
+        high: the upper end of its interval.
+        level: the confidence level of the interval, such as 0.95.
+        pairs: the number of seeds.
+    """
+
+    difference: float
+    low: float
+    high: float
+    level: float
+    pairs: int
+
+
+def paired_bootstrap(a, b, *, level=0.95, draws=10_000, seed=0):
+    """Return the difference of two means over the same seeds, with a bootstrap interval.
+
+    Seeds are drawn with replacement, each with both its values. Plain percentiles are too narrow
+    for few seeds: with 6 normal values a 95 % interval missed the truth in 13 % of 1,500 trials.
+    With Student's width (Hesterberg, 2015), used here, it missed in 6.5 %.
+
+    Args:
+        a: values of the first method: {seed: value} or a Series, matched by seed; or a list.
+        b: values of the second method, in the same form.
+        level: the confidence level, between 0 and 1.
+        draws: the number of bootstrap samples.
+        seed: of the random draws.
+
+    Returns:
+        A Comparison. A single pair has no spread, so its interval is infinite.
+
+    Raises:
+        ValueError: the runs do not match, or level or draws is out of range.
+    """
+    from scipy.stats import norm, t
+
+    if not 0 < level < 1 or draws < 1:
+        raise ValueError(f"level {level} must lie between 0 and 1, draws {draws} be at least 1.")
+    differences = np.subtract(*matched(a, b, "the first method's runs", "the second's"))
+    n = len(differences)
+    if n == 1:
+        return Comparison(float(differences[0]), -math.inf, math.inf, level, 1)
+    means = differences[np.random.default_rng(seed).integers(n, size=(draws, n))].mean(axis=1)
+    tail = norm.cdf(math.sqrt(n / (n - 1)) * t.ppf((1 - level) / 2, n - 1))
+    low, high = map(float, np.quantile(means, [tail, 1 - tail]))
+    return Comparison(float(differences.mean()), low, high, level, n)
+
+
+def outcome(comparison, *, at_least=0.0):
+    """Return whether a comparison supports the claim that the first method is better.
+
+    With n pairs, chance alone puts all differences on one side with probability 2^(1-n). Where
+    this is above 1 - level, the outcome is open: at 95 % six pairs are needed.
+
+    Args:
+        comparison: a Comparison.
+        at_least: the difference that the claim asks for.
+
+    Returns:
+        "holds" where the whole interval is above `at_least`, "does not hold" where none of it is,
+        and otherwise "cannot be told".
+    """
+    above, below = comparison.low > at_least, comparison.high <= at_least
+    if comparison.pairs < _pairs_needed(comparison.level) or not (above or below):
+        return "cannot be told"
+    return "holds" if above else "does not hold"
+
+
+def outcome_sentence(comparison, claim="the first is better", *, at_least=0.0):
+    """Return the `outcome` of a claim as a sentence with difference, interval and pairs of runs.
+
+    Args:
+        comparison: a Comparison.
+        claim: the claim in words.
+        at_least: the difference that the claim asks for.
+
+    Returns:
+        A sentence, such as "MML beats BERT: holds (difference +1.2, 95% interval +0.4 to +2,
+        pairs of runs: 8)."
+    """
+    needed, found = _pairs_needed(comparison.level), outcome(comparison, at_least=at_least)
+    low, high = (round(end, 9) + 0.0 for end in (comparison.low, comparison.high))  # no -0
+    runs = " with these runs" if found == "cannot be told" else ""
+    more = f", at least {needed} are needed" if comparison.pairs < needed else ""
+    return (
+        f"{claim}: {found}{runs} (difference {comparison.difference:+.3g}, "
+        f"{comparison.level:.0%} interval {low:+.3g} to {high:+.3g}, "
+        f"pairs of runs: {comparison.pairs}{more})."
+    )
+
+
+def _pairs_needed(level):
+    return math.ceil(1 - math.log2(1 - level) - 1e-9)
