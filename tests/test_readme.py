@@ -98,7 +98,7 @@ def test_own_data_and_export_work_as_they_stand(tmp_path, monkeypatch, capsys):
     texts = ["You have won a prize!", "The meeting is at nine."]
     ours = found["predict_proba"](found["model"], texts, task=found["task"], precision="fp32")
     for text, row in zip(texts, ours):
-        scores = pipeline("text-classification", "spam-classifier", top_k=None)(text)
+        scores = pipeline("text-classification", "spam-classifier", top_k=None)([text])[0]
         assert {one["label"]: one["score"] for one in scores} == pytest.approx(dict(zip(("no", "yes"), row)), abs=1e-5)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from mmlkit.data.loading import load_task
 from mmlkit.data.tasks import get_task
 from mmlkit.studies.comparisons import matched
-from mmlkit.training.evaluation import predict
+from mmlkit.training.evaluation import predict_scores
 
 __all__ = [
     "CATEGORIES",
@@ -137,7 +137,7 @@ def cross_dataset_table(
 
     def accuracy(trained, split):
         model, labels, names = models[trained], get_task(trained).labels, split.task.labels
-        scores = predict(model, split.texts, task=trained, **options)
+        scores = predict_scores(model, split.texts, task=trained, **options)
         if set(labels) == set(names):  # possibly in another order
             columns = [labels.index(name) for name in names]
             return float(np.mean(scores[:, columns].argmax(axis=1) == split.labels))

@@ -16,9 +16,9 @@ from mmlkit.data.files import find_files, read_rows
 from mmlkit.data.loading import make_split
 from mmlkit.data.tasks import get_task
 from mmlkit.messages import count
-from mmlkit.runtime import replacing
+from mmlkit.runtime import atomic_write
 from mmlkit.training import metrics
-from mmlkit.training.evaluation import predict
+from mmlkit.training.evaluation import predict_scores
 
 __all__ = [
     "Problem",
@@ -187,7 +187,7 @@ def write_predictions(path, task, ids, scores):
     answers = _answers(task.name)
     values = [answers[i] for i in scores.argmax(axis=1)] if answers else scores[:, 0].tolist()
     lines = [_header(task.name), *(f"{one} , {value} " for one, value in zip(ids, values))]
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes("".join(f"{line}\n" for line in lines).encode())
 
 
@@ -235,7 +235,7 @@ def write_submission(model, source, out, *, option=None, **keywords):
     for name in names:
         for split in ("dev", "test"):
             if rows := _read(name, source, split):
-                scores = predict(model, rows, **keywords)
+                scores = predict_scores(model, rows, **keywords)
                 path = Path(out) / prediction_file(name, split, option)
                 write_predictions(path, name, rows.ids, scores)
                 if split == "dev":

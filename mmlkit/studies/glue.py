@@ -14,8 +14,8 @@ from mmlkit.data.loading import make_split
 from mmlkit.data.tasks import get_task
 from mmlkit.hub import load_hub_dataset
 from mmlkit.messages import count
-from mmlkit.runtime import replacing
-from mmlkit.training.evaluation import predict
+from mmlkit.runtime import atomic_write
+from mmlkit.training.evaluation import predict_scores
 
 __all__ = ["glue_average", "write_glue_submission"]
 
@@ -105,7 +105,7 @@ def write_glue_submission(model, source, folder, **keywords):
     test_sets = {file: _read_test_set(file, source) for file in wanted}
     paths = []
     for file, (split, indexes) in ((file, found) for file, found in test_sets.items() if found):
-        scores = np.asarray(predict(model, split, **keywords))
+        scores = np.asarray(predict_scores(model, split, **keywords))
         if not np.isfinite(scores).all():
             raise ValueError(
                 f"{file}: some scores of task {wanted[file]!r} are not finite numbers. The model "
@@ -113,7 +113,7 @@ def write_glue_submission(model, source, folder, **keywords):
             )
         lines = [f"{i}\t{one}\n" for i, one in zip(indexes, _answers(split.task, scores))]
         paths.append(Path(folder) / file)
-        with replacing(paths[-1]) as temporary:
+        with atomic_write(paths[-1]) as temporary:
             temporary.write_bytes("".join(["index\tprediction\n", *lines]).encode())
     return paths
 

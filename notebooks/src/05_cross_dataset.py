@@ -393,11 +393,11 @@ if shown:
 #
 # Each claim becomes one difference per seed: the mean accuracy over all experiments of one method, minus that of the other with
 # the same seed, in points. `paired_bootstrap` draws seeds again and again to find how far that mean difference can be trusted,
-# and `verdict` puts it into words. A claim *holds* when the whole interval lies above zero, *does not hold* when none of it does; else
+# and `outcome_sentence` puts it into words. A claim *holds* when the whole interval lies above zero, *does not hold* when none of it does; else
 # these runs cannot tell. With fewer than six seeds they never can: five coins fall the same way once in sixteen times.
 
 # %%
-from mmlkit.studies import paired_bootstrap, verdict
+from mmlkit.studies import outcome_sentence, paired_bootstrap
 
 
 def points(method, own=False):
@@ -416,7 +416,7 @@ if shown:
     claims["bert trained on a set does better on its dev split than bert trained on a sister set"] = parts[True], parts[False]
     assert (parts[True] - parts[False]).mean() > 2, "a sister set should cost at least two points"
 for claim, (first, second) in claims.items():
-    print(verdict(paired_bootstrap(first, second), claim), end="\n\n")
+    print(outcome_sentence(paired_bootstrap(first, second), claim), end="\n\n")
 
 # %% [markdown]
 # The last claim needs no MML, and the whole protocol stands on it: to come from a sister set costs something. (It is taken on the sets
@@ -467,15 +467,15 @@ print(f"on the other sets: median {rest['accuracy'].median():.1f} %")
 #
 # ### Printed beside recomputed
 #
-# The improvements can be worked out from the accuracies beside them. `improvements` takes the mean along a row, `footers` down a
+# The improvements can be worked out from the accuracies beside them. `improvements` takes the mean along a row, `column_improvements` down a
 # column. **Predict before you run.** Of 140 printed improvements, how many will differ by more than rounding can explain?
 
 # %%
-from mmlkit.studies import footers
+from mmlkit.studies import column_improvements
 
 said = cells[cells["metric"] == "improvement"].merge(published.misprints()[["source", "table", "row", "column", "split", "arithmetic"]], how="left")
 ends = said[said["column"] == "improvement"].merge(improvements(theirs), on=["trained_on", "split", "method"]).rename(columns={"trained_on": "set"})
-feet = said[said["column"] != "improvement"].merge(footers(theirs), on=["evaluated_on", "split", "method"]).rename(columns={"evaluated_on": "set"})
+feet = said[said["column"] != "improvement"].merge(column_improvements(theirs), on=["evaluated_on", "split", "method"]).rename(columns={"evaluated_on": "set"})
 beside = pd.concat([ends.assign(place="end of the row"), feet.assign(place="footer")])
 assert np.allclose(beside["improvement"], beside["recomputed"])       # the protocol and `published` agree
 beside["wrong"] = beside["arithmetic"].notna()
@@ -557,7 +557,7 @@ def steps_of(errors, most, reading="error", top=100):
     good = top - errors
     ratios = errors.div(errors.min(axis=1), axis=0) if reading == "error" else (1 / good).mul(good.max(axis=1), axis=0)
     ratios = ratios.to_numpy().ravel()
-    return performance_profile(errors, np.unique([1, *ratios[ratios <= most].round(9), most]), reading=reading, top=top)
+    return performance_profile(errors, np.unique([1, *ratios[ratios <= most].round(9), most]), measure=reading, top=top)
 
 
 mine, origin = (ours, f"our {len(common)} seeds") if shown else (table, "this run alone")

@@ -451,7 +451,7 @@ with seeded(seed):
     old = DSSM(vocabulary, old_data)
 old_history = fit_dssm(old, old_data, epochs=10, seed=seed)
 old_scores = {name: part[data[name].task.metrics[0]].iloc[-1] for name, part in old_history.groupby("task")}
-print(f"{len(vocabulary):,} trigrams; {old.shared.weight.numel():,} numbers shared (with the 50,000 of 2015: {50_000 * 300:,}), {old.own['sst2'].weight.numel():,} for each task")
+print(f"{len(vocabulary):,} trigrams; {old.shared.weight.numel():,} numbers shared (with the 50,000 of 2015: {50_000 * 300:,}), {old.task_layers['sst2'].weight.numel():,} for each task")
 old_history.pivot(index="epoch", columns="task", values="train_loss").iloc[[0, 4, 9]].round(3)
 
 # %% [markdown]
@@ -831,7 +831,7 @@ gains.round(1).astype(object).fillna("")
 # for each seed one encoder `together`, and five `alone`.
 
 # %%
-from mmlkit.studies import paired_bootstrap, verdict
+from mmlkit.studies import outcome_sentence, paired_bootstrap
 
 def spread(values, sign=""):
     """Mean ± standard deviation over seeds."""
@@ -845,13 +845,13 @@ ahead = {on: (one["difference"] > 0).mean() for on, one in known.items() if on i
 for said, share in (("ahead with every seed", 1), ("behind with every seed", 0)) if known else ():
     print(f"together is {said} on:", ", ".join(TASKS[on] for on in ahead if ahead[on] == share) or "no task")
 for claim, on in (("Five tasks learnt together do better, on average, than each alone", "average"), ("RTE, the smallest, is learnt better in company", "rte")):
-    print(verdict(paired_bootstrap(known[on]["together"], known[on]["alone"]), claim) if on in known else f"{claim}: no recorded runs of both.")
+    print(outcome_sentence(paired_bootstrap(known[on]["together"], known[on]["alone"]), claim) if on in known else f"{claim}: no recorded runs of both.")
 pd.DataFrame({TASKS.get(on, on): {"alone": spread(one["alone"]), "together": spread(one["together"]), "difference": spread(one["difference"], "+"),
                                   "seeds": len(one)} for on, one in known.items()}).T
 
 # %% [markdown]
 # In hundredths: accuracy, for CoLA Matthews' correlation, for STS-B Pearson's; mean ± standard deviation over seeds. A difference is taken
-# between two runs with the same seed, so its spread need not be that of either side. `verdict` asks whether the interval of the mean
+# between two runs with the same seed, so its spread need not be that of either side. `outcome_sentence` asks whether the interval of the mean
 # difference lies above zero, as in [notebook 05](05_cross_dataset.ipynb), and says so where there are too few seeds for 95 %. A task that
 # is ahead, or behind, with every seed is a hint, as good as the seeds are many: a fair coin falls on one side three times running once in
 # four times, six times running once in thirty-two.

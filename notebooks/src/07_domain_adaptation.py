@@ -521,7 +521,7 @@ with plots.style():
 # Bars that overlap do not mean that nothing can be said: both starts had the same rows. So take the difference draw by draw.
 
 # %%
-from mmlkit.studies import paired_bootstrap, verdict
+from mmlkit.studies import outcome_sentence, paired_bootstrap
 
 PAIRS = [("multi-task", "plain"), ("another seed", "plain"), ("another seed", "multi-task")]
 
@@ -549,7 +549,7 @@ for starts_said, part in paired.groupby("starts", sort=False):
 print(f"the spread of a difference is {paired['ratio'].mean():.2f} of what it would be with other rows for each start;",
       f"{draws} such pairs would tell as much as {draws * (paired['ratio']**2).mean():.0f} of ours")
 control = compared("scitail", "pair", 0.32, "plain", "random")
-print(verdict(paired_bootstrap(*control), "Control: the pretrained encoder does better than random weights on scitail with a third of the labels"))
+print(outcome_sentence(paired_bootstrap(*control), "Control: the pretrained encoder does better than random weights on scitail with a third of the labels"))
 if profile == "fast":       # tried with MiniLM on the mini data alone
     assert paired_bootstrap(*control).low > 2, "the comparison should see so large a difference"
 
@@ -806,7 +806,7 @@ if runs:
 #
 # ### The verdict
 #
-# Each claim of the experiment's file becomes one difference for every seed: the mean over the cells that it speaks of, in points. `verdict`
+# Each claim of the experiment's file becomes one difference for every seed: the mean over the cells that it speaks of, in points. `outcome_sentence`
 # says whether the interval of the mean difference lies above zero. It never does so with fewer than six seeds: three signs that agree come
 # from mere chance once in four times.
 
@@ -823,7 +823,7 @@ ends = [(name, share) for name in DOMAINS for share in (0.01, 1.0)]
 gain = (by_seed["mt-dnn"] - by_seed["bert"]).unstack(["task", "share"]).reindex(columns=pd.MultiIndex.from_tuples(ends)).dropna() if runs else []
 if len(gain):
     few_labels, all_labels = (gain.xs(share, axis=1, level=1).mean(axis=1) for share in (0.01, 1.0))
-    print(verdict(paired_bootstrap(few_labels, all_labels), "The gain is larger with a hundredth of the labels than with all"), end="\n\n")
+    print(outcome_sentence(paired_bootstrap(few_labels, all_labels), "The gain is larger with a hundredth of the labels than with all"), end="\n\n")
     print("seed by seed:", ", ".join(f"{one}: {few_labels[one]:+.1f} points with a hundredth, {all_labels[one]:+.1f} with all" for one in gain.index))
 else:
     print("The gain is larger with a hundredth of the labels than with all: cannot be told, no seed has runs of both starts at both ends.")

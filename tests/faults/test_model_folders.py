@@ -488,7 +488,7 @@ TAMPERED = {
         "has dropout 'inf', expected a finite number",
     ),
     "dropout is a text": (spec(dropout="0.1"), "cannot be built from"),
-    "reads is unknown": (spec(pooling="max"), "cannot be built from .*reads 'max' is not one of"),
+    "pooling is unknown": (spec(pooling="max"), "cannot be built from .*pooling 'max' is not one of"),
     "activation is unknown": (spec(activation="tanh"), "cannot be built from .*activation 'tanh'"),
     "heads.safetensors is empty": (
         content(HEADS, b""),

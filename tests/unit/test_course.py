@@ -12,9 +12,9 @@ from mmlkit.cli.main import main
 from mmlkit.data.loading import load_task, make_split
 from mmlkit.studies import cs224n as course
 from mmlkit.studies.published import tables
-from mmlkit.training.evaluation import predict
+from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.metrics import compute
-from mmlkit.training.model import save_model
+from mmlkit.training.saving import save_model
 
 REAL = os.environ.get("MMLKIT_REALDATA")
 FILES = [
@@ -273,7 +273,7 @@ def test_a_submission_is_whole(handed, source):
         line.split(" , ")[0]
         for line in (folder / "sts-test-output.csv").read_text().splitlines()[1:]
     ] == ["stste0", "stste1", "stste2"]
-    answers = predict(model, [("good",), ("bad film .",), ("the plot",)], task="sst").argmax(1)
+    answers = predict_scores(model, [("good",), ("bad film .",), ("the plot",)], task="sst").argmax(1)
     assert [
         line.split(" , ")[1]
         for line in (folder / "sst-test-output.csv").read_text().splitlines()[1:]

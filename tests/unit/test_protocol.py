@@ -23,7 +23,7 @@ from mmlkit.studies.cross_dataset import (
     two_way,
 )
 from mmlkit.studies.glue import glue_average
-from mmlkit.training.evaluation import predict
+from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.model import MultitaskModel
 
 # ---- collapsing ----
@@ -249,7 +249,7 @@ def test_a_model_of_several_heads_uses_the_one_it_is_named_for(make_model, sets)
         right = []
         for text, gold in zip(split.texts, split.labels):
             one = names[
-                predict(apart if row.trained_on == "mrpc" else model, [text], task=row.trained_on)[
+                predict_scores(apart if row.trained_on == "mrpc" else model, [text], task=row.trained_on)[
                     0
                 ].argmax()
             ]
@@ -272,7 +272,7 @@ def test_probabilities_are_not_made_so_twice(make_model, sets, monkeypatch):
         model = make_model("mnli")
         model.heads["mnli"].gives_probabilities = gives
         monkeypatch.setattr(
-            "mmlkit.studies.cross_dataset.predict",
+            "mmlkit.studies.cross_dataset.predict_scores",
             lambda model, texts, **_: np.tile(np.float32([0.6, 0.2, 0.2]), (len(texts), 1)),
         )
         assert (
@@ -349,7 +349,7 @@ def test_the_same_labels_in_another_order_are_matched_by_name(make_model, sets):
 
 def test_mistakes_in_data_and_models_are_told(make_model, sets, monkeypatch):
     monkeypatch.setattr(
-        "mmlkit.studies.cross_dataset.predict", None
+        "mmlkit.studies.cross_dataset.predict_scores", None
     )  # all is told before the first model runs
     with pytest.raises(ValueError, match=r"no head for task 'mnli'; it has \['rte'\]"):
         cross_dataset_table({"rte": make_model("rte"), "mnli": make_model("rte")}, sets)
