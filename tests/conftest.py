@@ -55,7 +55,7 @@ def fp32_on_a_cpu(monkeypatch):
 
     @functools.wraps(choose)
     def fp32(device):
-        return "fp32" if device.type == "cpu" else choose(device)
+        return "fp32" if torch.device(device).type == "cpu" else choose(device)
 
     monkeypatch.setattr(runtime, "fastest_precision", fp32)
 

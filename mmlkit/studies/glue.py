@@ -147,7 +147,7 @@ def _read_test_set(file, source):
                 f"{file}: {source} has no file {stem}.tsv in a subfolder {name!r}, expected the "
                 f"test set of task {name!r}. Put it there, or pass source='hub'."
             )
-        place, rows = read_rows(paths[0], task.headerless)
+        place, rows = read_rows(paths[0], task)
     indexes = [row.get("index", row.get("idx", i)) for i, (_, row) in enumerate(rows)]
     for _, row in rows:
         for column in ("label", *task.aliases.get("label", ())):

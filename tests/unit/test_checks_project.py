@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 
 from mmlkit.checks import check_overall, check_pull, check_sign_test
-from mmlkit.studies.cross_dataset import Comparison, verdict
+from mmlkit.studies.comparisons import Comparison, outcome_sentence
 from mmlkit.studies.cs224n import overall_score
 
 
@@ -220,7 +220,7 @@ def test_six_pairs_is_where_the_verdict_and_the_sign_test_begin_to_tell():
     With six, all on one side are less probable than 5 % for the first time.
     """
     for pairs in (4, 5, 6, 7):
-        told = "cannot be told" not in verdict(Comparison(1.0, 0.5, 1.5, 0.95, pairs), "x")
+        told = "cannot be told" not in outcome_sentence(Comparison(1.0, 0.5, 1.5, 0.95, pairs), "x")
         assert told == (sign_test()([1.0] * pairs) < 0.05)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mmlkit.studies.published import misprints, tables
 
-SCRIPT = Path(__file__).resolve().parents[2] / "data" / "derive_published.py"
+SCRIPT = Path(__file__).resolve().parents[1] / "derive_published.py"
 spec = importlib.util.spec_from_file_location("derive_published", SCRIPT)
 derivation = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(derivation)

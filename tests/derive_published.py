@@ -4,7 +4,7 @@ The printed cells are in `mmlkit/studies/tables/*.md`, one readable file per doc
 follow from others: the improvements of MML's Tables 2 to 5, averages, GLUE scores, overall scores,
 counts of examples. This script recomputes these and notes where print and computation differ.
 
-    python data/derive_published.py
+    python tests/derive_published.py
 
 `tests/unit/test_published.py` compares the committed file with what `derive` returns.
 """
