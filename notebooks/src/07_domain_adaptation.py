@@ -369,11 +369,11 @@ both.pivot(index="task", columns=["start", "epoch"], values="train_loss").loc[ot
 # about SNLI at once. This is the share that every such table leaves out: *no* label.
 
 # %%
-from mmlkit.training import predict_scores
+from mmlkit.training import predict
 
 if "mnli" in tasks:
     dev = data["snli"].dev
-    answers = predict_scores(multitask, dev.texts, task="mnli", max_length=size.max_length, precision=precision)
+    answers = predict(multitask, dev.texts, task="mnli", max_length=size.max_length, precision=precision)
     zero = np.mean([name == dev.task.labels[y] for name, y in zip(answers, dev.labels)])         # matched by name
     print(f"MNLI's head on SNLI, without a single label of SNLI: {zero:.3f}; guessing {np.bincount(dev.labels).max() / len(dev):.3f}")
 
