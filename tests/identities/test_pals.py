@@ -256,7 +256,7 @@ def test_a_lost_file_of_pals_is_not_passed_over(make_palled, tmp_path):
 @pytest.mark.parametrize("stay", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_frozen_encoder(make_palled, make_toy, kind, stay):
-    """mode="pretrain" trains the heads alone, or heads and PALs where that was asked for."""
+    """freeze_encoder=True trains the heads alone, or heads and PALs where that was asked for."""
     model = make_palled(kind, "sst", stay_trainable=stay, dropout=0.2)
     before = weights(model)
     fit(model, make_toy("sst"), freeze_encoder=True, epochs=1, lr=1e-2, batch_size=5)
