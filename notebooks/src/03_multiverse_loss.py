@@ -46,7 +46,8 @@ import torch
 from mmlkit import checks, plots
 from mmlkit.plots import sliders
 from mmlkit.profiles import get_profile
-from mmlkit.runtime import describe, fast_matmul, fastest_precision, pick_device
+from mmlkit.runtime import describe, fastest_precision, pick_device
+from mmlkit.training.fast import fast_matmul
 
 # %%
 size, device, about = get_profile(profile), pick_device(), describe()

@@ -703,7 +703,7 @@ plt.show()
 # did. A module with fresh weights, before any training, is the yardstick. Below, choose a row and see for yourself.
 
 # %%
-from mmlkit.runtime import fast_matmul
+from mmlkit.training.fast import fast_matmul
 
 task, split = data["snli"].task, data["snli"].dev
 batch = collate(encode(tokenizer, split, max_length=size.max_length), range(min(100, len(split)))).to(device)

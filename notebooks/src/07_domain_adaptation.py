@@ -387,7 +387,8 @@ if "mnli" in tasks:
 # %%
 from mmlkit.data import Split, collate, encode, plan
 from mmlkit.heads import pair_features, sentence_vector
-from mmlkit.runtime import autocast, fast_matmul
+from mmlkit.runtime import autocast
+from mmlkit.training.fast import fast_matmul
 
 
 @torch.inference_mode()
