@@ -20,7 +20,8 @@ from mmlkit.cli.main import main
 from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.messages import no_formula
-from mmlkit.training.model import MultitaskModel, save_model
+from mmlkit.training.model import MultitaskModel
+from mmlkit.training.saving import save_model
 
 ROOT = Path(__file__).resolve().parents[1]
 

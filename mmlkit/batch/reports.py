@@ -18,8 +18,9 @@ from mmlkit import messages as words
 from mmlkit.batch.experiments import Experiment, known_experiments, load_experiment
 from mmlkit.batch.runs import check_names, read_result
 from mmlkit.messages import markdown_table, markdown_text
-from mmlkit.runtime import replacing
-from mmlkit.studies.cross_dataset import improvements, paired_bootstrap, verdict
+from mmlkit.runtime import atomic_write
+from mmlkit.studies.comparisons import outcome_sentence, paired_bootstrap
+from mmlkit.studies.cross_dataset import improvements
 from mmlkit.studies.published import tables
 
 __all__ = ["comparison", "headline", "judge", "load_results", "long_frame", "weigh", "write_readme", "write_report"]
@@ -117,11 +118,11 @@ def _names(published, cell, keys):
 
 
 def judge(claim, frame, scale=1):
-    """One sentence on one claim, with the numbers that `weigh` finds; arguments as there. at_least of the claim: see `verdict`."""
+    """One sentence on one claim, with the numbers that `weigh` finds; arguments as there. at_least of the claim: see `outcome_sentence`."""
     found = weigh(claim, frame, scale)
     if found is None:
         return f"{claim['says']}: cannot be told, there are no runs of both sides."
-    return verdict(found, claim["says"], at_least=claim.get("at_least", 0.0))
+    return outcome_sentence(found, claim["says"], at_least=claim.get("at_least", 0.0))
 
 
 def weigh(claim, frame, scale=1, level=0.95):
@@ -163,7 +164,7 @@ def write_report(folders, out):
         for kind, content in blocks:
             if kind == "figure":
                 path = out / f"{name}-{content['name']}.png"
-                with replacing(path) as temporary:
+                with atomic_write(path) as temporary:
                     temporary.write_bytes(content["png"])
                 text += [f"![{markdown_text(content['alt'])}]({quote(path.name)})", ""]
                 page.append(f'<img alt="{html.escape(content["alt"], quote=True)}" src="data:image/png;base64,{base64.b64encode(content["png"]).decode()}">')
@@ -178,7 +179,7 @@ def write_report(folders, out):
                 text += [f"{mark}{markdown_text(content)}", ""]
                 page.append(f"<{kind}>{html.escape(content)}</{kind}>")
     for name, lines in (("report.md", text), ("report.html", page)):
-        with replacing(out / name) as temporary:
+        with atomic_write(out / name) as temporary:
             temporary.write_text("\n".join(lines).strip() + "\n", encoding="utf-8")
     return out / "report.html"
 
@@ -265,7 +266,7 @@ def write_readme(folders, readme="README.md"):
                           path.read_text(encoding="utf-8"), flags=re.DOTALL)
     if not count:
         raise ValueError(f"{path} has no place for the results: put <!-- report --> and <!-- /report --> on lines of their own where they belong.")
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
 

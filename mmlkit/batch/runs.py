@@ -18,7 +18,7 @@ import traceback
 from pathlib import Path
 
 from mmlkit.batch.notebooks import notebook_parameters
-from mmlkit.runtime import describe, peak_memory, replacing
+from mmlkit.runtime import atomic_write, describe, peak_memory
 
 __all__ = ["carry_out", "changed_sources", "check_names", "finished", "held", "load_plan",
            "read_result", "record", "write_plan"]
@@ -43,7 +43,7 @@ def record(path, *, scores, **more):
             raise ValueError(f"a score has the keys {sorted(score)}, expected on, split, metric, value.")
     found = {"scores": scores, **more, **describe(), "peak_memory_mb": peak_memory(), "sources": {file.relative_to(_PACKAGE).as_posix(): _hash(file) for file in files}}
     if path is not None:
-        with replacing(path) as temporary:
+        with atomic_write(path) as temporary:
             temporary.write_text(json.dumps(_nan_as_null(found), allow_nan=False), encoding="utf-8")
     return found
 
@@ -118,7 +118,7 @@ def write_plan(experiment, folder, name, *, again=False):
     """Writes planned/NAME.json: everything a process needs to know to carry out this run."""
     plan = {"experiment": experiment.name, "profile": experiment.profile, "notebook": str(experiment.notebook), "parameters": experiment.runs[name],
             "limit": experiment.limit, "again": again, "notebook_hash": _hash(experiment.notebook)}
-    with replacing(Path(folder) / "planned" / f"{name}.json") as temporary:
+    with atomic_write(Path(folder) / "planned" / f"{name}.json") as temporary:
         temporary.write_text(json.dumps(plan, indent=1) + "\n", encoding="utf-8")
 
 
@@ -160,7 +160,7 @@ def carry_out(folder, name):
                   "minutes": round((time.time() - started) / 60, 2), "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
                   "commit": _commit(), **result}
         os.replace(work, place["notebooks"] / f"{name}.ipynb")
-        with replacing(place["results"] / f"{name}.json") as temporary:
+        with atomic_write(place["results"] / f"{name}.json") as temporary:
             temporary.write_text(json.dumps(result) + "\n", encoding="utf-8")
         found.unlink(missing_ok=True)
     return True
@@ -199,7 +199,7 @@ def _fail(folder, name, plan, work, error):
         os.replace(work, folder / f"{name}.ipynb")
     lines = getattr(error, "traceback", None) or [line.rstrip() for line in traceback.format_exception(error)]
     told = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(lines))        # IPython's are coloured
-    with replacing(folder / f"{name}.json") as temporary:
+    with atomic_write(folder / f"{name}.json") as temporary:
         temporary.write_text(json.dumps({"name": name, "cause": cause_of(error), "parameters": plan["parameters"], "traceback": told}), encoding="utf-8")
 
 

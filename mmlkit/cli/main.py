@@ -194,14 +194,14 @@ def _predict(options):
         raise ValueError("give either texts or --file.")
     model = _load(options, "00", "runs/first-model")
     from mmlkit.data.tasks import get_task
-    from mmlkit.training.evaluation import answers
+    from mmlkit.training.evaluation import prediction_table
 
     if options.task is None and len(model.heads) > 1:
         raise ValueError(f"{options.model} has several tasks, {list(model.heads)}; say which with --task.")
     task = get_task(options.task or next(iter(model.heads)))
     model.head(task)        # says so when the model has no such head
     data = _read_texts(options, task)
-    header, values = answers(model, data)
+    header, values = prediction_table(model, data)
     rows = [[*texts, *row] for texts, row in zip(data.texts, values)]
     _write([*task.text_columns, *header], rows, options.out)
     return 0
@@ -216,7 +216,7 @@ def _load(options, notebook, example):
                          f"{make}")
     check_model_folder(options.model, make)
     from mmlkit.runtime import pick_device
-    from mmlkit.training.model import load_model
+    from mmlkit.training.saving import load_model
 
     return load_model(options.model).to(pick_device())
 
@@ -259,13 +259,13 @@ def _submit(options):
 
 
 def _write(header, rows, out):
-    from mmlkit.runtime import replacing
+    from mmlkit.runtime import atomic_write
 
     if out is None:
         writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")
         writer.writerows([[printable(cell) for cell in row] for row in (header, *rows)])
         return
-    with replacing(out) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
+    with atomic_write(out) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
         cells = [[no_formula(cell) for cell in row] for row in (header, *rows)]
         csv.writer(file, lineterminator="\n").writerows(cells)
     print(f"{count(len(rows), 'row')} written to {out}")

@@ -17,7 +17,8 @@ from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.cli.main import main
 from mmlkit.heads.linear import LinearHead
 from mmlkit.hub import load_hub_dataset
-from mmlkit.training.model import MultitaskModel, save_model
+from mmlkit.training.model import MultitaskModel
+from mmlkit.training.saving import save_model
 
 PACKAGE = Path(mmlkit.__file__).resolve().parent
 EVIL = "import pathlib\npathlib.Path({!r}).write_text('ran')\nclass Evil:\n    pass\n"
