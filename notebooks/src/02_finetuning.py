@@ -293,7 +293,7 @@ plt.show()
 # ### Where it is wrong
 
 # %%
-from mmlkit.training import predict_proba, predict_scores
+from mmlkit.training import predict_proba, predict_scores, probabilities
 
 scores = predict_scores(sst_model, sst.dev, max_length=size.max_length, precision=precision)
 plots.confusion_matrix(sst.dev.labels, scores.argmax(1), sst.task.labels, title="SST, fine-tuned")
