@@ -131,7 +131,7 @@ def test_a_report_from_the_command_line(tmp_path, capsys):
     (["reproduce", "mml-tabels"], "There is no experiment 'mml-tabels'. Did you mean 'mml-tables'?"),
     (["reproduce", "mml-tables", "--profile", "slow"], "'slow' is not a profile"),
     (["reproduce", "mml-tables", "--grid", "seed"], "--grid 'seed' is not of the form NAME=A,B"),
-    (["reproduce", "mml-tables", "--grid", "sede=1"], "sets 'sede', which cross_dataset.ipynb does not have")])
+    (["reproduce", "mml-tables", "--grid", "sede=1"], "has 'sede', which is unknown. Did you mean 'seed'?")])
 def test_mistakes_before_a_batch_begins(typed, told, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(typed) == 1

@@ -160,10 +160,11 @@ def _reproduce(options):
     grid = parse_grid([*options.grid, *([f"seed={','.join(map(str, range(options.seeds)))}"] if options.seeds else [])])
     experiment = load_experiment(options.experiment, options.profile, grid)
     folder = Path(options.out or f"runs/{experiment.name}-{experiment.profile}")
-    found = reproduce(experiment, folder, cores=options.cores or os.cpu_count(), again=options.rerun_changed, options=options.more)
-    if "finished" in found.values():
+    again, cores = options.rerun_changed, options.cores or os.cpu_count()
+    left = reproduce(experiment, folder, cores=cores, again=again, options=options.more)
+    if len(left) < len(experiment.runs):
         print(f"The report: {write_report([folder], folder / 'report').resolve()}")
-    return 0 if set(found.values()) == {"finished"} else 1
+    return 1 if left else 0
 
 
 def _list_experiments():

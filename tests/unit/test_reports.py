@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mmlkit.batch.experiments import load_experiment
-from mmlkit.batch.reports import comparison, headline, judge, load_results, long_frame, markdown_table, weigh, write_readme, write_report
+from mmlkit.batch.reports import comparison, headline, judge, load_results, long_frame, markdown_table, compare_claim, write_readme, write_report
 from mmlkit.messages import markdown_text
 
 SETS = ["rte", "mnli", "qnli", "snli"]
@@ -80,9 +80,9 @@ def test_claims_by_hand(experiment):
     turned = {**claim, "first": claim["second"], "second": claim["first"]}
     assert judge(turned, long_frame(experiment, seven)).startswith("MML is better: does not hold (difference -0.1")
     assert judge({**claim, "second": {"method": "mv-5"}}, frame) == "MML is better: cannot be told, there are no runs of both sides."
-    found = weigh(claim, frame, 100)
+    found = compare_claim(claim, frame, 100)
     assert found.difference == pytest.approx(10 / 3) and (found.level, found.pairs) == (0.95, 2)
-    assert weigh(claim, frame, level=0.8).level == 0.8 and weigh({**claim, "second": {"method": "mv-5"}}, frame) is None
+    assert compare_claim(claim, frame, level=0.8).level == 0.8 and compare_claim({**claim, "second": {"method": "mv-5"}}, frame) is None
 
 
 def test_a_seed_with_fewer_runs_is_left_out_of_a_claim(experiment):
