@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from mmlkit.batch.experiments import Experiment, known_experiments, load_experiment
-from mmlkit.batch.runs import read_result
+from mmlkit.batch.runs import is_finite, read_result
 from mmlkit.messages import count, markdown_table, markdown_text
 from mmlkit.runtime import replacing
 from mmlkit.studies.cross_dataset import paired_bootstrap, verdict
@@ -231,7 +231,7 @@ def compare_claim(claim, frame, scale=1, level=0.95):
             part = part[(part["on"] == target) & (part["split"] == "dev")]
         sides.append(part.drop(columns=list(side)))
     keys = [key for key in sides[0] if key != "value" and key in sides[1]]
-    both = sides[0].merge(sides[1], on=keys, suffixes=("", "_second"))
+    both = sides[0].merge(sides[1], on=keys, suffixes=("", "_second")).dropna()
     if both.empty:
         return None
     seeds = both.groupby("seed")[["value", "value_second"]]
@@ -328,7 +328,7 @@ def _failures(folders):
 def _facts(results):
     def number(key):
         values = [result.get(key) for result in results]
-        return [value for value in values if type(value) in (int, float)]
+        return [value for value in values if is_finite(value)]
 
     kinds, commits = set(), {str(result.get("commit", "missing")) for result in results}
     for result in results:
@@ -424,9 +424,6 @@ _NOTE = (
     "other printed numbers give it. sd is over seeds."
 )
 _HEAD = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>mmlkit: results</title>
-<style>body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;font-size:.9rem}
-th,td{padding:.15rem .7rem;text-align:left;border-bottom:1px solid #ddd}
-td{font-variant-numeric:tabular-nums}img{max-width:100%}</style>"""
+<html lang="en"><meta charset="utf-8"><title>mmlkit: results</title>
+<style>body{font:16px/1.5 sans-serif;max-width:62rem;margin:2rem auto}img{max-width:100%}
+th,td{padding:.15rem .7rem;text-align:left;border-bottom:1px solid #ddd}</style>"""

@@ -27,6 +27,7 @@ __all__ = [
     "execute_run",
     "failure_cause",
     "gpu_names",
+    "is_finite",
     "read_result",
     "record",
     "write_json",
@@ -81,6 +82,18 @@ def write_json(path, content):
         temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
+def is_finite(value):
+    """Return whether a value of JSON is a finite number.
+
+    Args:
+        value: any value.
+
+    Returns:
+        True or False.
+    """
+    return type(value) in (int, float) and abs(value) < 1e300
+
+
 def read_result(path):
     """Read the result of one run.
 
@@ -102,7 +115,7 @@ def read_result(path):
         ]
         for score in scores:
             value = score.get("value")
-            score["value"] = value if type(value) in (int, float) else math.nan
+            score["value"] = value if is_finite(value) else math.nan
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{path} is not the result of a run ({type(error).__name__}: {error})."

@@ -223,3 +223,75 @@ def test_markdown_stays_text(tmp_path):
 def test_markdown_text_by_hand():
     assert markdown_text(HOSTILE) == TAME
     assert markdown_text("lr 1e-4 of mnli_matched (5 %), f1 > 0.5") == "lr 1e-4 of mnli_matched (5 %), f1 &gt; 0.5"
+
+
+# ---- missing and strange fields ----
+
+FIELDS = ["name", "minutes", "device", "hardware", "versions", "peak_memory_mb", "commit", "parameters", "scores"]
+STRANGE = [None, "text", 3, -1, [1], {"a": 1}, [], {}, True, 1e400, 10**400, "<b>"]
+
+
+def reports_of(tmp_path, changed):
+    """The report and the README's table of four results, one of them changed."""
+    write(tmp_path / "results")
+    (tmp_path / "results" / "bert-rte-0.json").write_text(json.dumps(changed))
+    write_report([tmp_path / "results"], tmp_path / "report")
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- report -->\n<!-- /report -->\n")
+    write_readme([tmp_path / "results"], readme)
+    return (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_that_is_missing_or_strange_stops_no_report(tmp_path, monkeypatch, field):
+    """Only the figure is left out, for time."""
+    monkeypatch.setattr("mmlkit.batch.reports._figure", lambda table: (b"", "x"))
+    text = reports_of(tmp_path, {key: value for key, value in RESULTS[0].items() if key != field})
+    assert ("missing" in text) == (field in FIELDS[1:7]) and "3 runs" in text or "4 runs" in text
+    for value in STRANGE:
+        reports_of(tmp_path, {**RESULTS[0], field: value})
+
+
+@pytest.mark.parametrize("field", ["on", "split", "metric", "value"])
+def test_a_score_without_a_field_is_shown_as_missing(tmp_path, monkeypatch, field):
+    monkeypatch.setattr("mmlkit.batch.reports._figure", lambda table: (b"", "x"))
+    bare = {key: value for key, value in RESULTS[0]["scores"][1].items() if key != field}
+    text = reports_of(tmp_path, {**RESULTS[0], "scores": [bare]})
+    assert ("missing" in text) == (field != "value") and "4 runs" in text
+    for value in STRANGE:
+        reports_of(tmp_path, {**RESULTS[0], "scores": [{**bare, field: value}]})
+
+
+@pytest.mark.parametrize("key", ["method", "task", "seed"])
+def test_a_parameter_that_is_missing_is_shown_as_missing(tmp_path, monkeypatch, key):
+    monkeypatch.setattr("mmlkit.batch.reports._figure", lambda table: (b"", "x"))
+    given = {one: value for one, value in RESULTS[0]["parameters"].items() if one != key}
+    text = reports_of(tmp_path, {**RESULTS[0], "parameters": given})
+    assert ("| missing |" in text) == (key != "seed")
+    for value in [*STRANGE, float("nan")]:
+        reports_of(tmp_path, {**RESULTS[0], "parameters": {**given, key: value}})
+
+
+def test_what_is_missing_in_all_results_leaves_a_report(tmp_path):
+    """With its figure: a notebook that recorded nothing, one method alone, and no dev scores."""
+    keys = ("experiment", "profile", "parameters")
+    bare = {**{key: RESULTS[0][key] for key in keys}, "scores": []}
+    for scores in ([], RESULTS[0]["scores"][:1], RESULTS[0]["scores"]):
+        (tmp_path / "one.json").write_text(json.dumps({**bare, "scores": scores}))
+        write_report([tmp_path], tmp_path / "report")
+        text = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+        told = "1 run, 0.0 hours of computing (missing in 1), at most missing MB each, on missing (missing), "
+        assert f"{told}torch missing, mmlkit missing; commit missing." in text
+        readme = tmp_path / "README.md"
+        readme.write_text("<!-- report -->\n<!-- /report -->\n")
+        write_readme([tmp_path], readme)
+
+
+def test_damaged_files_are_passed_over(tmp_path):
+    write(tmp_path / "results")
+    (tmp_path / "results" / "failed").mkdir()
+    for number, text in enumerate(["", "[]", "3", "[" * 100_000, '{"experiment": "a"', "null", '{"scores": 3}']):
+        (tmp_path / "results" / f"{number}.json").write_text(text)
+        (tmp_path / "results" / "failed" / f"{number}.json").write_text(text)
+    assert {key: len(runs) for key, runs in load_results([tmp_path]).items()} == {("mml-tables", "fast"): 4}
+    assert "1: missing" in write_report([tmp_path], tmp_path / "report").read_text(encoding="utf-8")
