@@ -58,7 +58,7 @@ def test_a_hanging_notebook_is_stopped_with_all_that_it_started(tmp_path, capfd)
     assert not run_notebook(path, tmp_path / "out", {}, stall=4 * SECOND)
     told = capfd.readouterr().out
     assert told.count("99_hangs started\n") == 2 and told.count("It made no progress for 0.0666667 minutes") == 2
-    assert told.count("; it is tried once more\n") == 1 and "give it more minutes: --stall 30." in told
+    assert told.count("; it is tried once more\n") == 1 and "needs more minutes: --stall 30." in told
     lines = (tmp_path / "pids").read_text().splitlines()
     pids = [int(pid) for line in lines for pid in line.split()]
     assert len(pids) in (3, 6) and not alive(pids)          # a very slow start may be stopped before the second line is written
@@ -232,7 +232,10 @@ def test_the_last_line_counts_what_ran(tmp_path, monkeypatch, capsys):
     assert said.err == "1 of 2 notebooks failed: 99_bad\n" and said.out.count("RuntimeError: on purpose") >= 1
 
 
-@pytest.mark.parametrize("option", ["--jobs", "--stall", "--limit"])
-def test_a_limit_of_nothing_is_refused(option, capsys):
-    assert main(["run", "00", option, "0"]) == 1
-    assert capsys.readouterr().err == f"mmlkit run: {option} is 0, expected a number above 0.\n"
+@pytest.mark.parametrize(("option", "kind"), [
+    ("--jobs", "whole number of at least 1"), ("--stall", "number above 0"), ("--limit", "number above 0")])
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "x"])
+def test_a_limit_of_nothing_is_refused(option, kind, value, capsys):
+    with pytest.raises(SystemExit):
+        main(["run", "00", option, value])
+    assert f"argument {option}: {value!r} is not a {kind}\n" in capsys.readouterr().err
