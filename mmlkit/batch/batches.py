@@ -45,14 +45,15 @@ def estimate(experiment, runs, cores):
     Returns:
         A sentence.
     """
-    text = f"{len(runs)} of {count(len(experiment.runs), 'run')} to do, {cores} at a time"
     gpu = sum(experiment.gpu_minutes.get(run) or 0 for run in runs) / 60
     cpu = len(runs) * (experiment.minutes or 0) / min(cores, len(runs) or 1)
-    if gpu:
-        text += f"; about {gpu:.3g} GPU hours (an estimate, not measured on a GPU)"
-    elif cpu:
-        text += f"; about {cpu:.3g} minutes on {count(cores, 'CPU core')}"
-    return f"{text}."
+    times = {
+        f"; about {gpu:.3g} GPU hours (an estimate, not measured on a GPU)": gpu,
+        f"; about {cpu:.3g} minutes on {count(cores, 'CPU core')}": cpu,
+    }
+    time_ahead = next((text for text, value in times.items() if value), "")
+    todo = f"{len(runs)} of {count(len(experiment.runs), 'run')} to do"
+    return f"{todo}, {cores} at a time{time_ahead}."
 
 
 def reproduce(experiment, folder, *, cores=1, again=False, options=()):

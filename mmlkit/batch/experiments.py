@@ -1,7 +1,9 @@
 """Experiments: a notebook and a grid of its parameters, in one small TOML file of experiments/."""
 
+import contextlib
 import difflib
 import itertools
+import json
 import math
 import re
 import tomllib
@@ -172,9 +174,10 @@ def load_experiment(name, profile="fast", grid=None):
             "needs at least one value, each once."
         )
     notebook = _notebook(path, content["notebook"])
-    known = dict.fromkeys(notebook_parameters(notebook), "value")
-    for parameters in runs.values():
+    known = dict.fromkeys(notebook_parameters(notebook), "value of JSON")
+    for run, parameters in runs.items():
         _check_table(f"{path}: a run of {notebook.name}", parameters, known)
+        _check_table(f"{path}: run {run},", {"gpu_minutes": costs[run] or 1}, _SIZE)
     more = {key: content[key] for key in ("published", "claims") if key in content}
     named = {"name": path.stem, "title": content["title"], "file": path, "notebook": notebook}
     return Experiment(
@@ -201,7 +204,7 @@ def _check(path, content):
     for where, part in {"the file": content, **sizes}.items():
         for key in {*parts} & {*part}:
             _check_table(f"{path}: {where}, {key},", part[key], dict.fromkeys(values[key], "table"))
-    published, fields = content.get("published", {}), dict.fromkeys([*grid, "on"], "value")
+    published, fields = content.get("published", {}), dict.fromkeys([*grid, "on"], "value of JSON")
     _check_table(f"{path}: [published]", published, _PUBLISHED)
     for key in ("row", "column"):
         used = dict.fromkeys(re.findall(r"{(.*?)}", published.get(key, "")), "")
@@ -242,7 +245,9 @@ def _fits(value, kind):
     elif outer == "text":
         good = isinstance(value, str) and value.isprintable() and value != ""
     elif outer == "value":
-        good = True
+        with contextlib.suppress(TypeError, ValueError):
+            return bool(json.dumps(value, allow_nan=False))
+        return False
     else:
         good = type(value) in ((int,) if "whole" in outer else (int, float)) and math.isfinite(
             value

@@ -7,6 +7,7 @@ that was renamed to its final name. A run without progress is stopped, see `proc
 import ast
 import json
 import os
+import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,20 +16,7 @@ from pathlib import Path
 from mmlkit.batch.processes import STALLED, run_watched
 from mmlkit.messages import count
 
-__all__ = [
-    "default_jobs",
-    "describe_run",
-    "find_notebooks",
-    "list_notebooks",
-    "notebook_cells",
-    "notebook_parameters",
-    "notebook_title",
-    "papermill_command",
-    "parse_parameters",
-    "resolve_parameters",
-    "run_notebook",
-    "run_notebooks",
-]
+__all__ = ["find_notebooks", "list_notebooks", "run_notebook", "run_notebooks"]
 
 
 def find_notebooks(wanted):
@@ -99,31 +87,18 @@ def notebook_parameters(path):
     return [target.id for node in assignments for target in node.targets]
 
 
-def notebook_title(path):
-    """Return a notebook's first heading, or its file name when it has none.
-
-    Args:
-        path: the notebook.
-
-    Returns:
-        A text.
-    """
-    text = [
-        "".join(cell["source"]) for cell in notebook_cells(path) if cell["cell_type"] == "markdown"
-    ]
-    lines = "\n".join(text).splitlines()
-    return next((line[2:].strip() for line in lines if line.startswith("# ")), Path(path).stem)
-
-
 def list_notebooks():
-    """Return one text with the name, title and parameters of every notebook."""
+    """Return one text with the name, first heading and parameters of every notebook."""
     known = find_notebooks(["all"])
     width = max(len(path.stem) for path in known)
-    return "\n".join(
-        f"{path.stem:<{width}}  {notebook_title(path)}\n"
-        f"{'':<{width}}  parameters: {', '.join(notebook_parameters(path))}"
-        for path in known
-    )
+    lines = []
+    for path in known:
+        cells = [cell for cell in notebook_cells(path) if cell["cell_type"] == "markdown"]
+        texts = ["".join(cell["source"]) for cell in cells]
+        titles = re.findall(r"^# (.*)", "\n".join(texts), re.M)
+        lines.append(f"{path.stem:<{width}}  {(titles or [path.stem])[0]}")
+        lines.append(f"{'':<{width}}  parameters: {', '.join(notebook_parameters(path))}")
+    return "\n".join(lines)
 
 
 # ---- parameters ----
@@ -279,9 +254,17 @@ def papermill_command(path, output, parameters):
     Returns:
         A list of texts.
     """
-    options = "-k python3 --start-timeout 600 --no-progress-bar --log-level ERROR --cwd".split()
+    options = [
+        "-k",
+        "python3",
+        "--start-timeout",
+        "600",
+        "--no-progress-bar",
+        "--log-level",
+        "ERROR",
+    ]
     command = [sys.executable, "-m", "papermill", str(path), str(output), *options]
-    return [*command, str(Path(path).parent), "-y", json.dumps(parameters)]
+    return [*command, "--cwd", str(Path(path).parent), "-y", json.dumps(parameters)]
 
 
 def run_notebook(

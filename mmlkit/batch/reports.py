@@ -340,7 +340,8 @@ def _facts(results):
     return (
         f"{count(len(results), 'run')}, {sum(number('minutes')) / 60:.1f} hours of computing"
         f"{f' (missing in {lacking})' if lacking else ''}, at most "
-        f"{max(number('peak_memory_mb'), default='missing')} MB each, on {'; '.join(sorted(kinds))}; "
+        f"{max(number('peak_memory_mb'), default='missing')} MB each, on "
+        f"{'; '.join(sorted(kinds))}; "
         f"commit {', '.join(sorted(commits))}."
     )
 
@@ -367,7 +368,8 @@ def _figure(table):
     ax.figure.savefig(image, format="png")
     plt.close(ax.figure)
     return image.getvalue(), (
-        f"dev {metric} of every run, mean over seeds with its standard deviation, and the published "
+        f"dev {metric} of every run, mean over seeds with its standard deviation, and the "
+        f"published "
         "number as a cross; the table has the numbers"
     )
 

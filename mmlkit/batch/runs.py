@@ -19,7 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from mmlkit.batch.experiments import load_experiment
-from mmlkit.batch.notebooks import notebook_cells, notebook_parameters, papermill_command
+from mmlkit.batch.notebooks import notebook_parameters, papermill_command
 from mmlkit.batch.processes import file_lock, run_watched
 
 __all__ = [
@@ -266,7 +266,7 @@ def failure_cause(printed):
 
 def _commit():
     """Return the git commit of this checkout, with -dirty when files differ; None outside git."""
-    command = "git describe --always --abbrev=12 --dirty --exclude=*".split()
+    command = ["git", "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]
     try:
         done = subprocess.run(
             command,
@@ -284,4 +284,9 @@ def _commit():
 if __name__ == "__main__":
     file, profile, grid, run = sys.argv[1:]
     experiment = load_experiment(file, profile, json.loads(grid))
-    sys.exit(execute_run(experiment, Path.cwd(), run, parent=os.getppid()) and 1)
+    try:
+        sys.exit(execute_run(experiment, Path.cwd(), run, parent=os.getppid()) and 1)
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        write_json(Path("failed", f"{run}.json"), {"name": run, "cause": cause})
+        raise

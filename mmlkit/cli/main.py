@@ -308,7 +308,10 @@ def _predict(options):
 
 
 def _load(options, notebook, example):
-    """Return the model of --model, on a GPU where there is one; check the folder before torch starts."""
+    """Return the model of --model, on a GPU where there is one.
+
+    The folder is checked before torch starts.
+    """
     make = (
         f"Notebook {notebook} makes one: `mmlkit run {notebook}` writes {example}, "
         f"then add --model {example}."

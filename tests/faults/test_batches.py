@@ -1,5 +1,6 @@
 """Batches with faults: killed processes, failing runs, two batches on one folder, and a cluster."""
 
+import contextlib
 import json
 import math
 import os
@@ -48,7 +49,7 @@ KILLED = (
 
 @pytest.fixture
 def toy(tmp_path):
-    """toy(code, items): an experiment whose runs execute `code` with `item`, and log their start."""
+    """toy(code, items): an experiment whose runs execute `code` with `item` and log their start."""
     import nbformat
 
     def make(code, items, limit=20):  # minutes: a run that should succeed is never stopped
@@ -116,10 +117,8 @@ def test_many_kills_lose_no_finished_run_and_repeat_none(toy, tmp_path):
         except subprocess.TimeoutExpired:
             family = psutil.Process(batch.pid).children(recursive=True) if i % 3 else []
             for process in [batch, *family]:
-                try:
+                with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
-                except psutil.NoSuchProcess:
-                    pass
             batch.wait()
         now = result_files(out)
         kept = {run: now.get(run) for run in seen}
@@ -160,7 +159,8 @@ def test_every_death_is_reported_with_its_cause_and_the_others_finish(toy, tmp_p
     lines = capfd.readouterr().out.splitlines()
     causes = dict(line.split(" failed: ") for line in lines if " failed: " in line)
     assert causes["1"] == (
-        "out of memory (MemoryError: numpy wanted 12 TB). Take a smaller batch_size, fewer runs at a "
+        "out of memory (MemoryError: numpy wanted 12 TB). Take a smaller batch_size, fewer "
+        "runs at a "
         "time (--cores), or a machine with more memory."
     )
     assert causes["2"] == (
@@ -337,11 +337,14 @@ place = Path(os.environ["STANDIN"])
 text = sys.argv[1:]
 name = os.getpid()              # two at once are two jobs
 (place / f"{{name}}.call").write_text(" ".join(text))
-(place / f"{{name}}.name").write_text(re.search(r"--job-name[ =](\\S+)", " ".join(text)).group(1).strip("'"))
-wrapped = next((part.removeprefix("--wrap=") for part in text if part.startswith("--wrap=")), None) or (text[text.index("--wrap") + 1] if "--wrap" in text else sys.stdin.read())
+wrapped = next((part.removeprefix("--wrap=") for part in text if part.startswith("--wrap=")), None)
+if wrapped is None:
+    wrapped = text[text.index("--wrap") + 1] if "--wrap" in text else sys.stdin.read()
 (place / f"{{name}}.sh").write_text(wrapped)
 env = {{**os.environ, "SLURM_JOB_ID": str(name)}}
-subprocess.Popen(f"sh {{place}}/{{name}}.sh > {{place}}/{{name}}.out 2>&1; echo $? > {{place}}/{{name}}.part; mv {{place}}/{{name}}.part {{place}}/{{name}}.end", shell=True, env=env, start_new_session=True)
+job = "sh {{0}}.sh > {{0}}.out 2>&1; echo $? > {{0}}.part; mv {{0}}.part {{0}}.end"
+job = job.format(place / str(name))
+subprocess.Popen(job, shell=True, env=env, start_new_session=True)
 print(name)
 """
 SACCT = """#!{python}
@@ -350,11 +353,15 @@ import os
 from pathlib import Path
 for path in Path(os.environ["STANDIN"]).glob("*.call"):
     end = path.with_suffix(".end")
-    state = "RUNNING" if not end.exists() else "COMPLETED" if end.read_text().strip() == "0" else "FAILED"
+    ended = end.read_text().strip() if end.exists() else None
+    state = {{None: "RUNNING", "0": "COMPLETED"}}.get(ended, "FAILED")
     print(f"{{path.stem}}|{{state}}")
 """
 
-SRUN = '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n'  # its own options off, then the job's command
+SRUN = (
+    '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; '
+    'done\nexec "$@"\n'
+)  # its own options off, then the job's command
 
 
 @pytest.fixture
