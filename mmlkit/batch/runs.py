@@ -186,6 +186,7 @@ def execute_run(experiment, folder, run, parent=None):
         }
         known = notebook_parameters(experiment.notebook)
         given = {key: str(value) for key, value in more.items() if key in known}
+        stop = SimpleNamespace(is_set=lambda: parent not in (None, os.getppid()))
         started = time.gmtime()
         seconds, status, told = run_watched(
             papermill_command(experiment.notebook, executed, {**given, **plan["parameters"]}),
@@ -193,15 +194,16 @@ def execute_run(experiment, folder, run, parent=None):
             executed,
             stall=math.inf,
             limit=experiment.limit,
-            stop=SimpleNamespace(is_set=lambda: parent not in (None, os.getppid())),
+            stop=stop,
         )
         if status != 0:
             killed = isinstance(status, int) and status < 0
             printed = re.sub(r"\x1b\[[0-9;]*m", "", "" if killed else told)  # IPython's colours
             cause = failure_cause(printed)
-            write_json(failed, {"name": run, "cause": cause, **plan, "traceback": printed})
-            if executed.is_file():
-                os.replace(executed, failed_notebook)
+            if not stop.is_set():
+                write_json(failed, {"name": run, "cause": cause, **plan, "traceback": printed})
+                if executed.is_file():
+                    os.replace(executed, failed_notebook)
             return cause
         content = (
             json.loads(found.read_text(encoding="utf-8")) if found.is_file() else {"scores": []}
@@ -214,7 +216,7 @@ def execute_run(experiment, folder, run, parent=None):
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", started),
         }
         write_json(result, {**named, **plan, **timed, "commit": _commit(), **content})
-        shutil.rmtree(work)
+        shutil.rmtree(work, ignore_errors=True)  # another process may wait for the lock
     return None
 
 
