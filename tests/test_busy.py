@@ -21,7 +21,11 @@ pytestmark = pytest.mark.parametrize(("own", "expected"), WAYS, ids=["unset", "t
 
 def environment(own):
     """This process's environment with OMP_WAIT_POLICY as the user has it."""
-    clean = {key: value for key, value in os.environ.items() if key not in ("OMP_WAIT_POLICY", "OMP_NUM_THREADS")}
+    clean = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("OMP_WAIT_POLICY", "OMP_NUM_THREADS")
+    }
     return {**clean, "PYTHONPATH": str(ROOT), **({"OMP_WAIT_POLICY": own} if own else {})}
 
 
@@ -38,9 +42,11 @@ def test_the_package_sets_it_before_torch(own, expected):
 
 @pytest.mark.slow
 def test_torch_reads_it(own, expected):
-    """GNU's OpenMP says when it starts how often a waiting thread looks before it sleeps: never, or thirty billion times."""
+    """GNU's OpenMP tells how often a waiting thread looks before it sleeps: 0 or 3e10 times."""
     code = "import os; os.environ['OMP_DISPLAY_ENV'] = 'verbose'; import mmlkit.bert"
-    done = subprocess.run([sys.executable, "-c", code], env=environment(own), capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(own), capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     found = re.findall(r"GOMP_SPINCOUNT\s*=\s*'(\w+)'", done.stderr)
     if not found:
@@ -50,7 +56,10 @@ def test_torch_reads_it(own, expected):
 
 @pytest.mark.slow
 def test_a_torch_that_came_first_goes_on_working(own, expected):
-    code = "import torch, mmlkit, os; from mmlkit.bert.model import BertModel; print(os.environ['OMP_WAIT_POLICY'], int(torch.ones(3).sum()))"
+    code = (
+        "import torch, mmlkit, os; from mmlkit.bert.model import BertModel; "
+        "print(os.environ['OMP_WAIT_POLICY'], int(torch.ones(3).sum()))"
+    )
     assert run([sys.executable, "-c", code], own) == f"{expected} 3\n"
 
 
@@ -58,33 +67,58 @@ def test_a_torch_that_came_first_goes_on_working(own, expected):
 def test_the_tests_run_with_it(own, expected, tmp_path):
     for name in ("conftest.py", "tiny.py"):
         shutil.copy(ROOT / "tests" / name, tmp_path / name)
-    code = f"import os\n\n\ndef test_it():\n    assert os.environ['OMP_WAIT_POLICY'] == {expected!r}\n"
+    code = (
+        f"import os\n\n\ndef test_it():\n    assert os.environ['OMP_WAIT_POLICY'] == {expected!r}\n"
+    )
     (tmp_path / "test_asks.py").write_text(code)
-    assert "1 passed" in run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_asks.py"], own, cwd=tmp_path)
-    loaded = [node.names[0].name if isinstance(node, ast.Import) else node.module
-              for node in ast.parse((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")).body
-              if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert "1 passed" in run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_asks.py"],
+        own,
+        cwd=tmp_path,
+    )
+    loaded = [
+        node.names[0].name if isinstance(node, ast.Import) else node.module
+        for node in ast.parse((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
     assert loaded.index("mmlkit") < loaded.index("numpy") < loaded.index("torch")
 
 
 def test_make_passes_it_on(own, expected, tmp_path):
     if not shutil.which("make"):
         pytest.skip("make is not installed")
-    (tmp_path / "ask.mk").write_text(f"include {ROOT / 'Makefile'}\nask:\n\t@echo $$OMP_WAIT_POLICY\n")
-    assert run(["make", "--no-print-directory", "-f", "ask.mk", "ask"], own, cwd=tmp_path) == f"{expected}\n"
+    (tmp_path / "ask.mk").write_text(
+        f"include {ROOT / 'Makefile'}\nask:\n\t@echo $$OMP_WAIT_POLICY\n"
+    )
+    assert (
+        run(["make", "--no-print-directory", "-f", "ask.mk", "ask"], own, cwd=tmp_path)
+        == f"{expected}\n"
+    )
 
 
 def test_continuous_integration_passes_it_on(own, expected, tmp_path):
-    """The script itself, with stand-ins for make and timeout; it also shows which lines are counted."""
+    """The script itself, with stand-ins for make and timeout; it shows which lines are counted."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
-    for name, text in {"timeout": 'shift\nexec "$@"', "make": 'echo "$OMP_WAIT_POLICY"\necho "3 passed, 1 skipped in 2.0s"\necho "= 2 passed in 1s ="\necho "a test that printed 7 passed"'}.items():
+    for name, text in {
+        "timeout": 'shift\nexec "$@"',
+        "make": 'echo "$OMP_WAIT_POLICY"\necho "3 passed, 1 skipped in 2.0s"\necho "= 2 '
+        'passed in 1s ="\necho "a test that printed 7 passed"',
+    }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     env = environment(own)
-    done = subprocess.run(["bash", ".ci/run"], cwd=tmp_path, env={**env, "PATH": f"{tmp_path}{os.pathsep}{env['PATH']}"}, capture_output=True, text=True)
+    done = subprocess.run(
+        ["bash", ".ci/run"],
+        cwd=tmp_path,
+        env={**env, "PATH": f"{tmp_path}{os.pathsep}{env['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
     lines = done.stdout.splitlines()
-    assert done.returncode == 0 and expected in lines and lines[-1] == "5 passed, 0 failed", done.stdout + done.stderr
+    assert done.returncode == 0 and expected in lines and lines[-1] == "5 passed, 0 failed", (
+        done.stdout + done.stderr
+    )
 
 
 def test_every_notebook_imports_the_package_before_torch(own, expected):
@@ -99,10 +133,17 @@ def test_every_notebook_imports_the_package_before_torch(own, expected):
 def test_a_kernel_of_mmlkit_run_has_it(own, expected, tmp_path):
     import nbformat
 
-    cells = [nbformat.v4.new_code_cell("output_dir = '.'", metadata={"tags": ["parameters"]}),
-             nbformat.v4.new_code_cell("import os; open('told', 'w').write(os.environ['OMP_WAIT_POLICY'])")]
+    cells = [
+        nbformat.v4.new_code_cell("output_dir = '.'", metadata={"tags": ["parameters"]}),
+        nbformat.v4.new_code_cell(
+            "import os; open('told', 'w').write(os.environ['OMP_WAIT_POLICY'])"
+        ),
+    ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), tmp_path / "asks.ipynb")
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}),
+        tmp_path / "asks.ipynb",
+    )
     run([sys.executable, "-m", "mmlkit", "run", "asks.ipynb"], own, cwd=tmp_path)
     assert (tmp_path / "told").read_text() == expected
 
@@ -112,13 +153,37 @@ def test_a_run_of_a_batch_has_it(own, expected, tmp_path):
     pytest.importorskip("snakemake", reason="pip install 'mmlkit[batch]'")
     import nbformat
 
-    cells = [nbformat.v4.new_code_cell("profile = 'fast'\nitem = 0\nresult_file = None", metadata={"tags": ["parameters"]}),
-             nbformat.v4.new_code_cell("import json, os, pathlib\npathlib.Path('told').write_text(os.environ['OMP_WAIT_POLICY'])\n"
-                                       "pathlib.Path(result_file).write_text(json.dumps({'scores': [], 'sources': {}}))")]
+    cells = [
+        nbformat.v4.new_code_cell(
+            "profile = 'fast'\nitem = 0\nresult_file = None", metadata={"tags": ["parameters"]}
+        ),
+        nbformat.v4.new_code_cell(
+            "import json, os, "
+            "pathlib\npathlib.Path('told').write_text(os.environ['OMP_WAIT_POLICY'])\n"
+            "pathlib.Path(result_file).write_text(json.dumps({'scores': [], 'sources': {}}))"
+        ),
+    ]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), tmp_path / "asks.ipynb")
-    (tmp_path / "asks.toml").write_text('title = "It asks"\nnotebook = "asks.ipynb"\n[grid]\nitem = [0]\n[fast]\nlimit = 60\n')
-    command = [sys.executable, "-m", "mmlkit", "reproduce", "asks.toml", "--out", "out", "--cores", "1"]
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}),
+        tmp_path / "asks.ipynb",
+    )
+    (tmp_path / "asks.toml").write_text(
+        'title = "It asks"\nnotebook = "asks.ipynb"\n[grid]\nitem = [0]\n[fast]\nlimit = 60\n'
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "mmlkit",
+        "reproduce",
+        "asks.toml",
+        "--out",
+        "out",
+        "--cores",
+        "1",
+    ]
     subprocess.run(command, env=environment(own), cwd=tmp_path, capture_output=True, text=True)
     assert (tmp_path / "told").read_text() == expected
-    assert json.loads((tmp_path / "out" / "results" / "0.json").read_text())["parameters"]["item"] == 0
+    assert (
+        json.loads((tmp_path / "out" / "results" / "0.json").read_text())["parameters"]["item"] == 0
+    )

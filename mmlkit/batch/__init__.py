@@ -1,30 +1,32 @@
-"""Notebooks run headless, experiments made of many runs, and the report on what they found.
+"""Notebooks run headless, experiments made of many runs, and the report on their results.
 
-    processes     a process that is watched, and stopped when it makes no progress
+    processes     a process that is watched and stopped, and file locks
     notebooks     one notebook, or several at a time, through papermill
-    experiments   a notebook times a grid of parameters, in one small file
+    experiments   a notebook and a grid of its parameters, in one small file
     runs          one run of an experiment and its result
     batches       all runs of an experiment, through Snakemake
     reports       tables and figures of the results
 
-Notebooks 05 to 10 read recorded results through it. Nothing here knows a model.
+The rules for Snakemake are in Snakefile. Notebooks 05 to 10 read recorded results with these
+modules. Nothing here knows a model.
 """
 
 import importlib
 
 # Each name is imported on first use, so that `mmlkit run` does not wait for torch.
-_HOME = {
+_MODULES = {
+    "processes": "file_lock",
     "notebooks": "run_notebook run_notebooks",
     "experiments": "Experiment find_experiment known_experiments load_experiment",
-    "runs": "held read_result record",
+    "runs": "read_result record",
     "batches": "reproduce",
-    "reports": "comparison headline judge load_results long_frame weigh write_readme write_report",
+    "reports": "compare_claim headline judge load_results long_frame write_readme write_report",
 }
-_HOME = {name: home for home, names in _HOME.items() for name in names.split()}
-__all__ = sorted(_HOME)
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name):
-    if name in _HOME:
-        return getattr(importlib.import_module(f"mmlkit.batch.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'mmlkit.batch' has no attribute {name!r}; it has {', '.join(__all__)}.")
+    if name in _MODULE_OF:
+        return getattr(importlib.import_module(f"mmlkit.batch.{_MODULE_OF[name]}"), name)
+    raise AttributeError(f"module 'mmlkit.batch' has no attribute {name!r}; it has {__all__}.")

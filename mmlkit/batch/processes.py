@@ -1,24 +1,70 @@
-"""Runs a process until it ends or makes no progress, and then ends it together with everything it started.
+"""Processes that are watched: each is stopped with everything it started when it makes no progress.
 
-Progress, not time: on a busy machine a run may be as slow as it likes. `mmlkit run` uses it for notebooks.
+Progress is measured, not time: on a busy machine a process may be as slow as it likes.
 """
 
 import contextlib
+import os
 import subprocess
 import tempfile
+import threading
 import time
 
-__all__ = ["STALLED", "STOPPED", "run_watched"]
+__all__ = ["STALLED", "STOPPED", "end_tree", "end_with_parent", "file_lock", "run_watched"]
 
-STALLED, STOPPED = "stalled", "stopped"     # in place of the exit status of a process that was killed
+STALLED, STOPPED = "stalled", "stopped"  # take the place of an exit status
 
-# The share of one core below which a process counts as waiting. A kernel that waits uses 0.1 %; one that computes at the
-# lowest priority, beside a busy process on the same core, gets 1.5 %.
+# Share of one core below which a process counts as waiting. A waiting kernel uses 0.1 %. A kernel
+# that computes at the lowest priority, beside a busy process on the same core, gets 1.5 %.
 _WORKING = 0.005
 
 
+@contextlib.contextmanager
+def file_lock(path, wait=True):
+    """Hold an exclusive lock on a file; the system releases it when the process ends.
+
+    Args:
+        path: the file, a Path; it is created when it is missing.
+        wait: whether to wait for another process that holds the lock.
+
+    Yields:
+        The open file, or None when another process holds the lock.
+
+    Raises:
+        OSError: the system has no file locks.
+    """
+    try:
+        import fcntl
+    except ImportError as error:
+        raise OSError(
+            "batches need the file locks of Linux or macOS; on Windows use WSL."
+        ) from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            file = None
+        yield file
+
+
+def end_with_parent(parent):
+    """End this process within a second after another process has ended.
+
+    Args:
+        parent: the id of the process that started this one.
+    """
+
+    def watch():
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def run_watched(command, environment, saved, *, stall, limit=None, stop=None):
-    """Run a command to its end, or until there is a reason to stop it and everything it started.
+    """Run a command to its end, or until there is a reason to stop it.
 
     It makes progress when its process tree uses CPU time, or when the file `saved` is written.
 
@@ -26,85 +72,97 @@ def run_watched(command, environment, saved, *, stall, limit=None, stop=None):
         command: the program and its arguments, a list.
         environment: its environment variables, a dict.
         saved: the path of a file that the program writes as it goes on.
-        stall: minutes without progress after which it is stopped.
+        stall: minutes without progress after which it is stopped; inf: any time.
         limit: minutes that it may take in all; None: any time.
         stop: a threading.Event; when it is set, the run is stopped.
 
     Returns:
-        (seconds, status, text): the exit status and what it printed; or STALLED or STOPPED, and the reason.
+        (seconds, status, text): the exit status and what was printed; or STALLED or STOPPED, and
+        the reason.
 
     Raises:
         ModuleNotFoundError: psutil is missing.
     """
     try:
-        import psutil  # noqa: F401
+        import psutil
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("mmlkit run needs psutil, which is not installed: pip install 'mmlkit[notebooks]'.") from error
+        raise ModuleNotFoundError(
+            "mmlkit run needs psutil, which is not installed: pip install 'mmlkit[notebooks]'."
+        ) from error
     started = time.monotonic()
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as printed:
-        process = subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT, env=environment)
-        tree = _Tree(process.pid)
+        root = psutil.Popen(command, stdout=printed, stderr=subprocess.STDOUT, env=environment)
+        seconds = {}
         try:
-            status, reason = _watch(process, tree, saved, stall, limit, stop)
+            status, reason = _watch(root, seconds, saved, stall, limit, stop)
         finally:
-            tree.kill()
-            process.wait()
+            end_tree(root, seconds)
         printed.seek(0)
         return time.monotonic() - started, status, reason or printed.read()
 
 
-def _watch(process, tree, saved, stall, limit, stop):
-    """Wait for the process. Return (exit status, None) when it ended by itself, else (STALLED or STOPPED, the reason)."""
+def _watch(root, seconds, saved, stall, limit, stop):
+    """Return (exit status, None) of a process that ended by itself, else its state and reason."""
+    import psutil
+
     pause = min(1, 6 * stall)
     left, quiet, used, stamp = 60 * limit if limit else float("inf"), 0, 0, None
     while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(pause), None
+        with contextlib.suppress(psutil.TimeoutExpired):
+            return root.wait(pause), None
         if stop is not None and stop.is_set():
             return STOPPED, "It was interrupted."
-        # Only the time waited for here counts: a laptop that slept, or Ctrl-Z, is no standstill.
-        left, quiet, used = left - pause, quiet + pause, used + tree.cpu_seconds()
-        now = saved.stat().st_mtime_ns if saved.is_file() else None     # papermill writes it with each cell, and with output
+        # Only waiting time counts: a suspended laptop or Ctrl-Z is not a lack of progress.
+        left, quiet, used = left - pause, quiet + pause, used + _cpu_seconds(root, seconds)
+        now = saved.stat().st_mtime_ns if saved.is_file() else None  # papermill writes it per cell
         if left <= 0:
-            return STOPPED, f"It took more than {limit:g} minutes, the limit that was set (--limit)."
+            return STOPPED, f"It took longer than its limit of {limit:g} minutes."
         if now != stamp or used >= _WORKING * 60 * stall:
             quiet, used, stamp = 0, 0, now
         elif quiet >= 60 * stall:
-            return STALLED, (f"It made no progress for {stall:g} minutes: no CPU time used, no cell started or ended. It was "
-                              "stopped. If a cell only waits, such as for a slow download, give it more minutes: --stall 30.")
+            return STALLED, (
+                f"It made no progress for {stall:g} minutes: no CPU time used, no cell started or "
+                "ended. It was stopped. A cell that only waits, such as for a slow download, needs "
+                "more minutes: --stall 30."
+            )
 
 
-class _Tree:
-    """A process and all that it started. A kernel has a session of its own, so a signal to the group would miss it."""
+def _cpu_seconds(root, seconds):
+    """Return the CPU time of the process tree since the last call; `seconds` holds the totals."""
+    import psutil
 
-    def __init__(self, pid):
-        import psutil
+    used = 0.0
+    _find_children(root, seconds)
+    for process, before in list(seconds.items()):
+        with contextlib.suppress(psutil.Error):
+            seconds[process] = sum(process.cpu_times())  # includes children that have ended
+            used += max(0.0, seconds[process] - before)
+    return used
 
-        self.gone, self.wait = psutil.Error, psutil.wait_procs
-        self.seconds = {psutil.Process(pid): 0.0}
-        self.root = next(iter(self.seconds))
 
-    def cpu_seconds(self):
-        """Return the CPU time that the processes have used since the last call."""
-        used = 0.0
-        for one in self._look():
-            try:
-                now = sum(one.cpu_times())      # with that of its ended children, and on Linux the wait for the disk
-            except self.gone:
-                continue
-            used += max(0.0, now - self.seconds[one])
-            self.seconds[one] = now
-        return used
+def _find_children(root, seconds):
+    import psutil
 
-    def kill(self):
-        """End whatever of it is still alive, also after the first process has ended."""
-        for one in self._look():
-            with contextlib.suppress(self.gone):
-                one.kill()
-        self.wait(self.seconds, timeout=10)
+    with contextlib.suppress(psutil.Error):
+        for process in [root, *root.children(recursive=True)]:
+            seconds.setdefault(process, 0.0)
 
-    def _look(self):
-        with contextlib.suppress(self.gone):
-            for child in self.root.children(recursive=True):
-                self.seconds.setdefault(child, 0.0)
-        return list(self.seconds)
+
+def end_tree(root, seconds=None):
+    """Kill a process and everything that it started, also when the process itself has ended.
+
+    A kernel has a session of its own, so a signal to the process group would miss it.
+
+    Args:
+        root: a psutil.Popen.
+        seconds: a dict whose keys are the processes that were seen before.
+    """
+    import psutil
+
+    seconds = {} if seconds is None else seconds
+    _find_children(root, seconds)
+    for process in seconds:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(seconds, timeout=10)
+    root.wait()

@@ -1,5 +1,4 @@
-"""The command line: `mmlkit doctor`, `mmlkit run`, `mmlkit reproduce`, `mmlkit report`, `mmlkit bench`, `mmlkit predict`,
-`mmlkit submit`.
+"""The parser and the commands of the command line `mmlkit`.
 
 Nothing heavy is imported before a command needs it, so `mmlkit --help` answers at once.
 """
@@ -20,11 +19,16 @@ __all__ = ["main"]
 
 
 def main(arguments=None):
-    """Run one command; return the exit status.
+    """Run one command.
 
-    A mistake of the user's is one message, not a traceback: errors of the kinds that mmlkit raises
-    on purpose, and those of files and memory, are told by their message. An error of any other kind
-    is a fault of mmlkit, and the message says so. MMLKIT_DEBUG=1 shows the traceback of both.
+    A mistake of the user gives one message, not a traceback. Any other error is a fault of mmlkit,
+    and the message says so. MMLKIT_DEBUG=1 shows the traceback of both.
+
+    Args:
+        arguments: a list of texts; None: those of the command line.
+
+    Returns:
+        The exit status.
     """
     options = _parse(arguments)
     try:
@@ -34,7 +38,7 @@ def main(arguments=None):
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 130
-    except BrokenPipeError:      # the reader, such as head, has seen enough: write no more
+    except BrokenPipeError:  # the reader, such as head, has seen enough: write no more
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
@@ -46,72 +50,159 @@ def main(arguments=None):
 
 
 def _parse(arguments):
-    parser = argparse.ArgumentParser(prog="mmlkit", description="Fine-tuning methods on BERT: notebooks, runs, predictions.")
+    about = "Fine-tuning methods on BERT: notebooks, runs, predictions."
+    parser = argparse.ArgumentParser(prog="mmlkit", description=about)
     parser.add_argument("--version", action="version", version=f"mmlkit {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("doctor", help="what this machine has, and what will run on it")
-    run = commands.add_parser("run", help="run notebooks headless, through papermill; without a name, list them")
-    run.add_argument("notebooks", nargs="*", help="a number (02), a name, or all")
-    run.add_argument("--list", action="store_true", help="list the notebooks with their titles and parameters")
-    run.add_argument("--dry-run", action="store_true", help="say what would run, with which parameters, and run nothing")
-    run.add_argument("--profile", help="fast, colab or paper; the notebook's own by default")
-    run.add_argument("-p", "--parameter", action="append", default=[], metavar="NAME=VALUE",
-                     help="set a parameter of the notebook. A value is a folder or file, seen from here, when it starts with "
-                          "./ ../ ~ or /, when it contains / and exists, or for output_dir; any other value is passed on as it is")
-    run.add_argument("--out", default="runs", help="folder for the executed notebooks (default: runs)")
-    run.add_argument("--jobs", type=int, metavar="N",
-                     help="notebooks at a time (default: one for each CPU core; 1 where a GPU is used)")
-    run.add_argument("--stall", type=float, default=5, metavar="MINUTES",
-                     help="stop a notebook that has made no progress for so long: no CPU time used, no cell ended (default: 5). "
-                          "A cell that only waits, such as for a slow download, needs more")
-    run.add_argument("--limit", type=float, metavar="MINUTES", help="stop a notebook after so long, whatever it does (default: never)")
-    reproduce = commands.add_parser("reproduce", help="carry out all runs of an experiment, and go on where it stopped",
-                                    epilog="What else you write goes to Snakemake: --executor slurm --default-resources slurm_account=NAME")
-    reproduce.add_argument("experiment", nargs="?",
-                           help="a name in experiments/, such as mml-tables, or a .toml file; "
-                                "none: a list")
-    reproduce.add_argument("--profile", default="fast", help="fast, colab or paper (default: fast)")
-    reproduce.add_argument("--grid", action="append", default=[], metavar="NAME=A,B", help="other values for a parameter of the grid")
-    reproduce.add_argument("--seeds", type=_at_least(1), metavar="N",
-                           help="short for --grid seed=0,1,...,N-1")
-    reproduce.add_argument("--cores", type=_at_least(1), metavar="N",
-                           help="runs at a time (default: one for each CPU core)")
-    reproduce.add_argument("--out", help="where everything lands (default: runs/NAME-PROFILE)")
-    reproduce.add_argument("--rerun-changed", action="store_true", help="make finished runs again whose sources or parameters changed")
-    report = commands.add_parser("report", help="tables and figures of finished runs, as Markdown and HTML")
-    report.add_argument("folders", nargs="*", default=["results"], help="folders with results (default: results)")
-    report.add_argument("--out", help="where report.md and report.html go (default: the first folder's report/)")
-    report.add_argument("--readme", action="store_true", help="write the results table into README.md too")
-    bench = commands.add_parser("bench", help="how fast this machine trains and predicts, in tokens per second")
-    bench.add_argument("--model", default="minilm", help="minilm, a hub id or a folder (default: minilm)")
-    bench.add_argument("--steps", type=_at_least(1), default=12, metavar="N",
-                       help="timed steps for each precision (default: 12)")
-    predict = commands.add_parser("predict", help="labels and probabilities for texts")
-    predict.add_argument("texts", nargs="*", help="texts; for a task on pairs, two after each other")
-    predict.add_argument("--model", help="a folder of save_model, such as runs/first-model of "
-                                         "notebook 00")
-    predict.add_argument("--task", help="which of the model's tasks; needed when it has several")
-    predict.add_argument("--file", help="a .csv, .tsv, .jsonl or .parquet file with the task's text columns")
-    predict.add_argument("--out", help="write a .csv here instead of the screen")
-    submit = commands.add_parser("submit", help="the CS224N project's prediction files: written, then checked")
-    submit.add_argument("--model", help="a folder of save_model, such as runs/together of "
-                                        "notebook 10")
-    submit.add_argument("--source", required=True, help="the folder with the course's data, such as ids-sst-dev.csv")
-    submit.add_argument("--out", default="predictions", help="where the files go (default: predictions)")
-    submit.add_argument("--option", choices=("pretrain", "finetune"), help="the single-task part, sst and cfimdb, with this option in the names")
+    for name, (about, arguments_of) in _ARGUMENTS.items():
+        command = commands.add_parser(name, help=about)
+        for flags, more in arguments_of:
+            command.add_argument(*flags.split(), **more)
+    commands.choices["reproduce"].epilog = _EPILOG
     options, options.more = parser.parse_known_args(arguments)
     if options.more and options.command != "reproduce":
         parser.error(f"unrecognized arguments: {' '.join(options.more)}")
     return options
 
 
-def _at_least(least):
-    """The type of an option that is a whole number."""
-    def number(text):
-        if not re.fullmatch(r"[+-]?\d{1,9}", text) or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
-        return int(text)
-    return number
+def _whole_number(text):
+    if not re.fullmatch(r"[+-]?\d{1,9}", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def _number(text):
+    with contextlib.suppress(ValueError):
+        if float(text) > 0:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+
+
+def _minutes(text, **more):
+    return {"type": _number, "metavar": "MINUTES", "help": text, **more}
+
+
+def _count(text, **more):
+    return {"type": _whole_number, "metavar": "N", "help": text, **more}
+
+
+def _many(metavar, text):
+    return {"action": "append", "default": [], "metavar": metavar, "help": text}
+
+
+def _flag(text):
+    return {"action": "store_true", "help": text}
+
+
+def _text(text, **more):
+    return {"help": text, **more}
+
+
+_EPILOG = "Other options go to Snakemake: --executor slurm --default-resources slurm_account=NAME"
+
+# {command: (help, [(option, arguments of add_argument)])}
+_ARGUMENTS = {
+    "doctor": ("what this machine has, and what will run on it", []),
+    "run": (
+        "run notebooks headless, through papermill; without a name, list them",
+        [
+            ("notebooks", _text("a number (02), a name, or all", nargs="*")),
+            (
+                "--list",
+                _flag("list the notebooks with their parameters"),
+            ),
+            ("--dry-run", _flag("say what would run, and run nothing")),
+            ("--profile", _text("fast, colab or paper (default: the notebook's own)")),
+            (
+                "-p --parameter",
+                _many(
+                    "NAME=VALUE",
+                    "set a parameter of the notebook. A value is a path from the current folder "
+                    "when it starts with ./ ../ ~ or /, when it contains / and exists, or for "
+                    "output_dir; any other value is passed on unchanged",
+                ),
+            ),
+            (
+                "--out",
+                _text("folder for the executed notebooks (default: runs)", default="runs"),
+            ),
+            (
+                "--jobs",
+                _count("notebooks at a time (default: one for each CPU core; 1 on a GPU)"),
+            ),
+            (
+                "--stall",
+                _minutes(
+                    "stop a notebook after this time without progress: no CPU time used, no cell "
+                    "ended (default: 5). A cell that only waits needs more",
+                    default=5,
+                ),
+            ),
+            ("--limit", _minutes("stop a notebook after this time (default: never)")),
+        ],
+    ),
+    "reproduce": (
+        "execute all runs of an experiment, and continue where it stopped",
+        [
+            (
+                "experiment",
+                _text("a name in experiments/ or a .toml file; none: a list", nargs="?"),
+            ),
+            ("--profile", _text("fast, colab or paper (default: fast)", default="fast")),
+            ("--grid", _many("NAME=A,B", "other values for a parameter of the grid")),
+            ("--seeds", _count("short for --grid seed=0,1,...,N-1")),
+            ("--cores", _count("runs at a time (default: one for each CPU core)")),
+            ("--out", _text("folder for everything (default: runs/NAME-PROFILE)")),
+            (
+                "--rerun-changed",
+                _flag("repeat runs whose notebook or parameters changed"),
+            ),
+        ],
+    ),
+    "report": (
+        "tables and figures of finished runs, as Markdown and HTML",
+        [
+            ("folders", {"nargs": "*", "default": ["results"], "help": "default: results"}),
+            ("--out", _text("folder for the report (default: the first folder's report/)")),
+            ("--readme", _flag("write the table into README.md too")),
+        ],
+    ),
+    "bench": (
+        "how fast this machine trains, in tokens per second",
+        [
+            ("--model", _text("minilm, a hub id or a folder", default="minilm")),
+            ("--steps", _count("timed steps for each precision (default: 12)", default=12)),
+        ],
+    ),
+    "predict": (
+        "labels and probabilities for texts",
+        [
+            ("texts", _text("texts; for a task on pairs, two after each other", nargs="*")),
+            (
+                "--model",
+                _text("a folder of save_model, such as runs/first-model of notebook 00"),
+            ),
+            ("--task", _text("which of the model's tasks; needed when it has several")),
+            ("--file", _text("a .csv, .tsv, .jsonl or .parquet file with the task's texts")),
+            ("--out", _text("write a .csv here instead of the screen")),
+        ],
+    ),
+    "submit": (
+        "the CS224N project's prediction files: written, then checked",
+        [
+            ("--model", _text("a folder of save_model, such as runs/together of notebook 10")),
+            ("--source", {"required": True, "help": "the folder with the course's data"}),
+            ("--out", _text("folder for the files", default="predictions")),
+            (
+                "--option",
+                {
+                    "choices": ("pretrain", "finetune"),
+                    "help": "the single-task part, sst and cfimdb, with this option in the names",
+                },
+            ),
+        ],
+    ),
+}
 
 
 def _machine(options):
@@ -123,30 +214,30 @@ def _machine(options):
 
 
 def _run(options):
-    from mmlkit.batch.notebooks import default_jobs, describe_run, find_notebooks, list_notebooks, parse_parameters, run_notebooks
+    from mmlkit.batch import notebooks
 
     if options.list or not options.notebooks:
-        print(list_notebooks())
+        print(notebooks.list_notebooks())
         return 0
-    for name in ("jobs", "stall", "limit"):
-        if getattr(options, name) is not None and getattr(options, name) <= 0:
-            raise ValueError(f"--{name} is {getattr(options, name):g}, expected a number above 0.")
-    parameters = parse_parameters(options.parameter)
+    parameters = notebooks.parse_parameters(options.parameter)
     if options.profile is not None:
         from mmlkit.profiles import get_profile
 
         parameters["profile"] = get_profile(options.profile).name
-    found, out = find_notebooks(options.notebooks), Path(options.out)
-    jobs = min(options.jobs or (default_jobs() if len(found) > 1 else 1), len(found))
+    found, out = notebooks.find_notebooks(options.notebooks), Path(options.out)
+    jobs = min(options.jobs or (notebooks.default_jobs() if len(found) > 1 else 1), len(found))
     if options.dry_run:
-        print(describe_run(found, out, parameters, jobs))
+        print(notebooks.describe_run(found, out, parameters, jobs))
         return 0
-    failed = run_notebooks(found, out, parameters, jobs=jobs, stall=options.stall, limit=options.limit)
-    count = f"{len(found)} notebook{'s' if len(found) > 1 else ''}"
+    failed = notebooks.run_notebooks(
+        found, out, parameters, jobs=jobs, stall=options.stall, limit=options.limit
+    )
+    total = count(len(found), "notebook")
     if failed:
-        print(f"{len(failed)} of {count} failed: {', '.join(path.stem for path in failed)}", file=sys.stderr)
+        names = ", ".join(path.stem for path in failed)
+        print(f"{len(failed)} of {total} failed: {names}", file=sys.stderr)
         return 1
-    print(f"{count} ran. Look into {out.resolve()}: open them with jupyter lab {options.out}")
+    print(f"{total} ran. Look into {out.resolve()}: open them with jupyter lab {options.out}")
     return 0
 
 
@@ -157,13 +248,16 @@ def _reproduce(options):
     from mmlkit.batch.experiments import load_experiment, parse_grid
     from mmlkit.batch.reports import write_report
 
-    grid = parse_grid([*options.grid, *([f"seed={','.join(map(str, range(options.seeds)))}"] if options.seeds else [])])
+    grid = parse_grid(options.grid)
+    if options.seeds:
+        grid["seed"] = list(range(options.seeds))
     experiment = load_experiment(options.experiment, options.profile, grid)
     folder = Path(options.out or f"runs/{experiment.name}-{experiment.profile}")
-    found = reproduce(experiment, folder, cores=options.cores or os.cpu_count(), again=options.rerun_changed, options=options.more)
-    if "finished" in found.values():
+    again, cores = options.rerun_changed, options.cores or os.cpu_count()
+    left = reproduce(experiment, folder, cores=cores, again=again, options=options.more)
+    if len(left) < len(experiment.runs):
         print(f"The report: {write_report([folder], folder / 'report').resolve()}")
-    return 0 if set(found.values()) == {"finished"} else 1
+    return 1 if left else 0
 
 
 def _list_experiments():
@@ -172,18 +266,22 @@ def _list_experiments():
     from mmlkit.batch.experiments import known_experiments
 
     for name, path in known_experiments().items():
-        with contextlib.suppress(ValueError):       # what is not TOML is told when it is asked for
+        with contextlib.suppress(ValueError):  # load_experiment names the mistake
             title = tomllib.loads(path.read_text(encoding="utf-8")).get("title", "")
             print(f"{name:<20}{printable(str(title))}")
-    print("Name one of them: mmlkit reproduce mml-tables. Add --profile colab or paper for the "
-          "larger sizes.", file=sys.stderr)
+    print(
+        "Name one of them: mmlkit reproduce mml-tables. Add --profile colab or paper for the "
+        "larger sizes.",
+        file=sys.stderr,
+    )
     return 1
 
 
 def _report(options):
     from mmlkit.batch.reports import write_readme, write_report
 
-    print(f"The report: {write_report(options.folders, Path(options.out or Path(options.folders[0]) / 'report')).resolve()}")
+    out = options.out or Path(options.folders[0], "report")
+    print(f"The report: {write_report(options.folders, out).resolve()}")
     if options.readme:
         print(f"{write_readme(options.folders)} is up to date")
     return 0
@@ -197,9 +295,11 @@ def _predict(options):
     from mmlkit.training.evaluation import prediction_table
 
     if options.task is None and len(model.heads) > 1:
-        raise ValueError(f"{options.model} has several tasks, {list(model.heads)}; say which with --task.")
+        raise ValueError(
+            f"{options.model} has several tasks, {list(model.heads)}; say which with --task."
+        )
     task = get_task(options.task or next(iter(model.heads)))
-    model.head(task)        # says so when the model has no such head
+    model.head(task)  # says so when the model has no such head
     data = _read_texts(options, task)
     header, values = prediction_table(model, data)
     rows = [[*texts, *row] for texts, row in zip(data.texts, values)]
@@ -208,12 +308,18 @@ def _predict(options):
 
 
 def _load(options, notebook, example):
-    """The model of --model, on the GPU where there is one; without it, a word before torch starts."""
-    make = (f"Notebook {notebook} makes one: `mmlkit run {notebook}` writes {example}, "
-            f"then add --model {example}.")
+    """Return the model of --model, on a GPU where there is one.
+
+    The folder is checked before torch starts.
+    """
+    make = (
+        f"Notebook {notebook} makes one: `mmlkit run {notebook}` writes {example}, "
+        f"then add --model {example}."
+    )
     if options.model is None:
-        raise ValueError("no model was named: expected --model and a folder written by save_model. "
-                         f"{make}")
+        raise ValueError(
+            f"no model was named: expected --model and a folder written by save_model. {make}"
+        )
     check_model_folder(options.model, make)
     from mmlkit.runtime import pick_device
     from mmlkit.training.saving import load_model
@@ -222,22 +328,28 @@ def _load(options, notebook, example):
 
 
 def _read_texts(options, task):
-    """The texts of the command line or of --file, as a Split."""
+    """Return the texts of the command line or of --file, as a Split."""
     from mmlkit.data.files import read_rows
     from mmlkit.data.loading import make_split
 
     columns, texts = task.text_columns, options.texts
     if options.file:
         place, rows = read_rows(options.file)
-        labels = ("label", *task.aliases.get("label", ()))      # not needed here, whatever they are
-        rows = [(number, {key: value for key, value in row.items() if key not in labels})
-                for number, row in rows]
+        labels = ("label", *task.aliases.get("label", ()))  # not needed here, whatever they are
+        rows = [
+            (number, {key: value for key, value in row.items() if key not in labels})
+            for number, row in rows
+        ]
         return make_split(task, rows, place=place)
     if len(texts) % len(columns):
-        raise ValueError(f"task {task.name!r} reads pairs {list(columns)}, but "
-                         f"{count(len(texts), 'text')} came. Give an even number of texts.")
-    rows = [(i, dict(zip(columns, texts[i:i + len(columns)])))
-            for i in range(0, len(texts), len(columns))]
+        raise ValueError(
+            f"task {task.name!r} reads pairs {list(columns)}, but "
+            f"{count(len(texts), 'text')} came. Give an even number of texts."
+        )
+    rows = [
+        (i, dict(zip(columns, texts[i : i + len(columns)])))
+        for i in range(0, len(texts), len(columns))
+    ]
     return make_split(task, rows, place="the command line", name="texts")
 
 
@@ -271,5 +383,12 @@ def _write(header, rows, out):
     print(f"{count(len(rows), 'row')} written to {out}")
 
 
-_COMMANDS = {"doctor": _machine, "run": _run, "reproduce": _reproduce, "report": _report,
-             "bench": _machine, "predict": _predict, "submit": _submit}
+_COMMANDS = {
+    "doctor": _machine,
+    "run": _run,
+    "reproduce": _reproduce,
+    "report": _report,
+    "bench": _machine,
+    "predict": _predict,
+    "submit": _submit,
+}

@@ -1,8 +1,11 @@
-"""Batches under fire: processes are killed at any moment, runs die in every way, two batches share a folder, and a cluster is played."""
+"""Batches with faults: killed processes, failing runs, two batches on one folder, and a cluster."""
 
+import contextlib
 import json
+import math
 import os
 import random
+import re
 import signal
 import stat
 import subprocess
@@ -14,74 +17,124 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmlkit.batch.batches import cause, plan_batch, reproduce, states
+from mmlkit.batch.batches import reproduce, unfinished
 from mmlkit.batch.experiments import load_experiment
-from mmlkit.batch.runs import carry_out, changed_sources, held, read_result, record
+from mmlkit.batch.processes import file_lock
+from mmlkit.batch.runs import changes, execute_run, gpu_names, read_result, record
 
+psutil = pytest.importorskip("psutil")
 pytest.importorskip("snakemake", reason="pip install 'mmlkit[batch]'")
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "MMLKIT_HEADLESS": "1"}
-START = "import json, os, pathlib, signal, time\nwith open(log, 'a') as file:\n    file.write(f'{item} {time.time()}\\n')"
-FOUND = {"scores": [{"on": "toy", "split": "dev", "metric": "accuracy", "value": 0.5}], "sources": {}, "device": "cpu", "hardware": "none",
-         "versions": {"torch": "0", "mmlkit": "0"}, "peak_memory_mb": 1}
+PARAMETERS = "profile = 'fast'\nitem = 0\nlog = ''\nresult_file = None\ncheckpoint_dir = None"
+START = """
+import json, os, pathlib, signal, time
+with open(log, 'a') as file:
+    file.write(f'{item} {time.time()}\\n')
+"""
+SCORE = {"on": "toy", "split": "dev", "metric": "accuracy", "value": 0.5}
+FOUND = {
+    "scores": [SCORE],
+    "device": "cpu",
+    "hardware": "none",
+    "peak_memory_mb": 1,
+    "versions": {"torch": "0", "mmlkit": "0"},
+}
+KILLS = int(os.environ.get("MMLKIT_KILLS", "20"))
+KILLED = (
+    "its process was killed without a message. Most often the system does that for lack of memory"
+)
 
 
 @pytest.fixture
 def toy(tmp_path):
-    """toy(code, items): an experiment whose runs execute `code` with `item`, and log when they start."""
+    """toy(code, items): an experiment whose runs execute `code` with `item` and log their start."""
     import nbformat
 
-    def make(code, items, limit=20):         # minutes: a run that should succeed is never cut off, on a busy machine either
-        cells = [nbformat.v4.new_code_cell("profile = 'fast'\nitem = 0\nlog = ''\nresult_file = None", metadata={"tags": ["parameters"]}),
-                 nbformat.v4.new_code_cell(START), nbformat.v4.new_code_cell(textwrap.dedent(code)),
-                 nbformat.v4.new_code_cell(f"_ = pathlib.Path(result_file).write_text(json.dumps({FOUND!r}))")]
+    def make(code, items, limit=20):  # minutes: a run that should succeed is never stopped
+        first = nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]})
+        write = f"_ = pathlib.Path(result_file).write_text(json.dumps({FOUND!r}))"
+        codes = [START, textwrap.dedent(code), write]
         kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), tmp_path / "toy.ipynb")
+        notebook = nbformat.v4.new_notebook(
+            cells=[first, *map(nbformat.v4.new_code_cell, codes)], metadata={"kernelspec": kernel}
+        )
+        nbformat.write(notebook, tmp_path / "toy.ipynb")
         path = tmp_path / "toy.toml"
-        path.write_text(f'title = "Toy"\nnotebook = "toy.ipynb"\n[grid]\nitem = {items}\n[fast]\nlimit = {limit}\n[fast.set]\nlog = "{tmp_path / "log"}"\n')
+        path.write_text(
+            f'title = "Toy"\nnotebook = "toy.ipynb"\n[grid]\nitem = {items}\n[fast]\n'
+            f'limit = {limit}\n[fast.set]\nlog = "{tmp_path / "log"}"\n'
+        )
         return path
+
     return make
 
 
 def command(toml, out, *more):
-    return [sys.executable, "-W", "ignore", "-m", "mmlkit", "reproduce", str(toml), "--out", str(out), "--cores", "2", *more]
+    options = [str(toml), "--out", str(out), "--cores", "2", *more]
+    return [sys.executable, "-W", "ignore", "-m", "mmlkit", "reproduce", *options]
+
+
+def start(toml, out, **options):
+    return subprocess.Popen(command(toml, out), env=ENVIRONMENT, text=True, **options)
 
 
 def starts(tmp_path):
     """{item: when each of its runs began}."""
     found = {}
-    for line in (tmp_path / "log").read_text().splitlines():
+    log = tmp_path / "log"
+    for line in log.read_text().splitlines() if log.is_file() else ():
         item, when = line.split()
         found.setdefault(item, []).append(float(when))
     return found
 
 
+def wait_for(condition, seconds=300):
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds
+        time.sleep(0.2)
+
+
 def result_files(out):
-    return {path.stem: (path.stat().st_mtime, path.stat().st_ino, path.read_bytes()) for path in (out / "results").glob("*.json")}
+    """{run: what changes when its file is written again}."""
+    found = {
+        path.stem: (path.stat(), path.read_bytes()) for path in (out / "results").glob("*.json")
+    }
+    return {run: (stat.st_mtime, stat.st_ino, text) for run, (stat, text) in found.items()}
 
 
-def test_twenty_kills_lose_no_finished_run_and_repeat_none(toy, tmp_path):
-    """SIGKILL at random moments, to the whole batch or to its first process alone; what was finished is never touched again."""
-    toml, out, chance, seen = toy("time.sleep(0.2)", list(range(16))), tmp_path / "out", random.Random(0), {}
-    for i in range(20):
-        batch = subprocess.Popen(command(toml, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT, start_new_session=True)
+def test_many_kills_lose_no_finished_run_and_repeat_none(toy, tmp_path):
+    """SIGKILL at random moments, to the whole batch or to its first process alone."""
+    toml, out = toy("time.sleep(0.2)", list(range(16))), tmp_path / "out"
+    chance, seen = random.Random(0), {}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    for i in range(KILLS):
+        batch = start(toml, out, start_new_session=True, **quiet)
         try:
-            batch.wait(chance.uniform(2, 8))
+            batch.wait(chance.uniform(4, 10))
         except subprocess.TimeoutExpired:
-            os.killpg(batch.pid, signal.SIGKILL) if i % 3 else batch.kill()
+            family = psutil.Process(batch.pid).children(recursive=True) if i % 3 else []
+            for process in [batch, *family]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
             batch.wait()
         now = result_files(out)
-        assert {name: now.get(name) for name in seen} == seen, f"kill {i} lost or changed a finished run"
+        kept = {run: now.get(run) for run in seen}
+        assert kept == seen, f"kill {i} lost or changed a finished run"
         seen = now
-    last = subprocess.run(command(toml, out), capture_output=True, text=True, env=ENVIRONMENT, timeout=1500)
+    last = subprocess.run(command(toml, out), capture_output=True, text=True, env=ENVIRONMENT)
     assert last.returncode == 0, last.stdout + last.stderr
     final = result_files(out)
-    assert set(final) == {str(item) for item in range(16)} and all(final[name] == seen[name] for name in seen)
+    assert set(final) == {str(item) for item in range(16)}
+    assert all(final[run] == seen[run] for run in seen)
     for item, began in starts(tmp_path).items():
         assert max(began) < final[item][0], f"run {item} was begun again after it had finished"
-    assert not list(out.rglob("*.tmp")) and not list((out / "results").glob(".*"))
-    assert sorted(path.stem for path in (out / "notebooks").glob("*.ipynb") if not path.name.startswith(".")) == sorted(final)
+    # nothing accumulates
+    assert not list(out.rglob("*.tmp")) and not list((out / "work").glob("[!.]*"))
+    assert sorted(path.stem for path in (out / "notebooks").glob("*.ipynb")) == sorted(final)
+    assert len(list((out / ".snakemake" / "log").iterdir())) == 1
 
 
 WAYS = """
@@ -92,51 +145,188 @@ WAYS = """
         pathlib.Path(log + '.once').touch()
         raise RuntimeError('only the first time')
     if item == 6: os.kill(os.getppid(), signal.SIGKILL)
+    if item == 7:
+        import psutil
+        psutil.Process().parent().parent().kill()
+        time.sleep(3600)
 """
 
 
 def test_every_death_is_reported_with_its_cause_and_the_others_finish(toy, tmp_path, capfd):
-    experiment, out = load_experiment(toy(WAYS, [0, 1, 2, 3, 5, 6, 7])), tmp_path / "out"
-    found = reproduce(experiment, out, cores=2)
-    assert found == {"0": "finished", "1": "failed", "2": "failed", "3": "failed", "5": "finished", "6": "failed", "7": "finished"}
-    causes = {name: cause(out, name) for name, state in found.items() if state == "failed"}
-    assert causes["1"].startswith("out of memory (MemoryError: numpy wanted 12 TB). Take a smaller batch_size")
-    assert causes["2"].startswith("FileNotFoundError: [Errno 2] No such file or directory: '/no/such/folder/train.csv'")
-    assert "kernel died" in causes["3"] and "memory" in causes["3"]
-    assert "killed without a word" in causes["6"]
-    said = capfd.readouterr().out
-    assert all(f"{name} failed: {text}" in said for name, text in causes.items())
+    """The kernel, papermill and the run's own process are killed in turn (items 3, 6 and 7)."""
+    items, out = [0, 1, 2, 3, 5, 6, 7], tmp_path / "out"
+    assert reproduce(load_experiment(toy(WAYS, items)), out, cores=2) == ["1", "2", "3", "6", "7"]
+    lines = capfd.readouterr().out.splitlines()
+    causes = dict(line.split(" failed: ") for line in lines if " failed: " in line)
+    assert causes["1"] == (
+        "out of memory (MemoryError: numpy wanted 12 TB). Take a smaller batch_size, fewer "
+        "runs at a "
+        "time (--cores), or a machine with more memory."
+    )
+    assert causes["2"] == (
+        "FileNotFoundError: [Errno 2] No such file or directory: '/no/such/folder/train.csv'"
+    )
+    assert all(causes[run].startswith(KILLED) for run in "367") and len(causes) == 5
     kept = json.loads((out / "failed" / "2.json").read_text())
-    assert "open('/no/such/folder/train.csv')" in kept["traceback"] and kept["parameters"]["item"] == 2
-    assert "no such folder" in (out / "failed" / "2.ipynb").read_text().replace("/", " ").lower()
-    assert {item: len(began) for item, began in starts(tmp_path).items()} == {"0": 1, "1": 2, "2": 2, "3": 2, "5": 2, "6": 2, "7": 1}
+    assert (
+        "open('/no/such/folder/train.csv')" in kept["traceback"] and "\x1b" not in kept["traceback"]
+    )
+    assert kept["parameters"]["item"] == 2 and kept["cause"] == causes["2"]
+    assert "/no/such/folder" in (out / "failed" / "2.ipynb").read_text()
+    twice = {item: 2 - (item in "0") for item in "0123567"}
+    assert {item: len(began) for item, began in starts(tmp_path).items()} == twice
+
     before = result_files(out)
-    toml = toy("", list(range(8)))          # mended; the finished runs stay as they are, unless asked for
-    again = reproduce(load_experiment(toml), out, cores=2)
-    assert set(again.values()) == {"finished"} and not list((out / "failed").iterdir())
+    toml = toy("", list(range(8)))  # corrected; finished runs stay as they are
+    assert reproduce(load_experiment(toml), out, cores=2) == []
+    assert not list((out / "failed").iterdir())
     after = result_files(out)
-    assert {name: after[name] for name in before} == before
-    assert "was finished with another toy.ipynb; --rerun-changed makes it again" in capfd.readouterr().out
+    assert {run: after[run] for run in before} == before
+    told = "0 was finished with another toy.ipynb; --rerun-changed executes it again."
+    assert told in capfd.readouterr().out
     reproduce(load_experiment(toml, grid={"item": [0, 1]}), out, cores=2, again=True)
-    changed = result_files(out)
-    assert changed["0"] != after["0"] and changed["1"] == after["1"] and changed["7"] == after["7"]
+    again = result_files(out)
+    assert again["0"] != after["0"] and again["1"] == after["1"] and again["5"] == after["5"]
+    assert (out / "replaced" / "0.json").read_bytes() == before["0"][2]
 
 
 def test_a_run_past_its_limit_is_stopped_and_tried_once_more(toy, tmp_path, capfd):
-    """Here the limit is small, and nothing is to succeed."""
     experiment, out = load_experiment(toy("time.sleep(36000)", [0], limit=0.2)), tmp_path / "out"
-    assert reproduce(experiment, out, cores=1) == {"0": "failed"}
-    assert cause(out, "0") == "TimeoutError: it took more than 0.2 minutes, its limit"
-    assert "0 failed: TimeoutError: it took more than 0.2 minutes, its limit" in capfd.readouterr().out
-    assert (out / "engine.log").read_text().count("Trying to restart job") == 1
+    assert reproduce(experiment, out, cores=1) == ["0"]
+    said = capfd.readouterr()
+    assert "0 failed: It took longer than its limit of 0.2 minutes." in said.out
+    assert said.err.count("Trying to restart job") == 1
 
 
-def test_two_batches_on_one_folder_do_each_run_once(toy, tmp_path):
-    toml, out = toy("time.sleep(0.2)", list(range(6))), tmp_path / "out"
-    both = [subprocess.Popen(command(toml, out), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT) for _ in range(2)]
-    said = [batch.communicate(timeout=1500)[0] for batch in both]
-    assert [batch.returncode for batch in both] == [0, 0], said
-    assert {item: len(began) for item, began in starts(tmp_path).items()} == {str(item): 1 for item in range(6)}
+def test_a_second_batch_is_refused_and_names_the_first(toy, tmp_path):
+    toml, out = toy("time.sleep(3600)", [0]), tmp_path / "out"
+    first = start(toml, out, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(lambda: starts(tmp_path))
+    second = subprocess.run(command(toml, out), capture_output=True, text=True, env=ENVIRONMENT)
+    assert second.returncode == 1 and second.stdout == ""
+    told = (
+        rf"mmlkit reproduce: {out} is used by another batch: process {first.pid} on \S+, started "
+    )
+    assert re.match(told + r"[-\d]+ [:\d]+\. Wait until it has ended, stop it, or", second.stderr)
+    family = psutil.Process(first.pid).children(recursive=True)
+    first.kill()
+    first.wait()
+    wait_for(lambda: not any(one.is_running() for one in family), 30)
+    toy("", [0])  # the lock of a killed batch holds nobody
+    third = subprocess.run(command(toml, out), capture_output=True, text=True, env=ENVIRONMENT)
+    assert third.returncode == 0, third.stdout + third.stderr
+
+
+def test_an_interrupt_of_the_first_process_ends_everything(toy, tmp_path):
+    toml, out = toy("time.sleep(3600)", [0, 1, 2]), tmp_path / "out"
+    code = (
+        "import signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from mmlkit.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+    )
+    line = [sys.executable, "-c", code, *command(toml, out)[5:]]
+    batch = subprocess.Popen(
+        line, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    wait_for(lambda: len(starts(tmp_path)) == 2)
+    family = psutil.Process(batch.pid).children(recursive=True)
+    batch.send_signal(signal.SIGINT)  # to it alone
+    said = batch.communicate(timeout=60)[1]
+    assert batch.returncode == 130 and said.endswith("Interrupted.\n")
+    wait_for(lambda: not any(one.is_running() for one in family), 30)
+    assert len(family) >= 7 and len(starts(tmp_path)) == 2 and not (out / "failed").exists()
+
+
+RESUMES = """
+place = pathlib.Path(checkpoint_dir)
+place.mkdir(parents=True, exist_ok=True)
+done = sorted(int(one.name) for one in place.iterdir())
+for step in range(len(done), 4):
+    with open(f'{log}.{item}', 'a') as file:
+        file.write(f'{step}')
+    (place / str(step)).touch()
+    if step == 1 + int(pathlib.Path(log + '.second').exists()):
+        pathlib.Path(log + '.second').touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_run_continues_after_its_last_checkpoint(toy, tmp_path):
+    """Killed after steps 1 and 2; the parameters decide which checkpoint belongs to a run."""
+    toml, out = toy(RESUMES, [0]), tmp_path / "out"
+    assert reproduce(load_experiment(toml), out) == ["0"]
+    assert (tmp_path / "log.0").read_text() == "012"
+    (tmp_path / "log.second").unlink()
+    assert len(list((out / "work" / "0").glob("checkpoint-*"))) == 1
+    assert reproduce(load_experiment(toml), out) == []
+    assert (tmp_path / "log.0").read_text() == "0123" and not (out / "work" / "0").exists()
+
+
+def test_runs_with_similar_names_share_no_file(toy, tmp_path):
+    """The start of run 1 deleted the scores of run 1.5."""
+    experiment, out = load_experiment(toy("", [1.5, 1])), tmp_path / "out"
+    (out / "work" / "1.5").mkdir(parents=True)
+    (out / "failed").mkdir()
+    places = [out / "work" / "1.5" / "found.json", out / "failed" / "1.5.json"]
+    for place in places:
+        place.write_text("kept")
+    assert execute_run(experiment, out, "1") is None
+    assert [place.read_text() for place in places] == ["kept", "kept"]
+    assert unfinished(experiment, out) == ["1.5"]
+
+
+def test_an_unreadable_result_is_made_again(toy, tmp_path):
+    """A power loss can leave an empty file."""
+    toml, out = toy("", [0]), tmp_path / "out"
+    (out / "results").mkdir(parents=True)
+    (out / "results" / "0.json").write_text("")
+    assert reproduce(load_experiment(toml), out) == []
+    assert read_result(out / "results" / "0.json")["scores"][0]["value"] == 0.5
+
+
+TELLS = """
+names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+pathlib.Path(f"{log}.{item}.json").write_text(json.dumps([os.environ.get(name) for name in names]))
+while not all(pathlib.Path(f"{log}.{one}.json").exists() for one in (0, 1)):
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("gpus", ["", "3,5"], ids=["CPU", "two GPUs"])
+def test_each_run_has_a_gpu_of_its_own_and_one_thread(toy, tmp_path, monkeypatch, gpus):
+    """Each run waits for the other, so both run at the same time."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
+    assert gpu_names() == gpus.split(",") * bool(gpus)
+    assert reproduce(load_experiment(toy(TELLS, [0, 1])), tmp_path / "out", cores=2) == []
+    told = [json.loads((tmp_path / f"log.{item}.json").read_text()) for item in (0, 1)]
+    assert sorted(told) == ([["3", "1"], ["5", "1"]] if gpus else [["", "1"]] * 2)
+
+
+def test_the_snakefile_runs_by_itself(toy, tmp_path):
+    """The line in its first comment, with the words for this experiment."""
+    toml, out, place = toy("", [0, 1]), tmp_path / "out", ROOT / "mmlkit" / "batch" / "Snakefile"
+    comment = re.findall(r"^#(.*)$", place.read_text(), re.M)
+    line = re.search(r"snakemake (--snakefile.*?--ignore-incomplete)", " ".join(comment))[1]
+    words = line.replace("\\", " ").replace("mml-tables profile", f"{toml} profile")
+    words = words.replace("mmlkit/batch/Snakefile", str(place)).replace(
+        "runs/mml-tables-fast", str(out)
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "snakemake", *words.split()],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(result_files(out)) == ["0", "1"] and not list((out / "work").glob("[!.]*"))
+    assert reproduce(load_experiment(toml), out) == [] and len(starts(tmp_path)["0"]) == 1
+
+
+def test_a_mistake_in_snakemakes_options_is_not_a_killed_run(toy, tmp_path, capfd):
+    experiment, out = load_experiment(toy("", [0])), tmp_path / "out"
+    assert reproduce(experiment, out, options=["--no-such-option"]) == ["0"]
+    said = capfd.readouterr()
+    assert "unrecognized arguments: --no-such-option" in said.err
+    assert said.out.endswith("Snakemake ended with status 2; its messages above name the reason.\n")
 
 
 SBATCH = """#!{python}
@@ -147,11 +337,14 @@ place = Path(os.environ["STANDIN"])
 text = sys.argv[1:]
 name = os.getpid()              # two at once are two jobs
 (place / f"{{name}}.call").write_text(" ".join(text))
-(place / f"{{name}}.name").write_text(re.search(r"--job-name[ =](\\S+)", " ".join(text)).group(1).strip("'"))
-wrapped = next((part.removeprefix("--wrap=") for part in text if part.startswith("--wrap=")), None) or (text[text.index("--wrap") + 1] if "--wrap" in text else sys.stdin.read())
+wrapped = next((part.removeprefix("--wrap=") for part in text if part.startswith("--wrap=")), None)
+if wrapped is None:
+    wrapped = text[text.index("--wrap") + 1] if "--wrap" in text else sys.stdin.read()
 (place / f"{{name}}.sh").write_text(wrapped)
 env = {{**os.environ, "SLURM_JOB_ID": str(name)}}
-subprocess.Popen(f"sh {{place}}/{{name}}.sh > {{place}}/{{name}}.out 2>&1; echo $? > {{place}}/{{name}}.part; mv {{place}}/{{name}}.part {{place}}/{{name}}.end", shell=True, env=env, start_new_session=True)
+job = "sh {{0}}.sh > {{0}}.out 2>&1; echo $? > {{0}}.part; mv {{0}}.part {{0}}.end"
+job = job.format(place / str(name))
+subprocess.Popen(job, shell=True, env=env, start_new_session=True)
 print(name)
 """
 SACCT = """#!{python}
@@ -160,11 +353,15 @@ import os
 from pathlib import Path
 for path in Path(os.environ["STANDIN"]).glob("*.call"):
     end = path.with_suffix(".end")
-    state = "RUNNING" if not end.exists() else "COMPLETED" if end.read_text().strip() == "0" else "FAILED"
+    ended = end.read_text().strip() if end.exists() else None
+    state = {{None: "RUNNING", "0": "COMPLETED"}}.get(ended, "FAILED")
     print(f"{{path.stem}}|{{state}}")
 """
 
-SRUN = '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n'       # its own options off, then the job's command
+SRUN = (
+    '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; '
+    'done\nexec "$@"\n'
+)  # its own options off, then the job's command
 
 
 @pytest.fixture
@@ -172,90 +369,116 @@ def cluster(tmp_path, monkeypatch):
     """A stand-in for Slurm's commands on the PATH; the folder with what was submitted."""
     place, tools = tmp_path / "slurm", tmp_path / "bin"
     place.mkdir(), tools.mkdir()
-    for name, text in {"sbatch": SBATCH, "sacct": SACCT, "squeue": SACCT, "srun": SRUN, "sinfo": "#!/bin/sh\n", "scancel": "#!/bin/sh\n", "scontrol": "#!/bin/sh\n",
-                       "sacctmgr": "#!/bin/sh\n", "sshare": "#!/bin/sh\n"}.items():
-        (tools / name).write_text(text.format(python=sys.executable) if "{python}" in text else text)
+    for name, text in {
+        "sbatch": SBATCH,
+        "sacct": SACCT,
+        "squeue": SACCT,
+        "srun": SRUN,
+        "sinfo": "#!/bin/sh\n",
+        "scancel": "#!/bin/sh\n",
+        "scontrol": "#!/bin/sh\n",
+        "sacctmgr": "#!/bin/sh\n",
+        "sshare": "#!/bin/sh\n",
+    }.items():
+        (tools / name).write_text(
+            text.format(python=sys.executable) if "{python}" in text else text
+        )
         (tools / name).chmod((tools / name).stat().st_mode | stat.S_IEXEC)
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("STANDIN", str(place))
     return place
 
 
-SLURM = ["--executor", "slurm", "--default-resources", "slurm_account=course", "slurm_partition=short", "--latency-wait", "10",
-         "--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1"]
+SLURM = [
+    "--executor",
+    "slurm",
+    "--default-resources",
+    "slurm_account=course",
+    "slurm_partition=short",
+    "--latency-wait",
+    "10",
+    "--slurm-init-seconds-before-status-checks",
+    "1",
+    "--seconds-between-status-checks",
+    "1",
+]
 
 
-def test_a_dry_run_on_slurm_submits_nothing(toy, tmp_path, cluster):
+def test_a_dry_run_on_slurm_submits_nothing(toy, tmp_path, cluster, capfd):
     pytest.importorskip("snakemake_executor_plugin_slurm")
-    toml, out = toy("", [0, 1]), tmp_path / "out"
-    reproduce(load_experiment(toml), out, cores=2, options=[*SLURM, "--dry-run"])
-    log = (out / "engine.log").read_text()
-    assert "runtime=25" in log and "mem_mb=4000" in log and "slurm_account=course" in log and not list(cluster.iterdir())
-    assert states(["0", "1"], out) == {"0": "waiting", "1": "waiting"}
+    experiment, out = load_experiment(toy("", [0, 1])), tmp_path / "out"
+    assert reproduce(experiment, out, cores=2, options=[*SLURM, "--dry-run"]) == ["0", "1"]
+    said = capfd.readouterr().out
+    assert "Job 1: 0" in said and "This was a dry-run" in said and "failed" not in said
+    assert not list(cluster.iterdir())
 
 
 def test_a_batch_goes_through_slurm(toy, tmp_path, cluster):
     pytest.importorskip("snakemake_executor_plugin_slurm")
-    toml, out = toy("", [0, 1]), tmp_path / "out"
-    found = reproduce(load_experiment(toml), out, cores=2, options=SLURM)
-    assert found == {"0": "finished", "1": "finished"}, (out / "engine.log").read_text()[-3000:]
+    experiment, out = load_experiment(toy("", [0, 1])), tmp_path / "out"
+    assert reproduce(experiment, out, cores=2, options=SLURM) == []
     calls = [path.read_text() for path in cluster.glob("*.call")]
-    assert len(calls) == 2 and all("-A 'course'" in call or "--account" in call or "course" in call for call in calls)
+    assert len(calls) == 2 and all("course" in call for call in calls)
     assert all("--mem 4000" in call and "-t 25" in call for call in calls)
 
 
-# ---- without an engine ----
-
-def test_what_a_killed_process_was_writing_is_removed(toy, tmp_path):
-    experiment, out = load_experiment(toy("", [0])), tmp_path / "out"
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    (out / "planned").mkdir(parents=True)
-    dead, alive = (out / "planned" / f".0.json.{process}.tmp" for process in (gone.pid, os.getppid()))
-    for path in (dead, alive):
-        path.write_text("half")
-    plan_batch(experiment, out)
-    assert not dead.exists() and alive.read_text() == "half" and (out / "planned" / "0.json").is_file()
+# ---- without Snakemake ----
 
 
 def test_a_lock_ends_with_its_process(tmp_path):
-    code = f"import sys, time\nfrom pathlib import Path\nfrom mmlkit.batch.runs import held\nwith held(Path({str(tmp_path / 'lock')!r})):\n print('held', flush=True)\n time.sleep(60)"
-    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    code = (
+        f"import time\nfrom pathlib import Path\nfrom mmlkit.batch.processes import file_lock\n"
+        f"with file_lock(Path({str(tmp_path / 'lock')!r})):\n print('held', flush=True)\n"
+        " time.sleep(60)"
+    )
+    line = [sys.executable, "-c", code]
+    holder = subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
     assert holder.stdout.readline() == "held\n"
-    with held(tmp_path / "lock", wait=False) as free:
-        assert not free
+    with file_lock(tmp_path / "lock", wait=False) as lock:
+        assert lock is None
     holder.kill()
     holder.wait()
-    with held(tmp_path / "lock", wait=False) as free:
-        assert free
+    with file_lock(tmp_path / "lock", wait=False) as lock:
+        assert lock is not None
 
 
 def test_a_run_by_itself(toy, tmp_path):
     experiment, out = load_experiment(toy("", [3])), tmp_path / "out"
-    assert plan_batch(experiment, out) == {} and states(["3"], out) == {"3": "waiting"}
+    assert unfinished(experiment, out) == ["3"]
     started = time.time()
-    assert carry_out(out, "3") and states(["3"], out) == {"3": "finished"}
+    assert execute_run(experiment, out, "3") is None and unfinished(experiment, out) == []
     result = read_result(out / "results" / "3.json")
-    assert result["experiment"] == "toy" and result["parameters"]["item"] == 3 and result["scores"][0]["value"] == 0.5
+    assert result["experiment"] == "toy" and result["parameters"]["item"] == 3
+    assert result["scores"] == [SCORE] and result["name"] == "3"
     assert 0 < result["minutes"] <= (time.time() - started) / 60 + 0.01
-    assert carry_out(out, "3") and len(starts(tmp_path)["3"]) == 1
-    assert changed_sources(result, experiment.notebook, experiment.runs["3"]) == []
-    assert changed_sources(result, experiment.notebook, {**experiment.runs["3"], "item": 4, "lr": 1}) == ["item", "lr"]
+    assert execute_run(experiment, out, "3") is None and len(starts(tmp_path)["3"]) == 1
+    assert changes(result, experiment, "3") == []
+    experiment.runs["3"].update(item=4, lr=1)
+    assert changes(result, experiment, "3") == ["item", "lr"]
 
 
 def test_what_a_notebook_records(tmp_path):
     scores = [dict(on="rte", split="dev", metric="accuracy", value=0.5)]
     assert record(None, scores=scores)["scores"] == scores
-    found = record(tmp_path / "deep" / "x.json", scores=scores, heads_left=3)
-    assert json.loads((tmp_path / "deep" / "x.json").read_text()) == found
-    assert found["heads_left"] == 3 and found["peak_memory_mb"] > 50 and found["versions"]["torch"] and "runtime.py" in found["sources"]
-    nan = float("nan")
-    record(tmp_path / "x.json", scores=[dict(scores[0], value=nan)], history=[{"pearson": nan, "rows": (1, nan)}], experiment="toy", parameters={})
-    text = (tmp_path / "x.json").read_text()
-    assert "NaN" not in text and json.loads(text)["history"] == [{"pearson": None, "rows": [1, None]}]      # what R, jq and browsers can read
-    assert np.isnan(read_result(tmp_path / "x.json")["scores"][0]["value"])
+    path = tmp_path / "deep" / "x.json"
+    found = record(path, scores=scores, heads_left=3)
+    assert json.loads(path.read_text()) == found and found["heads_left"] == 3
+    assert found["peak_memory_mb"] > 50 and found["versions"]["torch"]
+    scores[0]["value"] = math.nan
+    record(
+        path,
+        scores=scores,
+        history=[{"pearson": math.nan, "rows": (1, math.inf)}],
+        experiment="toy",
+        parameters={},
+    )
+    text = path.read_text()  # what R, jq and browsers can read
+    assert "NaN" not in text and json.loads(text)["history"] == [
+        {"pearson": None, "rows": [1, None]}
+    ]
+    assert np.isnan(read_result(path)["scores"][0]["value"])
     with pytest.raises(ValueError, match="expected on, split, metric, value"):
         record(None, scores=[dict(on="rte", value=1)])
-    (tmp_path / "other.json").write_text('{"a": 1}')
-    with pytest.raises(ValueError, match="other.json is not the result of a run"):
-        read_result(tmp_path / "other.json")
+    path.write_text('{"a": 1}')
+    with pytest.raises(ValueError, match="x.json is not the result of a run"):
+        read_result(path)

@@ -1,30 +1,43 @@
-"""Experiment files: the grid, what a size or a value changes, and every mistake one can make in them."""
+"""Experiment files: the grid, the settings of a size or a value, and mistakes in them."""
 
 import pytest
 
 from mmlkit.batch.batches import estimate
 from mmlkit.batch.experiments import find_experiment, load_experiment, parse_grid
 
-NAMES = ["cs224n-project", "cs224n-table1", "domain-adaptation", "mml-tables", "mtdnn-dev", "together-or-alone"]
+NAMES = [
+    "cs224n-project",
+    "cs224n-table1",
+    "domain-adaptation",
+    "mml-tables",
+    "mtdnn-dev",
+    "together-or-alone",
+]
 
 
 @pytest.fixture
 def write(tmp_path):
-    """write(text): an experiment beside a notebook with the parameters profile, task, seed, epochs, result_file."""
+    """write(text): an experiment beside a notebook with five parameters."""
     import nbformat
 
-    cell = nbformat.v4.new_code_cell("profile = 'fast'\ntask = 'rte'\nseed = 0\nepochs = 1\nresult_file = None", metadata={"tags": ["parameters"]})
+    cell = nbformat.v4.new_code_cell(
+        "profile = 'fast'\ntask = 'rte'\nseed = 0\nepochs = 1\nresult_file = None",
+        metadata={"tags": ["parameters"]},
+    )
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "one.ipynb")
 
     def make(text):
         path = tmp_path / "one.toml"
         path.write_text(text)
         return str(path)
+
     return make
 
 
 HEAD = 'title = "T"\nnotebook = "one.ipynb"\n'
-WHOLE = HEAD + '''[grid]
+WHOLE = (
+    HEAD
+    + """[grid]
 task = ["rte", "mnli"]
 seed = [0, 1]
 [set]
@@ -39,46 +52,177 @@ mnli = { epochs = 5 }
 gpu_minutes = 30
 [colab.task]
 mnli = { gpu_minutes = 90 }
-'''
+"""
+)
 
 
 def test_the_grid_and_what_changes_a_run(write):
     fast, colab = load_experiment(write(WHOLE)), load_experiment(write(WHOLE), "colab")
-    assert fast.runs == {"rte-7": {"epochs": 3, "profile": "fast", "task": "rte", "seed": 7},
-                         "mnli-7": {"epochs": 5, "profile": "fast", "task": "mnli", "seed": 7}}
-    assert list(colab.runs) == ["rte-0", "rte-1", "mnli-0", "mnli-1"] and colab.runs["mnli-1"]["epochs"] == 3
+    assert fast.runs == {
+        "rte-7": {"epochs": 3, "profile": "fast", "task": "rte", "seed": 7},
+        "mnli-7": {"epochs": 5, "profile": "fast", "task": "mnli", "seed": 7},
+    }
+    assert (
+        list(colab.runs) == ["rte-0", "rte-1", "mnli-0", "mnli-1"]
+        and colab.runs["mnli-1"]["epochs"] == 3
+    )
     assert colab.gpu_minutes == {"rte-0": 30, "rte-1": 30, "mnli-0": 90, "mnli-1": 90}
     other = load_experiment(write(WHOLE), grid=parse_grid(["task=rte", "seed=0,1,2", "epochs=1"]))
-    assert list(other.runs) == ["rte-0-1", "rte-1-1", "rte-2-1"] and other.runs["rte-2-1"]["epochs"] == 1
+    assert (
+        list(other.runs) == ["rte-0-1", "rte-1-1", "rte-2-1"]
+        and other.runs["rte-2-1"]["epochs"] == 1
+    )
 
 
 def test_the_estimate(write):
     fast, colab = load_experiment(write(WHOLE)), load_experiment(write(WHOLE), "colab")
-    assert estimate(fast, list(fast.runs), 2) == "2 of 2 runs to do, 2 at a time; about 2 min on 2 CPU cores."
+    assert (
+        estimate(fast, list(fast.runs), 2)
+        == "2 of 2 runs to do, 2 at a time; about 2 minutes on 2 CPU cores."
+    )
     one = load_experiment(write(WHOLE), grid=parse_grid(["task=rte"]))
-    assert estimate(one, list(one.runs), 1).startswith("1 of 1 run to do, 1 at a time; about")
-    assert estimate(colab, ["rte-0", "mnli-0"], 1) == ("2 of 4 runs to do, 1 at a time; about 2 GPU hours (an estimate: nothing here was timed on a GPU).")
+    assert (
+        estimate(one, list(one.runs), 1)
+        == "1 of 1 run to do, 1 at a time; about 2 minutes on 1 CPU core."
+    )
+    assert estimate(colab, ["rte-0", "mnli-0"], 1) == (
+        "2 of 4 runs to do, 1 at a time; about 2 GPU hours (an estimate, not measured on a GPU)."
+    )
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("title = ", "is not valid TOML"),
-    (HEAD, "the file has no 'grid'; an experiment needs grid, notebook, title"),
-    (HEAD + "gird = 1\n[grid]\nseed = [0]\n[fast]\n", "the file has 'gird', which means nothing. Did you mean 'grid'?"),
-    (HEAD + "[grid]\nseed = [0]\n[fast]\nlimits = 3\n", r"\[fast\] has 'limits', which means nothing. Did you mean 'limit'?"),
-    (HEAD + "[grid]\nseed = [0]\n[colab]\n", r"has no size 'fast'; it has \['colab'\]"),
-    (HEAD + "[grid]\nsede = [0]\n[fast]\n", "sets 'sede', which one.ipynb does not have; it has profile, task, seed, epochs, result_file"),
-    (HEAD + "[grid]\nseed = [0, 0]\n[fast]\n", "every parameter needs at least one value, each once"),
-    (HEAD + "[grid]\nseed = []\n[fast]\n", "every parameter needs at least one value, each once"),
-    ('title = "T"\nnotebook = "77"\n[grid]\nseed = [0]\n[fast]\n', "There is no notebook '77'"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("title = ", "is not valid TOML"),
+        (HEAD, "the file has no 'grid'; it needs title, notebook, grid"),
+        (
+            HEAD + "gird = 1\n[grid]\nseed = [0]\n[fast]\n",
+            "the file has 'gird', which is unknown. Did you mean 'grid'?",
+        ),
+        (
+            HEAD + "[grid]\nseed = [0]\n[fast]\nlimits = 3\n",
+            r"\[fast\] has 'limits', which is unknown. Did you mean 'limit'?",
+        ),
+        (HEAD + "[grid]\nseed = [0]\n[colab]\n", r"has no size 'fast'; it has \['colab'\]"),
+        (
+            HEAD + "[grid]\nsede = [0]\n[fast]\n",
+            "a run of one.ipynb has 'sede', which is unknown. Did you mean 'seed'[?] Known: "
+            "profile, task, seed, epochs, result_file.",
+        ),
+        (
+            HEAD + "[grid]\nseed = [0, 0]\n[fast]\n",
+            "every parameter needs at least one value, each once",
+        ),
+        (
+            HEAD + "[grid]\nseed = []\n[fast]\n",
+            "every parameter needs at least one value, each once",
+        ),
+        ('title = "T"\nnotebook = "77"\n[grid]\nseed = [0]\n[fast]\n', "There is no notebook '77'"),
+    ],
+)
 def test_mistakes_in_a_file(write, text, message):
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         load_experiment(write(text))
 
 
+GRID = "[grid]\nseed = [0]\ntask = ['rte']\n"
+FAST = HEAD + GRID + "[fast]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "title = 3\nnotebook = 'one.ipynb'\n" + GRID + "[fast]\n",
+            "the file title is 3, expected a text.",
+        ),
+        (
+            "title = ''\nnotebook = 'one.ipynb'\n" + GRID + "[fast]\n",
+            "the file title is '', expected a text.",
+        ),
+        (
+            "title = 'T'\nnotebook = 3\n" + GRID + "[fast]\n",
+            "the file notebook is 3, expected a text.",
+        ),
+        (HEAD + "grid = [1]\n[fast]\n", r"the file grid is \[1\], expected a table of lists."),
+        (
+            HEAD + "[grid]\nseed = 3\n[fast]\n",
+            "the file grid is {'seed': 3}, expected a table of lists.",
+        ),
+        (HEAD + "fast = 3\n" + GRID, "the file fast is 3, expected a table."),
+        (FAST + "limit = '1'\n", r"\[fast\] limit is '1', expected a number above 0."),
+        (FAST + "limit = -5\n", r"\[fast\] limit is -5, expected a number above 0."),
+        (FAST + "limit = nan\n", r"\[fast\] limit is nan, expected a number above 0."),
+        (FAST + "minutes = true\n", r"\[fast\] minutes is True, expected a number above 0."),
+        (FAST + "memory = -5\n", r"\[fast\] memory is -5, expected a whole number above 0."),
+        (FAST + "threads = 0\n", r"\[fast\] threads is 0, expected a whole number above 0."),
+        (FAST + "threads = 1.5\n", r"\[fast\] threads is 1.5, expected a whole number above 0."),
+        (
+            HEAD + GRID + "[fast]\n[colab]\nmemory = 0\n",
+            r"\[colab\] memory is 0, expected a whole number above 0.",
+        ),
+        (
+            FAST + "[fast.task]\nrte = 3\n",
+            r"\[fast\] task is {'rte': 3}, expected a table of tables.",
+        ),
+        (
+            FAST + "[fast.task]\nrtee = {}\n",
+            r"\[fast\], task, has 'rtee', which is unknown. Did you mean 'rte'?",
+        ),
+        (
+            FAST + "[published]\nscale = 0\n",
+            r"\[published\] scale is 0, expected a number above 0.",
+        ),
+        (
+            FAST + "[published]\ntables = [['mml_v2']]\n",
+            r"\[published\] tables is .*, expected a list of pairs of texts.",
+        ),
+        (
+            FAST + "[published]\nrow = '{method}'\n",
+            r"\[published\] row has 'method', which is unknown. .*Known: seed, task, on.",
+        ),
+        (
+            FAST + "[[claims]]\nsays = 'x'\n",
+            r"\[\[claims\]\] has no 'first'; it needs says, first, second.",
+        ),
+        (
+            FAST + "[[claims]]\nsays = 'x'\nfirst = {tsk = 1}\nsecond = {}\n",
+            r"\[\[claims\]\] first has 'tsk', which is unknown.",
+        ),
+        (FAST + "[fast.set]\nepochs = nan\n", "epochs is nan, expected a value of JSON."),
+        (FAST + "[fast.set]\nepochs = 2026-01-01\n", "epochs is .*, expected a value of JSON."),
+        (
+            FAST + "[fast.task]\nrte = { gpu_minutes = 'x' }\n",
+            "run 0-rte, gpu_minutes is 'x', expected a number above 0.",
+        ),
+        (
+            HEAD + "[grid]\ntask = ['A', 'a']\n[fast]\n",
+            "every parameter needs at least one value, each once",
+        ),
+    ],
+)
+def test_each_wrong_value_is_named_with_its_file_and_key(write, text, message):
+    """A case apart: two names that differ in capitals are one file on some systems."""
+    with pytest.raises(ValueError, match=f"one.toml: .*{message}"):
+        load_experiment(write(text))
+
+
+def test_names_of_runs_are_plain(write):
+    grid = {"task": ["a b", "../c", "x/y", ".d", "-e", "1", "1.5"]}
+    runs = load_experiment(write(FAST), grid={**grid, "seed": [0]}).runs
+    assert list(runs) == ["0-a_b", "0-.._c", "0-x_y", "0-.d", "0--e", "0-1", "0-1.5"]
+    runs = load_experiment(write(HEAD + "[grid]\ntask = ['../c', '.d', '-e']\n[fast]\n")).runs
+    assert list(runs) == ["_._c", "_d", "_e"]
+
+
 def test_a_walkthrough_notebook_can_be_the_run(write):
-    experiment = load_experiment(write('title = "T"\nnotebook = "04"\n[grid]\ntask = ["sst2", "mrpc"]\n[fast]\n'))
-    assert experiment.notebook.name == "04_pruning_heads.ipynb" and list(experiment.runs) == ["sst2", "mrpc"]
+    experiment = load_experiment(
+        write('title = "T"\nnotebook = "04"\n[grid]\ntask = ["sst2", "mrpc"]\n[fast]\n')
+    )
+    assert experiment.notebook.name == "04_pruning_heads.ipynb" and list(experiment.runs) == [
+        "sst2",
+        "mrpc",
+    ]
 
 
 def test_a_notebook_outside_the_folder_does_not_run(write, tmp_path):
@@ -91,28 +235,40 @@ def test_a_notebook_outside_the_folder_does_not_run(write, tmp_path):
         (inside / "two.toml").write_text(f'title = "T"\nnotebook = "{name}"\n{grid}')
         if name == "link.ipynb":
             (inside / name).symlink_to(tmp_path / "one.ipynb")
-        with pytest.raises(ValueError, match="two.toml: the notebook .* is outside the folder of the file .*copy it there if you trust it"):
+        with pytest.raises(
+            ValueError,
+            match="two.toml: the notebook .* is outside the folder of the file .*copy it "
+            "there if you trust it",
+        ):
             load_experiment(inside / "two.toml")
     (inside / "deeper").mkdir()
     (tmp_path / "one.ipynb").rename(inside / "deeper" / "one.ipynb")
     (inside / "two.toml").write_text(f'title = "T"\nnotebook = "deeper/one.ipynb"\n{grid}')
-    assert load_experiment(inside / "two.toml").notebook == (inside / "deeper" / "one.ipynb").resolve()
+    assert (
+        load_experiment(inside / "two.toml").notebook == (inside / "deeper" / "one.ipynb").resolve()
+    )
 
 
 def test_mistakes_in_words():
-    with pytest.raises(FileNotFoundError, match="no experiment 'mml-table'. Did you mean 'mml-tables'?"):
+    with pytest.raises(
+        FileNotFoundError, match="no experiment 'mml-table'. Did you mean 'mml-tables'?"
+    ):
         find_experiment("mml-table")
     with pytest.raises(ValueError, match="'paper2' is not a profile"):
         load_experiment("mml-tables", "paper2")
     with pytest.raises(ValueError, match="--grid 'seed' is not of the form NAME=A,B"):
         parse_grid(["seed"])
-    assert parse_grid(["seed=0,1", "task=rte", "lr=1e-4"]) == {"seed": [0, 1], "task": ["rte"], "lr": [1e-4]}
+    assert parse_grid(["seed=0,1", "task=rte", "lr=1e-4"]) == {
+        "seed": [0, 1],
+        "task": ["rte"],
+        "lr": [1e-4],
+    }
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("profile", ["fast", "colab", "paper"])
 def test_ours_are_whole(name, profile):
-    """Every file of ours has all three sizes, an estimate for each run, and names that its published tables know."""
+    """Our files have three sizes, estimates, and names that the published tables have."""
     from mmlkit.studies.published import tables
 
     experiment = load_experiment(name, profile)
@@ -123,7 +279,10 @@ def test_ours_are_whole(name, profile):
         assert (frame["table"] == table).any(), (source, table)
     for claim in experiment.claims:
         for side in ("first", "second"):
-            assert claim[side] and all(value in load_experiment(name, "paper").grid[key] for key, value in claim[side].items()), claim
+            assert claim[side] and all(
+                value in load_experiment(name, "paper").grid[key]
+                for key, value in claim[side].items()
+            ), claim
 
 
 def test_the_fast_sizes_are_small():

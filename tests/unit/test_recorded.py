@@ -1,4 +1,4 @@
-"""The recorded runs on real sets tell a consistent story: masks never revive, survivors are the lowest cluster, counts follow from events."""
+"""Recorded pruning runs are consistent: masks never revive, survivors are the lowest cluster."""
 
 import json
 from pathlib import Path
@@ -17,14 +17,27 @@ def test_runs_are_recorded():
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 def test_a_recorded_run_hangs_together(path):
     run = json.loads(path.read_text(encoding="utf-8"))
-    assert run["source"] == "folder" and run["steps"] >= 300 and run["parameters"]["weight_of_orthogonality"] == 0.005
-    assert run["device"] and run["versions"]["torch"] and run["minutes"] > 0 and all(np.isfinite(row["train_loss"]) for row in run["history"])
+    assert (
+        run["source"] == "folder"
+        and run["steps"] >= 300
+        and run["parameters"]["weight_of_orthogonality"] == 0.005
+    )
+    assert (
+        run["device"]
+        and run["versions"]["torch"]
+        and run["minutes"] > 0
+        and all(np.isfinite(row["train_loss"]) for row in run["history"])
+    )
     active, momentum = set(range(run["num_heads"])), run["parameters"]["momentum"]
-    assert momentum == 0.99 and [event["step"] for event in run["events"]] == sorted({event["step"] for event in run["events"]})
+    assert momentum == 0.99 and [event["step"] for event in run["events"]] == sorted(
+        {event["step"] for event in run["events"]}
+    )
     for event in run["events"]:
         assert set(event["head_ids"]) == active and len(event["averages"]) == len(active)
         lowest = int(np.argmin(event["centroids"]))
-        survivors = {head for head, label in zip(event["head_ids"], event["labels"]) if label == lowest}
+        survivors = {
+            head for head, label in zip(event["head_ids"], event["labels"]) if label == lowest
+        }
         assert set(event["kept"]) == (survivors if event["dropped"] else active)
         nearest = np.abs(np.subtract.outer(event["averages"], event["centroids"])).argmin(1)
         assert nearest.tolist() == event["labels"]
@@ -33,9 +46,14 @@ def test_a_recorded_run_hangs_together(path):
 
 
 def test_the_paper_settings_prune_on_a_real_set():
-    """At lambda 0.005, momentum 0.99 and scikit-learn's own bandwidth, some run drops heads, and none drops all but a few for nothing."""
+    """Some run drops heads at lambda 0.005, momentum 0.99 and scikit-learn's own bandwidth."""
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in RUNS]
-    assert any(event["dropped"] for run in runs if run["task"] in ("mrpc", "rte") for event in run["events"])
+    assert any(
+        event["dropped"]
+        for run in runs
+        if run["task"] in ("mrpc", "rte")
+        for event in run["events"]
+    )
     assert all(run["parameters"]["bandwidth"] is None for run in runs)
 
 

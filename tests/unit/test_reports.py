@@ -1,4 +1,4 @@
-"""Reports: numbers that can be followed by hand, published beside ours, claims judged over seeds, files that a browser reads."""
+"""Reports: numbers by hand, published beside ours, claims judged over seeds, files of strangers."""
 
 import json
 import re
@@ -8,22 +8,51 @@ import numpy as np
 import pytest
 
 from mmlkit.batch.experiments import load_experiment
-from mmlkit.batch.reports import comparison, headline, judge, load_results, long_frame, markdown_table, weigh, write_readme, write_report
+from mmlkit.batch.reports import (
+    compare_claim,
+    comparison,
+    headline,
+    judge,
+    load_results,
+    long_frame,
+    markdown_table,
+    write_readme,
+    write_report,
+)
 from mmlkit.messages import markdown_text
 
 SETS = ["rte", "mnli", "qnli", "snli"]
 
 
 def result(method, seed, accuracies, task="rte"):
-    """A finished run of mml-tables, made up: accuracies on dev of the four inference sets, train 0.1 above."""
-    scores = [dict(on=on, split=split, metric="accuracy", value=value + (0.1 if split == "train" else 0)) for on, value in zip(SETS, accuracies) for split in ("train", "dev")]
-    return {"experiment": "mml-tables", "profile": "fast", "name": f"{method}-{task}-{seed}", "parameters": {"method": method, "task": task, "seed": seed},
-            "scores": scores, "sources": {}, "minutes": 1.5, "device": "cpu", "hardware": "x", "versions": {"torch": "2", "mmlkit": "0"},
-            "peak_memory_mb": 100, "commit": "abc"}
+    """A made-up run of mml-tables: accuracies on dev of four sets, train 0.1 above."""
+    scores = [
+        dict(on=on, split=split, metric="accuracy", value=value + (0.1 if split == "train" else 0))
+        for on, value in zip(SETS, accuracies)
+        for split in ("train", "dev")
+    ]
+    return {
+        "experiment": "mml-tables",
+        "profile": "fast",
+        "name": f"{method}-{task}-{seed}",
+        "parameters": {"method": method, "task": task, "seed": seed},
+        "scores": scores,
+        "sources": {},
+        "minutes": 1.5,
+        "device": "cpu",
+        "hardware": "x",
+        "versions": {"torch": "2", "mmlkit": "0"},
+        "peak_memory_mb": 100,
+        "commit": "abc",
+    }
 
 
-RESULTS = [result("bert", 0, [0.7, 0.5, 0.4, 0.5]), result("mml", 0, [0.7, 0.6, 0.5, 0.5]),
-           result("bert", 1, [0.8, 0.5, 0.5, 0.5]), result("mml", 1, [0.6, 0.5, 0.6, 0.4])]
+RESULTS = [
+    result("bert", 0, [0.7, 0.5, 0.4, 0.5]),
+    result("mml", 0, [0.7, 0.6, 0.5, 0.5]),
+    result("bert", 1, [0.8, 0.5, 0.5, 0.5]),
+    result("mml", 1, [0.6, 0.5, 0.6, 0.4]),
+]
 
 
 @pytest.fixture
@@ -38,31 +67,52 @@ def folder(tmp_path):
         (tmp_path / "results" / f"{one['name']}.json").write_text(json.dumps(one))
     (tmp_path / "results" / "other.json").write_text('{"rows": []}')
     (tmp_path / "failed").mkdir()
-    (tmp_path / "failed" / "mml-mnli-0.json").write_text(json.dumps({"name": "mml-mnli-0", "cause": "out of memory <at 3 GB>", "parameters": {}}))
+    (tmp_path / "failed" / "mml-mnli-0.json").write_text(
+        json.dumps({"name": "mml-mnli-0", "cause": "out of memory <at 3 GB>", "parameters": {}})
+    )
     return tmp_path
 
 
 def test_the_improvement_of_each_seed_by_hand(experiment):
     frame = long_frame(experiment, RESULTS)
     found = frame[(frame["on"] == "improvement") & (frame["split"] == "dev")]
-    by_hand = {0: 100 * ((0.6 / 0.5 + 0.5 / 0.4 + 0.5 / 0.5) / 3 - 1), 1: 100 * ((0.5 / 0.5 + 0.6 / 0.5 + 0.4 / 0.5) / 3 - 1)}
-    assert dict(zip(found["seed"], found["value"])) == pytest.approx(by_hand) and set(found["method"]) == {"mml"}
+    by_hand = {
+        0: 100 * ((0.6 / 0.5 + 0.5 / 0.4 + 0.5 / 0.5) / 3 - 1),
+        1: 100 * ((0.5 / 0.5 + 0.6 / 0.5 + 0.4 / 0.5) / 3 - 1),
+    }
+    assert dict(zip(found["seed"], found["value"])) == pytest.approx(by_hand) and set(
+        found["method"]
+    ) == {"mml"}
 
 
 def test_every_cell_beside_its_print(experiment):
-    table = comparison(experiment, long_frame(experiment, RESULTS)).set_index(["method", "on", "split"])
+    table = comparison(experiment, long_frame(experiment, RESULTS)).set_index(
+        ["method", "on", "split"]
+    )
     ours = table.loc["mml", "rte", "dev"]
-    assert ours["ours"] == pytest.approx(65) and ours["sd"] == pytest.approx(100 * np.std([0.7, 0.6], ddof=1)) and ours["seeds"] == 2
+    assert (
+        ours["ours"] == pytest.approx(65)
+        and ours["sd"] == pytest.approx(100 * np.std([0.7, 0.6], ddof=1))
+        and ours["seeds"] == 2
+    )
     assert ours["published"] == 80.14 and np.isnan(ours["recomputed"])
     better = table.loc["mml", "improvement", "dev"]
-    assert (better["published"], round(better["recomputed"], 2)) == (9.51, 9.53) and better["ours"] == pytest.approx((15 + 0) / 2)
+    assert (better["published"], round(better["recomputed"], 2)) == (9.51, 9.53) and better[
+        "ours"
+    ] == pytest.approx((15 + 0) / 2)
 
 
 def test_the_headline_averages_tasks_before_seeds(experiment):
-    more = [*RESULTS, result("bert", 0, [0.5] * 4, "mnli"), result("mml", 0, [0.5, 0.5, 0.5, 0.8], "mnli")]
+    more = [
+        *RESULTS,
+        result("bert", 0, [0.5] * 4, "mnli"),
+        result("mml", 0, [0.5, 0.5, 0.5, 0.8], "mnli"),
+    ]
     found = headline(experiment, long_frame(experiment, more)).iloc[0]
     assert found["ours"] == pytest.approx(np.mean([(15 + 20) / 2, 0])) and found["seeds"] == 2
-    assert found["published"] == pytest.approx((9.51 + 2.87) / 2, abs=3)         # two printed cells, averaged
+    assert found["published"] == pytest.approx(
+        (9.51 + 2.87) / 2, abs=3
+    )  # two printed cells, averaged
 
 
 def test_a_run_without_its_baseline_has_no_improvement(experiment):
@@ -71,18 +121,41 @@ def test_a_run_without_its_baseline_has_no_improvement(experiment):
 
 
 def test_claims_by_hand(experiment):
-    claim = {"says": "MML is better", "first": {"method": "mml"}, "second": {"method": "bert"}, "on": "others"}
+    claim = {
+        "says": "MML is better",
+        "first": {"method": "mml"},
+        "second": {"method": "bert"},
+        "on": "others",
+    }
     frame = long_frame(experiment, RESULTS)
-    assert judge(claim, frame).startswith("MML is better: cannot be told with these runs (difference +0.0333")
-    assert "difference -0.1" in judge({**claim, "on": "own"}, frame) and "difference +0.1" in judge({**claim, "on": "qnli"}, frame)
-    seven = [result(method, seed, [0.7, value + seed / 100, value, value]) for seed in range(7) for method, value in (("bert", 0.5), ("mml", 0.6))]
-    assert judge(claim, long_frame(experiment, seven)).startswith("MML is better: holds (difference +0.1")
+    assert judge(claim, frame).startswith(
+        "MML is better: cannot be told with these runs (difference +0.0333"
+    )
+    assert "difference -0.1" in judge({**claim, "on": "own"}, frame) and "difference +0.1" in judge(
+        {**claim, "on": "qnli"}, frame
+    )
+    seven = [
+        result(method, seed, [0.7, value + seed / 100, value, value])
+        for seed in range(7)
+        for method, value in (("bert", 0.5), ("mml", 0.6))
+    ]
+    assert judge(claim, long_frame(experiment, seven)).startswith(
+        "MML is better: holds (difference +0.1"
+    )
     turned = {**claim, "first": claim["second"], "second": claim["first"]}
-    assert judge(turned, long_frame(experiment, seven)).startswith("MML is better: does not hold (difference -0.1")
-    assert judge({**claim, "second": {"method": "mv-5"}}, frame) == "MML is better: cannot be told, there are no runs of both sides."
-    found = weigh(claim, frame, 100)
+    assert judge(turned, long_frame(experiment, seven)).startswith(
+        "MML is better: does not hold (difference -0.1"
+    )
+    assert (
+        judge({**claim, "second": {"method": "mv-5"}}, frame)
+        == "MML is better: cannot be told, there are no runs of both sides."
+    )
+    found = compare_claim(claim, frame, 100)
     assert found.difference == pytest.approx(10 / 3) and (found.level, found.pairs) == (0.95, 2)
-    assert weigh(claim, frame, level=0.8).level == 0.8 and weigh({**claim, "second": {"method": "mv-5"}}, frame) is None
+    assert (
+        compare_claim(claim, frame, level=0.8).level == 0.8
+        and compare_claim({**claim, "second": {"method": "mv-5"}}, frame) is None
+    )
 
 
 def test_a_seed_with_fewer_runs_is_left_out_of_a_claim(experiment):
@@ -115,15 +188,28 @@ def test_the_report_is_whole(folder):
     parser.feed(page.read_text(encoding="utf-8"))
     assert set(parser.open) <= {"html"}
     images = [attributes for tag, attributes in parser.seen if tag == "img"]
-    assert len(images) == 1 and images[0]["alt"] and images[0]["src"].startswith("data:image/png;base64,")
-    assert "mml-mnli-0: out of memory <at 3 GB>" in parser.text and "80.14" in parser.text and "4 runs, 0.1 hours" in parser.text
+    assert (
+        len(images) == 1
+        and images[0]["alt"]
+        and images[0]["src"].startswith("data:image/png;base64,")
+    )
+    assert (
+        "mml-mnli-0: out of memory <at 3 GB>" in parser.text
+        and "80.14" in parser.text
+        and "4 runs, 0.1 hours" in parser.text
+    )
     text = (folder / "report" / "report.md").read_text(encoding="utf-8")
-    assert "| mml | rte | improvement | dev | improvement | 9.51 | 9.53 | 7.50 |" in text and "](mml-tables-fast-dev.png)" in text
+    assert (
+        "| mml | rte | improvement | dev | improvement | 9.51 | 9.53 | 7.50 |" in text
+        and "](mml-tables-fast-dev.png)" in text
+    )
     assert (folder / "report" / "mml-tables-fast-dev.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_results_are_found_and_others_passed_over(folder, tmp_path):
-    assert {key: len(runs) for key, runs in load_results([folder]).items()} == {("mml-tables", "fast"): 4}
+    assert {key: len(runs) for key, runs in load_results([folder]).items()} == {
+        ("mml-tables", "fast"): 4
+    }
     with pytest.raises(FileNotFoundError, match="is not a folder. `mmlkit reproduce NAME`"):
         load_results([tmp_path / "nothing"])
     (tmp_path / "empty").mkdir()
@@ -136,7 +222,11 @@ def test_the_readme_is_written_between_its_marks(folder):
     readme.write_text("before\n<!-- report -->\nWHAT WAS THERE\n<!-- /report -->\nafter\n")
     write_readme([folder], readme)
     text = readme.read_text(encoding="utf-8")
-    assert text.startswith("before\n<!-- report -->\n**MML v2") and text.endswith("\n<!-- /report -->\nafter\n") and "WHAT WAS THERE" not in text
+    assert (
+        text.startswith("before\n<!-- report -->\n**MML v2")
+        and text.endswith("\n<!-- /report -->\nafter\n")
+        and "WHAT WAS THERE" not in text
+    )
     assert "| mml | 9.51 | 9.53 | 7.50 | 10.61 | 2 |" in text
     write_readme([folder], readme)
     assert readme.read_text(encoding="utf-8") == text
@@ -148,14 +238,23 @@ def test_the_readme_is_written_between_its_marks(folder):
 def test_a_markdown_table():
     import pandas as pd
 
-    assert markdown_table(pd.DataFrame({"a": [1], "b": ["x"]})) == "| a | b |\n| --- | --- |\n| 1 | x |"
+    assert (
+        markdown_table(pd.DataFrame({"a": [1], "b": ["x"]}))
+        == "| a | b |\n| --- | --- |\n| 1 | x |"
+    )
 
 
 # ---- results of strangers ----
 
-HOSTILE = "<script>alert(1)</script> [x](javascript:y) ![i](http://z/i.png) a|b \\[c](d) `e` <!-- /report -->\n# big\x1b[2J"
-TAME = ("&lt;script&gt;alert(1)&lt;/script&gt; \\[x](javascript:y) !\\[i](http://z/i.png) a\\|b \\\\\\[c](d) \\`e\\` &lt;!-- /report --&gt; # big "
-        "\\[2J")
+HOSTILE = (
+    "<script>alert(1)</script> [x](javascript:y) ![i](http://z/i.png) a|b \\[c](d) `e` "
+    "<!-- /report -->\n# big\x1b[2J"
+)
+TAME = (
+    "&lt;script&gt;alert(1)&lt;/script&gt; \\[x](javascript:y) !\\[i](http://z/i.png) a\\|b "
+    "\\\\\\[c](d) \\`e\\` &lt;!-- /report --&gt; # big "
+    "\\[2J"
+)
 
 
 def write(folder, **changes):
@@ -168,31 +267,56 @@ def everything(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
-@pytest.mark.parametrize("changes", [
-    {"experiment": "../../../escaped"}, {"experiment": "ABSOLUTE"}, {"profile": "/../../../escaped"}, {"profile": "x/../../../../escaped"},
-    {"experiment": "..\\..\\escaped"}, {"experiment": ".hidden"}, {"experiment": ""}, {"experiment": "a\nb"}, {"experiment": ["a"]},
-    {"experiment": None}, {"profile": 3}, {"experiment": "C:escaped"}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"experiment": "../../../escaped"},
+        {"experiment": "ABSOLUTE"},
+        {"profile": "/../../../escaped"},
+        {"profile": "x/../../../../escaped"},
+        {"experiment": "..\\..\\escaped"},
+        {"experiment": ".hidden"},
+        {"experiment": ""},
+        {"experiment": "a\nb"},
+        {"experiment": ["a"]},
+        {"experiment": None},
+        {"profile": 3},
+        {"experiment": "C:escaped"},
+    ],
+    ids=str,
+)
 def test_a_result_cannot_write_outside_its_report(tmp_path, changes):
-    changes = {key: str(tmp_path / "escaped") if value == "ABSOLUTE" else value for key, value in changes.items()}
+    changes = {
+        key: str(tmp_path / "escaped") if value == "ABSOLUTE" else value
+        for key, value in changes.items()
+    }
     write(tmp_path / "a" / "b" / "results", **changes)
     before = everything(tmp_path)
     key = next(iter(changes))
-    with pytest.raises(ValueError, match=f"bert-rte-0.json: {key} is .*, expected a plain name such as 'mml-tables'.*do not trust"):
+    with pytest.raises(
+        ValueError,
+        match=f"bert-rte-0.json: {key} is .*, expected a plain name such as 'mml-tables'.*do "
+        f"not trust",
+    ):
         write_report([tmp_path / "a" / "b"], tmp_path / "a" / "b" / "report")
     assert everything(tmp_path) == before
 
 
 def test_a_result_without_a_profile_is_named(tmp_path):
     write(tmp_path)
-    (tmp_path / "one.json").write_text(json.dumps({key: value for key, value in RESULTS[0].items() if key != "profile"}))
+    (tmp_path / "one.json").write_text(
+        json.dumps({key: value for key, value in RESULTS[0].items() if key != "profile"})
+    )
     with pytest.raises(ValueError, match="one.json: profile is 'None', expected a plain name"):
         load_results([tmp_path])
 
 
 def test_a_result_makes_nobody_read_another_experiment(tmp_path, monkeypatch):
-    """"own.toml" is no experiment of experiments/, though such a file lies here."""
+    """ "own.toml" is no experiment of experiments/, though such a file lies here."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "own.toml").write_text('title = "READ"\nnotebook = "01"\n[grid]\nmethod = ["bert"]\n[fast]\n')
+    (tmp_path / "own.toml").write_text(
+        'title = "READ"\nnotebook = "01"\n[grid]\nmethod = ["bert"]\n[fast]\n'
+    )
     write(tmp_path / "results", experiment="own.toml")
     page = write_report([tmp_path / "results"], tmp_path / "report").read_text(encoding="utf-8")
     assert "READ" not in page and "own.toml (fast)" in page
@@ -203,10 +327,17 @@ def test_markdown_stays_text(tmp_path):
     scores = [{**score, "on": HOSTILE} for score in RESULTS[0]["scores"]]
     write(tmp_path / "results", experiment="own words", hardware=HOSTILE, scores=scores)
     (tmp_path / "results" / "failed").mkdir()
-    (tmp_path / "results" / "failed" / "one.json").write_text(json.dumps({"name": "one", "cause": HOSTILE}))
+    (tmp_path / "results" / "failed" / "one.json").write_text(
+        json.dumps({"name": "one", "cause": HOSTILE})
+    )
     page = write_report([tmp_path / "results"], tmp_path / "report")
     text = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
-    assert text.count(TAME) >= 3 and "<" not in text and "\x1b" not in text and "](own%20words-fast-dev.png)" in text
+    assert (
+        text.count(TAME) >= 3
+        and "<" not in text
+        and "\x1b" not in text
+        and "](own%20words-fast-dev.png)" in text
+    )
     rows = [line for line in text.splitlines() if line.startswith("|")]
     cells = {len(re.findall(r"(?<!\\)\|", line)) for line in rows}
     assert len(rows) > 3 and len(cells) == 1
@@ -217,9 +348,103 @@ def test_markdown_stays_text(tmp_path):
     readme.write_text("<!-- report -->\n<!-- /report -->\nafter\n")
     for _ in range(2):
         write_readme([tmp_path / "results"], readme)
-    assert readme.read_text(encoding="utf-8").count("-->") == 2 and readme.read_text(encoding="utf-8").endswith("-->\nafter\n")
+    assert readme.read_text(encoding="utf-8").count("-->") == 2 and readme.read_text(
+        encoding="utf-8"
+    ).endswith("-->\nafter\n")
 
 
 def test_markdown_text_by_hand():
     assert markdown_text(HOSTILE) == TAME
-    assert markdown_text("lr 1e-4 of mnli_matched (5 %), f1 > 0.5") == "lr 1e-4 of mnli_matched (5 %), f1 &gt; 0.5"
+    assert (
+        markdown_text("lr 1e-4 of mnli_matched (5 %), f1 > 0.5")
+        == "lr 1e-4 of mnli_matched (5 %), f1 &gt; 0.5"
+    )
+
+
+# ---- missing and strange fields ----
+
+FIELDS = [
+    "name",
+    "minutes",
+    "device",
+    "hardware",
+    "versions",
+    "peak_memory_mb",
+    "commit",
+    "parameters",
+    "scores",
+]
+STRANGE = [None, "text", 3, -1, [1], {"a": 1}, [], {}, True, 1e400, 10**400, "<b>"]
+
+
+def reports_of(tmp_path, changed):
+    """The report and the README's table of four results, one of them changed."""
+    write(tmp_path / "results")
+    (tmp_path / "results" / "bert-rte-0.json").write_text(json.dumps(changed))
+    write_report([tmp_path / "results"], tmp_path / "report")
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- report -->\n<!-- /report -->\n")
+    write_readme([tmp_path / "results"], readme)
+    return (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_that_is_missing_or_strange_stops_no_report(tmp_path, monkeypatch, field):
+    """Only the figure is left out, for time."""
+    monkeypatch.setattr("mmlkit.batch.reports._figure", lambda table: (b"", "x"))
+    text = reports_of(tmp_path, {key: value for key, value in RESULTS[0].items() if key != field})
+    assert ("missing" in text) == (field in FIELDS[1:7]) and "3 runs" in text or "4 runs" in text
+    for value in STRANGE:
+        reports_of(tmp_path, {**RESULTS[0], field: value})
+
+
+@pytest.mark.parametrize("field", ["on", "split", "metric", "value"])
+def test_a_score_without_a_field_is_shown_as_missing(tmp_path, monkeypatch, field):
+    monkeypatch.setattr("mmlkit.batch.reports._figure", lambda table: (b"", "x"))
+    bare = {key: value for key, value in RESULTS[0]["scores"][1].items() if key != field}
+    text = reports_of(tmp_path, {**RESULTS[0], "scores": [bare]})
+    assert ("missing" in text) == (field != "value") and "4 runs" in text
+    for value in STRANGE:
+        reports_of(tmp_path, {**RESULTS[0], "scores": [{**bare, field: value}]})
+
+
+@pytest.mark.parametrize("key", ["method", "task", "seed"])
+def test_a_parameter_that_is_missing_is_shown_as_missing(tmp_path, monkeypatch, key):
+    monkeypatch.setattr("mmlkit.batch.reports._figure", lambda table: (b"", "x"))
+    given = {one: value for one, value in RESULTS[0]["parameters"].items() if one != key}
+    text = reports_of(tmp_path, {**RESULTS[0], "parameters": given})
+    assert ("| missing |" in text) == (key != "seed")
+    for value in [*STRANGE, float("nan")]:
+        reports_of(tmp_path, {**RESULTS[0], "parameters": {**given, key: value}})
+
+
+def test_what_is_missing_in_all_results_leaves_a_report(tmp_path):
+    """With its figure: a notebook that recorded nothing, one method alone, and no dev scores."""
+    keys = ("experiment", "profile", "parameters")
+    bare = {**{key: RESULTS[0][key] for key in keys}, "scores": []}
+    for scores in ([], RESULTS[0]["scores"][:1], RESULTS[0]["scores"]):
+        (tmp_path / "one.json").write_text(json.dumps({**bare, "scores": scores}))
+        write_report([tmp_path], tmp_path / "report")
+        text = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
+        told = (
+            "1 run, 0.0 hours of computing (missing in 1), at most missing MB each, on "
+            "missing (missing), "
+        )
+        assert f"{told}torch missing, mmlkit missing; commit missing." in text
+        readme = tmp_path / "README.md"
+        readme.write_text("<!-- report -->\n<!-- /report -->\n")
+        write_readme([tmp_path], readme)
+
+
+def test_damaged_files_are_passed_over(tmp_path):
+    write(tmp_path / "results")
+    (tmp_path / "results" / "failed").mkdir()
+    for number, text in enumerate(
+        ["", "[]", "3", "[" * 100_000, '{"experiment": "a"', "null", '{"scores": 3}']
+    ):
+        (tmp_path / "results" / f"{number}.json").write_text(text)
+        (tmp_path / "results" / "failed" / f"{number}.json").write_text(text)
+    assert {key: len(runs) for key, runs in load_results([tmp_path]).items()} == {
+        ("mml-tables", "fast"): 4
+    }
+    assert "1: missing" in write_report([tmp_path], tmp_path / "report").read_text(encoding="utf-8")
