@@ -17,8 +17,8 @@ from urllib.parse import quote
 from mmlkit.batch.experiments import Experiment, known_experiments, load_experiment
 from mmlkit.batch.runs import is_finite, read_result
 from mmlkit.messages import count, markdown_table, markdown_text
-from mmlkit.runtime import replacing
-from mmlkit.studies.cross_dataset import paired_bootstrap, verdict
+from mmlkit.runtime import atomic_write
+from mmlkit.studies.comparisons import outcome_sentence, paired_bootstrap
 from mmlkit.studies.published import tables
 
 __all__ = [
@@ -283,7 +283,7 @@ def write_report(folders, out):
     markdown, pages = zip(*blocks)
     files = {"report.md": "\n\n".join(markdown), "report.html": "\n".join([_HEAD, *pages])}
     for name, content in {**figures, **files}.items():
-        with replacing(out / name) as temporary:
+        with atomic_write(out / name) as temporary:
             temporary.write_bytes(content if name in figures else f"{content}\n".encode())
     return out / "report.html"
 
@@ -415,7 +415,7 @@ def write_readme(folders, readme="README.md"):
             f"{path} has no place for the results: put <!-- report --> and <!-- /report --> on "
             "lines of their own where they belong."
         )
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
 

@@ -76,9 +76,9 @@ def write_json(path, content):
         path: the file.
         content: plain values.
     """
-    from mmlkit.runtime import replacing
+    from mmlkit.runtime import atomic_write
 
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 

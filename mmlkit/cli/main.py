@@ -321,10 +321,9 @@ def _load(options, notebook, example):
             f"no model was named: expected --model and a folder written by save_model. {make}"
         )
     check_model_folder(options.model, make)
-    from mmlkit.runtime import pick_device
     from mmlkit.training.saving import load_model
 
-    return load_model(options.model).to(pick_device())
+    return load_model(options.model)
 
 
 def _read_texts(options, task):

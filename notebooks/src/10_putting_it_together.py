@@ -632,7 +632,7 @@ pd.DataFrame(check_submission(broken, course)).fillna({"row": 0}).astype({"row":
 # for each. What follows reads whatever is there, and no number in it is typed in.
 
 # %%
-from mmlkit.batch import headline, judge, load_experiment, load_results, long_frame, weigh
+from mmlkit.batch import compare_claim, headline, judge, load_experiment, load_results, long_frame
 
 try:
     recorded = load_results(["../results"])
@@ -714,7 +714,7 @@ def claims_at(level):
     rows = []
     for (name, kind), (experiment, _) in batch.items():
         for claim in experiment.claims:
-            one = weigh(claim, frames[name, kind], 100, level)
+            one = compare_claim(claim, frames[name, kind], 100, level)
             least = 100 / experiment.published.get("scale", 1) * claim.get("at_least", 0.0)
             rows += [(f"{name} ({kind})", claim["says"], one, least)] if one is not None else []
     return rows
