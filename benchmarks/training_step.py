@@ -1,11 +1,14 @@
-"""mmlkit's training step, in fp32 and in bf16, against transformers' Trainer as shipped (fp32), side by side in one process.
+"""mmlkit's training step, in fp32 and in bf16, against transformers' Trainer as shipped (fp32),
+side by side in one process.
 
     python benchmarks/training_step.py --source FOLDER_OF_CS224N_FILES
 
-Rounds alternate: some steps of the Trainer (random batches, its own defaults), then as many of ours, on the same rows, the
-same weights and the same batch size. A round's figure is real tokens (no padding) over seconds, end to end, first steps left
-out; the answer is the median over rounds of ours / theirs. Machines are noisy, so read the ratio, not the seconds. In fp32 the
-ratio depends on the processor: where oneDNN's products are faster than torch's default (AVX-512 on Zen 5), it is higher.
+Rounds alternate: some steps of the Trainer (random batches, its own defaults), then as many of
+ours, on the same rows, the same weights and the same batch size. A round's figure is real tokens
+(no padding) over seconds, end to end, first steps left out; the answer is the median over rounds of
+ours / theirs. Machines are noisy, so read the ratio, not the seconds. In fp32 the ratio depends on
+the processor: where oneDNN's products are faster than torch's default (AVX-512 on Zen 5), it is
+higher.
 """
 
 import argparse
@@ -29,7 +32,13 @@ WARM_UP = 2
 
 def theirs(folder, encoded, batch_size, steps, seed):
     """Real tokens per second of the Trainer."""
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainerCallback, TrainingArguments
+    from transformers import (
+        AutoModelForSequenceClassification,
+        AutoTokenizer,
+        Trainer,
+        TrainerCallback,
+        TrainingArguments,
+    )
     from transformers.data import DataCollatorWithPadding
 
     ticks, tokens = [], []
@@ -45,19 +54,48 @@ def theirs(folder, encoded, batch_size, steps, seed):
         def on_step_end(self, *args, **kwargs):
             ticks.append(time.perf_counter())
 
-    rows = [dict(input_ids=ids, attention_mask=[1] * len(ids), token_type_ids=types, labels=int(label))
-            for ids, types, label in zip(encoded.input_ids, encoded.token_type_ids, encoded.labels)]
-    model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=encoded.task.num_labels)
+    rows = [
+        dict(input_ids=ids, attention_mask=[1] * len(ids), token_type_ids=types, labels=int(label))
+        for ids, types, label in zip(encoded.input_ids, encoded.token_type_ids, encoded.labels)
+    ]
+    model = AutoModelForSequenceClassification.from_pretrained(
+        folder, num_labels=encoded.task.num_labels
+    )
     with tempfile.TemporaryDirectory() as scratch:
-        arguments = TrainingArguments(scratch, per_device_train_batch_size=batch_size, max_steps=steps, learning_rate=1e-4, seed=seed,
-                                      report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True)
-        Trainer(model, arguments, train_dataset=rows, data_collator=collator, processing_class=tokenizer, callbacks=[Clock()]).train()
-    return sum(tokens[WARM_UP + 1:]) / (ticks[-1] - ticks[WARM_UP])     # from the end of one step to the end of the last: collation too
+        arguments = TrainingArguments(
+            scratch,
+            per_device_train_batch_size=batch_size,
+            max_steps=steps,
+            learning_rate=1e-4,
+            seed=seed,
+            report_to=[],
+            save_strategy="no",
+            logging_strategy="no",
+            disable_tqdm=True,
+        )
+        Trainer(
+            model,
+            arguments,
+            train_dataset=rows,
+            data_collator=collator,
+            processing_class=tokenizer,
+            callbacks=[Clock()],
+        ).train()
+    return sum(tokens[WARM_UP + 1 :]) / (
+        ticks[-1] - ticks[WARM_UP]
+    )  # from the end of one step to the end of the last: collation too
 
 
 def ours(encoder, encoded, batch_size, steps, seed, pooling, precision):
     """Real tokens per second of our steps, collation included."""
-    model = MultitaskModel(encoder, {encoded.task.name: LinearHead(encoder.config.hidden_size, encoded.task.num_labels, pooling=pooling)}).train()
+    model = MultitaskModel(
+        encoder,
+        {
+            encoded.task.name: LinearHead(
+                encoder.config.hidden_size, encoded.task.num_labels, pooling=pooling
+            )
+        },
+    ).train()
     optimizer, tokens = make_optimizer(model, lr=1e-4), 0
     for i, rows in enumerate(plan(encoded.lengths, batch_size, seed=seed)[:steps]):
         if i == WARM_UP + 1:
@@ -86,14 +124,41 @@ def main():
         save_pretrained(encoder, tokenizer, folder)
         for seed in range(options.rounds):
             a = theirs(folder, encoded, options.batch_size, options.steps, seed)
-            b, c = (ours(load_pretrained("minilm", device="cpu")[0], encoded, options.batch_size, options.steps, seed, options.pooling, precision)
-                    for precision in ("fp32", "bf16"))
-            rounds.append({"trainer": round(a), "mmlkit": round(b), "mmlkit_bf16": round(c), "ratio": round(b / a, 3), "ratio_bf16": round(c / a, 3)})
+            b, c = (
+                ours(
+                    load_pretrained("minilm", device="cpu")[0],
+                    encoded,
+                    options.batch_size,
+                    options.steps,
+                    seed,
+                    options.pooling,
+                    precision,
+                )
+                for precision in ("fp32", "bf16")
+            )
+            rounds.append(
+                {
+                    "trainer": round(a),
+                    "mmlkit": round(b),
+                    "mmlkit_bf16": round(c),
+                    "ratio": round(b / a, 3),
+                    "ratio_bf16": round(c / a, 3),
+                }
+            )
             print(rounds[-1], flush=True)
-    found = {"what": "real tokens per second of a training step, SST-5, minilm, batch 32", "rows": len(train), "pooling": options.pooling,
-             "ratio": statistics.median(r["ratio"] for r in rounds), "ratio_bf16": statistics.median(r["ratio_bf16"] for r in rounds),
-             "rounds": rounds, **describe()}
-    print(f"mmlkit fp32 / Trainer fp32: {found['ratio']:.2f}; bf16: {found['ratio_bf16']:.2f} (medians of {len(rounds)} rounds)")
+    found = {
+        "what": "real tokens per second of a training step, SST-5, minilm, batch 32",
+        "rows": len(train),
+        "pooling": options.pooling,
+        "ratio": statistics.median(r["ratio"] for r in rounds),
+        "ratio_bf16": statistics.median(r["ratio_bf16"] for r in rounds),
+        "rounds": rounds,
+        **describe(),
+    }
+    print(
+        f"mmlkit fp32 / Trainer fp32: {found['ratio']:.2f}; bf16: {found['ratio_bf16']:.2f} "
+        f"(medians of {len(rounds)} rounds)"
+    )
     if options.out:
         with atomic_write(options.out) as temporary:
             temporary.write_text(json.dumps(found, indent=2) + "\n")

@@ -3,8 +3,9 @@
     python notebooks/build.py            all
     python notebooks/build.py 01 02      some
 
-The outputs come from that one run. The metadata records the master's hash, so that a test can tell when they are stale;
-widget state and times are left out, so that a rebuild changes only what changed.
+The outputs come from that one run. The metadata records the master's hash, so that a test can tell
+when they are stale; widget state and times are left out, so that a rebuild changes only what
+changed.
 """
 
 import base64
@@ -16,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-KEPT = {"tags", "jupyter"}      # cell metadata worth keeping
+KEPT = {"tags", "jupyter"}  # cell metadata worth keeping
 
 
 def master_hash(path):
@@ -33,17 +34,23 @@ def build(master):
     import mmlkit
     from mmlkit.batch.notebooks import run_notebook
 
-    digest = master_hash(master)        # before the run: an edit during it must show as stale
+    digest = master_hash(master)  # before the run: an edit during it must show as stale
     with tempfile.TemporaryDirectory() as scratch:
         plain, out = HERE / f".{master.stem}.ipynb", Path(scratch)
         try:
-            nbformat.write(numbered(jupytext.read(master)), plain)      # beside the others, so that relative paths hold
+            nbformat.write(
+                numbered(jupytext.read(master)), plain
+            )  # beside the others, so that relative paths hold
             if not run_notebook(plain, out, {"profile": "fast"}):
                 return False
         finally:
             plain.unlink(missing_ok=True)
         notebook = nbformat.read(out / plain.name, as_version=4)
-    cells = [cell for cell in notebook.cells if "injected-parameters" not in cell.metadata.get("tags", [])]
+    cells = [
+        cell
+        for cell in notebook.cells
+        if "injected-parameters" not in cell.metadata.get("tags", [])
+    ]
     for count, cell in enumerate((cell for cell in cells if cell.cell_type == "code"), start=1):
         cell.execution_count = count
         for output in cell.outputs:
@@ -59,8 +66,13 @@ def build(master):
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python", "file_extension": ".py", "mimetype": "text/x-python"},
-        "mmlkit": {"master": f"src/{master.name}", "sha256": digest, "profile": "fast", "mmlkit": mmlkit.__version__,
-                   "torch": torch.__version__.split("+")[0]},
+        "mmlkit": {
+            "master": f"src/{master.name}",
+            "sha256": digest,
+            "profile": "fast",
+            "mmlkit": mmlkit.__version__,
+            "torch": torch.__version__.split("+")[0],
+        },
     }
     target, temporary = HERE / f"{master.stem}.ipynb", HERE / f".{master.stem}.tmp"
     nbformat.write(notebook, temporary)
@@ -73,7 +85,9 @@ def smaller(png):
     from PIL import Image
 
     out = io.BytesIO()
-    Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB").quantize(128, method=Image.Quantize.MAXCOVERAGE).save(out, "PNG", optimize=True)
+    Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB").quantize(
+        128, method=Image.Quantize.MAXCOVERAGE
+    ).save(out, "PNG", optimize=True)
     return base64.b64encode(out.getvalue()).decode()
 
 
@@ -81,14 +95,22 @@ def numbered(notebook):
     """Gives cells ids by their place, so that a rebuild does not change them."""
     for i, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{i:02d}"
-    notebook.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    notebook.metadata["kernelspec"] = {
+        "display_name": "Python 3",
+        "language": "python",
+        "name": "python3",
+    }
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook
 
 
 def main(wanted):
     """Builds the masters whose number is given, or all."""
-    masters = [path for path in sorted((HERE / "src").glob("[0-9][0-9]_*.py")) if not wanted or path.stem.split("_")[0] in wanted]
+    masters = [
+        path
+        for path in sorted((HERE / "src").glob("[0-9][0-9]_*.py"))
+        if not wanted or path.stem.split("_")[0] in wanted
+    ]
     if not masters:
         raise SystemExit(f"No master in {HERE / 'src'} is called {' or '.join(wanted)}.")
     failed = [master.stem for master in masters if not build(master)]

@@ -1,4 +1,6 @@
-"""What many tests share: small tokenizers, a folder with a tiny BERT, and toy data that a tiny model can learn."""
+"""What many tests share: small tokenizers, a folder with a tiny BERT, and toy data that a tiny
+model can learn.
+"""
 
 import functools
 import os
@@ -6,7 +8,8 @@ import string
 
 import mmlkit  # noqa: F401     first: it sets OMP_WAIT_POLICY, which torch reads when it starts
 
-# A worker of pytest-xdist has one share of the cores, and so has every process that its tests start.
+# A worker of pytest-xdist has one share of the cores, and so has every process that its tests
+# start.
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -25,9 +28,11 @@ from mmlkit.training.model import MultitaskModel
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILLERS = ("the", "film", "plot", "of", "one", "very", "story", "and", "it", "was", ".", ",")
-KEYS = {"sst": ("awful", "bad", "plain", "good", "great"),      # the one word that decides a row's label
-        "quora": ("other", "same"),
-        "sts": ("zero", "first", "second", "third", "fourth", "fifth")}
+KEYS = {
+    "sst": ("awful", "bad", "plain", "good", "great"),  # the one word that decides a row's label
+    "quora": ("other", "same"),
+    "sts": ("zero", "first", "second", "third", "fourth", "fifth"),
+}
 
 
 def pytest_collection_modifyitems(items):
@@ -39,7 +44,9 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
-    """Two threads on tiny tensors wait for each other: on a machine that does something else besides, sixty times as long."""
+    """Two threads on tiny tensors wait for each other: on a machine that does something else
+    besides, sixty times as long.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -48,7 +55,9 @@ def one_thread():
 
 @pytest.fixture(autouse=True)
 def fp32_on_a_cpu(monkeypatch):
-    """Make precision "auto" mean fp32 on every CPU, so that a test has the same numbers on a CPU with bf16."""
+    """Make precision "auto" mean fp32 on every CPU, so that a test has the same numbers on a CPU
+    with bf16.
+    """
     from mmlkit import runtime
 
     choose = runtime.fastest_precision
@@ -62,11 +71,18 @@ def fp32_on_a_cpu(monkeypatch):
 
 @pytest.fixture
 def tiny_tokenizer():
-    """A WordPiece tokenizer with the toy words, the letters and their continuations; new each time: encode() leaves traces."""
+    """A WordPiece tokenizer with the toy words, the letters and their continuations; new each
+    time: encode() leaves traces.
+    """
     from transformers import BertTokenizerFast
 
-    words = [*SPECIAL, *FILLERS, *(key for keys in KEYS.values() for key in keys),
-             *string.ascii_lowercase, *("##" + letter for letter in string.ascii_lowercase)]
+    words = [
+        *SPECIAL,
+        *FILLERS,
+        *(key for keys in KEYS.values() for key in keys),
+        *string.ascii_lowercase,
+        *("##" + letter for letter in string.ascii_lowercase),
+    ]
     words = list(dict.fromkeys(words))
     if len(words) >= 199:
         raise ValueError(f"{len(words)} words do not fit BertConfig.tiny().")
@@ -75,7 +91,9 @@ def tiny_tokenizer():
 
 @pytest.fixture(scope="session")
 def make_toy():
-    """make_toy(task, rows, dev, seed, shift): TaskData whose label is told by one word; shift moves the labels of dev."""
+    """make_toy(task, rows, dev, seed, shift): TaskData whose label is told by one word; shift
+    moves the labels of dev.
+    """
     return _make_toy
 
 
@@ -84,27 +102,50 @@ def _make_toy(name, rows=20, dev=10, seed=0, shift=0):
 
     def row(i, move):
         keys = KEYS[name]
-        texts = [" ".join(generator.choice(FILLERS, size=generator.integers(1, 7))) for _ in task.text_columns]
+        texts = [
+            " ".join(generator.choice(FILLERS, size=generator.integers(1, 7)))
+            for _ in task.text_columns
+        ]
         texts[-1] += " " + keys[i % len(keys)]
         place = (i + move) % len(keys)
-        return {**dict(zip(task.text_columns, texts)), "label": task.labels[place] if task.labels else float(place)}
+        return {
+            **dict(zip(task.text_columns, texts)),
+            "label": task.labels[place] if task.labels else float(place),
+        }
 
     def split(count, part, move=0):
-        return make_split(task, [(i, row(i, move)) for i in range(count)], place=f"toy {part}", name=part)
+        return make_split(
+            task, [(i, row(i, move)) for i in range(count)], place=f"toy {part}", name=part
+        )
 
     return TaskData(task, split(rows, "train"), split(dev, "dev", shift), source="toy")
 
 
 @pytest.fixture
 def make_model(tiny_tokenizer):
-    """make_model(*tasks, seed, dropout, reads, **sizes): a tiny MultitaskModel, wide enough drawn that rows differ."""
+    """make_model(*tasks, seed, dropout, reads, **sizes): a tiny MultitaskModel, wide enough drawn
+    that rows differ.
+    """
+
     def make(*tasks, seed=0, dropout=0.0, pooling="pooler", **sizes):
         sizes = {"initializer_range": 0.2, **sizes}
         with seeded(seed):
-            encoder = BertModel(BertConfig.tiny(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, **sizes))
-            heads = {task: LinearHead(encoder.config.hidden_size, get_task(task).num_labels, dropout=dropout, pooling=pooling)
-                     for task in tasks}
+            encoder = BertModel(
+                BertConfig.tiny(
+                    hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, **sizes
+                )
+            )
+            heads = {
+                task: LinearHead(
+                    encoder.config.hidden_size,
+                    get_task(task).num_labels,
+                    dropout=dropout,
+                    pooling=pooling,
+                )
+                for task in tasks
+            }
         return MultitaskModel(encoder, heads, tiny_tokenizer)
+
     return make
 
 

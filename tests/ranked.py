@@ -9,18 +9,34 @@ WORDS = ("the", "film", "plot", "of", "one", "story", "and", "it")
 
 
 def make_ranked(queries=8, dev=6, seed=0):
-    """TaskData of qnli_rank: 2 to 4 candidates a question, in a drawn order; the answer says "same", the others "other"."""
+    """TaskData of qnli_rank: 2 to 4 candidates a question, in a drawn order; the answer says
+    "same", the others "other".
+    """
     generator = np.random.default_rng(seed)
 
     def split(count, name):
         rows = []
         for query in range(count):
-            question = f"{name} {'abcdefghijklmnopqrstuvwxyz'[query % 26] * (1 + query // 26)} " + " ".join(generator.choice(WORDS, size=query % 4))
+            question = (
+                f"{name} {'abcdefghijklmnopqrstuvwxyz'[query % 26] * (1 + query // 26)} "
+                + " ".join(generator.choice(WORDS, size=query % 4))
+            )
             for place in range(2 + query % 3):
-                words = [*generator.choice(WORDS, size=generator.integers(1, 5)), "other" if place else "same"]
-                rows.append({"question": question, "sentence": " ".join(words), "label": "not_entailment" if place else "entailment"})
+                words = [
+                    *generator.choice(WORDS, size=generator.integers(1, 5)),
+                    "other" if place else "same",
+                ]
+                rows.append(
+                    {
+                        "question": question,
+                        "sentence": " ".join(words),
+                        "label": "not_entailment" if place else "entailment",
+                    }
+                )
         order = generator.permutation(len(rows))
-        return make_split("qnli", [(int(i), rows[i]) for i in order], place=f"toy {name}", name=name)
+        return make_split(
+            "qnli", [(int(i), rows[i]) for i in order], place=f"toy {name}", name=name
+        )
 
     train, dev = split(queries, "train"), split(dev, "dev")
     return rank_queries(TaskData(train.task, train, dev, source="toy"))

@@ -1,4 +1,5 @@
-"""Every public function has a docstring that can be scanned: one sentence, Args, Returns, Raises, and shapes for tensors.
+"""Every public function has a docstring that can be scanned: one sentence, Args, Returns, Raises,
+and shapes for tensors.
 
 `python tests/test_docstrings.py mmlkit/heads` lists what is missing there.
 """
@@ -13,11 +14,24 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted(path for path in (ROOT / "mmlkit").rglob("*.py") if not path.stem.startswith("__"))
 NOT_YET = ()
-SECTIONS = ("Args", "Attributes", "Returns", "Yields", "Raises", "Example", "Examples", "Note", "References")
-TENSORS = re.compile(r"\b(a tensor|logits|hidden states|token ids|(sentence|encoder|per-head|output) vectors?)\b", re.I)
+SECTIONS = (
+    "Args",
+    "Attributes",
+    "Returns",
+    "Yields",
+    "Raises",
+    "Example",
+    "Examples",
+    "Note",
+    "References",
+)
+TENSORS = re.compile(
+    r"\b(a tensor|logits|hidden states|token ids|(sentence|encoder|per-head|output) vectors?)\b",
+    re.I,
+)
 OVERRIDES = {  # documented by torch and transformers
-    *"extra_repr state_dict load_state_dict train step zero_grad".split(),
-    *"on_substep_end on_pre_optimizer_step on_optimizer_step on_step_end".split(),
+    *["extra_repr", "state_dict", "load_state_dict", "train", "step", "zero_grad"],
+    *["on_substep_end", "on_pre_optimizer_step", "on_optimizer_step", "on_step_end"],
 }
 
 
@@ -59,7 +73,10 @@ def own(function):
 def parameters(function):
     names = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
     return [one.arg for one in names if one.arg not in ("self", "cls")] + [
-        one.arg for one in (function.args.vararg, function.args.kwarg) if one and not one.arg.startswith("_")]
+        one.arg
+        for one in (function.args.vararg, function.args.kwarg)
+        if one and not one.arg.startswith("_")
+    ]
 
 
 def problems(name, node, outer=None):
@@ -69,30 +86,69 @@ def problems(name, node, outer=None):
         return [f"{name} has no docstring"] if node.name not in OVERRIDES else []
     first, parts = sections(text)
     found = []
-    if not re.match(r"[A-Z`]", first) or not first.endswith(".") or "\n" in first and len(first.splitlines()) > 3:
+    if (
+        not re.match(r"[A-Z`]", first)
+        or not first.endswith(".")
+        or "\n" in first
+        and len(first.splitlines()) > 3
+    ):
         found.append(f"{name}: the first paragraph is not one full sentence: {first[:60]!r}")
     if node.name in OVERRIDES:
         return found
     if isinstance(node, ast.ClassDef):
-        init = next((one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"), None)
-        fields = [one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
+        init = next(
+            (
+                one
+                for one in node.body
+                if isinstance(one, ast.FunctionDef) and one.name == "__init__"
+            ),
+            None,
+        )
+        fields = [
+            one.target.id
+            for one in node.body
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+        ]
         wanted, bodies = (parameters(init), [init]) if init else (fields, [])
         documented = {**entries(parts.get("Args", [])), **entries(parts.get("Attributes", []))}
     else:
         wanted, bodies, documented = parameters(node), [node], entries(parts.get("Args", []))
-        values = [one for one in own(node) if isinstance(one, ast.Return) and one.value is not None
-                  and not (isinstance(one.value, ast.Constant) and one.value.value is None)]
+        values = [
+            one
+            for one in own(node)
+            if isinstance(one, ast.Return)
+            and one.value is not None
+            and not (isinstance(one.value, ast.Constant) and one.value.value is None)
+        ]
         yields = any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in own(node))
-        property_like = any(ast.unparse(one).split(".")[-1] in ("property", "setter") for one in node.decorator_list)
-        if (values or yields) and wanted and not property_like and not {"Returns", "Yields"} & set(parts):
+        property_like = any(
+            ast.unparse(one).split(".")[-1] in ("property", "setter") for one in node.decorator_list
+        )
+        if (
+            (values or yields)
+            and wanted
+            and not property_like
+            and not {"Returns", "Yields"} & set(parts)
+        ):
             found.append(f"{name}: no Returns section")
     found += [f"{name}: Args does not name {one}" for one in wanted if one not in documented]
-    raised = {ast.unparse(one.exc.func) for body in bodies for one in own(body)
-              if isinstance(one, ast.Raise) and isinstance(one.exc, ast.Call)}
-    found += [f"{name}: Raises does not name {one}" for one in sorted(raised) if one not in entries(parts.get("Raises", []))]
+    raised = {
+        ast.unparse(one.exc.func)
+        for body in bodies
+        for one in own(body)
+        if isinstance(one, ast.Raise) and isinstance(one.exc, ast.Call)
+    }
+    found += [
+        f"{name}: Raises does not name {one}"
+        for one in sorted(raised)
+        if one not in entries(parts.get("Raises", []))
+    ]
     texts = {**entries(parts.get("Args", [])), "Returns": " ".join(parts.get("Returns", []))}
-    found += [f"{name}: {one} speaks of {match[0]} without a shape such as [B, D]" for one, said in texts.items()
-              if (match := TENSORS.search(said)) and "[" not in said]
+    found += [
+        f"{name}: {one} speaks of {match[0]} without a shape such as [B, D]"
+        for one, said in texts.items()
+        if (match := TENSORS.search(said)) and "[" not in said
+    ]
     return found
 
 
@@ -110,24 +166,56 @@ def problems_of(path):
     return found
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: ".".join(path.relative_to(ROOT).with_suffix("").parts))
+@pytest.mark.parametrize(
+    "path", MODULES, ids=lambda path: ".".join(path.relative_to(ROOT).with_suffix("").parts)
+)
 def test_public_functions_are_documented(path):
     if path.relative_to(ROOT / "mmlkit").parts[0] in NOT_YET:
         pytest.skip("this subpackage has the older docstrings")
     assert not (found := problems_of(path)), "\n".join(found)
 
 
-@pytest.mark.parametrize(("source", "told"), [
-    ("def f(x):\n    return x", ["f has no docstring"]),
-    ('def f(x):\n    """Return x."""\n    return x', ["f: no Returns section", "f: Args does not name x"]),
-    ('def f(x):\n    """Return x.\n\n    Args:\n        x: a number.\n\n    Returns:\n        The number.\n    """\n    return x', []),
-    ('def f(x):\n    """x comes back"""\n', ["f: the first paragraph is not one full sentence: 'x comes back'", "f: Args does not name x"]),
-    ('def f():\n    """Stop."""\n    raise ValueError("no")', ["f: Raises does not name ValueError"]),
-    ('def f(x):\n    """Use x.\n\n    Args:\n        x: a tensor.\n    """', ["f: x speaks of a tensor without a shape such as [B, D]"]),
-    ('def f(x):\n    """Use x.\n\n    Args:\n        x: a tensor,\n            [B, D].\n    """', []),
-    ('class C:\n    """A thing."""\n    def __init__(self, a):\n        raise TypeError("no")',
-     ["C: Args does not name a", "C: Raises does not name TypeError"]),
-    ('def _f(x):\n    return x', [])])
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("def f(x):\n    return x", ["f has no docstring"]),
+        (
+            'def f(x):\n    """Return x."""\n    return x',
+            ["f: no Returns section", "f: Args does not name x"],
+        ),
+        (
+            'def f(x):\n    """Return x.\n\n    Args:\n        x: a number.\n\n'
+            '    Returns:\n        The number.\n    """\n    return x',
+            [],
+        ),
+        (
+            'def f(x):\n    """x comes back"""\n',
+            [
+                "f: the first paragraph is not one full sentence: 'x comes back'",
+                "f: Args does not name x",
+            ],
+        ),
+        (
+            'def f():\n    """Stop."""\n    raise ValueError("no")',
+            ["f: Raises does not name ValueError"],
+        ),
+        (
+            'def f(x):\n    """Use x.\n\n    Args:\n        x: a tensor.\n    """',
+            ["f: x speaks of a tensor without a shape such as [B, D]"],
+        ),
+        (
+            'def f(x):\n    """Use x.\n\n    Args:\n        x: a tensor,\n'
+            '            [B, D].\n    """',
+            [],
+        ),
+        (
+            'class C:\n    """A thing."""\n    def __init__(self, a):\n'
+            '        raise TypeError("no")',
+            ["C: Args does not name a", "C: Raises does not name TypeError"],
+        ),
+        ("def _f(x):\n    return x", []),
+    ],
+)
 def test_the_reader_of_docstrings_sees_what_is_missing(tmp_path, source, told):
     path = tmp_path / "one.py"
     path.write_text(source)

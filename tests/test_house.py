@@ -22,13 +22,24 @@ def name_of(path):
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
 
-NAMES = {name_of(path): path for path in MODULES if path.parent != PACKAGE or not path.stem.startswith("__")}
-# A file or subpackage may import only from those before it. | separates the steps of the walkthrough.
-ORDER = """messages runtime profiles hub folders | data | bert | heads | pals | training | huggingface studies checks
-           | plots | batch | cli""".replace("|", " ").split()
+NAMES = {
+    name_of(path): path
+    for path in MODULES
+    if path.parent != PACKAGE or not path.stem.startswith("__")
+}
+# A file or subpackage may import only from those before it. | separates the steps of the
+# walkthrough.
+ORDER = """messages runtime profiles hub folders | data | bert | heads | pals | training
+           | huggingface studies checks | plots | batch | cli""".replace("|", " ").split()
 OUTSIDE = ("__init__", "__main__")
-MAY_PRINT = ("cli.main", "cli.machine", "plots.widgets", "batch.notebooks", "batch.batches",      # what talks to somebody
-             "checks.compare")
+MAY_PRINT = (
+    "cli.main",
+    "cli.machine",
+    "plots.widgets",
+    "batch.notebooks",
+    "batch.batches",  # what talks to somebody
+    "checks.compare",
+)
 HEAVY = ("datasets", "papermill", "seaborn", "ipywidgets", "transformers", "sklearn", "pandas")
 
 
@@ -37,7 +48,9 @@ def tree(path):
 
 
 def imports_of(source, modules, package="mmlkit"):
-    """(line, module) of every import from the package, wherever in the file it stands; a module is "data.tasks"."""
+    """(line, module) of every import from the package, wherever in the file it stands; a module
+    is "data.tasks".
+    """
     for node in ast.walk(source):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -54,10 +67,13 @@ def imports_of(source, modules, package="mmlkit"):
 def breaches(name, source, modules):
     """A sentence for every import that goes against the order of the subpackages."""
     here = name.split(".")[0]
-    before = ORDER[:ORDER.index(here)]
-    return [f"mmlkit.{name} line {line} imports mmlkit.{found}, which comes later; {here} may import from: "
-            f"{', '.join(before) or 'nothing'}." for line, found in imports_of(source, modules)
-            if found and found.split(".")[0] not in (*before, here)]
+    before = ORDER[: ORDER.index(here)]
+    return [
+        f"mmlkit.{name} line {line} imports mmlkit.{found}, which comes later; {here} may import "
+        f"from: {', '.join(before) or 'nothing'}."
+        for line, found in imports_of(source, modules)
+        if found and found.split(".")[0] not in (*before, here)
+    ]
 
 
 def cycle(graph):
@@ -66,26 +82,39 @@ def cycle(graph):
 
     def visit(name):
         if name in path:
-            return [*path[path.index(name):], name]
+            return [*path[path.index(name) :], name]
         if name in done:
             return None
         path.append(name)
         found = next(filter(None, map(visit, graph.get(name, ()))), None)
         done.add(path.pop())
         return found
+
     return next(filter(None, map(visit, graph)), None)
 
 
 def test_there_are_modules_to_check():
     assert len(NAMES) >= 45 and len(ORDER) == len(set(ORDER)) <= 16
-    assert {name.split(".")[0] for name in NAMES} == set(ORDER), "a file or subpackage without a place in ORDER"
+    assert {name.split(".")[0] for name in NAMES} == set(ORDER), (
+        "a file or subpackage without a place in ORDER"
+    )
 
 
-@pytest.mark.parametrize("source, told", [
-    ("import mmlkit.training.loop", 1), ("from mmlkit.training.loop import fit", 1), ("from mmlkit import training", 1),
-    ("def f():\n    from mmlkit.training.loop import fit", 2), ("from mmlkit.plots import basics", 1),
-    ("from mmlkit.runtime import seeded", None), ("from mmlkit import runtime, bert", None), ("import torch", None),
-    ("from mmlkit.heads.linear import Loss", None), ("from mmlkit import __version__", None)])
+@pytest.mark.parametrize(
+    "source, told",
+    [
+        ("import mmlkit.training.loop", 1),
+        ("from mmlkit.training.loop import fit", 1),
+        ("from mmlkit import training", 1),
+        ("def f():\n    from mmlkit.training.loop import fit", 2),
+        ("from mmlkit.plots import basics", 1),
+        ("from mmlkit.runtime import seeded", None),
+        ("from mmlkit import runtime, bert", None),
+        ("import torch", None),
+        ("from mmlkit.heads.linear import Loss", None),
+        ("from mmlkit import __version__", None),
+    ],
+)
 def test_the_reader_of_imports_sees_what_breaks_the_order(source, told):
     found = breaches("heads.multiverse", ast.parse(source), {*NAMES, *ORDER})
     assert len(found) == (told is not None)
@@ -102,50 +131,96 @@ def test_imports_go_one_way(name):
 def test_no_import_goes_round():
     assert cycle({"a": ["b", "c"], "b": ["c"], "c": ["d"], "d": ["b"]}) == ["b", "c", "d", "b"]
     assert cycle({"a": ["b"], "b": []}) is None
-    graph = {name: [found for _, found in imports_of(tree(path), {*NAMES, *ORDER}) if found in NAMES and found != name]
-             for name, path in NAMES.items()}
+    graph = {
+        name: [
+            found
+            for _, found in imports_of(tree(path), {*NAMES, *ORDER})
+            if found in NAMES and found != name
+        ]
+        for name, path in NAMES.items()
+    }
     assert sum(map(len, graph.values())) > 60 and cycle(graph) is None, cycle(graph)
 
 
-@pytest.mark.parametrize("name", [name for name, path in NAMES.items() if path.name == "__init__.py"])
+@pytest.mark.parametrize(
+    "name", [name for name, path in NAMES.items() if path.name == "__init__.py"]
+)
 def test_a_subpackage_says_what_it_is_for(name):
     """What it is for, every module, which notebook builds it, and what does not belong there."""
     text = ast.get_docstring(tree(NAMES[name]))
     modules = sorted(path.stem for path in NAMES[name].parent.glob("[a-z]*.py"))
     assert sorted(re.findall(r"^    (\w+) +\S", text, re.M)) == modules
-    assert re.search(r"[Nn]otebook", text) and re.search(r"do(es)? not belong here|nothing from here|Nothing here|only draws", text)
+    assert re.search(r"[Nn]otebook", text) and re.search(
+        r"do(es)? not belong here|nothing from here|Nothing here|only draws", text
+    )
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_modules_are_safe_and_quiet(path):
-    assert not (found := faults(name_of(path), tree(path))), "\n".join(f"{name_of(path)}: {fault}" for fault in found)
+    assert not (found := faults(name_of(path), tree(path))), "\n".join(
+        f"{name_of(path)}: {fault}" for fault in found
+    )
 
 
 def faults(name, source):
-    """What a library module must not hold: assert, print, pickle, and torch.load of more than tensors."""
+    """What a library module must not hold: assert, print, pickle, and torch.load of more than
+    tensors.
+    """
     found = []
     for node in ast.walk(source):
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Assert):
-            found.append(f"line {line}: assert vanishes under python -O; raise an error that says what to do.")
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print" and name not in MAY_PRINT:
-            found.append(f"line {line}: print() in a library module; return the value or use logging.")
+            found.append(
+                f"line {line}: assert vanishes under python -O; raise an error that says what to "
+                "do."
+            )
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "print"
+            and name not in MAY_PRINT
+        ):
+            found.append(
+                f"line {line}: print() in a library module; return the value or use logging."
+            )
         elif isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.load":
             if "weights_only=True" not in [ast.unparse(keyword) for keyword in node.keywords]:
-                found.append(f"line {line}: torch.load without weights_only=True runs code from the file.")
+                found.append(
+                    f"line {line}: torch.load without weights_only=True runs code from the file."
+                )
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            bad = {"pickle", "cPickle", "dill", "joblib", "cloudpickle", "shelve"} & {name.split(".")[0] for name in names}
+            names = (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+            )
+            bad = {"pickle", "cPickle", "dill", "joblib", "cloudpickle", "shelve"} & {
+                name.split(".")[0] for name in names
+            }
             found += [f"line {line}: imports {name}, which runs code from a file." for name in bad]
-            if isinstance(node, ast.ImportFrom) and node.module == "torch" and any(alias.name == "load" for alias in node.names):
+            if (
+                isinstance(node, ast.ImportFrom)
+                and node.module == "torch"
+                and any(alias.name == "load" for alias in node.names)
+            ):
                 found.append(f"line {line}: write torch.load(..., weights_only=True) in full.")
     return found
 
 
-@pytest.mark.parametrize("source, count", [
-    ("assert x", 1), ("print(x)", 1), ("import pickle", 1), ("from pickle import load", 1),
-    ("torch.load(f)", 1), ("from torch import load", 1), ("torch.load(f, weights_only=False)", 1),
-    ("torch.load(f, map_location='cpu', weights_only=True)", 0), ("json.load(f)\nx.print()", 0)])
+@pytest.mark.parametrize(
+    "source, count",
+    [
+        ("assert x", 1),
+        ("print(x)", 1),
+        ("import pickle", 1),
+        ("from pickle import load", 1),
+        ("torch.load(f)", 1),
+        ("from torch import load", 1),
+        ("torch.load(f, weights_only=False)", 1),
+        ("torch.load(f, map_location='cpu', weights_only=True)", 0),
+        ("json.load(f)\nx.print()", 0),
+    ],
+)
 def test_the_reader_of_faults_sees_them(source, count):
     assert len(faults("heads", ast.parse(source))) == count
 
@@ -157,12 +232,18 @@ def test_every_module_says_what_it_is_for(path):
     if path.stem in OUTSIDE:
         return
     module = importlib.import_module(f"mmlkit.{name_of(path)}")
-    defined = [node.name for node in source.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    defined = [
+        node.name for node in source.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    ]
     public = [name for name in defined if not name.startswith("_")]
-    assert set(module.__all__) <= set(dir(module)) and len(module.__all__) == len(set(module.__all__))
+    assert set(module.__all__) <= set(dir(module)) and len(module.__all__) == len(
+        set(module.__all__)
+    )
     for name in {*public, *module.__all__}:
         one = getattr(module, name)
-        explained = (one.__doc__ or "").strip() or not (inspect.isclass(one) or inspect.isfunction(one))
+        explained = (one.__doc__ or "").strip() or not (
+            inspect.isclass(one) or inspect.isfunction(one)
+        )
         assert explained, f"mmlkit.{name_of(path)}.{name} has no docstring"
 
 
@@ -170,20 +251,30 @@ def test_every_public_name_exists_and_is_explained():
     assert len(mmlkit.__all__) >= 18 and len(set(mmlkit.__all__)) == len(mmlkit.__all__)
     for name in mmlkit.__all__:
         explained = (getattr(mmlkit, name).__doc__ or "").strip()
-        assert explained and not explained.startswith(f"{name}("), f"{name} has no docstring, or the one that dataclass writes"
+        assert explained and not explained.startswith(f"{name}("), (
+            f"{name} has no docstring, or the one that dataclass writes"
+        )
     with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
-        mmlkit.no_such_name     # noqa: B018
+        mmlkit.no_such_name  # noqa: B018
 
 
 def run_python(code):
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE.parent,
-                         env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)})
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=PACKAGE.parent,
+        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
+    )
     assert run.returncode == 0, run.stderr[-2000:]
     return run.stdout
 
 
 # `export_classifier` writes a folder of transformers, and is the one name that imports it.
-USE_ALL = "import mmlkit\nfor name in set(mmlkit.__all__) - {'export_classifier'}: getattr(mmlkit, name)\n"
+USE_ALL = (
+    "import mmlkit\nfor name in set(mmlkit.__all__) - {'export_classifier'}: getattr(mmlkit, "
+    "name)\n"
+)
 
 
 def test_the_package_works_without_the_heavy_libraries():
@@ -192,10 +283,15 @@ def test_the_package_works_without_the_heavy_libraries():
 
 def test_importing_the_package_imports_nothing_heavy():
     unwanted = (*HEAVY, "scipy", "matplotlib")
-    found = run_python(f"import sys\n{USE_ALL}print(*(name for name in {unwanted} if name in sys.modules))")
+    found = run_python(
+        f"import sys\n{USE_ALL}print(*(name for name in {unwanted} if name in sys.modules))"
+    )
     assert found.strip() == ""
 
 
 def test_help_does_not_wait_for_torch():
-    code = "import sys\nsys.modules['torch'] = sys.modules['numpy'] = None\nfrom mmlkit.cli.main import main\nmain(['--help'])\n"
+    code = (
+        "import sys\nsys.modules['torch'] = sys.modules['numpy'] = None\nfrom mmlkit.cli.main "
+        "import main\nmain(['--help'])\n"
+    )
     assert "usage: mmlkit" in run_python(code)

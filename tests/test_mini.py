@@ -1,4 +1,6 @@
-"""data/mini keeps what its datasheet promises: no leaks between splits, balanced labels, crossed sentences, one licence."""
+"""data/mini keeps what its datasheet promises: no leaks between splits, balanced labels, crossed
+sentences, one licence.
+"""
 
 import importlib.util
 import json
@@ -23,7 +25,12 @@ spec.loader.exec_module(measure)
 def test_every_task_is_there():
     assert sorted(path.name for path in (DATA / "mini").iterdir() if path.is_dir()) == sorted(TASKS)
     assert len(TASKS) == 13
-    assert sum(path.stat().st_size for path in DATA.rglob("*") if path.suffix in (".csv", ".md", ".py")) < 2_000_000
+    assert (
+        sum(
+            path.stat().st_size for path in DATA.rglob("*") if path.suffix in (".csv", ".md", ".py")
+        )
+        < 2_000_000
+    )
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -33,7 +40,7 @@ def test_no_duplicates_and_nothing_shared_between_splits(name):
     for split in splits:
         assert max(Counter(split.texts).values()) == 1
     for i, a in enumerate(splits):
-        for b in splits[i + 1:]:
+        for b in splits[i + 1 :]:
             assert not measure.shared_texts(a, b)
 
 
@@ -68,12 +75,16 @@ def test_every_hypothesis_stands_under_all_three_labels(name):
         labels = defaultdict(list)
         for (_, hypothesis), label in zip(split.texts, split.labels):
             labels[hypothesis].append(label)
-        assert len(labels) == len(split) / 3 and all(sorted(found) == [0, 1, 2] for found in labels.values())
+        assert len(labels) == len(split) / 3 and all(
+            sorted(found) == [0, 1, 2] for found in labels.values()
+        )
 
 
 @pytest.mark.parametrize("name", CROSSED)
 def test_shallow_cues_tell_little(name):
-    """The second sentence alone within 8 points of the majority class, word overlap alone within 10."""
+    """The second sentence alone within 8 points of the majority class, word overlap alone within
+    10.
+    """
     data = load_task(name)
     majority = np.bincount(data.dev.labels).max() / len(data.dev)
     assert measure.shallow(data.train, data.dev, [1]) <= majority + 0.08
@@ -82,13 +93,21 @@ def test_shallow_cues_tell_little(name):
 
 @pytest.mark.parametrize("name", [name for name in TASKS if name not in ("stsb", "cola", "wnli")])
 def test_minilm_learns_it_and_is_not_done(name):
-    """The recorded runs: between 60 and 95 %, 5 points above the majority class and a bag of words; pairs encoded apart."""
+    """The recorded runs: between 60 and 95 %, 5 points above the majority class and a bag of
+    words; pairs encoded apart.
+    """
     data, mode = load_task(name), "separate" if name in CROSSED else "finetune"
-    runs = json.loads((DATA.parent / "results" / "mini_baselines.json").read_text(encoding="utf-8"))["runs"]
+    runs = json.loads(
+        (DATA.parent / "results" / "mini_baselines.json").read_text(encoding="utf-8")
+    )["runs"]
     found = [run["accuracy"] for run in runs if (run["task"], run["mode"]) == (name, mode)]
     majority = np.bincount(data.dev.labels).max() / len(data.dev)
     words = measure.shallow(data.train, data.dev, range(len(data.task.text_columns)))
-    assert len(found) == 3 and 0.60 <= np.mean(found) <= 0.95 and np.mean(found) >= max(majority, words) + 0.05
+    assert (
+        len(found) == 3
+        and 0.60 <= np.mean(found) <= 0.95
+        and np.mean(found) >= max(majority, words) + 0.05
+    )
 
 
 def test_scores_cover_the_whole_range():
@@ -109,7 +128,10 @@ def test_test_labels_lie_apart_and_fit(name):
 @pytest.mark.parametrize("name", ["cola", "mnli", "quora", "sts"])
 def test_opens_with_datasets(name, tmp_path):
     datasets = pytest.importorskip("datasets")
-    ours, theirs = load_task(name), datasets.load_dataset(str(DATA / "mini"), name, cache_dir=str(tmp_path))
+    ours, theirs = (
+        load_task(name),
+        datasets.load_dataset(str(DATA / "mini"), name, cache_dir=str(tmp_path)),
+    )
     dev = theirs["validation_matched" if name == "mnli" else "validation"]
     assert (len(theirs["train"]), len(dev)) == (len(ours.train), len(ours.dev))
     if ours.task.labels:
@@ -117,6 +139,9 @@ def test_opens_with_datasets(name, tmp_path):
     assert np.allclose(dev["label"][:20], ours.dev.labels[:20])
 
 
-@pytest.mark.parametrize("a, b, distance", [("kitten", "sitting", 3 / 7), ("same", "same", 0.0), ("", "abc", 1.0), ("ab", "ba", 1.0)])
+@pytest.mark.parametrize(
+    "a, b, distance",
+    [("kitten", "sitting", 3 / 7), ("same", "same", 0.0), ("", "abc", 1.0), ("ab", "ba", 1.0)],
+)
 def test_edit_distance_by_hand(a, b, distance):
     assert measure.edit_distance(a, b) == pytest.approx(distance)

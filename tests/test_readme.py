@@ -24,24 +24,38 @@ def test_accuracies_are_those_of_the_results(place, task):
 
 def test_speeds_are_those_of_the_results():
     found = json.loads((ROOT / "results" / "training_step.json").read_text())
-    assert f"**{found['ratio_bf16']:.1f} times** as the notebooks" in README and f"{found['ratio']:.1f} times in fp32" in README
+    assert (
+        f"**{found['ratio_bf16']:.1f} times** as the notebooks" in README
+        and f"{found['ratio']:.1f} times in fp32" in README
+    )
     assert len(found["rounds"]) == 5
 
 
 def test_the_cost_of_many_heads_is_that_of_the_results():
     found = json.loads((ROOT / "results" / "multiverse_cost.json").read_text())
     overhead = {step["precision"]: step["overhead_percent"] for step in found["training_step"]}
-    assert f"{overhead['fp32']:.1f} % of a MiniLM training step in fp32 and {overhead['bf16']:.1f} % in bf16" in README
-    assert f"{found['loops']['times_faster']:,} times as fast" in README and found["loops"]["loss_difference"] < 1e-3
+    assert (
+        f"{overhead['fp32']:.1f} % of a MiniLM training step in fp32 and {overhead['bf16']:.1f} % "
+        "in bf16" in README
+    )
+    assert (
+        f"{found['loops']['times_faster']:,} times as fast" in README
+        and found["loops"]["loss_difference"] < 1e-3
+    )
 
 
 def test_the_counts_of_heads_are_those_of_the_results():
     for task, name in {"mrpc": "MRPC", "rte": "RTE", "cola": "CoLA"}.items():
         run = json.loads((ROOT / "results" / f"pruning_{task}.json").read_text())
-        assert f"{run['heads_at_end']} of {run['num_heads']} heads on {name}" in README and f"{run['steps']}" in README
+        assert (
+            f"{run['heads_at_end']} of {run['num_heads']} heads on {name}" in README
+            and f"{run['steps']}" in README
+        )
 
 
-@pytest.mark.parametrize("place", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md"])
+@pytest.mark.parametrize(
+    "place", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md"]
+)
 def test_links_lead_somewhere(place):
     text = (ROOT / place).read_text(encoding="utf-8")
     targets = [target for target in re.findall(r"\]\(([^)#\s]+)\)", text) if "://" not in target]
@@ -52,8 +66,10 @@ def test_the_reading_order_names_every_module():
     rows = re.findall(r"^\| `(mmlkit[.\w]*)` \| (.*) \|$", README, re.M)
     named = {package: set(re.findall(r"`(\w+)`", names)) for package, names in rows}
     folders = [ROOT / "mmlkit", *(path.parent for path in (ROOT / "mmlkit").glob("*/__init__.py"))]
-    modules = {".".join(folder.relative_to(ROOT).parts): {path.stem for path in folder.glob("[a-z]*.py")}
-               for folder in folders}
+    modules = {
+        ".".join(folder.relative_to(ROOT).parts): {path.stem for path in folder.glob("[a-z]*.py")}
+        for folder in folders
+    }
     assert named == modules and len(named) == 11
 
 
@@ -71,25 +87,41 @@ def test_the_training_loop_of_ones_own_trains():
     import torch
 
     code = re.search(r"### A training loop of your own\n.*?```python\n(.*?)```", README, re.S)[1]
-    assert sum(bool(line.strip()) for line in code.splitlines()) == 12 and code.count('load_task("sst")') == 1
+    assert (
+        sum(bool(line.strip()) for line in code.splitlines()) == 12
+        and code.count('load_task("sst")') == 1
+    )
     found = {}
     torch.manual_seed(0)
-    exec(compile(code.replace('load_task("sst")', 'load_task("sst", limit=160)'), "README", "exec"), found)
+    exec(
+        compile(code.replace('load_task("sst")', 'load_task("sst", limit=160)'), "README", "exec"),
+        found,
+    )
     with torch.no_grad():
         loss = found["model"].eval().loss(found["collate"](found["rows"], range(160))).total
-    assert loss < 1.56      # five steps; it starts at log(5) = 1.61
+    assert loss < 1.56  # five steps; it starts at log(5) = 1.61
 
 
 def test_own_data_and_export_work_as_they_stand(tmp_path, monkeypatch, capsys):
-    """Both examples in one namespace; the exported classifier gives the probabilities of the model."""
+    """Both examples in one namespace; the exported classifier gives the probabilities of the
+    model.
+    """
     from transformers import pipeline
 
-    own, export = (re.search(rf"### {title}\n.*?```python\n(.*?)```", README, re.S)[1]
-                   for title in ("Your own data", "Export to transformers"))
-    rows = [f'"{word} number {i}",{label}\n' for i in range(12) for word, label in (("prize", "yes"), ("meeting", "no"))]
+    own, export = (
+        re.search(rf"### {title}\n.*?```python\n(.*?)```", README, re.S)[1]
+        for title in ("Your own data", "Export to transformers")
+    )
+    rows = [
+        f'"{word} number {i}",{label}\n'
+        for i in range(12)
+        for word, label in (("prize", "yes"), ("meeting", "no"))
+    ]
     (tmp_path / "spam-data").mkdir()
     for split in ("train", "dev"):
-        (tmp_path / "spam-data" / f"{split}.csv").write_text("message,label\n" + "".join(rows), encoding="utf-8")
+        (tmp_path / "spam-data" / f"{split}.csv").write_text(
+            "message,label\n" + "".join(rows), encoding="utf-8"
+        )
     monkeypatch.chdir(tmp_path)
     found = {}
     exec(compile(own, "README", "exec"), found)
@@ -99,13 +131,17 @@ def test_own_data_and_export_work_as_they_stand(tmp_path, monkeypatch, capsys):
     ours = found["predict_proba"](found["model"], texts, task=found["task"], precision="fp32")
     for text, row in zip(texts, ours):
         scores = pipeline("text-classification", "spam-classifier", top_k=None)([text])[0]
-        assert {one["label"]: one["score"] for one in scores} == pytest.approx(dict(zip(("no", "yes"), row)), abs=1e-5)
+        assert {one["label"]: one["score"] for one in scores} == pytest.approx(
+            dict(zip(("no", "yes"), row)), abs=1e-5
+        )
 
 
 def test_every_verb_of_the_makefile_that_is_named_exists():
     verbs = set(re.findall(r"`?make ([a-z-]+)`?", README + (ROOT / "CONTRIBUTING.md").read_text()))
     makefile = (ROOT / "Makefile").read_text()
-    assert {"walkthrough", "test"} <= verbs and all(re.search(rf"^{verb}:", makefile, re.M) for verb in verbs - {"something"})
+    assert {"walkthrough", "test"} <= verbs and all(
+        re.search(rf"^{verb}:", makefile, re.M) for verb in verbs - {"something"}
+    )
 
 
 def test_every_script_that_the_makefile_runs_exists():
@@ -122,4 +158,7 @@ def test_the_results_table_is_what_the_report_makes(tmp_path):
     write_readme([ROOT / "results"], copy)
     assert copy.read_text(encoding="utf-8") == README, "stale: mmlkit report results --readme"
     table = re.search(r"<!-- report -->\n(.*?)\n<!-- /report -->", README, re.S)[1]
-    assert "MML does better than BERT on sets it was not trained on" in table and "| published | recomputed | ours | sd | seeds |" in table
+    assert (
+        "MML does better than BERT on sets it was not trained on" in table
+        and "| published | recomputed | ours | sd | seeds |" in table
+    )

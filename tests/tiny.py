@@ -1,4 +1,6 @@
-"""A tokenizer of fifteen words and a folder with a tiny BERT that has it: small enough to check by hand."""
+"""A tokenizer of fifteen words and a folder with a tiny BERT that has it: small enough to check
+by hand.
+"""
 
 from pathlib import Path
 
@@ -6,7 +8,23 @@ from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.bert.pretrained import save_pretrained
 from mmlkit.runtime import seeded
 
-WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "cat", "dog", "##s", "sat", "on", "mat", ".", "not")
+WORDS = (
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "##s",
+    "sat",
+    "on",
+    "mat",
+    ".",
+    "not",
+)
 
 
 def write_vocabulary(path):

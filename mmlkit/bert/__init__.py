@@ -15,15 +15,3 @@ from mmlkit.bert.pretrained import (
     save_pretrained,
     write_pretrained,
 )
-
-__all__ = [
-    "BertConfig",
-    "BertLayer",
-    "BertModel",
-    "BertOutput",
-    "BertSelfAttention",
-    "load_pretrained",
-    "read_checkpoint",
-    "save_pretrained",
-    "write_pretrained",
-]

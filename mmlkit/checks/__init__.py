@@ -29,28 +29,3 @@ from mmlkit.checks.pals import check_pal_parameters, check_projected_layer
 from mmlkit.checks.project import check_overall, check_pull, check_sign_test
 from mmlkit.checks.pruning import check_head_average, check_survivors
 from mmlkit.checks.sampling import check_annealing, check_forgetting
-
-__all__ = [
-    "check_adamw_step",
-    "check_annealing",
-    "check_answer_loss",
-    "check_attention",
-    "check_collapse",
-    "check_forgetting",
-    "check_head_average",
-    "check_improvement",
-    "check_labels_needed",
-    "check_learning_rate",
-    "check_missed_label",
-    "check_multiverse_loss",
-    "check_overall",
-    "check_pal_parameters",
-    "check_premise_attention",
-    "check_profile",
-    "check_projected_layer",
-    "check_pull",
-    "check_ranking_loss",
-    "check_share",
-    "check_sign_test",
-    "check_survivors",
-]

@@ -12,22 +12,3 @@ from mmlkit.data.batching import Batch, Encoded, collate, encode, plan, plan_exa
 from mmlkit.data.files import find_files, read_rows
 from mmlkit.data.loading import Split, TaskData, load_task, make_split
 from mmlkit.data.tasks import Task, get_task, list_tasks, ranking_task
-
-__all__ = [
-    "Batch",
-    "Encoded",
-    "Split",
-    "Task",
-    "TaskData",
-    "collate",
-    "encode",
-    "find_files",
-    "get_task",
-    "list_tasks",
-    "load_task",
-    "make_split",
-    "plan",
-    "plan_examples",
-    "ranking_task",
-    "read_rows",
-]

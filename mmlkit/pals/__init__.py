@@ -12,16 +12,3 @@ from mmlkit.pals.adapters import Bottleneck, HoulsbyAdapters, LowRankLayers
 from mmlkit.pals.projected import ProjectedAttention, TaskPart
 from mmlkit.pals.sequential import SequentialAttention
 from mmlkit.pals.task_parts import TaskParts, add_pals, load_pals, save_pals
-
-__all__ = [
-    "Bottleneck",
-    "HoulsbyAdapters",
-    "LowRankLayers",
-    "ProjectedAttention",
-    "SequentialAttention",
-    "TaskPart",
-    "TaskParts",
-    "add_pals",
-    "load_pals",
-    "save_pals",
-]

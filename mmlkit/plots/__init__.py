@@ -29,29 +29,3 @@ from mmlkit.plots.multiverse import (
     pruning_event,
 )
 from mmlkit.plots.widgets import sliders
-
-__all__ = [
-    "COLOURS",
-    "LINES",
-    "MARKERS",
-    "style",
-    "attention",
-    "confusion_matrix",
-    "learning_curves",
-    "bars",
-    "spread",
-    "head_similarity",
-    "pruning_event",
-    "head_counts",
-    "figure2",
-    "improvements",
-    "profile",
-    "sampling",
-    "forgetting",
-    "learning_curve",
-    "parameters_against_score",
-    "reasoning",
-    "axis_limit",
-    "forest",
-    "sliders",
-]

@@ -440,7 +440,10 @@ TAMPERED = {
         "a task has a name that no module can have",
     ),
     "an unknown type": (spec(type="cubic"), "head type 'cubic' of task 'sst' is not one of"),
-    "a type that is a list": (spec(type=["LinearHead"]), "head type .* of task 'sst' is not one of"),
+    "a type that is a list": (
+        spec(type=["LinearHead"]),
+        "head type .* of task 'sst' is not one of",
+    ),
     "no type": (spec(type="REMOVE"), "head type 'None' of task 'sst' is not one of"),
     "another type": (spec(type="SANHead"), "cannot be built from .*unexpected keyword argument"),
     "an unknown keyword": (
@@ -488,7 +491,10 @@ TAMPERED = {
         "has dropout 'inf', expected a finite number",
     ),
     "dropout is a text": (spec(dropout="0.1"), "cannot be built from"),
-    "pooling is unknown": (spec(pooling="max"), "cannot be built from .*pooling 'max' is not one of"),
+    "pooling is unknown": (
+        spec(pooling="max"),
+        "cannot be built from .*pooling 'max' is not one of",
+    ),
     "activation is unknown": (spec(activation="tanh"), "cannot be built from .*activation 'tanh'"),
     "heads.safetensors is empty": (
         content(HEADS, b""),

@@ -1,4 +1,6 @@
-"""Folders and files of strangers: none of their code runs, and nothing outside their folder is read or written."""
+"""Folders and files of strangers: none of their code runs, and nothing outside their folder is
+read or written.
+"""
 
 import ast
 import io
@@ -27,7 +29,11 @@ EVIL = "import pathlib\npathlib.Path({!r}).write_text('ran')\nclass Evil:\n    p
 
 
 def change(path, **changes):
-    values = {key: value for key, value in (json.loads(path.read_text()) | changes).items() if value is not None}
+    values = {
+        key: value
+        for key, value in (json.loads(path.read_text()) | changes).items()
+        if value is not None
+    }
     path.write_text(json.dumps(values))
 
 
@@ -36,31 +42,49 @@ def lure(folder, marker):
     for name in ("evil", "evil_config", "tokenization_evil"):
         (folder / f"{name}.py").write_text(EVIL.format(str(marker)))
     calls = {"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"}
-    change(folder / "config.json", model_type=None, auto_map={**calls, "AutoTokenizer": ["evil.Evil", "evil.Evil"]})
+    change(
+        folder / "config.json",
+        model_type=None,
+        auto_map={**calls, "AutoTokenizer": ["evil.Evil", "evil.Evil"]},
+    )
     return {"AutoTokenizer": ["evil.Evil", "evil.Evil"]}
 
 
 # ---- code in model and data folders ----
 
+
 @pytest.mark.parametrize("where", ["config", "tokenizer", "class"])
-def test_no_code_of_a_model_folder_runs_whatever_is_typed(tokenizer, tmp_path, where, monkeypatch, capsys):
+def test_no_code_of_a_model_folder_runs_whatever_is_typed(
+    tokenizer, tmp_path, where, monkeypatch, capsys
+):
     """`echo y | mmlkit predict` ran the folder's code."""
     folder, marker = tmp_path / "model", tmp_path / "marker"
-    save_model(MultitaskModel(BertModel(BertConfig.tiny()), {"sst": LinearHead(32, 5)}, tokenizer), folder)
+    save_model(
+        MultitaskModel(BertModel(BertConfig.tiny()), {"sst": LinearHead(32, 5)}, tokenizer), folder
+    )
     places = lure(folder, marker)
     if where == "config":
         (folder / "tokenizer_config.json").unlink()
     else:
-        change(folder / "tokenizer_config.json", auto_map=places, tokenizer_class="Evil" if where == "class" else None)
+        change(
+            folder / "tokenizer_config.json",
+            auto_map=places,
+            tokenizer_class="Evil" if where == "class" else None,
+        )
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n" * 20))
     status = main(["predict", "--model", str(folder), "a good film"])
     said = capsys.readouterr()
     assert not marker.exists()
     assert "Traceback" not in said.err and "trust_remote_code" not in said.err
-    if where == "config":       # a tokenizer.json alone needs no class, so the sound rest of the folder loads
+    if (
+        where == "config"
+    ):  # a tokenizer.json alone needs no class, so the sound rest of the folder loads
         assert status == 0 and said.out.count("\n") == 2
     else:
-        told = "the tokenizer cannot be used: it wants to run Python code of the folder, which mmlkit never does"
+        told = (
+            "the tokenizer cannot be used: it wants to run Python code of the folder, which "
+            "mmlkit never does"
+        )
         assert status == 1 and told in said.err
 
 
@@ -106,37 +130,68 @@ def untrusting(source):
         if name.startswith("Auto") and name.endswith((".from_pretrained", ".from_config")):
             if "trust_remote_code=False" not in map(ast.unparse, node.keywords):
                 yield node.lineno
-        elif name.split(".")[-1] == "load_dataset" and not any(word.arg is None for word in node.keywords):
+        elif name.split(".")[-1] == "load_dataset" and not any(
+            word.arg is None for word in node.keywords
+        ):
             yield node.lineno
 
 
 def test_the_reader_of_calls_sees_those_that_trust():
-    text = ("AutoModel.from_pretrained(x)\nAutoModel.from_pretrained(x, trust_remote_code=False)\n"
-            "AutoTokenizer.from_pretrained(x, trust_remote_code=True)\nAutoModel.from_config(x)\n"
-            "datasets.load_dataset(x)\nload_dataset(x, **safe)\nBertModel.from_pretrained(x)")
+    text = (
+        "AutoModel.from_pretrained(x)\nAutoModel.from_pretrained(x, trust_remote_code=False)\n"
+        "AutoTokenizer.from_pretrained(x, trust_remote_code=True)\nAutoModel.from_config(x)\n"
+        "datasets.load_dataset(x)\nload_dataset(x, **safe)\nBertModel.from_pretrained(x)"
+    )
     assert list(untrusting(ast.parse(text))) == [1, 3, 4, 5]
 
 
 def test_every_call_refuses_code():
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.glob("**/*.py"))}
     assert sum(text.count("trust_remote_code") for text in texts.values()) >= 4
-    found = [f"{path.name} line {line}" for path, text in texts.items() for line in untrusting(ast.parse(text))]
+    found = [
+        f"{path.name} line {line}"
+        for path, text in texts.items()
+        for line in untrusting(ast.parse(text))
+    ]
     assert not found, found
 
 
 # ---- files outside ----
 
-@pytest.mark.parametrize("name", ["../secret.safetensors", "ABSOLUTE", "sub/secret.safetensors", "..\\secret.safetensors",
-                                  ".hidden.safetensors", "secret.bin", 3])
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../secret.safetensors",
+        "ABSOLUTE",
+        "sub/secret.safetensors",
+        "..\\secret.safetensors",
+        ".hidden.safetensors",
+        "secret.bin",
+        3,
+    ],
+)
 def test_weights_outside_the_folder_are_refused(model_folder, name):
     secret = model_folder.parent / "secret.safetensors"
     (model_folder / "model.safetensors").rename(secret)
     (model_folder / "sub").mkdir()
-    for copy in (model_folder / "sub" / secret.name, model_folder / ".hidden.safetensors", model_folder / "secret.bin"):
+    for copy in (
+        model_folder / "sub" / secret.name,
+        model_folder / ".hidden.safetensors",
+        model_folder / "secret.bin",
+    ):
         copy.write_bytes(secret.read_bytes())
     name = str(secret) if name == "ABSOLUTE" else name
-    (model_folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
-    with pytest.raises(ValueError, match="names the weight file .*, expected the plain name of a .safetensors file in the same folder. Do not use this folder"):
+    (model_folder / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {"a": name}})
+    )
+    with pytest.raises(
+        ValueError,
+        match=(
+            "names the weight file .*, expected the plain name of a .safetensors file in the "
+            "same folder. Do not use this folder"
+        ),
+    ):
         load_pretrained(model_folder)
 
 
@@ -159,13 +214,20 @@ def test_links_as_in_the_hubs_cache_load(model_folder, tmp_path):
 @pytest.mark.parametrize("name", ["../../secret", "/etc/hostname", "a/../b.py", 3, None, ["x"]])
 def test_a_result_looks_up_no_file_that_it_names(tmp_path, monkeypatch, name):
     """Results of old named their sources; a reader opens the result and the notebook alone."""
-    content = {"experiment": "mml-tables", "profile": "fast", "name": "bert-rte-0", "notebook": name}
+    content = {
+        "experiment": "mml-tables",
+        "profile": "fast",
+        "name": "bert-rte-0",
+        "notebook": name,
+    }
     content |= {"parameters": {"task": name}, "scores": [], "sources": {str(name): "0"}}
     path = tmp_path / "one.json"
     path.write_text(json.dumps(content))
     experiment, opened = load_experiment("mml-tables"), []
     read = Path.open
-    monkeypatch.setattr(Path, "open", lambda one, *more, **kind: opened.append(one) or read(one, *more, **kind))
+    monkeypatch.setattr(
+        Path, "open", lambda one, *more, **kind: opened.append(one) or read(one, *more, **kind)
+    )
     assert "task" in changes(read_result(path), experiment, "bert-rte-0")
     assert load_results([tmp_path])
     assert set(opened) <= {path, experiment.notebook}

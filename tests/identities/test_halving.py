@@ -1,4 +1,6 @@
-"""Micro-batches that halve themselves when memory runs out: the gradient stays that of the whole batch, and nothing of a failed attempt remains."""
+"""Micro-batches that halve themselves when memory runs out: the gradient stays that of the whole
+batch, and nothing of a failed attempt remains.
+"""
 
 import contextlib
 import warnings
@@ -20,13 +22,21 @@ from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.step import train_step
 
-HEADS = {"sst": lambda p: LinearHead(32, 5, dropout=p, pooling="mean"),
-         "sts": lambda p: MultiverseHead(32, 1, num_heads=3, dropout=p, orthogonality_weight=0.5),
-         "quora": lambda p: SANHead(32, 2, dropout=p, prediction_dropout=p),
-         "qnli_rank": lambda p: RankingHead(32, dropout=p),
-         "pair": lambda p: PairHead(32, 2, dropout=p)}
-CPU = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 400 bytes."
-WINDOWS = "[enforce fail at alloc_cpu.cpp:80] data. DefaultCPUAllocator: not enough memory: you tried to allocate 400 bytes."
+HEADS = {
+    "sst": lambda p: LinearHead(32, 5, dropout=p, pooling="mean"),
+    "sts": lambda p: MultiverseHead(32, 1, num_heads=3, dropout=p, orthogonality_weight=0.5),
+    "quora": lambda p: SANHead(32, 2, dropout=p, prediction_dropout=p),
+    "qnli_rank": lambda p: RankingHead(32, dropout=p),
+    "pair": lambda p: PairHead(32, 2, dropout=p),
+}
+CPU = (
+    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
+    "you tried to allocate 400 bytes."
+)
+WINDOWS = (
+    "[enforce fail at alloc_cpu.cpp:80] data. DefaultCPUAllocator: not enough memory: you tried "
+    "to allocate 400 bytes."
+)
 
 
 def gpu_error():
@@ -34,7 +44,9 @@ def gpu_error():
 
 
 class Memory:
-    """Room for so many rows at a time, in the forward or the backward pass; counts the rows of each attempt."""
+    """Room for so many rows at a time, in the forward or the backward pass; counts the rows of
+    each attempt.
+    """
 
     def __init__(self, model, rows, where="forward", error=gpu_error, calls=None):
         self.rows, self.where, self.error, self.seen, self.calls = rows, where, error, [], calls
@@ -45,7 +57,9 @@ class Memory:
         if len(output) > self.rows or (self.calls is not None and len(self.seen) == self.calls):
             if self.where == "forward":
                 raise self.error()
-            output.register_hook(self.fail)     # late in the backward pass: most gradients are there already
+            output.register_hook(
+                self.fail
+            )  # late in the backward pass: most gradients are there already
 
     def fail(self, gradient):
         raise self.error()
@@ -53,24 +67,40 @@ class Memory:
 
 @pytest.fixture
 def make_case(make_model, make_toy):
-    """make_case(name, dropout): (a tiny model in train mode and float64, its TaskData, a batch of 8 examples)."""
+    """make_case(name, dropout): (a tiny model in train mode and float64, its TaskData, a batch of
+    8 examples).
+    """
+
     def make(name, dropout=0.0):
         task = "quora" if name == "pair" else name
         bare = make_model("sst", dropout=dropout)
         with seeded(7):
-            model = MultitaskModel(bare.encoder, {task: HEADS[name](dropout)}, bare.tokenizer).double().train()
+            model = (
+                MultitaskModel(bare.encoder, {task: HEADS[name](dropout)}, bare.tokenizer)
+                .double()
+                .train()
+            )
         data = make_ranked() if task == "qnli_rank" else make_toy(task)
         encoded = encode(model.tokenizer, data.train, pairs=model.heads[task].pairs)
         rows = range(8) if encoded.queries is None else np.argsort(encoded.queries, kind="stable")
         return model, data, collate(encoded, [int(row) for row in rows])
+
     return make
 
 
 def step(model, batch, **options):
     """train_step at rate 1 without clipping: the weights moved by the gradient."""
     before = state(model)
-    loss = train_step(model, batch, torch.optim.SGD(model.parameters(), lr=1.0), clip=None, **options)
-    return loss, torch.cat([(before[key] - value).flatten() for key, value in state(model).items() if value.is_floating_point()])
+    loss = train_step(
+        model, batch, torch.optim.SGD(model.parameters(), lr=1.0), clip=None, **options
+    )
+    return loss, torch.cat(
+        [
+            (before[key] - value).flatten()
+            for key, value in state(model).items()
+            if value.is_floating_point()
+        ]
+    )
 
 
 def state(model):
@@ -78,11 +108,17 @@ def state(model):
 
 
 def halved(expected=True):
-    return pytest.warns(UserWarning, match="did not fit into memory") if expected else contextlib.nullcontext()
+    return (
+        pytest.warns(UserWarning, match="did not fit into memory")
+        if expected
+        else contextlib.nullcontext()
+    )
 
 
 @pytest.mark.parametrize("name", HEADS)
-@pytest.mark.parametrize("room, where", [(12, "forward"), (12, "backward"), (4, "forward"), (4, "backward")])
+@pytest.mark.parametrize(
+    "room, where", [(12, "forward"), (12, "backward"), (4, "forward"), (4, "backward")]
+)
 def test_the_gradient_is_that_of_the_whole_batch(make_case, name, room, where):
     model, _, batch = make_case(name)
     whole, moved = step(model, batch)
@@ -96,20 +132,30 @@ def test_the_gradient_is_that_of_the_whole_batch(make_case, name, room, where):
     if name == "sts":
         torch.testing.assert_close(loss.per_head, whole.per_head, atol=1e-6, rtol=1e-6)
     assert memory.seen[0] == len(batch.rows) and max(memory.seen[-2:]) <= room
-    smaller = {("qnli_rank", 12): 4, ("qnli_rank", 4): 1}.get((name, room), 4)      # the 8 queries have 23 candidates, two of them 3 and 4
+    smaller = {("qnli_rank", 12): 4, ("qnli_rank", 4): 1}.get(
+        (name, room), 4
+    )  # the 8 queries have 23 candidates, two of them 3 and 4
     assert whole.micro_batch_size is None and loss.micro_batch_size == (smaller if little else None)
     table = model.encoder.embeddings.word_embeddings.weight
     assert table.grad is None and not table.reused_gradient.any()
 
 
-@pytest.mark.parametrize("error", [gpu_error, lambda: RuntimeError(CPU), lambda: RuntimeError(WINDOWS)])
+@pytest.mark.parametrize(
+    "error", [gpu_error, lambda: RuntimeError(CPU), lambda: RuntimeError(WINDOWS)]
+)
 def test_a_failure_after_good_micro_batches_is_forgotten_too(make_case, error):
     """Rows 4 to 6 fail when rows 0 to 3 have left their gradient already."""
     model, _, batch = make_case("sst")
     _, moved = step(model, batch)
     model, _, batch = make_case("sst")
     memory = Memory(model, 99, "backward", error, calls=2)
-    with pytest.warns(UserWarning, match="task 'sst': 3 rows at a time did not fit into memory, 2 did; the gradient is that of all 8 either way"):
+    with pytest.warns(
+        UserWarning,
+        match=(
+            "task 'sst': 3 rows at a time did not fit into memory, 2 did; the gradient is that "
+            "of all 8 either way"
+        ),
+    ):
         loss, parts = step(model, batch, micro_batch_size=3)
     assert memory.seen == [3, 3, 2, 2, 2, 2] and loss.micro_batch_size == 2
     assert (moved - parts).norm() < 1e-6 * moved.norm()
@@ -124,11 +170,15 @@ def test_dropout_is_drawn_as_if_the_size_had_been_asked_for(make_case, name):
         if halves:
             Memory(model, 12 if name == "qnli_rank" else 4, "backward")
         with halved(halves):
-            loss, moved = step(model, batch, micro_batch_size=None if halves else found[0][0].micro_batch_size)
+            loss, moved = step(
+                model, batch, micro_batch_size=None if halves else found[0][0].micro_batch_size
+            )
         found.append((loss, moved, torch.get_rng_state()))
     (one, moved, state), (other, moved_too, state_too) = found
     assert one.micro_batch_size == 4 and other.micro_batch_size is None
-    assert one.total == other.total and torch.equal(moved, moved_too) and torch.equal(state, state_too)
+    assert (
+        one.total == other.total and torch.equal(moved, moved_too) and torch.equal(state, state_too)
+    )
 
 
 def test_sizes_are_halved_down_to_one(make_case):
@@ -139,10 +189,17 @@ def test_sizes_are_halved_down_to_one(make_case):
     assert memory.seen == [5, 3, 2, *[1] * 8]
 
 
-@pytest.mark.parametrize("name, message", [
-    ("sst", r"one of the rows of task 'sst' \(\d+ tokens with its padding\) does not fit into memory by itself, and no weight has moved. "
-            "Use a smaller max_length"),
-    ("qnli_rank", "one of the queries of task 'qnli_rank'")])
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        (
+            "sst",
+            r"one of the rows of task 'sst' \(\d+ tokens with its padding\) does not fit into "
+            "memory by itself, and no weight has moved. Use a smaller max_length",
+        ),
+        ("qnli_rank", "one of the queries of task 'qnli_rank'"),
+    ],
+)
 def test_less_than_one_example_is_an_error(make_case, name, message):
     model, data, batch = make_case(name)
     before = state(model)
@@ -156,13 +213,22 @@ def test_less_than_one_example_is_an_error(make_case, name, message):
         fit(model, data, epochs=1, batch_size=8)
 
 
-@pytest.mark.parametrize("message", ["The size of tensor a (3) must match the size of tensor b (4)", "CUDA error: device-side assert triggered", ""])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "The size of tensor a (3) must match the size of tensor b (4)",
+        "CUDA error: device-side assert triggered",
+        "",
+    ],
+)
 def test_any_other_error_passes(make_case, message):
     model, data, batch = make_case("sst")
     memory = Memory(model, 4, error=lambda: RuntimeError(message))
     with pytest.raises(RuntimeError) as raised:
         step(model, batch)
-    assert str(raised.value) == message and type(raised.value) is RuntimeError and memory.seen == [8]
+    assert (
+        str(raised.value) == message and type(raised.value) is RuntimeError and memory.seen == [8]
+    )
     with pytest.raises(RuntimeError):
         predict_scores(model, data)
     assert not model.encoder.embeddings.word_embeddings.weight.reused_gradient.any()
@@ -192,29 +258,51 @@ def test_a_penalty_that_does_not_fit_is_no_reason_to_halve(make_case):
 
 def test_micro_batches_below_one_are_refused(make_case):
     model, _, batch = make_case("sst")
-    with pytest.raises(ValueError, match="micro_batch_size is 0, expected at least 1, or None for the whole batch"):
+    with pytest.raises(
+        ValueError, match="micro_batch_size is 0, expected at least 1, or None for the whole batch"
+    ):
         step(model, batch, micro_batch_size=0)
 
 
 # within fit
 
+
 def run(make_case, names, room=None, hooks=(), **options):
     cases = [make_case(name) for name in names]
-    model = MultitaskModel(cases[0][0].encoder, {name: case[0].heads[name] for name, case in zip(names, cases)}, cases[0][0].tokenizer)
+    model = MultitaskModel(
+        cases[0][0].encoder,
+        {name: case[0].heads[name] for name, case in zip(names, cases)},
+        cases[0][0].tokenizer,
+    )
     memory = None if room is None else Memory(model, room)
     settings = dict(epochs=2, lr=1e-3, batch_size=10, optimizer="adamw")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        history = fit(model, {name: case[1] for name, case in zip(names, cases)}, hooks=hooks, **{**settings, **options})
-    return model, memory, history, [str(one.message) for one in told if "fit into memory" in str(one.message)]
+        history = fit(
+            model,
+            {name: case[1] for name, case in zip(names, cases)},
+            hooks=hooks,
+            **{**settings, **options},
+        )
+    return (
+        model,
+        memory,
+        history,
+        [str(one.message) for one in told if "fit into memory" in str(one.message)],
+    )
 
 
 def test_the_size_that_worked_is_kept(make_case):
-    """20 rows in batches of 10 with room for 4: one failure at 10, one at 5, then threes; told once. Scoring halves for itself."""
+    """20 rows in batches of 10 with room for 4: one failure at 10, one at 5, then threes; told
+    once. Scoring halves for itself.
+    """
     whole, _, history, told = run(make_case, ["sst"])
     assert not told
     model, memory, other, told = run(make_case, ["sst"], room=4)
-    assert told == ["task 'sst': 10 rows at a time did not fit into memory, 3 did; the gradient is that of all 10 either way."]
+    assert told == [
+        "task 'sst': 10 rows at a time did not fit into memory, 3 did; the gradient is that of all "
+        "10 either way."
+    ]
     epoch, scoring = [3, 3, 3, 1] * 2, [10, 5, 2, 3, 2, 3]
     assert memory.seen == [10, 5, *epoch, *scoring, *epoch, *scoring]
     np.testing.assert_allclose(other["train_loss"], history["train_loss"], atol=1e-4)
@@ -223,7 +311,9 @@ def test_the_size_that_worked_is_kept(make_case):
 
 
 def test_each_task_keeps_its_own_size(make_case, monkeypatch):
-    """Four candidates a query fill the memory sooner than single rows, which go on eight at a time."""
+    """Four candidates a query fill the memory sooner than single rows, which go on eight at a
+    time.
+    """
     asked = {"sst": [], "qnli_rank": []}
 
     def record(model, batch, *others, micro_batch_size, **settings):
@@ -232,7 +322,11 @@ def test_each_task_keeps_its_own_size(make_case, monkeypatch):
 
     monkeypatch.setattr(training, "train_step", record)
     _, _, _, told = run(make_case, ["sst", "qnli_rank"], room=8, batch_size=8)
-    assert asked == {"sst": [None] * 6, "qnli_rank": [None, 2]} and len(told) == 1 and "8 queries at a time" in told[0]
+    assert (
+        asked == {"sst": [None] * 6, "qnli_rank": [None, 2]}
+        and len(told) == 1
+        and "8 queries at a time" in told[0]
+    )
     _, _, _, told = run(make_case, ["qnli_rank"], room=8, batch_size=8, micro_batch_size=1)
     assert asked["qnli_rank"][2:] == [1, 1] and not told
 
@@ -255,12 +349,15 @@ def test_a_resumed_run_goes_on_with_the_size_it_had(make_case, tmp_path):
     whole = run(make_case, ["sst"], room=4, hooks=[Stop(99)])[0]
     with pytest.raises(KeyboardInterrupt):
         run(make_case, ["sst"], room=4, hooks=[Stop(3)], checkpoint_dir=tmp_path)
-    model, memory, _, told = run(make_case, ["sst"], room=99, hooks=[Stop(99)], checkpoint_dir=tmp_path, resume=True)
+    model, memory, _, told = run(
+        make_case, ["sst"], room=99, hooks=[Stop(99)], checkpoint_dir=tmp_path, resume=True
+    )
     assert not told and memory.seen[:4] == [3, 3, 3, 1]
     assert all(torch.equal(value, state(whole)[key]) for key, value in state(model).items())
 
 
 # predicting
+
 
 @pytest.mark.parametrize("name", HEADS)
 def test_scores_are_the_same_however_little_memory(make_case, name):
@@ -272,7 +369,13 @@ def test_scores_are_the_same_however_little_memory(make_case, name):
         assert memory.seen[0] > room >= memory.seen[-1]
         memory.hook.remove()
     Memory(model, 0)
-    with pytest.raises(torch.OutOfMemoryError, match=r"one row of task '.*' \(\d+ tokens\) does not fit into memory by itself. Use a smaller max_length"):
+    with pytest.raises(
+        torch.OutOfMemoryError,
+        match=(
+            r"one row of task '.*' \(\d+ tokens\) does not fit into memory by itself. Use a "
+            r"smaller max_length"
+        ),
+    ):
         predict_scores(model, data)
 
 

@@ -20,7 +20,14 @@ def train(make_model, data, method, hooks=(), **options):
     """A run of three epochs of a method on the tiny encoder; returns (model, history, hooks)."""
     model, name = make_model(data.task.name), data.task.name
     with seeded(1):
-        model.heads[name], found = build_head(method, 32, data.task.num_labels, num_heads=options.pop("num_heads", 12), dropout=0.0, **options)
+        model.heads[name], found = build_head(
+            method,
+            32,
+            data.task.num_labels,
+            num_heads=options.pop("num_heads", 12),
+            dropout=0.0,
+            **options,
+        )
     history = fit(model, data, epochs=3, lr=3e-3, batch_size=5, hooks=[*found, *hooks])
     return model, history, found
 
@@ -29,7 +36,9 @@ def same(a, b):
     """Whether two runs ended with the same numbers."""
     (first, one, _), (second, two, _) = a, b
     states = first.state_dict(), second.state_dict()
-    return all(torch.equal(states[0][key], states[1][key]) for key in states[0]) and one.drop(columns="seconds").equals(two.drop(columns="seconds"))
+    return all(torch.equal(states[0][key], states[1][key]) for key in states[0]) and one.drop(
+        columns="seconds"
+    ).equals(two.drop(columns="seconds"))
 
 
 @pytest.mark.parametrize("task", ["sst", "sts", "quora"])
@@ -57,11 +66,15 @@ def test_one_head_is_bert(make_model, make_toy):
     with torch.no_grad():
         plain.heads["sst"].dense.weight.copy_(start.weight[0])
     fit(plain, data, epochs=3, lr=3e-3, batch_size=5)
-    torch.testing.assert_close(one.heads["sst"].weight[0], plain.heads["sst"].dense.weight, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        one.heads["sst"].weight[0], plain.heads["sst"].dense.weight, atol=1e-6, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("task", ["sst", "sts", "quora"])
-def test_a_run_that_prunes_saves_and_predicts_like_its_collapse(make_model, make_toy, tmp_path, task):
+def test_a_run_that_prunes_saves_and_predicts_like_its_collapse(
+    make_model, make_toy, tmp_path, task
+):
     data = make_toy(task)
     model, _, (pruner,) = train(make_model, data, "mml", every=3, bandwidth="std:0.3")
     assert pruner.events and pruner.events[0].dropped
@@ -69,14 +82,21 @@ def test_a_run_that_prunes_saves_and_predicts_like_its_collapse(make_model, make
     save_model(model, tmp_path / "model")
     assert (predict_scores(load_model(tmp_path / "model"), data) == before).all()
     collapsed = model.collapse()
-    assert isinstance(collapsed.heads[task], LinearHead) and isinstance(model.heads[task], MultiverseHead)
+    assert isinstance(collapsed.heads[task], LinearHead) and isinstance(
+        model.heads[task], MultiverseHead
+    )
     scores = predict_scores(collapsed, data)
     relative = np.abs(scores - before).max() / np.abs(before).max()
     assert 0 <= relative < 1e-6
     save_model(collapsed, tmp_path / "plain")
     assert (predict_scores(load_model(tmp_path / "plain"), data) == scores).all()
-    described = json.loads((tmp_path / "plain" / "mmlkit.json").read_text(encoding="utf-8"))["heads"][task]
-    assert described == {"type": "LinearHead", **LinearHead(32, data.task.num_labels, dropout=0.0).to_config()}
+    described = json.loads((tmp_path / "plain" / "mmlkit.json").read_text(encoding="utf-8"))[
+        "heads"
+    ][task]
+    assert described == {
+        "type": "LinearHead",
+        **LinearHead(32, data.task.num_labels, dropout=0.0).to_config(),
+    }
 
 
 def test_several_tasks_prune_apart_and_resume_exactly(make_model, make_toy, tmp_path):
@@ -105,10 +125,21 @@ def test_several_tasks_prune_apart_and_resume_exactly(make_model, make_toy, tmp_
     whole, pruners = run([type("Quiet", (Stop,), {"after_step": lambda self, event: None})()])
     with pytest.raises(KeyboardInterrupt):
         run([Stop()], checkpoint_dir=tmp_path)
-    resumed, again = run([type("Quiet", (Stop,), {"after_step": lambda self, event: None})()], checkpoint_dir=tmp_path, resume=True)
-    assert all(torch.equal(a, b) for a, b in zip(whole.state_dict().values(), resumed.state_dict().values()))
-    assert [pruner.events for pruner in pruners] == [pruner.events for pruner in again] and all(pruner.events for pruner in pruners)
-    assert [event.step for event in pruners[0].events] == sorted({event.step for event in pruners[0].events})
+    resumed, again = run(
+        [type("Quiet", (Stop,), {"after_step": lambda self, event: None})()],
+        checkpoint_dir=tmp_path,
+        resume=True,
+    )
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(whole.state_dict().values(), resumed.state_dict().values())
+    )
+    assert [pruner.events for pruner in pruners] == [pruner.events for pruner in again] and all(
+        pruner.events for pruner in pruners
+    )
+    assert [event.step for event in pruners[0].events] == sorted(
+        {event.step for event in pruners[0].events}
+    )
 
 
 def test_micro_batches_count_the_penalty_once(make_model, make_toy):
@@ -116,8 +147,18 @@ def test_micro_batches_count_the_penalty_once(make_model, make_toy):
     for size in (None, 2):
         model = make_model("sst")
         with seeded(1):
-            model.heads["sst"] = MultiverseHead(32, 5, num_heads=6, dropout=0.0, orthogonality_weight=0.5)
-        fit(model, data, epochs=1, lr=1e-3, batch_size=10, micro_batch_size=size, optimizer=torch.optim.SGD(model.parameters(), lr=1e-2))
+            model.heads["sst"] = MultiverseHead(
+                32, 5, num_heads=6, dropout=0.0, orthogonality_weight=0.5
+            )
+        fit(
+            model,
+            data,
+            epochs=1,
+            lr=1e-3,
+            batch_size=10,
+            micro_batch_size=size,
+            optimizer=torch.optim.SGD(model.parameters(), lr=1e-2),
+        )
         ends.append(model.heads["sst"].weight.detach())
     torch.testing.assert_close(*ends, atol=1e-6, rtol=1e-4)
 
@@ -125,9 +166,18 @@ def test_micro_batches_count_the_penalty_once(make_model, make_toy):
 def test_the_switch():
     built = {method: build_head(method, 16, 2) for method in METHODS}
     assert {method: head.num_heads for method, (head, _) in built.items()} == {
-        "bert": 1, "mml": 16, "mv-5": 5, "mv-m": 16, "bert-drop": 1, "bert-ensemble": 16}
+        "bert": 1,
+        "mml": 16,
+        "mv-5": 5,
+        "mv-m": 16,
+        "bert-drop": 1,
+        "bert-ensemble": 16,
+    }
     assert [method for method, (_, hooks) in built.items() if hooks] == ["mml"]
-    assert built["bert-drop"][0].dropout.p == 0.3 and built["bert-ensemble"][0].orthogonality_weight == 0
+    assert (
+        built["bert-drop"][0].dropout.p == 0.3
+        and built["bert-ensemble"][0].orthogonality_weight == 0
+    )
     with pytest.raises(ValueError, match="'mv-0' is not a method. Known: bert, mml, mv-5"):
         build_head("mv-0", 16, 2)
     with pytest.raises(ValueError, match="method 'mv-5' never prunes"):

@@ -1,4 +1,6 @@
-"""What holds for every head, and that a model written to a folder and read again predicts the same."""
+"""What holds for every head, and that a model written to a folder and read again predicts the
+same.
+"""
 
 import dataclasses
 import json
@@ -26,38 +28,57 @@ from mmlkit.training.saving import load_model, save_model
 from mmlkit.training.step import train_step
 
 # name: (task, its head with a dropout)
-HEADS = {"linear": ("sst", lambda p: LinearHead(32, 5, dropout=p)),
-         "linear mean": ("sts", lambda p: LinearHead(32, 1, dropout=p, pooling="mean")),
-         "sigmoid": ("sts", lambda p: LinearHead(32, 1, dropout=p, activation="sigmoid")),
-         "pair": ("quora", lambda p: PairHead(32, 2, dropout=p)),
-         "multiverse": ("sst", lambda p: MultiverseHead(32, 5, num_heads=4, dropout=p)),
-         "multiverse pair": ("sts", lambda p: MultiverseHead(32, 1, num_heads=4, dropout=p, pooling="mean", pairs="separate")),
-         "san": ("quora", lambda p: SANHead(32, 2, dropout=p, prediction_dropout=p)),
-         "san, one step": ("quora", lambda p: SANHead(32, 2, num_steps=1, dropout=p, prediction_dropout=p)),
-         "ranking": ("qnli_rank", lambda p: RankingHead(32, dropout=p)),
-         "ranking sigmoid": ("qnli_rank", lambda p: RankingHead(32, dropout=p, score_activation="sigmoid", gamma=3.0, pooling="mean"))}
+HEADS = {
+    "linear": ("sst", lambda p: LinearHead(32, 5, dropout=p)),
+    "linear mean": ("sts", lambda p: LinearHead(32, 1, dropout=p, pooling="mean")),
+    "sigmoid": ("sts", lambda p: LinearHead(32, 1, dropout=p, activation="sigmoid")),
+    "pair": ("quora", lambda p: PairHead(32, 2, dropout=p)),
+    "multiverse": ("sst", lambda p: MultiverseHead(32, 5, num_heads=4, dropout=p)),
+    "multiverse pair": (
+        "sts",
+        lambda p: MultiverseHead(32, 1, num_heads=4, dropout=p, pooling="mean", pairs="separate"),
+    ),
+    "san": ("quora", lambda p: SANHead(32, 2, dropout=p, prediction_dropout=p)),
+    "san, one step": (
+        "quora",
+        lambda p: SANHead(32, 2, num_steps=1, dropout=p, prediction_dropout=p),
+    ),
+    "ranking": ("qnli_rank", lambda p: RankingHead(32, dropout=p)),
+    "ranking sigmoid": (
+        "qnli_rank",
+        lambda p: RankingHead(32, dropout=p, score_activation="sigmoid", gamma=3.0, pooling="mean"),
+    ),
+}
 
 
 @pytest.fixture
 def make_case(make_model, make_toy):
-    """make_case(name, dropout): a tiny model with this head and a second one, its task's data, and the data encoded."""
+    """make_case(name, dropout): a tiny model with this head and a second one, its task's data,
+    and the data encoded.
+    """
+
     def make(name, dropout=0.0):
         task, head = HEADS[name]
         bare = make_model("sst", dropout=dropout)
         with seeded(7):
             heads = {task: head(dropout), "cola": LinearHead(32, 2)}
-            with torch.no_grad():           # wide, so that rows and steps differ
+            with torch.no_grad():  # wide, so that rows and steps differ
                 for parameter in heads[task].parameters():
                     parameter.normal_(std=0.3)
         data = make_ranked() if task == "qnli_rank" else make_toy(task)
         model = MultitaskModel(bare.encoder, heads, bare.tokenizer)
         return model, data, encode(model.tokenizer, data.train, pairs=model.heads[task].pairs)
+
     return make
 
 
 def batch_of(encoded, size=6):
     """A batch of so many examples, of different length; a query's candidates one after another."""
-    rows = range(size) if encoded.queries is None else [int(row) for query in range(size) for row in np.flatnonzero(encoded.queries == query)]
+    rows = (
+        range(size)
+        if encoded.queries is None
+        else [int(row) for query in range(size) for row in np.flatnonzero(encoded.queries == query)]
+    )
     batch = collate(encoded, rows)
     assert len(batch) == size and batch.attention_mask.min() == 0
     return batch
@@ -65,7 +86,9 @@ def batch_of(encoded, size=6):
 
 def test_every_type_of_head_is_among_them():
     assert {type(make(0.0)) for _, make in HEADS.values()} == set(KINDS)
-    assert len(HEADS) == 10 and all(make(0.0).penalty() is None for name, (_, make) in HEADS.items() if "multiverse" not in name)
+    assert len(HEADS) == 10 and all(
+        make(0.0).penalty() is None for name, (_, make) in HEADS.items() if "multiverse" not in name
+    )
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -75,7 +98,9 @@ def test_shapes(make_case, name):
     for mode in (True, False):
         scores, loss = model.train(mode)(batch), model.loss(batch)
         assert scores.shape == (len(batch.rows), data.task.num_labels) and scores.std() > 1e-3
-        assert loss.total.shape == () and loss.total.dtype == torch.float32 and loss.total.isfinite()
+        assert (
+            loss.total.shape == () and loss.total.dtype == torch.float32 and loss.total.isfinite()
+        )
         assert (loss.per_head is None) == ("multiverse" not in name)
 
 
@@ -95,23 +120,50 @@ def test_the_whole_batch_is_its_micro_batches(make_case, name, size):
     found = []
     for micro in (None, size):
         model, _, encoded = make_case(name)
-        loss = train_step(model.double().train(), batch_of(encoded), torch.optim.SGD(model.parameters(), lr=0.0), micro_batch_size=micro, clip=None)
-        found.append((loss.total, {key: value.grad for key, value in model.named_parameters() if value.grad is not None}))
+        loss = train_step(
+            model.double().train(),
+            batch_of(encoded),
+            torch.optim.SGD(model.parameters(), lr=0.0),
+            micro_batch_size=micro,
+            clip=None,
+        )
+        found.append(
+            (
+                loss.total,
+                {
+                    key: value.grad
+                    for key, value in model.named_parameters()
+                    if value.grad is not None
+                },
+            )
+        )
     (whole, gradients), (parts, others) = found
     torch.testing.assert_close(parts, whole, atol=1e-6, rtol=1e-6)
     assert set(gradients) == set(others)
     largest = max(value.abs().max().item() for value in gradients.values())
     for key, value in gradients.items():
-        torch.testing.assert_close(others[key], value, atol=1e-7 * largest, rtol=1e-6, msg=lambda text, key=key: f"{key}: {text}")
+        torch.testing.assert_close(
+            others[key],
+            value,
+            atol=1e-7 * largest,
+            rtol=1e-6,
+            msg=lambda text, key=key: f"{key}: {text}",
+        )
 
 
 @pytest.mark.parametrize("name", HEADS)
 def test_the_gradient_reaches_what_it_should_and_nothing_else(make_case, name):
-    """The encoder, and this head's parameters; not the other task's head, and not what cannot change a score."""
+    """The encoder, and this head's parameters; not the other task's head, and not what cannot
+    change a score.
+    """
     model, data, encoded = make_case(name)
     model.loss(batch_of(encoded)).total.backward()
-    unused = {"san, one step": ["cell."]}.get(name, [])             # with one step the state never moves on
-    flat = {"san": ["summary.bias"], "san, one step": ["summary.bias"], "ranking": ["dense.bias"]}.get(name, [])      # cancel in a softmax
+    unused = {"san, one step": ["cell."]}.get(name, [])  # with one step the state never moves on
+    flat = {
+        "san": ["summary.bias"],
+        "san, one step": ["summary.bias"],
+        "ranking": ["dense.bias"],
+    }.get(name, [])  # cancel in a softmax
     head = dict(model.heads[data.task.name].named_parameters())
     for key, parameter in head.items():
         if any(key.startswith(start) for start in unused):
@@ -130,14 +182,21 @@ def test_the_gradient_reaches_what_it_should_and_nothing_else(make_case, name):
 @pytest.mark.parametrize("name", HEADS)
 @pytest.mark.parametrize("optimizer", ["adamw", "adamax"])
 def test_other_tasks_move_nothing_here(make_case, make_toy, name, optimizer):
-    """After steps of its own, so that there are moments: bit-identical through steps of another task, then moving again."""
+    """After steps of its own, so that there are moments: bit-identical through steps of another
+    task, then moving again.
+    """
     model, data, encoded = make_case(name)
     optimizer = make_optimizer(model.train(), optimizer, lr=1e-2, weight_decay=0.1)
     other = collate(encode(model.tokenizer, make_toy("sst").train.take([0, 2])), [0, 1])
-    mine, other = batch_of(encoded), dataclasses.replace(other, task=get_task("cola"), labels=other.labels.clamp(max=1))
+    mine, other = (
+        batch_of(encoded),
+        dataclasses.replace(other, task=get_task("cola"), labels=other.labels.clamp(max=1)),
+    )
 
     def head():
-        return {key: value.clone() for key, value in model.heads[data.task.name].state_dict().items()}
+        return {
+            key: value.clone() for key, value in model.heads[data.task.name].state_dict().items()
+        }
 
     start = head()
     train_step(model, mine, optimizer)
@@ -150,19 +209,30 @@ def test_other_tasks_move_nothing_here(make_case, make_toy, name, optimizer):
     last = head()
     for before, after in ((start, first), (first, last)):
         still = {key for key in before if torch.equal(before[key], after[key])}
-        flat = {"san, one step": "cell.", "ranking": "dense.bias"}.get(name, "active")     # no gradient, or one that cancels to about 0
+        flat = {"san, one step": "cell.", "ranking": "dense.bias"}.get(
+            name, "active"
+        )  # no gradient, or one that cancels to about 0
         assert still <= {key for key in before if key.startswith(flat) or key == "active"}
 
 
 @pytest.mark.slow
 def test_heads_of_all_kinds_train_in_one_model(make_model, make_toy, tmp_path):
-    """Multiverse, SAN, ranking and similarity beside each other: every task's loss falls, and the saved model predicts the same."""
+    """Multiverse, SAN, ranking and similarity beside each other: every task's loss falls, and the
+    saved model predicts the same.
+    """
     bare = make_model("sst")
     with seeded(3):
-        heads = {"sst": MultiverseHead(32, 5, num_heads=8, dropout=0.0), "quora": SANHead(32, 2), "qnli_rank": RankingHead(32, dropout=0.0),
-                 "sts": LinearHead(32, 1, dropout=0.0, activation="sigmoid")}
+        heads = {
+            "sst": MultiverseHead(32, 5, num_heads=8, dropout=0.0),
+            "quora": SANHead(32, 2),
+            "qnli_rank": RankingHead(32, dropout=0.0),
+            "sts": LinearHead(32, 1, dropout=0.0, activation="sigmoid"),
+        }
     model = MultitaskModel(bare.encoder, heads, bare.tokenizer)
-    data = {name: make_ranked(queries=20) if name == "qnli_rank" else make_toy(name, rows=40) for name in heads}
+    data = {
+        name: make_ranked(queries=20) if name == "qnli_rank" else make_toy(name, rows=40)
+        for name in heads
+    }
     history = fit(model, data, epochs=6, lr=5e-3, batch_size=5, optimizer="adamw")
     assert history["step"].iloc[-1] == 6 * (8 + 8 + 4 + 8)
     for name, losses in history.groupby("task")["train_loss"]:
@@ -179,9 +249,22 @@ def test_every_head_is_saved_and_loaded(make_case, tmp_path, name):
     save_model(model, tmp_path)
     again = load_model(tmp_path)
     task = data.task.name
-    before, after = ([{key: value for key, value in vars(part).items() if isinstance(value, (int, float, str, tuple)) and key != "training"}
-                      for part in one.heads[task].modules()] for one in (model, again))
-    assert before == after and again.heads[task].to_config() == model.heads[task].to_config() and "0.25" in str(before)
+    before, after = (
+        [
+            {
+                key: value
+                for key, value in vars(part).items()
+                if isinstance(value, (int, float, str, tuple)) and key != "training"
+            }
+            for part in one.heads[task].modules()
+        ]
+        for one in (model, again)
+    )
+    assert (
+        before == after
+        and again.heads[task].to_config() == model.heads[task].to_config()
+        and "0.25" in str(before)
+    )
     assert type(again.heads[task]) is type(model.heads[task])
     scores = predict_scores(model, data)
     np.testing.assert_array_equal(predict_scores(again, data), scores)
@@ -209,10 +292,18 @@ def test_a_model_may_be_saved_again_over_itself(make_model, make_toy, tmp_path):
     save_model(make_model("sst", "sts", seed=4), tmp_path)
     save_model(model, tmp_path)
     again = load_model(tmp_path)
-    np.testing.assert_array_equal(predict_scores(again, make_toy("sst").dev), predict_scores(model, make_toy("sst").dev))
+    np.testing.assert_array_equal(
+        predict_scores(again, make_toy("sst").dev), predict_scores(model, make_toy("sst").dev)
+    )
     assert list(again.heads) == ["sst"]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "config.json", "heads.safetensors", "mmlkit.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+        "config.json",
+        "heads.safetensors",
+        "mmlkit.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
 
 
 def test_the_encoder_alone_opens_with_transformers(make_model, tmp_path):
@@ -224,12 +315,20 @@ def test_the_encoder_alone_opens_with_transformers(make_model, tmp_path):
         torch.testing.assert_close(model.encoder(ids).pooler_output, theirs, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("missing, message", [
-    ("mmlkit.json", "holds no trained model: mmlkit.json is missing. Expected a folder written by save_model"),
-    ("config.json", "is not a model: it has no config.json"),
-    ("model.safetensors", "has a config.json but no weights"),
-    ("tokenizer.json", "has no tokenizer: expected tokenizer.json or vocab.txt"),
-    ("heads.safetensors", "heads.safetensors")])
+@pytest.mark.parametrize(
+    "missing, message",
+    [
+        (
+            "mmlkit.json",
+            "holds no trained model: mmlkit.json is missing. Expected a folder written by "
+            "save_model",
+        ),
+        ("config.json", "is not a model: it has no config.json"),
+        ("model.safetensors", "has a config.json but no weights"),
+        ("tokenizer.json", "has no tokenizer: expected tokenizer.json or vocab.txt"),
+        ("heads.safetensors", "heads.safetensors"),
+    ],
+)
 def test_a_missing_file_is_named(make_model, tmp_path, missing, message):
     save_model(make_model("sst"), tmp_path)
     (tmp_path / missing).unlink()
@@ -241,7 +340,10 @@ def test_a_head_of_unknown_type_is_refused(make_model, tmp_path):
     save_model(make_model("sst"), tmp_path)
     path = tmp_path / "mmlkit.json"
     path.write_text(path.read_text().replace('"LinearHead"', '"CubicHead"'))
-    with pytest.raises(ValueError, match=r"mmlkit.json: head type 'CubicHead' of task 'sst' is not one of \['LinearHead'"):
+    with pytest.raises(
+        ValueError,
+        match=r"mmlkit.json: head type 'CubicHead' of task 'sst' is not one of \['LinearHead'",
+    ):
         load_model(tmp_path)
 
 
@@ -252,5 +354,7 @@ def test_a_model_needs_a_head_and_a_tokenizer(make_model, make_toy):
     bare = MultitaskModel(model.encoder, {"sst": model.heads["sst"]})
     with pytest.raises(ValueError, match="No tokenizer is known for this encoder"):
         predict_scores(bare, make_toy("sst").dev)
-    with pytest.raises(ValueError, match=r"This model has no head for task 'sts'; it has \['sst'\]"):
+    with pytest.raises(
+        ValueError, match=r"This model has no head for task 'sts'; it has \['sst'\]"
+    ):
         predict_scores(model, make_toy("sts").dev)

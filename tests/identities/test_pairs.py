@@ -1,4 +1,6 @@
-"""Two sentences encoded apart: the equations by hand, and that nothing leaks between rows, halves or paddings."""
+"""Two sentences encoded apart: the equations by hand, and that nothing leaks between rows, halves
+or paddings.
+"""
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from mmlkit.training.step import train_step
 @pytest.fixture
 def paired(make_model):
     """paired(tasks): a tiny model whose pair tasks are encoded apart."""
+
     def make(*tasks, dropout=0.0):
         model = make_model(*tasks, dropout=dropout)
         for name, labels in (("quora", 2), ("sts", 1)):
@@ -25,6 +28,7 @@ def paired(make_model):
                 with seeded(3):
                     model.heads[name] = PairHead(32, labels, dropout=dropout)
         return model.eval()
+
     return make
 
 
@@ -33,16 +37,30 @@ def test_scores_by_hand(paired, make_toy):
     head, vectors = model.heads["sts"], []
     for column in (0, 1):
         rows = []
-        for texts in split.texts:       # one at a time: no padding at all
+        for texts in split.texts:  # one at a time: no padding at all
             coded = model.tokenizer(texts[column], return_tensors="pt")
             with torch.no_grad():
-                x = model.encoder(coded["input_ids"], coded["attention_mask"], coded["token_type_ids"]).last_hidden_state[0].mean(0)
+                x = (
+                    model.encoder(
+                        coded["input_ids"], coded["attention_mask"], coded["token_type_ids"]
+                    )
+                    .last_hidden_state[0]
+                    .mean(0)
+                )
             rows.append(x / x.norm() * 32**0.5)
         vectors.append(torch.stack(rows))
     u, v = vectors
     weight, bias = head.linear.dense.weight[0], head.linear.dense.bias
-    by_hand = u @ weight[:32] + v @ weight[32:64] + (u - v).abs() @ weight[64:96] + (u * v) @ weight[96:] + bias
-    np.testing.assert_allclose(predict_scores(model, split)[:, 0], by_hand.detach().numpy(), atol=2e-5)
+    by_hand = (
+        u @ weight[:32]
+        + v @ weight[32:64]
+        + (u - v).abs() @ weight[64:96]
+        + (u * v) @ weight[96:]
+        + bias
+    )
+    np.testing.assert_allclose(
+        predict_scores(model, split)[:, 0], by_hand.detach().numpy(), atol=2e-5
+    )
 
 
 def test_micro_batches_give_the_gradient_of_the_whole(paired, make_toy):
@@ -50,8 +68,19 @@ def test_micro_batches_give_the_gradient_of_the_whole(paired, make_toy):
     for size in (None, 3):
         model = paired("quora")
         batch = collate(encode(model.tokenizer, data.train, pairs="separate"), list(range(10)))
-        loss = train_step(model, batch, torch.optim.SGD(model.parameters(), lr=0.1), micro_batch_size=size, clip=None)
-        ends.append((loss.total.item(), {name: value.detach().clone() for name, value in model.named_parameters()}))
+        loss = train_step(
+            model,
+            batch,
+            torch.optim.SGD(model.parameters(), lr=0.1),
+            micro_batch_size=size,
+            clip=None,
+        )
+        ends.append(
+            (
+                loss.total.item(),
+                {name: value.detach().clone() for name, value in model.named_parameters()},
+            )
+        )
     assert ends[0][0] == pytest.approx(ends[1][0], rel=1e-5)
     for name, value in ends[0][1].items():
         torch.testing.assert_close(ends[1][1][name], value, atol=1e-6, rtol=1e-4, msg=name)
@@ -79,7 +108,9 @@ def test_it_trains_beside_packed_and_single_tasks_and_saves(paired, make_toy, tm
     again = load_model(tmp_path)
     assert [head.pairs for head in again.heads.values()] == ["packed", "separate", "packed"]
     for name in data:
-        np.testing.assert_array_equal(predict_scores(again, data[name]), predict_scores(model, data[name]))
+        np.testing.assert_array_equal(
+            predict_scores(again, data[name]), predict_scores(model, data[name])
+        )
 
 
 def test_wrong_use():
@@ -89,36 +120,57 @@ def test_wrong_use():
         PairHead(32, 2, pooling="max")
 
 
-def test_multiverse_heads_on_two_sentences_train_prune_save_and_collapse(paired, make_toy, tmp_path):
-    """One head of them is PairHead to the last bit; many prune, save, and collapse into a PairHead with the same scores."""
+def test_multiverse_heads_on_two_sentences_train_prune_save_and_collapse(
+    paired, make_toy, tmp_path
+):
+    """One head of them is PairHead to the last bit; many prune, save, and collapse into a
+    PairHead with the same scores.
+    """
     data, model = make_toy("quora"), paired("quora")
     single = model.heads["quora"]
     one = MultiverseHead(32, 2, num_heads=1, dropout=0.0, pooling="mean", pairs="separate")
     with torch.no_grad():
-        one.weight.copy_(single.linear.dense.weight[None]), one.bias.copy_(single.linear.dense.bias[None])
+        (
+            one.weight.copy_(single.linear.dense.weight[None]),
+            one.bias.copy_(single.linear.dense.bias[None]),
+        )
     expected = predict_scores(model, data)
     model.heads["quora"] = one
     np.testing.assert_allclose(predict_scores(model, data), expected, atol=1e-6)
     with seeded(0):
-        head, hooks = build_head("mml", 32, 2, num_heads=12, pooling="mean", pairs="separate", every=2, bandwidth=1e-4)
+        head, hooks = build_head(
+            "mml", 32, 2, num_heads=12, pooling="mean", pairs="separate", every=2, bandwidth=1e-4
+        )
     assert head.weight.shape == (12, 2, 128)
     model.heads["quora"] = head
     fit(model, data, epochs=2, lr=1e-3, batch_size=5, hooks=hooks)
     assert hooks[0].events and not head.active.all()
     collapsed = model.collapse()
     assert isinstance(collapsed.heads["quora"], PairHead)
-    np.testing.assert_allclose(predict_scores(collapsed, data), predict_scores(model, data), atol=1e-5)
+    np.testing.assert_allclose(
+        predict_scores(collapsed, data), predict_scores(model, data), atol=1e-5
+    )
     save_model(model, tmp_path)
-    np.testing.assert_array_equal(predict_scores(load_model(tmp_path), data), predict_scores(model, data))
+    np.testing.assert_array_equal(
+        predict_scores(load_model(tmp_path), data), predict_scores(model, data)
+    )
     with pytest.raises(ValueError, match=r"expected two times \[batch, 32\]"):
         head(torch.zeros(3, 32))
 
 
-@pytest.mark.parametrize("head", [PairHead(32, 5), MultiverseHead(32, 5, num_heads=3, pairs="separate")])
+@pytest.mark.parametrize(
+    "head", [PairHead(32, 5), MultiverseHead(32, 5, num_heads=3, pairs="separate")]
+)
 def test_a_head_for_pairs_refuses_a_task_of_one_text(make_model, make_toy, head):
     model = make_model("sst")
     model.heads["sst"] = head
-    message = rf"The {type(head).__name__} of task 'sst' needs two sentences, but this task has one text, 'sentence'"
-    for use in (lambda: fit(model, make_toy("sst")), lambda: predict_scores(model, ["a good film"], task="sst")):
+    message = (
+        rf"The {type(head).__name__} of task 'sst' needs two sentences, but this task has one "
+        r"text, 'sentence'"
+    )
+    for use in (
+        lambda: fit(model, make_toy("sst")),
+        lambda: predict_scores(model, ["a good film"], task="sst"),
+    ):
         with pytest.raises(ValueError, match=message):
             use()

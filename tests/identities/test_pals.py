@@ -328,7 +328,9 @@ def test_a_model_with_pals_collapses_and_copies(make_palled, make_toy):
         model.heads["sst"] = MultiverseHead(32, 5, num_heads=6, dropout=0.0)
     for other in (model.collapse(), copy.deepcopy(model)):
         np.testing.assert_allclose(
-            predict_scores(other, make_toy("sst").dev), predict_scores(model, make_toy("sst").dev), atol=1e-5
+            predict_scores(other, make_toy("sst").dev),
+            predict_scores(model, make_toy("sst").dev),
+            atol=1e-5,
         )
 
 

@@ -1,4 +1,6 @@
-"""Roads that must lead to the same place: whole and split batches, killed and resumed runs, any batch size, the same seed."""
+"""Roads that must lead to the same place: whole and split batches, killed and resumed runs, any
+batch size, the same seed.
+"""
 
 import math
 
@@ -30,10 +32,12 @@ QUICK = dict(epochs=1, lr=1e-3, batch_size=5)
 @pytest.fixture
 def make_batch(tiny_tokenizer, make_toy):
     """make_batch(task, rows): a padded batch of these toy rows."""
+
     def make(task, rows=range(10)):
         batch = collate(encode(tiny_tokenizer, make_toy(task).train), list(rows))
-        assert batch.attention_mask.min() == 0      # rows of different length
+        assert batch.attention_mask.min() == 0  # rows of different length
         return batch
+
     return make
 
 
@@ -43,7 +47,9 @@ def weights(model):
 
 def assert_close_weights(a, b, atol):
     for key, value in a.items():
-        torch.testing.assert_close(value, b[key], atol=atol, rtol=0, msg=lambda text, key=key: f"{key}: {text}")
+        torch.testing.assert_close(
+            value, b[key], atol=atol, rtol=0, msg=lambda text, key=key: f"{key}: {text}"
+        )
 
 
 def assert_equal_weights(a, b, start=""):
@@ -59,6 +65,7 @@ def moved(before, after, start=""):
 
 
 # one step
+
 
 class PenalisedHead(LinearHead):
     """A linear head with several losses and a part that does not depend on data."""
@@ -77,13 +84,26 @@ def test_micro_batches_are_the_whole_batch(make_model, make_batch, task, size):
     found = {}
     for micro in (None, size):
         model = make_model(task).train()
-        loss = train_step(model, make_batch(task), torch.optim.SGD(model.parameters(), lr=0.1), micro_batch_size=micro)
-        found[micro] = (loss.total, weights(model), {name: parameter.grad for name, parameter in model.named_parameters()})
+        loss = train_step(
+            model,
+            make_batch(task),
+            torch.optim.SGD(model.parameters(), lr=0.1),
+            micro_batch_size=micro,
+        )
+        found[micro] = (
+            loss.total,
+            weights(model),
+            {name: parameter.grad for name, parameter in model.named_parameters()},
+        )
     (loss, after, gradients), (micro_loss, micro_after, micro_gradients) = found.values()
     torch.testing.assert_close(loss, micro_loss, atol=1e-6, rtol=0)
     assert_close_weights(after, micro_after, 1e-6)
-    assert_close_weights({key: value for key, value in gradients.items() if value is not None}, micro_gradients, 1e-6)
-    assert moved(weights(make_model(task)), after, "encoder.embeddings.word") and moved(weights(make_model(task)), after, "heads")
+    assert_close_weights(
+        {key: value for key, value in gradients.items() if value is not None}, micro_gradients, 1e-6
+    )
+    assert moved(weights(make_model(task)), after, "encoder.embeddings.word") and moved(
+        weights(make_model(task)), after, "heads"
+    )
 
 
 def test_a_penalty_counts_once_however_many_micro_batches(make_model, make_batch):
@@ -96,17 +116,23 @@ def test_a_penalty_counts_once_however_many_micro_batches(make_model, make_batch
         with torch.no_grad():
             data, penalty = model.loss(make_batch("sst")).total, head.penalty()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-        losses.append(train_step(model, make_batch("sst"), optimizer, micro_batch_size=micro, clip=None))
+        losses.append(
+            train_step(model, make_batch("sst"), optimizer, micro_batch_size=micro, clip=None)
+        )
         after.append(weights(model))
         torch.testing.assert_close(losses[-1].total, data + penalty, atol=1e-5, rtol=0)
-        torch.testing.assert_close(losses[-1].per_head, torch.stack([data, 2 * data]), atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            losses[-1].per_head, torch.stack([data, 2 * data]), atol=1e-5, rtol=0
+        )
     assert penalty > 0.001
     assert_close_weights(*after, 1e-6)
 
 
 @pytest.mark.parametrize("clip", [None, 1.0, 0.01])
 def test_the_reused_gradient_gives_what_a_plain_loop_gives(make_model, make_batch, clip):
-    batches = [make_batch("sst", rows) for rows in ([0, 1, 2, 3], [4, 5, 6, 7, 8], [9, 10], [0, 1, 2, 3])]
+    batches = [
+        make_batch("sst", rows) for rows in ([0, 1, 2, 3], [4, 5, 6, 7, 8], [9, 10], [0, 1, 2, 3])
+    ]
     ours, plain = make_model("sst").train(), make_model("sst").train()
     start = weights(ours)
     optimizer = torch.optim.AdamW(ours.parameters(), lr=1e-3)
@@ -129,7 +155,11 @@ def test_the_reused_gradient_is_handed_back_empty(make_model, make_batch):
     model = make_model("sst").train()
     table = model.encoder.embeddings.word_embeddings.weight
     train_step(model, make_batch("sst"), torch.optim.SGD(model.parameters(), lr=0.1))
-    assert table.grad is None and (table.reused_gradient == 0).all() and table.reused_gradient.shape == table.shape
+    assert (
+        table.grad is None
+        and (table.reused_gradient == 0).all()
+        and table.reused_gradient.shape == table.shape
+    )
 
 
 def test_a_step_after_a_loss_that_was_no_number_is_as_if_it_had_not_been(make_model, make_batch):
@@ -195,11 +225,14 @@ def test_a_clipped_gradient_has_the_norm_that_was_asked_for(make_model, make_bat
     train_step(model, make_batch("sst"), torch.optim.SGD(model.parameters(), lr=1.0), clip=0.01)
     after = weights(model)
     # a step of SGD at rate 1 is the gradient
-    norm = math.sqrt(sum((after[key] - before[key]).double().square().sum().item() for key in before))
+    norm = math.sqrt(
+        sum((after[key] - before[key]).double().square().sum().item() for key in before)
+    )
     assert norm == pytest.approx(0.01, rel=1e-3)
 
 
 # a frozen encoder
+
 
 def test_a_frozen_encoder_stays_bit_identical(make_model, make_toy):
     model = make_model("sst", dropout=0.1)
@@ -207,7 +240,10 @@ def test_a_frozen_encoder_stays_bit_identical(make_model, make_toy):
     fit(model, make_toy("sst"), freeze_encoder=True, **QUICK)
     assert_equal_weights(before, weights(model), "encoder")
     assert moved(before, weights(model), "heads")
-    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.encoder.parameters())
+    assert all(
+        parameter.grad is None and parameter.requires_grad
+        for parameter in model.encoder.parameters()
+    )
 
 
 def test_a_frozen_encoder_has_no_dropout_and_stays_frozen(make_model, make_toy):
@@ -217,7 +253,9 @@ def test_a_frozen_encoder_has_no_dropout_and_stays_frozen(make_model, make_toy):
     before = weights(model)
     fit(model, make_toy("sst"), **QUICK)
     assert_equal_weights(before, weights(model), "encoder")
-    assert moved(before, weights(model), "heads") and not any(one.requires_grad for one in model.encoder.parameters())
+    assert moved(before, weights(model), "heads") and not any(
+        one.requires_grad for one in model.encoder.parameters()
+    )
     model.freeze_encoder(False)
     fit(model, make_toy("sst"), **QUICK)
     assert moved(before, weights(model), "encoder")
@@ -232,7 +270,10 @@ def test_what_was_frozen_by_hand_stays_as_it_was(make_model, make_toy, frozen):
     assert_equal_weights(before, weights(model), "encoder.embeddings")
     assert moved(before, weights(model), "encoder.encoder") == (not frozen)
     required = {name: one.requires_grad for name, one in model.named_parameters()}
-    assert required == {name: not name.startswith("encoder.embeddings") for name in required} and not model.frozen
+    assert (
+        required == {name: not name.startswith("encoder.embeddings") for name in required}
+        and not model.frozen
+    )
 
 
 def test_frozen_pals_stay_frozen_too(make_model, make_toy):
@@ -246,6 +287,7 @@ def test_frozen_pals_stay_frozen_too(make_model, make_toy):
 
 
 # in fp16, with a gradient scaler
+
 
 class OverflowingHead(LinearHead):
     """The logits of its first call are infinite, as fp16's can be."""
@@ -265,14 +307,21 @@ def with_overflow(make_model):
 
 def test_the_scaler_skips_a_step_whose_loss_overflows(make_model, make_batch):
     model, batch = with_overflow(make_model), make_batch("sst")
-    scaler, optimizer = torch.amp.GradScaler("cpu", init_scale=2.0**16), torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler, optimizer = (
+        torch.amp.GradScaler("cpu", init_scale=2.0**16),
+        torch.optim.SGD(model.parameters(), lr=0.1),
+    )
     before = weights(model)
     loss = train_step(model, batch, optimizer, scaler=scaler)
     assert not math.isfinite(loss.total) and scaler.get_scale() == 2.0**15
     assert_equal_weights(before, weights(model))
-    assert math.isfinite(train_step(model, batch, optimizer, scaler=scaler).total) and moved(before, weights(model), "heads")
+    assert math.isfinite(train_step(model, batch, optimizer, scaler=scaler).total) and moved(
+        before, weights(model), "heads"
+    )
     with pytest.raises(FloatingPointError, match="the loss of task 'sst' is nan"):
-        train_step(with_overflow(make_model), batch, optimizer)         # without one it is an error at once
+        train_step(
+            with_overflow(make_model), batch, optimizer
+        )  # without one it is an error at once
 
 
 def test_a_scale_that_only_falls_ends_in_an_error(make_model, make_batch):
@@ -284,7 +333,7 @@ def test_a_scale_that_only_falls_ends_in_an_error(make_model, make_batch):
         for _ in range(40):
             train_step(model, make_batch("sst"), optimizer, scaler=scaler)
             steps += 1
-    assert steps == 27      # 2^16 halved 27 times is the first scale below 2^-10
+    assert steps == 27  # 2^16 halved 27 times is the first scale below 2^-10
 
 
 def test_hooks_are_not_told_of_a_skipped_step(make_model, make_toy, monkeypatch):
@@ -293,11 +342,12 @@ def test_hooks_are_not_told_of_a_skipped_step(make_model, make_toy, monkeypatch)
     step = lambda *arguments, **options: train_step(*arguments, **{**options, "scaler": scaler})
     monkeypatch.setattr(training, "train_step", step)
     history = fit(model, make_toy("sst"), hooks=[watch], **QUICK)
-    assert len(watch.losses) == 3 and all(map(math.isfinite, watch.losses))        # of 4 steps
+    assert len(watch.losses) == 3 and all(map(math.isfinite, watch.losses))  # of 4 steps
     assert history["train_loss"][0] == pytest.approx(sum(watch.losses) / 3)
 
 
 # killed and resumed
+
 
 class Watch:
     """Keeps each step's loss, and raises at one step as a killed process would end there."""
@@ -321,14 +371,24 @@ def road(kind):
     """Settings of fit for one way of training, with its tasks."""
     settings = dict(epochs=4, lr=1e-3, head_lr=1e-2, batch_size=4, seed=3)
     if kind == "annealed":
-        sampler = TaskSampler("annealed", sizes={"sst": 5, "sts": 3, "quora": 9}, epochs=4, steps_per_epoch=7, seed=3)
+        sampler = TaskSampler(
+            "annealed", sizes={"sst": 5, "sts": 3, "quora": 9}, epochs=4, steps_per_epoch=7, seed=3
+        )
         return TASKS, dict(settings, sampler=sampler)
-    more = {"finetune": {}, "frozen": dict(freeze_encoder=True), "micro": dict(micro_batch_size=3), "bf16": dict(precision="bf16"),
-            "handout": dict(optimizer="handout"), "adamax": dict(optimizer="adamax")}
+    more = {
+        "finetune": {},
+        "frozen": dict(freeze_encoder=True),
+        "micro": dict(micro_batch_size=3),
+        "bf16": dict(precision="bf16"),
+        "handout": dict(optimizer="handout"),
+        "adamax": dict(optimizer="adamax"),
+    }
     return ("sst",), dict(settings, **more[kind])
 
 
-@pytest.mark.parametrize("kind", ["finetune", "annealed", "handout", "adamax", "frozen", "micro", "bf16"])
+@pytest.mark.parametrize(
+    "kind", ["finetune", "annealed", "handout", "adamax", "frozen", "micro", "bf16"]
+)
 def test_a_killed_and_resumed_run_is_the_uninterrupted_one(make_model, make_toy, tmp_path, kind):
     tasks, settings = road(kind)
     data = {task: make_toy(task) for task in tasks}
@@ -338,17 +398,32 @@ def test_a_killed_and_resumed_run_is_the_uninterrupted_one(make_model, make_toy,
 
     killed = make_model(*tasks, dropout=0.2)
     with pytest.raises(KeyboardInterrupt):
-        fit(killed, data, hooks=[Watch(die_at=2 * per_epoch + 2)], checkpoint_dir=tmp_path / "killed", **settings)
+        fit(
+            killed,
+            data,
+            hooks=[Watch(die_at=2 * per_epoch + 2)],
+            checkpoint_dir=tmp_path / "killed",
+            **settings,
+        )
     assert load_checkpoint(tmp_path / "killed" / "last.safetensors")["epoch"] == 2
 
-    resumed, again = make_model(*tasks, dropout=0.2, seed=99), Watch()     # other weights: everything comes from the file
-    resumed_history = fit(resumed, data, hooks=[again], checkpoint_dir=tmp_path / "killed", resume=True, **settings)
+    resumed, again = (
+        make_model(*tasks, dropout=0.2, seed=99),
+        Watch(),
+    )  # other weights: everything comes from the file
+    resumed_history = fit(
+        resumed, data, hooks=[again], checkpoint_dir=tmp_path / "killed", resume=True, **settings
+    )
     assert again.losses == watch.losses and len(watch.losses) == 4 * per_epoch
-    pd.testing.assert_frame_equal(resumed_history.drop(columns="seconds"), history.drop(columns="seconds"), check_exact=True)
+    pd.testing.assert_frame_equal(
+        resumed_history.drop(columns="seconds"), history.drop(columns="seconds"), check_exact=True
+    )
     assert_equal_weights(weights(whole), weights(resumed))
     states = [load_checkpoint(tmp_path / name / "last.safetensors") for name in ("whole", "killed")]
     (tensors, plain), (other_tensors, other_plain) = map(flatten, states)
-    assert_equal_weights(tensors, other_tensors)       # the last epoch's weights, the best's, and the optimizer's moments
+    assert_equal_weights(
+        tensors, other_tensors
+    )  # the last epoch's weights, the best's, and the optimizer's moments
     for one in (plain, other_plain):
         for row in one["history"]:
             del row["seconds"]
@@ -366,15 +441,28 @@ def test_resume_without_a_checkpoint_starts_anew(make_model, make_toy, tmp_path)
 def test_resuming_a_finished_run_takes_no_step(make_model, make_toy, tmp_path):
     one, other, watch = make_model("sst"), make_model("sst", seed=5), Watch()
     history = fit(one, make_toy("sst"), checkpoint_dir=tmp_path, hooks=[Watch()], **QUICK)
-    again = fit(other, make_toy("sst"), checkpoint_dir=tmp_path, hooks=[watch], resume=True, **QUICK)
+    again = fit(
+        other, make_toy("sst"), checkpoint_dir=tmp_path, hooks=[watch], resume=True, **QUICK
+    )
     pd.testing.assert_frame_equal(history, again)
     assert_equal_weights(weights(one), weights(other))
-    assert len(watch.losses) == 4       # those of the file
+    assert len(watch.losses) == 4  # those of the file
 
 
-CHANGED = {"epochs": 3, "lr": 1e-4, "head_lr": 0.5, "batch_size": 4, "warmup": 0.5, "freeze_encoder": True, "seed": 7,
-           "optimizer": "handout", "clip": 0.5, "max_length": 6, "precision": "bf16",
-           "sampler": TaskSampler("sequential", sizes={"sst": 4}, epochs=2)}
+CHANGED = {
+    "epochs": 3,
+    "lr": 1e-4,
+    "head_lr": 0.5,
+    "batch_size": 4,
+    "warmup": 0.5,
+    "freeze_encoder": True,
+    "seed": 7,
+    "optimizer": "handout",
+    "clip": 0.5,
+    "max_length": 6,
+    "precision": "bf16",
+    "sampler": TaskSampler("sequential", sizes={"sst": 4}, epochs=2),
+}
 
 
 @pytest.fixture
@@ -387,16 +475,24 @@ def stopped_run(make_model, make_toy, tmp_path):
 @pytest.mark.filterwarnings("ignore:.* longer than")
 @pytest.mark.parametrize("name", CHANGED)
 def test_resume_with_another_setting_is_refused_by_name(make_model, make_toy, stopped_run, name):
-    message = rf"last.safetensors belongs to another run; different are \(then, now\): {{.*'{name}': \("
+    message = (
+        rf"last.safetensors belongs to another run; different are \(then, now\): {{.*'{name}': \("
+    )
     with pytest.raises(ValueError, match=message):
         fit(make_model("sst"), make_toy("sst"), **{**stopped_run, name: CHANGED[name]}, resume=True)
 
 
-@pytest.mark.parametrize("change", [dict(seed=5), dict(sizes={"sst": 2, "sts": 1})], ids=["seed", "sizes"])
-def test_resume_with_another_sampler_of_the_same_kind_is_refused(make_model, make_toy, tmp_path, change):
+@pytest.mark.parametrize(
+    "change", [dict(seed=5), dict(sizes={"sst": 2, "sts": 1})], ids=["seed", "sizes"]
+)
+def test_resume_with_another_sampler_of_the_same_kind_is_refused(
+    make_model, make_toy, tmp_path, change
+):
     plan = dict(sizes={"sst": 1, "sts": 1}, epochs=1, steps_per_epoch=4)
     for one, other in ((plan, False), ({**plan, **change}, True)):
-        settings = dict(QUICK, checkpoint_dir=tmp_path, sampler=TaskSampler("proportional", **one), resume=other)
+        settings = dict(
+            QUICK, checkpoint_dir=tmp_path, sampler=TaskSampler("proportional", **one), resume=other
+        )
         data, model = {task: make_toy(task) for task in ("sst", "sts")}, make_model("sst", "sts")
         if other:
             with pytest.raises(ValueError, match="belongs to another run; different are .*sampler"):
@@ -412,6 +508,7 @@ def test_resume_with_other_rows_is_refused(make_model, make_toy, stopped_run):
 
 # seeds, and what fit leaves behind
 
+
 def losses_of(model, data, **settings):
     watch = Watch()
     fit(model, data, hooks=[watch], **settings)
@@ -421,7 +518,7 @@ def losses_of(model, data, **settings):
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(make_model, make_toy):
     data, runs = {task: make_toy(task) for task in TASKS}, []
     for seed, disturb in ((1, 0), (1, 5), (2, 0)):
-        torch.manual_seed(disturb)          # what was drawn before does not count
+        torch.manual_seed(disturb)  # what was drawn before does not count
         np.random.seed(disturb)
         model = make_model(*TASKS, dropout=0.1)
         runs.append((losses_of(model, data, seed=seed, **QUICK), weights(model)))
@@ -431,6 +528,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(make_model, m
 
 def test_dropout_follows_the_step_alone(make_model, make_toy):
     """A hook that draws random numbers changes nothing: every step seeds its own."""
+
     class Draws(Watch):
         def after_step(self, event):
             super().after_step(event)
@@ -454,7 +552,7 @@ def test_every_pass_visits_each_row_once_and_in_another_order(make_model, make_t
         monkeypatch.setattr(training, "train_step", record)
         data = {"sst": make_toy("sst", rows=11), "sts": make_toy("sts", rows=7)}
         fit(make_model("sst", "sts"), data, epochs=3, batch_size=4, seed=seed)
-        passes = [visited["sst"][i:i + 3] for i in (0, 3, 6)]
+        passes = [visited["sst"][i : i + 3] for i in (0, 3, 6)]
         assert len(visited["sst"]) == 9 and len(visited["sts"]) == 6
         assert all(sorted(row for rows in one for row in rows) == list(range(11)) for one in passes)
         assert len(set(map(tuple, passes))) == 3
@@ -463,7 +561,9 @@ def test_every_pass_visits_each_row_once_and_in_another_order(make_model, make_t
 
 
 def test_fit_leaves_the_best_epoch_s_weights(make_model, make_toy):
-    """A hook makes the model right about the one dev row at the end of epochs 2 and 3, and wrong at the end of 1 and 4."""
+    """A hook makes the model right about the one dev row at the end of epochs 2 and 3, and wrong
+    at the end of 1 and 4.
+    """
     ends = {}
 
     class Tip(Watch):
@@ -475,23 +575,41 @@ def test_fit_leaves_the_best_epoch_s_weights(make_model, make_toy):
                 ends[epoch] = weights(event.model)
 
     model = make_model("sst")
-    history = fit(model, make_toy("sst", dev=1, shift=3), epochs=4, lr=1e-3, batch_size=5, hooks=[Tip()])
-    assert history["accuracy"].tolist() == [0, 1, 1, 0] and history["best"].tolist() == [False, True, False, False]
+    history = fit(
+        model, make_toy("sst", dev=1, shift=3), epochs=4, lr=1e-3, batch_size=5, hooks=[Tip()]
+    )
+    assert history["accuracy"].tolist() == [0, 1, 1, 0] and history["best"].tolist() == [
+        False,
+        True,
+        False,
+        False,
+    ]
     assert_equal_weights(ends[2], weights(model))
     assert moved(ends[2], ends[3]) and not model.training
 
 
 def test_the_first_of_equal_epochs_is_the_best(make_model, make_toy):
-    history = fit(make_model("sst", "quora"), {task: make_toy(task) for task in ("sst", "quora")}, epochs=3, lr=0.0, head_lr=0.0)
+    history = fit(
+        make_model("sst", "quora"),
+        {task: make_toy(task) for task in ("sst", "quora")},
+        epochs=3,
+        lr=0.0,
+        head_lr=0.0,
+    )
     assert history["accuracy"].groupby(history["task"]).nunique().tolist() == [1, 1]
     assert history["best"].tolist() == [True, True, False, False, False, False]
 
 
 def test_the_best_epoch_has_the_highest_mean_of_first_metrics(make_model, make_toy):
-    data = {task: make_toy(task, shift=shift) for task, shift in (("sst", 0), ("quora", 1), ("sts", 0))}
+    data = {
+        task: make_toy(task, shift=shift) for task, shift in (("sst", 0), ("quora", 1), ("sts", 0))
+    }
     history = fit(make_model(*data), data, epochs=4, lr=2e-3, batch_size=5, seed=1)
     first = history["pearson"].fillna(history["accuracy"]).groupby(history["epoch"]).mean()
-    assert set(history.loc[history["best"], "epoch"]) == {first.idxmax()} and history["best"].sum() == 3
+    assert (
+        set(history.loc[history["best"], "epoch"]) == {first.idxmax()}
+        and history["best"].sum() == 3
+    )
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -503,7 +621,10 @@ def test_fit_puts_back_torch_s_random_state_and_matmul_precision(make_model, mak
         fit(model, make_toy("sst"), hooks=[Watch(die_at=2 if fails else None)], **QUICK)
     except KeyboardInterrupt:
         assert fails
-    assert torch.equal(torch.get_rng_state(), before) and torch.get_float32_matmul_precision() == precision == "highest"
+    assert (
+        torch.equal(torch.get_rng_state(), before)
+        and torch.get_float32_matmul_precision() == precision == "highest"
+    )
 
 
 def test_a_loss_that_is_no_number_stops_with_step_and_checkpoint(make_model, make_toy, tmp_path):
@@ -516,9 +637,19 @@ def test_a_loss_that_is_no_number_stops_with_step_and_checkpoint(make_model, mak
 
     watch = Poison()
     path = tmp_path / "last.safetensors"
-    message = rf"Training stopped at step 7: the loss of task 'sst' is nan\. .*{path}\. Try a smaller lr"
+    message = (
+        rf"Training stopped at step 7: the loss of task 'sst' is nan\. .*{path}\. Try a smaller lr"
+    )
     with pytest.raises(FloatingPointError, match=message):
-        fit(make_model("sst"), make_toy("sst"), epochs=3, lr=1e-3, batch_size=5, hooks=[watch], checkpoint_dir=tmp_path)
+        fit(
+            make_model("sst"),
+            make_toy("sst"),
+            epochs=3,
+            lr=1e-3,
+            batch_size=5,
+            hooks=[watch],
+            checkpoint_dir=tmp_path,
+        )
     state = load_checkpoint(path)
     assert (state["epoch"], state["step"], len(watch.losses)) == (1, 4, 6)
     assert all(value.isfinite().all() for value in state["model"].values())
@@ -532,7 +663,9 @@ def test_a_toy_is_learned(make_model, make_toy, task, pooling):
     history = fit(model, data, epochs=10, lr=5e-3, batch_size=6)
     assert history["train_loss"].iloc[-1] < 0.4 * history["train_loss"].iloc[0]
     assert history[data.task.metrics[0]].max() > 0.8
-    assert evaluate(model, data) == pytest.approx({name: history.loc[history["best"], name].item() for name in data.task.metrics})
+    assert evaluate(model, data) == pytest.approx(
+        {name: history.loc[history["best"], name].item() for name in data.task.metrics}
+    )
 
 
 def test_hooks_are_told_every_step(make_model, make_toy):
@@ -548,13 +681,25 @@ def test_hooks_are_told_every_step(make_model, make_toy):
     optimizer = make_optimizer(model, lr=1e-3)
     start = weights(model)
     data = {task: make_toy(task) for task in TASKS}
-    fit(model, data, epochs=2, sampler=sampler, optimizer=optimizer, batch_size=5, hooks=[Log(), Watch()])
+    fit(
+        model,
+        data,
+        epochs=2,
+        sampler=sampler,
+        optimizer=optimizer,
+        batch_size=5,
+        hooks=[Log(), Watch()],
+    )
     order = sampler.order(1) + sampler.order(2)
     assert len(set(order)) == 3
     assert [(event.step, event.task, event.task_step) for event in events] == [
-        (i + 1, task, order[:i + 1].count(task)) for i, task in enumerate(order)]
-    assert all(event.model is model and event.optimizer is optimizer and isinstance(event.loss, Loss) for event in events)
-    for before, after in zip([start, *seen], seen):         # after the update, not before it
+        (i + 1, task, order[: i + 1].count(task)) for i, task in enumerate(order)
+    ]
+    assert all(
+        event.model is model and event.optimizer is optimizer and isinstance(event.loss, Loss)
+        for event in events
+    )
+    for before, after in zip([start, *seen], seen):  # after the update, not before it
         assert moved(before, after)
 
 
@@ -565,33 +710,64 @@ def test_the_learning_rate_goes_up_and_down(make_model, make_toy):
         def after_step(self, event):
             rates.append(tuple(sorted({group["lr"] for group in event.optimizer.param_groups})))
 
-    fit(make_model("sst"), make_toy("sst"), epochs=2, lr=1.0, head_lr=4.0, batch_size=4, warmup=0.2, hooks=[Log()], clip=1e-9)
-    shares = [0.5, 1, 1, *(i / 8 for i in range(7, 0, -1))]         # 10 steps, 2 of them warm-up
+    fit(
+        make_model("sst"),
+        make_toy("sst"),
+        epochs=2,
+        lr=1.0,
+        head_lr=4.0,
+        batch_size=4,
+        warmup=0.2,
+        hooks=[Log()],
+        clip=1e-9,
+    )
+    shares = [0.5, 1, 1, *(i / 8 for i in range(7, 0, -1))]  # 10 steps, 2 of them warm-up
     assert np.allclose(rates, [(share, 4 * share) for share in shares])
 
 
 def test_the_history_has_a_row_per_epoch_and_task(make_model, make_toy):
     data = {task: make_toy(task) for task in ("sst", "sts")}
     watch = Watch()
-    history = fit(make_model("sst", "sts"), data, epochs=2, batch_size=20, hooks=[watch])        # one batch of each an epoch
+    history = fit(
+        make_model("sst", "sts"), data, epochs=2, batch_size=20, hooks=[watch]
+    )  # one batch of each an epoch
     assert history["epoch"].tolist() == [1, 1, 2, 2] and history["step"].tolist() == [2, 2, 4, 4]
     assert history["task"].tolist() == ["sst", "sts"] * 2
     assert sorted(history["train_loss"]) == pytest.approx(sorted(watch.losses))
-    assert {"train_loss", "accuracy", "macro_f1", "pearson", "spearman", "seconds", "best"} < set(history.columns)
+    assert {"train_loss", "accuracy", "macro_f1", "pearson", "spearman", "seconds", "best"} < set(
+        history.columns
+    )
 
 
-@pytest.mark.parametrize("settings, message", [
-    (dict(precision="fp16"), "precision 'fp16' needs a CUDA GPU, this device is 'cpu'. Use 'bf16' or 'fp32'"),
-    (dict(precision="fp8"), r"precision 'fp8' is not one of \['auto', 'fp32', 'bf16', 'fp16'\]"),
-    (dict(schedule="probe"), "schedule 'probe' is not one of .'linear', 'cosine', 'constant'"),
-    (dict(resume=True), "resume=True needs a checkpoint_dir"),
-    (dict(epochs=0), "epochs 0 and batch_size 32 must be at least 1"),
-    (dict(batch_size=0), "epochs 3 and batch_size 0 must be at least 1"),
-    (dict(optimizer="sgd"), "optimizer 'sgd' is not one of"),
-    (dict(sampler=TaskSampler("uniform", sizes={"sst": 4}, epochs=2)), r"The sampler is for 2 epochs of \['sst'\]"),
-    (dict(sampler=TaskSampler("uniform", sizes={"sst": 4, "sts": 4}, epochs=3)),
-     r"The sampler is for 3 epochs of \['sst', 'sts'\]")])
-def test_settings_that_do_not_fit_are_refused_before_anything_moves(make_model, make_toy, settings, message):
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (
+            dict(precision="fp16"),
+            "precision 'fp16' needs a CUDA GPU, this device is 'cpu'. Use 'bf16' or 'fp32'",
+        ),
+        (
+            dict(precision="fp8"),
+            r"precision 'fp8' is not one of \['auto', 'fp32', 'bf16', 'fp16'\]",
+        ),
+        (dict(schedule="probe"), "schedule 'probe' is not one of .'linear', 'cosine', 'constant'"),
+        (dict(resume=True), "resume=True needs a checkpoint_dir"),
+        (dict(epochs=0), "epochs 0 and batch_size 32 must be at least 1"),
+        (dict(batch_size=0), "epochs 3 and batch_size 0 must be at least 1"),
+        (dict(optimizer="sgd"), "optimizer 'sgd' is not one of"),
+        (
+            dict(sampler=TaskSampler("uniform", sizes={"sst": 4}, epochs=2)),
+            r"The sampler is for 2 epochs of \['sst'\]",
+        ),
+        (
+            dict(sampler=TaskSampler("uniform", sizes={"sst": 4, "sts": 4}, epochs=3)),
+            r"The sampler is for 3 epochs of \['sst', 'sts'\]",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_before_anything_moves(
+    make_model, make_toy, settings, message
+):
     model = make_model("sst")
     before = weights(model)
     with pytest.raises(ValueError, match=message):
@@ -600,7 +776,9 @@ def test_settings_that_do_not_fit_are_refused_before_anything_moves(make_model, 
 
 
 def test_data_that_does_not_fit_the_model_is_refused(make_model, make_toy):
-    with pytest.raises(ValueError, match=r"This model has no head for task 'sts'; it has \['sst'\]"):
+    with pytest.raises(
+        ValueError, match=r"This model has no head for task 'sts'; it has \['sst'\]"
+    ):
         fit(make_model("sst"), make_toy("sts"))
     with pytest.raises(ValueError, match="data is empty"):
         fit(make_model("sst"), {})
@@ -611,6 +789,7 @@ def test_data_that_does_not_fit_the_model_is_refused(make_model, make_toy):
 
 
 # predicting
+
 
 @pytest.mark.parametrize("training", [True, False])
 def test_an_interrupt_leaves_the_model_in_its_mode(make_model, make_toy, monkeypatch, training):
@@ -633,8 +812,13 @@ def test_scores_come_in_row_order_whatever_the_batch_size(make_model, make_toy, 
     one_by_one = np.concatenate([predict_scores(model, split.take([i])) for i in range(len(split))])
     assert one_by_one.shape == (20, model.heads[task].num_labels) and one_by_one.dtype == np.float32
     for size in (1, 3, 7, 20, 64):
-        np.testing.assert_allclose(predict_scores(model, split, batch_size=size), one_by_one, atol=1e-5, rtol=0)
-    assert np.diff(np.sort(one_by_one[:, 0])).max() > 1e-3 and len({len(text[0]) for text in split.texts}) > 5
+        np.testing.assert_allclose(
+            predict_scores(model, split, batch_size=size), one_by_one, atol=1e-5, rtol=0
+        )
+    assert (
+        np.diff(np.sort(one_by_one[:, 0])).max() > 1e-3
+        and len({len(text[0]) for text in split.texts}) > 5
+    )
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -644,14 +828,18 @@ def test_evaluate_does_not_depend_on_the_batch_size(make_model, make_toy, task):
     assert tuple(found[0]) == data.task.metrics
     for other in found[1:]:
         assert other == pytest.approx(found[0], abs=1e-5)
-    assert evaluate(model, data.dev) == evaluate(model, data) != evaluate(model, data, split="train")
+    assert (
+        evaluate(model, data.dev) == evaluate(model, data) != evaluate(model, data, split="train")
+    )
 
 
 def test_evaluate_needs_labels_and_a_split_that_is_there(make_model, make_toy):
     model, data = make_model("sst"), make_toy("sst")
     with pytest.raises(ValueError, match="sst from 'toy' has no split 'test'"):
         evaluate(model, data, split="test")
-    with pytest.raises(ValueError, match="sst dev has no labels: there is nothing to compare predictions with"):
+    with pytest.raises(
+        ValueError, match="sst dev has no labels: there is nothing to compare predictions with"
+    ):
         evaluate(model, Split(data.task, data.dev.texts, None, data.dev.ids, "dev"))
 
 
@@ -659,36 +847,66 @@ def test_evaluate_needs_labels_and_a_split_that_is_there(make_model, make_toy):
 def test_plain_texts_are_predicted_like_a_split(make_model, make_toy, task):
     model, data = make_model(task, dropout=0.5).train(), make_toy(task)
     texts = [text[0] if len(text) == 1 else text for text in data.dev.texts]
-    np.testing.assert_array_equal(predict_scores(model, texts, task=task), predict_scores(model, data.dev))
+    np.testing.assert_array_equal(
+        predict_scores(model, texts, task=task), predict_scores(model, data.dev)
+    )
     np.testing.assert_array_equal(predict_scores(model, data), predict_scores(model, data.dev))
     assert model.training and torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
-@pytest.mark.parametrize("texts, task, message", [
-    (["good"], None, "plain texts but no task was given; pass task='sst'"),
-    (["good", " "], "sst", r"text 1 is \(' ',\); task 'sst' expects 1 non-empty text: \['sentence'\]"),
-    (["good"], "quora", r"text 0 is \('good',\); task 'quora' expects 2 non-empty texts: \['sentence1', 'sentence2'\]"),
-    ([("a", "b", "c")], "quora", "expects 2 non-empty texts"),
-    ([("a", None)], "quora", "expects 2 non-empty texts"),
-    ([], "sst", "no text")])
+@pytest.mark.parametrize(
+    "texts, task, message",
+    [
+        (["good"], None, "plain texts but no task was given; pass task='sst'"),
+        (
+            ["good", " "],
+            "sst",
+            r"text 1 is \(' ',\); task 'sst' expects 1 non-empty text: \['sentence'\]",
+        ),
+        (
+            ["good"],
+            "quora",
+            r"text 0 is \('good',\); task 'quora' expects 2 non-empty texts: \['sentence1', "
+            r"'sentence2'\]",
+        ),
+        ([("a", "b", "c")], "quora", "expects 2 non-empty texts"),
+        ([("a", None)], "quora", "expects 2 non-empty texts"),
+        ([], "sst", "no text"),
+    ],
+)
 def test_texts_that_do_not_fit_are_refused(make_model, texts, task, message):
     with pytest.raises(ValueError, match=message):
         predict_scores(make_model("sst", "quora"), texts, task=task)
 
 
 def test_probabilities_by_hand():
-    found = probabilities(np.array([[0.0, math.log(3)], [5.0, 5.0]], dtype=np.float32), LinearHead(8, 2))
+    found = probabilities(
+        np.array([[0.0, math.log(3)], [5.0, 5.0]], dtype=np.float32), LinearHead(8, 2)
+    )
     np.testing.assert_allclose(found, [[0.25, 0.75], [0.5, 0.5]], atol=1e-6)
 
 
 # checkpoints
 
-STATE = {"epoch": 2, "score": -math.inf, "none": None, "name": "@ no tensor", "flag": True, "empty": {}, "list": [],
-         "weights": {"a.b": torch.arange(6.0).reshape(2, 3), "half": torch.ones(2, dtype=torch.bfloat16),
-                     "count": torch.tensor(3)},
-         "optimizer": {"state": {0: {"step": torch.tensor(1.0), "n": 4}, 3: {"step": torch.tensor(2.0)}},
-                       "groups": [{"params": [0, 3]}]},
-         "pair": [torch.zeros(1), [1, torch.ones(1)]]}
+STATE = {
+    "epoch": 2,
+    "score": -math.inf,
+    "none": None,
+    "name": "@ no tensor",
+    "flag": True,
+    "empty": {},
+    "list": [],
+    "weights": {
+        "a.b": torch.arange(6.0).reshape(2, 3),
+        "half": torch.ones(2, dtype=torch.bfloat16),
+        "count": torch.tensor(3),
+    },
+    "optimizer": {
+        "state": {0: {"step": torch.tensor(1.0), "n": 4}, 3: {"step": torch.tensor(2.0)}},
+        "groups": [{"params": [0, 3]}],
+    },
+    "pair": [torch.zeros(1), [1, torch.ones(1)]],
+}
 
 
 def assert_equal_states(a, b):
@@ -709,8 +927,15 @@ def assert_equal_states(a, b):
 
 def test_a_checkpoint_comes_back_as_it_was(tmp_path):
     tensors, plain = flatten(STATE)
-    assert set(tensors) == {"/weights/a.b", "/weights/half", "/weights/count", "/optimizer/state/0/step",
-                            "/optimizer/state/3/step", "/pair/0", "/pair/1/1"}
+    assert set(tensors) == {
+        "/weights/a.b",
+        "/weights/half",
+        "/weights/count",
+        "/optimizer/state/0/step",
+        "/optimizer/state/3/step",
+        "/pair/0",
+        "/pair/1/1",
+    }
     assert_equal_states(unflatten(tensors, plain), STATE)
     save_checkpoint(tmp_path / "new" / "state.safetensors", STATE)
     assert_equal_states(load_checkpoint(tmp_path / "new" / "state.safetensors"), STATE)
@@ -720,7 +945,9 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path):
 def test_tuples_come_back_as_lists_and_one_tensor_may_stand_twice(tmp_path):
     shared = torch.ones(2)
     save_checkpoint(tmp_path / "a", {"betas": (0.9, 0.999), "one": shared, "two": shared})
-    assert_equal_states(load_checkpoint(tmp_path / "a"), {"betas": [0.9, 0.999], "one": shared, "two": shared})
+    assert_equal_states(
+        load_checkpoint(tmp_path / "a"), {"betas": [0.9, 0.999], "one": shared, "two": shared}
+    )
 
 
 def test_a_checkpoint_is_whole_or_not_at_all(tmp_path):
@@ -729,20 +956,28 @@ def test_a_checkpoint_is_whole_or_not_at_all(tmp_path):
         save_checkpoint(tmp_path / "a", {"x": torch.zeros(1), "bad": object()})
     with pytest.raises(TypeError, match="mixes integer and text keys"):
         save_checkpoint(tmp_path / "a", {"x": {1: 2, "b": 3}})
-    assert load_checkpoint(tmp_path / "a")["x"] == 1 and [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert load_checkpoint(tmp_path / "a")["x"] == 1 and [
+        path.name for path in tmp_path.iterdir()
+    ] == ["a"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "text", "empty", "other", "plain"])
 def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
     path = tmp_path / "last.safetensors"
     save_checkpoint(path, STATE)
-    if damage == "other":           # a file of weights is no checkpoint
+    if damage == "other":  # a file of weights is no checkpoint
         safetensors.torch.save_file({"x": torch.ones(1)}, path)
     elif damage == "plain":
         safetensors.torch.save_file({"x": torch.ones(1)}, path, metadata={"plain": "{"})
     else:
-        path.write_bytes({"cut": path.read_bytes()[:-5], "text": b"not a checkpoint at all", "empty": b""}[damage])
-    message = r"last.safetensors is not a readable checkpoint \(.*\). Delete it to start the run again"
+        path.write_bytes(
+            {"cut": path.read_bytes()[:-5], "text": b"not a checkpoint at all", "empty": b""}[
+                damage
+            ]
+        )
+    message = (
+        r"last.safetensors is not a readable checkpoint \(.*\). Delete it to start the run again"
+    )
     with pytest.raises(ValueError, match=message):
         load_checkpoint(path)
 
@@ -757,9 +992,13 @@ def test_fit_refuses_a_damaged_checkpoint_and_touches_nothing(make_model, make_t
 
 
 @pytest.mark.parametrize("optimizer", ["handout", "adamw", "adamax"])
-def test_fit_with_one_batch_an_epoch_is_a_plain_loop_over_it(make_model, make_toy, tiny_tokenizer, optimizer):
+def test_fit_with_one_batch_an_epoch_is_a_plain_loop_over_it(
+    make_model, make_toy, tiny_tokenizer, optimizer
+):
     data, model, by_hand = make_toy("sst", rows=6), make_model("sst"), make_model("sst").train()
-    losses = losses_of(model, data, epochs=3, lr=1e-3, head_lr=1e-2, batch_size=6, warmup=0.0, optimizer=optimizer)
+    losses = losses_of(
+        model, data, epochs=3, lr=1e-3, head_lr=1e-2, batch_size=6, warmup=0.0, optimizer=optimizer
+    )
     batch, expected = collate(encode(tiny_tokenizer, data.train), range(6)), []
     optimizer = make_optimizer(by_hand, optimizer, lr=1e-3, head_lr=1e-2)
     for epoch in range(3):

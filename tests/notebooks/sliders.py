@@ -4,7 +4,7 @@ from pathlib import Path
 
 import nbformat
 
-READ = ("results", "experiments", "data")       # folders beside notebooks/ that notebooks read
+READ = ("results", "experiments", "data")  # folders beside notebooks/ that notebooks read
 
 # The two cells leave names with an underscore alone, so that no slider reads one of theirs.
 RECORD = '''
@@ -53,7 +53,8 @@ def _move_all():
             for value in values:
                 where = f"NOTEBOOK, slider {name} at {value!r}"
                 after = _limits_after(draw, {**at_start, name: value}, where)
-                assert name in MAY_RESCALE or after == before, f"{where}: axes {before} became {after}"
+                same = name in MAY_RESCALE or after == before
+                assert same, f"{where}: axes {before} became {after}"
                 moves += 1
     print(moves, "moves of", len(_recorded), "sliders")
 
@@ -61,7 +62,7 @@ def _move_all():
 _move_all()
 '''
 
-MAY_RESCALE = {"06_mtdnn_san": ["row"]}     # the axis holds the words of that row
+MAY_RESCALE = {"06_mtdnn_san": ["row"]}  # the axis holds the words of that row
 
 
 def count_sliders(path):

@@ -29,7 +29,9 @@ def test_every_master_has_its_notebook():
 def test_outputs_are_of_this_master(path):
     about = json.loads(path.read_text(encoding="utf-8"))["metadata"]["mmlkit"]
     master = (ROOT / "notebooks" / about["master"]).read_text(encoding="utf-8")
-    assert about["sha256"] == hashlib.sha256(master.encode()).hexdigest(), f"stale: python notebooks/build.py {path.stem[:2]}"
+    assert about["sha256"] == hashlib.sha256(master.encode()).hexdigest(), (
+        f"stale: python notebooks/build.py {path.stem[:2]}"
+    )
     assert about["profile"] == "fast"
 
 
@@ -37,7 +39,9 @@ def test_outputs_are_of_this_master(path):
 def test_one_clean_run_from_top_to_bottom(path):
     cells = [cell for cell in code_cells(path) if "".join(cell["source"]).strip()]
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
-    assert not [output for cell in cells for output in cell["outputs"] if output["output_type"] == "error"]
+    assert not [
+        output for cell in cells for output in cell["outputs"] if output["output_type"] == "error"
+    ]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -47,15 +51,20 @@ def test_bounds(path):
     assert max(lengths) <= 30 and statistics.median(lengths) <= 8
     assert len(text) <= 300_000
     assert "widgets" not in json.loads(text)["metadata"] and "widget-view" not in text
-    assert not re.search(r'(/work/|/root/|/home/|/tmp/)', text), "the path of a machine"
+    assert not re.search(r"(/work/|/root/|/home/|/tmp/)", text), "the path of a machine"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_parameters_are_plain_literals(path):
     tagged = [cell for cell in code_cells(path) if "parameters" in cell["metadata"].get("tags", [])]
     assert len(tagged) == 1
-    values = {node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse("".join(tagged[0]["source"])).body}
-    assert values["profile"] == "fast" and {"seed", "output_dir"} <= set(values) and len(values) <= 6
+    values = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in ast.parse("".join(tagged[0]["source"])).body
+    }
+    assert (
+        values["profile"] == "fast" and {"seed", "output_dir"} <= set(values) and len(values) <= 6
+    )
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -73,11 +82,15 @@ def markdown_cells(path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_hints_and_solutions_are_read_as_markdown(path):
-    """Text on the line of </summary>, or right below it, is shown as it is typed, backticks and all."""
+    """Text on the line of </summary>, or right below it, is shown as it is typed, backticks and
+    all.
+    """
     lines = "\n".join(markdown_cells(path)).split("\n")
     folds = [i for i, line in enumerate(lines) if "</summary>" in line]
     assert len(folds) >= 4
-    assert not [lines[i] for i in folds if not lines[i].endswith("</summary>") or lines[i + 1].strip()]
+    assert not [
+        lines[i] for i in folds if not lines[i].endswith("</summary>") or lines[i + 1].strip()
+    ]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -101,12 +114,16 @@ def imported(path):
     """The packages that a notebook imports, in the order of the lines."""
     code = ["".join(cell["source"]) for cell in code_cells(path)]
     lines = [line for cell in code for line in cell.split("\n") if not line.startswith("%")]
-    nodes = [node for node in ast.walk(ast.parse("\n".join(lines)))
-             if isinstance(node, ast.Import | ast.ImportFrom)]
+    nodes = [
+        node
+        for node in ast.walk(ast.parse("\n".join(lines)))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
     found = []
     for node in sorted(nodes, key=lambda node: node.lineno):
-        modules = ([one.name for one in node.names] if isinstance(node, ast.Import)
-                   else [node.module])
+        modules = (
+            [one.name for one in node.names] if isinstance(node, ast.Import) else [node.module]
+        )
         found += [module.split(".")[0] for module in modules]
     return found
 
@@ -116,7 +133,7 @@ def test_mmlkit_is_imported_before_what_starts_threads(path):
     """It says how waiting threads behave, which torch reads once, when it is imported."""
     heavy = {"torch", "numpy", "pandas", "scipy", "sklearn", "matplotlib", "transformers"}
     order = imported(path)
-    before = order[:order.index("mmlkit")]
+    before = order[: order.index("mmlkit")]
     assert not heavy & set(before), f"imported before mmlkit: {before}"
 
 

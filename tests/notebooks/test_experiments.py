@@ -1,4 +1,6 @@
-"""The notebooks behind `mmlkit reproduce` run on a few rows, for every kind of system, and leave the scores that the print has."""
+"""The notebooks behind `mmlkit reproduce` run on a few rows, for every kind of system, and leave
+the scores that the print has.
+"""
 
 import math
 from pathlib import Path
@@ -12,58 +14,108 @@ from mmlkit.batch.runs import execute_run, failure_cause, read_result
 SMALL = {"max_train_rows": [24], "epochs": [1], "batch_size": [8]}
 COURSE = {**SMALL, "steps_per_epoch": [4], "seed": [0]}
 RUNS = [
-    ("mml-tables", {**SMALL, "method": ["mml"], "task": ["stsb_star"]}, {("qqp", "train"), ("mrpc", "dev"), ("stsb_star", "dev")}),
-    ("cs224n-table1", {**COURSE, "system": ["pretrain-baseline"]}, {("sst", "dev"), ("quora", "dev"), ("sts", "dev"), ("overall", "dev")}),
+    (
+        "mml-tables",
+        {**SMALL, "method": ["mml"], "task": ["stsb_star"]},
+        {("qqp", "train"), ("mrpc", "dev"), ("stsb_star", "dev")},
+    ),
+    (
+        "cs224n-table1",
+        {**COURSE, "system": ["pretrain-baseline"]},
+        {("sst", "dev"), ("quora", "dev"), ("sts", "dev"), ("overall", "dev")},
+    ),
     ("cs224n-table1", {**COURSE, "system": ["sequential-1e-5"]}, {("overall", "dev")}),
     ("cs224n-table1", {**COURSE, "system": ["parallel-1e-5"]}, {("overall", "dev")}),
-    ("mtdnn-dev", {**SMALL, "system": ["st-dnn"], "tasks": [["rte", "cola", "stsb"]]}, {("rte", "dev"), ("cola", "dev"), ("stsb", "dev"), ("average", "dev")}),
-    ("mtdnn-dev", {**SMALL, "system": ["mt-dnn"], "tasks": [["rte", "mnli"]]}, {("rte", "dev"), ("mnli", "dev")}),
-    ("domain-adaptation", {**SMALL, "start": ["mt-dnn"], "task": ["scitail"], "share": [0.1], "multitask": [["rte", "sst2"]], "multitask_epochs": [1]}, {("scitail", "dev")}),
+    (
+        "mtdnn-dev",
+        {**SMALL, "system": ["st-dnn"], "tasks": [["rte", "cola", "stsb"]]},
+        {("rte", "dev"), ("cola", "dev"), ("stsb", "dev"), ("average", "dev")},
+    ),
+    (
+        "mtdnn-dev",
+        {**SMALL, "system": ["mt-dnn"], "tasks": [["rte", "mnli"]]},
+        {("rte", "dev"), ("mnli", "dev")},
+    ),
+    (
+        "domain-adaptation",
+        {
+            **SMALL,
+            "start": ["mt-dnn"],
+            "task": ["scitail"],
+            "share": [0.1],
+            "multitask": [["rte", "sst2"]],
+            "multitask_epochs": [1],
+        },
+        {("scitail", "dev")},
+    ),
 ]
 
 
 @pytest.mark.notebook
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("name", "grid", "wanted"), RUNS, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "grid", "wanted"), RUNS, ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_one_run_leaves_what_the_table_needs(name, grid, wanted, tmp_path):
     experiment = load_experiment(name, grid=grid)
-    run, = experiment.runs
+    (run,) = experiment.runs
     assert execute_run(experiment, tmp_path, run) is None
     result = read_result(tmp_path / "results" / f"{run}.json")
     assert wanted <= {(score["on"], score["split"]) for score in result["scores"]}
-    assert all(-1 <= score["value"] <= 1 or math.isnan(score["value"]) for score in result["scores"])
+    assert all(
+        -1 <= score["value"] <= 1 or math.isnan(score["value"]) for score in result["scores"]
+    )
     assert len(result["history"]) >= 1 and result["peak_memory_mb"] > 100
     table = comparison(experiment, long_frame(experiment, [result]))
     printed = table[table["published"].notna()]
     assert len(printed) >= 1, f"no score of {name} stands beside a printed one"
     if name == "domain-adaptation":
-        assert len(list((tmp_path / "outputs").glob("mt-dnn-fast-0/model.safetensors"))) == 1 and result["rows"] == 2
+        assert (
+            len(list((tmp_path / "outputs").glob("mt-dnn-fast-0/model.safetensors"))) == 1
+            and result["rows"] == 2
+        )
 
 
 @pytest.mark.notebook
 @pytest.mark.timeout(1800)
 def test_a_folder_of_real_files_is_named_by_its_variable(tmp_path, monkeypatch):
-    """together-or-alone and cs224n-project: rows for each task apart, fewer dev rows while training, and no path of a machine in a result."""
+    """together-or-alone and cs224n-project: rows for each task apart, fewer dev rows while
+    training, and no path of a machine in a result.
+    """
     folder = Path(__file__).resolve().parents[2] / "data" / "mini"
     monkeypatch.setenv("MMLKIT_REALDATA", str(folder))
-    grid = {"system": ["together"], "seed": [0], "tasks": [["rte", "sst2"]], "max_train_rows": [{"rte": 24, "sst2": 16}], "max_dev_rows": [8],
-            "epochs": [1], "batch_size": [8]}
+    grid = {
+        "system": ["together"],
+        "seed": [0],
+        "tasks": [["rte", "sst2"]],
+        "max_train_rows": [{"rte": 24, "sst2": 16}],
+        "max_dev_rows": [8],
+        "epochs": [1],
+        "batch_size": [8],
+    }
     experiment = load_experiment("together-or-alone", grid=grid)
-    run, = experiment.runs
+    (run,) = experiment.runs
     assert execute_run(experiment, tmp_path, run) is None
     text = (tmp_path / "results" / f"{run}.json").read_text()
     result = read_result(tmp_path / "results" / f"{run}.json")
     assert result["settings"]["source"] == "$MMLKIT_REALDATA" and str(folder) not in text
-    assert result["settings"]["rows"] == {"rte": 24, "sst2": 16} and result["settings"]["cpu_minutes"] > 0
+    assert (
+        result["settings"]["rows"] == {"rte": 24, "sst2": 16}
+        and result["settings"]["cpu_minutes"] > 0
+    )
     by_eighths = [8 * one["accuracy"] for one in result["history"]]
-    assert all(value == pytest.approx(round(value)) for value in by_eighths)        # 8 dev rows while training
+    assert all(
+        value == pytest.approx(round(value)) for value in by_eighths
+    )  # 8 dev rows while training
 
 
 def test_causes_in_a_sentence():
     assert failure_cause("x\nMemoryError: x").startswith("out of memory (MemoryError: x)")
     told = "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB"
     assert failure_cause(told).startswith(f"out of memory ({told})")
-    assert failure_cause("  at line 3\nValueError: no such data\nrows 3") == "ValueError: no such data"
+    assert (
+        failure_cause("  at line 3\nValueError: no such data\nrows 3") == "ValueError: no such data"
+    )
     assert failure_cause("").startswith("its process was killed without a message.")
     dead = "nbclient.exceptions.DeadKernelError: Kernel died"
     assert failure_cause(dead) == failure_cause("")

@@ -1,4 +1,6 @@
-"""Every notebook runs through papermill on the fast profile, and 02 on the real course files where they are at hand."""
+"""Every notebook runs through papermill on the fast profile, and 02 on the real course files
+where they are at hand.
+"""
 
 import json
 import os
@@ -6,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from mmlkit.batch.notebooks import find_notebooks, notebook_parameters, parse_parameters, run_notebook
+from mmlkit.batch.notebooks import (
+    find_notebooks,
+    notebook_parameters,
+    parse_parameters,
+    run_notebook,
+)
 
 from .sliders import with_slider_moves
 
@@ -14,19 +21,22 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 
 
-# A notebook that hangs is stopped for want of progress; these limits only end what computes for ever, on a busy machine too.
-LIMIT = 25              # minutes
+# A notebook that hangs is stopped for want of progress; these limits only end what computes for
+# ever, on a busy machine too.
+LIMIT = 25  # minutes
 
 
 def run_one(path, tmp_path):
-    """Run one notebook of the repository on the fast profile, into tmp_path/out, and then move every slider of it."""
+    """Run one notebook of the repository on the fast profile, into tmp_path/out, and then move
+    every slider of it.
+    """
     copy = tmp_path / "checkout" / "notebooks" / path.name
     with_slider_moves(path, copy)
     return run_notebook(copy, tmp_path / "out", {"profile": "fast"}, limit=LIMIT)
 
 
 @pytest.mark.notebook
-@pytest.mark.timeout(60 * (LIMIT + 15))     # with one standstill of 5 minutes, tried once more
+@pytest.mark.timeout(60 * (LIMIT + 15))  # with one standstill of 5 minutes, tried once more
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs_on_the_fast_profile(path, tmp_path):
     assert run_one(path, tmp_path)
@@ -40,7 +50,12 @@ def test_finetuning_on_the_real_course_files(tmp_path):
     if not folder or not (Path(folder) / "cs224n").is_dir():
         pytest.skip("MMLKIT_REALDATA does not name a folder with cs224n/")
     path = ROOT / "notebooks" / "02_finetuning.ipynb"
-    assert run_notebook(path, tmp_path, {"profile": "fast", "epochs": 1, "source": str(Path(folder) / "cs224n")}, limit=75)
+    assert run_notebook(
+        path,
+        tmp_path,
+        {"profile": "fast", "epochs": 1, "source": str(Path(folder) / "cs224n")},
+        limit=75,
+    )
     about = json.loads((tmp_path / "sst-model" / "mmlkit.json").read_text())["about"]
     assert about["accuracy"] >= 0.45
 
@@ -49,14 +64,27 @@ def tiny_notebook(path, code):
     """A notebook with a parameters cell and one more."""
     import nbformat
 
-    cells = [nbformat.v4.new_code_cell("value = 1\noutput_dir = '.'", metadata={"tags": ["parameters"]}), nbformat.v4.new_code_cell(code)]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}), path)
+    cells = [
+        nbformat.v4.new_code_cell("value = 1\noutput_dir = '.'", metadata={"tags": ["parameters"]}),
+        nbformat.v4.new_code_cell(code),
+    ]
+    nbformat.write(
+        nbformat.v4.new_notebook(
+            cells=cells,
+            metadata={
+                "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
+            },
+        ),
+        path,
+    )
     return path
 
 
 @pytest.mark.slow
 def test_a_failing_notebook_is_kept_apart(tmp_path, capfd):
-    path = tiny_notebook(tmp_path / "99_fails.ipynb", "print('before')\nraise RuntimeError('broken on purpose')")
+    path = tiny_notebook(
+        tmp_path / "99_fails.ipynb", "print('before')\nraise RuntimeError('broken on purpose')"
+    )
     assert not run_notebook(path, tmp_path / "out", {"value": 3})
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["99_fails.failed.ipynb"]
     assert "broken on purpose" in capfd.readouterr().out
@@ -79,14 +107,28 @@ def test_an_unknown_parameter_is_refused_before_anything_runs(tmp_path):
 
 def test_parse_parameters():
     assert parse_parameters(["epochs=1", "lr=1e-4", "source=data/x", "flag=True", "name=a=b"]) == {
-        "epochs": 1, "lr": 1e-4, "source": "data/x", "flag": True, "name": "a=b"}
+        "epochs": 1,
+        "lr": 1e-4,
+        "source": "data/x",
+        "flag": True,
+        "name": "a=b",
+    }
     with pytest.raises(ValueError, match="'epochs' is not of the form NAME=VALUE"):
         parse_parameters(["epochs"])
 
 
 def test_find_notebooks():
-    assert [path.stem for path in find_notebooks(["2", "00_start_here"])] == ["02_finetuning", "00_start_here"]
+    assert [path.stem for path in find_notebooks(["2", "00_start_here"])] == [
+        "02_finetuning",
+        "00_start_here",
+    ]
     assert find_notebooks(["all"]) == NOTEBOOKS
-    assert notebook_parameters(NOTEBOOKS[2]) == ["profile", "seed", "output_dir", "source", "epochs"]
+    assert notebook_parameters(NOTEBOOKS[2]) == [
+        "profile",
+        "seed",
+        "output_dir",
+        "source",
+        "epochs",
+    ]
     with pytest.raises(FileNotFoundError, match="no notebook '77'. Known: 00_start_here"):
         find_notebooks(["77"])

@@ -1,4 +1,6 @@
-"""Pre-training against transformers' BertForPreTraining: heads that load from its folders, scores, losses and gradients."""
+"""Pre-training against transformers' BertForPreTraining: heads that load from its folders,
+scores, losses and gradients.
+"""
 
 import warnings
 
@@ -9,37 +11,66 @@ import transformers
 
 from mmlkit.bert.pretrained import load_pretrained, read_checkpoint
 from mmlkit.runtime import seeded
-from mmlkit.training.pretraining import fill_mask, load_pretraining_heads, pretraining_batch, pretraining_loss
+from mmlkit.training.pretraining import (
+    fill_mask,
+    load_pretraining_heads,
+    pretraining_batch,
+    pretraining_loss,
+)
 
-ROWS = [("the film was great .", "it was one plot", 0), ("the plot of the film was bad , and plain .", "a", 1), ("one story", "it was not good .", 0)]
-SIZES = dict(vocab_size=199, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, max_position_embeddings=64,
-             initializer_range=0.2, layer_norm_eps=1e-2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+ROWS = [
+    ("the film was great .", "it was one plot", 0),
+    ("the plot of the film was bad , and plain .", "a", 1),
+    ("one story", "it was not good .", 0),
+]
+SIZES = dict(
+    vocab_size=199,
+    hidden_size=32,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=64,
+    max_position_embeddings=64,
+    initializer_range=0.2,
+    layer_norm_eps=1e-2,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
 FRESH = "has no weights for cls.{} they are initialised at random and need pretrain"
 
 
 @pytest.fixture
 def saved(tiny_tokenizer, tmp_path):
-    """saved(kind): a model of transformers with drawn weights, biases too, and the folder into which it was saved."""
+    """saved(kind): a model of transformers with drawn weights, biases too, and the folder into
+    which it was saved.
+    """
+
     def make(kind=transformers.BertForPreTraining):
         with seeded(4):
             model = kind(transformers.BertConfig(**SIZES)).eval()
             for name, parameter in model.named_parameters():
                 if name.endswith("bias") or "LayerNorm" in name:
-                    torch.nn.init.normal_(parameter, mean=float(name.endswith("LayerNorm.weight")), std=0.2)
+                    torch.nn.init.normal_(
+                        parameter, mean=float(name.endswith("LayerNorm.weight")), std=0.2
+                    )
         model.save_pretrained(tmp_path / kind.__name__)
         tiny_tokenizer.save_pretrained(tmp_path / kind.__name__)
         return model, tmp_path / kind.__name__
+
     return make
 
 
 @pytest.fixture
 def change():
-    """change(folder, function): the folder's tensors, changed; as a pytorch_model.bin, since its names need not fit."""
+    """change(folder, function): the folder's tensors, changed; as a pytorch_model.bin, since its
+    names need not fit.
+    """
+
     def make(folder, function):
         tensors = safetensors.torch.load_file(folder / "model.safetensors")
         function(tensors)
         torch.save(tensors, folder / "pytorch_model.bin")
         (folder / "model.safetensors").unlink()
+
     return make
 
 
@@ -49,7 +80,9 @@ def load(folder, *complaints):
         warnings.simplefilter("always")
         found = *load_pretrained(folder), load_pretraining_heads(folder)
     said = [str(one.message) for one in said if issubclass(one.category, UserWarning)]
-    assert len(said) == len(complaints) and all(part in one for part, one in zip(complaints, said)), said
+    assert len(said) == len(complaints) and all(
+        part in one for part, one in zip(complaints, said)
+    ), said
     return found
 
 
@@ -59,8 +92,13 @@ def test_scores_losses_and_gradients_are_those_of_transformers(saved):
     assert not heads.training
     batch = pretraining_batch(tokenizer, ROWS, seed=1)
     told = dict(attention_mask=batch.attention_mask, token_type_ids=batch.token_type_ids)
-    other = theirs(batch.input_ids, **told, labels=batch.labels, next_sentence_label=batch.next_sentence)
-    words, follows = heads(encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids), encoder.embeddings.word_embeddings.weight)
+    other = theirs(
+        batch.input_ids, **told, labels=batch.labels, next_sentence_label=batch.next_sentence
+    )
+    words, follows = heads(
+        encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids),
+        encoder.embeddings.word_embeddings.weight,
+    )
     real = batch.attention_mask.bool()
     torch.testing.assert_close(words[real], other.prediction_logits[real], atol=1e-4, rtol=1e-5)
     torch.testing.assert_close(follows, other.seq_relationship_logits, atol=1e-4, rtol=1e-5)
@@ -70,10 +108,19 @@ def test_scores_losses_and_gradients_are_those_of_transformers(saved):
     loss.total.backward()
     other.loss.backward()
     gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
-    ours = {**{f"bert.{name}": one for name, one in encoder.named_parameters()}, **{f"cls.{name}": one for name, one in heads.named_parameters()}}
+    ours = {
+        **{f"bert.{name}": one for name, one in encoder.named_parameters()},
+        **{f"cls.{name}": one for name, one in heads.named_parameters()},
+    }
     assert set(ours) == set(gradients)
     for name, parameter in ours.items():
-        torch.testing.assert_close(parameter.grad, gradients[name], atol=1e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            parameter.grad,
+            gradients[name],
+            atol=1e-5,
+            rtol=1e-4,
+            msg=lambda text, name=name: f"{name}: {text}",
+        )
 
 
 def test_a_word_is_filled_in_as_transformers_would(saved):
@@ -90,29 +137,43 @@ def test_a_word_is_filled_in_as_transformers_would(saved):
 def test_a_masked_language_model_brings_one_of_two_heads(saved):
     theirs, folder = saved(transformers.BertForMaskedLM)
     _, _, heads = load(folder, "has no pooler", FRESH.format("seq_relationship:"))
-    torch.testing.assert_close(heads.predictions.transform["dense"].weight, theirs.cls.predictions.transform.dense.weight)
+    torch.testing.assert_close(
+        heads.predictions.transform["dense"].weight, theirs.cls.predictions.transform.dense.weight
+    )
     assert torch.equal(heads.predictions.bias, theirs.cls.predictions.bias)
     assert not heads.seq_relationship.bias.any() and heads.seq_relationship.weight.any()
 
 
 def test_the_bundled_encoder_brings_none_and_fresh_ones_are_drawn_from_the_seed():
     state = torch.get_rng_state()
-    with pytest.warns(UserWarning, match="minilm " + FRESH.format("predictions and cls.seq_relationship:")):
+    with pytest.warns(
+        UserWarning, match="minilm " + FRESH.format("predictions and cls.seq_relationship:")
+    ):
         one, same, other = (load_pretraining_heads("minilm", seed=seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), same.state_dict().values()))
+    assert all(
+        torch.equal(a, b) for a, b in zip(one.state_dict().values(), same.state_dict().values())
+    )
     assert not torch.equal(one.seq_relationship.weight, other.seq_relationship.weight)
     assert one.predictions.transform["dense"].weight.std().item() == pytest.approx(0.02, rel=0.02)
 
 
 def test_old_names_and_stored_ties_are_read(saved, change):
-    """The files of 2019: LayerNorm's gamma and beta, the word table under its second name, and the bias under one of two."""
+    """The files of 2019: LayerNorm's gamma and beta, the word table under its second name, and
+    the bias under one of two.
+    """
     theirs, folder = saved()
 
     def old(tensors):
         for name in [name for name in tensors if "LayerNorm" in name]:
-            tensors[name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")] = tensors.pop(name)
-        tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].clone()
+            tensors[
+                name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                    "LayerNorm.bias", "LayerNorm.beta"
+                )
+            ] = tensors.pop(name)
+        tensors["cls.predictions.decoder.weight"] = tensors[
+            "bert.embeddings.word_embeddings.weight"
+        ].clone()
         tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
 
     change(folder, old)
@@ -130,13 +191,31 @@ def partial(tensors):
 
 
 def untied(tensors):
-    tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"] + 1
+    tensors["cls.predictions.decoder.weight"] = (
+        tensors["bert.embeddings.word_embeddings.weight"] + 1
+    )
 
 
-@pytest.mark.parametrize("function, message", [
-    (shorter, r"the heads do not fit the configuration. cls.predictions.bias: \[198\], expected \[199\]"),
-    (partial, r"the heads do not fit the configuration. cls.seq_relationship.bias: missing, expected \[2\]"),
-    (untied, "cls.predictions.decoder.weight is not the encoder's word table; choose a checkpoint that ties the two")])
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        (
+            shorter,
+            r"the heads do not fit the configuration. cls.predictions.bias: \[198\], expected "
+            r"\[199\]",
+        ),
+        (
+            partial,
+            r"the heads do not fit the configuration. cls.seq_relationship.bias: missing, expected "
+            r"\[2\]",
+        ),
+        (
+            untied,
+            "cls.predictions.decoder.weight is not the encoder's word table; choose a checkpoint "
+            "that ties the two",
+        ),
+    ],
+)
 def test_heads_that_do_not_fit_are_refused(saved, change, function, message):
     _, folder = saved()
     change(folder, function)
@@ -147,8 +226,14 @@ def test_heads_that_do_not_fit_are_refused(saved, change, function, message):
 def test_a_checkpoint_is_read_whole_and_by_the_encoder_s_names(saved):
     theirs, folder = saved()
     config, tensors = read_checkpoint(folder)
-    expected = {name.removeprefix("bert."): value for name, value in theirs.state_dict().items() if "decoder" not in name and "position_ids" not in name}
-    assert config.hidden_size == 32 and {name for name in tensors if "decoder" not in name} == set(expected)
+    expected = {
+        name.removeprefix("bert."): value
+        for name, value in theirs.state_dict().items()
+        if "decoder" not in name and "position_ids" not in name
+    }
+    assert config.hidden_size == 32 and {name for name in tensors if "decoder" not in name} == set(
+        expected
+    )
     assert all(torch.equal(tensors[name], value) for name, value in expected.items())
     with pytest.raises(FileNotFoundError, match="is not a folder"):
         read_checkpoint(folder / "nothing")

@@ -273,7 +273,9 @@ def test_a_submission_is_whole(handed, source):
         line.split(" , ")[0]
         for line in (folder / "sts-test-output.csv").read_text().splitlines()[1:]
     ] == ["stste0", "stste1", "stste2"]
-    answers = predict_scores(model, [("good",), ("bad film .",), ("the plot",)], task="sst").argmax(1)
+    answers = predict_scores(model, [("good",), ("bad film .",), ("the plot",)], task="sst").argmax(
+        1
+    )
     assert [
         line.split(" , ")[1]
         for line in (folder / "sst-test-output.csv").read_text().splitlines()[1:]

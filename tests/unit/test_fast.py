@@ -1,4 +1,6 @@
-"""The CPU shortcuts: the same numbers as plain PyTorch, inside one training step and nowhere else."""
+"""The CPU shortcuts: the same numbers as plain PyTorch, inside one training step and nowhere
+else.
+"""
 
 import math
 
@@ -13,7 +15,16 @@ from mmlkit.runtime import seeded
 from mmlkit.training.fast import _dropout, cpu_shortcuts
 from mmlkit.training.step import train_step
 
-OPTIMIZERS = {"AdamW": 1e-3, "Adam": 1e-3, "Adamax": 1e-3, "NAdam": 1e-3, "RAdam": 1e-2, "SGD": 0.1, "RMSprop": 1e-3, "Adagrad": 1e-2}
+OPTIMIZERS = {
+    "AdamW": 1e-3,
+    "Adam": 1e-3,
+    "Adamax": 1e-3,
+    "NAdam": 1e-3,
+    "RAdam": 1e-2,
+    "SGD": 0.1,
+    "RMSprop": 1e-3,
+    "Adagrad": 1e-2,
+}
 
 
 def batches_of(model, data, size=5, count=4):
@@ -22,6 +33,7 @@ def batches_of(model, data, size=5, count=4):
 
 
 # a loop of one's own
+
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_any_optimizer_trains_the_encoder_in_a_plain_loop(make_model, make_toy, name):
@@ -38,7 +50,7 @@ def test_any_optimizer_trains_the_encoder_in_a_plain_loop(make_model, make_toy, 
     assert sum(losses[-4:]) < 0.95 * sum(losses[:4])
     assert not model.encoder.embeddings.word_embeddings.weight.grad.is_sparse
     still = [key for key, value in model.named_parameters() if torch.equal(value, before[key])]
-    assert all("key.bias" in key for key in still), still      # softmax does not feel a key's bias
+    assert all("key.bias" in key for key in still), still  # softmax does not feel a key's bias
 
 
 def test_a_plain_loop_and_train_step_go_the_same_way(make_model, make_toy):
@@ -50,7 +62,9 @@ def test_a_plain_loop_and_train_step_go_the_same_way(make_model, make_toy):
         plain.loss(batch).total.backward()
         other.step()
     for (key, value), expected in zip(ours.named_parameters(), plain.parameters()):
-        torch.testing.assert_close(value, expected, atol=1e-6, rtol=0, msg=lambda text, key=key: f"{key}: {text}")
+        torch.testing.assert_close(
+            value, expected, atol=1e-6, rtol=0, msg=lambda text, key=key: f"{key}: {text}"
+        )
 
 
 def test_a_loop_may_change_over_at_any_step(make_model, make_toy):
@@ -72,21 +86,30 @@ def test_a_loop_may_change_over_at_any_step(make_model, make_toy):
 
 # the shortcuts begin and end with the step
 
+
 def test_outside_of_a_step_the_encoder_is_plain(make_model, make_toy):
     model = make_model("sst", dropout=0.3).train()
     table, modules = model.encoder.embeddings.word_embeddings, list(model.encoder.modules())
     batch = batches_of(model, make_toy("sst"))[0]
     with cpu_shortcuts(model.encoder):
-        assert table.sparse and sum("forward" in vars(module) for module in modules) == 7      # 3 in each of 2 layers, 1 before them
+        assert (
+            table.sparse and sum("forward" in vars(module) for module in modules) == 7
+        )  # 3 in each of 2 layers, 1 before them
     train_step(model, batch, torch.optim.SGD(model.parameters(), lr=0.1))
     with pytest.raises(ZeroDivisionError), cpu_shortcuts(model.encoder):
         raise ZeroDivisionError
-    assert not table.sparse and table.weight.grad is None and not any("forward" in vars(module) for module in modules)
+    assert (
+        not table.sparse
+        and table.weight.grad is None
+        and not any("forward" in vars(module) for module in modules)
+    )
     with seeded(3):
         loss = model.loss(batch).total
     with seeded(3):
         assert torch.equal(model.loss(batch).total, loss)
-    assert {type(module) for module in modules if "Dropout" in type(module).__name__} == {nn.Dropout}
+    assert {type(module) for module in modules if "Dropout" in type(module).__name__} == {
+        nn.Dropout
+    }
 
 
 def test_no_shortcut_on_another_device():
@@ -96,7 +119,7 @@ def test_no_shortcut_on_another_device():
     class Encoder:
         embeddings = type("", (), {"word_embeddings": type("", (), {"weight": Elsewhere})})
 
-    with cpu_shortcuts(Encoder):        # touches nothing: it has neither modules nor a gradient
+    with cpu_shortcuts(Encoder):  # touches nothing: it has neither modules nor a gradient
         pass
 
 
@@ -112,11 +135,14 @@ class TiedHead(LinearHead):
 
 def test_a_head_that_reads_the_word_table_leaves_nothing_behind(make_model, make_toy):
     """Its gradient is dense: rows outside the batch must not join the next steps."""
+
     def tied():
         model = make_model("sst").train()
         with seeded(1):
             model.heads["sst"] = TiedHead(32, 5, dropout=0.0)
-        model.heads["sst"].table = [model.encoder.embeddings.word_embeddings]      # in a list: not its own parameter
+        model.heads["sst"].table = [
+            model.encoder.embeddings.word_embeddings
+        ]  # in a list: not its own parameter
         return model
 
     ours, plain = tied(), tied()
@@ -131,7 +157,9 @@ def test_a_head_that_reads_the_word_table_leaves_nothing_behind(make_model, make
                 model.loss(batch).total.backward()
                 optimizer.step()
     for (key, value), expected in zip(ours.named_parameters(), plain.named_parameters()):
-        torch.testing.assert_close(value, expected[1], atol=1e-6, rtol=0, msg=lambda text, key=key: f"{key}: {text}")
+        torch.testing.assert_close(
+            value, expected[1], atol=1e-6, rtol=0, msg=lambda text, key=key: f"{key}: {text}"
+        )
 
 
 def test_a_model_may_change_its_precision_between_steps(make_model, make_toy):
@@ -139,11 +167,14 @@ def test_a_model_may_change_its_precision_between_steps(make_model, make_toy):
     batch = batches_of(model, make_toy("sst"))[0]
     train_step(model, batch, torch.optim.SGD(model.parameters(), lr=0.1))
     model.double()
-    assert math.isfinite(train_step(model, batch, torch.optim.SGD(model.parameters(), lr=0.1)).total)
+    assert math.isfinite(
+        train_step(model, batch, torch.optim.SGD(model.parameters(), lr=0.1)).total
+    )
     assert model.encoder.embeddings.word_embeddings.weight.reused_gradient.dtype == torch.float64
 
 
 # dropout
+
 
 def dropped(p, shape, seed=0):
     with seeded(seed):
@@ -153,9 +184,15 @@ def dropped(p, shape, seed=0):
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
 def test_dropout_zeroes_a_share_of_p(p):
     zeros = dropped(p, (333, 333)).flatten() == 0
-    for part in (zeros, zeros[0::4], zeros[1::4], zeros[2::4], zeros[3::4]):       # four numbers share a draw
+    for part in (
+        zeros,
+        zeros[0::4],
+        zeros[1::4],
+        zeros[2::4],
+        zeros[3::4],
+    ):  # four numbers share a draw
         assert abs(part.float().mean().item() - p) < 5 * math.sqrt(p * (1 - p) / len(part))
-    together = (zeros[:-1] & zeros[1:]).float().mean().item()                      # neighbours do not know each other
+    together = (zeros[:-1] & zeros[1:]).float().mean().item()  # neighbours do not know each other
     assert abs(together - p * p) < 5 * math.sqrt(p * p * (1 - p * p) / len(zeros)) * 2
 
 

@@ -1,4 +1,6 @@
-"""The multiverse head on other encoders, with the Trainer: wrapped, trained, pruned, saved, resumed."""
+"""The multiverse head on other encoders, with the Trainer: wrapped, trained, pruned, saved,
+resumed.
+"""
 
 import re
 from pathlib import Path
@@ -18,10 +20,31 @@ def tiny(kind, **changes):
     """A small encoder of this kind with random weights."""
     from transformers import AutoConfig, AutoModel
 
-    sizes = {"distilbert": dict(vocab_size=40, dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=32),
-             "modernbert": dict(vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
-                                max_position_embeddings=32, pad_token_id=0, bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2),
-             "bert": dict(vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)}
+    sizes = {
+        "distilbert": dict(
+            vocab_size=40, dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=32
+        ),
+        "modernbert": dict(
+            vocab_size=40,
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=24,
+            max_position_embeddings=32,
+            pad_token_id=0,
+            bos_token_id=1,
+            eos_token_id=2,
+            cls_token_id=1,
+            sep_token_id=2,
+        ),
+        "bert": dict(
+            vocab_size=40,
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+        ),
+    }
     torch.manual_seed(0)
     return AutoModel.from_config(AutoConfig.for_model(kind, **{**sizes[kind], **changes}))
 
@@ -33,7 +56,13 @@ def rows(count, labels=2, seed=0):
     for i in range(count):
         label, length = i % max(labels, 2), generator.integers(3, 8)
         ids = [1, 10 + label, *generator.integers(20, 40, length).tolist()] + [0] * (7 - length)
-        made.append({"input_ids": ids, "attention_mask": [int(j < length + 2) for j in range(9)], "labels": label if labels > 1 else float(label)})
+        made.append(
+            {
+                "input_ids": ids,
+                "attention_mask": [int(j < length + 2) for j in range(9)],
+                "labels": label if labels > 1 else float(label),
+            }
+        )
     return made
 
 
@@ -41,7 +70,9 @@ def wrap(kind, num_labels=2, **head):
     from mmlkit.huggingface import MultiverseForSequenceClassification
 
     torch.manual_seed(1)
-    return MultiverseForSequenceClassification.on(tiny(kind), num_labels, **{"num_heads": 12, **head})
+    return MultiverseForSequenceClassification.on(
+        tiny(kind), num_labels, **{"num_heads": 12, **head}
+    )
 
 
 def train(model, folder, pruner=None, resume=None, **settings):
@@ -49,10 +80,23 @@ def train(model, folder, pruner=None, resume=None, **settings):
 
     from mmlkit.huggingface import PruningCallback
 
-    settings = {"max_steps": 12, "per_device_train_batch_size": 8, "learning_rate": 3e-3, "report_to": [], "disable_tqdm": True,
-                "save_strategy": "no", "logging_strategy": "no", "use_cpu": True, **settings}
-    trainer = Trainer(model, TrainingArguments(str(folder), **settings), train_dataset=rows(48, model.head.num_labels),
-                      callbacks=[PruningCallback(pruner)] if pruner else None)
+    settings = {
+        "max_steps": 12,
+        "per_device_train_batch_size": 8,
+        "learning_rate": 3e-3,
+        "report_to": [],
+        "disable_tqdm": True,
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "use_cpu": True,
+        **settings,
+    }
+    trainer = Trainer(
+        model,
+        TrainingArguments(str(folder), **settings),
+        train_dataset=rows(48, model.head.num_labels),
+        callbacks=[PruningCallback(pruner)] if pruner else None,
+    )
     trainer.train(resume_from_checkpoint=resume)
     return trainer
 
@@ -65,17 +109,24 @@ def tensors(count=4, labels=2):
 @pytest.mark.parametrize("kind", ["distilbert", "modernbert", "bert"])
 def test_wrapping_changes_no_weight_and_the_loss_is_that_of_the_equations(kind):
     model, plain, batch = wrap(kind, dropout=0.0, orthogonality_weight=0.1), tiny(kind), tensors()
-    assert all(torch.equal(a, b) for a, b in zip(model.encoder.state_dict().values(), plain.state_dict().values()))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(model.encoder.state_dict().values(), plain.state_dict().values())
+    )
     with torch.no_grad():
         model.eval(), plain.eval()
-        x = plain(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state[:, 0]
+        x = plain(
+            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]
+        ).last_hidden_state[:, 0]
         each = torch.einsum("bd,mcd->mbc", x, model.head.weight) + model.head.bias[:, None]
         data = sum(F.cross_entropy(logits, batch["labels"]) for logits in each)
         evaluated = model(**batch)
         torch.testing.assert_close(evaluated.loss, data)
         torch.testing.assert_close(evaluated.logits, each.mean(0))
-        model.head.train(), setattr(model, "training", True)        # the encoder stays without dropout
-        torch.testing.assert_close(model(**batch).loss, data + 0.1 * multiverse_loss(model.head.weight))
+        model.head.train(), setattr(model, "training", True)  # the encoder stays without dropout
+        torch.testing.assert_close(
+            model(**batch).loss, data + 0.1 * multiverse_loss(model.head.weight)
+        )
 
 
 @pytest.mark.parametrize("kind", ["distilbert", "modernbert"])
@@ -86,29 +137,52 @@ def test_train_prune_save_reload(kind, tmp_path):
     pruner = HeadPruner(model.head, every=4, bandwidth="std:0.3")
     train(model, tmp_path, pruner, max_steps=60, learning_rate=1e-2)
     assert any(event.dropped for event in pruner.events) and not model.head.active.all()
-    assert torch.equal(pruner.active_at(60), model.head.active) and [event.step for event in pruner.events][0] == 4
+    assert (
+        torch.equal(pruner.active_at(60), model.head.active)
+        and [event.step for event in pruner.events][0] == 4
+    )
     model.eval().save_pretrained(tmp_path / "model")
     again = MultiverseForSequenceClassification.from_pretrained(tmp_path / "model").eval()
     batch = tensors()
     with torch.no_grad():
-        assert torch.equal(again(**batch).logits, model(**batch).logits) and torch.equal(again.head.active, model.head.active)
-        assert (model(**tensors(40)).logits.argmax(-1) == tensors(40)["labels"]).float().mean() > 0.9
+        assert torch.equal(again(**batch).logits, model(**batch).logits) and torch.equal(
+            again.head.active, model.head.active
+        )
+        assert (
+            model(**tensors(40)).logits.argmax(-1) == tensors(40)["labels"]
+        ).float().mean() > 0.9
         collapsed = model.head.collapse()
-        x = model.encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state[:, 0]
+        x = model.encoder(
+            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]
+        ).last_hidden_state[:, 0]
         torch.testing.assert_close(collapsed(x), model(**batch).logits, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("how", [{}, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}])
+@pytest.mark.parametrize(
+    "how", [{}, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}]
+)
 def test_a_step_of_the_trainer_counts_the_penalty_once(how, tmp_path):
-    """SGD, no clipping, no dropout: the heads move by lr times the gradient of mean data loss + lambda times the penalty."""
+    """SGD, no clipping, no dropout: the heads move by lr times the gradient of mean data loss +
+    lambda times the penalty.
+    """
     model = wrap("distilbert", dropout=0.0, orthogonality_weight=0.5)
     model.encoder.config.dropout = model.encoder.config.attention_dropout = 0.0
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     before = {name: value.detach().clone() for name, value in model.named_parameters()}
-    train(model, tmp_path, max_steps=1, optim="sgd", learning_rate=0.01, max_grad_norm=0.0, lr_scheduler_type="constant", seed=3,
-          train_sampling_strategy="sequential", **how)
+    train(
+        model,
+        tmp_path,
+        max_steps=1,
+        optim="sgd",
+        learning_rate=0.01,
+        max_grad_norm=0.0,
+        lr_scheduler_type="constant",
+        seed=3,
+        train_sampling_strategy="sequential",
+        **how,
+    )
     moved = (before["head.weight"] - model.head.weight.detach()) / 0.01
     fresh = wrap("distilbert", dropout=0.0, orthogonality_weight=0.5).eval()
     made = rows(48)[:8]
@@ -131,7 +205,9 @@ def test_a_resumed_trainer_takes_up_averages_and_events(tmp_path):
 
 
 def test_a_checkpoint_that_was_moved_still_has_its_pruner(tmp_path):
-    """The Trainer resumes from any folder; the pruner's state lies in the checkpoint, not only under output_dir."""
+    """The Trainer resumes from any folder; the pruner's state lies in the checkpoint, not only
+    under output_dir.
+    """
     settings = dict(max_steps=24, save_strategy="steps", save_steps=12)
     whole = wrap("distilbert")
     first = HeadPruner(whole.head, every=4, bandwidth="std:0.3")
@@ -141,27 +217,50 @@ def test_a_checkpoint_that_was_moved_still_has_its_pruner(tmp_path):
     pruner = HeadPruner(model.head, every=4, bandwidth="std:0.3")
     train(model, tmp_path / "second", pruner, resume=str(tmp_path / "kept"), **settings)
     assert pruner.observed == 24 and pruner.events == first.events
-    assert torch.equal(pruner.averages, first.averages) and torch.equal(model.head.active, whole.head.active)
+    assert torch.equal(pruner.averages, first.averages) and torch.equal(
+        model.head.active, whole.head.active
+    )
 
 
 def test_a_checkpoint_without_a_pruner_is_refused(tmp_path):
     settings = dict(max_steps=24, save_strategy="steps", save_steps=12)
     train(wrap("distilbert"), tmp_path, **settings)
     model = wrap("distilbert")
-    with pytest.raises(ValueError, match="the checkpoint of step 12 has no state of the pruner in its trainer_state.json"):
-        train(model, tmp_path, HeadPruner(model.head, every=4), resume=str(tmp_path / "checkpoint-12"), **settings)
+    with pytest.raises(
+        ValueError,
+        match="the checkpoint of step 12 has no state of the pruner in its trainer_state.json",
+    ):
+        train(
+            model,
+            tmp_path,
+            HeadPruner(model.head, every=4),
+            resume=str(tmp_path / "checkpoint-12"),
+            **settings,
+        )
 
 
 def test_dropped_heads_do_not_move_in_the_trainer(tmp_path):
     model = wrap("distilbert")
     pruner = HeadPruner(model.head, every=4, bandwidth="std:0.3")
-    train(model, tmp_path, pruner, max_steps=8, learning_rate=1e-2, weight_decay=0.3, lr_scheduler_type="constant", save_strategy="steps", save_steps=4)
+    train(
+        model,
+        tmp_path,
+        pruner,
+        max_steps=8,
+        learning_rate=1e-2,
+        weight_decay=0.3,
+        lr_scheduler_type="constant",
+        save_strategy="steps",
+        save_steps=4,
+    )
     first, last = pruner.events[0].dropped, (~model.head.active).nonzero().flatten().tolist()
     from safetensors.torch import load_file
 
     saved = load_file(tmp_path / "checkpoint-4" / "model.safetensors")
     assert first and set(first) <= set(last)
-    assert torch.equal(model.head.weight[first], saved["head.weight"][first]) and torch.equal(model.head.bias[first], saved["head.bias"][first])
+    assert torch.equal(model.head.weight[first], saved["head.weight"][first]) and torch.equal(
+        model.head.bias[first], saved["head.bias"][first]
+    )
     left = model.head.active.nonzero().flatten()
     assert not torch.equal(model.head.weight[left], saved["head.weight"][left])
 
@@ -177,8 +276,14 @@ def test_regression_and_wrong_use():
     batch = tensors(4, labels=1)
     with torch.no_grad():
         out = model(**batch)
-        x = model.encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state[:, 0]
-        each = (torch.einsum("bd,md->mb", x, model.head.weight[:, 0]) + model.head.bias - batch["labels"]) ** 2
+        x = model.encoder(
+            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]
+        ).last_hidden_state[:, 0]
+        each = (
+            torch.einsum("bd,md->mb", x, model.head.weight[:, 0])
+            + model.head.bias
+            - batch["labels"]
+        ) ** 2
     assert out.logits.shape == (4, 1)
     torch.testing.assert_close(out.loss, each.mean(1).sum())
     with pytest.raises(ValueError, match="DistilBertModel has no pooler; pass pooling='cls'"):
@@ -197,7 +302,9 @@ def test_several_devices_are_refused(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["distilbert", "modernbert"])
 def test_the_example_of_the_readme(kind, tmp_path, monkeypatch, capsys, tokenizer):
-    """As it stands, on a tiny encoder in a folder instead of the hub's, and at a rate that suits random weights."""
+    """As it stands, on a tiny encoder in a folder instead of the hub's, and at a rate that suits
+    random weights.
+    """
     from mmlkit.huggingface import MultiverseForSequenceClassification
 
     readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
@@ -206,11 +313,19 @@ def test_the_example_of_the_readme(kind, tmp_path, monkeypatch, capsys, tokenize
     encoder = tiny(kind, vocab_size=len(tokenizer), max_position_embeddings=128)
     encoder.save_pretrained(tmp_path / "encoder"), tokenizer.save_pretrained(tmp_path / "encoder")
     monkeypatch.chdir(tmp_path)
-    code = code.replace('"distilbert-base-uncased"', '"encoder"').replace('TrainingArguments("runs/mrpc")',
-        'TrainingArguments("runs/mrpc", max_steps=100, use_cpu=True, disable_tqdm=True, report_to=[], save_strategy="no")')
+    code = code.replace('"distilbert-base-uncased"', '"encoder"').replace(
+        'TrainingArguments("runs/mrpc")',
+        'TrainingArguments("runs/mrpc", max_steps=100, use_cpu=True, disable_tqdm=True, '
+        'report_to=[], save_strategy="no")',
+    )
     found = {}
     exec(compile(code, "README", "exec"), found)
-    assert "heads are left; Linear(in_features=16, out_features=2, bias=True) gives the same logits" in capsys.readouterr().out
+    assert (
+        "heads are left; Linear(in_features=16, out_features=2, bias=True) gives the same logits"
+        in capsys.readouterr().out
+    )
     assert found["pruner"].events[0].step == 50 and found["model"].head.num_heads == 16
     again = MultiverseForSequenceClassification.from_pretrained("runs/mrpc/model")
-    assert torch.equal(again.head.weight, found["model"].head.weight) and torch.equal(again.head.active, found["model"].head.active)
+    assert torch.equal(again.head.weight, found["model"].head.weight) and torch.equal(
+        again.head.active, found["model"].head.active
+    )

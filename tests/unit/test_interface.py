@@ -1,4 +1,6 @@
-"""What users of transformers and scikit-learn expect: devices, label names, probabilities, export, custom heads."""
+"""What users of transformers and scikit-learn expect: devices, label names, probabilities,
+export, custom heads.
+"""
 
 import subprocess
 import sys
@@ -18,7 +20,6 @@ from mmlkit.heads.san import SANHead
 from mmlkit.pals.task_parts import add_pals
 from mmlkit.training.evaluation import evaluate, predict, predict_proba, predict_scores
 from mmlkit.training.loop import fit
-from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import learning_rate
 from mmlkit.training.saving import load_model, save_model
 
@@ -33,7 +34,9 @@ class OwnHead(nn.Module):
     def __init__(self, hidden_size, num_labels, width=7):
         super().__init__()
         self.hidden_size, self.num_labels, self.width = hidden_size, num_labels, width
-        self.layers = nn.Sequential(nn.Linear(hidden_size, width), nn.Tanh(), nn.Linear(width, num_labels))
+        self.layers = nn.Sequential(
+            nn.Linear(hidden_size, width), nn.Tanh(), nn.Linear(width, num_labels)
+        )
 
     def inputs(self, out, batch):
         return (sentence_vector(out, batch, "cls"),)
@@ -63,7 +66,9 @@ def test_predict_gives_label_names_and_scores_of_a_regression(make_model, make_t
     np.testing.assert_array_equal(similar, predict_scores(model, make_toy("sts").dev)[:, 0])
 
 
-@pytest.mark.parametrize("kind", [LinearHead, SANHead, lambda D, C: MultiverseHead(D, C, num_heads=3)])
+@pytest.mark.parametrize(
+    "kind", [LinearHead, SANHead, lambda D, C: MultiverseHead(D, C, num_heads=3)]
+)
 def test_probabilities_sum_to_one_whatever_the_head(make_model, make_toy, kind):
     model, split = make_model("quora"), make_toy("quora").dev
     model.heads["quora"] = kind(32, 2)
@@ -71,11 +76,15 @@ def test_probabilities_sum_to_one_whatever_the_head(make_model, make_toy, kind):
     np.testing.assert_allclose(found.sum(1), 1, atol=1e-6)
     by_hand = scores if kind is SANHead else np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
     np.testing.assert_allclose(found, by_hand, atol=1e-6)
-    assert (found.argmax(1) == [split.task.labels.index(name) for name in predict(model, split)]).all()
+    assert (
+        found.argmax(1) == [split.task.labels.index(name) for name in predict(model, split)]
+    ).all()
 
 
 def test_a_regression_has_no_probabilities(make_model, make_toy):
-    with pytest.raises(ValueError, match="task 'sts' is a regression task and has no probabilities; use predict"):
+    with pytest.raises(
+        ValueError, match="task 'sts' is a regression task and has no probabilities; use predict"
+    ):
         predict_proba(make_model("sts"), make_toy("sts").dev)
 
 
@@ -84,8 +93,15 @@ def test_evaluation_cuts_rows_as_training_did(make_model, make_toy, tmp_path):
     model, data = make_model("sst"), make_toy("sst")
     history = fit(model, data, epochs=1, lr=1e-3, batch_size=10, max_length=4)
     assert model.max_length == 4 and evaluate(model, data)["accuracy"] == history.accuracy[0]
-    np.testing.assert_array_equal(predict_scores(model, data.dev), predict_scores(model, data.dev, max_length=4))
-    assert np.abs(predict_scores(model, data.dev) - predict_scores(model, data.dev, max_length=16)).max() > 1e-3
+    np.testing.assert_array_equal(
+        predict_scores(model, data.dev), predict_scores(model, data.dev, max_length=4)
+    )
+    assert (
+        np.abs(
+            predict_scores(model, data.dev) - predict_scores(model, data.dev, max_length=16)
+        ).max()
+        > 1e-3
+    )
     save_model(model, tmp_path)
     assert load_model(tmp_path).max_length == 4
 
@@ -94,7 +110,9 @@ def test_evaluation_cuts_rows_as_training_did(make_model, make_toy, tmp_path):
 
 
 def test_every_function_asks_for_the_device(make_model, make_toy, monkeypatch, tmp_path):
-    """A stand-in for a GPU: the meta device has no values, so each function stops right after the move."""
+    """A stand-in for a GPU: the meta device has no values, so each function stops right after the
+    move.
+    """
     moved = []
 
     def watch(model, device=None):
@@ -123,7 +141,9 @@ def test_a_model_goes_to_the_gpu_where_there_is_one_and_stays_on_its_own(monkeyp
 
 
 def test_auto_is_the_default_precision(make_model, make_toy, monkeypatch):
-    """With bf16 as the fastest precision, `fit` and `predict` compute in bf16; the weights stay fp32."""
+    """With bf16 as the fastest precision, `fit` and `predict` compute in bf16; the weights stay
+    fp32.
+    """
     model, data = make_model("sst"), make_toy("sst")
     exact = predict_scores(model, data.dev)
     monkeypatch.setattr(runtime, "fastest_precision", lambda device: "bf16")
@@ -136,15 +156,30 @@ def test_auto_is_the_default_precision(make_model, make_toy, monkeypatch):
 
 def test_learning_rates_of_an_optimizer_object_are_its_own(make_model, make_toy):
     model = make_model("sst")
-    with pytest.warns(UserWarning, match="lr and head_lr have no effect: an optimizer object has its own"):
-        fit(model, make_toy("sst"), epochs=1, lr=1.0, optimizer=torch.optim.SGD(model.parameters(), lr=1e-3))
+    with pytest.warns(
+        UserWarning, match="lr and head_lr have no effect: an optimizer object has its own"
+    ):
+        fit(
+            model,
+            make_toy("sst"),
+            epochs=1,
+            lr=1.0,
+            optimizer=torch.optim.SGD(model.parameters(), lr=1e-3),
+        )
 
 
-@pytest.mark.parametrize(("schedule", "expected"), [
-    ("linear", [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]), ("constant", [0.5, 1.0, 1.0, 1.0, 1.0, 1.0]),
-    ("cosine", [0.5, 1.0, 1.0, (1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2])])
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("linear", [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]),
+        ("constant", [0.5, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        ("cosine", [0.5, 1.0, 1.0, (1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2]),
+    ],
+)
 def test_schedules(schedule, expected):
-    found = [learning_rate(step, peak=1.0, warmup=2, total=6, schedule=schedule) for step in range(6)]
+    found = [
+        learning_rate(step, peak=1.0, warmup=2, total=6, schedule=schedule) for step in range(6)
+    ]
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
@@ -156,7 +191,9 @@ def test_the_cosine_equals_transformers():
     for _ in range(10):
         theirs.append(optimizer.param_groups[0]["lr"])
         optimizer.step(), scheduler.step()
-    ours = [learning_rate(step, peak=1.0, warmup=0, total=10, schedule="cosine") for step in range(10)]
+    ours = [
+        learning_rate(step, peak=1.0, warmup=0, total=10, schedule="cosine") for step in range(10)
+    ]
     np.testing.assert_allclose(ours, theirs, atol=1e-12)
 
 
@@ -171,7 +208,9 @@ def test_a_head_of_ones_own_trains_saves_and_loads(make_model, make_toy, tmp_pat
     again = load_model(tmp_path, custom_heads=[OwnHead])
     assert again.heads["sst"].width == 9
     np.testing.assert_array_equal(predict_scores(again, data.dev), predict_scores(model, data.dev))
-    with pytest.raises(ValueError, match=r"head type 'OwnHead' of task 'sst' is not one of .*custom_heads=\[...\]"):
+    with pytest.raises(
+        ValueError, match=r"head type 'OwnHead' of task 'sst' is not one of .*custom_heads=\[...\]"
+    ):
         load_model(tmp_path)
 
 
@@ -192,16 +231,24 @@ def test_an_exported_classifier_opens_with_pipeline(make_model, tmp_path, kind, 
 
     from mmlkit.huggingface import export_classifier
 
-    head = LinearHead(32, 5, pooling=pooling) if kind == "linear" else MultiverseHead(32, 5, num_heads=4, pooling=pooling)
+    head = (
+        LinearHead(32, 5, pooling=pooling)
+        if kind == "linear"
+        else MultiverseHead(32, 5, num_heads=4, pooling=pooling)
+    )
     model = classifier(make_model, "sst", head)
     export_classifier(model, "sst", tmp_path / "out")
     name = type(AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")).__name__
-    assert name == ("BertForSequenceClassification" if pooling == "pooler" else "MultiverseForSequenceClassification")
+    assert name == (
+        "BertForSequenceClassification"
+        if pooling == "pooler"
+        else "MultiverseForSequenceClassification"
+    )
     rows = pipeline("text-classification", str(tmp_path / "out"), top_k=None)(TEXTS)
     theirs = pd.DataFrame([{one["label"]: one["score"] for one in row} for row in rows])
     ours = predict_proba(model, TEXTS, task="sst")
     np.testing.assert_allclose(theirs[list(get_task("sst").labels)], ours, atol=1e-5)
-    assert ours.max(1).min() > 0.22      # the rows differ from 1/5
+    assert ours.max(1).min() > 0.22  # the rows differ from 1/5
 
 
 def test_a_pair_task_exports_with_its_label_names(make_model, make_toy, tmp_path):
@@ -216,12 +263,22 @@ def test_a_pair_task_exports_with_its_label_names(make_model, make_toy, tmp_path
     assert found == predict(model, split).tolist() and set(found) <= set(split.task.labels)
 
 
-@pytest.mark.parametrize(("task", "make", "message"), [
-    ("quora", lambda: SANHead(32, 2), "has a SANHead with 2 outputs; expected a LinearHead or MultiverseHead"),
-    ("quora", lambda: PairHead(32, 2), "has a PairHead with 2 outputs"),
-    ("sts", lambda: LinearHead(32, 1, activation="sigmoid"), "without activation"),
-    ("sst", lambda: LinearHead(32, 3), "with 3 outputs.*with 5 outputs")])
-def test_heads_without_a_form_in_transformers_are_refused(make_model, tmp_path, task, make, message):
+@pytest.mark.parametrize(
+    ("task", "make", "message"),
+    [
+        (
+            "quora",
+            lambda: SANHead(32, 2),
+            "has a SANHead with 2 outputs; expected a LinearHead or MultiverseHead",
+        ),
+        ("quora", lambda: PairHead(32, 2), "has a PairHead with 2 outputs"),
+        ("sts", lambda: LinearHead(32, 1, activation="sigmoid"), "without activation"),
+        ("sst", lambda: LinearHead(32, 3), "with 3 outputs.*with 5 outputs"),
+    ],
+)
+def test_heads_without_a_form_in_transformers_are_refused(
+    make_model, tmp_path, task, make, message
+):
     from mmlkit.huggingface import export_classifier
 
     model = make_model(task)
@@ -240,14 +297,20 @@ def test_an_encoder_with_pals_is_refused(make_model, tmp_path):
         export_classifier(model, "sst", tmp_path / "out")
 
 
-@pytest.mark.parametrize("first", ["import mmlkit; import transformers", "import transformers; import mmlkit"])
+@pytest.mark.parametrize(
+    "first", ["import mmlkit; import transformers", "import transformers; import mmlkit"]
+)
 def test_the_auto_classes_open_it_after_import_mmlkit(make_model, tmp_path, first):
     """In a fresh process, in either order of the imports."""
     from mmlkit.huggingface import export_classifier
 
-    export_classifier(classifier(make_model, "sst", LinearHead(32, 5, pooling="cls")), "sst", tmp_path)
-    code = (f"{first}; from transformers import pipeline; pipe = pipeline('text-classification', {str(tmp_path)!r}); "
-            "print(type(pipe.model).__name__, pipe('the awful plot')[0]['label'])")
+    export_classifier(
+        classifier(make_model, "sst", LinearHead(32, 5, pooling="cls")), "sst", tmp_path
+    )
+    code = (
+        f"{first}; from transformers import pipeline; pipe = pipeline('text-classification', "
+        f"{str(tmp_path)!r}); print(type(pipe.model).__name__, pipe('the awful plot')[0]['label'])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     name, label = done.stdout.split("\n")[-2].split(" ", 1)
@@ -259,8 +322,18 @@ def test_id2label_on_any_encoder(make_model, tmp_path):
 
     from mmlkit.huggingface import MultiverseForSequenceClassification
 
-    encoder = BertModel(BertConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16))
-    model = MultiverseForSequenceClassification.on(encoder, id2label={0: "no", 1: "yes"}, num_heads=3)
+    encoder = BertModel(
+        BertConfig(
+            vocab_size=50,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=16,
+        )
+    )
+    model = MultiverseForSequenceClassification.on(
+        encoder, id2label={0: "no", 1: "yes"}, num_heads=3
+    )
     assert model.config.num_labels == 2 and model.config.label2id == {"no": 0, "yes": 1}
     model.save_pretrained(tmp_path)
     again = AutoModelForSequenceClassification.from_pretrained(tmp_path)
@@ -272,9 +345,44 @@ def test_id2label_on_any_encoder(make_model, tmp_path):
 def test_the_contract_imports_from_the_package():
     import mmlkit
 
-    names = """BertConfig BertModel load_pretrained save_pretrained get_task list_tasks load_task get_profile MultitaskModel AdamW train_step
-        predict predict_proba MultiverseHead multiverse_loss HeadPruner LinearHead PairHead SANHead ProjectedAttention add_pals TaskSampler fit
-        evaluate save_model load_model make_optimizer export_classifier Task cross_dataset_table relative_improvement performance_profile
-        published""".split()
-    assert len(names) == 33 and set(names) <= set(mmlkit.__all__) and all(getattr(mmlkit, name) for name in names)
+    names = [
+        "BertConfig",
+        "BertModel",
+        "load_pretrained",
+        "save_pretrained",
+        "get_task",
+        "list_tasks",
+        "load_task",
+        "get_profile",
+        "MultitaskModel",
+        "AdamW",
+        "train_step",
+        "predict",
+        "predict_proba",
+        "MultiverseHead",
+        "multiverse_loss",
+        "HeadPruner",
+        "LinearHead",
+        "PairHead",
+        "SANHead",
+        "ProjectedAttention",
+        "add_pals",
+        "TaskSampler",
+        "fit",
+        "evaluate",
+        "save_model",
+        "load_model",
+        "make_optimizer",
+        "export_classifier",
+        "Task",
+        "cross_dataset_table",
+        "relative_improvement",
+        "performance_profile",
+        "published",
+    ]
+    assert (
+        len(names) == 33
+        and set(names) <= set(mmlkit.__all__)
+        and all(getattr(mmlkit, name) for name in names)
+    )
     assert "tables" in dir(mmlkit.published) and isinstance(TaskData, type)

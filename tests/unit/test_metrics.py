@@ -12,7 +12,9 @@ from mmlkit.training.metrics import compute, predicted_labels
 
 
 def scores_for(predictions, num_labels):
-    """Scores [N,C] whose largest is at the wanted label; the others differ, so that argmax has to look."""
+    """Scores [N,C] whose largest is at the wanted label; the others differ, so that argmax has to
+    look.
+    """
     scores = -np.random.default_rng(0).random((len(predictions), num_labels))
     scores[np.arange(len(predictions)), predictions] = 0.5
     return scores
@@ -22,12 +24,21 @@ def test_predicted_labels():
     assert predicted_labels([[0.1, 0.9, 0.0], [-1, -3, -2], [1, 2, 3]]).tolist() == [1, 0, 2]
 
 
-@pytest.mark.parametrize(("task", "expected"), [
-    ("cfimdb", {"accuracy": 3 / 4, "macro_f1": (2 / 3 + 4 / 5) / 2}),       # F1 of class 0: P 1, R 1/2; of class 1: P 2/3, R 1
-    ("quora", {"accuracy": 3 / 4, "f1": 4 / 5}),
-    ("cola", {"matthews": 2 / math.sqrt(12), "accuracy": 3 / 4})])          # TP 2, TN 1, FP 1, FN 0: (2*1 - 1*0) / sqrt(3*2*2*1)
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        (
+            "cfimdb",
+            {"accuracy": 3 / 4, "macro_f1": (2 / 3 + 4 / 5) / 2},
+        ),  # F1 of class 0: P 1, R 1/2; of class 1: P 2/3, R 1
+        ("quora", {"accuracy": 3 / 4, "f1": 4 / 5}),
+        ("cola", {"matthews": 2 / math.sqrt(12), "accuracy": 3 / 4}),
+    ],
+)  # TP 2, TN 1, FP 1, FN 0: (2*1 - 1*0) / sqrt(3*2*2*1)
 def test_classification_by_hand(task, expected):
-    assert compute(get_task(task), scores_for([0, 1, 1, 1], 2), [0, 0, 1, 1]) == pytest.approx(expected)
+    assert compute(get_task(task), scores_for([0, 1, 1, 1], 2), [0, 0, 1, 1]) == pytest.approx(
+        expected
+    )
 
 
 def test_accuracy_of_five_classes():
@@ -35,20 +46,34 @@ def test_accuracy_of_five_classes():
     assert found["accuracy"] == pytest.approx(3 / 6)
 
 
-@pytest.mark.parametrize(("scores", "pearson", "spearman"), [
-    ([1, 3, 2, 4], 0.8, 0.8),
-    ([1, 4, 9, 16], 25 / math.sqrt(5 * 129), 1.0),      # squares: the order is right, the line is not
-    ([4, 3, 2, 1], -1.0, -1.0)])
+@pytest.mark.parametrize(
+    ("scores", "pearson", "spearman"),
+    [
+        ([1, 3, 2, 4], 0.8, 0.8),
+        (
+            [1, 4, 9, 16],
+            25 / math.sqrt(5 * 129),
+            1.0,
+        ),  # squares: the order is right, the line is not
+        ([4, 3, 2, 1], -1.0, -1.0),
+    ],
+)
 @pytest.mark.parametrize("column", [False, True], ids=["[N]", "[N,1]"])
 def test_correlations_by_hand(scores, pearson, spearman, column):
     scores = np.array(scores, dtype=np.float32)
-    found = compute(get_task("stsb"), scores[:, None] if column else scores, np.array([1, 2, 3, 4], dtype=np.float32))
+    found = compute(
+        get_task("stsb"),
+        scores[:, None] if column else scores,
+        np.array([1, 2, 3, 4], dtype=np.float32),
+    )
     assert found == pytest.approx({"pearson": pearson, "spearman": spearman})
 
 
 @pytest.mark.parametrize("name", list_tasks())
 def test_every_task_agrees_with_scikit_learn(name):
-    """The formulas of this test name the label that counts, the averaging and the correlation by themselves."""
+    """The formulas of this test name the label that counts, the averaging and the correlation by
+    themselves.
+    """
     task, generator = get_task(name), np.random.default_rng(1)
     if task.kind == "regression":
         labels = generator.uniform(0, 5, 80)
@@ -57,10 +82,14 @@ def test_every_task_agrees_with_scikit_learn(name):
     else:
         labels, guesses = (generator.integers(0, task.num_labels, 80) for _ in range(2))
         scores = scores_for(guesses, task.num_labels)
-    oracle = {"accuracy": lambda: sk.accuracy_score(labels, guesses),
-              "macro_f1": lambda: sk.f1_score(labels, guesses, average="macro"),
-              "f1": lambda: sk.f1_score(labels == 1, guesses == 1), "matthews": lambda: sk.matthews_corrcoef(labels, guesses),
-              "pearson": lambda: np.corrcoef(labels, guesses)[0, 1], "spearman": lambda: stats.spearmanr(labels, guesses)[0]}
+    oracle = {
+        "accuracy": lambda: sk.accuracy_score(labels, guesses),
+        "macro_f1": lambda: sk.f1_score(labels, guesses, average="macro"),
+        "f1": lambda: sk.f1_score(labels == 1, guesses == 1),
+        "matthews": lambda: sk.matthews_corrcoef(labels, guesses),
+        "pearson": lambda: np.corrcoef(labels, guesses)[0, 1],
+        "spearman": lambda: stats.spearmanr(labels, guesses)[0],
+    }
     found = compute(task, scores, labels)
     assert list(found) == list(task.metrics)
     assert found == pytest.approx({metric: oracle[metric]() for metric in task.metrics})
@@ -71,7 +100,9 @@ def test_whole_split_is_not_the_mean_of_batches():
     """F1 of the halves: 1 and 0; of the whole: TP 1, FP 1, FN 1."""
     labels, guesses = np.array([1, 0, 1, 0]), np.array([1, 0, 0, 1])
     task, scores = get_task("quora"), scores_for(guesses, 2)
-    halves = [compute(task, scores[part], labels[part])["f1"] for part in (slice(0, 2), slice(2, 4))]
+    halves = [
+        compute(task, scores[part], labels[part])["f1"] for part in (slice(0, 2), slice(2, 4))
+    ]
     assert halves == [1.0, 0.0]
     assert compute(task, np.tile(scores, (3, 1)), np.tile(labels, 3))["f1"] == pytest.approx(1 / 2)
 
@@ -80,29 +111,45 @@ def test_logits_and_probabilities_agree():
     scores = np.random.default_rng(0).normal(size=(30, 5))
     labels = np.random.default_rng(1).integers(0, 5, 30)
     probabilities = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
-    assert compute(get_task("sst"), scores, labels) == compute(get_task("sst"), probabilities, labels)
+    assert compute(get_task("sst"), scores, labels) == compute(
+        get_task("sst"), probabilities, labels
+    )
 
 
-@pytest.mark.parametrize(("scores", "labels"), [([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [2, 2, 2]), ([1], [1])])
+@pytest.mark.parametrize(
+    ("scores", "labels"), [([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [2, 2, 2]), ([1], [1])]
+)
 def test_undefined_correlation_is_nan_and_says_nothing(scores, labels, recwarn):
     found = compute(get_task("sts"), np.array(scores, dtype=float), labels)
     assert all(math.isnan(value) for value in found.values())
     assert not recwarn.list
 
 
-@pytest.mark.parametrize(("task", "metric", "guesses", "labels"), [
-    ("cola", "matthews", [1, 1, 1, 1], [0, 1, 0, 1]),        # one answer for all: no correlation
-    ("quora", "f1", [0, 0, 0, 0], [0, 1, 0, 1]),             # no positive found
-    ("quora", "f1", [0, 0, 0, 0], [0, 0, 0, 0])])            # none there either
+@pytest.mark.parametrize(
+    ("task", "metric", "guesses", "labels"),
+    [
+        ("cola", "matthews", [1, 1, 1, 1], [0, 1, 0, 1]),  # one answer for all: no correlation
+        ("quora", "f1", [0, 0, 0, 0], [0, 1, 0, 1]),  # no positive found
+        ("quora", "f1", [0, 0, 0, 0], [0, 0, 0, 0]),
+    ],
+)  # none there either
 def test_one_answer_for_all_gives_zero(task, metric, guesses, labels):
     assert compute(get_task(task), scores_for(guesses, 2), labels)[metric] == 0.0
 
 
-@pytest.mark.parametrize(("scores", "labels", "message"), [
-    (np.zeros((3, 2)), [0, 1], "cfimdb: 3 rows of scores for 2 labels"),
-    (np.zeros((0, 2)), [], "0 rows of scores for 0 labels; expected one each, at least one"),
-    (np.array([[0, np.nan]]), [0], "not finite numbers; the model has diverged. Try a smaller lr"),
-    (np.array([[0, np.inf]]), [0], "not finite")])
+@pytest.mark.parametrize(
+    ("scores", "labels", "message"),
+    [
+        (np.zeros((3, 2)), [0, 1], "cfimdb: 3 rows of scores for 2 labels"),
+        (np.zeros((0, 2)), [], "0 rows of scores for 0 labels; expected one each, at least one"),
+        (
+            np.array([[0, np.nan]]),
+            [0],
+            "not finite numbers; the model has diverged. Try a smaller lr",
+        ),
+        (np.array([[0, np.inf]]), [0], "not finite"),
+    ],
+)
 def test_scores_that_cannot_be_measured(scores, labels, message):
     with pytest.raises(ValueError, match=message):
         compute(get_task("cfimdb"), scores, labels)

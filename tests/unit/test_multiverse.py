@@ -1,4 +1,6 @@
-"""The multiverse head and loss: hand-worked pairs, the double loop, gradients by autograd and by central differences, masks."""
+"""The multiverse head and loss: hand-worked pairs, the double loop, gradients by autograd and by
+central differences, masks.
+"""
 
 import itertools
 from types import SimpleNamespace
@@ -15,20 +17,30 @@ from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
 def double_loop(weight, active, shape=torch.abs):
     """Eq. 4 as it is written."""
     ids = active.nonzero().flatten().tolist()
-    pairs = [shape(weight[r, k] @ weight[s, k]) for k in range(weight.shape[1]) for r, s in itertools.combinations(ids, 2)]
+    pairs = [
+        shape(weight[r, k] @ weight[s, k])
+        for k in range(weight.shape[1])
+        for r, s in itertools.combinations(ids, 2)
+    ]
     return sum(pairs, start=weight.new_zeros(()))
 
 
 def test_by_hand():
-    weight = torch.tensor([[[1.0, 0.0]], [[0.0, 2.0]], [[3.0, -4.0]]])     # <1,2> = 0, <1,3> = 3, <2,3> = -8
+    weight = torch.tensor(
+        [[[1.0, 0.0]], [[0.0, 2.0]], [[3.0, -4.0]]]
+    )  # <1,2> = 0, <1,3> = 3, <2,3> = -8
     assert multiverse_loss(weight).item() == 11
     assert multiverse_loss(weight, torch.tensor([True, True, False])).item() == 0
     assert multiverse_loss(weight, similarity="cosine").item() == pytest.approx(0.6 + 0.8)
     assert multiverse_loss(weight, shape="square").item() == 9 + 64
-    assert multiverse_loss(weight, shape="smooth", eps=4.0).item() == pytest.approx(0 + (5 - 4) + (80**0.5 - 4))
+    assert multiverse_loss(weight, shape="smooth", eps=4.0).item() == pytest.approx(
+        0 + (5 - 4) + (80**0.5 - 4)
+    )
 
 
-@pytest.mark.parametrize("heads, labels, width, seed", [(2, 1, 3, 0), (7, 3, 5, 1), (24, 2, 16, 2), (5, 4, 2, 3)])
+@pytest.mark.parametrize(
+    "heads, labels, width, seed", [(2, 1, 3, 0), (7, 3, 5, 1), (24, 2, 16, 2), (5, 4, 2, 3)]
+)
 @pytest.mark.parametrize("dtype, atol", [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_gram_form_is_the_double_loop(heads, labels, width, seed, dtype, atol):
     generator = torch.Generator().manual_seed(seed)
@@ -42,10 +54,16 @@ def test_gram_form_is_the_double_loop(heads, labels, width, seed, dtype, atol):
         assert (gradients[0][~active] == 0).all()
 
 
-@pytest.mark.parametrize("options", [{}, {"similarity": "cosine"}, {"shape": "smooth"}, {"shape": "square"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"similarity": "cosine"}, {"shape": "smooth"}, {"shape": "square"}]
+)
 def test_gradient_by_central_differences(options):
-    weight = torch.randn(5, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda w: multiverse_loss(w, **options), (weight,), eps=1e-7, atol=1e-5)
+    weight = torch.randn(
+        5, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True
+    )
+    assert torch.autograd.gradcheck(
+        lambda w: multiverse_loss(w, **options), (weight,), eps=1e-7, atol=1e-5
+    )
 
 
 def test_the_gradient_is_the_full_sign_matrix_times_the_rows():
@@ -57,7 +75,9 @@ def test_the_gradient_is_the_full_sign_matrix_times_the_rows():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_does_not_overflow(dtype):
-    weight = torch.full((40, 1, 64), 30.0, dtype=dtype, requires_grad=True)      # one dot product is 57,600, their sum 45 million
+    weight = torch.full(
+        (40, 1, 64), 30.0, dtype=dtype, requires_grad=True
+    )  # one dot product is 57,600, their sum 45 million
     loss = multiverse_loss(weight)
     loss.backward()
     assert loss.dtype == torch.float32 and loss.item() == 780 * 57600 and weight.grad.dtype == dtype
@@ -91,7 +111,9 @@ def test_the_mean_of_active_heads_and_its_collapse(head):
 def test_inactive_heads_get_no_gradient(head):
     (head.all_logits(torch.randn(5, 8)).square().sum() + head.penalty()).backward()
     for parameter in (head.weight, head.bias):
-        assert (parameter.grad[~head.active] == 0).all() and (parameter.grad[head.active] != 0).any()
+        assert (parameter.grad[~head.active] == 0).all() and (
+            parameter.grad[head.active] != 0
+        ).any()
 
 
 def emptied(head):
@@ -102,33 +124,66 @@ def emptied(head):
 
 def test_a_dropped_head_never_comes_back(head):
     for mask in ([True] * 6, [False] * 6, [True] * 5):
-        with pytest.raises(ValueError, match="expected 6 entries, at least one head, and none that was dropped before"):
+        with pytest.raises(
+            ValueError,
+            match="expected 6 entries, at least one head, and none that was dropped before",
+        ):
             head.set_active(mask)
     head.set_active([False, False, True, False, False, False])
     assert head.active.tolist() == [False, False, True, False, False, False]
 
 
-@pytest.mark.parametrize("make, message", [
-    (lambda: MultiverseHead(8, 0, num_heads=3), "num_labels 0"),
-    (lambda: MultiverseHead(8, 2, num_heads=0), "num_heads 0 must be at least 1"),
-    (lambda: MultiverseHead(8, 2, num_heads=2, pooling="max"), "pooling 'max' is not one of"),
-    (lambda: MultiverseHead(8, 2, num_heads=2)(torch.zeros(3, 9)), r"x has shape \[3, 9\], expected \[batch, 8\]"),
-    (lambda: multiverse_loss(torch.zeros(3, 4)), r"expected \[heads, labels, hidden_size\]"),
-    (lambda: multiverse_loss(torch.zeros(3, 1, 4), torch.ones(2, dtype=torch.bool)), r"expected bool of \[3\]"),
-    (lambda: emptied(MultiverseHead(8, 2, num_heads=2))(torch.zeros(3, 8)), "none of the 2 heads is active"),
-    (lambda: emptied(MultiverseHead(8, 2, num_heads=2)).all_logits(torch.zeros(3, 8)), "none of the 2 heads is active"),
-    (lambda: MultiverseHead(8, 2, num_heads=3).loss((torch.zeros(4, 8),), SimpleNamespace(task=get_task("stsb"), labels=torch.zeros(4))),
-     "this head gives 2 scores per row, a regression task has one; make the head with num_labels=1"),
-    (lambda: LinearHead(8, 2).loss((torch.zeros(4, 8),), SimpleNamespace(task=get_task("stsb"), labels=torch.zeros(4))), "this head gives 2"),
-    (lambda: multiverse_loss(torch.zeros(3, 1, 4), shape="cube"), "shape 'cube' must be one of"),
-])
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: MultiverseHead(8, 0, num_heads=3), "num_labels 0"),
+        (lambda: MultiverseHead(8, 2, num_heads=0), "num_heads 0 must be at least 1"),
+        (lambda: MultiverseHead(8, 2, num_heads=2, pooling="max"), "pooling 'max' is not one of"),
+        (
+            lambda: MultiverseHead(8, 2, num_heads=2)(torch.zeros(3, 9)),
+            r"x has shape \[3, 9\], expected \[batch, 8\]",
+        ),
+        (lambda: multiverse_loss(torch.zeros(3, 4)), r"expected \[heads, labels, hidden_size\]"),
+        (
+            lambda: multiverse_loss(torch.zeros(3, 1, 4), torch.ones(2, dtype=torch.bool)),
+            r"expected bool of \[3\]",
+        ),
+        (
+            lambda: emptied(MultiverseHead(8, 2, num_heads=2))(torch.zeros(3, 8)),
+            "none of the 2 heads is active",
+        ),
+        (
+            lambda: emptied(MultiverseHead(8, 2, num_heads=2)).all_logits(torch.zeros(3, 8)),
+            "none of the 2 heads is active",
+        ),
+        (
+            lambda: MultiverseHead(8, 2, num_heads=3).loss(
+                (torch.zeros(4, 8),), SimpleNamespace(task=get_task("stsb"), labels=torch.zeros(4))
+            ),
+            "this head gives 2 scores per row, a regression task has one; make the head with "
+            "num_labels=1",
+        ),
+        (
+            lambda: LinearHead(8, 2).loss(
+                (torch.zeros(4, 8),), SimpleNamespace(task=get_task("stsb"), labels=torch.zeros(4))
+            ),
+            "this head gives 2",
+        ),
+        (
+            lambda: multiverse_loss(torch.zeros(3, 1, 4), shape="cube"),
+            "shape 'cube' must be one of",
+        ),
+    ],
+)
 def test_wrong_use(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
 def test_scale_at_the_papers_size():
-    """1,024 heads of 2 labels drawn as BERT's weights: lambda times the loss is about 7.5 % of the summed task loss at the start."""
+    """1,024 heads of 2 labels drawn as BERT's weights: lambda times the loss is about 7.5 % of
+    the summed task loss at the start.
+    """
     torch.manual_seed(0)
     head = MultiverseHead(1024, 2, num_heads=1024)
     assert multiverse_loss(head.weight.detach()).item() == pytest.approx(10_699, rel=0.01)
@@ -138,7 +193,9 @@ def test_scale_at_the_papers_size():
 
 @pytest.mark.parametrize("shape", ["abs", "smooth", "square"])
 def test_a_second_derivative_is_refused(shape):
-    """The gradient is written by hand; differentiating it again would give a wrong number, so it is an error."""
+    """The gradient is written by hand; differentiating it again would give a wrong number, so it
+    is an error.
+    """
     weight = torch.randn(4, 2, 3, requires_grad=True)
     with pytest.raises(RuntimeError, match="the multiverse loss has a first derivative only"):
         torch.autograd.grad(multiverse_loss(weight, shape=shape), weight, create_graph=True)
@@ -156,4 +213,6 @@ def test_dropped_heads_stay_in_a_loop_of_ones_own():
         with head.dropped_heads_unmoved():
             optimizer.step()
     for parameter, before in zip((head.weight, head.bias), kept):
-        assert torch.equal(parameter[[1, 4]], before[[1, 4]]) and not torch.equal(parameter[[0, 2, 3]], before[[0, 2, 3]])
+        assert torch.equal(parameter[[1, 4]], before[[1, 4]]) and not torch.equal(
+            parameter[[0, 2, 3]], before[[0, 2, 3]]
+        )

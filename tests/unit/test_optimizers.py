@@ -1,4 +1,6 @@
-"""One step of AdamW in plain numbers, a thousand in numpy, and which parameters get which rate and decay."""
+"""One step of AdamW in plain numbers, a thousand in numpy, and which parameters get which rate
+and decay.
+"""
 
 import math
 
@@ -28,18 +30,22 @@ def test_one_step_by_hand():
     assert moved == pytest.approx(0.9000063242, abs=1e-9)
     assert stepped(AdamW, 1.0, [0.5], lr=0.1) == pytest.approx(moved, abs=1e-12)
     # decay comes last, on the number that has moved: 0.9000063 * (1 - 0.1 * 0.01)
-    assert stepped(AdamW, 1.0, [0.5], lr=0.1, weight_decay=0.01) == pytest.approx(0.8991063179, abs=1e-9)
+    assert stepped(AdamW, 1.0, [0.5], lr=0.1, weight_decay=0.01) == pytest.approx(
+        0.8991063179, abs=1e-9
+    )
 
 
 def test_two_steps_by_hand():
-    # g 0.5, then -1: m = 0.9*0.05 - 0.1, v = 0.999*0.00025 + 0.001, alpha = 0.1 sqrt(1 - 0.998001) / (1 - 0.81)
+    # g 0.5, then -1: m = 0.9*0.05 - 0.1, v = 0.999*0.00025 + 0.001, alpha = 0.1 sqrt(1 - 0.998001)
+    # / (1 - 0.81)
     first = 1 - 0.03162277660168379 * 0.05 / (0.00025**0.5 + 1e-6)
     second = first - 0.1 * 0.001999**0.5 / 0.19 * -0.055 / (0.00124975**0.5 + 1e-6)
     assert stepped(AdamW, 1.0, [0.5, -1.0], lr=0.1) == pytest.approx(second, abs=1e-12)
 
 
 def test_eps_is_added_to_the_uncorrected_root():
-    # with eps 1: 0.0316228 * 0.05 / (0.0158114 + 1); on the corrected root it would be 0.1 * 0.5 / (0.5 + 1) = 0.0333
+    # with eps 1: 0.0316228 * 0.05 / (0.0158114 + 1); on the corrected root it would be 0.1 * 0.5 /
+    # (0.5 + 1) = 0.0333
     assert 1 - stepped(AdamW, 1.0, [0.5], lr=0.1, eps=1.0) == pytest.approx(0.0015565276, abs=1e-9)
 
 
@@ -52,25 +58,38 @@ def test_without_bias_correction_the_rate_stays():
 def test_defaults_are_the_handout_s():
     group = AdamW([torch.nn.Parameter(torch.zeros(1))]).param_groups[0]
     assert {key: group[key] for key in ("lr", "betas", "eps", "weight_decay", "correct_bias")} == {
-        "lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-6, "weight_decay": 0.0, "correct_bias": True}
+        "lr": 1e-3,
+        "betas": (0.9, 0.999),
+        "eps": 1e-6,
+        "weight_decay": 0.0,
+        "correct_bias": True,
+    }
 
 
 @pytest.mark.parametrize("betas", [(0.9, 0.999), (0.5, 0.7)])
 def test_without_eps_and_decay_it_is_torch_s(betas):
     gradients = np.random.default_rng(0).normal(size=30).tolist()
     settings = dict(lr=0.01, betas=betas, eps=0.0, weight_decay=0.0)
-    ours, torchs = (stepped(kind, 2.0, gradients, **settings) for kind in (AdamW, torch.optim.AdamW))
+    ours, torchs = (
+        stepped(kind, 2.0, gradients, **settings) for kind in (AdamW, torch.optim.AdamW)
+    )
     assert ours == pytest.approx(torchs, abs=1e-12) and abs(ours - 2) > 1e-3
 
 
 def test_how_it_differs_from_torch_s():
-    # decay after the step, (1-d)(theta-s), against before, (1-d) theta - s: ours is d s higher, d = lr * weight_decay, s = lr
-    ours, torchs = (stepped(kind, 1.0, [0.5], lr=0.1, eps=0.0, weight_decay=0.2) for kind in (AdamW, torch.optim.AdamW))
+    # decay after the step, (1-d)(theta-s), against before, (1-d) theta - s: ours is d s higher, d =
+    # lr * weight_decay, s = lr
+    ours, torchs = (
+        stepped(kind, 1.0, [0.5], lr=0.1, eps=0.0, weight_decay=0.2)
+        for kind in (AdamW, torch.optim.AdamW)
+    )
     assert ours - torchs == pytest.approx(0.02 * 0.1, abs=1e-12)
     # our eps is torch's eps over sqrt(1 - b2^t), here t = 1
     ours = stepped(AdamW, 1.0, [0.5], lr=0.1, eps=1e-3)
-    larger, same = (stepped(torch.optim.AdamW, 1.0, [0.5], lr=0.1, eps=eps, weight_decay=0.0)
-                    for eps in (1e-3 / 0.001**0.5, 1e-3))
+    larger, same = (
+        stepped(torch.optim.AdamW, 1.0, [0.5], lr=0.1, eps=eps, weight_decay=0.0)
+        for eps in (1e-3 / 0.001**0.5, 1e-3)
+    )
     assert ours == pytest.approx(larger, abs=1e-12) and abs(ours - same) > 1e-3
 
 
@@ -87,7 +106,11 @@ def test_the_handout_s_thousand_steps():
         y = np.array([x[0] + x[1], -x[2]])
 
         optimizer.zero_grad()
-        loss = (torch.tensor(y, dtype=torch.float32) - model(torch.tensor(x, dtype=torch.float32))).square().sum()
+        loss = (
+            (torch.tensor(y, dtype=torch.float32) - model(torch.tensor(x, dtype=torch.float32)))
+            .square()
+            .sum()
+        )
         loss.backward()
         optimizer.step()
 
@@ -106,7 +129,11 @@ def test_a_parameter_without_gradient_stays():
     optimizer = AdamW([still, moving], lr=0.1, weight_decay=0.1)
     moving.grad = torch.ones(2)
     optimizer.step()
-    assert torch.equal(still, torch.ones(2)) and (moving < 1).all() and set(optimizer.state) == {moving}
+    assert (
+        torch.equal(still, torch.ones(2))
+        and (moving < 1).all()
+        and set(optimizer.state) == {moving}
+    )
 
 
 def test_a_closure_is_called_with_gradients_on():
@@ -121,16 +148,23 @@ def test_a_closure_is_called_with_gradients_on():
     assert optimizer.step(closure).item() == 1 and parameter.item() < 1
 
 
-@pytest.mark.parametrize("settings, message", [
-    (dict(lr=-1.0), "must not be negative"), (dict(eps=-1e-6), "must not be negative"),
-    (dict(weight_decay=-0.1), "must not be negative"),
-    (dict(betas=(1.0, 0.9)), r"betas \(1.0, 0.9\) must lie in \[0, 1\)"), (dict(betas=(0.9, -0.1)), r"must lie in \[0, 1\)")])
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (dict(lr=-1.0), "must not be negative"),
+        (dict(eps=-1e-6), "must not be negative"),
+        (dict(weight_decay=-0.1), "must not be negative"),
+        (dict(betas=(1.0, 0.9)), r"betas \(1.0, 0.9\) must lie in \[0, 1\)"),
+        (dict(betas=(0.9, -0.1)), r"must lie in \[0, 1\)"),
+    ],
+)
 def test_settings_out_of_range_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         AdamW([torch.nn.Parameter(torch.zeros(1))], **settings)
 
 
 # the schedule
+
 
 def test_learning_rate_by_hand():
     rates = [learning_rate(step, peak=2.0, warmup=4, total=10) for step in range(11)]
@@ -141,17 +175,28 @@ def test_learning_rate_at_the_edges():
     assert learning_rate(0, peak=3.0, warmup=0, total=5) == 3.0
     assert learning_rate(4, peak=3.0, warmup=0, total=5) == pytest.approx(0.6)
     assert learning_rate(99, peak=3.0, warmup=2, total=5) == 0.0
-    assert [learning_rate(step, peak=3.0, warmup=3, total=3) for step in range(4)] == [1.0, 2.0, 3.0, 0.0]
+    assert [learning_rate(step, peak=3.0, warmup=3, total=3) for step in range(4)] == [
+        1.0,
+        2.0,
+        3.0,
+        0.0,
+    ]
 
 
 # groups
 
+
 def groups_of(model, optimizer):
     """{name: (peak rate, decay)}; every parameter in exactly one group."""
     names = {parameter: name for name, parameter in model.named_parameters()}
-    found = [(names[parameter], (group["peak"], group["weight_decay"]))
-             for group in optimizer.param_groups for parameter in group["params"]]
-    assert len(dict(found)) == len(found) and all(group["lr"] == group["peak"] for group in optimizer.param_groups)
+    found = [
+        (names[parameter], (group["peak"], group["weight_decay"]))
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    ]
+    assert len(dict(found)) == len(found) and all(
+        group["lr"] == group["peak"] for group in optimizer.param_groups
+    )
     return dict(found)
 
 
@@ -163,11 +208,17 @@ def test_rates_and_decay_of_every_parameter(make_model, head_lr):
     for name, (lr, decay) in found.items():
         assert lr == (0.1 if name.startswith("encoder.") or head_lr is None else 0.5), name
         assert decay == (0.0 if name.endswith("bias") or "LayerNorm" in name else 0.03), name
-    assert found["heads.sts.dense.weight"][1] == found["encoder.embeddings.word_embeddings.weight"][1] == 0.03
+    assert (
+        found["heads.sts.dense.weight"][1]
+        == found["encoder.embeddings.word_embeddings.weight"][1]
+        == 0.03
+    )
 
 
 def test_the_biases_of_many_heads_are_biases(make_model):
-    """They stand in a table [M, C], and still they are not a matrix: one head of a MultiverseHead decays as a LinearHead does."""
+    """They stand in a table [M, C], and still they are not a matrix: one head of a MultiverseHead
+    decays as a LinearHead does.
+    """
     model = make_model("sst")
     model.heads["sst"] = MultiverseHead(8, 5, num_heads=3)
     found = groups_of(model, make_optimizer(model, lr=0.1, weight_decay=0.03))
@@ -176,12 +227,17 @@ def test_the_biases_of_many_heads_are_biases(make_model):
 
 def test_a_frozen_encoder_is_left_out(make_model):
     model = make_model("sst").freeze_encoder()
-    assert set(groups_of(model, make_optimizer(model, lr=0.1))) == {"heads.sst.dense.weight", "heads.sst.dense.bias"}
+    assert set(groups_of(model, make_optimizer(model, lr=0.1))) == {
+        "heads.sst.dense.weight",
+        "heads.sst.dense.bias",
+    }
     with pytest.raises(ValueError, match="Every parameter of the model is frozen"):
         make_optimizer(model.requires_grad_(False), lr=0.1)
 
 
-@pytest.mark.parametrize("name, kind", [("adamw", torch.optim.AdamW), ("adamax", Adamax), ("handout", AdamW)])
+@pytest.mark.parametrize(
+    "name, kind", [("adamw", torch.optim.AdamW), ("adamax", Adamax), ("handout", AdamW)]
+)
 def test_optimizers_by_name(make_model, name, kind):
     model = make_model("sst")
     optimizer = make_optimizer(model, name, lr=0.1)
@@ -191,11 +247,15 @@ def test_optimizers_by_name(make_model, name, kind):
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
     after = model.heads["sst"].dense.bias.detach()
-    torch.testing.assert_close(before - 0.1, after, atol=1e-4, rtol=0)      # the first step of all three: lr * sign(g)
+    torch.testing.assert_close(
+        before - 0.1, after, atol=1e-4, rtol=0
+    )  # the first step of all three: lr * sign(g)
 
 
 def adamax_by_hand(theta, gradients, *, lr, decay, b1=0.9, b2=0.999, eps=1e-8):
-    """MT-DNN's update: decay first, apart from the gradient; the first moment is bias-corrected, the maximum needs no correction."""
+    """MT-DNN's update: decay first, apart from the gradient; the first moment is bias-corrected,
+    the maximum needs no correction.
+    """
     m, u = torch.zeros_like(theta), torch.zeros_like(theta)
     for t, g in enumerate(gradients, start=1):
         theta = theta - lr * decay * theta
@@ -207,8 +267,11 @@ def adamax_by_hand(theta, gradients, *, lr, decay, b1=0.9, b2=0.999, eps=1e-8):
 @pytest.mark.parametrize("decay", [0.0, 0.01, 0.3])
 def test_adamax_decouples_its_weight_decay(decay):
     generator = torch.Generator().manual_seed(0)
-    start, gradients = torch.randn(6, 4, generator=generator), torch.randn(12, 6, 4, generator=generator)
-    gradients[:, 3] = 0         # a row that no batch touches
+    start, gradients = (
+        torch.randn(6, 4, generator=generator),
+        torch.randn(12, 6, 4, generator=generator),
+    )
+    gradients[:, 3] = 0  # a row that no batch touches
     theta = torch.nn.Parameter(start.clone())
     optimizer = Adamax([theta], lr=0.05, weight_decay=decay)
     for g in gradients:
@@ -216,15 +279,19 @@ def test_adamax_decouples_its_weight_decay(decay):
         optimizer.step()
     expected = adamax_by_hand(start, gradients, lr=0.05, decay=decay)
     torch.testing.assert_close(theta.detach(), expected, atol=1e-6, rtol=0)
-    torch.testing.assert_close(theta[3].detach(), start[3] * (1 - 0.05 * decay)**12, atol=1e-6, rtol=0)
+    torch.testing.assert_close(
+        theta[3].detach(), start[3] * (1 - 0.05 * decay) ** 12, atol=1e-6, rtol=0
+    )
     assert optimizer.param_groups[0]["weight_decay"] == decay
 
 
 def test_rows_that_no_batch_touches_do_not_shrink_by_the_rate(make_model, make_toy):
-    """With L2 inside the step, as in torch.optim.Adamax, such a row lost about lr at each step, whatever the decay."""
+    """With L2 inside the step, as in torch.optim.Adamax, such a row lost about lr at each step,
+    whatever the decay.
+    """
     model = make_model("sst")
     table = model.encoder.embeddings.word_embeddings.weight
-    idle = table.detach()[150:].clone()     # the toy vocabulary ends before
+    idle = table.detach()[150:].clone()  # the toy vocabulary ends before
     fit(model, make_toy("sst"), epochs=1, lr=1e-2, batch_size=5, optimizer="adamax", warmup=0.0)
     # 4 steps, the rate falling from 1e-2 to 0: the product of 1 - lr * 0.01
     expected = math.prod(1 - 1e-2 * (1 - step / 4) * 0.01 for step in range(4))
@@ -241,9 +308,13 @@ def test_a_parameter_without_a_gradient_does_not_decay():
         return torch.tensor(3.0)
 
     assert optimizer.step(closure) == 3.0
-    assert parameters[1].tolist() == [1.0, 1.0] and parameters[0].tolist() == pytest.approx([0.95 - 0.1] * 2)
+    assert parameters[1].tolist() == [1.0, 1.0] and parameters[0].tolist() == pytest.approx(
+        [0.95 - 0.1] * 2
+    )
 
 
 def test_an_unknown_optimizer_is_refused(make_model):
-    with pytest.raises(ValueError, match=r"optimizer 'adam' is not one of \['adamw', 'adamax', 'handout'\]"):
+    with pytest.raises(
+        ValueError, match=r"optimizer 'adam' is not one of \['adamw', 'adamax', 'handout'\]"
+    ):
         make_optimizer(make_model("sst"), "adam", lr=0.1)

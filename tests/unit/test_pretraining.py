@@ -1,4 +1,6 @@
-"""Pre-training in miniature: which words are masked, which sentences are exchanged, and that words are learned."""
+"""Pre-training in miniature: which words are masked, which sentences are exchanged, and that
+words are learned.
+"""
 
 import math
 import warnings
@@ -23,18 +25,23 @@ from mmlkit.training.pretraining import (
     split_sentences,
 )
 
-PAD, UNK, CLS, SEP, MASK = range(5)     # in the tokenizer of fifteen words; its words are 5 to 14
+PAD, UNK, CLS, SEP, MASK = range(5)  # in the tokenizer of fifteen words; its words are 5 to 14
 
 
 # masking
 
+
 def masked(tokenizer, rows=400, words=60, seed=0, **options):
-    """Rows of [CLS] words [SEP], the last third of them padding and with one [UNK]; what mask_tokens makes of them."""
+    """Rows of [CLS] words [SEP], the last third of them padding and with one [UNK]; what
+    mask_tokens makes of them.
+    """
     ids = torch.full((rows, words + 2), PAD)
     generator = torch.Generator().manual_seed(99)
     for row in range(rows):
         length = words if row % 3 else words // 2
-        ids[row, :length + 2] = torch.tensor([CLS, *torch.randint(5, 15, (length,), generator=generator).tolist(), SEP])
+        ids[row, : length + 2] = torch.tensor(
+            [CLS, *torch.randint(5, 15, (length,), generator=generator).tolist(), SEP]
+        )
         ids[row, 1 + row % 20] = UNK
     before = ids.clone()
     hidden, labels = mask_tokens(ids, tokenizer, seed=seed, **options)
@@ -46,14 +53,22 @@ def masked(tokenizer, rows=400, words=60, seed=0, **options):
 def test_how_many_words_are_drawn_and_what_becomes_of_them(tokenizer, share):
     ids, hidden, labels = masked(tokenizer, share=share)
     drawn, words = labels != -100, ids >= 5
-    assert drawn.sum(1).tolist() == [round(share * count) for count in words.sum(1).tolist()]      # 59 words: 9 or 30; 29 words: 4 or 14
+    assert drawn.sum(1).tolist() == [
+        round(share * count) for count in words.sum(1).tolist()
+    ]  # 59 words: 9 or 30; 29 words: 4 or 14
     assert torch.equal(labels[drawn], ids[drawn]) and not (drawn & ~words).any()
     assert torch.equal(hidden[~drawn], ids[~drawn])
     n = int(drawn.sum())
     as_mask, same = hidden == MASK, hidden == ids
     others = hidden[drawn & ~as_mask & ~same]
-    for found, expected in ((as_mask, 0.8), (drawn & same, 0.1 + 0.1 / 10), (drawn & ~as_mask & ~same, 0.1 * 9 / 10)):
-        assert abs((found & drawn).sum() / n - expected) < 4 * math.sqrt(expected * (1 - expected) / n)     # a tenth of the drawn words are the old ones
+    for found, expected in (
+        (as_mask, 0.8),
+        (drawn & same, 0.1 + 0.1 / 10),
+        (drawn & ~as_mask & ~same, 0.1 * 9 / 10),
+    ):
+        assert abs((found & drawn).sum() / n - expected) < 4 * math.sqrt(
+            expected * (1 - expected) / n
+        )  # a tenth of the drawn words are the old ones
     assert n > 2500 and others.min() == 5 and others.max() == 14
     assert abs(np.bincount(others)[5:] - len(others) / 10).max() < 4 * math.sqrt(len(others) / 10)
 
@@ -62,7 +77,9 @@ def test_every_word_of_a_row_may_be_drawn(tokenizer):
     ids = torch.tensor([[CLS, *range(5, 15), SEP]]).repeat(2000, 1)
     _, labels = mask_tokens(ids, tokenizer, seed=3)
     counts = (labels != -100).sum(0)
-    assert counts[[0, -1]].tolist() == [0, 0] and counts.sum() == 2000 * 2      # 15 % of ten: 1.5, rounded to two
+    assert (
+        counts[[0, -1]].tolist() == [0, 0] and counts.sum() == 2000 * 2
+    )  # 15 % of ten: 1.5, rounded to two
     assert abs(counts[1:-1] - 400).max() < 4 * math.sqrt(400 * 0.8)
 
 
@@ -75,26 +92,54 @@ def test_masking_is_a_function_of_its_seed(tokenizer):
 
 def test_short_rows(tokenizer):
     """One word: it is asked for. None: nothing is. All of them, when the share is one."""
-    ids = torch.tensor([[CLS, 7, SEP, PAD, PAD], [CLS, SEP, PAD, PAD, PAD], [CLS, UNK, MASK, SEP, PAD], [CLS, 5, 6, 7, SEP]])
+    ids = torch.tensor(
+        [
+            [CLS, 7, SEP, PAD, PAD],
+            [CLS, SEP, PAD, PAD, PAD],
+            [CLS, UNK, MASK, SEP, PAD],
+            [CLS, 5, 6, 7, SEP],
+        ]
+    )
     for seed in range(5):
         hidden, labels = mask_tokens(ids, tokenizer, seed=seed)
-        assert (labels != -100).sum(1).tolist() == [1, 0, 0, 1] and labels[0, 1] == 7 and torch.equal(hidden[1:3], ids[1:3])
+        assert (
+            (labels != -100).sum(1).tolist() == [1, 0, 0, 1]
+            and labels[0, 1] == 7
+            and torch.equal(hidden[1:3], ids[1:3])
+        )
     assert mask_tokens(ids, tokenizer, seed=0, share=1.0)[1].tolist()[3] == [-100, 5, 6, 7, -100]
 
 
 @pytest.mark.parametrize("share", [0.0, 1.1])
 def test_a_share_that_is_none(tokenizer, share):
-    with pytest.raises(ValueError, match=f"share is {share}, expected above 0 and at most 1; the tokenizer's mask token is '\\[MASK\\]'"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            f"share is {share}, expected above 0 and at most 1; the tokenizer's mask token is "
+            "'\\[MASK\\]'"
+        ),
+    ):
         mask_tokens(torch.tensor([[7]]), tokenizer, seed=0, share=share)
 
 
 # sentences
 
-@pytest.mark.parametrize("text, expected", [
-    ("One. Two! Three?", ["One.", "Two!", "Three?"]),
-    (' He said "no." Then he left.\nIt rained. ', ['He said "no."', "Then he left.", "It rained."]),
-    ("It cost 3.50 pounds, e.g. here. 20 came. “Why?” Nobody knew", ["It cost 3.50 pounds, e.g. here.", "20 came.", "“Why?”", "Nobody knew"]),
-    ("no end", ["no end"])])
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("One. Two! Three?", ["One.", "Two!", "Three?"]),
+        (
+            ' He said "no." Then he left.\nIt rained. ',
+            ['He said "no."', "Then he left.", "It rained."],
+        ),
+        (
+            "It cost 3.50 pounds, e.g. here. 20 came. “Why?” Nobody knew",
+            ["It cost 3.50 pounds, e.g. here.", "20 came.", "“Why?”", "Nobody knew"],
+        ),
+        ("no end", ["no end"]),
+    ],
+)
 def test_sentences(text, expected):
     assert split_sentences(text) == expected
 
@@ -104,49 +149,81 @@ DOCUMENTS = ("A one. A two. A three. A four.", "B one. B two. B three.", "C one.
 
 def test_half_of_the_neighbours_are_exchanged():
     """Six pairs of neighbours; C has none, so nothing is taken from it either."""
-    own = [(a, b) for text in DOCUMENTS for a, b in zip(split_sentences(text), split_sentences(text)[1:])]
+    own = [
+        (a, b)
+        for text in DOCUMENTS
+        for a, b in zip(split_sentences(text), split_sentences(text)[1:])
+    ]
     found_with, exchanged = set(), set()
     for seed in range(40):
         pairs = next_sentence_pairs(DOCUMENTS, seed=seed)
         assert pairs == next_sentence_pairs(DOCUMENTS, seed=seed)
-        assert [first for first, *_ in pairs] == [first for first, _ in own] and sorted(label for *_, label in pairs) == [0, 0, 0, 1, 1, 1]
+        assert [first for first, *_ in pairs] == [first for first, _ in own] and sorted(
+            label for *_, label in pairs
+        ) == [0, 0, 0, 1, 1, 1]
         for (first, second, label), true in zip(pairs, own):
             assert second == true[1] if label == 0 else second[0] != first[0]
         exchanged |= {first for first, _, label in pairs if label}
         found_with |= {second for _, second, label in pairs if label}
     assert exchanged == {first for first, _ in own}
-    assert found_with == {sentence for text in DOCUMENTS if text[0] != "C" for sentence in split_sentences(text)}
+    assert found_with == {
+        sentence for text in DOCUMENTS if text[0] != "C" for sentence in split_sentences(text)
+    }
 
 
 def test_the_mini_reviews_give_pairs():
     texts = [text for (text,) in load_task("cfimdb").train.texts]
     pairs = next_sentence_pairs(texts, seed=0)
     assert len(pairs) > 1000 and sum(label for *_, label in pairs) == len(pairs) // 2
-    for first, second, label in pairs:      # some reviews were written in twos that share sentences
+    for first, second, label in pairs:  # some reviews were written in twos that share sentences
         assert any(f"{first} {second}" in text for text in texts) == (label == 0)
 
 
 def test_texts_without_neighbours_are_refused():
-    with pytest.raises(ValueError, match="1 of 3 texts have several sentences, expected at least two; or pretrain\\(next_sentence=False\\)"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            "1 of 3 texts have several sentences, expected at least two; or "
+            "pretrain\\(next_sentence=False\\)"
+        ),
+    ):
         next_sentence_pairs(["One.", "One. Two.", "Three."])
 
 
 # batches and loss
 
+
 def test_a_batch_of_pairs(tokenizer):
-    batch = pretraining_batch(tokenizer, [("the cat sat .", "a dog", 1), ("the dog", "a mat .", 0)], seed=0)
+    batch = pretraining_batch(
+        tokenizer, [("the cat sat .", "a dog", 1), ("the dog", "a mat .", 0)], seed=0
+    )
     ids = torch.where(batch.labels == -100, batch.input_ids, batch.labels)
-    assert ids.tolist() == [[CLS, 5, 7, 10, 13, SEP, 6, 8, SEP], [CLS, 5, 8, SEP, 6, 12, 13, SEP, PAD]]
+    assert ids.tolist() == [
+        [CLS, 5, 7, 10, 13, SEP, 6, 8, SEP],
+        [CLS, 5, 8, SEP, 6, 12, 13, SEP, PAD],
+    ]
     assert batch.token_type_ids.tolist() == [[0] * 6 + [1] * 3, [0] * 4 + [1] * 4 + [0]]
-    assert batch.attention_mask.tolist() == [[1] * 9, [1] * 8 + [0]] and batch.next_sentence.tolist() == [1, 0]
+    assert batch.attention_mask.tolist() == [
+        [1] * 9,
+        [1] * 8 + [0],
+    ] and batch.next_sentence.tolist() == [1, 0]
     assert (batch.labels != -100).sum(1).tolist() == [1, 1]
     alone = pretraining_batch(tokenizer, ["the cat sat .", "a dog"], seed=0, max_length=4)
-    assert alone.next_sentence is None and alone.input_ids.shape == (2, 4) and alone.to("cpu").next_sentence is None
+    assert (
+        alone.next_sentence is None
+        and alone.input_ids.shape == (2, 4)
+        and alone.to("cpu").next_sentence is None
+    )
 
 
 def test_the_loss_by_hand():
-    """A word table of zeros leaves the bias alone: words score 0 but for one with log 3; the second head is a bias too."""
-    encoder, heads = BertModel(BertConfig.tiny(vocab_size=6)).eval(), PretrainingHeads(BertConfig.tiny(vocab_size=6))
+    """A word table of zeros leaves the bias alone: words score 0 but for one with log 3; the
+    second head is a bias too.
+    """
+    encoder, heads = (
+        BertModel(BertConfig.tiny(vocab_size=6)).eval(),
+        PretrainingHeads(BertConfig.tiny(vocab_size=6)),
+    )
     with torch.no_grad():
         encoder.embeddings.word_embeddings.weight.zero_()
         heads.predictions.bias[4] = math.log(3)
@@ -154,7 +231,9 @@ def test_the_loss_by_hand():
         heads.seq_relationship.bias[1] = math.log(4)
     ids = torch.tensor([[1, 2, 3], [1, 2, 0]])
     labels = torch.tensor([[-100, 4, 5], [-100, 4, -100]])
-    batch = PretrainingBatch(ids, (ids > 0).long(), torch.zeros_like(ids), labels, torch.tensor([1, 0]))
+    batch = PretrainingBatch(
+        ids, (ids > 0).long(), torch.zeros_like(ids), labels, torch.tensor([1, 0])
+    )
     loss = pretraining_loss(encoder, heads, batch)
     assert loss.words.item() == pytest.approx((2 * math.log(8 / 3) + math.log(8)) / 3)
     assert loss.next_sentence.item() == pytest.approx((math.log(5 / 4) + math.log(5)) / 2)
@@ -163,18 +242,25 @@ def test_the_loss_by_hand():
 
 # runs
 
-TEXTS = ("The cat sat on the mat. A dog sat on a cat.", "The dogs sat. Not a cat.", "A mat. The cat sat on the mat.", "The dog sat on the mat. A cat sat.")
+TEXTS = (
+    "The cat sat on the mat. A dog sat on a cat.",
+    "The dogs sat. Not a cat.",
+    "A mat. The cat sat on the mat.",
+    "The dog sat on the mat. A cat sat.",
+)
 
 
 @pytest.fixture
 def learner(tokenizer):
     """learner(): a tiny encoder with its heads and the tokenizer of fifteen words."""
+
     def make(**sizes):
         with seeded(0):
             config = BertConfig.tiny(vocab_size=15, **sizes)
             encoder, heads = BertModel(config), PretrainingHeads(config)
         encoder.tokenizer = tokenizer
         return encoder, heads
+
     return make
 
 
@@ -182,47 +268,94 @@ def learner(tokenizer):
 def test_the_loss_falls(learner, next_sentence):
     encoder, heads = learner(initializer_range=0.1)
     before = {name: value.clone() for name, value in heads.state_dict().items()}
-    history = pretrain(encoder, heads, TEXTS, epochs=40, lr=1e-2, batch_size=3, next_sentence=next_sentence)
-    assert len(history) == 40 * 2 and history["step"].tolist() == list(range(1, 81)) and history["epoch"].tolist() == [1 + i // 2 for i in range(80)]
-    assert history["words"][0] == pytest.approx(math.log(15), abs=0.5)      # every word as likely as any other
+    history = pretrain(
+        encoder, heads, TEXTS, epochs=40, lr=1e-2, batch_size=3, next_sentence=next_sentence
+    )
+    assert (
+        len(history) == 40 * 2
+        and history["step"].tolist() == list(range(1, 81))
+        and history["epoch"].tolist() == [1 + i // 2 for i in range(80)]
+    )
+    assert history["words"][0] == pytest.approx(
+        math.log(15), abs=0.5
+    )  # every word as likely as any other
     assert history["words"].tail(10).mean() < 0.7 * history["words"].head(5).mean()
     assert history["next_sentence"].isna().all() != next_sentence
     assert np.allclose(history["loss"], history["words"] + history["next_sentence"].fillna(0))
     assert not encoder.training and not heads.training
-    moved = {name for name, value in heads.state_dict().items() if not torch.equal(value, before[name])}
-    assert moved == (set(before) if next_sentence else {name for name in before if name.startswith("predictions.")})
+    moved = {
+        name for name, value in heads.state_dict().items() if not torch.equal(value, before[name])
+    }
+    assert moved == (
+        set(before)
+        if next_sentence
+        else {name for name in before if name.startswith("predictions.")}
+    )
 
 
 @pytest.mark.slow
 def test_a_masked_word_is_filled_in(learner, tokenizer):
     """Two sentences learned by heart: which word is hidden follows from the others."""
-    encoder, heads = learner(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.1)
-    pretrain(encoder, heads, ["the cat sat on the mat .", "a dog sat not ."], epochs=200, lr=1e-2, batch_size=2, next_sentence=False)
-    for text, word in (("the [MASK] sat on the mat .", "cat"), ("the cat sat on the [MASK] .", "mat"), ("a [MASK] sat not .", "dog")):
+    encoder, heads = learner(
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.1
+    )
+    pretrain(
+        encoder,
+        heads,
+        ["the cat sat on the mat .", "a dog sat not ."],
+        epochs=200,
+        lr=1e-2,
+        batch_size=2,
+        next_sentence=False,
+    )
+    for text, word in (
+        ("the [MASK] sat on the mat .", "cat"),
+        ("the cat sat on the [MASK] .", "mat"),
+        ("a [MASK] sat not .", "dog"),
+    ):
         found = fill_mask(encoder, heads, tokenizer, text, top=3)
         assert found[0][0] == word and found[0][1] > 0.5 and len(found) == 3
-    assert sum(share for _, share in fill_mask(encoder, heads, tokenizer, text, top=99)) == pytest.approx(1, abs=1e-5)
+    assert sum(
+        share for _, share in fill_mask(encoder, heads, tokenizer, text, top=99)
+    ) == pytest.approx(1, abs=1e-5)
 
 
 def test_a_run_is_a_function_of_its_seed_and_draws_anew_each_epoch(learner):
     state, losses = torch.get_rng_state(), []
     for seed in (3, 3, 4):
-        losses.append(pretrain(*learner(), TEXTS, epochs=2, batch_size=99, lr=1e-9, seed=seed)["loss"].tolist())
+        losses.append(
+            pretrain(*learner(), TEXTS, epochs=2, batch_size=99, lr=1e-9, seed=seed)[
+                "loss"
+            ].tolist()
+        )
     assert losses[0] == losses[1] != losses[2]
-    assert losses[0][0] != pytest.approx(losses[0][1], abs=1e-4)        # next to no learning: other masks, other neighbours, other dropout
+    assert losses[0][0] != pytest.approx(
+        losses[0][1], abs=1e-4
+    )  # next to no learning: other masks, other neighbours, other dropout
     assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.fixture
 def watched(learner, monkeypatch):
-    """watched(texts, **options): what each step of a run was given, as (token ids before masking, token ids, learning rates)."""
+    """watched(texts, **options): what each step of a run was given, as (token ids before masking,
+    token ids, learning rates).
+    """
+
     def run(texts, **options):
         steps = []
 
         def watch(encoder, heads, batch, optimizer, precision):
             before = torch.where(batch.labels == -100, batch.input_ids, batch.labels)
-            rows = [tuple(row[mask.bool()].tolist()) for row, mask in zip(before, batch.attention_mask)]
-            steps.append((sorted(rows), batch.input_ids.tolist(), sorted({round(group["lr"], 9) for group in optimizer.param_groups})))
+            rows = [
+                tuple(row[mask.bool()].tolist()) for row, mask in zip(before, batch.attention_mask)
+            ]
+            steps.append(
+                (
+                    sorted(rows),
+                    batch.input_ids.tolist(),
+                    sorted({round(group["lr"], 9) for group in optimizer.param_groups}),
+                )
+            )
             return update(encoder, heads, batch, optimizer, precision)
 
         with monkeypatch.context() as patch:
@@ -235,15 +368,23 @@ def watched(learner, monkeypatch):
 
 
 def test_the_rates_rise_and_fall(watched):
-    """Ten steps, half of them warmup: 1/5 to 5/5 of the peak, then down; the heads have a peak of their own."""
+    """Ten steps, half of them warmup: 1/5 to 5/5 of the peak, then down; the heads have a peak of
+    their own.
+    """
     steps = watched(TEXTS, epochs=5, batch_size=3, lr=1e-3, head_lr=1e-2, warmup=0.5)
     shares = [0.2, 0.4, 0.6, 0.8, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2]
-    assert np.allclose([rates for *_, rates in steps], [[1e-3 * share, 1e-2 * share] for share in shares])
+    assert np.allclose(
+        [rates for *_, rates in steps], [[1e-3 * share, 1e-2 * share] for share in shares]
+    )
 
 
 def test_masks_and_neighbours_are_drawn_anew_each_epoch(watched):
-    """Every text or pair comes once an epoch; texts alone stay what they are, their masks and the exchanged sentences do not."""
-    (one, ids, _), (other, other_ids, _) = watched(TEXTS, epochs=2, batch_size=99, next_sentence=False)
+    """Every text or pair comes once an epoch; texts alone stay what they are, their masks and the
+    exchanged sentences do not.
+    """
+    (one, ids, _), (other, other_ids, _) = watched(
+        TEXTS, epochs=2, batch_size=99, next_sentence=False
+    )
     assert one == other and len(one) == 4 and sorted(map(str, ids)) != sorted(map(str, other_ids))
     (one, *_), (other, *_) = watched(TEXTS, epochs=2, batch_size=99)
     assert one != other and len(one) == len(other) == 4
@@ -251,15 +392,30 @@ def test_masks_and_neighbours_are_drawn_anew_each_epoch(watched):
 
 def test_masks_depend_on_the_seed(watched):
     """Four times the same text, so that their order tells nothing."""
-    runs = [watched(["the cat sat on the mat"] * 4, epochs=1, batch_size=4, next_sentence=False, seed=seed)[0][1] for seed in (0, 0, 1)]
+    runs = [
+        watched(
+            ["the cat sat on the mat"] * 4, epochs=1, batch_size=4, next_sentence=False, seed=seed
+        )[0][1]
+        for seed in (0, 0, 1)
+    ]
     assert runs[0] == runs[1] != runs[2]
 
 
 def test_batches_depend_on_the_seed(watched):
     texts = ["cat", "dog", "mat", "sat", "not", "the", "a", "on"]
-    runs = [[rows for rows, *_ in watched(texts, epochs=2, batch_size=4, next_sentence=False, seed=seed)] for seed in (0, 0, 1)]
+    runs = [
+        [
+            rows
+            for rows, *_ in watched(texts, epochs=2, batch_size=4, next_sentence=False, seed=seed)
+        ]
+        for seed in (0, 0, 1)
+    ]
     assert runs[0] == runs[1] != runs[2] and runs[0][:2] != runs[0][2:]
-    assert sorted(runs[0][0] + runs[0][1]) == sorted(runs[0][2] + runs[0][3]) == sorted([(CLS, i, SEP) for i in (5, 6, 7, 8, 10, 11, 12, 14)])
+    assert (
+        sorted(runs[0][0] + runs[0][1])
+        == sorted(runs[0][2] + runs[0][3])
+        == sorted([(CLS, i, SEP) for i in (5, 6, 7, 8, 10, 11, 12, 14)])
+    )
 
 
 def test_long_texts_are_cut_to_what_the_encoder_reads(watched):
@@ -269,14 +425,21 @@ def test_long_texts_are_cut_to_what_the_encoder_reads(watched):
 
 
 def test_a_step_forgets_the_last_gradient_and_clips_its_own(learner, tokenizer):
-    encoder, heads = learner(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.2)
+    encoder, heads = learner(
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.2
+    )
     parameters = [*encoder.parameters(), *heads.parameters()]
     optimizer, expected = torch.optim.SGD(parameters, lr=0.0), []
-    batches = [pretraining_batch(tokenizer, next_sentence_pairs(TEXTS, seed=seed), seed=seed) for seed in (0, 1)]
+    batches = [
+        pretraining_batch(tokenizer, next_sentence_pairs(TEXTS, seed=seed), seed=seed)
+        for seed in (0, 1)
+    ]
     for batch in batches:
         optimizer.zero_grad()
         pretraining_loss(encoder, heads, batch).total.backward()
-        norm = torch.linalg.vector_norm(torch.cat([parameter.grad.flatten() for parameter in parameters]))
+        norm = torch.linalg.vector_norm(
+            torch.cat([parameter.grad.flatten() for parameter in parameters])
+        )
         expected.append([parameter.grad / norm for parameter in parameters])
         assert norm > 1.5
     for batch, gradients in zip(batches, expected):
@@ -287,16 +450,29 @@ def test_a_step_forgets_the_last_gradient_and_clips_its_own(learner, tokenizer):
 
 # wrong use
 
+
 def test_wrong_use(learner, tokenizer):
     encoder, heads = learner()
     for texts, options in (([], {}), (TEXTS, {"epochs": 0}), (TEXTS, {"batch_size": 0})):
-        with pytest.raises(ValueError, match=r"epochs \d, batch_size \d+ and the number of texts, \d, must be at least 1, and a tokenizer must be known"):
+        with pytest.raises(
+            ValueError,
+            match=(
+                r"epochs \d, batch_size \d+ and the number of texts, \d, must be at least 1, and "
+                r"a tokenizer must be known"
+            ),
+        ):
             pretrain(encoder, heads, texts, **options)
     encoder.tokenizer = None
-    with pytest.raises(ValueError, match="and a tokenizer must be known \\(it is None\\): pass tokenizer=."):
+    with pytest.raises(
+        ValueError, match="and a tokenizer must be known \\(it is None\\): pass tokenizer=."
+    ):
         pretrain(encoder, heads, TEXTS)
     assert len(pretrain(encoder, heads, TEXTS, tokenizer=tokenizer, epochs=1)) == 1
-    for text, top, found in (("the cat", 5, "has 0 masks"), ("[MASK] [MASK]", 5, "has 2 masks"), ("a [MASK]", 0, "has 1 masks and top is 0")):
+    for text, top, found in (
+        ("the cat", 5, "has 0 masks"),
+        ("[MASK] [MASK]", 5, "has 2 masks"),
+        ("a [MASK]", 0, "has 1 masks and top is 0"),
+    ):
         with pytest.raises(ValueError, match=rf"{found}.*expected one \[MASK\] and at least 1"):
             fill_mask(encoder, heads, tokenizer, text, top=top)
 
@@ -306,7 +482,13 @@ def test_a_loss_that_is_no_number_moves_nothing(learner):
     with torch.no_grad():
         heads.predictions.bias.fill_(math.nan)
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
-    with pytest.raises(FloatingPointError, match="the loss is nan, its gradient nan; the weights are those before this step. Try a smaller lr"):
+    with pytest.raises(
+        FloatingPointError,
+        match=(
+            "the loss is nan, its gradient nan; the weights are those before this step. Try a "
+            "smaller lr"
+        ),
+    ):
         pretrain(encoder, heads, TEXTS)
     assert all(torch.equal(value, before[name]) for name, value in encoder.state_dict().items())
 
@@ -314,10 +496,19 @@ def test_a_loss_that_is_no_number_moves_nothing(learner):
 def test_a_gradient_that_is_no_number_moves_nothing(learner):
     encoder, heads = learner()
     heads.seq_relationship.weight.register_hook(lambda gradient: gradient * math.inf)
-    before = {name: value.clone() for name, value in [*encoder.state_dict().items(), *heads.state_dict().items()]}
-    with pytest.raises(FloatingPointError, match=r"the loss is \d\.\d+, its gradient (inf|nan); the weights are those before this step"):
+    before = {
+        name: value.clone()
+        for name, value in [*encoder.state_dict().items(), *heads.state_dict().items()]
+    }
+    with pytest.raises(
+        FloatingPointError,
+        match=r"the loss is \d\.\d+, its gradient (inf|nan); the weights are those before",
+    ):
         pretrain(encoder, heads, TEXTS)
-    assert all(torch.equal(value, before[name]) for name, value in [*encoder.state_dict().items(), *heads.state_dict().items()])
+    assert all(
+        torch.equal(value, before[name])
+        for name, value in [*encoder.state_dict().items(), *heads.state_dict().items()]
+    )
 
 
 def test_filling_a_mask_puts_the_modes_back(learner, tokenizer):

@@ -249,9 +249,9 @@ def test_a_model_of_several_heads_uses_the_one_it_is_named_for(make_model, sets)
         right = []
         for text, gold in zip(split.texts, split.labels):
             one = names[
-                predict_scores(apart if row.trained_on == "mrpc" else model, [text], task=row.trained_on)[
-                    0
-                ].argmax()
+                predict_scores(
+                    apart if row.trained_on == "mrpc" else model, [text], task=row.trained_on
+                )[0].argmax()
             ]
             right.append(
                 one == own[gold]

@@ -1,4 +1,6 @@
-"""The pruner: averages and clusters worked by hand, guards, events, and the printed algorithm that never prunes."""
+"""The pruner: averages and clusters worked by hand, guards, events, and the printed algorithm
+that never prunes.
+"""
 
 import dataclasses
 import json
@@ -40,7 +42,9 @@ def test_without_spread_there_is_one_cluster(values, bandwidth):
 def test_labels_belong_to_the_nearest_centroid(bandwidth):
     values = np.random.default_rng(0).gamma(2, 0.02, 300)
     centroids, labels, width = cluster(values, bandwidth)
-    assert centroids == sorted(centroids) and width > 0 and set(labels) == set(range(len(centroids)))
+    assert (
+        centroids == sorted(centroids) and width > 0 and set(labels) == set(range(len(centroids)))
+    )
     nearest = np.abs(values[:, None] - np.array(centroids)).argmin(1)
     assert (nearest == labels).all()
 
@@ -66,18 +70,31 @@ def test_pruning_keeps_the_lowest_cluster_and_never_revives():
     pruner = HeadPruner(head, every=2, threshold=3, bandwidth=1.0)
     losses = torch.tensor([1.0, 9.0, 1.1, 9.1, 1.05, 5.0])
     pruner.observe(losses)
-    assert pruner.maybe_prune(1) is None        # not due
+    assert pruner.maybe_prune(1) is None  # not due
     event = pruner.maybe_prune(2)
-    assert event.kept == [0, 2, 4] and event.dropped == [1, 3, 5] and head.active.nonzero().flatten().tolist() == [0, 2, 4]
+    assert (
+        event.kept == [0, 2, 4]
+        and event.dropped == [1, 3, 5]
+        and head.active.nonzero().flatten().tolist() == [0, 2, 4]
+    )
     pruner.observe(torch.tensor([1.0, 1.0, 8.0]))
-    assert pruner.averages[1] == pytest.approx(9.0)     # a dropped head's figure stands still
+    assert pruner.averages[1] == pytest.approx(9.0)  # a dropped head's figure stands still
     again = pruner.maybe_prune(4)
     assert set(again.kept) <= {0, 2, 4} and again.head_ids == [0, 2, 4]
-    assert torch.equal(pruner.active_at(3), torch.tensor([True, False, True, False, True, False])) and pruner.active_at(0).all()
+    assert (
+        torch.equal(pruner.active_at(3), torch.tensor([True, False, True, False, True, False]))
+        and pruner.active_at(0).all()
+    )
     assert torch.equal(pruner.active_at(99), head.active)
 
 
-@pytest.mark.parametrize("guard, note", [({"min_active": 4}, "only 2 heads would be left"), ({"min_gap": 9.0}, "the two lowest centroids differ by less")])
+@pytest.mark.parametrize(
+    "guard, note",
+    [
+        ({"min_active": 4}, "only 2 heads would be left"),
+        ({"min_gap": 9.0}, "the two lowest centroids differ by less"),
+    ],
+)
 def test_guards_keep_all_and_say_why(guard, note):
     pruner = HeadPruner(head_of(5), every=1, bandwidth=1.0, **guard)
     pruner.observe(torch.tensor([1.0, 1.1, 5.0, 5.1, 5.2]))
@@ -98,22 +115,41 @@ def test_events_are_plain_and_a_checkpoint_restores_everything():
     pruner = HeadPruner(head_of(5), every=1, bandwidth=1.0)
     pruner.observe(torch.tensor([1.0, 1.1, 5.0, 5.1, 5.2]))
     pruner.maybe_prune(1)
-    assert json.loads(json.dumps([dataclasses.asdict(event) for event in pruner.events]))[0]["dropped"] == [2, 3, 4]
+    assert json.loads(json.dumps([dataclasses.asdict(event) for event in pruner.events]))[0][
+        "dropped"
+    ] == [2, 3, 4]
     other = HeadPruner(head_of(5), every=1)
     other.load_state_dict(pruner.state_dict())
     assert other.events == pruner.events and torch.equal(other.averages, pruner.averages)
 
 
-@pytest.mark.parametrize("losses, error, message", [
-    (torch.ones(3), ValueError, "losses were given for 5 active heads"),
-    (torch.tensor([1, 2, float("nan"), 1, 1.0]), FloatingPointError, "the loss of head 2 is not a number"),
-])
+@pytest.mark.parametrize(
+    "losses, error, message",
+    [
+        (torch.ones(3), ValueError, "losses were given for 5 active heads"),
+        (
+            torch.tensor([1, 2, float("nan"), 1, 1.0]),
+            FloatingPointError,
+            "the loss of head 2 is not a number",
+        ),
+    ],
+)
 def test_wrong_losses(losses, error, message):
     with pytest.raises(error, match=message):
         HeadPruner(head_of(5)).observe(losses)
 
 
-@pytest.mark.parametrize("options", [{"every": 0}, {"momentum": 1.0}, {"threshold": 0}, {"min_active": 0}, {"warmup": -1}, {"bandwidth": "wide"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"every": 0},
+        {"momentum": 1.0},
+        {"threshold": 0},
+        {"min_active": 0},
+        {"warmup": -1},
+        {"bandwidth": "wide"},
+    ],
+)
 def test_wrong_settings(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         HeadPruner(head_of(5), **options)
@@ -141,13 +177,24 @@ def test_dropped_heads_do_not_move(make_model, make_toy, name):
 
         def after_step(self, event):
             for number in (~head.active).nonzero().flatten().tolist():
-                at_pruning.setdefault(number, (head.weight[number].detach().clone(), head.bias[number].detach().clone()))
+                at_pruning.setdefault(
+                    number,
+                    (head.weight[number].detach().clone(), head.bias[number].detach().clone()),
+                )
 
         def state_dict(self):
             return {}
 
     before = head.weight.detach().clone()
-    fit(model, make_toy("sst"), epochs=4, lr=1e-2, batch_size=5, optimizer=name, hooks=[pruner, Remember()])
+    fit(
+        model,
+        make_toy("sst"),
+        epochs=4,
+        lr=1e-2,
+        batch_size=5,
+        optimizer=name,
+        hooks=[pruner, Remember()],
+    )
     assert pruner.events[0].step == 2 and 1 <= len(pruner.events[0].dropped) < 9
     for number in pruner.events[0].dropped:
         weight, bias = at_pruning[number]
@@ -158,6 +205,7 @@ def test_dropped_heads_do_not_move(make_model, make_toy, name):
 
 def test_losses_come_to_the_cpu_before_they_become_float64():
     """MPS has no float64: converting there raises."""
+
     class OnMPS(torch.Tensor):
         def double(self):
             raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
@@ -173,7 +221,13 @@ def test_losses_come_to_the_cpu_before_they_become_float64():
     assert pruner.averages.tolist() == pytest.approx([1.0, 2.0, 4.0])
 
 
-@pytest.mark.parametrize("make", [lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.0), lambda p: torch.optim.Adamax(p, lr=0.1)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.0),
+        lambda p: torch.optim.Adamax(p, lr=0.1),
+    ],
+)
 def test_forgotten_rows_stop_moving(make):
     weight = torch.nn.Parameter(torch.randn(4, 2, 3))
     optimizer = make([weight])
@@ -183,4 +237,6 @@ def test_forgotten_rows_stop_moving(make):
     before = weight.detach().clone()
     weight.grad = torch.zeros_like(weight)
     optimizer.step()
-    assert torch.equal(weight[[1, 3]], before[[1, 3]]) and not torch.equal(weight[[0, 2]], before[[0, 2]])
+    assert torch.equal(weight[[1, 3]], before[[1, 3]]) and not torch.equal(
+        weight[[0, 2]], before[[0, 2]]
+    )

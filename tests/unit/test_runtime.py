@@ -103,7 +103,7 @@ def test_auto_precision_of_a_gpu(monkeypatch, capability, precision):
     ("avx512", "amx", "precision"), [(0, 0, "fp32"), (1, 0, "bf16"), (0, 1, "bf16")]
 )
 def test_auto_precision_of_a_cpu(monkeypatch, avx512, amx, precision):
-    fastest = inspect.unwrap(runtime.fastest_precision)     # conftest.py replaces it on a CPU
+    fastest = inspect.unwrap(runtime.fastest_precision)  # conftest.py replaces it on a CPU
     monkeypatch.setattr(runtime, "fastest_precision", fastest)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: bool(avx512), raising=False)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: bool(amx), raising=False)

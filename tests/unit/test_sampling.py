@@ -13,20 +13,35 @@ KINDS = ("proportional", "sqrt", "uniform", "annealed", "round_robin", "sequenti
 SIZES = {"sst": 9, "quora": 16, "sts": 4}
 
 
-@pytest.mark.parametrize(("kind", "expected"), [
-    ("proportional", (9 / 29, 16 / 29, 4 / 29)), ("sqrt", (3 / 9, 4 / 9, 2 / 9)), ("uniform", (1 / 3, 1 / 3, 1 / 3)),
-    ("round_robin", (1 / 3, 1 / 3, 1 / 3)), ("sequential", (9 / 29, 16 / 29, 4 / 29)), ("merged", (9 / 29, 16 / 29, 4 / 29))])
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("proportional", (9 / 29, 16 / 29, 4 / 29)),
+        ("sqrt", (3 / 9, 4 / 9, 2 / 9)),
+        ("uniform", (1 / 3, 1 / 3, 1 / 3)),
+        ("round_robin", (1 / 3, 1 / 3, 1 / 3)),
+        ("sequential", (9 / 29, 16 / 29, 4 / 29)),
+        ("merged", (9 / 29, 16 / 29, 4 / 29)),
+    ],
+)
 def test_probabilities_by_hand(kind, expected):
     found = TaskSampler(kind, sizes=SIZES).probabilities(1)
     assert found == pytest.approx(dict(zip(SIZES, expected, strict=True)))
 
 
-@pytest.mark.parametrize(("epoch", "epochs", "alpha"), [
-    (1, 1, 1.0), (1, 3, 1.0), (2, 3, 0.6), (3, 3, 0.2), (1, 25, 1.0), (25, 25, 0.2)])
+@pytest.mark.parametrize(
+    ("epoch", "epochs", "alpha"),
+    [(1, 1, 1.0), (1, 3, 1.0), (2, 3, 0.6), (3, 3, 0.2), (1, 25, 1.0), (25, 25, 0.2)],
+)
 def test_annealed_exponent_falls_from_1_to_a_fifth(epoch, epochs, alpha):
     """Stickland and Murray (2019), section 4.1: alpha = 1 - 0.8 (e - 1) / (E - 1)."""
-    expected = {task: size ** alpha / sum(other ** alpha for other in SIZES.values()) for task, size in SIZES.items()}
-    assert TaskSampler("annealed", sizes=SIZES, epochs=epochs).probabilities(epoch) == pytest.approx(expected)
+    expected = {
+        task: size**alpha / sum(other**alpha for other in SIZES.values())
+        for task, size in SIZES.items()
+    }
+    assert TaskSampler("annealed", sizes=SIZES, epochs=epochs).probabilities(
+        epoch
+    ) == pytest.approx(expected)
 
 
 def test_annealed_by_hand():
@@ -40,7 +55,9 @@ def test_annealed_by_hand():
 @pytest.mark.parametrize("factor", [7, 10**150])
 def test_probabilities_know_no_scale(kind, factor):
     larger = {task: size * factor for task, size in SIZES.items()}
-    small, large = (TaskSampler(kind, sizes=sizes, epochs=4, steps_per_epoch=10) for sizes in (SIZES, larger))
+    small, large = (
+        TaskSampler(kind, sizes=sizes, epochs=4, steps_per_epoch=10) for sizes in (SIZES, larger)
+    )
     for epoch in (1, 3):
         assert small.probabilities(epoch) == pytest.approx(large.probabilities(epoch))
         assert sum(small.probabilities(epoch).values()) == pytest.approx(1)
@@ -53,29 +70,53 @@ def test_draws_follow_the_probabilities(kind, epoch):
     sampler = TaskSampler(kind, sizes=SIZES, epochs=3, steps_per_epoch=20_000)
     drawn = Counter(sampler.order(epoch))
     wanted = {task: share * 20_000 for task, share in sampler.probabilities(epoch).items()}
-    assert stats.chisquare([drawn[task] for task in SIZES], [wanted[task] for task in SIZES]).pvalue > 0.001
+    assert (
+        stats.chisquare([drawn[task] for task in SIZES], [wanted[task] for task in SIZES]).pvalue
+        > 0.001
+    )
 
 
 def test_draws_follow_the_rates_of_the_authors_run():
-    """25 epochs of 2400 steps over their eight numbers of steps: chi-square in the first and the last epoch, and alpha's ends."""
-    steps = dict(zip(("cola", "mrpc", "mnli", "rte", "sts", "sst", "qqp", "qnli"), (6680, 2865, 306798, 1945, 4491, 52616, 284257, 84715)))
+    """25 epochs of 2400 steps over their eight numbers of steps: chi-square in the first and the
+    last epoch, and alpha's ends.
+    """
+    steps = dict(
+        zip(
+            ("cola", "mrpc", "mnli", "rte", "sts", "sst", "qqp", "qnli"),
+            (6680, 2865, 306798, 1945, 4491, 52616, 284257, 84715),
+        )
+    )
     sampler = TaskSampler("annealed", sizes=steps, epochs=25, steps_per_epoch=2400)
     for epoch, alpha in ((1, 1.0), (25, 0.2)):
-        shares = {task: count ** alpha / sum(other ** alpha for other in steps.values()) for task, count in steps.items()}
+        shares = {
+            task: count**alpha / sum(other**alpha for other in steps.values())
+            for task, count in steps.items()
+        }
         assert sampler.probabilities(epoch) == pytest.approx(shares)
         drawn = Counter(sampler.order(epoch))
-        assert stats.chisquare([drawn[task] for task in steps], [2400 * shares[task] for task in steps]).pvalue > 0.001
-    assert sampler.probabilities(1)["rte"] == pytest.approx(0.00261, abs=1e-5) and sampler.probabilities(25)["rte"] == pytest.approx(0.0711, abs=1e-4)
+        assert (
+            stats.chisquare(
+                [drawn[task] for task in steps], [2400 * shares[task] for task in steps]
+            ).pvalue
+            > 0.001
+        )
+    assert sampler.probabilities(1)["rte"] == pytest.approx(
+        0.00261, abs=1e-5
+    ) and sampler.probabilities(25)["rte"] == pytest.approx(0.0711, abs=1e-4)
     assert sum(len(sampler.order(epoch)) for epoch in range(1, 26)) == 60_000
 
 
 def test_sizes_of_numpy_go_into_a_checkpoint():
-    sampler = TaskSampler("sqrt", sizes=dict(zip("ab", np.array([4, 9]))), steps_per_epoch=np.int64(5))
+    sampler = TaskSampler(
+        "sqrt", sizes=dict(zip("ab", np.array([4, 9]))), steps_per_epoch=np.int64(5)
+    )
     assert json.loads(json.dumps([sampler.sizes, sampler.steps_per_epoch])) == [{"a": 4, "b": 9}, 5]
 
 
 def test_draws_are_independent():
-    """How often a task follows itself: as often as its share says, else the order would be in blocks."""
+    """How often a task follows itself: as often as its share says, else the order would be in
+    blocks.
+    """
     order = TaskSampler("uniform", sizes=SIZES, steps_per_epoch=9_000).order(1)
     repeats = sum(a == b for a, b in zip(order, order[1:], strict=False))
     assert repeats == pytest.approx(3_000, abs=200)
@@ -85,7 +126,11 @@ def test_round_robin_goes_on_where_it_stopped():
     sampler = TaskSampler("round_robin", sizes=SIZES, epochs=3, steps_per_epoch=4)
     assert sampler.order(1) == ["sst", "quora", "sts", "sst"]
     assert sampler.order(2) == ["quora", "sts", "sst", "quora"]
-    assert Counter(sampler.order(1) + sampler.order(2) + sampler.order(3)) == {"sst": 4, "quora": 4, "sts": 4}
+    assert Counter(sampler.order(1) + sampler.order(2) + sampler.order(3)) == {
+        "sst": 4,
+        "quora": 4,
+        "sts": 4,
+    }
 
 
 def test_sequential_is_one_task_after_another():
@@ -93,7 +138,9 @@ def test_sequential_is_one_task_after_another():
 
 
 @pytest.mark.parametrize("kind", ["merged", "sequential"])
-@pytest.mark.parametrize("sizes", [SIZES, {"one": 5}, {"many": 1234, "few": 1}, {str(i): i + 1 for i in range(40)}])
+@pytest.mark.parametrize(
+    "sizes", [SIZES, {"one": 5}, {"many": 1234, "few": 1}, {str(i): i + 1 for i in range(40)}]
+)
 def test_every_batch_comes_exactly_once(kind, sizes):
     sampler = TaskSampler(kind, sizes=sizes, epochs=2)
     assert Counter(sampler.order(1)) == Counter(sampler.order(2)) == sizes
@@ -102,7 +149,7 @@ def test_every_batch_comes_exactly_once(kind, sizes):
 def test_merged_is_shuffled():
     order = TaskSampler("merged", sizes={"a": 200, "b": 200}).order(1)
     changes = sum(a != b for a, b in zip(order, order[1:], strict=False))
-    assert changes == pytest.approx(200, abs=40)        # one, were it in blocks; 399, did they alternate
+    assert changes == pytest.approx(200, abs=40)  # one, were it in blocks; 399, did they alternate
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,20 +172,28 @@ def test_order_is_pure_in_seed_and_epoch(kind):
 def test_another_seed_or_epoch_is_another_order(kind):
     def order(seed, epoch):
         return TaskSampler(kind, sizes=SIZES, epochs=2, seed=seed, steps_per_epoch=50).order(epoch)
+
     orders = {tuple(order(seed, epoch)) for seed in (1, 2) for epoch in (1, 2)}
     assert len(orders) == 4
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"kind": "anealed"}, "'anealed' is not a sampler. Did you mean 'annealed'\\? Known: proportional, sqrt"),
-    ({"kind": "xyzzy"}, r"'xyzzy' is not a sampler\. Known: "),
-    ({"sizes": {}}, "expected at least one task"),
-    ({"sizes": {"sst": 3, "sts": 0}}, "every size at least 1"),
-    ({"sizes": {"sst": 2.5}}, "every size at least 1, a whole number"),
-    ({"sizes": {"sst": float("nan")}}, "every size at least 1"),
-    ({"steps_per_epoch": 2.5}, "steps_per_epoch 2.5 must be at least 1, whole numbers"),
-    ({"epochs": 0}, "epochs 0 .* must be at least 1"),
-    ({"steps_per_epoch": 0}, "steps_per_epoch 0 must be at least 1")])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"kind": "anealed"},
+            "'anealed' is not a sampler. Did you mean 'annealed'\\? Known: proportional, sqrt",
+        ),
+        ({"kind": "xyzzy"}, r"'xyzzy' is not a sampler\. Known: "),
+        ({"sizes": {}}, "expected at least one task"),
+        ({"sizes": {"sst": 3, "sts": 0}}, "every size at least 1"),
+        ({"sizes": {"sst": 2.5}}, "every size at least 1, a whole number"),
+        ({"sizes": {"sst": float("nan")}}, "every size at least 1"),
+        ({"steps_per_epoch": 2.5}, "steps_per_epoch 2.5 must be at least 1, whole numbers"),
+        ({"epochs": 0}, "epochs 0 .* must be at least 1"),
+        ({"steps_per_epoch": 0}, "steps_per_epoch 0 must be at least 1"),
+    ],
+)
 def test_wrong_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         TaskSampler(**{"kind": "uniform", "sizes": SIZES, **arguments})
@@ -147,5 +202,7 @@ def test_wrong_arguments(arguments, message):
 @pytest.mark.parametrize("epoch", [0, 4, -1])
 @pytest.mark.parametrize("ask", ["probabilities", "order"])
 def test_epochs_count_from_one(epoch, ask):
-    with pytest.raises(ValueError, match=f"epoch {epoch} is not one of 1 to 3; epochs count from 1"):
+    with pytest.raises(
+        ValueError, match=f"epoch {epoch} is not one of 1 to 3; epochs count from 1"
+    ):
         getattr(TaskSampler("annealed", sizes=SIZES, epochs=3), ask)(epoch)

@@ -1,4 +1,6 @@
-"""The stochastic answer network against its equations written out with loops, its masks, and prediction dropout by hand."""
+"""The stochastic answer network against its equations written out with loops, its masks, and
+prediction dropout by hand.
+"""
 
 import math
 
@@ -18,15 +20,21 @@ from mmlkit.training.loop import fit
 from mmlkit.training.saving import save_model
 
 D, C, T = 6, 3, 7
-PREMISE = torch.tensor([[1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0, 0]], dtype=torch.bool)
-HYPOTHESIS = torch.tensor([[0, 0, 0, 1, 1, 1, 0], [0, 0, 0, 0, 0, 1, 1], [0, 0, 1, 0, 0, 0, 0]], dtype=torch.bool)
+PREMISE = torch.tensor(
+    [[1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0, 0]], dtype=torch.bool
+)
+HYPOTHESIS = torch.tensor(
+    [[0, 0, 0, 1, 1, 1, 0], [0, 0, 0, 0, 0, 1, 1], [0, 0, 1, 0, 0, 0, 0]], dtype=torch.bool
+)
 KEPT = [[True, False, False, True, False], [True] * 5, [False, False, True, False, False]]
 
 
 def make(steps=5, seed=0, **options):
     """A head in float64, all of its parameters drawn wide, and three rows of token vectors."""
     torch.manual_seed(seed)
-    head = SANHead(D, C, num_steps=steps, **{"dropout": 0.0, "prediction_dropout": 0.0, **options}).double()
+    head = SANHead(
+        D, C, num_steps=steps, **{"dropout": 0.0, "prediction_dropout": 0.0, **options}
+    ).double()
     with torch.no_grad():
         for parameter in head.parameters():
             parameter.normal_(std=0.7)
@@ -59,7 +67,9 @@ def gru(cell, x, h):
 
 
 def by_loops(head, M, premise, hypothesis):
-    """[(alpha, [beta per step], [P_k per step])] for each row, straight from the equations; only real tokens are visited."""
+    """[(alpha, [beta per step], [P_k per step])] for each row, straight from the equations; only
+    real tokens are visited.
+    """
     found = []
     for row in range(len(M)):
         P, H = ([M[row, j] for j in range(T) if mask[row, j]] for mask in (premise, hypothesis))
@@ -84,13 +94,24 @@ def test_the_equations_step_by_step(steps):
     ours = head.steps(M, PREMISE, HYPOTHESIS)
     scores = head(M, PREMISE, HYPOTHESIS)
     for row, (alpha, betas, answers) in enumerate(theirs):
-        torch.testing.assert_close(ours.hypothesis_weights[row, HYPOTHESIS[row]], torch.stack(alpha), atol=1e-10, rtol=0)
+        torch.testing.assert_close(
+            ours.hypothesis_weights[row, HYPOTHESIS[row]], torch.stack(alpha), atol=1e-10, rtol=0
+        )
         for k in range(steps):
-            torch.testing.assert_close(ours.premise_weights[row, k, PREMISE[row]], torch.stack(betas[k]), atol=1e-10, rtol=0)
-            torch.testing.assert_close(ours.probabilities[row, k], torch.stack(answers[k]), atol=1e-10, rtol=0)
+            torch.testing.assert_close(
+                ours.premise_weights[row, k, PREMISE[row]],
+                torch.stack(betas[k]),
+                atol=1e-10,
+                rtol=0,
+            )
+            torch.testing.assert_close(
+                ours.probabilities[row, k], torch.stack(answers[k]), atol=1e-10, rtol=0
+            )
         mean = torch.stack([sum(answer[c] for answer in answers) / steps for c in range(C)])
         torch.testing.assert_close(scores[row], mean, atol=1e-10, rtol=0)
-    assert ours.probabilities.std(0).min() > 1e-3 and (steps == 1 or ours.probabilities.std(1).min() > 1e-4)
+    assert ours.probabilities.std(0).min() > 1e-3 and (
+        steps == 1 or ours.probabilities.std(1).min() > 1e-4
+    )
 
 
 class Rows:
@@ -103,7 +124,9 @@ class Rows:
 def test_loss_and_gradients_are_those_of_the_equations(monkeypatch, steps, p):
     """With prediction dropout under a mask that is given: -log of the mean of the kept answers."""
     kept = [row[:steps] if steps > 1 else [True] for row in KEPT]
-    monkeypatch.setattr(module, "kept_steps", lambda rows, steps, p, device=None: torch.tensor(kept))
+    monkeypatch.setattr(
+        module, "kept_steps", lambda rows, steps, p, device=None: torch.tensor(kept)
+    )
     head, M = make(steps, prediction_dropout=p)
     ours = head.train().loss((M, PREMISE, HYPOTHESIS), Rows).total
     losses = []
@@ -112,12 +135,22 @@ def test_loss_and_gradients_are_those_of_the_equations(monkeypatch, steps, p):
         losses.append(-(sum(answer[Rows.labels[row]] for answer in counted) / len(counted)).log())
     theirs = sum(losses) / 3
     torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
-    parameters = [M, *(parameter for name, parameter in head.named_parameters() if steps > 1 or "cell" not in name)]
+    parameters = [
+        M,
+        *(
+            parameter
+            for name, parameter in head.named_parameters()
+            if steps > 1 or "cell" not in name
+        ),
+    ]
     for a, b in zip(torch.autograd.grad(ours, parameters), torch.autograd.grad(theirs, parameters)):
         torch.testing.assert_close(a, b, atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize("labels, width, count", [(3, 768, 4_144_132), (2, 768, 4_141_059), (3, 1024, 7_360_516), (2, 1024, 7_356_419)])
+@pytest.mark.parametrize(
+    "labels, width, count",
+    [(3, 768, 4_144_132), (2, 768, 4_141_059), (3, 1024, 7_360_516), (2, 1024, 7_356_419)],
+)
 def test_number_of_parameters(labels, width, count):
     assert sum(parameter.numel() for parameter in SANHead(width, labels).parameters()) == count
 
@@ -139,47 +172,73 @@ def test_masked_positions_get_no_attention_and_do_not_matter():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("empty", ["hypothesis", "premise", "both"])
 def test_an_empty_text_gives_a_defined_answer(dtype, empty):
-    """No token at all: its memory is summed to zero. (With the final [SEP] alone, as batches have it, row 2 of the masks.)"""
+    """No token at all: its memory is summed to zero. (With the final [SEP] alone, as batches have
+    it, row 2 of the masks.)
+    """
     head, M = make()
-    head, M = head.to(torch.promote_types(dtype, torch.float32)), M.detach().to(dtype).requires_grad_()
+    head, M = (
+        head.to(torch.promote_types(dtype, torch.float32)),
+        M.detach().to(dtype).requires_grad_(),
+    )
     premise, hypothesis = PREMISE.clone(), HYPOTHESIS.clone()
-    for mask in {"hypothesis": [hypothesis], "premise": [premise], "both": [premise, hypothesis]}[empty]:
+    for mask in {"hypothesis": [hypothesis], "premise": [premise], "both": [premise, hypothesis]}[
+        empty
+    ]:
         mask[1] = False
     scores = head(M, premise, hypothesis)
     gradient = torch.autograd.grad(scores.log().sum(), M)[0]
     assert scores.isfinite().all() and gradient.isfinite().all()
     torch.testing.assert_close(scores.sum(1), torch.ones_like(scores[:, 0]))
     found = head.steps(M, premise, hypothesis)
-    assert (found.premise_weights[1] == 0).all() == (empty != "hypothesis") and (found.hypothesis_weights[1] == 0).all() == (empty != "premise")
-    if empty == "both" and dtype == torch.float64:      # s_0 and x_0 are zero vectors: P_0 is the softmax of W3's bias
+    assert (found.premise_weights[1] == 0).all() == (empty != "hypothesis") and (
+        found.hypothesis_weights[1] == 0
+    ).all() == (empty != "premise")
+    if (
+        empty == "both" and dtype == torch.float64
+    ):  # s_0 and x_0 are zero vectors: P_0 is the softmax of W3's bias
         torch.testing.assert_close(found.probabilities[1, 0], head.dense.bias.softmax(0))
 
 
 def test_a_hypothesis_of_one_token_is_that_token():
     head, M = make()
-    assert head.steps(M, PREMISE, HYPOTHESIS).hypothesis_weights[2].tolist() == HYPOTHESIS[2].double().tolist()
+    assert (
+        head.steps(M, PREMISE, HYPOTHESIS).hypothesis_weights[2].tolist()
+        == HYPOTHESIS[2].double().tolist()
+    )
 
 
 def test_a_batch_of_one_and_a_long_premise():
     head, M = make()
     whole = head(M, PREMISE, HYPOTHESIS)
     for i in range(3):
-        alone = head(M[i:i + 1], PREMISE[i:i + 1], HYPOTHESIS[i:i + 1])
+        alone = head(M[i : i + 1], PREMISE[i : i + 1], HYPOTHESIS[i : i + 1])
         assert alone.shape == (1, C)
         torch.testing.assert_close(alone[0], whole[i], atol=1e-12, rtol=0)
     long = torch.randn(2, 507, D, dtype=torch.float64)
     positions = torch.arange(507).expand(2, 507)
     scores = head(long, positions < 500, positions >= 500)
-    assert scores.shape == (2, C) and scores.isfinite().all() and (scores[0] - scores[1]).abs().max() > 1e-3
+    assert (
+        scores.shape == (2, C)
+        and scores.isfinite().all()
+        and (scores[0] - scores[1]).abs().max() > 1e-3
+    )
 
 
 def test_the_mean_of_steps_by_hand():
-    """Two steps of (1/4, 3/4) and (1/2, 1/2); scaling the weights of what is kept would change nothing, for they are only compared."""
+    """Two steps of (1/4, 3/4) and (1/2, 1/2); scaling the weights of what is kept would change
+    nothing, for they are only compared.
+    """
     logits = torch.tensor([[[0.0, math.log(3)], [0.0, 0.0]]]).expand(3, 2, 2)
     kept = torch.tensor([[True, True], [True, False], [False, True]])
-    torch.testing.assert_close(mean_of_steps(logits, kept).exp(), torch.tensor([[0.375, 0.625], [0.25, 0.75], [0.5, 0.5]]))
-    torch.testing.assert_close(mean_of_steps(logits), mean_of_steps(logits, torch.ones(3, 2, dtype=torch.bool)))
-    far = torch.tensor([[[0.0, 500.0], [0.0, 400.0]]], requires_grad=True)      # probabilities that are 0 in fp32: their mean's log is not
+    torch.testing.assert_close(
+        mean_of_steps(logits, kept).exp(), torch.tensor([[0.375, 0.625], [0.25, 0.75], [0.5, 0.5]])
+    )
+    torch.testing.assert_close(
+        mean_of_steps(logits), mean_of_steps(logits, torch.ones(3, 2, dtype=torch.bool))
+    )
+    far = torch.tensor(
+        [[[0.0, 500.0], [0.0, 400.0]]], requires_grad=True
+    )  # probabilities that are 0 in fp32: their mean's log is not
     log = mean_of_steps(far)
     assert log[0, 0].item() == pytest.approx(-400 - math.log(2)) and log[0, 1].item() == 0
     log[0, 0].backward()
@@ -191,13 +250,17 @@ def test_at_least_one_step_is_kept_and_the_others_as_often_as_asked():
     for p in (0.1, 0.5, 0.999):
         kept = kept_steps(20_000, 4, p)
         assert kept.any(1).all() and kept.shape == (20_000, 4)
-        share = 1 / 4 + 3 / 4 * (1 - p)         # drawn for sure, or else by chance; alike for all steps
+        share = 1 / 4 + 3 / 4 * (1 - p)  # drawn for sure, or else by chance; alike for all steps
         assert kept.double().mean(0).tolist() == pytest.approx([share] * 4, abs=0.015)
     assert kept_steps(50, 3, 0.0).all() and kept_steps(50, 1, 0.9).all()
 
 
 def test_without_dropout_training_and_evaluation_agree():
-    for options, same in ((dict(), True), (dict(prediction_dropout=0.5), False), (dict(dropout=0.5), False)):
+    for options, same in (
+        (dict(), True),
+        (dict(prediction_dropout=0.5), False),
+        (dict(dropout=0.5), False),
+    ):
         head, M = make(**options)
         losses, scores = [], []
         for mode in (True, False):
@@ -221,7 +284,9 @@ def test_features_are_dropped_at_all_positions_alike():
     """alpha of equal tokens stays even under dropout; with a draw per position it would not."""
     head, M = make(dropout=0.5)
     same = M[:, :1].expand(3, T, D)
-    for weights, mask in zip(head.train().steps(same, PREMISE, HYPOTHESIS)[:2], (HYPOTHESIS, PREMISE)):
+    for weights, mask in zip(
+        head.train().steps(same, PREMISE, HYPOTHESIS)[:2], (HYPOTHESIS, PREMISE)
+    ):
         weights = weights.reshape(3, -1, T)
         even = mask / mask.sum(1, keepdim=True)
         torch.testing.assert_close(weights, even[:, None].expand_as(weights).to(weights.dtype))
@@ -239,45 +304,84 @@ def test_probabilities_are_not_softmaxed_twice():
     assert abs(probabilities(scores, LinearHead(8, scores.shape[1])) - scores).max() > 0.05
 
 
-@pytest.mark.parametrize("make_wrong, message", [
-    (lambda: SANHead(8, 1), "num_labels 1 at least 2; for a regression task take a LinearHead"),
-    (lambda: SANHead(0, 2), "hidden_size 0 and num_steps 5 must be at least 1"),
-    (lambda: SANHead(8, 2, num_steps=0), "num_steps 0"),
-    (lambda: SANHead(8, 2, dropout=1.0), r"dropout 1.0 and prediction_dropout 0.1 must be at least 0 and below 1"),
-    (lambda: SANHead(8, 2, prediction_dropout=1.0), "prediction_dropout 1.0"),
-    (lambda: SANHead(8, 2)(torch.zeros(2, 5, 9), *[torch.ones(2, 5)] * 2), r"hidden_states have shape \[2, 5, 9\], .* expected \[batch, tokens, 8\]"),
-    (lambda: SANHead(8, 2)(torch.zeros(2, 5, 8), torch.ones(2, 4), torch.ones(2, 5)), r"the masks \[2, 4\] and \[2, 5\]")])
+@pytest.mark.parametrize(
+    "make_wrong, message",
+    [
+        (lambda: SANHead(8, 1), "num_labels 1 at least 2; for a regression task take a LinearHead"),
+        (lambda: SANHead(0, 2), "hidden_size 0 and num_steps 5 must be at least 1"),
+        (lambda: SANHead(8, 2, num_steps=0), "num_steps 0"),
+        (
+            lambda: SANHead(8, 2, dropout=1.0),
+            r"dropout 1.0 and prediction_dropout 0.1 must be at least 0 and below 1",
+        ),
+        (lambda: SANHead(8, 2, prediction_dropout=1.0), "prediction_dropout 1.0"),
+        (
+            lambda: SANHead(8, 2)(torch.zeros(2, 5, 9), *[torch.ones(2, 5)] * 2),
+            r"hidden_states have shape \[2, 5, 9\], .* expected \[batch, tokens, 8\]",
+        ),
+        (
+            lambda: SANHead(8, 2)(torch.zeros(2, 5, 8), torch.ones(2, 4), torch.ones(2, 5)),
+            r"the masks \[2, 4\] and \[2, 5\]",
+        ),
+    ],
+)
 def test_wrong_use(make_wrong, message):
     with pytest.raises(ValueError, match=message):
         make_wrong()
 
 
 def test_premise_and_hypothesis_in_a_batch(make_model):
-    """[CLS] and the first [SEP] belong to the premise, the last [SEP] to the hypothesis; a task on single texts is refused."""
+    """[CLS] and the first [SEP] belong to the premise, the last [SEP] to the hypothesis; a task
+    on single texts is refused.
+    """
     model = make_model("quora")
-    split = make_split("quora", [(0, dict(sentence1="the film", sentence2="a plot of", label="duplicate")), (1, dict(sentence1="it", sentence2="good", label="not_duplicate"))])
+    split = make_split(
+        "quora",
+        [
+            (0, dict(sentence1="the film", sentence2="a plot of", label="duplicate")),
+            (1, dict(sentence1="it", sentence2="good", label="not_duplicate")),
+        ],
+    )
     batch = collate(encode(model.tokenizer, split), [0, 1])
     out = model.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids)
     M, premise, hypothesis = SANHead(32, 2).inputs(out, batch)
     assert M is out.last_hidden_state and M.shape == (2, 8, 32)
     assert premise.long().tolist() == [[1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0]]
     assert hypothesis.long().tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0]]
-    sentences = collate(encode(model.tokenizer, make_split("sst", [(0, {"sentence": "the film", "label": "negative"})])), [0])
-    with pytest.raises(ValueError, match="task 'sst' has single texts, but a SANHead needs a premise and a hypothesis; give the task a LinearHead"):
+    sentences = collate(
+        encode(
+            model.tokenizer, make_split("sst", [(0, {"sentence": "the film", "label": "negative"})])
+        ),
+        [0],
+    )
+    with pytest.raises(
+        ValueError,
+        match=(
+            "task 'sst' has single texts, but a SANHead needs a premise and a hypothesis; give "
+            "the task a LinearHead"
+        ),
+    ):
         SANHead(32, 5).inputs(out, sentences)
 
 
 @pytest.mark.parametrize("steps", [1, 5])
-def test_a_toy_is_learned_and_predicted_from_the_command_line(make_model, make_toy, tmp_path, capsys, steps):
+def test_a_toy_is_learned_and_predicted_from_the_command_line(
+    make_model, make_toy, tmp_path, capsys, steps
+):
     data, model = make_toy("quora", rows=60, dev=20), make_model("quora")
     with seeded(4):
         model.heads["quora"] = SANHead(32, 2, num_steps=steps, dropout=0.05, prediction_dropout=0.2)
     history = fit(model, data, epochs=6, lr=5e-3, batch_size=6)
-    assert history["accuracy"].max() > 0.9 and history["train_loss"].iloc[-1] < 0.5 * history["train_loss"].iloc[0]
+    assert (
+        history["accuracy"].max() > 0.9
+        and history["train_loss"].iloc[-1] < 0.5 * history["train_loss"].iloc[0]
+    )
     assert evaluate(model, data)["accuracy"] == history["accuracy"].max()
     scores = predict_scores(model, data)
     np.testing.assert_allclose(scores.sum(1), 1, atol=1e-5)
     save_model(model, tmp_path)
     assert main(["predict", "--model", str(tmp_path), *data.dev.texts[0]]) == 0
     line = capsys.readouterr().out.splitlines()[1].split("\t")
-    assert [float(share) for share in line[3:]] == pytest.approx(scores[0], abs=1e-4) and max(scores[0]) > 0.75    # softmaxed again it could not be
+    assert [float(share) for share in line[3:]] == pytest.approx(scores[0], abs=1e-4) and max(
+        scores[0]
+    ) > 0.75  # softmaxed again it could not be

@@ -1,4 +1,6 @@
-"""MT-DNN's similarity, Eq. 2: a sigmoid trained on labels between 0 and 1, with scores on the task's own scale."""
+"""MT-DNN's similarity, Eq. 2: a sigmoid trained on labels between 0 and 1, with scores on the
+task's own scale.
+"""
 
 import dataclasses
 from types import SimpleNamespace
@@ -18,7 +20,9 @@ from mmlkit.training.step import train_step
 
 @pytest.mark.parametrize("low, high", [(0.0, 5.0), (1.0, 3.0)])
 def test_scores_and_loss_by_hand(low, high):
-    """logit = 2 x: the sigmoids of 0 and 2 are 0.5 and 0.8808; labels are scaled to 0 and 1 in the loss."""
+    """logit = 2 x: the sigmoids of 0 and 2 are 0.5 and 0.8808; labels are scaled to 0 and 1 in
+    the loss.
+    """
     head = LinearHead(1, 1, dropout=0.0, activation="sigmoid")
     with torch.no_grad():
         head.dense.weight.fill_(2.0)
@@ -27,10 +31,12 @@ def test_scores_and_loss_by_hand(low, high):
     x = torch.tensor([[0.0], [1.0]])
     inputs = head.inputs(SimpleNamespace(pooler_output=x), batch)
     p = 1 / (1 + np.exp(-2.0))
-    assert head(*inputs)[:, 0].tolist() == pytest.approx([low + 0.5 * (high - low), low + p * (high - low)])
-    assert head(x)[:, 0].tolist() == pytest.approx([0.5, p])       # Eq. 2 itself
+    assert head(*inputs)[:, 0].tolist() == pytest.approx(
+        [low + 0.5 * (high - low), low + p * (high - low)]
+    )
+    assert head(x)[:, 0].tolist() == pytest.approx([0.5, p])  # Eq. 2 itself
     loss = head.loss(inputs, batch).total
-    assert loss.item() == pytest.approx((0.5**2 + (p - 0.6)**2) / 2)
+    assert loss.item() == pytest.approx((0.5**2 + (p - 0.6) ** 2) / 2)
     loss.backward()
     assert head.dense.bias.grad.item() == pytest.approx(0.5 * 0.25 + (p - 0.6) * p * (1 - p))
 
@@ -40,13 +46,22 @@ def test_a_model_is_trained_and_saved_with_it(make_model, make_toy, tmp_path):
     data, model = make_toy("sts", rows=90, dev=30), make_model("sts")
     model.heads["sts"] = LinearHead(32, 1, dropout=0.0, activation="sigmoid")
     history = fit(model, data, epochs=12, lr=5e-3, head_lr=5e-2, batch_size=6)
-    assert history["pearson"].max() > 0.8 and history["train_loss"].iloc[-1] < 0.4 * history["train_loss"].iloc[0] < 0.1
+    assert (
+        history["pearson"].max() > 0.8
+        and history["train_loss"].iloc[-1] < 0.4 * history["train_loss"].iloc[0] < 0.1
+    )
     scores = predict_scores(model, data)
-    assert 0 <= scores.min() < 1 and 4 < scores.max() <= 5 and np.abs(scores[:, 0] - data.dev.labels).mean() < 1
+    assert (
+        0 <= scores.min() < 1
+        and 4 < scores.max() <= 5
+        and np.abs(scores[:, 0] - data.dev.labels).mean() < 1
+    )
     save_model(model, tmp_path)
     again = load_model(tmp_path)
     np.testing.assert_array_equal(predict_scores(again, data), scores)
-    assert again.heads["sts"].activation == "sigmoid" and evaluate(again, data) == evaluate(model, data)
+    assert again.heads["sts"].activation == "sigmoid" and evaluate(again, data) == evaluate(
+        model, data
+    )
 
 
 def test_train_step_tells_the_loss_on_the_small_scale(make_model, make_toy):
@@ -55,13 +70,23 @@ def test_train_step_tells_the_loss_on_the_small_scale(make_model, make_toy):
     batch = collate(encode(model.tokenizer, data.train), range(10))
     with torch.no_grad():
         expected = ((model.eval()(batch)[:, 0] - batch.labels) / 5).square().mean()
-    loss = train_step(model.train(), batch, torch.optim.SGD(model.parameters(), lr=0.1), micro_batch_size=3).total
+    loss = train_step(
+        model.train(), batch, torch.optim.SGD(model.parameters(), lr=0.1), micro_batch_size=3
+    ).total
     torch.testing.assert_close(loss, expected, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("options, message", [
-    (dict(num_labels=2, activation="sigmoid"), "activation 'sigmoid' with num_labels 2; expected None, or 'sigmoid' with the one score of a regression"),
-    (dict(num_labels=1, activation="relu"), "activation 'relu' with num_labels 1")])
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (
+            dict(num_labels=2, activation="sigmoid"),
+            "activation 'sigmoid' with num_labels 2; expected None, or 'sigmoid' with the one "
+            "score of a regression",
+        ),
+        (dict(num_labels=1, activation="relu"), "activation 'relu' with num_labels 1"),
+    ],
+)
 def test_wrong_use(options, message):
     with pytest.raises(ValueError, match=message):
         LinearHead(8, **options)
@@ -70,5 +95,11 @@ def test_wrong_use(options, message):
 def test_a_sigmoid_is_for_regression_alone(make_model, make_toy):
     model = make_model("quora")
     model.heads["quora"] = LinearHead(32, 1, activation="sigmoid")
-    with pytest.raises(ValueError, match="Task 'quora' is a classification task, but its LinearHead is for regression; give it another head"):
+    with pytest.raises(
+        ValueError,
+        match=(
+            "Task 'quora' is a classification task, but its LinearHead is for regression; give "
+            "it another head"
+        ),
+    ):
         predict_scores(model, make_toy("quora"))
