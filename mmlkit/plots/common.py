@@ -99,13 +99,13 @@ def looks(names):
     """Return colour, line style and marker of each series of a figure.
 
     Args:
-        names: names of the series, in order. Where all are methods of `mmlkit.heads.methods`, each
+        names: names of the series, in order, or a dict or a pandas Series with these keys. Where all are methods of `mmlkit.heads.methods`, each
             has the look of its place there.
 
     Returns:
         {name: keyword arguments of `Axes.plot`}.
     """
-    names = list(names)
+    names = list(names.keys() if hasattr(names, "keys") else names)  # of a dict or a Series
     places = METHODS if set(names) <= set(METHODS) else names
     keywords = {"color": COLOURS, "linestyle": LINES, "marker": MARKERS}
     return {

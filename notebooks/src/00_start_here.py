@@ -204,7 +204,7 @@ save_model(model, folder, metadata={"seed": seed, "accuracy": best})
 print(sorted(path.name for path in folder.iterdir()))
 
 # %%
-from mmlkit.cli import main
+from mmlkit.cli.main import main
 
 status = main(["predict", "--model", str(folder), "A quiet, patient triumph."])
 

@@ -165,3 +165,19 @@ def test_nine_systems_have_nine_marks():
         for line in (container.lines[0] for container in ax.containers)
     }
     assert len(marks) == 9
+
+
+def test_scores_may_be_a_column_of_a_table():
+    """The parameters and scores of notebook 09 are columns; each system has a mark at its own place."""
+    table = pd.DataFrame({"own": [10.0, 1000.0], "overall": [0.4, 0.5]}, index=["PALs", "low-rank"])
+    ax = plots_multitask.parameters_against_score(table["own"], table["overall"], {"PALs": 0.01})
+    marks = [
+        line
+        for line in ax.get_lines()
+        if len(line.get_xdata()) == 1 and line.get_marker() not in "_|"
+    ]
+    assert {(one.get_xdata()[0], one.get_ydata()[0]) for one in marks} >= {
+        (10.0, 0.4),
+        (1000.0, 0.5),
+    }
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["PALs", "low-rank"]
