@@ -99,8 +99,8 @@ def looks(names):
     """Return colour, line style and marker of each series of a figure.
 
     Args:
-        names: names of the series, in order, or a dict or a pandas Series with these keys. Where all are methods of `mmlkit.heads.methods`, each
-            has the look of its place there.
+        names: names of the series, in order, or a dict or a pandas Series with these keys. Where
+            all are methods of `mmlkit.heads.methods`, each has the look of its place there.
 
     Returns:
         {name: keyword arguments of `Axes.plot`}.

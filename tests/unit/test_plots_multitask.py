@@ -168,7 +168,9 @@ def test_nine_systems_have_nine_marks():
 
 
 def test_scores_may_be_a_column_of_a_table():
-    """The parameters and scores of notebook 09 are columns; each system has a mark at its own place."""
+    """The parameters and scores of notebook 09 are columns; each system has a mark at its own
+    place.
+    """
     table = pd.DataFrame({"own": [10.0, 1000.0], "overall": [0.4, 0.5]}, index=["PALs", "low-rank"])
     ax = plots_multitask.parameters_against_score(table["own"], table["overall"], {"PALs": 0.01})
     marks = [
