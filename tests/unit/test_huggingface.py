@@ -321,7 +321,7 @@ def test_the_example_of_the_readme(kind, tmp_path, monkeypatch, capsys, tokenize
     found = {}
     exec(compile(code, "README", "exec"), found)
     assert (
-        "heads are left; Linear(in_features=16, out_features=2, bias=True) gives the same logits"
+        "heads remain; Linear(in_features=16, out_features=2, bias=True) gives the same logits"
         in capsys.readouterr().out
     )
     assert found["pruner"].events[0].step == 50 and found["model"].head.num_heads == 16
