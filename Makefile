@@ -28,7 +28,7 @@ test-colab:                     ## the suite on the versions that Colab ships, t
 	$(MAKE) test VENV=.venv-colab REQUIREMENTS=requirements-colab.txt
 
 lint: install                   ## style and unused names, notebooks included
-	$(BIN)/ruff check .
+	$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .
 
 notebooks: install              ## rebuild the committed notebooks from notebooks/src/
 	$(BIN)/python notebooks/build.py

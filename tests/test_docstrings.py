@@ -13,7 +13,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted(path for path in (ROOT / "mmlkit").rglob("*.py") if not path.stem.startswith("__"))
-NOT_YET = ()
 SECTIONS = (
     "Args",
     "Attributes",
@@ -170,8 +169,6 @@ def problems_of(path):
     "path", MODULES, ids=lambda path: ".".join(path.relative_to(ROOT).with_suffix("").parts)
 )
 def test_public_functions_are_documented(path):
-    if path.relative_to(ROOT / "mmlkit").parts[0] in NOT_YET:
-        pytest.skip("this subpackage has the older docstrings")
     assert not (found := problems_of(path)), "\n".join(found)
 
 
