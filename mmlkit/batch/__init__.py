@@ -8,7 +8,7 @@
     reports       tables and figures of the results
 
 The rules for Snakemake are in Snakefile. Notebooks 05 to 10 read recorded results with these
-modules. Nothing here knows a model.
+modules. Code that depends on a model does not belong here.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""What this machine has, and how fast it is: `mmlkit doctor` and `mmlkit bench`."""
+"""The hardware and packages of this machine, and its speed: `mmlkit doctor` and `mmlkit bench`."""
 
 from mmlkit.messages import count
 

@@ -1,9 +1,9 @@
-"""The heads that stand on the encoder: each turns hidden states into logits and knows its own loss.
+"""The heads on the encoder: each turns hidden states into logits and computes its own loss.
 
     linear       one linear layer, for a packed input or for two sentence vectors
     multiverse   many orthogonal linear heads and the multiverse loss
     pruning      which heads survive, by MeanShift over their average losses
-    methods      the papers' four methods as heads: bert, wide, multi-head, mml
+    methods      the six methods of the papers as heads
     san          the stochastic answer network of MT-DNN
     ranking      relevance ranking of MT-DNN
 
