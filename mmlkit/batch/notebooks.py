@@ -243,6 +243,16 @@ def run_notebooks(paths, out, parameters, *, jobs=1, **options):
     return [path for path, success in zip(paths, succeeded) if not success]
 
 
+# Papermill, which ends with the process that started it; its kernel then ends by itself. Otherwise
+# both would go on after a SIGKILL.
+_PAPERMILL = """import sys
+from mmlkit.batch.processes import end_with_parent
+end_with_parent(int(sys.argv.pop(1)))
+from papermill.cli import papermill
+papermill(prog_name="papermill")
+"""
+
+
 def papermill_command(path, output, parameters):
     """Return the command that executes one notebook in the notebook's own folder.
 
@@ -263,7 +273,7 @@ def papermill_command(path, output, parameters):
         "--log-level",
         "ERROR",
     ]
-    command = [sys.executable, "-m", "papermill", str(path), str(output), *options]
+    command = [sys.executable, "-c", _PAPERMILL, str(os.getpid()), str(path), str(output), *options]
     return [*command, "--cwd", str(Path(path).parent), "-y", json.dumps(parameters)]
 
 

@@ -340,3 +340,31 @@ def test_a_limit_of_nothing_is_refused(option, kind, value, capsys):
     with pytest.raises(SystemExit):
         main(["run", "00", option, value])
     assert f"argument {option}: {value!r} is not a {kind}\n" in capsys.readouterr().err
+
+
+def test_a_killed_run_leaves_no_process_behind(tmp_path):
+    """SIGKILL gives the run no chance to clean up: papermill and the kernel notice it
+    themselves.
+    """
+    computes = (
+        "import os\nwith open('pids', 'w') as file:\n    print(os.getpid(), os.getppid(), "
+        "file=file)\n"
+    )
+    notebook = tiny_notebook(tmp_path / "busy.ipynb", f"{computes}while True:\n    pass")
+    code = (
+        f"from mmlkit.batch.notebooks import run_notebook; run_notebook({str(notebook)!r}, "
+        f"{str(tmp_path / 'out')!r}, {{}})"
+    )
+    run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+    started = time.monotonic()
+    while not (tmp_path / "pids").is_file() or not (tmp_path / "pids").read_text().strip():
+        assert run.poll() is None and time.monotonic() - started < 300
+        time.sleep(0.2)
+    children = [psutil.Process(int(pid)) for pid in (tmp_path / "pids").read_text().split()]
+    assert children[1].ppid() == run.pid
+    run.kill()
+    run.wait()
+    gone, left = psutil.wait_procs(children, timeout=120)
+    for process in left:
+        process.kill()
+    assert not left
