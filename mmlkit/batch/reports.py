@@ -369,8 +369,7 @@ def _figure(table):
     plt.close(ax.figure)
     return image.getvalue(), (
         f"dev {metric} of every run, mean over seeds with its standard deviation, and the "
-        f"published "
-        "number as a cross; the table has the numbers"
+        "published number as a cross; the table has the numbers"
     )
 
 

@@ -187,7 +187,7 @@ def execute_run(experiment, folder, run, parent=None):
         known = notebook_parameters(experiment.notebook)
         given = {key: str(value) for key, value in more.items() if key in known}
         stop = SimpleNamespace(is_set=lambda: parent not in (None, os.getppid()))
-        started = time.gmtime()
+        started, resumed = time.gmtime(), checkpoint.is_dir()
         seconds, status, told = run_watched(
             papermill_command(experiment.notebook, executed, {**given, **plan["parameters"]}),
             {**os.environ, **gpu, "MMLKIT_HEADLESS": "1"},
@@ -212,7 +212,8 @@ def execute_run(experiment, folder, run, parent=None):
         os.replace(executed, notebook)
         named = {"experiment": experiment.name, "profile": experiment.profile, "name": run}
         timed = {
-            "minutes": round(seconds / 60, 2),
+            "minutes": round(seconds / 60, 2),  # of the last attempt alone, if it was resumed
+            "resumed": resumed,
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", started),
         }
         write_json(result, {**named, **plan, **timed, "commit": _commit(), **content})

@@ -198,9 +198,19 @@ class LinearHead(nn.Module):
 
         Returns:
             (sentence vectors [B, D],), and with a sigmoid the task's score_range as second item.
+
+        Raises:
+            ValueError: the head has a sigmoid, and the task no score_range.
         """
         x = sentence_vector(out, batch, self.pooling)
-        return (x,) if self.activation is None else (x, batch.task.score_range)
+        if self.activation is None:
+            return (x,)
+        if batch.task.score_range is None:
+            raise ValueError(
+                f"task {batch.task.name!r} has no score_range, which its head's sigmoid needs; "
+                "make it with Task(..., score_range=(lowest, highest))."
+            )
+        return x, batch.task.score_range
 
     def forward(self, x, score_range=(0.0, 1.0)):
         """Compute the logits, or the scores of a sigmoid.

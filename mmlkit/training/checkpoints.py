@@ -47,7 +47,8 @@ def load_checkpoint(path):
     try:
         with safe_open(str(path), framework="pt") as file:
             plain = json.loads((file.metadata() or {})["plain"])
-            return unflatten({key: file.get_tensor(key) for key in file.keys()}, plain)  # noqa: SIM118 (a safetensors file is no dict)
+            names = file.keys()
+            return unflatten({name: file.get_tensor(name) for name in names}, plain)
     except (SafetensorError, KeyError, json.JSONDecodeError) as error:
         raise ValueError(
             f"{Path(path)} is not a readable checkpoint ({error}). Delete it to start the run "

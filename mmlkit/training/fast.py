@@ -1,6 +1,8 @@
-"""CPU shortcuts, which act inside `train_step` and evaluation only, one reason each.
+"""Shortcuts for speed, each with its reason.
 
-Elsewhere the encoder is plain PyTorch, so that any loop and any optimizer can train it.
+`cpu_shortcuts` acts inside `train_step` alone: elsewhere the encoder is plain PyTorch, so that any
+loop and any optimizer can train it. `fast_matmul` chooses the path of a matrix product, not its
+numbers on a CPU.
 """
 
 import contextlib

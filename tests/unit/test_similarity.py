@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mmlkit.data.batching import collate, encode
-from mmlkit.data.tasks import get_task
+from mmlkit.data.tasks import Task, get_task
 from mmlkit.heads.linear import LinearHead
 from mmlkit.training.evaluation import evaluate, predict_scores
 from mmlkit.training.loop import fit
@@ -103,3 +103,13 @@ def test_a_sigmoid_is_for_regression_alone(make_model, make_toy):
         ),
     ):
         predict_scores(model, make_toy("quora"))
+
+
+def test_a_sigmoid_asks_for_the_range_of_scores():
+    task = Task("mine", text_columns=("text",), kind="regression")
+    batch = SimpleNamespace(task=task, labels=torch.zeros(1))
+    head = LinearHead(1, 1, activation="sigmoid")
+    with pytest.raises(
+        ValueError, match=r"task 'mine' has no score_range, .* score_range=\(lowest"
+    ):
+        head.inputs(SimpleNamespace(pooler_output=torch.zeros(1, 1)), batch)
