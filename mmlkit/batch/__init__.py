@@ -5,7 +5,8 @@
     experiments   a notebook and a grid of its parameters, in one small file
     runs          one run of an experiment and its result
     batches       all runs of an experiment, through Snakemake
-    reports       tables and figures of the results
+    tables        tables of the results, and what they say about a claim
+    reports       the report of tables and figures, as Markdown and HTML
 
 The rules for Snakemake are in Snakefile. Notebooks 05 to 10 read recorded results with these
 modules. Code that depends on a model does not belong here.
@@ -20,7 +21,8 @@ _MODULES = {
     "experiments": "Experiment find_experiment known_experiments load_experiment",
     "runs": "read_result record",
     "batches": "reproduce",
-    "reports": "compare_claim headline judge load_results long_frame write_readme write_report",
+    "tables": "compare_claim headline judge load_results long_frame",
+    "reports": "write_readme write_report",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(_MODULE_OF)

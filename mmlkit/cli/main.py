@@ -1,17 +1,15 @@
-"""The parser and the commands of the command line `mmlkit`.
+"""The commands of the command line `mmlkit`.
 
 Nothing heavy is imported before a command needs it, so `mmlkit --help` answers at once.
 """
 
-import argparse
 import contextlib
 import csv
 import os
-import re
 import sys
 from pathlib import Path
 
-from mmlkit import __version__
+from mmlkit.cli.arguments import parse
 from mmlkit.folders import check_model_folder
 from mmlkit.messages import count, error_text, no_formula, printable
 
@@ -30,7 +28,7 @@ def main(arguments=None):
     Returns:
         The exit status.
     """
-    options = _parse(arguments)
+    options = parse(arguments)
     try:
         status = _COMMANDS[options.command](options)
         sys.stdout.flush()
@@ -47,162 +45,6 @@ def main(arguments=None):
             raise
         print(f"mmlkit {options.command}: {error_text(error)}", file=sys.stderr)
         return 1
-
-
-def _parse(arguments):
-    about = "Fine-tuning methods on BERT: notebooks, runs, predictions."
-    parser = argparse.ArgumentParser(prog="mmlkit", description=about)
-    parser.add_argument("--version", action="version", version=f"mmlkit {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (about, arguments_of) in _ARGUMENTS.items():
-        command = commands.add_parser(name, help=about)
-        for flags, more in arguments_of:
-            command.add_argument(*flags.split(), **more)
-    commands.choices["reproduce"].epilog = _EPILOG
-    options, options.more = parser.parse_known_args(arguments)
-    if options.more and options.command != "reproduce":
-        parser.error(f"unrecognized arguments: {' '.join(options.more)}")
-    return options
-
-
-def _whole_number(text):
-    if not re.fullmatch(r"[+-]?\d{1,9}", text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
-
-
-def _number(text):
-    with contextlib.suppress(ValueError):
-        if float(text) > 0:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-
-
-def _minutes(text, **more):
-    return {"type": _number, "metavar": "MINUTES", "help": text, **more}
-
-
-def _count(text, **more):
-    return {"type": _whole_number, "metavar": "N", "help": text, **more}
-
-
-def _many(metavar, text):
-    return {"action": "append", "default": [], "metavar": metavar, "help": text}
-
-
-def _flag(text):
-    return {"action": "store_true", "help": text}
-
-
-def _text(text, **more):
-    return {"help": text, **more}
-
-
-_EPILOG = "Other options go to Snakemake: --executor slurm --default-resources slurm_account=NAME"
-
-# {command: (help, [(option, arguments of add_argument)])}
-_ARGUMENTS = {
-    "doctor": ("what this machine has, and what will run on it", []),
-    "run": (
-        "run notebooks headless, through papermill; without a name, list them",
-        [
-            ("notebooks", _text("a number (02), a name, or all", nargs="*")),
-            (
-                "--list",
-                _flag("list the notebooks with their parameters"),
-            ),
-            ("--dry-run", _flag("say what would run, and run nothing")),
-            ("--profile", _text("fast, colab or paper (default: the notebook's own)")),
-            (
-                "-p --parameter",
-                _many(
-                    "NAME=VALUE",
-                    "set a parameter of the notebook. A value is a path from the current folder "
-                    "when it starts with ./ ../ ~ or /, when it contains / and exists, or for "
-                    "output_dir; any other value is passed on unchanged",
-                ),
-            ),
-            (
-                "--out",
-                _text("folder for the executed notebooks (default: runs)", default="runs"),
-            ),
-            (
-                "--jobs",
-                _count("notebooks at a time (default: one for each CPU core; 1 on a GPU)"),
-            ),
-            (
-                "--stall",
-                _minutes(
-                    "stop a notebook after this time without progress: no CPU time used, no cell "
-                    "ended (default: 5). A cell that only waits needs more",
-                    default=5,
-                ),
-            ),
-            ("--limit", _minutes("stop a notebook after this time (default: never)")),
-        ],
-    ),
-    "reproduce": (
-        "execute all runs of an experiment, and continue where it stopped",
-        [
-            (
-                "experiment",
-                _text("a name in experiments/ or a .toml file; none: a list", nargs="?"),
-            ),
-            ("--profile", _text("fast, colab or paper (default: fast)", default="fast")),
-            ("--grid", _many("NAME=A,B", "other values for a parameter of the grid")),
-            ("--seeds", _count("short for --grid seed=0,1,...,N-1")),
-            ("--cores", _count("runs at a time (default: one for each CPU core)")),
-            ("--out", _text("folder for everything (default: runs/NAME-PROFILE)")),
-            (
-                "--rerun-changed",
-                _flag("repeat runs whose notebook or parameters changed"),
-            ),
-        ],
-    ),
-    "report": (
-        "tables and figures of finished runs, as Markdown and HTML",
-        [
-            ("folders", {"nargs": "*", "default": ["results"], "help": "default: results"}),
-            ("--out", _text("folder for the report (default: the first folder's report/)")),
-            ("--readme", _flag("write the table into README.md too")),
-        ],
-    ),
-    "bench": (
-        "how fast this machine trains, in tokens per second",
-        [
-            ("--model", _text("minilm, a hub id or a folder", default="minilm")),
-            ("--steps", _count("timed steps for each precision (default: 12)", default=12)),
-        ],
-    ),
-    "predict": (
-        "labels and probabilities for texts",
-        [
-            ("texts", _text("texts; for a task on pairs, two after each other", nargs="*")),
-            (
-                "--model",
-                _text("a folder of save_model, such as runs/first-model of notebook 00"),
-            ),
-            ("--task", _text("which of the model's tasks; needed when it has several")),
-            ("--file", _text("a .csv, .tsv, .jsonl or .parquet file with the task's texts")),
-            ("--out", _text("write a .csv here instead of the screen")),
-        ],
-    ),
-    "submit": (
-        "the CS224N project's prediction files: written, then checked",
-        [
-            ("--model", _text("a folder of save_model, such as runs/together of notebook 10")),
-            ("--source", {"required": True, "help": "the folder with the course's data"}),
-            ("--out", _text("folder for the files", default="predictions")),
-            (
-                "--option",
-                {
-                    "choices": ("pretrain", "finetune"),
-                    "help": "the single-task part, sst and cfimdb, with this option in the names",
-                },
-            ),
-        ],
-    ),
-}
 
 
 def _machine(options):

@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 
 import mmlkit
 from mmlkit.batch.experiments import load_experiment
-from mmlkit.batch.reports import load_results
 from mmlkit.batch.runs import changes, read_result
+from mmlkit.batch.tables import load_results
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.cli.main import main

@@ -8,18 +8,16 @@ import numpy as np
 import pytest
 
 from mmlkit.batch.experiments import load_experiment
-from mmlkit.batch.reports import (
+from mmlkit.batch.reports import write_readme, write_report
+from mmlkit.batch.tables import (
     compare_claim,
     comparison,
     headline,
     judge,
     load_results,
     long_frame,
-    markdown_table,
-    write_readme,
-    write_report,
 )
-from mmlkit.messages import markdown_text
+from mmlkit.messages import markdown_table, markdown_text
 
 SETS = ["rte", "mnli", "qnli", "snli"]
 
