@@ -1,6 +1,5 @@
 """Experiments: a notebook and a grid of its parameters, in one small TOML file of experiments/."""
 
-import contextlib
 import difflib
 import itertools
 import json
@@ -10,50 +9,13 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mmlkit.batch.notebooks import find_notebooks, notebook_parameters, parse_parameters
+from mmlkit.batch.notebooks import find_notebooks, notebook_parameters, parse_value
 from mmlkit.profiles import get_profile
 
 __all__ = ["Experiment", "find_experiment", "known_experiments", "load_experiment", "parse_grid"]
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
-
-
-# What the value of each key must be; `_fits` reads these words.
-_SIZE = {
-    "limit": "number above 0",
-    "minutes": "number above 0",
-    "gpu_minutes": "number above 0",
-    "threads": "whole number above 0",
-    "memory": "whole number above 0",
-    "grid": "table of lists",
-    "set": "table",
-}
-_FILE = {
-    "title": "text",
-    "notebook": "text",
-    "grid": "table of lists",
-    "set": "table",
-    "published": "table",
-    "claims": "list of tables",
-    **dict.fromkeys(("fast", "colab", "paper"), "table"),
-}
-_PUBLISHED = {
-    "tables": "list of pairs of texts",
-    "row": "text",
-    "column": "text",
-    "scale": "number above 0",
-    "improvement_over": "text",
-    "headline": "text",
-    "names": "table of lists of texts",
-}
-_CLAIM = {
-    "says": "text",
-    "first": "table",
-    "second": "table",
-    "on": "text",
-    "metric": "text",
-    "at_least": "number",
-}
+_SIZES = ("fast", "colab", "paper")
 
 
 @dataclass(frozen=True)
@@ -66,11 +28,13 @@ class Experiment:
         profile: the size: fast, colab or paper.
         notebook: the path of the notebook that one run executes.
         grid: {parameter: its values}.
-        runs: {name of a run: parameters of its notebook}, in the order of the grid.
+        runs: {name of a run: parameters of its notebook}; runs that others need come first, then
+            the grid in its order.
         file: the path of its file.
         limit: minutes after which a run is stopped.
         minutes: minutes that a run takes on one CPU core, about; None: not known.
         gpu_minutes: {name of a run: minutes that it takes on one GPU, about, or None}.
+        needs: {name of a run: name of the run that is executed before it}.
         threads: CPU threads of a run.
         memory: MB that a run asks of a cluster.
         published: which printed cells its scores stand beside.
@@ -87,6 +51,7 @@ class Experiment:
     limit: float = 60
     minutes: float | None = None
     gpu_minutes: dict = field(default_factory=dict, repr=False)
+    needs: dict = field(default_factory=dict, repr=False)
     threads: int = 1
     memory: int = 4000
     published: dict = field(default_factory=dict, repr=False)
@@ -144,116 +109,119 @@ def load_experiment(name, profile="fast", grid=None):
         ValueError: the file is not TOML, a key is unknown or has a wrong value, the size is
             missing, the notebook lies outside its folder, or lacks a parameter.
     """
-    path = find_experiment(name)
+    path, profile = find_experiment(name), get_profile(profile).name
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}.") from error
-    profile = get_profile(profile).name
     _check(path, content)
     if profile not in content:
-        sizes = [key for key in ("fast", "colab", "paper") if key in content]
-        raise ValueError(f"{path} has no size {profile!r}; it has {sizes}.")
+        found = [key for key in _SIZES if key in content]
+        raise ValueError(f"{path} has no size {profile!r}; it has {found}.")
     size = {"grid": {}, "set": {}, "gpu_minutes": None, **content[profile]}
     grid = {**content["grid"], **size.pop("grid"), **(grid or {})}
     given = {**content.get("set", {}), **size.pop("set"), "profile": profile}
     cost = size.pop("gpu_minutes")
     special = [(key, part.pop(key)) for part in (content, size) for key in grid if key in part]
-    runs, costs = {}, {}
+    before, first, runs, costs, needs = content.get("before"), {}, {}, {}, {}
     for values in itertools.product(*grid.values()):
         point = dict(zip(grid, values))
         own = [table.get(str(point[key]), {}) for key, table in special]
-        parameters = {key: value for part in (given, *own, point) for key, value in part.items()}
-        run = re.sub(r"[^\w.-]+|^[.-]", "_", "-".join(map(str, values)))
-        costs[run] = parameters.pop("gpu_minutes", cost)
-        runs[run] = parameters
+        run = _file_name("-".join(map(str, values)))
+        runs[run] = {key: value for part in (given, *own, point) for key, value in part.items()}
+        costs[run] = runs[run].pop("gpu_minutes", cost)
+        if before and before["when"].items() <= point.items():
+            needs[run] = _file_name(before["run"].format(**point))
+            names = [
+                key for key in grid if key not in content["grid"] or f"{{{key}}}" in before["run"]
+            ]
+            plan = {**given, **{key: point[key] for key in names}, **before["set"]}
+            if first.setdefault(needs[run], plan) != plan:
+                raise ValueError(
+                    f"{path}: two runs {needs[run]!r} have different parameters; [before] run "
+                    f"needs more names in braces. It has {before['run']!r}."
+                )
     total = math.prod(map(len, grid.values()))
-    if not total or len({run.lower() for run in runs}) != total:
+    if not total or len({run.lower() for run in (*runs, *first)}) != total + len(first):
         raise ValueError(
             f"{path}: the grid {grid} gives {len(runs)} runs of different names; every parameter "
             "needs at least one value, each once."
         )
     notebook = _notebook(path, content["notebook"])
-    known = dict.fromkeys(notebook_parameters(notebook), "value of JSON")
-    for run, parameters in runs.items():
-        _check_table(f"{path}: a run of {notebook.name}", parameters, known)
-        _check_table(f"{path}: run {run},", {"gpu_minutes": costs[run] or 1}, _SIZE)
-    more = {key: content[key] for key in ("published", "claims") if key in content}
-    named = {"name": path.stem, "title": content["title"], "file": path, "notebook": notebook}
+    known = notebook_parameters(notebook)
+    for key in {
+        key: None for parameters in (*runs.values(), *first.values()) for key in parameters
+    }:
+        if key not in known:
+            raise ValueError(_unknown(f"{path}: a run of {notebook.name}", key, known))
     return Experiment(
-        **named, profile=profile, grid=grid, runs=runs, gpu_minutes=costs, **size, **more
+        name=path.stem,
+        title=content["title"],
+        profile=profile,
+        notebook=notebook,
+        grid=grid,
+        runs=first | runs,
+        file=path,
+        gpu_minutes=dict.fromkeys(first, cost) | costs,
+        needs=needs,
+        **size,
+        **{key: content[key] for key in ("published", "claims") if key in content},
     )
 
 
+def _file_name(text):
+    return re.sub(r"[^\w.-]+|^[.-]", "_", text)
+
+
+def _fields(text):
+    return re.findall(r"{(.*?)}", text)
+
+
 def _check(path, content):
-    """Check every key and value of an experiment file."""
-    grid = content.get("grid", {})
-    parts = dict.fromkeys(grid, "table of tables") if _fits(grid, "table") else {}
-    _check_table(f"{path}: the file", content, _FILE | parts, ("title", "notebook", "grid"))
-    sizes = {f"[{key}]": content[key] for key in ("fast", "colab", "paper") if key in content}
-    for where, size in sizes.items():
-        _check_table(f"{path}: {where}", size, _SIZE | parts)
-    values = {
-        key: {
-            str(value)
-            for part in (content, *sizes.values())
-            for value in part.get("grid", {}).get(key, ())
-        }
-        for key in grid
-    }
-    for where, part in {"the file": content, **sizes}.items():
-        for key in {*parts} & {*part}:
-            _check_table(f"{path}: {where}, {key},", part[key], dict.fromkeys(values[key], "table"))
-    published, fields = content.get("published", {}), dict.fromkeys([*grid, "on"], "value of JSON")
-    _check_table(f"{path}: [published]", published, _PUBLISHED)
-    for key in ("row", "column"):
-        used = dict.fromkeys(re.findall(r"{(.*?)}", published.get(key, "")), "")
-        _check_table(f"{path}: [published] {key}", used, fields)
-    for claim in content.get("claims", []):
-        _check_table(f"{path}: [[claims]]", claim, _CLAIM, ("says", "first", "second"))
-        for side in ("first", "second"):
-            _check_table(f"{path}: [[claims]] {side}", claim[side], fields)
+    """Check every key and value of an experiment file by experiment.schema.json."""
+    import jsonschema
 
-
-def _check_table(where, table, kinds, needed=()):
-    """Raise ValueError for an unknown key, a value of another kind, or a missing key."""
-    for key, value in table.items():
-        if key not in kinds:
+    schema = json.loads(Path(__file__).with_name("experiment.schema.json").read_text("utf-8"))
+    sizes = [content[key] for key in _SIZES if isinstance(content.get(key), dict)]
+    grids = [part["grid"] for part in (content, *sizes) if isinstance(part.get("grid"), dict)]
+    values = {key: {} for grid in grids for key in grid}
+    for key, found in ((key, found) for grid in grids for key, found in grid.items()):
+        names = map(str, found if isinstance(found, list) else ())
+        values[key] |= dict.fromkeys(names, {"$ref": "#/$defs/run"})
+    parts = {key: {**schema["$defs"]["table"], "properties": values[key]} for key in values}
+    fields = dict.fromkeys([*values, "on"], {"$ref": "#/$defs/value"})
+    schema["properties"] |= parts
+    schema["$defs"]["size"]["properties"] |= parts
+    schema["$defs"]["side"]["properties"] = fields
+    kinds = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("number", _is_number)
+    validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=kinds)
+    for error in validator(schema).iter_errors(content):
+        where = f"{path}: {'.'.join(map(str, error.absolute_path)) or 'the file'}"
+        known = error.schema.get("properties", {})
+        if error.validator == "additionalProperties":
             raise ValueError(
-                f"{where} has {key!r}, which is unknown.{_suggestion(key, kinds)} "
-                f"Known: {', '.join(kinds)}."
+                _unknown(where, next(key for key in error.instance if key not in known), known)
             )
-        if not _fits(value, kinds[key]):
-            raise ValueError(f"{where} {key} is {value!r}, expected a {kinds[key]}.")
-    for key in needed:
-        if key not in table:
-            raise ValueError(f"{where} has no {key!r}; it needs {', '.join(needed)}.")
+        if error.validator == "required":
+            lacks = next(key for key in error.validator_value if key not in error.instance)
+            needed = ", ".join(error.validator_value)
+            raise ValueError(f"{where} has no {lacks!r}; it needs {needed}.")
+        raise ValueError(
+            f"{where} is {error.instance!r}, expected a {error.schema['description']}."
+        )
+    for table, key in (("published", "row"), ("published", "column"), ("before", "run")):
+        for name in _fields(content.get(table, {}).get(key, "")):
+            if name not in fields:
+                raise ValueError(_unknown(f"{path}: {table}.{key}", name, fields))
 
 
-def _fits(value, kind):
-    """Return whether a value is, for example, a "table of lists of texts"."""
-    outer, _, inner = kind.partition(" of ")
-    outer, items = outer.removesuffix("s"), ()
-    if outer in ("list", "pair"):
-        good, items = (
-            isinstance(value, list) and len(value) in (2, len(value) * (outer == "list")),
-            value,
-        )
-    elif outer == "table":
-        good = isinstance(value, dict)
-        items = value.values() if good else ()
-    elif outer == "text":
-        good = isinstance(value, str) and value.isprintable() and value != ""
-    elif outer == "value":
-        with contextlib.suppress(TypeError, ValueError):
-            return bool(json.dumps(value, allow_nan=False))
-        return False
-    else:
-        good = type(value) in ((int,) if "whole" in outer else (int, float)) and math.isfinite(
-            value
-        )
-        good = good and (value > 0 or "above" not in outer)
-    return good and all(_fits(one, inner) for one in items if inner)
+def _is_number(checker, value):
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _unknown(where, key, known):
+    known_keys = ", ".join(known)
+    return f"{where} has {key!r}, which is unknown.{_suggestion(key, known)} Known: {known_keys}."
 
 
 def _notebook(path, name):
@@ -285,9 +253,8 @@ def parse_grid(assignments):
     """
     grid = {}
     for assignment in assignments:
-        name, equals, values = assignment.partition("=")
-        if not equals or not values:
+        name, _, values = assignment.partition("=")
+        if not values:
             raise ValueError(f"--grid {assignment!r} is not of the form NAME=A,B.")
-        parsed = [parse_parameters([f"{name}={value}"]) for value in values.split(",")]
-        grid[name] = [one[name] for one in parsed]
+        grid[name] = [parse_value(value) for value in values.split(",")]
     return grid

@@ -104,14 +104,29 @@ def list_notebooks():
 # ---- parameters ----
 
 
+def parse_value(text):
+    """Return the value of a Python literal such as 1e-4; any other text stays a text.
+
+    Args:
+        text: a text.
+
+    Returns:
+        The value.
+    """
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
 def parse_parameters(assignments):
     """Turn ["epochs=1", "source=data"] into {"epochs": 1, "source": "data"}.
 
     Args:
-        assignments: a list of texts; a value that is not a Python literal stays a text.
+        assignments: a list of texts.
 
     Returns:
-        {name: value}.
+        {name: value}, see `parse_value`.
 
     Raises:
         ValueError: an assignment is not of the form NAME=VALUE.
@@ -121,10 +136,7 @@ def parse_parameters(assignments):
         name, equals, value = assignment.partition("=")
         if not equals or not name.isidentifier():
             raise ValueError(f"parameter {assignment!r} is not of the form NAME=VALUE.")
-        try:
-            parameters[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            parameters[name] = value
+        parameters[name] = parse_value(value)
     return parameters
 
 
@@ -152,18 +164,17 @@ def resolve_parameters(path, out, parameters):
             f"{path.name} has no parameter {', '.join(map(repr, unknown))}. "
             f"It has {', '.join(known)}."
         )
-    parameters = {"output_dir": str(Path(out).resolve()), **parameters}
-    return {name: _resolve(name, value) for name, value in parameters.items() if name in known}
+    found = {"output_dir": str(out), **parameters}
+    return {name: _resolve(name, value) for name, value in found.items() if name in known}
 
 
 def _resolve(name, value):
     if not isinstance(value, str):
         return value
-    parts = (value.replace("\\", "/") if os.name == "nt" else value).split("/")
-    explicit = parts[0] in (".", "..") or value.startswith("~") or Path(value).is_absolute()
-    if explicit or name == "output_dir" or (len(parts) > 1 and Path(value).exists()):
-        return str(Path(value).expanduser().resolve())
-    return value
+    first, *rest = (value.replace("\\", "/") if os.name == "nt" else value).split("/")
+    explicit = first in (".", "..") or value.startswith("~") or Path(value).is_absolute()
+    is_path = explicit or name == "output_dir" or (rest and Path(value).exists())
+    return str(Path(value).expanduser().resolve()) if is_path else value
 
 
 # ---- running ----
@@ -229,18 +240,14 @@ def run_notebooks(paths, out, parameters, *, jobs=1, **options):
     """
     for path in paths:
         resolve_parameters(path, out, parameters)
-    stop, threads = threading.Event(), _threads(jobs)
-    pool = ThreadPoolExecutor(jobs)
-
-    def run(path):
-        return run_notebook(path, out, parameters, threads=threads, stop=stop, **options)
-
+    stop, pool = threading.Event(), ThreadPoolExecutor(jobs)
+    options |= {"threads": _threads(jobs), "stop": stop.is_set}
     try:
-        succeeded = list(pool.map(run, paths))
+        done = list(pool.map(lambda path: run_notebook(path, out, parameters, **options), paths))
     finally:  # also after Ctrl-C: running notebooks are stopped, waiting ones do not start
         stop.set()
         pool.shutdown(cancel_futures=True)
-    return [path for path, success in zip(paths, succeeded) if not success]
+    return [path for path, success in zip(paths, done) if not success]
 
 
 # Papermill, which ends with the process that started it; its kernel then ends by itself. Otherwise
@@ -251,35 +258,29 @@ end_with_parent(int(sys.argv.pop(1)))
 from papermill.cli import papermill
 papermill(prog_name="papermill")
 """
+_OPTIONS = "-k python3 --start-timeout 600 --no-progress-bar --log-level ERROR"
 
 
-def papermill_command(path, output, parameters):
-    """Return the command that executes one notebook in the notebook's own folder.
+def execute_notebook(path, output, parameters, environment, **options):
+    """Execute one notebook through papermill, in the notebook's own folder.
 
     Args:
         path: the notebook.
         output: the path of the executed notebook, written after every cell.
         parameters: {name: value}.
+        environment: environment variables beside those of this process.
+        **options: stall, limit and stop, as in `run_watched`.
 
     Returns:
-        A list of texts.
+        (seconds, status, text), as `run_watched`.
     """
-    options = [
-        "-k",
-        "python3",
-        "--start-timeout",
-        "600",
-        "--no-progress-bar",
-        "--log-level",
-        "ERROR",
-    ]
-    command = [sys.executable, "-c", _PAPERMILL, str(os.getpid()), str(path), str(output), *options]
-    return [*command, "--cwd", str(Path(path).parent), "-y", json.dumps(parameters)]
+    command = [sys.executable, "-c", _PAPERMILL, str(os.getpid()), str(path), str(output)]
+    command += [*_OPTIONS.split(), "--cwd", str(path.parent), "-y", json.dumps(parameters)]
+    environment = {**os.environ, "MMLKIT_HEADLESS": "1", **environment}
+    return run_watched(command, environment, output, **options)
 
 
-def run_notebook(
-    path, out, parameters, *, stall=5, limit=None, attempts=2, threads=None, stop=None
-):
+def run_notebook(path, out, parameters, *, attempts=2, threads=None, **options):
     """Execute one notebook into a folder, under its own name.
 
     A run is stopped when for `stall` minutes it has used no CPU time and no cell has started,
@@ -290,12 +291,9 @@ def run_notebook(
         path: the notebook.
         out: the folder for the executed notebook, made when it is missing.
         parameters: {name: value}; see `resolve_parameters`.
-        stall: minutes without progress after which a run is stopped. A cell that only waits must
-            not wait longer.
-        limit: minutes that a run may take in all; None: any time.
         attempts: how often a run without progress is started.
         threads: OMP_NUM_THREADS of the kernel; None: what torch chooses.
-        stop: a threading.Event; when it is set, the run is stopped.
+        **options: stall (5 minutes when it is not given), limit and stop, as in `run_watched`.
 
     Returns:
         Whether the notebook succeeded.
@@ -305,21 +303,21 @@ def run_notebook(
     out.mkdir(parents=True, exist_ok=True)
     names = (f".{path.stem}.{os.getpid()}", path.stem, f"{path.stem}.failed")
     temporary, done, failed = (out / f"{name}.ipynb" for name in names)
-    command = papermill_command(path, temporary, parameters)
-    environment = {**os.environ, "MMLKIT_HEADLESS": "1"}
-    if threads:
-        environment["OMP_NUM_THREADS"] = str(threads)
-    for attempt in range(1, attempts + 1):
+    environment, options = (
+        {"OMP_NUM_THREADS": str(threads)} if threads else {},
+        {"stall": 5} | options,
+    )
+    for left in reversed(range(attempts)):
         _print(f"{path.stem} started")
-        seconds, status, told = run_watched(
-            command, environment, temporary, stall=stall, limit=limit, stop=stop
+        seconds, status, told = execute_notebook(
+            path, temporary, parameters, environment, **options
         )
         if status == 0:
             os.replace(temporary, done)
             failed.unlink(missing_ok=True)
             _print(f"{path.stem} done in {seconds:.0f} s")
             return True
-        again = status == STALLED and attempt < attempts
+        again = left and status == STALLED
         more = "; it is tried once more" if again else ""
         _print(f"{path.stem} failed after {seconds:.0f} s{more}\n{told}")
         if not again:
@@ -332,5 +330,4 @@ def run_notebook(
 
 def _print(text):
     """Print in one piece, so that the lines of two runs do not mix."""
-    sys.stdout.write(text.rstrip("\n") + "\n")
-    sys.stdout.flush()
+    print(text.rstrip("\n") + "\n", end="", flush=True)

@@ -4,11 +4,19 @@ Progress is measured, not time: on a busy machine a process may be as slow as it
 """
 
 import contextlib
+import math
 import os
 import subprocess
 import tempfile
 import threading
 import time
+
+try:
+    import psutil
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "mmlkit run needs psutil, which is not installed: pip install 'mmlkit[notebooks]'."
+    ) from error
 
 __all__ = ["STALLED", "STOPPED", "end_tree", "end_with_parent", "file_lock", "run_watched"]
 
@@ -63,7 +71,7 @@ def end_with_parent(parent):
     threading.Thread(target=watch, daemon=True).start()
 
 
-def run_watched(command, environment, saved, *, stall, limit=None, stop=None):
+def run_watched(command, environment, saved, *, stall=math.inf, limit=math.inf, stop=bool):
     """Run a command to its end, or until there is a reason to stop it.
 
     It makes progress when its process tree uses CPU time, or when the file `saved` is written.
@@ -72,23 +80,14 @@ def run_watched(command, environment, saved, *, stall, limit=None, stop=None):
         command: the program and its arguments, a list.
         environment: its environment variables, a dict.
         saved: the path of a file that the program writes as it goes on.
-        stall: minutes without progress after which it is stopped; inf: any time.
-        limit: minutes that it may take in all; None: any time.
-        stop: a threading.Event; when it is set, the run is stopped.
+        stall: minutes without progress after which it is stopped.
+        limit: minutes that it may take in all.
+        stop: a function that returns True when the run is to be stopped.
 
     Returns:
         (seconds, status, text): the exit status and what was printed; or STALLED or STOPPED, and
         the reason.
-
-    Raises:
-        ModuleNotFoundError: psutil is missing.
     """
-    try:
-        import psutil
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "mmlkit run needs psutil, which is not installed: pip install 'mmlkit[notebooks]'."
-        ) from error
     started = time.monotonic()
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as printed:
         root = psutil.Popen(command, stdout=printed, stderr=subprocess.STDOUT, env=environment)
@@ -103,14 +102,12 @@ def run_watched(command, environment, saved, *, stall, limit=None, stop=None):
 
 def _watch(root, seconds, saved, stall, limit, stop):
     """Return (exit status, None) of a process that ended by itself, else its state and reason."""
-    import psutil
-
     pause = min(1, 6 * stall)
-    left, quiet, used, stamp = 60 * limit if limit else float("inf"), 0, 0, None
+    left, quiet, used, stamp = 60 * limit, 0, 0, None
     while True:
         with contextlib.suppress(psutil.TimeoutExpired):
             return root.wait(pause), None
-        if stop is not None and stop.is_set():
+        if stop():
             return STOPPED, "It was interrupted."
         # Only waiting time counts: a suspended laptop or Ctrl-Z is not a lack of progress.
         left, quiet, used = left - pause, quiet + pause, used + _cpu_seconds(root, seconds)
@@ -129,8 +126,6 @@ def _watch(root, seconds, saved, stall, limit, stop):
 
 def _cpu_seconds(root, seconds):
     """Return the CPU time of the process tree since the last call; `seconds` holds the totals."""
-    import psutil
-
     used = 0.0
     _find_children(root, seconds)
     for process, before in list(seconds.items()):
@@ -141,8 +136,6 @@ def _cpu_seconds(root, seconds):
 
 
 def _find_children(root, seconds):
-    import psutil
-
     with contextlib.suppress(psutil.Error):
         for process in [root, *root.children(recursive=True)]:
             seconds.setdefault(process, 0.0)
@@ -157,9 +150,7 @@ def end_tree(root, seconds=None):
         root: a psutil.Popen.
         seconds: a dict whose keys are the processes that were seen before.
     """
-    import psutil
-
-    seconds = {} if seconds is None else seconds
+    seconds = seconds or {}
     _find_children(root, seconds)
     for process in seconds:
         with contextlib.suppress(psutil.Error):

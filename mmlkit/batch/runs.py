@@ -16,11 +16,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 from mmlkit.batch.experiments import load_experiment
-from mmlkit.batch.notebooks import notebook_parameters, papermill_command
-from mmlkit.batch.processes import file_lock, run_watched
+from mmlkit.batch.notebooks import execute_notebook, notebook_parameters
+from mmlkit.batch.processes import file_lock
 
 __all__ = [
     "changes",
@@ -158,15 +157,8 @@ def execute_run(experiment, folder, run, parent=None):
         None when the result exists, else the cause of the failure, a sentence.
     """
     folder = Path(folder).resolve()
-    result, notebook, failed, failed_notebook = (
-        folder / place / f"{run}.{kind}"
-        for place, kind in (
-            ("results", "json"),
-            ("notebooks", "ipynb"),
-            ("failed", "json"),
-            ("failed", "ipynb"),
-        )
-    )
+    names = "results/{}.json", "notebooks/{}.ipynb", "failed/{}.json", "failed/{}.ipynb"
+    result, notebook, failed, failed_notebook = (folder / name.format(run) for name in names)
     work = folder / "work" / run
     with file_lock(work / "lock"), _one_gpu(folder) as gpu:
         if result.is_file():
@@ -186,21 +178,24 @@ def execute_run(experiment, folder, run, parent=None):
         }
         known = notebook_parameters(experiment.notebook)
         given = {key: str(value) for key, value in more.items() if key in known}
-        stop = SimpleNamespace(is_set=lambda: parent not in (None, os.getppid()))
         started, resumed = time.gmtime(), checkpoint.is_dir()
-        seconds, status, told = run_watched(
-            papermill_command(experiment.notebook, executed, {**given, **plan["parameters"]}),
-            {**os.environ, **gpu, "MMLKIT_HEADLESS": "1"},
+
+        def orphaned():
+            return parent not in (None, os.getppid())
+
+        seconds, status, told = execute_notebook(
+            experiment.notebook,
             executed,
-            stall=math.inf,
+            {**given, **plan["parameters"]},
+            gpu,
             limit=experiment.limit,
-            stop=stop,
+            stop=orphaned,
         )
         if status != 0:
             killed = isinstance(status, int) and status < 0
             printed = re.sub(r"\x1b\[[0-9;]*m", "", "" if killed else told)  # IPython's colours
             cause = failure_cause(printed)
-            if not stop.is_set():
+            if not orphaned():
                 write_json(failed, {"name": run, "cause": cause, **plan, "traceback": printed})
                 if executed.is_file():
                     os.replace(executed, failed_notebook)

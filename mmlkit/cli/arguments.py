@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import math
 import re
 
 from mmlkit import __version__
@@ -106,7 +107,10 @@ _ARGUMENTS = {
                     default=5,
                 ),
             ),
-            ("--limit", _minutes("stop a notebook after this time (default: never)")),
+            (
+                "--limit",
+                _minutes("stop a notebook after this time (default: never)", default=math.inf),
+            ),
         ],
     ),
     "reproduce": (

@@ -58,8 +58,10 @@ RUNS = [
 )
 def test_one_run_leaves_what_the_table_needs(name, grid, wanted, tmp_path):
     experiment = load_experiment(name, grid=grid)
-    (run,) = experiment.runs
-    assert execute_run(experiment, tmp_path, run) is None
+    *before, run = experiment.runs
+    assert before == list(experiment.needs.values())
+    for one in (*before, run):
+        assert execute_run(experiment, tmp_path, one) is None
     result = read_result(tmp_path / "results" / f"{run}.json")
     assert wanted <= {(score["on"], score["split"]) for score in result["scores"]}
     assert all(
@@ -70,10 +72,22 @@ def test_one_run_leaves_what_the_table_needs(name, grid, wanted, tmp_path):
     printed = table[table["published"].notna()]
     assert len(printed) >= 1, f"no score of {name} stands beside a printed one"
     if name == "domain-adaptation":
-        assert (
-            len(list((tmp_path / "outputs").glob("mt-dnn-fast-0/model.safetensors"))) == 1
-            and result["rows"] == 2
-        )
+        assert len(
+            list((tmp_path / "outputs").glob("mt-dnn-fast-0/model.safetensors"))
+        ) == 1 and result["rows"] == {"scitail": 2}
+        encoder = read_result(tmp_path / "results" / f"{before[0]}.json")
+        assert encoder["rows"] == {"rte": 24, "sst2": 24} and encoder["scores"] == []
+
+
+@pytest.mark.notebook
+def test_a_run_without_the_encoder_that_it_needs_says_which_run_makes_it(tmp_path):
+    experiment = load_experiment(
+        "domain-adaptation", grid={"start": ["mt-dnn"], "task": ["scitail"], "share": [0.1]}
+    )
+    cause = execute_run(experiment, tmp_path, "mt-dnn-scitail-0.1-0")
+    assert cause.startswith("FileNotFoundError") and cause.endswith(
+        "run this notebook with task='multitask' and seed=0 first."
+    )
 
 
 @pytest.mark.notebook

@@ -101,7 +101,7 @@ def test_the_estimate(write):
         ),
         (
             HEAD + "[grid]\nseed = [0]\n[fast]\nlimits = 3\n",
-            r"\[fast\] has 'limits', which is unknown. Did you mean 'limit'?",
+            r"fast has 'limits', which is unknown. Did you mean 'limit'?",
         ),
         (HEAD + "[grid]\nseed = [0]\n[colab]\n", r"has no size 'fast'; it has \['colab'\]"),
         (
@@ -134,66 +134,78 @@ FAST = HEAD + GRID + "[fast]\n"
     [
         (
             "title = 3\nnotebook = 'one.ipynb'\n" + GRID + "[fast]\n",
-            "the file title is 3, expected a text.",
+            "title is 3, expected a text.",
         ),
         (
             "title = ''\nnotebook = 'one.ipynb'\n" + GRID + "[fast]\n",
-            "the file title is '', expected a text.",
+            "title is '', expected a text.",
         ),
         (
             "title = 'T'\nnotebook = 3\n" + GRID + "[fast]\n",
-            "the file notebook is 3, expected a text.",
+            "notebook is 3, expected a text.",
         ),
-        (HEAD + "grid = [1]\n[fast]\n", r"the file grid is \[1\], expected a table of lists."),
+        (HEAD + "grid = [1]\n[fast]\n", r"grid is \[1\], expected a table of lists."),
         (
             HEAD + "[grid]\nseed = 3\n[fast]\n",
-            "the file grid is {'seed': 3}, expected a table of lists.",
+            "grid.seed is 3, expected a list.",
         ),
-        (HEAD + "fast = 3\n" + GRID, "the file fast is 3, expected a table."),
-        (FAST + "limit = '1'\n", r"\[fast\] limit is '1', expected a number above 0."),
-        (FAST + "limit = -5\n", r"\[fast\] limit is -5, expected a number above 0."),
-        (FAST + "limit = nan\n", r"\[fast\] limit is nan, expected a number above 0."),
-        (FAST + "minutes = true\n", r"\[fast\] minutes is True, expected a number above 0."),
-        (FAST + "memory = -5\n", r"\[fast\] memory is -5, expected a whole number above 0."),
-        (FAST + "threads = 0\n", r"\[fast\] threads is 0, expected a whole number above 0."),
-        (FAST + "threads = 1.5\n", r"\[fast\] threads is 1.5, expected a whole number above 0."),
+        (HEAD + "fast = 3\n" + GRID, "fast is 3, expected a table."),
+        (FAST + "limit = '1'\n", r"fast.limit is '1', expected a number above 0."),
+        (FAST + "limit = -5\n", r"fast.limit is -5, expected a number above 0."),
+        (FAST + "limit = nan\n", r"fast.limit is nan, expected a number above 0."),
+        (FAST + "minutes = true\n", r"fast.minutes is True, expected a number above 0."),
+        (FAST + "memory = -5\n", r"fast.memory is -5, expected a whole number above 0."),
+        (FAST + "threads = 0\n", r"fast.threads is 0, expected a whole number above 0."),
+        (FAST + "threads = 1.5\n", r"fast.threads is 1.5, expected a whole number above 0."),
         (
             HEAD + GRID + "[fast]\n[colab]\nmemory = 0\n",
-            r"\[colab\] memory is 0, expected a whole number above 0.",
+            r"colab.memory is 0, expected a whole number above 0.",
         ),
         (
             FAST + "[fast.task]\nrte = 3\n",
-            r"\[fast\] task is {'rte': 3}, expected a table of tables.",
+            r"fast.task.rte is 3, expected a table.",
         ),
         (
             FAST + "[fast.task]\nrtee = {}\n",
-            r"\[fast\], task, has 'rtee', which is unknown. Did you mean 'rte'?",
+            r"fast.task has 'rtee', which is unknown. Did you mean 'rte'?",
         ),
         (
             FAST + "[published]\nscale = 0\n",
-            r"\[published\] scale is 0, expected a number above 0.",
+            r"published.scale is 0, expected a number above 0.",
         ),
         (
             FAST + "[published]\ntables = [['mml_v2']]\n",
-            r"\[published\] tables is .*, expected a list of pairs of texts.",
+            r"published.tables.0 is .*, expected a pair of texts.",
         ),
         (
             FAST + "[published]\nrow = '{method}'\n",
-            r"\[published\] row has 'method', which is unknown. .*Known: seed, task, on.",
+            r"published.row has 'method', which is unknown. .*Known: seed, task, on.",
         ),
         (
             FAST + "[[claims]]\nsays = 'x'\n",
-            r"\[\[claims\]\] has no 'first'; it needs says, first, second.",
+            r"claims.0 has no 'first'; it needs says, first, second.",
         ),
         (
             FAST + "[[claims]]\nsays = 'x'\nfirst = {tsk = 1}\nsecond = {}\n",
-            r"\[\[claims\]\] first has 'tsk', which is unknown.",
+            r"claims.0.first has 'tsk', which is unknown.",
         ),
         (FAST + "[fast.set]\nepochs = nan\n", "epochs is nan, expected a value of JSON."),
         (FAST + "[fast.set]\nepochs = 2026-01-01\n", "epochs is .*, expected a value of JSON."),
         (
             FAST + "[fast.task]\nrte = { gpu_minutes = 'x' }\n",
-            "run 0-rte, gpu_minutes is 'x', expected a number above 0.",
+            "fast.task.rte.gpu_minutes is 'x', expected a number above 0.",
+        ),
+        (
+            HEAD + "[grid]\nseed = [0]\n[before]\nrun = 'a-{sed}'\nwhen = {}\nset = {}\n[fast]\n",
+            "before.run has 'sed', which is unknown. Did you mean 'seed'?",
+        ),
+        (
+            HEAD + GRID + "[before]\nrun = 'a'\n[fast]\n",
+            "before has no 'when'; it needs run, when, set.",
+        ),
+        (
+            HEAD + GRID + "[before]\nrun = '0-rte'\nwhen = {}\nset = {}\n[fast]\n",
+            "every parameter needs at least one value, each once",
         ),
         (
             HEAD + "[grid]\ntask = ['A', 'a']\n[fast]\n",
@@ -205,6 +217,33 @@ def test_each_wrong_value_is_named_with_its_file_and_key(write, text, message):
     """A case apart: two names that differ in capitals are one file on some systems."""
     with pytest.raises(ValueError, match=f"one.toml: .*{message}"):
         load_experiment(write(text))
+
+
+BEFORE = (
+    HEAD
+    + """[grid]
+task = ["rte", "mnli"]
+seed = [0, 1]
+[before]
+run = "encoder-{seed}"
+when = { task = "mnli" }
+set = { task = "all" }
+[fast.set]
+epochs = 3
+"""
+)
+
+
+def test_a_run_that_others_need(write):
+    """It stands once for each seed, before the grid, and only some runs need it."""
+    found = load_experiment(write(BEFORE))
+    assert list(found.runs) == ["encoder-0", "encoder-1", "rte-0", "rte-1", "mnli-0", "mnli-1"]
+    assert found.needs == {"mnli-0": "encoder-0", "mnli-1": "encoder-1"}
+    assert found.runs["encoder-1"] == {"epochs": 3, "profile": "fast", "seed": 1, "task": "all"}
+    other = load_experiment(write(BEFORE), grid={"epochs": [5], "task": ["mnli"]})
+    assert other.runs["encoder-0"]["epochs"] == 5 and len(other.runs) == 4
+    with pytest.raises(ValueError, match="two runs 'encoder-0' have different parameters"):
+        load_experiment(write(BEFORE), grid={"epochs": [5, 6]})
 
 
 def test_names_of_runs_are_plain(write):
