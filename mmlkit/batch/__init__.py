@@ -8,9 +8,9 @@
     tables        tables of the results, and what they say about a claim
     reports       the report of tables and figures, as Markdown and HTML
 
-The rules for Snakemake are in Snakefile, those for an experiment's file in experiment.schema.json.
-Notebooks 05 to 10 read recorded results with these modules. Code that depends on a model does not
-belong here.
+The rules for Snakemake are in Snakefile, those for an experiment's file in
+experiment.schema.json. Notebooks 05 to 10 read recorded results with these modules. Code that
+depends on a model does not belong here.
 """
 
 import importlib
