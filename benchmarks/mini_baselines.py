@@ -1,12 +1,15 @@
-"""What the bundled MiniLM reaches on every mini task in the fast budget, over seeds: the table of
-the datasheet.
+"""Train the bundled MiniLM on every mini task over several seeds, for the table of the datasheet.
 
     python benchmarks/mini_baselines.py --tasks rte mnli --seeds 0 1 2
 
-Every task is fine-tuned with the fast profile's settings; the two review tasks also with the
-encoder frozen, and the tasks on pairs also with the two sentences encoded apart. Models are
-evaluated on their task's sisters too. Writes results/mini_baselines.json after every run, replacing
-runs of the same task, mode and seed.
+Every task is fine-tuned with the settings of the fast profile. The two review tasks are also
+trained with a frozen encoder. Tasks on pairs are also trained with separately encoded sentences
+(bi-encoder).
+
+A record holds the metrics on dev, an interval from resampling whole groups, and the accuracy of
+each tier. It also holds the accuracy on the sister tasks, which are tasks with similar labels. The
+script writes results/mini_baselines.json after every run and replaces runs of the same task, mode
+and seed.
 """
 
 import argparse
@@ -18,61 +21,64 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from torch import nn
+from torch.nn import functional as F
 
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.loading import load_task
 from mmlkit.data.tasks import get_task, list_tasks
-from mmlkit.heads.linear import LinearHead, PairHead
+from mmlkit.heads.linear import LinearHead, Loss, PairHead, sentence_vector
 from mmlkit.profiles import get_profile
 from mmlkit.runtime import atomic_write, describe, fastest_precision, pick_device
 from mmlkit.studies.cross_dataset import two_way
-from mmlkit.training.evaluation import evaluate, predict_scores
+from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.loop import fit
+from mmlkit.training.metrics import bootstrap_interval, compute, group_accuracy
 from mmlkit.training.model import MultitaskModel
 
 MODES = {
     "pretrain": "frozen encoder",
     "finetune": "fine-tuned",
     "separate": "fine-tuned, pairs apart",
+    "untrained_cosine": "cosine of the untrained encoder",
+    "cosine": "cosine, fine-tuned",
 }
 FROZEN_TOO = ("sst", "cfimdb")
-SMALL = {
-    "cfimdb": 8,
-    "wnli": 8,
-    "rte": 16,
-    "mrpc": 16,
-}  # batch sizes of the smallest sets: enough updates
-EPOCHS = {"wnli": 6, "cola": 5, "rte": 4, "mrpc": 4, "scitail": 4, "mnli": 4, "snli": 4}
+SMALL = {"cfimdb": 8, "wnli": 8, "rte": 16, "mrpc": 16}  # batch sizes for enough updates
+EPOCHS = {"wnli": 6, "rte": 5, "mrpc": 4, "scitail": 4, "mnli": 4, "snli": 4}
 SISTERS = (
     {"rte", "qnli", "mnli", "snli", "scitail"},
     {"qqp", "mrpc", "stsb_star"},
-)  # read as two labels: yes, or not
+)  # their labels are merged to two: yes, or not
 
 
 def modes_of(task):
-    """The ways in which a task is trained."""
+    """Return the modes in which a task is trained."""
     return [
         mode
         for mode, wanted in {
             "pretrain": task.name in FROZEN_TOO,
             "finetune": True,
             "separate": task.is_pair,
+            "untrained_cosine": task.name == "stsb",
+            "cosine": task.name == "stsb",
         }.items()
         if wanted
     ]
 
 
 def run(task, mode, seed):
-    """One training; returns a record of plain values."""
+    """Train once and return a record of plain values."""
     size = get_profile("fast")
     encoder, _ = load_pretrained(size.model)
     data = load_task(task)
     torch.manual_seed(seed)
     kind = PairHead if mode == "separate" else LinearHead
-    model = MultitaskModel(
-        encoder,
-        {task: kind(encoder.config.hidden_size, data.task.num_labels, pooling=size.pooling)},
-    )
+    if "cosine" in mode:
+        head = CosineHead()
+    else:
+        head = kind(encoder.config.hidden_size, data.task.num_labels, pooling=size.pooling)
+    model = MultitaskModel(encoder, {task: head})
     rates = (
         {"lr": size.frozen_lr} if mode == "pretrain" else {"lr": size.lr, "head_lr": size.head_lr}
     )
@@ -84,9 +90,11 @@ def run(task, mode, seed):
         **rates,
     )
     started = time.perf_counter()
-    history = fit(model, data, freeze_encoder=mode == "pretrain", seed=seed, **settings)
+    best = {"epoch": 0}
+    if mode != "untrained_cosine":
+        history = fit(model, data, freeze_encoder=mode == "pretrain", seed=seed, **settings)
+        best = history[history["best"]].iloc[0]
     minutes = (time.perf_counter() - started) / 60
-    best = history[history["best"]].iloc[0]
     record = {
         "task": task,
         "mode": mode,
@@ -95,52 +103,97 @@ def run(task, mode, seed):
         "best_epoch": int(best["epoch"]),
         "minutes": round(minutes, 2),
         "settings": settings,
-        **evaluate(model, data, max_length=size.max_length),
+        **on_dev(model, data),
     }
     for group in SISTERS:
-        if task in group:
+        if task in group and mode == "separate":
             record["sisters"] = {
                 other: on_sister(model, data.task, load_task(other)) for other in sorted(group)
             }
     return record
 
 
+def on_dev(model, data):
+    """Return the metrics on dev, their intervals over groups, and the accuracy of each tier."""
+    scores, labels, columns = predict_scores(model, data), data.dev.labels, data.dev.columns
+    found = compute(data.task, scores, labels)
+    found["interval"] = bootstrap_interval(data.task, scores, labels, columns["group"])
+    if data.task.labels:
+        found["group_accuracy"] = group_accuracy(scores, labels, columns["group"])
+    if "tier" in columns:
+        right = pd.Series(scores.argmax(1) == labels)
+        found["tiers"] = right.groupby(columns["tier"]).mean().to_dict()
+    return found
+
+
+class CosineHead(nn.Module):
+    """The cosine of two sentence vectors, scaled to the task's scores (Reimers and Gurevych 2019).
+
+    It has no weights, so its scores before training depend only on the pretrained encoder.
+    """
+
+    pairs, kinds, needs_tokens, num_labels = "separate", ("regression",), True, 1
+
+    def inputs(self, out, batch):
+        return (sentence_vector(out, batch, "mean"),)
+
+    def forward(self, u, v):
+        low, high = 0.0, 5.0  # range of the STS-B scores
+        return low + (high - low) * F.cosine_similarity(u.float(), v.float())[:, None]
+
+    def loss(self, inputs, batch):
+        return Loss(F.mse_loss(self(*inputs)[:, 0], batch.labels) / 25)
+
+    def penalty(self):
+        return None
+
+    def to_config(self):
+        return {}
+
+
 def on_sister(model, task, data):
-    """Accuracy on a sister's dev split when every label is read as yes or not."""
-    said = two_way(
+    """Return the accuracy on dev of a sister task, with its labels merged to yes or not."""
+    predicted = two_way(
         predict_scores(
             model, data.dev.texts, task=task.name, max_length=get_profile("fast").max_length
         ),
         task.labels,
     )
     true = two_way(np.eye(data.task.num_labels)[data.dev.labels], data.task.labels)
-    return float(np.mean(said == true))
+    return float(np.mean(predicted == true))
+
+
+def mean_and_sd(values):
+    """Return the mean of some runs with their standard deviation, as text."""
+    if len(values) < 2:
+        return f"{values.mean():.3f}, one seed" if len(values) else ""
+    return f"{values.mean():.3f} ± {values.std():.3f}"
 
 
 def table(runs):
-    """The runs as Markdown: a row per task, the first metric as mean ± standard deviation over
-    seeds.
+    """Return the runs as Markdown, with a row per task.
+
+    A cell is the mean ± standard deviation of the first metric over seeds.
     """
     frame = pd.DataFrame(runs)
     lines = [f"| task | metric | {' | '.join(MODES.values())} |", "|---" * (len(MODES) + 2) + "|"]
     for task, rows in frame.groupby("task", sort=False):
-        metric, cells = get_task(task).metrics[0], []
-        for mode in MODES:
-            values = rows.loc[rows["mode"] == mode, metric]
-            cells.append(
-                f"{values.mean():.3f} ± {values.std():.3f}"
-                if len(values) > 1
-                else f"{values.mean():.3f}, one seed"
-                if len(values)
-                else ""
-            )
+        metric = get_task(task).metrics[0]
+        cells = [mean_and_sd(rows.loc[rows["mode"] == mode, metric]) for mode in MODES]
         lines.append(f"| {task} | {metric} | {' | '.join(cells)} |")
+        if "tiers" in rows and rows["tiers"].notna().all():
+            tiers = rows.join(pd.DataFrame(rows["tiers"].tolist(), rows.index))
+            for tier in ("plain", "crossed"):
+                cells = [mean_and_sd(tiers.loc[tiers["mode"] == mode, tier]) for mode in MODES]
+                lines.append(f"| {task}, {tier} tier | {metric} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def sisters(runs, mode="separate"):
-    """What it costs to come from a sister set: rows trained on, columns evaluated on, two-way dev
-    accuracy, means over seeds.
+    """Return the loss of accuracy on sister tasks as Markdown.
+
+    Rows are training tasks, columns evaluation tasks. A cell is the two-way accuracy on dev, as a
+    mean over seeds.
     """
     frame = pd.DataFrame(
         [
@@ -189,7 +242,9 @@ def main():
     path = Path(options.out)
     runs = json.loads(path.read_text())["runs"] if path.is_file() else []
     if options.table:
-        print(table(runs), sisters(runs), sep="\n\n")
+        print(table(runs))
+        if any("sisters" in run for run in runs):
+            print("\n" + sisters(runs))
         return
     for seed in options.seeds:
         for task in options.tasks:

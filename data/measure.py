@@ -1,18 +1,19 @@
-"""Prints the measured table of data/README.md: sizes, balance, lengths, duplicates, and what
-shallow cues reach.
+"""Prints the measured table of data/README.md: sizes, groups, balance, lengths, duplicates, cues.
 
     python data/measure.py              all tasks
     python data/measure.py rte mnli     some
 
-Shallow cues are logistic regressions fitted on train and scored on dev: bag of words (of both
-sentences), of the second sentence alone, and three numbers that say how much the two sentences
-overlap.
+Shallow cues are logistic regressions fitted on train and scored on dev: a bag of words and TF-IDF
+of the whole input, TF-IDF of the first or of the second text alone, and three numbers that say how
+much the two texts overlap. In mrpc and rte the last one is measured on the crossed tier. The
+neutral AUC tells how well the first text alone separates neutral rows from the others.
 """
 
 import re
 import sys
 import warnings
 from collections import Counter
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -65,23 +66,45 @@ def shared_texts(a, b):
     return {text for row in a.texts for text in row} & {text for row in b.texts for text in row}
 
 
-def shallow(train, dev, columns):
-    """Dev accuracy of a bag-of-words logistic regression on these columns of the texts."""
-    from sklearn.feature_extraction.text import CountVectorizer
+def _joined(split, columns):
+    """The words of these columns of the texts, each word with the number of its column."""
+    return [
+        " ".join(f"{word}_{c}" for c in columns for word in words(row[c])) for row in split.texts
+    ]
+
+
+def shallow(train, dev, columns, kind="tfidf"):
+    """Dev accuracy of a logistic regression on the words of these columns of the texts."""
+    model = _words_model(kind)
+    return model.fit(_joined(train, columns), train.labels).score(_joined(dev, columns), dev.labels)
+
+
+def _words_model(kind):
+    from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
 
-    def join(split):
-        return [
-            " ".join(f"{word}_{c}" for c in columns for word in words(row[c]))
-            for row in split.texts
-        ]
+    if kind == "bag":
+        vectorizer = CountVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), binary=True)
+    else:
+        vectorizer = TfidfVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), sublinear_tf=True)
+    weight = {"bag": 0.3, "tfidf": 10}[kind]
+    return make_pipeline(vectorizer, LogisticRegression(C=weight, max_iter=2000))
 
-    model = make_pipeline(
-        CountVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), binary=True),
-        LogisticRegression(C=0.3, max_iter=2000),
-    )
-    return model.fit(join(train), train.labels).score(join(dev), dev.labels)
+
+def neutral_auc(train, dev):
+    """Area under the ROC curve on dev, neutral against the rest, from the first text alone."""
+    from sklearn.metrics import roc_auc_score
+
+    neutral = train.task.labels.index("neutral")
+    model = _words_model("tfidf").fit(_joined(train, [0]), train.labels == neutral)
+    return roc_auc_score(dev.labels == neutral, model.predict_proba(_joined(dev, [0]))[:, 1])
+
+
+def of_tier(split, tier):
+    """The rows of one tier; all rows where the task has no tiers."""
+    tiers = split.columns.get("tier")
+    return split.take([i for i, one in enumerate(tiers) if one == tier]) if tiers else split
 
 
 def overlap(train, dev):
@@ -102,30 +125,31 @@ def measure(name):
     """One row of the table, as a dict."""
     data = load_task(name)
     lengths = [sum(len(words(text)) for text in row) for row in data.train.texts]
+    splits = (data.train, data.dev, data.test, *data.more.values())
     row = {
         "task": name,
         "train": len(data.train),
         "dev": len(data.dev),
         "test": len(data.test),
+        "groups": " / ".join(str(len(set(split.columns["group"]))) for split in splits[:3]),
         "words": f"{np.mean(lengths):.0f} ({min(lengths)} to {max(lengths)})",
-        "duplicates": sum(
-            count - 1
-            for split in (data.train, data.dev, data.test)
-            for count in Counter(split.texts).values()
-        ),
-        "shared train/dev": len(shared_texts(data.train, data.dev)),
-        "near-duplicate dev rows": len(near_duplicates(data.train, data.dev)),
+        "duplicates": sum(times - 1 for split in splits for times in Counter(split.texts).values()),
+        "shared": sum(len(shared_texts(a, b)) for a, b in combinations(splits, 2)),
+        "near": len(near_duplicates(data.train, data.dev)),
     }
-    if data.task.kind == "classification":
-        row["majority"] = max(Counter(data.dev.labels.tolist()).values()) / len(data.dev)
-        row["bag of words"] = shallow(data.train, data.dev, range(len(data.task.text_columns)))
-        if data.task.is_pair:
-            row["second only"], row["overlap only"] = (
-                shallow(data.train, data.dev, [1]),
-                overlap(data.train, data.dev),
-            )
-    else:
-        row["scores per unit"] = np.histogram(data.train.labels, bins=5, range=(0, 5))[0].tolist()
+    if data.task.kind != "classification":
+        scores = np.histogram(data.train.labels, bins=5, range=(0, 5))[0].tolist()
+        return {**row, "scores per unit": scores}
+    both = range(len(data.task.text_columns))
+    row["majority"] = max(Counter(data.dev.labels.tolist()).values()) / len(data.dev)
+    row["bag of words"] = shallow(data.train, data.dev, both, "bag")
+    row["TF-IDF"] = shallow(data.train, data.dev, both)
+    if data.task.is_pair:
+        row["first only"] = shallow(data.train, data.dev, [0])
+        row["second only"] = shallow(data.train, data.dev, [1])
+        row["overlap"] = overlap(of_tier(data.train, "crossed"), of_tier(data.dev, "crossed"))
+    if "neutral" in data.task.labels and len(data.task.labels) == 3:
+        row["neutral AUC"] = neutral_auc(data.train, data.dev)
     return row
 
 

@@ -15,6 +15,7 @@ import sys
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"
+MINI_EDITION = 3  # of data/mini; every result names it
 
 _NAMES = {
     "data": "Task get_task list_tasks load_task",

@@ -177,6 +177,7 @@ def describe(device=None):
 
     device = pick_device(device)
     versions = {"python": platform.python_version(), "mmlkit": mmlkit.__version__}
+    versions["mini_data"] = mmlkit.MINI_EDITION
     for package in ("torch", "transformers", "datasets", "scikit-learn", "numpy"):
         versions[package] = None
         with contextlib.suppress(PackageNotFoundError):

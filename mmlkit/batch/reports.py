@@ -37,10 +37,11 @@ def write_report(folders, out):
     """
     out, figures = Path(out), {}
     blocks = [_text("h1", "The results of all runs")]
-    for (name, profile), results in load_results(folders).items():
+    for (name, profile, edition), results in load_results(folders).items():
         experiment = _experiment(name, profile, results)
         frame = long_frame(experiment, results)
-        blocks += [_text("h2", f"{experiment.title} ({profile})"), _text("p", _facts(results))]
+        size = profile + _data(edition)
+        blocks += [_text("h2", f"{experiment.title} ({size})"), _text("p", _facts(results))]
         blocks += [_text("p", _NOTE)]
         if experiment.claims:
             blocks += [
@@ -53,11 +54,12 @@ def write_report(folders, out):
             blocks += [(markdown_table(table), table.to_html(index=False, na_rep="", border=0))]
         if "dev" in set(frame["split"]):
             image, alt = _figure(comparison(experiment, frame))
-            figures[f"{name}-{profile}-dev.png"] = image
+            file = f"{name}-{profile}{f'-mini{edition}' if edition else ''}-dev.png"
+            figures[file] = image
             code = base64.b64encode(image).decode()
             blocks.append(
                 (
-                    f"![{markdown_text(alt)}]({quote(f'{name}-{profile}-dev.png')})",
+                    f"![{markdown_text(alt)}]({quote(file)})",
                     f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{code}">',
                 )
             )
@@ -69,6 +71,10 @@ def write_report(folders, out):
         with atomic_write(out / name) as temporary:
             temporary.write_bytes(content if name in figures else f"{content}\n".encode())
     return out / "report.html"
+
+
+def _data(edition):
+    return f", mini data of edition {edition}" if edition else ""
 
 
 def _text(tag, text):
@@ -177,11 +183,11 @@ def write_readme(folders, readme="README.md"):
         ValueError: the marks are missing.
     """
     blocks = []
-    for (name, profile), results in load_results(folders).items():
+    for (name, profile, edition), results in load_results(folders).items():
         experiment = _experiment(name, profile, results)
         frame = long_frame(experiment, results)
-        runs = count(len(results), "run")
-        blocks.append(f"**{markdown_text(experiment.title)}** ({profile}, {runs})")
+        about = markdown_text(f"{profile}{_data(edition)}, {count(len(results), 'run')}")
+        blocks.append(f"**{markdown_text(experiment.title)}** ({about})")
         blocks.append(_items(_judged(experiment, frame))[0])
         table = headline(experiment, frame)
         blocks.append(markdown_table(_rounded(table)) if len(table) else "")

@@ -27,7 +27,8 @@ def load_results(folders):
         folders: a list of folders.
 
     Returns:
-        {(experiment, profile): list of results}, in the order of their files' names.
+        {(experiment, profile, edition): list of results}, in the order of their files' names. The
+        edition is that of the mini data, and None for other data.
 
     Raises:
         FileNotFoundError: a folder is missing, or there is no result.
@@ -56,14 +57,22 @@ def load_results(folders):
                         "'mml-tables', without / \\ or : in it, since files are named after it. "
                         "Correct or remove the file, and do not trust where it came from."
                     )
-            runs = found.setdefault((result["experiment"], result["profile"]), {})
-            runs[str(result["name"])] = result
+            key = (result["experiment"], result["profile"], _edition(result))
+            found.setdefault(key, {})[str(result["name"])] = result
     if not found:
         raise FileNotFoundError(
             f"There is no finished run below {', '.join(map(str, folders))}. "
             "`mmlkit reproduce mml-tables` makes some."
         )
     return {key: list(runs.values()) for key, runs in found.items()}
+
+
+def _edition(result):
+    """Return the edition of the mini data that a run has read; until the second none is named."""
+    settings, versions = (result.get(key) for key in ("settings", "versions"))
+    if not isinstance(settings, dict) or settings.get("source") != "mini":
+        return None
+    return str(versions.get("mini_data", 2)) if isinstance(versions, dict) else "2"
 
 
 def long_frame(experiment, results):

@@ -35,6 +35,8 @@ class Split:
         ids: a list of N row ids.
         name: "train", "dev", "test" or another name.
         queries: for a ranking, an array [N]: the query that each row is a candidate of.
+        columns: a dict of the file's other columns, such as "group" or "tier" of the mini data;
+            each is a list of N values.
     """
 
     task: Task
@@ -43,17 +45,19 @@ class Split:
     ids: list
     name: str
     queries: np.ndarray | None = None
+    columns: dict = field(default_factory=dict)
 
     def __len__(self):
         return len(self.texts)
 
     def __getitem__(self, i):
-        """Return row i as a dict: its text columns, label (a name, or a score) and id."""
+        """Return row i as a dict: its text columns, label (a name, or a score), id and columns."""
         label = None if self.labels is None else self.labels[i]
         if label is not None:
             label = self.task.labels[label] if self.task.labels else float(label)
-        columns = dict(zip(self.task.text_columns, self.texts[i]))
-        return {**columns, "label": label, "id": self.ids[i]}
+        texts = dict(zip(self.task.text_columns, self.texts[i]))
+        others = {name: values[i] for name, values in self.columns.items()}
+        return {**texts, "label": label, "id": self.ids[i], **others}
 
     def frame(self):
         """Return the rows as a pandas DataFrame."""
@@ -77,6 +81,7 @@ class Split:
             labels=None if self.labels is None else self.labels[rows],
             ids=[self.ids[i] for i in rows],
             queries=None if self.queries is None else self.queries[rows],
+            columns={name: [values[i] for i in rows] for name, values in self.columns.items()},
         )
 
 
@@ -206,6 +211,8 @@ def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop_unlabe
     column = _find_column(task, "label", rows[0][1], place, required=needed)
     indices = _label_indices(task, labels, place)
     texts, values, ids, blank = [], [], [], []
+    known = {*columns, column, *task.text_columns, "label", "id", "idx", ""}
+    others = {key: [] for key in rows[0][1] if key not in known and not str(key).isdigit()}
     for number, row in rows:
         where = f"{place}, row {number}, column"
         value = column and _label(task, row.get(column), indices, f"{where} {column!r}")
@@ -215,6 +222,8 @@ def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop_unlabe
             texts.append(tuple(_text(row.get(one), f"{where} {one!r}") for one in columns))
             values.append(value)
             ids.append(row.get("id", row.get("idx", number)))
+            for key, found in others.items():
+                found.append(row.get(key))
     placeholder = column and name == "test" and len(set(values)) == 1 < len(values)
     placeholder = placeholder and canonical_columns(place, task)
     if placeholder:
@@ -235,7 +244,7 @@ def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop_unlabe
             raise ValueError(f"{found}. Add the labels, or pass on_bad_row='drop_unlabelled'.")
         warnings.warn(f"{found}; they were dropped.", stacklevel=3)
     array = np.array(values, np.int64 if task.labels else np.float32) if column else None
-    return Split(task, texts, array, ids, name)
+    return Split(task, texts, array, ids, name, columns=others)
 
 
 def _label_indices(task, labels, place):

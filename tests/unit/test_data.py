@@ -1,4 +1,4 @@
-"""Every file layout that load_task knows, written out row by row, and what a split gives back."""
+"""Every file layout of load_task, written out row by row, and the contents of a split."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from mmlkit.data.tasks import Task, get_task
 
 @pytest.fixture
 def folder(tmp_path):
-    """folder({name: text}) writes the files and returns their folder."""
+    """Return a function that writes the files {name: text} and returns their folder."""
 
     def write(files):
         for name, text in files.items():
@@ -26,8 +26,8 @@ def folder(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def quiet():
-    """No test here may warn, unless it says so with pytest.warns."""
+def warnings_as_errors():
+    """Turn warnings into errors. A test that expects a warning uses pytest.warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
@@ -75,7 +75,7 @@ def test_course_scores(folder):
     assert data.dev[0]["label"] == 2.75
 
 
-def test_course_file_wins_over_a_plain_one(folder):
+def test_course_file_takes_precedence_over_a_plain_one(folder):
     course = "\tid\tsentence\tsentiment\n0\ta\tcourse\t4\n"
     plain = "sentence,label\nplain,negative\n"
     data = load_task(
@@ -100,7 +100,7 @@ def test_glue_tsv_takes_quotes_literally(folder):
     assert data.train.labels.tolist() == [1, 0]
 
 
-def test_glue_mrpc_has_columns_of_its_own(folder):
+def test_glue_mrpc_has_its_own_columns(folder):
     text = (
         "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tone\tuno\n0\t7\t9\tone\tdos\n"
     )
@@ -134,7 +134,7 @@ def test_scitail_with_or_without_a_header(folder, header):
     assert [data.train[i]["label"] for i in range(2)] == ["entails", "neutral"]
 
 
-def test_scitail_says_entails_and_understands_entailment():
+def test_scitail_accepts_entailment_for_its_label_entails():
     split = make_split("scitail", [(0, {"premise": "a", "hypothesis": "b", "label": "entailment"})])
     assert split[0]["label"] == "entails"
 
@@ -153,7 +153,7 @@ def test_jsonl(folder):
 
 @pytest.mark.parametrize("mark", ["\u2028", "\x85"])
 def test_jsonl_lines_end_at_newlines_only(folder, mark):
-    """str.splitlines() also cuts at these, which JSON allows inside a string."""
+    """str.splitlines() also splits at these characters, which JSON allows inside a string."""
     text = json.dumps({"sentence": f"one{mark}two", "label": "positive"}, ensure_ascii=False) + "\n"
     assert load_task("sst2", folder({"train.jsonl": text, "dev.jsonl": text})).train.texts == [
         (f"one{mark}two",)
@@ -185,7 +185,7 @@ def test_parquet_with_integer_labels(tmp_path):
 
 
 def test_the_hubs_parquet_files_name_their_integers(tmp_path):
-    """The schema that `datasets` writes has the names, here in another order than ours."""
+    """The schema written by `datasets` has the label names, here in a different order from ours."""
     features = {
         "label": {"names": ["positive", "negative"], "_type": "ClassLabel"},
         "sentence": {"dtype": "string", "_type": "Value"},
@@ -208,7 +208,7 @@ def test_the_hubs_parquet_files_name_their_integers(tmp_path):
 
 @pytest.mark.parametrize("label", [1, "1", "1.0", 1.0])
 def test_integer_labels_need_their_order(label):
-    """The orders of MNLI and RTE differ between the hub, MT-DNN and PALs."""
+    """The label orders of MNLI and RTE differ between the hub, MT-DNN and PALs."""
     rows = [(0, {"sentence1": "a", "sentence2": "b", "label": label})]
     with pytest.raises(
         ValueError,
@@ -220,7 +220,7 @@ def test_integer_labels_need_their_order(label):
     assert make_split("rte", rows, labels=("not_entailment", "entailment")).labels.tolist() == [0]
 
 
-def test_an_order_that_is_none_of_the_task(folder):
+def test_a_wrong_label_order_is_refused(folder):
     rows = [(0, {"sentence": "a", "label": 2})]
     for wrong in (("negative",), ("negative", "negative"), ("bad", "good")):
         with pytest.raises(
@@ -240,7 +240,7 @@ def test_the_order_of_glues_own_files_is_known(folder, text):
 
 
 def test_parquet_scores_with_the_hubs_mark_for_unknown(tmp_path):
-    """The hub's STS-B has -1.0 throughout its test split."""
+    """The hub's STS-B has -1.0 in every row of its test split."""
     for name, scores in (("train", [0.0, 3.8]), ("validation", [5.0, 2.5]), ("test", [-1.0, -1.0])):
         table = pyarrow.table(
             {
@@ -291,7 +291,7 @@ def test_mnli_has_a_second_dev_split(folder):
 @pytest.mark.parametrize(
     "label", ["not_entailment", "Not_Entailment", " not entailment ", "not-entailment"]
 )
-def test_label_names_in_any_writing(label):
+def test_label_names_in_any_spelling(label):
     assert make_split(
         "rte", [(0, {"sentence1": "a", "sentence2": "b", "label": label})]
     ).labels.tolist() == [1]
@@ -307,8 +307,8 @@ def test_labels_translates_foreign_names(folder):
     assert data.train.labels.tolist() == [1, 0, 1]
 
 
-def test_stsb_star_keeps_the_ends_and_drops_what_lies_between():
-    """MML v2, section 4.2: 2 and 4 themselves are kept."""
+def test_stsb_star_drops_scores_between_2_and_4():
+    """MML v2, section 4.2: the scores 2 and 4 are kept."""
     scores = [0, 2, 2.001, 3, "3.999", "4.0", 5]
     rows = [
         (i, {"sentence1": f"a{i}", "sentence2": "b", "score": score})
@@ -326,7 +326,7 @@ def test_limit_and_seed():
     assert [len(split) for split in (one.train, one.dev, one.test)] == [20, 20, 20]
     assert one.train.ids == again.train.ids != other.train.ids
     places = [whole.train.ids.index(i) for i in one.train.ids]
-    assert places == sorted(set(places))  # rows keep their order, none comes twice
+    assert places == sorted(set(places))  # rows keep their order, without duplicates
     assert [whole.train[place] for place in places] == [one.train[i] for i in range(20)]
     assert len(load_task("sst", limit=10**6).train) == len(whole.train)
 
@@ -352,12 +352,12 @@ def test_split_indexing_and_frame():
         [20, 10],
         "dev",
     )
-    assert [row["id"] for row in split] == [0, 10, 20]  # iterates, and ends
+    assert [row["id"] for row in split] == [0, 10, 20]  # iteration stops after the last row
 
 
 @pytest.mark.parametrize(
     ("name", "counts", "per_label"),
-    [("sst", (800, 160, 160), (160, 32)), ("cfimdb", (238, 62, 40), (119, 31))],
+    [("sst", (940, 160, 160), (188, 32)), ("cfimdb", (224, 76, 52), (112, 38))],
 )
 def test_mini_data(name, counts, per_label):
     data = load_task(name, "mini")
@@ -392,7 +392,7 @@ def test_a_split_in_several_shards_is_read_whole(tmp_path):
     assert data.train.labels.tolist() == [0, 1] * 3 and len(data.dev) == 2
 
 
-MINE = Task("mine", text_columns=("text",), labels=("no", "yes"))
+CUSTOM = Task("mine", text_columns=("text",), labels=("no", "yes"))
 
 
 @pytest.mark.parametrize(
@@ -407,28 +407,29 @@ MINE = Task("mine", text_columns=("text",), labels=("no", "yes"))
     ],
 )
 @pytest.mark.parametrize("dev", ["dev", "validation"])
-def test_a_task_of_ones_own(folder, ending, text, dev):
+def test_a_custom_task(folder, ending, text, dev):
     data = load_task(
-        MINE, source=folder({f"train{ending}": text, f"{dev}{ending}": text, f"test{ending}": text})
+        CUSTOM,
+        source=folder({f"train{ending}": text, f"{dev}{ending}": text, f"test{ending}": text}),
     )
-    assert data.task is MINE and data.train.texts == data.test.texts == [("a, b",), ("c",)]
+    assert data.task is CUSTOM and data.train.texts == data.test.texts == [("a, b",), ("c",)]
     assert data.dev.labels.tolist() == [1, 0] and list(map(str, data.dev.ids)) == ["7", "8"]
     assert data.train[0]["label"] == "yes"
 
 
-def test_integer_labels_of_ones_own_task_need_their_order(tmp_path):
+def test_integer_labels_of_a_custom_task_need_their_order(tmp_path):
     for name in ("train", "dev"):
         table = pyarrow.table({"text": ["a", "b", "c"], "label": [0, 1, 1]})
         pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet")
     with pytest.raises(ValueError, match="found the integer label 0"):
-        load_task(MINE, tmp_path)
-    assert load_task(MINE, tmp_path, labels=("no", "yes")).train.labels.tolist() == [0, 1, 1]
-    assert load_task(MINE, tmp_path, labels=("yes", "no")).train.labels.tolist() == [1, 0, 0]
+        load_task(CUSTOM, tmp_path)
+    assert load_task(CUSTOM, tmp_path, labels=("no", "yes")).train.labels.tolist() == [0, 1, 1]
+    assert load_task(CUSTOM, tmp_path, labels=("yes", "no")).train.labels.tolist() == [1, 0, 0]
     assert load_task(Task("mine", ("text",), (0, 1)), tmp_path).train.labels.tolist() == [0, 1, 1]
 
 
-def test_a_regression_of_ones_own_takes_any_finite_score(folder):
-    """-1 is a score here. In STS-B, with scores from 0 to 5, it means an unknown score."""
+def test_a_custom_regression_accepts_any_finite_score(folder):
+    """-1 is a valid score here. In STS-B, with scores from 0 to 5, -1 marks an unknown score."""
     text = "first,second,label\na,b,-1\nc,d,1e3\n"
     data = load_task(
         Task("score", ("first", "second"), kind="regression"),
@@ -438,7 +439,7 @@ def test_a_regression_of_ones_own_takes_any_finite_score(folder):
     assert data.train.texts == [("a", "b"), ("c", "d")] and data.train[1]["label"] == 1000.0
 
 
-def test_columns_of_ones_own_task_under_other_names(folder):
+def test_columns_of_a_custom_task_under_other_names(folder):
     task = Task(
         "mine", ("text",), ("no", "yes"), aliases={"text": ("body",), "label": ("verdict",)}
     )
@@ -451,17 +452,17 @@ def test_columns_of_ones_own_task_under_other_names(folder):
 
 
 @pytest.mark.parametrize("names", [["no", "yes"], ["yes", "no"], None])
-def test_a_hub_data_set_of_ones_own(monkeypatch, names):
-    """The labels follow the hub's class names, whatever their order."""
+def test_a_custom_hub_data_set(monkeypatch, names):
+    """The labels follow the hub's class names, in any order."""
     from datasets import ClassLabel, Dataset, DatasetDict
 
-    asked = []
+    requests = []
     columns = {"text": ["a", "b"], "verdict": [0, 1] if names else ["no", "yes"]}
     rows = Dataset.from_dict(columns)
     rows = rows.cast_column("verdict", ClassLabel(names=names)) if names else rows
     monkeypatch.setattr(
         "mmlkit.data.loading.load_hub_dataset",
-        lambda *what: asked.append(what) or DatasetDict({"train": rows, "test": rows}),
+        lambda *what: requests.append(what) or DatasetDict({"train": rows, "test": rows}),
     )
     task = Task(
         "mine",
@@ -472,14 +473,14 @@ def test_a_hub_data_set_of_ones_own(monkeypatch, names):
         hub_splits={"train": "train", "dev": "test"},
     )
     data = load_task(task, source="hub")
-    assert asked == [("me/mine", None)] and data.train.texts == [("a",), ("b",)]
+    assert requests == [("me/mine", None)] and data.train.texts == [("a",), ("b",)]
     assert data.dev.labels.tolist() == ([1, 0] if names == ["yes", "no"] else [0, 1])
     assert load_task(dataclasses.replace(task, hub=("me/mine", "small")), "hub").source == "hub"
-    assert asked[1] == ("me/mine", "small")
+    assert requests[1] == ("me/mine", "small")
 
 
-def test_a_label_text_beside_integers(folder):
-    """SetFit's data sets have both; the integers alone would need an order."""
+def test_label_text_is_used_instead_of_integers(folder):
+    """SetFit's data sets have both columns. The integers alone would need a label order."""
     text = "text,label,label_text\na,4,very positive\nb,0,very negative\n"
     assert load_task("sst", folder({"train.csv": text, "dev.csv": text})).train.labels.tolist() == [
         4,
@@ -488,7 +489,7 @@ def test_a_label_text_beside_integers(folder):
 
 
 def test_mt_dnns_canonical_files(folder):
-    """No header line, no quoting. The labels of GLUE's test files are a placeholder."""
+    """The files have no header and no quoting. The labels of GLUE's test files are placeholders."""
     train = '7\tnot_entailment\t"He said so.\tHe "did".\n8\tentailment\tb\tc\n'
     test = "1\tnot_entailment\ta\tb\n2\tnot_entailment\tc\td\n"
     place = folder(
@@ -510,7 +511,7 @@ def test_mt_dnns_canonical_files(folder):
 
 
 def test_canonical_files_with_integer_labels(folder):
-    """The order of GLUE's integers is known (MT-DNN calls SST-2 sst), others must be stated."""
+    """The order of GLUE's integers is known (MT-DNN calls SST-2 sst). Others must be given."""
     text = "0\t1\ta fine film\n1\t0\ta dull film\n"
     place = folder(
         {f"{task}_{split}.tsv": text for task in ("sst", "mine") for split in ("train", "dev")}
@@ -523,12 +524,12 @@ def test_canonical_files_with_integer_labels(folder):
     with pytest.raises(
         ValueError, match="mine_train.tsv, row 1, column 'label': found the integer label '1'"
     ):
-        load_task(MINE, place)
-    assert load_task(MINE, place, labels=("yes", "no")).train.labels.tolist() == [0, 1]
+        load_task(CUSTOM, place)
+    assert load_task(CUSTOM, place, labels=("yes", "no")).train.labels.tolist() == [0, 1]
 
 
 def test_canonical_mnli_and_cola_and_scores(folder):
-    """cola_train.tsv has three columns, CoLA's own train.tsv four; neither has a header."""
+    """cola_train.tsv has three columns and CoLA's own train.tsv has four. Neither has a header."""
     pair = "0\t{}\tp\th\n"
     place = folder(
         {
@@ -553,9 +554,33 @@ def test_canonical_mnli_and_cola_and_scores(folder):
         "id": "0",
     }
     assert load_task("stsb", place).train.labels.tolist() == pytest.approx([3.8])
-    data = load_task("qnli", place)  # a header line is understood too
+    data = load_task("qnli", place)  # a header line is accepted too
     assert (
         data.train[0]
         == data.dev[0]
         == {"question": "q", "sentence": "s", "label": "entailment", "id": "0"}
     )
+
+
+def test_other_columns_of_a_file_are_kept():
+    """A row is its texts, its label and its id; no other column replaces one of these."""
+    rows = [
+        {"text": "Fine.", "label": 1, "label_text": "positive", "source": "a", "sentence": "x"},
+        {"text": "Dull.", "label": 0, "label_text": "negative", "source": "b", "sentence": "y"},
+    ]
+    split = make_split(
+        "sst2", [(i, {**row, "sentence": row["text"]}) for i, row in enumerate(rows)]
+    )
+    assert split.columns == {"text": ["Fine.", "Dull."], "source": ["a", "b"]}
+    assert split[1] == {
+        "sentence": "Dull.",
+        "label": "negative",
+        "id": 1,
+        "text": "Dull.",
+        "source": "b",
+    }
+    assert split.take([1]).columns["source"] == ["b"] and split.frame()["source"].tolist() == [
+        "a",
+        "b",
+    ]
+    assert load_task("rte").dev.take([0])[0].keys() >= {"group", "tier", "label", "sentence2"}

@@ -1,4 +1,4 @@
-"""The multi-task network of 2015: trigrams by hand, steps against numpy, sizes, and learning."""
+"""The multi-task network of 2015: trigrams, training steps against numpy, sizes, and learning."""
 
 import math
 
@@ -57,16 +57,16 @@ def test_a_vocabulary_is_sorted():
 
 
 def test_unseen_trigrams_are_left_out():
-    """Of "cats", #ca and cat are in the vocabulary, ats and ts# are not; of "at", only at# is."""
+    """Of "cats", #ca and cat are in the vocabulary, ats and ts# are not. Of "at", only at# is."""
     found = hash_texts(["cats", "the the", "", "at", "xyz"], VOCABULARY)
     assert [sorted(ids) for ids in found] == [[1, 6], [4, 4, 8, 8, 11, 11], [], [5], []]
 
 
 def test_words_that_collide():
-    """Both words have two loops from "ab" to "ab", in another order: the same eight trigrams."""
+    """Both words have the same eight trigrams: two loops from "ab" to "ab", in different order."""
     one, other = "abcabdab", "abdabcab"
     assert trigrams(one) == trigrams(other) and trigrams(one).total() == 8
-    assert trigrams("aaaa") != trigrams("aaaaa")  # the same kinds of trigrams, but not as many
+    assert trigrams("aaaa") != trigrams("aaaaa")  # the same trigrams with different counts
     model = DSSM(build_vocabulary([one]), ["sst2"])
     first, second = model.vectors("sst2", hash_texts([one, other], model.vocabulary))
     torch.testing.assert_close(first, second)
@@ -76,7 +76,7 @@ def test_words_that_collide():
 
 
 def test_numbers_of_parameters_are_the_published_ones():
-    """50,000 trigrams x 300 shared, 300 x 128 for each task, and the classes; no biases."""
+    """50,000 trigrams x 300 shared, 300 x 128 per task, and the classes. There are no biases."""
     made_up = [f"{i:05}" for i in range(50_000)]
     with torch.device("meta"):
         model = DSSM(made_up, ["qnli_rank", "sst2"])
@@ -89,7 +89,7 @@ def test_numbers_of_parameters_are_the_published_ones():
     }
 
 
-# forward, loss and one step, against dense numpy
+# Forward pass, loss and one step, against dense numpy.
 
 RNG = np.random.default_rng(0)
 
@@ -122,7 +122,7 @@ SENTENCES = (("the cat sat", "positive"), ("a cat", "negative"), ("the dog, the 
 
 
 @pytest.mark.parametrize("outputs", ["softmax", "sigmoid"])
-def test_two_steps_of_classification_are_numpy_s(outputs):
+def test_two_classification_steps_equal_numpy(outputs):
     with seeded(1):
         model = DSSM(VOCABULARY, ["sst2"], hidden_size=5, task_size=4, outputs=outputs)
     W1, W2, W3 = weights(
@@ -168,8 +168,8 @@ QUERIES = (
 )
 
 
-def test_a_step_of_ranking_is_numpy_s():
-    """Two queries of three and two candidates, rows mixed; the cosine's gradient by hand."""
+def test_a_ranking_step_equals_numpy():
+    """The queries have three and two candidates in mixed order. The gradient is derived by hand."""
     data = rank_queries(toy("qnli", QUERIES))
     with seeded(2):
         model = DSSM(VOCABULARY, ["qnli_rank"], hidden_size=5, task_size=4, gamma=3.0)
@@ -200,11 +200,11 @@ def test_a_step_of_ranking_is_numpy_s():
     np.testing.assert_allclose(now[1], W2 - 0.7 * (d3[0].T @ l2[0] + d3[1].T @ l2[1]), atol=1e-6)
 
 
-@pytest.mark.parametrize("most, shorter", [(0.01, True), (100.0, False)])
-def test_a_gradient_is_clipped_to_its_global_norm(most, shorter):
-    """One step with and without: the same direction, and at most the length lr * clip."""
+@pytest.mark.parametrize("max_norm, is_clipped", [(0.01, True), (100.0, False)])
+def test_a_gradient_is_clipped_to_its_global_norm(max_norm, is_clipped):
+    """With and without clipping, a step has the same direction. Its length is at most lr * clip."""
     moves = []
-    for clip in (None, most):
+    for clip in (None, max_norm):
         with seeded(1):
             model = DSSM(VOCABULARY, ["sst2", "qnli_rank"], hidden_size=5, task_size=4)
         before = torch.cat([value.flatten() for value in model.state_dict().values()])
@@ -213,12 +213,12 @@ def test_a_gradient_is_clipped_to_its_global_norm(most, shorter):
     whole, clipped = moves
     assert 0.5 * 0.01 < whole.norm() < 0.5 * 100
     torch.testing.assert_close(
-        clipped, whole * (0.5 * most / whole.norm() if shorter else 1), atol=1e-7, rtol=1e-4
+        clipped, whole * (0.5 * max_norm / whole.norm() if is_clipped else 1), atol=1e-7, rtol=1e-4
     )
 
 
 class Fixed(DSSM):
-    """A model with given task vectors: (1, 0) for "a", (0, 2) for "b", (-3, 0) for "c", else 0."""
+    """A model with fixed task vectors: (1, 0) for "a", (0, 2) for "b", (-3, 0) for "c", else 0."""
 
     TABLE = {0: (1.0, 0.0), 1: (0.0, 2.0), 2: (-3.0, 0.0)}
 
@@ -227,7 +227,10 @@ class Fixed(DSSM):
 
 
 def test_the_ranking_loss_by_hand():
-    """Cosines 1, 0 and -1, and 0 for a text without known trigrams; the lower bounds of gamma."""
+    """The cosines are 1, 0 and -1, and 0 for a text without known trigrams.
+
+    Cosines of 1 and -1 give the lower bound of the loss, for gamma 1 and 10.
+    """
     model = Fixed(("#a#", "#b#", "#c#"), ["qnli_rank"], gamma=1.0)
     columns = [
         hash_texts(texts, model.vocabulary)
@@ -247,7 +250,7 @@ def test_the_ranking_loss_by_hand():
     )
 
 
-def test_a_text_of_unknown_trigrams_moves_nothing():
+def test_texts_of_unknown_trigrams_get_zero_gradients():
     model = DSSM(VOCABULARY, ["qnli_rank"], hidden_size=5, task_size=4)
     columns = [hash_texts(texts, VOCABULARY) for texts in (["zzz", "zzz"], ["the cat", "dog"])]
     model.loss("qnli_rank", columns, torch.tensor([1, 0]), (2,)).backward()
@@ -257,7 +260,7 @@ def test_a_text_of_unknown_trigrams_moves_nothing():
     )
 
 
-def test_only_the_rows_in_use_and_the_own_task_move():
+def test_a_step_changes_only_the_rows_in_use_and_its_own_task():
     model = DSSM(VOCABULARY, ["qnli_rank", "sst2"])
     before = {name: value.clone() for name, value in model.state_dict().items()}
     fit_dssm(model, toy("sst2", SENTENCES[1:2]), epochs=1)
@@ -287,7 +290,7 @@ def mini():
 
 @pytest.mark.slow
 def test_it_learns_the_mini_sets_better_than_chance(mini):
-    """Chance exceeds 55.5 % of 120 + 100 answers once in twenty times; the model has about 59 %."""
+    """Chance exceeds 54.5 % of 140 + 192 answers with p = 1/20."""
     data, vocabulary = mini
     with seeded(0):
         model = DSSM(vocabulary, data)
@@ -298,10 +301,10 @@ def test_it_learns_the_mini_sets_better_than_chance(mini):
         name: history.loc[history["task"] == name, metric]
         for name, metric in (("sst2", "accuracy"), ("qnli_rank", "accuracy@1"))
     }
-    assert len(data["sst2"].dev) == 120 and len(set(data["qnli_rank"].dev.queries)) == 100
+    assert len(data["sst2"].dev) == 140 and len(set(data["qnli_rank"].dev.queries)) == 192
     assert (
-        accuracies["sst2"].tail(5).mean() * 120 + accuracies["qnli_rank"].tail(5).mean() * 100
-    ) / 220 > 0.555
+        accuracies["sst2"].tail(5).mean() * 140 + accuracies["qnli_rank"].tail(5).mean() * 192
+    ) / 332 > 0.545
     for name, values in accuracies.items():
         assert (
             evaluate_dssm(model, data[name], split="train")[values.name]
@@ -310,8 +313,8 @@ def test_it_learns_the_mini_sets_better_than_chance(mini):
         assert evaluate_dssm(model, data[name])[values.name] == values.iloc[-1]
 
 
-def test_a_toy_of_ranking_is_learned():
-    """The answer shares fewer letters with its question than the other candidate."""
+def test_toy_ranking_is_learned():
+    """The answer shares fewer letters with its question than the other candidate does."""
 
     def split(numbers):
         return make_split(
@@ -334,7 +337,7 @@ def test_a_toy_of_ranking_is_learned():
 
 
 @pytest.mark.parametrize("outputs", ["softmax", "sigmoid"])
-def test_a_toy_of_classification_is_learned(outputs):
+def test_toy_classification_is_learned(outputs):
     rows = [
         (f"{word} film {i}", label)
         for i in range(8)
@@ -348,28 +351,32 @@ def test_a_toy_of_classification_is_learned(outputs):
     )
 
 
-class Watched(DSSM):
-    """Writes down what each step was given."""
+class RecordingDSSM(DSSM):
+    """Records the inputs of every step."""
 
     def loss(self, task, columns, labels, groups=None):
         self.steps.append((task, tuple(groups), tuple(map(tuple, columns[-1]))))
         return super().loss(task, columns, labels, groups)
 
 
-def test_every_batch_of_every_task_comes_once_an_epoch(mini):
-    """880 sentences by 300 are three steps, 500 questions two; orders differ by epoch and seed."""
+def test_every_batch_of_every_task_is_used_once_per_epoch(mini):
+    """960 sentences in batches of 300 are four steps, and 510 questions are two.
+
+    The order of the batches depends on epoch and seed.
+    """
     data, vocabulary = mini
     epochs = []
     for seed in (0, 0, 1):
-        model = Watched(vocabulary, data, hidden_size=1, task_size=1)
+        model = RecordingDSSM(vocabulary, data, hidden_size=1, task_size=1)
         model.steps = []
         fit_dssm(model, data, epochs=2, batch_size=300, seed=seed)
-        epochs += [model.steps[:5], model.steps[5:]]
+        epochs += [model.steps[:6], model.steps[6:]]
     for steps in epochs:
         assert sorted((task, len(groups), sum(groups)) for task, groups, _ in steps) == [
-            ("qnli_rank", 200, 400),
+            ("qnli_rank", 210, 420),
             ("qnli_rank", 300, 600),
-            ("sst2", 280, 280),
+            ("sst2", 60, 60),
+            ("sst2", 300, 300),
             ("sst2", 300, 300),
             ("sst2", 300, 300),
         ]
@@ -381,13 +388,13 @@ def test_every_batch_of_every_task_comes_once_an_epoch(mini):
     assert epochs[0] == epochs[2] and epochs[1] == epochs[3]
     assert set(epochs[0]) != set(epochs[1]) and set(epochs[0]) != set(
         epochs[4]
-    )  # other batches, not only another order
+    )  # the batches differ, not only their order
     assert (
         len({tuple(task for task, *_ in steps) for steps in epochs}) > 1
-    )  # tasks take turns in a drawn order
+    )  # the order of the tasks is random
 
 
-def test_scores_do_not_depend_on_how_many_rows_go_together(mini, monkeypatch):
+def test_scores_do_not_depend_on_the_batch_size(mini, monkeypatch):
     data, vocabulary = mini
     model = DSSM(vocabulary, data)
     whole = [evaluate_dssm(model, one) for one in data.values()]
@@ -395,7 +402,7 @@ def test_scores_do_not_depend_on_how_many_rows_go_together(mini, monkeypatch):
     assert [evaluate_dssm(model, one) for one in data.values()] == whole
 
 
-def test_a_run_is_a_function_of_its_seed(mini):
+def test_a_run_depends_only_on_its_seed(mini):
     data = {"sst2": load_task("sst2", limit=60), "qnli_rank": mini[0]["qnli_rank"]}
     losses = []
     for seed in (3, 3, 4):
@@ -453,10 +460,10 @@ def test_wrong_use(make, message):
 
 
 @pytest.mark.parametrize(
-    "bad, said",
+    "bad, message",
     [("loss", "is nan, its gradient nan"), ("gradient", r"is \d\.\d+, its gradient nan")],
 )
-def test_a_number_that_is_none_moves_nothing(bad, said):
+def test_a_step_with_nan_changes_no_weight(bad, message):
     model = DSSM(VOCABULARY, ["sst2"])
     if bad == "loss":
         with torch.no_grad():
@@ -466,7 +473,7 @@ def test_a_number_that_is_none_moves_nothing(bad, said):
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with pytest.raises(
         FloatingPointError,
-        match=rf"the loss of task 'sst2' {said} in epoch 1. The weights are those before this "
+        match=rf"the loss of task 'sst2' {message} in epoch 1. The weights are those before this "
         "step; try a smaller lr than 0.5",
     ):
         fit_dssm(model, toy("sst2", SENTENCES), lr=0.5)

@@ -1,4 +1,4 @@
-"""Metrics against values worked out by hand, and against scikit-learn and scipy on drawn data."""
+"""Metrics against values worked out by hand, and against scikit-learn and scipy on random data."""
 
 import math
 
@@ -8,13 +8,16 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from mmlkit.data.tasks import get_task, list_tasks
-from mmlkit.training.metrics import compute, predicted_labels
+from mmlkit.training.metrics import (
+    bootstrap_interval,
+    compute,
+    group_accuracy,
+    predicted_labels,
+)
 
 
 def scores_for(predictions, num_labels):
-    """Scores [N,C] whose largest is at the wanted label; the others differ, so that argmax has to
-    look.
-    """
+    """Return scores [N,C] whose maximum is at the wanted label. The other scores are random."""
     scores = -np.random.default_rng(0).random((len(predictions), num_labels))
     scores[np.arange(len(predictions)), predictions] = 0.5
     return scores
@@ -54,7 +57,7 @@ def test_accuracy_of_five_classes():
             [1, 4, 9, 16],
             25 / math.sqrt(5 * 129),
             1.0,
-        ),  # squares: the order is right, the line is not
+        ),  # squares: equal ranks, but not on a line
         ([4, 3, 2, 1], -1.0, -1.0),
     ],
 )
@@ -71,9 +74,7 @@ def test_correlations_by_hand(scores, pearson, spearman, column):
 
 @pytest.mark.parametrize("name", list_tasks())
 def test_every_task_agrees_with_scikit_learn(name):
-    """The formulas of this test name the label that counts, the averaging and the correlation by
-    themselves.
-    """
+    """The formulas here state the positive class, the averaging and the correlation explicitly."""
     task, generator = get_task(name), np.random.default_rng(1)
     if task.kind == "regression":
         labels = generator.uniform(0, 5, 80)
@@ -97,7 +98,7 @@ def test_every_task_agrees_with_scikit_learn(name):
 
 
 def test_whole_split_is_not_the_mean_of_batches():
-    """F1 of the halves: 1 and 0; of the whole: TP 1, FP 1, FN 1."""
+    """F1 is 1 and 0 on the two halves. The whole split has TP 1, FP 1 and FN 1."""
     labels, guesses = np.array([1, 0, 1, 0]), np.array([1, 0, 0, 1])
     task, scores = get_task("quora"), scores_for(guesses, 2)
     halves = [
@@ -119,7 +120,7 @@ def test_logits_and_probabilities_agree():
 @pytest.mark.parametrize(
     ("scores", "labels"), [([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [2, 2, 2]), ([1], [1])]
 )
-def test_undefined_correlation_is_nan_and_says_nothing(scores, labels, recwarn):
+def test_undefined_correlation_is_nan_without_a_warning(scores, labels, recwarn):
     found = compute(get_task("sts"), np.array(scores, dtype=float), labels)
     assert all(math.isnan(value) for value in found.values())
     assert not recwarn.list
@@ -128,12 +129,12 @@ def test_undefined_correlation_is_nan_and_says_nothing(scores, labels, recwarn):
 @pytest.mark.parametrize(
     ("task", "metric", "guesses", "labels"),
     [
-        ("cola", "matthews", [1, 1, 1, 1], [0, 1, 0, 1]),  # one answer for all: no correlation
-        ("quora", "f1", [0, 0, 0, 0], [0, 1, 0, 1]),  # no positive found
+        ("cola", "matthews", [1, 1, 1, 1], [0, 1, 0, 1]),  # constant prediction: no correlation
+        ("quora", "f1", [0, 0, 0, 0], [0, 1, 0, 1]),  # no predicted positive
         ("quora", "f1", [0, 0, 0, 0], [0, 0, 0, 0]),
     ],
-)  # none there either
-def test_one_answer_for_all_gives_zero(task, metric, guesses, labels):
+)  # the last case has no positive label either
+def test_a_constant_prediction_gives_zero(task, metric, guesses, labels):
     assert compute(get_task(task), scores_for(guesses, 2), labels)[metric] == 0.0
 
 
@@ -150,6 +151,44 @@ def test_one_answer_for_all_gives_zero(task, metric, guesses, labels):
         (np.array([[0, np.inf]]), [0], "not finite"),
     ],
 )
-def test_scores_that_cannot_be_measured(scores, labels, message):
+def test_invalid_scores_are_refused(scores, labels, message):
     with pytest.raises(ValueError, match=message):
         compute(get_task("cfimdb"), scores, labels)
+
+
+def test_the_interval_resamples_whole_groups():
+    """Ten copies of a row form one group, so the interval equals that without copies."""
+    task = get_task("sst2")
+    right = np.random.default_rng(1).random(40) < 0.7
+    scores, labels = scores_for(right.astype(int), 2), np.ones(40, int)
+    alone = bootstrap_interval(task, scores, labels, np.arange(40))
+    copies = bootstrap_interval(
+        task, scores.repeat(10, axis=0), labels.repeat(10), np.arange(40).repeat(10)
+    )
+    assert copies == alone
+    low, high = bootstrap_interval(task, scores.repeat(10, 0), labels.repeat(10), range(400))[
+        "accuracy"
+    ]
+    wide = alone["accuracy"][1] - alone["accuracy"][0]
+    assert high - low == pytest.approx(wide / math.sqrt(10), rel=0.15)
+    error = math.sqrt(right.mean() * (1 - right.mean()) / 40)
+    assert wide == pytest.approx(2 * 1.96 * error, rel=0.15)
+
+
+def test_the_interval_of_two_groups_by_hand():
+    """The accuracy is 0, 0.5 and 1 with the probabilities 1/4, 1/2 and 1/4."""
+    task, scores = get_task("sst2"), scores_for([1, 1, 1, 1], 2)
+    found = bootstrap_interval(task, scores, [1, 1, 0, 0], ["a", "a", "b", "b"])
+    assert found["accuracy"] == (0.0, 1.0)
+    found = bootstrap_interval(task, scores, [1, 1, 0, 0], ["a", "a", "b", "b"], level=0.4)
+    assert found["accuracy"] == (0.5, 0.5)
+    narrow = bootstrap_interval(task, scores, [1, 1, 1, 1], [1, 2, 3, 4])
+    assert narrow["accuracy"] == (1.0, 1.0)
+
+
+def test_a_group_is_correct_if_all_its_rows_are():
+    scores, labels = scores_for([0, 1, 1, 1, 0], 2), [0, 1, 1, 0, 0]
+    assert group_accuracy(scores, labels, [7, 7, 3, 3, 5]) == pytest.approx(2 / 3)
+    assert group_accuracy(scores, labels, [1, 1, 1, 1, 1]) == 0
+    with pytest.raises(ValueError, match="4 groups for 5 labels; expected one each"):
+        group_accuracy(scores, labels, [1, 1, 1, 1])

@@ -1,5 +1,5 @@
-"""Ranking: grouping rows into queries, batches of whole queries, the loss and its floor, metrics
-with ties, and that it is learned.
+"""Tests of ranking: grouping rows into queries, batches of whole queries, the loss and its
+minimum, metrics with ties, and training.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ YES, NO = "entailment", "not_entailment"
 
 
 def rows(*triples, name="train"):
-    """A qnli Split of (question, sentence, label) rows."""
+    """Return a qnli Split of (question, sentence, label) rows."""
     return make_split(
         "qnli",
         [
@@ -117,7 +117,7 @@ def test_queries_that_cannot_be_ranked_are_dropped_and_counted():
 def test_the_mini_set_and_its_binary_task():
     binary = load_task("qnli")
     ranked = rank_queries(binary)
-    for split, other, queries in ((ranked.train, binary.train, 500), (ranked.dev, binary.dev, 100)):
+    for split, other, queries in ((ranked.train, binary.train, 510), (ranked.dev, binary.dev, 192)):
         assert (
             np.bincount(split.queries).tolist() == [2] * queries and split.labels.sum() == queries
         )
@@ -163,7 +163,7 @@ def test_the_other_label_may_be_the_answer():
 
 
 def encoded(queries, lengths):
-    """An Encoded of rows of these lengths; the first row of each query is its answer."""
+    """Return an Encoded with rows of these lengths; the first row of each query is its answer."""
     seen, labels = set(), []
     for query in queries:
         labels.append(int(query not in seen))
@@ -238,9 +238,7 @@ def test_encoding_keeps_the_queries(make_model):
 
 
 def test_the_loss_by_hand():
-    """Two queries of 2 and 3 candidates: softmax of (1, 0) at its first, of (0, 0, 2) at its
-    last.
-    """
+    """The answer of the first query has the scores (1, 0), that of the second (0, 0, 2)."""
     scores, relevant = (
         torch.tensor([1.0, 0.0, 0.0, 0.0, 2.0], requires_grad=True),
         torch.tensor([1, 0, 0, 0, 1]),
@@ -265,7 +263,7 @@ def test_the_loss_by_hand():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_the_loss_is_a_loop_over_queries(dtype):
+def test_the_loss_equals_a_loop_over_queries(dtype):
     torch.manual_seed(0)
     groups, scores = (4, 1, 2, 7), torch.randn(14, dtype=dtype)
     relevant = torch.zeros(14, dtype=torch.int64)
@@ -296,30 +294,30 @@ def test_a_query_needs_one_answer(relevant, found):
         ranking_loss(torch.zeros(3), torch.tensor(relevant), (2, 1))
 
 
-class Two:
+class TwoCandidates:
     """A batch of one query with two candidates; the first is the answer."""
 
     task, labels, groups = RANK, torch.tensor([1, 0]), (2,)
 
 
 @pytest.mark.parametrize("activation, floor", [("sigmoid", 0.3133), ("none", 0.0)])
-def test_the_sigmoid_s_floor(activation, floor):
-    """With the sigmoid of Eq. 5 and gamma 1 the best softmax of two candidates is e / (e + 1)."""
+def test_the_minimum_of_the_loss_with_a_sigmoid(activation, floor):
+    """With the sigmoid of Eq. 5 and gamma = 1 the best softmax of two candidates is e / (e + 1)."""
     head, losses = RankingHead(1, score_activation=activation, dropout=0.0), []
     with torch.no_grad():
         head.dense.weight.fill_(1.0)
     for x in (0.0, 1.0, 10.0, 1000.0):
-        losses.append(head.loss((torch.tensor([[x], [-x]]),), Two).total.item())
+        losses.append(head.loss((torch.tensor([[x], [-x]]),), TwoCandidates).total.item())
     assert losses[0] == pytest.approx(math.log(2)) and losses == sorted(losses, reverse=True)
     assert losses[-1] == pytest.approx(floor, abs=5e-5)
     sharper = RankingHead(1, score_activation=activation, gamma=5.0, dropout=0.0)
     sharper.load_state_dict(head.state_dict())
-    assert sharper.loss((torch.tensor([[1000.0], [-1000.0]]),), Two).total.item() == pytest.approx(
-        math.log(1 + math.exp(-5)) * (floor > 0), abs=1e-6
-    )
+    assert sharper.loss(
+        (torch.tensor([[1000.0], [-1000.0]]),), TwoCandidates
+    ).total.item() == pytest.approx(math.log(1 + math.exp(-5)) * (floor > 0), abs=1e-6)
 
 
-def test_scores_are_linear_or_a_sigmoid_of_it():
+def test_scores_are_linear_or_pass_through_a_sigmoid():
     torch.manual_seed(0)
     x, plain, squashed = (
         torch.randn(4, 6),
@@ -335,7 +333,7 @@ def test_scores_are_linear_or_a_sigmoid_of_it():
 
 
 def test_metrics_by_hand():
-    """Three queries of 2, 3 and 4 candidates, rows mixed: the answer's rank is 1, 3 and 2."""
+    """Three queries have 2, 3 and 4 candidates in mixed order; their answers rank 1, 3 and 2."""
     queries = np.array([5, 2, 9, 2, 5, 9, 2, 9, 9])
     scores = np.array([0.9, 0.3, 0.8, 0.2, 0.1, 0.9, 0.1, -3.0, 0.7])
     labels = np.array([1, 0, 1, 0, 0, 0, 1, 0, 0])
@@ -346,9 +344,11 @@ def test_metrics_by_hand():
     assert compute(RANK, scores, labels, queries) == found
 
 
-def test_ties_count_as_the_mean_over_orders():
-    """A query of four, the answer tied with one other below one that is higher: rank 2 or 3. One
-    score for all is chance.
+def test_metrics_with_ties_by_hand():
+    """Ties count as the mean over all orders of the tied candidates.
+
+    In the first query one candidate is higher and one is tied with the answer: rank 2 or 3. Equal
+    scores for all candidates give the expected value of random guessing.
     """
     found = compute(RANK, np.array([1.0, 2.0, 1.0, 0.0]), np.array([1, 0, 0, 0]), np.zeros(4))
     assert found == pytest.approx({"accuracy@1": 0, "mrr": (1 / 2 + 1 / 3) / 2})
@@ -379,12 +379,12 @@ def test_queries_that_cannot_be_measured(queries, labels, message):
         compute(RANK, np.zeros(2), np.array(labels), queries)
 
 
-# whole runs
+# training runs
 
 
 @pytest.fixture
-def ranker(make_model):
-    """ranker(**options): a tiny model with a RankingHead."""
+def make_ranking_model(make_model):
+    """Return a function that builds a tiny model with a RankingHead; it takes its options."""
 
     def make(**options):
         model = make_model("quora")
@@ -402,11 +402,11 @@ def ranker(make_model):
 @pytest.mark.parametrize(
     "options", [{}, {"pooling": "mean"}, {"score_activation": "sigmoid", "gamma": 5.0}]
 )
-def test_a_toy_is_learned(ranker, options):
-    model, data = ranker(**options), make_ranked(queries=45, dev=15)
+def test_a_toy_data_set_is_learned(make_ranking_model, options):
+    model, data = make_ranking_model(**options), make_ranked(queries=45, dev=15)
     before = evaluate(model, data)
     history = fit(model, data, epochs=8, lr=5e-3, batch_size=4)
-    assert history["step"].iloc[-1] == 8 * math.ceil(45 / 4)  # a batch is four queries
+    assert history["step"].iloc[-1] == 8 * math.ceil(45 / 4)  # a batch holds four queries
     assert (
         before["accuracy@1"] < 0.8
         and history["accuracy@1"].max() > 0.9
@@ -428,10 +428,10 @@ def test_a_toy_is_learned(ranker, options):
     assert found["accuracy@1"] == pytest.approx(np.mean(by_hand))
 
 
-def test_the_command_line_gives_scores(ranker, tmp_path, capsys):
+def test_the_command_line_gives_scores(make_ranking_model, tmp_path, capsys):
     from mmlkit.cli.main import main
 
-    model = ranker()
+    model = make_ranking_model()
     save_model(model, tmp_path)
     assert main(["predict", "--model", str(tmp_path), "what", "the film", "what", "it"]) == 0
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
@@ -441,7 +441,7 @@ def test_the_command_line_gives_scores(ranker, tmp_path, capsys):
     ] == pytest.approx(expected, abs=1e-4)
 
 
-def test_heads_for_another_kind_of_task_are_refused(ranker, make_model, make_toy):
+def test_heads_for_another_kind_of_task_are_refused(make_ranking_model, make_model, make_toy):
     data, model = make_ranked(), make_model("quora")
     for head in (LinearHead(32, 1), MultiverseHead(32, 1, num_heads=2)):
         model.heads["qnli_rank"] = head
@@ -464,17 +464,18 @@ def test_heads_for_another_kind_of_task_are_refused(ranker, make_model, make_toy
         predict_scores(model, make_toy("quora"))
 
 
-def test_rows_without_queries_are_refused(ranker):
+def test_rows_without_queries_are_refused(make_ranking_model):
     data = make_ranked()
     bare = dataclasses.replace(data, train=dataclasses.replace(data.train, queries=None))
     with pytest.raises(
         ValueError,
         match="task 'qnli_rank' has rows without queries; make its data with rank_queries",
     ):
-        fit(ranker(), bare)
+        fit(make_ranking_model(), bare)
     with pytest.raises(ValueError, match="queries is None"):
         evaluate(
-            ranker(), dataclasses.replace(data, dev=dataclasses.replace(data.dev, queries=None))
+            make_ranking_model(),
+            dataclasses.replace(data, dev=dataclasses.replace(data.dev, queries=None)),
         )
 
 
@@ -490,6 +491,6 @@ def test_rows_without_queries_are_refused(ranker):
         (lambda: RankingHead(8, pooling="max"), "pooling 'max' is not one of"),
     ],
 )
-def test_wrong_use(make, message):
+def test_wrong_arguments_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()

@@ -1,4 +1,4 @@
-"""Reports: numbers by hand, published beside ours, claims judged over seeds, files of strangers."""
+"""Tests of reports: values by hand, published values, claims, and untrusted result files."""
 
 import json
 import re
@@ -23,7 +23,10 @@ SETS = ["rte", "mnli", "qnli", "snli"]
 
 
 def result(method, seed, accuracies, task="rte"):
-    """A made-up run of mml-tables: accuracies on dev of four sets, train 0.1 above."""
+    """Return an invented run of mml-tables.
+
+    The accuracies are those on dev of four sets; those on train are higher by 0.1.
+    """
     scores = [
         dict(on=on, split=split, metric="accuracy", value=value + (0.1 if split == "train" else 0))
         for on, value in zip(SETS, accuracies)
@@ -83,7 +86,7 @@ def test_the_improvement_of_each_seed_by_hand(experiment):
     ) == {"mml"}
 
 
-def test_every_cell_beside_its_print(experiment):
+def test_every_cell_has_its_published_value(experiment):
     table = comparison(experiment, long_frame(experiment, RESULTS)).set_index(
         ["method", "on", "split"]
     )
@@ -110,7 +113,7 @@ def test_the_headline_averages_tasks_before_seeds(experiment):
     assert found["ours"] == pytest.approx(np.mean([(15 + 20) / 2, 0])) and found["seeds"] == 2
     assert found["published"] == pytest.approx(
         (9.51 + 2.87) / 2, abs=3
-    )  # two printed cells, averaged
+    )  # the mean of two printed cells
 
 
 def test_a_run_without_its_baseline_has_no_improvement(experiment):
@@ -140,8 +143,8 @@ def test_claims_by_hand(experiment):
     assert judge(claim, long_frame(experiment, seven)).startswith(
         "MML is better: holds (difference +0.1"
     )
-    turned = {**claim, "first": claim["second"], "second": claim["first"]}
-    assert judge(turned, long_frame(experiment, seven)).startswith(
+    swapped = {**claim, "first": claim["second"], "second": claim["first"]}
+    assert judge(swapped, long_frame(experiment, seven)).startswith(
         "MML is better: does not hold (difference -0.1"
     )
     assert (
@@ -157,7 +160,7 @@ def test_claims_by_hand(experiment):
 
 
 def test_a_seed_with_fewer_runs_is_left_out_of_a_claim(experiment):
-    """A half finished batch must not hold easy sets of one seed against hard ones of another."""
+    """An incomplete seed must not compare easy data sets with hard ones."""
     claim = {"says": "c", "first": {"method": "mml"}, "second": {"method": "bert"}, "on": "others"}
     more = [*RESULTS, result("bert", 0, [0.1] * 4, "mnli"), result("mml", 0, [0.9] * 4, "mnli")]
     assert "pairs of runs: 1" in judge(claim, long_frame(experiment, more))
@@ -180,7 +183,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_the_report_is_whole(folder):
+def test_the_report_is_complete(folder):
     page = write_report([folder], folder / "report")
     parser = Page()
     parser.feed(page.read_text(encoding="utf-8"))
@@ -204,15 +207,35 @@ def test_the_report_is_whole(folder):
     assert (folder / "report" / "mml-tables-fast-dev.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_results_are_found_and_others_passed_over(folder, tmp_path):
+def test_results_are_found_and_other_files_skipped(folder, tmp_path):
     assert {key: len(runs) for key, runs in load_results([folder]).items()} == {
-        ("mml-tables", "fast"): 4
+        ("mml-tables", "fast", None): 4
     }
     with pytest.raises(FileNotFoundError, match="is not a folder. `mmlkit reproduce NAME`"):
         load_results([tmp_path / "nothing"])
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match="There is no finished run below"):
         load_results([tmp_path / "empty"])
+
+
+def test_no_table_mixes_editions_of_the_mini_data(tmp_path):
+    """A result of the mini data without an edition belongs to the second edition."""
+    for number, (old, new) in enumerate(zip(RESULTS, RESULTS[::-1])):
+        for edition, one in ((2, old), (3, new)):
+            versions = {**one["versions"], **({"mini_data": 3} if edition == 3 else {})}
+            more = {"versions": versions, "settings": {"source": "mini"}}
+            (tmp_path / f"{edition}-{number}.json").write_text(json.dumps({**one, **more}))
+    found = load_results([tmp_path])
+    assert {key: len(runs) for key, runs in found.items()} == {
+        ("mml-tables", "fast", "2"): 4,
+        ("mml-tables", "fast", "3"): 4,
+    }
+    assert all("mini_data" not in run["versions"] for run in found["mml-tables", "fast", "2"])
+    text = write_report([tmp_path], tmp_path / "report").with_suffix(".md").read_text("utf-8")
+    assert "(fast, mini data of edition 2)" in text and "(fast, mini data of edition 3)" in text
+    assert {path.name for path in (tmp_path / "report").glob("*.png")} == {
+        f"mml-tables-fast-mini{edition}-dev.png" for edition in (2, 3)
+    }
 
 
 def test_the_readme_is_written_between_its_marks(folder):
@@ -233,6 +256,14 @@ def test_the_readme_is_written_between_its_marks(folder):
         write_readme([folder], readme)
 
 
+def test_one_finished_method_is_enough_for_the_readme(tmp_path):
+    (tmp_path / "one.json").write_text(json.dumps(RESULTS[0]))
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- report -->\n<!-- /report -->\n")
+    text = write_readme([tmp_path], readme).read_text(encoding="utf-8")
+    assert "(fast, 1 run)" in text and "cannot be told, there are no runs of both sides" in text
+
+
 def test_a_markdown_table():
     import pandas as pd
 
@@ -242,26 +273,26 @@ def test_a_markdown_table():
     )
 
 
-# ---- results of strangers ----
+# ---- untrusted results ----
 
-HOSTILE = (
+UNSAFE_TEXT = (
     "<script>alert(1)</script> [x](javascript:y) ![i](http://z/i.png) a|b \\[c](d) `e` "
     "<!-- /report -->\n# big\x1b[2J"
 )
-TAME = (
+ESCAPED_TEXT = (
     "&lt;script&gt;alert(1)&lt;/script&gt; \\[x](javascript:y) !\\[i](http://z/i.png) a\\|b "
     "\\\\\\[c](d) \\`e\\` &lt;!-- /report --&gt; # big "
     "\\[2J"
 )
 
 
-def write(folder, **changes):
+def write_results(folder, **changes):
     folder.mkdir(parents=True, exist_ok=True)
     for one in RESULTS:
         (folder / f"{one['name']}.json").write_text(json.dumps({**one, **changes}))
 
 
-def everything(folder):
+def list_files(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
@@ -288,8 +319,8 @@ def test_a_result_cannot_write_outside_its_report(tmp_path, changes):
         key: str(tmp_path / "escaped") if value == "ABSOLUTE" else value
         for key, value in changes.items()
     }
-    write(tmp_path / "a" / "b" / "results", **changes)
-    before = everything(tmp_path)
+    write_results(tmp_path / "a" / "b" / "results", **changes)
+    before = list_files(tmp_path)
     key = next(iter(changes))
     with pytest.raises(
         ValueError,
@@ -297,11 +328,11 @@ def test_a_result_cannot_write_outside_its_report(tmp_path, changes):
         f"not trust",
     ):
         write_report([tmp_path / "a" / "b"], tmp_path / "a" / "b" / "report")
-    assert everything(tmp_path) == before
+    assert list_files(tmp_path) == before
 
 
 def test_a_result_without_a_profile_is_named(tmp_path):
-    write(tmp_path)
+    write_results(tmp_path)
     (tmp_path / "one.json").write_text(
         json.dumps({key: value for key, value in RESULTS[0].items() if key != "profile"})
     )
@@ -309,29 +340,29 @@ def test_a_result_without_a_profile_is_named(tmp_path):
         load_results([tmp_path])
 
 
-def test_a_result_makes_nobody_read_another_experiment(tmp_path, monkeypatch):
-    """ "own.toml" is no experiment of experiments/, though such a file lies here."""
+def test_a_result_cannot_load_an_experiment_of_the_current_folder(tmp_path, monkeypatch):
+    """The name "own.toml" must not load a file of the current folder."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.toml").write_text(
         'title = "READ"\nnotebook = "01"\n[grid]\nmethod = ["bert"]\n[fast]\n'
     )
-    write(tmp_path / "results", experiment="own.toml")
+    write_results(tmp_path / "results", experiment="own.toml")
     page = write_report([tmp_path / "results"], tmp_path / "report").read_text(encoding="utf-8")
     assert "READ" not in page and "own.toml (fast)" in page
-    assert everything(tmp_path / "report") == ["own.toml-fast-dev.png", "report.html", "report.md"]
+    assert list_files(tmp_path / "report") == ["own.toml-fast-dev.png", "report.html", "report.md"]
 
 
-def test_markdown_stays_text(tmp_path):
-    scores = [{**score, "on": HOSTILE} for score in RESULTS[0]["scores"]]
-    write(tmp_path / "results", experiment="own words", hardware=HOSTILE, scores=scores)
+def test_markdown_in_results_is_escaped(tmp_path):
+    scores = [{**score, "on": UNSAFE_TEXT} for score in RESULTS[0]["scores"]]
+    write_results(tmp_path / "results", experiment="own words", hardware=UNSAFE_TEXT, scores=scores)
     (tmp_path / "results" / "failed").mkdir()
     (tmp_path / "results" / "failed" / "one.json").write_text(
-        json.dumps({"name": "one", "cause": HOSTILE})
+        json.dumps({"name": "one", "cause": UNSAFE_TEXT})
     )
     page = write_report([tmp_path / "results"], tmp_path / "report")
     text = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
     assert (
-        text.count(TAME) >= 3
+        text.count(ESCAPED_TEXT) >= 3
         and "<" not in text
         and "\x1b" not in text
         and "](own%20words-fast-dev.png)" in text
@@ -352,14 +383,14 @@ def test_markdown_stays_text(tmp_path):
 
 
 def test_markdown_text_by_hand():
-    assert markdown_text(HOSTILE) == TAME
+    assert markdown_text(UNSAFE_TEXT) == ESCAPED_TEXT
     assert (
         markdown_text("lr 1e-4 of mnli_matched (5 %), f1 > 0.5")
         == "lr 1e-4 of mnli_matched (5 %), f1 &gt; 0.5"
     )
 
 
-# ---- missing and strange fields ----
+# ---- missing and invalid fields ----
 
 FIELDS = [
     "name",
@@ -372,12 +403,12 @@ FIELDS = [
     "parameters",
     "scores",
 ]
-STRANGE = [None, "text", 3, -1, [1], {"a": 1}, [], {}, True, 1e400, 10**400, "<b>"]
+INVALID_VALUES = [None, "text", 3, -1, [1], {"a": 1}, [], {}, True, 1e400, 10**400, "<b>"]
 
 
-def reports_of(tmp_path, changed):
-    """The report and the README's table of four results, one of them changed."""
-    write(tmp_path / "results")
+def report_with(tmp_path, changed):
+    """Return the report of four results, one of which is `changed`; also write the README table."""
+    write_results(tmp_path / "results")
     (tmp_path / "results" / "bert-rte-0.json").write_text(json.dumps(changed))
     write_report([tmp_path / "results"], tmp_path / "report")
     readme = tmp_path / "README.md"
@@ -387,37 +418,37 @@ def reports_of(tmp_path, changed):
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_field_that_is_missing_or_strange_stops_no_report(tmp_path, monkeypatch, field):
-    """Only the figure is left out, for time."""
+def test_a_missing_or_invalid_field_does_not_stop_the_report(tmp_path, monkeypatch, field):
+    """The figure is skipped to save time."""
     monkeypatch.setattr("mmlkit.batch.reports._figure", lambda table: (b"", "x"))
-    text = reports_of(tmp_path, {key: value for key, value in RESULTS[0].items() if key != field})
+    text = report_with(tmp_path, {key: value for key, value in RESULTS[0].items() if key != field})
     assert ("missing" in text) == (field in FIELDS[1:7]) and "3 runs" in text or "4 runs" in text
-    for value in STRANGE:
-        reports_of(tmp_path, {**RESULTS[0], field: value})
+    for value in INVALID_VALUES:
+        report_with(tmp_path, {**RESULTS[0], field: value})
 
 
 @pytest.mark.parametrize("field", ["on", "split", "metric", "value"])
 def test_a_score_without_a_field_is_shown_as_missing(tmp_path, monkeypatch, field):
     monkeypatch.setattr("mmlkit.batch.reports._figure", lambda table: (b"", "x"))
     bare = {key: value for key, value in RESULTS[0]["scores"][1].items() if key != field}
-    text = reports_of(tmp_path, {**RESULTS[0], "scores": [bare]})
+    text = report_with(tmp_path, {**RESULTS[0], "scores": [bare]})
     assert ("missing" in text) == (field != "value") and "4 runs" in text
-    for value in STRANGE:
-        reports_of(tmp_path, {**RESULTS[0], "scores": [{**bare, field: value}]})
+    for value in INVALID_VALUES:
+        report_with(tmp_path, {**RESULTS[0], "scores": [{**bare, field: value}]})
 
 
 @pytest.mark.parametrize("key", ["method", "task", "seed"])
 def test_a_parameter_that_is_missing_is_shown_as_missing(tmp_path, monkeypatch, key):
     monkeypatch.setattr("mmlkit.batch.reports._figure", lambda table: (b"", "x"))
     given = {one: value for one, value in RESULTS[0]["parameters"].items() if one != key}
-    text = reports_of(tmp_path, {**RESULTS[0], "parameters": given})
+    text = report_with(tmp_path, {**RESULTS[0], "parameters": given})
     assert ("| missing |" in text) == (key != "seed")
-    for value in [*STRANGE, float("nan")]:
-        reports_of(tmp_path, {**RESULTS[0], "parameters": {**given, key: value}})
+    for value in [*INVALID_VALUES, float("nan")]:
+        report_with(tmp_path, {**RESULTS[0], "parameters": {**given, key: value}})
 
 
-def test_what_is_missing_in_all_results_leaves_a_report(tmp_path):
-    """With its figure: a notebook that recorded nothing, one method alone, and no dev scores."""
+def test_fields_missing_in_all_results_do_not_stop_the_report(tmp_path):
+    """The cases are: no scores, a single score, and one method without a baseline."""
     keys = ("experiment", "profile", "parameters")
     bare = {**{key: RESULTS[0][key] for key in keys}, "scores": []}
     for scores in ([], RESULTS[0]["scores"][:1], RESULTS[0]["scores"]):
@@ -434,8 +465,8 @@ def test_what_is_missing_in_all_results_leaves_a_report(tmp_path):
         write_readme([tmp_path], readme)
 
 
-def test_damaged_files_are_passed_over(tmp_path):
-    write(tmp_path / "results")
+def test_damaged_files_are_skipped(tmp_path):
+    write_results(tmp_path / "results")
     (tmp_path / "results" / "failed").mkdir()
     for number, text in enumerate(
         ["", "[]", "3", "[" * 100_000, '{"experiment": "a"', "null", '{"scores": 3}']
@@ -443,6 +474,6 @@ def test_damaged_files_are_passed_over(tmp_path):
         (tmp_path / "results" / f"{number}.json").write_text(text)
         (tmp_path / "results" / "failed" / f"{number}.json").write_text(text)
     assert {key: len(runs) for key, runs in load_results([tmp_path]).items()} == {
-        ("mml-tables", "fast"): 4
+        ("mml-tables", "fast", None): 4
     }
     assert "1: missing" in write_report([tmp_path], tmp_path / "report").read_text(encoding="utf-8")
