@@ -274,8 +274,10 @@ def execute_notebook(path, output, parameters, environment, **options):
     Returns:
         (seconds, status, text), as `run_watched`.
     """
-    command = [sys.executable, "-c", _PAPERMILL, str(os.getpid()), str(path), str(output)]
-    command += [*_OPTIONS.split(), "--cwd", str(path.parent), "-y", json.dumps(parameters)]
+    # Papermill fills in parameters in braces, also in the names of files.
+    paths = [re.sub("([{}])", r"\1\1", str(one)) for one in (path, output, path.parent)]
+    command = [sys.executable, "-c", _PAPERMILL, str(os.getpid()), *paths[:2], *_OPTIONS.split()]
+    command += ["--cwd", paths[2], "-y", json.dumps(parameters)]
     environment = {**os.environ, "MMLKIT_HEADLESS": "1", **environment}
     return run_watched(command, environment, output, **options)
 

@@ -84,16 +84,21 @@ class Batch:
         return len(self.rows if self.groups is None else self.groups)
 
     def to(self, device, non_blocking=True):
-        """Copy the batch to a device.
+        """Copy the batch to a device, to a CUDA GPU by way of pinned memory.
+
+        A copy from pinned memory overlaps with work of the host, which then pads the next batch.
 
         Args:
             device: a torch.device or its name.
-            non_blocking: whether the copy may overlap with work of the host.
+            non_blocking: whether the host may go on before the copy is done.
 
         Returns:
             A `Batch` on that device.
         """
         parts = {name: part for name, part in vars(self).items() if hasattr(part, "to")}
+        if torch.device(device).type == "cuda":
+            on_cpu = {name: part for name, part in parts.items() if getattr(part, "is_cpu", False)}
+            parts |= {name: part.pin_memory() for name, part in on_cpu.items()}
         moved = {name: part.to(device, non_blocking=non_blocking) for name, part in parts.items()}
         return dataclasses.replace(self, **moved)
 

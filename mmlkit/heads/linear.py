@@ -34,11 +34,13 @@ class Loss(NamedTuple):
         per_head: one loss per active head, [A], detached; None for a single head.
         micro_batch_size: the number of examples per micro-batch, where `train_step` had to halve
             it.
+        gradient_norm: scalar, the norm of the gradient before clipping, from `train_step`.
     """
 
     total: torch.Tensor
     per_head: torch.Tensor | None = None
     micro_batch_size: int | None = None
+    gradient_norm: torch.Tensor | None = None
 
 
 def sentence_vector(out, batch, pooling):

@@ -173,12 +173,28 @@ class MultiverseHead(nn.Module):
         self.weight = nn.Parameter(torch.empty(num_heads, num_labels, width))
         self.bias = nn.Parameter(torch.zeros(num_heads, num_labels))
         self.register_buffer("active", torch.ones(num_heads, dtype=torch.bool))
+        self._last_read = (None, None, None)  # see `active_indices`
         nn.init.normal_(self.weight, std=0.02)  # BERT's; the paper says "randomly from scratch"
 
     @property
     def num_heads(self):
         """M, pruned heads included."""
         return len(self.active)
+
+    @property
+    def active_indices(self):
+        """The indices [A] of the active heads, on the device of the mask.
+
+        To find them, the host waits for a GPU. They are therefore kept until the mask changes.
+        """
+        mask, version, indices = self._last_read
+        # torch counts the changes in place; a tensor of inference mode has no count.
+        now = None if self.active.is_inference() else self.active._version
+        if mask is not self.active or version is None or version != now:
+            with torch.inference_mode(False):  # a later training step uses them too
+                indices = self.active.nonzero()[:, 0]
+            self._last_read = (self.active, now, indices)
+        return indices
 
     def inputs(self, out, batch):
         """Select the sentence vector from the encoder's output.
@@ -244,9 +260,9 @@ class MultiverseHead(nn.Module):
 
     def penalty(self):
         """Return lambda times the multiverse loss of the active heads, or None where it is zero."""
-        if not self.orthogonality_weight or self.active.sum() < 2:
+        if not self.orthogonality_weight or len(self.active_indices) < 2:
             return None
-        loss = multiverse_loss(self.weight, self.active, similarity=self.similarity)
+        loss = multiverse_loss(self.weight[self.active_indices], similarity=self.similarity)
         return self.orthogonality_weight * loss
 
     def set_active(self, active):
@@ -279,12 +295,15 @@ class MultiverseHead(nn.Module):
             with head.dropped_heads_unmoved():
                 optimizer.step()
         """
-        dropped = ~self.active
-        saved = [(parameter, parameter.detach()[dropped]) for parameter in (self.weight, self.bias)]
+        if len(self.active_indices) == self.num_heads:
+            yield
+            return
+        saved = [(parameter, parameter.detach().clone()) for parameter in (self.weight, self.bias)]
         yield
         with torch.no_grad():
-            for parameter, rows in saved:
-                parameter[dropped] = rows
+            for parameter, before in saved:
+                active = self.active.view(-1, *[1] * (parameter.dim() - 1))
+                parameter.copy_(torch.where(active, parameter, before))
 
     def collapse(self):
         """Return one linear layer with the output of Eq. 5, so inference costs nothing extra.
@@ -305,13 +324,13 @@ class MultiverseHead(nn.Module):
         return {"hidden_size": self.hidden_size, "dropout": self.dropout.p, **config}
 
     def _rows(self):
-        weight, bias = self.weight[self.active], self.bias[self.active]
-        if not len(weight):
+        indices = self.active_indices
+        if not len(indices):
             raise ValueError(
                 f"none of the {self.num_heads} heads is active; change the mask with set_active, "
                 "which keeps at least one."
             )
-        return weight, bias
+        return self.weight[indices], self.bias[indices]
 
     def _mean(self):
         return [rows.mean(0) for rows in self._rows()]

@@ -15,6 +15,9 @@ import torch
 
 __all__ = ["HeadPruner", "PruningEvent", "cluster", "literal_average", "reset_optimizer_state"]
 
+# Updates whose losses may wait on a GPU: 4 MB for 1,024 heads.
+MOST_UNREAD = 1000
+
 
 @dataclass(frozen=True)
 class PruningEvent:
@@ -179,38 +182,64 @@ class HeadPruner:
         self.warmup, self.min_active, self.min_gap = warmup, min_active, min_gap
         self.observed, self.events = 0, []
         self._sums = torch.zeros(head.num_heads, dtype=torch.float64)
+        self._unread = []  # per update on a GPU: the indices of the active heads, their losses
 
     @property
     def averages(self):
         """The bias-corrected average loss of every head, [M]; a dropped head keeps its last one."""
+        self._read()
         return self._sums / max(1 - self.momentum**self.observed, 1e-12)
 
     def observe(self, per_head_loss):
         """Update the averages with the losses of one update.
+
+        Losses on a GPU stay there until the averages are needed, so that the GPU need not wait.
+        Losses that are not finite are then left out: an update that fp16's scaler skipped has them.
 
         Args:
             per_head_loss: [A], the active heads' losses in index order.
 
         Raises:
             ValueError: the number of losses is not A.
-            FloatingPointError: a loss is not finite.
+            FloatingPointError: a loss on a CPU is not finite.
         """
-        # First to the CPU: MPS has no float64.
-        losses = torch.as_tensor(per_head_loss).detach().cpu().double()
-        active = self.head.active.cpu()
-        if losses.shape != (int(active.sum()),):
+        losses, indices = torch.as_tensor(per_head_loss).detach(), self.head.active_indices
+        if losses.shape != indices.shape:
             raise ValueError(
-                f"{list(losses.shape)} losses were given for {int(active.sum())} active heads; "
+                f"{list(losses.shape)} losses were given for {len(indices)} active heads; "
                 "expected one each, in index order."
             )
-        if not torch.isfinite(losses).all():
-            number = int(active.nonzero()[~torch.isfinite(losses)][0])
+        if losses.device.type != "cpu":
+            self._unread.append((indices, losses))
+            if len(self._unread) == MOST_UNREAD:
+                self._read()
+        elif losses.isfinite().all():
+            self._average(indices.cpu(), losses.cpu().double())
+        else:
+            number = int(indices.cpu()[~losses.isfinite()][0])
             raise FloatingPointError(f"the loss of head {number} is not a number.")
+
+    def _read(self):
+        """Update the averages with the losses that are still on a GPU, in two transfers."""
+        if not self._unread:
+            return
+        indices, losses = zip(*self._unread)
+        self._unread = []
+        sizes = [len(one) for one in losses]
+        # First to the CPU: MPS has no float64.
+        indices, losses = (torch.cat(many).cpu().split(sizes) for many in (indices, losses))
+        for which, values in zip(indices, losses):
+            if values.isfinite().all():
+                self._average(which, values.double())
+
+    def _average(self, indices, losses):
         before = 1 - self.momentum**self.observed
         self.observed += 1
         if before > 0:  # the factor in `averages` changes; a dropped head's average must not
-            self._sums[~active] *= (1 - self.momentum**self.observed) / before
-        self._sums[active] = self.momentum * self._sums[active] + (1 - self.momentum) * losses
+            dropped = torch.ones_like(self._sums, dtype=torch.bool)
+            dropped[indices] = False
+            self._sums[dropped] *= (1 - self.momentum**self.observed) / before
+        self._sums[indices] = self.momentum * self._sums[indices] + (1 - self.momentum) * losses
 
     def maybe_prune(self, step):
         """Cluster the heads if the step is due, and drop all but the lowest cluster.
@@ -221,12 +250,13 @@ class HeadPruner:
         Returns:
             A PruningEvent, or None when the step is not due.
         """
-        active = self.head.active.cpu()
-        due = step % self.every == 0 and step > self.warmup and self.observed
-        if not due or int(active.sum()) < self.threshold:
+        if step % self.every or step <= self.warmup:
             return None
-        ids = active.nonzero().flatten().tolist()
-        values = self.averages[active].numpy()
+        self._read()
+        ids = self.head.active_indices.tolist()
+        if not self.observed or len(ids) < self.threshold:
+            return None
+        values = self.averages[ids].numpy()
         centroids, labels, width = cluster(values, self.bandwidth, bin_seeding=self.bin_seeding)
         kept = [head for head, label in zip(ids, labels) if label == 0]
         if note := self._reason_to_keep_all(centroids, kept):
@@ -236,7 +266,7 @@ class HeadPruner:
             step, ids, values.tolist(), width, centroids, labels, kept, dropped, note
         )
         if dropped:
-            mask = torch.zeros_like(active)
+            mask = torch.zeros(self.head.num_heads, dtype=torch.bool)
             mask[kept] = True
             self.head.set_active(mask)
         self.events.append(event)
@@ -283,12 +313,13 @@ class HeadPruner:
 
     def state_dict(self):
         """Return the state for a checkpoint; the mask itself is in the model."""
+        self._read()
         events = [dataclasses.asdict(event) for event in self.events]
         return {"observed": self.observed, "sums": self._sums.clone(), "events": events}
 
     def load_state_dict(self, state):
         """Continue from the state of a checkpoint."""
-        self.observed, self._sums = state["observed"], state["sums"].clone()
+        self.observed, self._sums, self._unread = state["observed"], state["sums"].clone(), []
         self.events = [PruningEvent(**event) for event in state["events"]]
 
 

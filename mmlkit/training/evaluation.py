@@ -127,11 +127,11 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto"):
 
 
 def _scores(model, encoded, device, batch_size):
-    scores, waiting = None, plan(encoded.lengths, batch_size)[::-1]
+    scores, order, waiting = [], [], plan(encoded.lengths, batch_size)[::-1]
     while waiting:
         rows = waiting.pop()
         found = unless_out_of_memory(
-            lambda rows=rows: model(collate(encoded, rows).to(device)).float().cpu().numpy()
+            lambda rows=rows: model(collate(encoded, rows).to(device)).float()
         )
         if found is None:
             if len(rows) == 1:
@@ -143,10 +143,10 @@ def _scores(model, encoded, device, batch_size):
             halves = ((rows[len(rows) // 2 :], rows[: len(rows) // 2]) for rows in [*waiting, rows])
             waiting = [half for both in halves for half in both if half]
             continue
-        if scores is None:
-            scores = np.empty((len(encoded.input_ids), found.shape[1]), dtype=np.float32)
-        scores[rows] = found
-    return scores
+        scores.append(found)
+        order += rows
+    scores = torch.cat(scores).cpu().numpy()  # one transfer: each one waits for a GPU
+    return scores[np.argsort(order)]
 
 
 def unless_out_of_memory(function):

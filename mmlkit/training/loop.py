@@ -24,9 +24,12 @@ from mmlkit.training.checkpoints import load_checkpoint, save_checkpoint
 from mmlkit.training.evaluation import score_encoded
 from mmlkit.training.optimizers import SCHEDULES, learning_rate, make_optimizer
 from mmlkit.training.sampling import TaskSampler
-from mmlkit.training.step import train_step
+from mmlkit.training.step import check_finite, checks_at_once, train_step
 
 __all__ = ["Hook", "StepEvent", "fit"]
+
+# Steps between two readings of the losses on a GPU. Each reading waits until the GPU has finished.
+READ_EVERY = 50
 
 
 class StepEvent(NamedTuple):
@@ -36,7 +39,8 @@ class StepEvent(NamedTuple):
         step: updates so far, over all tasks.
         task: the name of the task that was updated.
         task_step: updates of this task so far.
-        loss: the Loss.
+        loss: the Loss. On a GPU nothing has read it, so that it is infinite where fp16's scaler
+            skipped the update; on a CPU no hook is called for such an update.
         model: the MultitaskModel.
         optimizer: the optimizer.
     """
@@ -127,7 +131,8 @@ def fit(
 
     Raises:
         ValueError: settings do not fit together.
-        FloatingPointError: the loss or a gradient is not finite (raised while a step is made).
+        FloatingPointError: the loss or a gradient is not finite (raised while a step is made; on a
+            GPU when the losses are read, every 50 steps and after each epoch).
 
     Example::
 
@@ -170,8 +175,8 @@ def fit(
             optimizer = make_optimizer(model, optimizer, **rates)
         needs_scaler = autocast(precision, model.device)[1]
         scaler = torch.amp.GradScaler(model.device.type) if needs_scaler else None
-        run = _Run(model, optimizer, scaler, hooks)
         path = None if checkpoint_dir is None else Path(checkpoint_dir) / "last.safetensors"
+        run = _Run(model, optimizer, scaler, hooks, path)
         settings = {
             "epochs": epochs,
             "lr": lr,
@@ -196,7 +201,7 @@ def fit(
         )
         options = {"clip": clip, "precision": precision, "scaler": scaler}
         for epoch in range(run.epoch + 1, epochs + 1):
-            started, losses = time.perf_counter(), {name: [] for name in data}
+            started, run.losses = time.perf_counter(), {name: [] for name in data}
             progress = _progress(sampler.steps_per_epoch, f"epoch {epoch}/{epochs}")
             with seeded(seed, model.device), progress as bar:
                 model.train()
@@ -208,15 +213,16 @@ def fit(
                     size = min(filter(None, (micro_batch_size, run.micro.get(name))), default=None)
                     with _error_names_the_step(run.step + 1, path):
                         loss = train_step(model, batch, optimizer, micro_batch_size=size, **options)
-                    losses[name].append(run.after_step(name, loss))
+                    run.after_step(name, loss)
                     bar.update()
+                run.read_losses()
             scores = {}
             for name, one in data.items():
                 found = score_encoded(
                     model, dev[name], batch_size=2 * batch_size, precision=precision
                 )
                 scores[name] = metrics.compute(one.task, found, one.dev.labels, one.dev.queries)
-            run.after_epoch(epoch, losses, scores, time.perf_counter() - started)
+            run.after_epoch(epoch, scores, time.perf_counter() - started)
             if path is not None:
                 save_checkpoint(path, {**run.state(), "settings": settings})
         return run.finish()
@@ -225,8 +231,10 @@ def fit(
 class _Run:
     """The changing state of a run, which a checkpoint holds."""
 
-    def __init__(self, model, optimizer, scaler, hooks):
+    def __init__(self, model, optimizer, scaler, hooks, path):
         self.model, self.optimizer, self.scaler, self.hooks = model, optimizer, scaler, list(hooks)
+        self.path, self.at_once = path, checks_at_once(model.device, optimizer)
+        self.losses, self.unread = {}, []  # of this epoch; (step, task, loss, norm) not yet read
         self.epoch, self.step, self.task_steps = 0, 0, {}
         self.micro = {}  # {task: micro-batch size}, where memory ran out
         self.history, self.best_score, self.best = [], -math.inf, None
@@ -236,15 +244,29 @@ class _Run:
         self.task_steps[name] = self.task_steps.get(name, 0) + 1
         if loss.micro_batch_size is not None:
             self.micro[name] = loss.micro_batch_size
-        total = loss.total.item()
-        if math.isfinite(total):  # otherwise fp16's scaler skipped the step
-            step = self.task_steps[name]
-            event = StepEvent(self.step, name, step, loss, self.model, self.optimizer)
-            for hook in self.hooks:
-                hook.after_step(event)
-        return total
+        self.unread.append((self.step, name, loss.total, loss.gradient_norm))
+        if self.at_once or len(self.unread) == READ_EVERY:
+            self.read_losses()
+        if self.at_once and not math.isfinite(self.losses[name][-1]):
+            return  # fp16's scaler skipped the step
+        event = StepEvent(self.step, name, self.task_steps[name], loss, self.model, self.optimizer)
+        for hook in self.hooks:
+            hook.after_step(event)
 
-    def after_epoch(self, epoch, losses, scores, seconds):
+    def read_losses(self):
+        """Read the losses of the last steps from the GPU, and stop a run that has diverged."""
+        if not self.unread:
+            return
+        steps, names, totals, norms = zip(*self.unread)
+        totals, norms = torch.stack([*totals, *norms]).cpu().reshape(2, -1)  # one transfer
+        for step, name, total, norm in zip(steps, names, totals, norms):
+            if not self.at_once:  # otherwise train_step has checked them
+                with _error_names_the_step(step, self.path, self.step):
+                    check_finite(Loss(total, gradient_norm=norm), name, self.scaler)
+            self.losses[name].append(total.item())
+        self.unread = []
+
+    def after_epoch(self, epoch, scores, seconds):
         self.epoch = epoch
         firsts = [next(iter(values.values())) for values in scores.values()]
         # A correlation of constant predictions is nan, and counts as 0.
@@ -257,7 +279,7 @@ class _Run:
             for row in self.history:
                 row["best"] = False
         for name, values in scores.items():
-            finite = [loss for loss in losses[name] if math.isfinite(loss)]
+            finite = [loss for loss in self.losses[name] if math.isfinite(loss)]
             mean = sum(finite) / len(finite) if finite else math.nan
             row = {"epoch": epoch, "step": self.step, "task": name, "train_loss": mean, **values}
             self.history.append({**row, "seconds": round(seconds, 2), "best": best})
@@ -323,7 +345,7 @@ def _check(model, data, *, epochs, batch_size, schedule):
 
 
 @contextlib.contextmanager
-def _error_names_the_step(step, path):
+def _error_names_the_step(step, path, latest=0):
     """Add the step, what is left, and a remedy to a FloatingPointError."""
     try:
         yield
@@ -331,9 +353,12 @@ def _error_names_the_step(step, path):
         kept = ""
         if path is not None and path.is_file():
             kept = f" The state after the last whole epoch is in {path}."
+        where = "before this step"
+        if latest > step:
+            where = f"after step {latest}; this step itself changed none"
         raise FloatingPointError(
-            f"Training stopped at step {step}: {error}. The weights are those before this "
-            f"step.{kept} Try a smaller lr, clip=1.0, or precision='fp32'."
+            f"Training stopped at step {step}: {error}. The weights are those {where}.{kept} Try a "
+            "smaller lr, clip=1.0, or precision='fp32'."
         ) from error
 
 

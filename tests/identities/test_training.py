@@ -1,7 +1,6 @@
-"""Roads that must lead to the same place: whole and split batches, killed and resumed runs, any
-batch size, the same seed.
-"""
+"""Equal results by different ways: micro-batches, resumed runs, other batch sizes, equal seeds."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -22,7 +21,7 @@ from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import make_optimizer
 from mmlkit.training.sampling import TaskSampler
-from mmlkit.training.step import train_step
+from mmlkit.training.step import check_finite, train_step
 
 CPU = torch.device("cpu")
 TASKS = ("sst", "sts", "quora")
@@ -31,11 +30,11 @@ QUICK = dict(epochs=1, lr=1e-3, batch_size=5)
 
 @pytest.fixture
 def make_batch(tiny_tokenizer, make_toy):
-    """make_batch(task, rows): a padded batch of these toy rows."""
+    """Return a function (task, rows) that builds a padded batch of these toy rows."""
 
     def make(task, rows=range(10)):
         batch = collate(encode(tiny_tokenizer, make_toy(task).train), list(rows))
-        assert batch.attention_mask.min() == 0  # rows of different length
+        assert batch.attention_mask.min() == 0  # the rows differ in length
         return batch
 
     return make
@@ -59,16 +58,16 @@ def assert_equal_weights(a, b, start=""):
         assert torch.equal(a[key], b[key]), key
 
 
-def moved(before, after, start=""):
-    """Whether any weight under this name changed."""
+def any_changed(before, after, start=""):
+    """Return whether any weight with this prefix changed."""
     return any(not torch.equal(before[key], after[key]) for key in before if key.startswith(start))
 
 
-# one step
+# ---- one step ----
 
 
 class PenalisedHead(LinearHead):
-    """A linear head with several losses and a part that does not depend on data."""
+    """A linear head with several losses and a penalty that does not depend on the data."""
 
     def loss(self, inputs, batch):
         loss = super().loss(inputs, batch).total
@@ -80,7 +79,7 @@ class PenalisedHead(LinearHead):
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("size", [1, 3, 4, 10, 99])
-def test_micro_batches_are_the_whole_batch(make_model, make_batch, task, size):
+def test_micro_batches_equal_the_whole_batch(make_model, make_batch, task, size):
     found = {}
     for micro in (None, size):
         model = make_model(task).train()
@@ -101,12 +100,12 @@ def test_micro_batches_are_the_whole_batch(make_model, make_batch, task, size):
     assert_close_weights(
         {key: value for key, value in gradients.items() if value is not None}, micro_gradients, 1e-6
     )
-    assert moved(weights(make_model(task)), after, "encoder.embeddings.word") and moved(
+    assert any_changed(weights(make_model(task)), after, "encoder.embeddings.word") and any_changed(
         weights(make_model(task)), after, "heads"
     )
 
 
-def test_a_penalty_counts_once_however_many_micro_batches(make_model, make_batch):
+def test_a_penalty_counts_once_for_any_number_of_micro_batches(make_model, make_batch):
     after, losses = [], []
     for micro in (None, 3):
         model = make_model("sst").train()
@@ -129,7 +128,7 @@ def test_a_penalty_counts_once_however_many_micro_batches(make_model, make_batch
 
 
 @pytest.mark.parametrize("clip", [None, 1.0, 0.01])
-def test_the_reused_gradient_gives_what_a_plain_loop_gives(make_model, make_batch, clip):
+def test_the_reused_gradient_agrees_with_a_plain_loop(make_model, make_batch, clip):
     batches = [
         make_batch("sst", rows) for rows in ([0, 1, 2, 3], [4, 5, 6, 7, 8], [9, 10], [0, 1, 2, 3])
     ]
@@ -147,11 +146,11 @@ def test_the_reused_gradient_gives_what_a_plain_loop_gives(make_model, make_batc
             if clip is not None:
                 torch.nn.utils.clip_grad_norm_(plain.parameters(), clip)
             optimizer.step()
-    assert moved(start, weights(ours), "encoder.embeddings.word")
+    assert any_changed(start, weights(ours), "encoder.embeddings.word")
     assert_close_weights(weights(ours), weights(plain), 1e-6)
 
 
-def test_the_reused_gradient_is_handed_back_empty(make_model, make_batch):
+def test_the_reused_gradient_is_zero_after_the_step(make_model, make_batch):
     model = make_model("sst").train()
     table = model.encoder.embeddings.word_embeddings.weight
     train_step(model, make_batch("sst"), torch.optim.SGD(model.parameters(), lr=0.1))
@@ -162,7 +161,7 @@ def test_the_reused_gradient_is_handed_back_empty(make_model, make_batch):
     )
 
 
-def test_a_step_after_a_loss_that_was_no_number_is_as_if_it_had_not_been(make_model, make_batch):
+def test_a_loss_of_nan_does_not_affect_the_next_step(make_model, make_batch):
     model, fresh = make_model("sst").train(), make_model("sst").train()
     good = weights(model)
     with torch.no_grad():
@@ -175,18 +174,18 @@ def test_a_step_after_a_loss_that_was_no_number_is_as_if_it_had_not_been(make_mo
     assert_equal_weights(weights(model), weights(fresh))
 
 
-class CornerHead(LinearHead):
-    """The root of zero: the loss is a number, its gradient is none."""
+class NanGradientHead(LinearHead):
+    """A head whose loss, the square root of zero, is finite but has a gradient of NaN."""
 
     def loss(self, inputs, batch):
         return Loss((0 * self(*inputs)).square().sum().sqrt())
 
 
 @pytest.mark.parametrize("clip", [1.0, None])
-def test_a_gradient_that_is_no_number_moves_nothing(make_model, make_batch, clip):
+def test_a_gradient_of_nan_changes_no_weight(make_model, make_batch, clip):
     model, fresh = make_model("sst").train(), make_model("sst").train()
     good, head = weights(model), model.heads["sst"]
-    model.heads["sst"] = CornerHead(32, 5, dropout=0.0)
+    model.heads["sst"] = NanGradientHead(32, 5, dropout=0.0)
     model.heads["sst"].load_state_dict(head.state_dict())
     with pytest.raises(FloatingPointError, match="the gradient of task 'sst' is nan, its loss 0"):
         train_step(model, make_batch("sst"), torch.optim.SGD(model.parameters(), lr=0.1), clip=clip)
@@ -197,8 +196,94 @@ def test_a_gradient_that_is_no_number_moves_nothing(make_model, make_batch, clip
     assert_equal_weights(weights(model), weights(fresh))
 
 
+# ---- as on a GPU: the losses are read later ----
+
+
+@pytest.fixture
+def read_later(monkeypatch):
+    """Let a CPU with a fused optimizer train as a GPU does, and read losses every third step."""
+    for module in ("step", "loop"):
+        monkeypatch.setattr(f"mmlkit.training.{module}.checks_at_once", lambda *_: False)
+    monkeypatch.setattr(training, "READ_EVERY", 3)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_an_unread_step_that_is_not_finite_changes_nothing(
+    make_model, make_batch, read_later, value
+):
+    """Neither the loss nor the gradient may be infinite or NaN. The moments do not change either.
+
+    A finite step afterwards is what it would have been.
+    """
+    model, fresh = make_model("sst").train(), make_model("sst").train()
+    optimizers = [make_optimizer(one, lr=1e-3) for one in (model, fresh)]
+    for one, optimizer in zip((model, fresh), optimizers):
+        train_step(one, make_batch("sst"), optimizer)
+    before, head = weights(model), model.heads["sst"]
+    model.heads["sst"] = NanGradientHead(32, 5, dropout=0.0)
+    loss = train_step(model, make_batch("sst"), optimizers[0])
+    assert loss.total == 0 and loss.gradient_norm.isnan()
+    with pytest.raises(FloatingPointError, match="the gradient of task 'sst' is nan, its loss 0"):
+        check_finite(loss, "sst")
+    model.heads["sst"] = head
+    with torch.no_grad():
+        head.dense.bias.fill_(value)
+    loss = train_step(model, make_batch("sst"), optimizers[0])
+    with pytest.raises(FloatingPointError, match="the loss of task 'sst' is (nan|inf)"):
+        check_finite(loss, "sst")
+    with torch.no_grad():
+        head.dense.bias.copy_(before["heads.sst.dense.bias"])
+    assert_equal_weights(before, weights(model))
+    for one, optimizer in zip((model, fresh), optimizers):
+        train_step(one, make_batch("sst"), optimizer)
+    assert_equal_weights(weights(fresh), weights(model))
+
+
+def test_a_run_whose_losses_are_read_later_is_the_same(make_model, make_toy, request):
+    """Two epochs of seven steps; the last reading of an epoch has one step."""
+    runs = []
+    for name in (None, "read_later"):
+        if name:
+            request.getfixturevalue(name)
+        model, watch = make_model("sst", dropout=0.1), LossRecorder()
+        history = fit(
+            model, make_toy("sst"), epochs=2, lr=1e-3, batch_size=3, hooks=[watch], clip=0.5
+        )
+        runs.append((weights(model), watch.losses, history.drop(columns="seconds")))
+    assert_equal_weights(runs[0][0], runs[1][0])
+    assert runs[0][1] == runs[1][1] and len(runs[0][1]) == 14
+    pd.testing.assert_frame_equal(runs[0][2], runs[1][2])
+
+
+def test_a_diverged_run_stops_when_its_losses_are_read(make_model, make_toy, read_later, tmp_path):
+    """The error names the first step that was not finite, and the weights that are left."""
+
+    class SetInfinite(LossRecorder):
+        def after_step(self, event):
+            self.losses.append(event.step)
+            if event.step == 5:
+                with torch.no_grad():
+                    event.model.heads["sst"].dense.bias.fill_(math.inf)
+
+    watch, path = SetInfinite(), tmp_path / "last.safetensors"
+    message = (
+        r"Training stopped at step 6: the loss of task 'sst' is nan\. The weights are those after "
+        rf"step 7; this step itself changed none\. .*{path}\. Try a smaller lr"
+    )
+    with pytest.raises(FloatingPointError, match=message):
+        fit(
+            make_model("sst"),
+            make_toy("sst"),
+            epochs=3,
+            batch_size=5,
+            hooks=[watch],
+            checkpoint_dir=tmp_path,
+        )
+    assert watch.losses == [1, 2, 3, 4, 5, 6] and load_checkpoint(path)["epoch"] == 1
+
+
 @pytest.mark.parametrize("name", ["adamw", "adamax", "handout"])
-def test_another_task_s_head_stays_bit_identical(make_model, make_batch, name):
+def test_the_head_of_another_task_stays_bit_identical(make_model, make_batch, name):
     model = make_model("sst", "sts").train()
     optimizer = make_optimizer(model, name, lr=1e-2, weight_decay=0.1)
     train_step(model, make_batch("sts"), optimizer)
@@ -206,12 +291,14 @@ def test_another_task_s_head_stays_bit_identical(make_model, make_batch, name):
     for _ in range(3):
         train_step(model, make_batch("sst"), optimizer)
     assert_equal_weights(before, weights(model), "heads.sts")
-    assert moved(before, weights(model), "heads.sst") and moved(before, weights(model), "encoder")
+    assert any_changed(before, weights(model), "heads.sst") and any_changed(
+        before, weights(model), "encoder"
+    )
     assert all(parameter.grad is None for parameter in model.heads["sts"].parameters())
 
 
 @pytest.mark.parametrize("name", ["adamw", "adamax", "handout"])
-def test_a_task_that_had_no_step_has_no_optimizer_state(make_model, make_batch, name):
+def test_a_task_without_a_step_has_no_optimizer_state(make_model, make_batch, name):
     model = make_model("sst", "sts").train()
     optimizer = make_optimizer(model, name, lr=1e-2)
     train_step(model, make_batch("sst"), optimizer)
@@ -219,19 +306,19 @@ def test_a_task_that_had_no_step_has_no_optimizer_state(make_model, make_batch, 
     assert all(parameter in optimizer.state for parameter in model.heads["sst"].parameters())
 
 
-def test_a_clipped_gradient_has_the_norm_that_was_asked_for(make_model, make_batch):
+def test_a_clipped_gradient_has_the_given_norm(make_model, make_batch):
     model = make_model("sst").train()
     before = weights(model)
     train_step(model, make_batch("sst"), torch.optim.SGD(model.parameters(), lr=1.0), clip=0.01)
     after = weights(model)
-    # a step of SGD at rate 1 is the gradient
+    # With SGD at learning rate 1, the step equals the gradient.
     norm = math.sqrt(
         sum((after[key] - before[key]).double().square().sum().item() for key in before)
     )
     assert norm == pytest.approx(0.01, rel=1e-3)
 
 
-# a frozen encoder
+# ---- a frozen encoder ----
 
 
 def test_a_frozen_encoder_stays_bit_identical(make_model, make_toy):
@@ -239,7 +326,7 @@ def test_a_frozen_encoder_stays_bit_identical(make_model, make_toy):
     before = weights(model)
     fit(model, make_toy("sst"), freeze_encoder=True, **QUICK)
     assert_equal_weights(before, weights(model), "encoder")
-    assert moved(before, weights(model), "heads")
+    assert any_changed(before, weights(model), "heads")
     assert all(
         parameter.grad is None and parameter.requires_grad
         for parameter in model.encoder.parameters()
@@ -247,28 +334,28 @@ def test_a_frozen_encoder_stays_bit_identical(make_model, make_toy):
 
 
 def test_a_frozen_encoder_has_no_dropout_and_stays_frozen(make_model, make_toy):
-    """fit never unfreezes: neither what freeze_encoder froze nor what was frozen by hand."""
+    """fit unfreezes neither a model of freeze_encoder nor parameters that were frozen by hand."""
     model = make_model("sst", dropout=0.5).freeze_encoder().train()
     assert model.heads.training and not any(module.training for module in model.encoder.modules())
     before = weights(model)
     fit(model, make_toy("sst"), **QUICK)
     assert_equal_weights(before, weights(model), "encoder")
-    assert moved(before, weights(model), "heads") and not any(
+    assert any_changed(before, weights(model), "heads") and not any(
         one.requires_grad for one in model.encoder.parameters()
     )
     model.freeze_encoder(False)
     fit(model, make_toy("sst"), **QUICK)
-    assert moved(before, weights(model), "encoder")
+    assert any_changed(before, weights(model), "encoder")
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_what_was_frozen_by_hand_stays_as_it_was(make_model, make_toy, frozen):
+def test_parameters_frozen_by_hand_stay_frozen(make_model, make_toy, frozen):
     model = make_model("sst")
     model.encoder.embeddings.requires_grad_(False)
     before = weights(model)
     fit(model, make_toy("sst"), freeze_encoder=frozen, **QUICK)
     assert_equal_weights(before, weights(model), "encoder.embeddings")
-    assert moved(before, weights(model), "encoder.encoder") == (not frozen)
+    assert any_changed(before, weights(model), "encoder.encoder") == (not frozen)
     required = {name: one.requires_grad for name, one in model.named_parameters()}
     assert (
         required == {name: not name.startswith("encoder.embeddings") for name in required}
@@ -286,11 +373,11 @@ def test_frozen_pals_stay_frozen_too(make_model, make_toy):
     assert not any(parameter.requires_grad for parameter in model.encoder.pals.parameters())
 
 
-# in fp16, with a gradient scaler
+# ---- fp16 with a gradient scaler ----
 
 
 class OverflowingHead(LinearHead):
-    """The logits of its first call are infinite, as fp16's can be."""
+    """The logits of its first call are infinite, as they can be in fp16."""
 
     calls = 0
 
@@ -299,14 +386,14 @@ class OverflowingHead(LinearHead):
         return super().forward(x) * (math.inf if self.calls == 1 else 1.0)
 
 
-def with_overflow(make_model):
+def make_overflowing_model(make_model):
     model = make_model("sst").train()
     model.heads["sst"] = OverflowingHead(32, 5, dropout=0.0)
     return model
 
 
 def test_the_scaler_skips_a_step_whose_loss_overflows(make_model, make_batch):
-    model, batch = with_overflow(make_model), make_batch("sst")
+    model, batch = make_overflowing_model(make_model), make_batch("sst")
     scaler, optimizer = (
         torch.amp.GradScaler("cpu", init_scale=2.0**16),
         torch.optim.SGD(model.parameters(), lr=0.1),
@@ -315,16 +402,16 @@ def test_the_scaler_skips_a_step_whose_loss_overflows(make_model, make_batch):
     loss = train_step(model, batch, optimizer, scaler=scaler)
     assert not math.isfinite(loss.total) and scaler.get_scale() == 2.0**15
     assert_equal_weights(before, weights(model))
-    assert math.isfinite(train_step(model, batch, optimizer, scaler=scaler).total) and moved(
+    assert math.isfinite(train_step(model, batch, optimizer, scaler=scaler).total) and any_changed(
         before, weights(model), "heads"
     )
     with pytest.raises(FloatingPointError, match="the loss of task 'sst' is nan"):
         train_step(
-            with_overflow(make_model), batch, optimizer
-        )  # without one it is an error at once
+            make_overflowing_model(make_model), batch, optimizer
+        )  # without a scaler the overflow is an error at once
 
 
-def test_a_scale_that_only_falls_ends_in_an_error(make_model, make_batch):
+def test_a_constantly_falling_scale_ends_in_an_error(make_model, make_batch):
     model, steps = make_model("sst").train(), 0
     with torch.no_grad():
         model.heads["sst"].dense.weight.fill_(math.nan)
@@ -333,30 +420,124 @@ def test_a_scale_that_only_falls_ends_in_an_error(make_model, make_batch):
         for _ in range(40):
             train_step(model, make_batch("sst"), optimizer, scaler=scaler)
             steps += 1
-    assert steps == 27  # 2^16 halved 27 times is the first scale below 2^-10
+    assert steps == 27  # 27 halvings bring 2^16 below 2^-10 for the first time
 
 
-def test_hooks_are_not_told_of_a_skipped_step(make_model, make_toy, monkeypatch):
-    model, watch = with_overflow(make_model), Watch()
+def test_hooks_are_not_called_for_a_skipped_step(make_model, make_toy, monkeypatch):
+    model, watch = make_overflowing_model(make_model), LossRecorder()
     scaler = torch.amp.GradScaler("cpu")
     step = lambda *arguments, **options: train_step(*arguments, **{**options, "scaler": scaler})
     monkeypatch.setattr(training, "train_step", step)
     history = fit(model, make_toy("sst"), hooks=[watch], **QUICK)
-    assert len(watch.losses) == 3 and all(map(math.isfinite, watch.losses))  # of 4 steps
+    assert len(watch.losses) == 3 and all(
+        map(math.isfinite, watch.losses)
+    )  # one of 4 steps was skipped
     assert history["train_loss"][0] == pytest.approx(sum(watch.losses) / 3)
 
 
-# killed and resumed
+@pytest.mark.parametrize("name", ["adamw", "adamax", "handout"])
+@pytest.mark.parametrize("micro", [None, 3])
+def test_a_scaled_step_equals_a_step_without_a_scaler(make_model, make_batch, name, micro):
+    """Scaling by a power of two and back is exact. Clipping sees the gradient without the scale."""
+    found = []
+    for scaler in (None, torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=2)):
+        model = make_model("sst", "sts").train()
+        model.heads["sst"] = penalised = PenalisedHead(32, 5, dropout=0.0)
+        penalised.load_state_dict(make_model("sst").heads["sst"].state_dict())
+        optimizer, losses = make_optimizer(model, name, lr=1e-2), []
+        for task in ("sst", "sts", "sst", "sst"):
+            loss = train_step(
+                model,
+                make_batch(task),
+                optimizer,
+                micro_batch_size=micro,
+                clip=0.1,
+                scaler=scaler,
+            )
+            losses.append((loss.total.item(), loss.gradient_norm.item()))
+        found.append((weights(model), losses))
+    assert_equal_weights(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1] and scaler.get_scale() == 2.0**12  # it grew twice
 
 
-class Watch:
-    """Keeps each step's loss, and raises at one step as a killed process would end there."""
+@pytest.fixture
+def fp16_on_a_cpu(monkeypatch):
+    """Let a CPU compute in fp16 with a scaler, as a GPU such as a T4 does."""
 
-    def __init__(self, die_at=None):
-        self.losses, self.die_at = [], die_at
+    def autocast(precision, device):
+        wanted = torch.autocast("cpu", dtype=torch.float16)
+        return (wanted, True) if precision == "fp16" else (contextlib.nullcontext(), False)
+
+    for module in ("step", "loop", "evaluation"):
+        monkeypatch.setattr(f"mmlkit.training.{module}.autocast", autocast)
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_fp16_follows_fp32(make_model, make_toy, request, fp16_on_a_cpu, later):
+    """The same weights within fp16's error, whether losses are read at once or later."""
+    if later:
+        request.getfixturevalue("read_later")
+    found = {}
+    for precision in ("fp32", "fp16"):
+        model, watch = make_model("sst", initializer_range=0.05), LossRecorder()
+        options = dict(epochs=2, lr=1e-3, batch_size=5, precision=precision)
+        history = fit(model, make_toy("sst"), hooks=[watch], **options)
+        found[precision] = weights(model), watch.losses, history["train_loss"].tolist()
+    (one, losses, means), (other, other_losses, other_means) = found.values()
+    assert len(losses) == 8 and losses != other_losses
+    assert other_losses == pytest.approx(losses, abs=2e-2)
+    assert other_means == pytest.approx(means, abs=2e-2)
+    assert_close_weights(one, other, 8 * 2e-3)  # AdamW moves a weight by about 1e-3 in a step
+
+
+class SteepHead(LinearHead):
+    """Its gradient overflows in fp16 at the first scale of 2^16."""
+
+    def loss(self, inputs, batch):
+        return Loss(50 * super().loss(inputs, batch).total)
+
+
+def test_a_resumed_fp16_run_equals_the_uninterrupted_run(
+    make_model, make_toy, tmp_path, fp16_on_a_cpu
+):
+    """Steps are skipped until the scale is small enough; the checkpoint holds the scale."""
+    options = dict(epochs=3, lr=1e-3, batch_size=5, precision="fp16")
+
+    def train(name, seed=0, stop_at=None, resume=False):
+        model, watch = make_model("sst", seed=seed), LossRecorder(stop_at)
+        model.heads["sst"] = SteepHead(32, 5, dropout=0.0)
+        model.heads["sst"].load_state_dict(make_model("sst", seed=seed).heads["sst"].state_dict())
+        with pytest.raises(KeyboardInterrupt) if stop_at else contextlib.nullcontext():
+            folder = tmp_path / name
+            fit(
+                model,
+                make_toy("sst"),
+                hooks=[watch],
+                checkpoint_dir=folder,
+                resume=resume,
+                **options,
+            )
+        return weights(model), watch.losses, load_checkpoint(folder / "last.safetensors")["scaler"]
+
+    whole = train("whole")
+    assert 2.0**4 < whole[2]["scale"] < 2.0**16
+    assert train("killed", stop_at=6)[2]["scale"] == whole[2]["scale"]
+    resumed = train("killed", seed=9, resume=True)
+    assert resumed[1:] == whole[1:] and len(whole[1]) == 12
+    assert_equal_weights(whole[0], resumed[0])
+
+
+# ---- killed and resumed runs ----
+
+
+class LossRecorder:
+    """Record the loss of each step; raise KeyboardInterrupt at one step, like a killed process."""
+
+    def __init__(self, stop_at=None):
+        self.losses, self.stop_at = [], stop_at
 
     def after_step(self, event):
-        if event.step == self.die_at:
+        if event.step == self.stop_at:
             raise KeyboardInterrupt
         self.losses.append(event.loss.total.item())
 
@@ -367,8 +548,8 @@ class Watch:
         self.losses = list(state["losses"])
 
 
-def road(kind):
-    """Settings of fit for one way of training, with its tasks."""
+def tasks_and_settings(kind):
+    """Return the tasks and the settings of fit for one kind of run."""
     settings = dict(epochs=4, lr=1e-3, head_lr=1e-2, batch_size=4, seed=3)
     if kind == "annealed":
         sampler = TaskSampler(
@@ -389,10 +570,12 @@ def road(kind):
 @pytest.mark.parametrize(
     "kind", ["finetune", "annealed", "handout", "adamax", "frozen", "micro", "bf16"]
 )
-def test_a_killed_and_resumed_run_is_the_uninterrupted_one(make_model, make_toy, tmp_path, kind):
-    tasks, settings = road(kind)
+def test_a_killed_and_resumed_run_equals_the_uninterrupted_run(
+    make_model, make_toy, tmp_path, kind
+):
+    tasks, settings = tasks_and_settings(kind)
     data = {task: make_toy(task) for task in tasks}
-    whole, watch = make_model(*tasks, dropout=0.2), Watch()
+    whole, watch = make_model(*tasks, dropout=0.2), LossRecorder()
     history = fit(whole, data, hooks=[watch], checkpoint_dir=tmp_path / "whole", **settings)
     per_epoch = len(watch.losses) // 4
 
@@ -401,7 +584,7 @@ def test_a_killed_and_resumed_run_is_the_uninterrupted_one(make_model, make_toy,
         fit(
             killed,
             data,
-            hooks=[Watch(die_at=2 * per_epoch + 2)],
+            hooks=[LossRecorder(stop_at=2 * per_epoch + 2)],
             checkpoint_dir=tmp_path / "killed",
             **settings,
         )
@@ -409,8 +592,8 @@ def test_a_killed_and_resumed_run_is_the_uninterrupted_one(make_model, make_toy,
 
     resumed, again = (
         make_model(*tasks, dropout=0.2, seed=99),
-        Watch(),
-    )  # other weights: everything comes from the file
+        LossRecorder(),
+    )  # other initial weights, so all values come from the file
     resumed_history = fit(
         resumed, data, hooks=[again], checkpoint_dir=tmp_path / "killed", resume=True, **settings
     )
@@ -423,14 +606,14 @@ def test_a_killed_and_resumed_run_is_the_uninterrupted_one(make_model, make_toy,
     (tensors, plain), (other_tensors, other_plain) = map(flatten, states)
     assert_equal_weights(
         tensors, other_tensors
-    )  # the last epoch's weights, the best's, and the optimizer's moments
+    )  # the last and the best weights, and the moments of the optimizer
     for one in (plain, other_plain):
         for row in one["history"]:
             del row["seconds"]
     assert plain == other_plain
 
 
-def test_resume_without_a_checkpoint_starts_anew(make_model, make_toy, tmp_path):
+def test_resume_without_a_checkpoint_starts_a_new_run(make_model, make_toy, tmp_path):
     one, other = make_model("sst"), make_model("sst")
     fit(one, make_toy("sst"), **QUICK)
     fit(other, make_toy("sst"), checkpoint_dir=tmp_path, resume=True, **QUICK)
@@ -439,14 +622,14 @@ def test_resume_without_a_checkpoint_starts_anew(make_model, make_toy, tmp_path)
 
 
 def test_resuming_a_finished_run_takes_no_step(make_model, make_toy, tmp_path):
-    one, other, watch = make_model("sst"), make_model("sst", seed=5), Watch()
-    history = fit(one, make_toy("sst"), checkpoint_dir=tmp_path, hooks=[Watch()], **QUICK)
+    one, other, watch = make_model("sst"), make_model("sst", seed=5), LossRecorder()
+    history = fit(one, make_toy("sst"), checkpoint_dir=tmp_path, hooks=[LossRecorder()], **QUICK)
     again = fit(
         other, make_toy("sst"), checkpoint_dir=tmp_path, hooks=[watch], resume=True, **QUICK
     )
     pd.testing.assert_frame_equal(history, again)
     assert_equal_weights(weights(one), weights(other))
-    assert len(watch.losses) == 4  # those of the file
+    assert len(watch.losses) == 4  # these losses come from the file
 
 
 CHANGED = {
@@ -506,11 +689,11 @@ def test_resume_with_other_rows_is_refused(make_model, make_toy, stopped_run):
         fit(make_model("sst"), make_toy("sst", rows=19), resume=True, **stopped_run)
 
 
-# seeds, and what fit leaves behind
+# ---- seeds, and the state after fit ----
 
 
 def losses_of(model, data, **settings):
-    watch = Watch()
+    watch = LossRecorder()
     fit(model, data, hooks=[watch], **settings)
     return watch.losses
 
@@ -518,7 +701,7 @@ def losses_of(model, data, **settings):
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(make_model, make_toy):
     data, runs = {task: make_toy(task) for task in TASKS}, []
     for seed, disturb in ((1, 0), (1, 5), (2, 0)):
-        torch.manual_seed(disturb)  # what was drawn before does not count
+        torch.manual_seed(disturb)  # earlier random numbers have no effect
         np.random.seed(disturb)
         model = make_model(*TASKS, dropout=0.1)
         runs.append((losses_of(model, data, seed=seed, **QUICK), weights(model)))
@@ -526,15 +709,15 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(make_model, m
     assert_equal_weights(runs[0][1], runs[1][1])
 
 
-def test_dropout_follows_the_step_alone(make_model, make_toy):
-    """A hook that draws random numbers changes nothing: every step seeds its own."""
+def test_dropout_depends_only_on_the_step(make_model, make_toy):
+    """Each step has its own seed, so a hook that draws random numbers has no effect."""
 
-    class Draws(Watch):
+    class DrawsRandomNumbers(LossRecorder):
         def after_step(self, event):
             super().after_step(event)
             torch.randn(event.step)
 
-    plain, drawing = Watch(), Draws()
+    plain, drawing = LossRecorder(), DrawsRandomNumbers()
     for watch in (plain, drawing):
         fit(make_model("sst", dropout=0.3), make_toy("sst"), hooks=[watch], **QUICK)
     assert plain.losses == drawing.losses
@@ -560,13 +743,14 @@ def test_every_pass_visits_each_row_once_and_in_another_order(make_model, make_t
     assert orders[0] != orders[1]
 
 
-def test_fit_leaves_the_best_epoch_s_weights(make_model, make_toy):
-    """A hook makes the model right about the one dev row at the end of epochs 2 and 3, and wrong
-    at the end of 1 and 4.
+def test_fit_restores_the_weights_of_the_best_epoch(make_model, make_toy):
+    """A hook makes the prediction for the only dev row correct in epochs 2 and 3.
+
+    In epochs 1 and 4 it makes the prediction wrong.
     """
     ends = {}
 
-    class Tip(Watch):
+    class SetBias(LossRecorder):
         def after_step(self, event):
             if event.step % 4 == 0:
                 epoch = event.step // 4
@@ -576,7 +760,7 @@ def test_fit_leaves_the_best_epoch_s_weights(make_model, make_toy):
 
     model = make_model("sst")
     history = fit(
-        model, make_toy("sst", dev=1, shift=3), epochs=4, lr=1e-3, batch_size=5, hooks=[Tip()]
+        model, make_toy("sst", dev=1, shift=3), epochs=4, lr=1e-3, batch_size=5, hooks=[SetBias()]
     )
     assert history["accuracy"].tolist() == [0, 1, 1, 0] and history["best"].tolist() == [
         False,
@@ -585,7 +769,7 @@ def test_fit_leaves_the_best_epoch_s_weights(make_model, make_toy):
         False,
     ]
     assert_equal_weights(ends[2], weights(model))
-    assert moved(ends[2], ends[3]) and not model.training
+    assert any_changed(ends[2], ends[3]) and not model.training
 
 
 def test_the_first_of_equal_epochs_is_the_best(make_model, make_toy):
@@ -613,12 +797,14 @@ def test_the_best_epoch_has_the_highest_mean_of_first_metrics(make_model, make_t
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_fit_puts_back_torch_s_random_state_and_matmul_precision(make_model, make_toy, fails):
+def test_fit_restores_the_random_state_and_the_matmul_precision_of_torch(
+    make_model, make_toy, fails
+):
     torch.manual_seed(4)
     before, precision = torch.get_rng_state(), torch.get_float32_matmul_precision()
     model = make_model("sst", dropout=0.1)
     try:
-        fit(model, make_toy("sst"), hooks=[Watch(die_at=2 if fails else None)], **QUICK)
+        fit(model, make_toy("sst"), hooks=[LossRecorder(stop_at=2 if fails else None)], **QUICK)
     except KeyboardInterrupt:
         assert fails
     assert (
@@ -627,15 +813,15 @@ def test_fit_puts_back_torch_s_random_state_and_matmul_precision(make_model, mak
     )
 
 
-def test_a_loss_that_is_no_number_stops_with_step_and_checkpoint(make_model, make_toy, tmp_path):
-    class Poison(Watch):
+def test_the_error_for_a_loss_of_nan_names_step_and_checkpoint(make_model, make_toy, tmp_path):
+    class SetNan(LossRecorder):
         def after_step(self, event):
             super().after_step(event)
             if event.step == 6:
                 with torch.no_grad():
                     event.model.heads["sst"].dense.bias.fill_(math.nan)
 
-    watch = Poison()
+    watch = SetNan()
     path = tmp_path / "last.safetensors"
     message = (
         rf"Training stopped at step 7: the loss of task 'sst' is nan\. .*{path}\. Try a smaller lr"
@@ -658,7 +844,7 @@ def test_a_loss_that_is_no_number_stops_with_step_and_checkpoint(make_model, mak
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("pooling", ["pooler", "cls", "mean"])
-def test_a_toy_is_learned(make_model, make_toy, task, pooling):
+def test_a_toy_data_set_is_learned(make_model, make_toy, task, pooling):
     model, data = make_model(task, pooling=pooling), make_toy(task, rows=90, dev=30)
     history = fit(model, data, epochs=10, lr=5e-3, batch_size=6)
     assert history["train_loss"].iloc[-1] < 0.4 * history["train_loss"].iloc[0]
@@ -668,10 +854,10 @@ def test_a_toy_is_learned(make_model, make_toy, task, pooling):
     )
 
 
-def test_hooks_are_told_every_step(make_model, make_toy):
+def test_hooks_are_called_at_every_step(make_model, make_toy):
     events, seen = [], []
 
-    class Log(Watch):
+    class Log(LossRecorder):
         def after_step(self, event):
             events.append(event)
             seen.append(weights(event.model))
@@ -688,7 +874,7 @@ def test_hooks_are_told_every_step(make_model, make_toy):
         sampler=sampler,
         optimizer=optimizer,
         batch_size=5,
-        hooks=[Log(), Watch()],
+        hooks=[Log(), LossRecorder()],
     )
     order = sampler.order(1) + sampler.order(2)
     assert len(set(order)) == 3
@@ -699,14 +885,14 @@ def test_hooks_are_told_every_step(make_model, make_toy):
         event.model is model and event.optimizer is optimizer and isinstance(event.loss, Loss)
         for event in events
     )
-    for before, after in zip([start, *seen], seen):  # after the update, not before it
-        assert moved(before, after)
+    for before, after in zip([start, *seen], seen):  # the hook runs after the update
+        assert any_changed(before, after)
 
 
-def test_the_learning_rate_goes_up_and_down(make_model, make_toy):
+def test_the_learning_rates_rise_and_fall(make_model, make_toy):
     rates = []
 
-    class Log(Watch):
+    class Log(LossRecorder):
         def after_step(self, event):
             rates.append(tuple(sorted({group["lr"] for group in event.optimizer.param_groups})))
 
@@ -721,16 +907,16 @@ def test_the_learning_rate_goes_up_and_down(make_model, make_toy):
         hooks=[Log()],
         clip=1e-9,
     )
-    shares = [0.5, 1, 1, *(i / 8 for i in range(7, 0, -1))]  # 10 steps, 2 of them warm-up
+    shares = [0.5, 1, 1, *(i / 8 for i in range(7, 0, -1))]  # 10 steps, 2 of them warmup
     assert np.allclose(rates, [(share, 4 * share) for share in shares])
 
 
 def test_the_history_has_a_row_per_epoch_and_task(make_model, make_toy):
     data = {task: make_toy(task) for task in ("sst", "sts")}
-    watch = Watch()
+    watch = LossRecorder()
     history = fit(
         make_model("sst", "sts"), data, epochs=2, batch_size=20, hooks=[watch]
-    )  # one batch of each an epoch
+    )  # one batch of each task per epoch
     assert history["epoch"].tolist() == [1, 1, 2, 2] and history["step"].tolist() == [2, 2, 4, 4]
     assert history["task"].tolist() == ["sst", "sts"] * 2
     assert sorted(history["train_loss"]) == pytest.approx(sorted(watch.losses))
@@ -765,9 +951,7 @@ def test_the_history_has_a_row_per_epoch_and_task(make_model, make_toy):
         ),
     ],
 )
-def test_settings_that_do_not_fit_are_refused_before_anything_moves(
-    make_model, make_toy, settings, message
-):
+def test_invalid_settings_are_refused_before_any_step(make_model, make_toy, settings, message):
     model = make_model("sst")
     before = weights(model)
     with pytest.raises(ValueError, match=message):
@@ -788,11 +972,11 @@ def test_data_that_does_not_fit_the_model_is_refused(make_model, make_toy):
         fit(model, make_toy("sst"))
 
 
-# predicting
+# ---- prediction ----
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_an_interrupt_leaves_the_model_in_its_mode(make_model, make_toy, monkeypatch, training):
+def test_an_interrupt_restores_the_training_mode(make_model, make_toy, monkeypatch, training):
     model = make_model("sst").train(training)
 
     def interrupted(*_):
@@ -807,7 +991,7 @@ def test_an_interrupt_leaves_the_model_in_its_mode(make_model, make_toy, monkeyp
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("pooling", ["pooler", "mean"])
-def test_scores_come_in_row_order_whatever_the_batch_size(make_model, make_toy, task, pooling):
+def test_scores_are_in_row_order_for_any_batch_size(make_model, make_toy, task, pooling):
     model, split = make_model(task, pooling=pooling), make_toy(task).train
     one_by_one = np.concatenate([predict_scores(model, split.take([i])) for i in range(len(split))])
     assert one_by_one.shape == (20, model.heads[task].num_labels) and one_by_one.dtype == np.float32
@@ -833,7 +1017,7 @@ def test_evaluate_does_not_depend_on_the_batch_size(make_model, make_toy, task):
     )
 
 
-def test_evaluate_needs_labels_and_a_split_that_is_there(make_model, make_toy):
+def test_evaluate_requires_labels_and_an_existing_split(make_model, make_toy):
     model, data = make_model("sst"), make_toy("sst")
     with pytest.raises(ValueError, match="sst from 'toy' has no split 'test'"):
         evaluate(model, data, split="test")
@@ -886,7 +1070,7 @@ def test_probabilities_by_hand():
     np.testing.assert_allclose(found, [[0.25, 0.75], [0.5, 0.5]], atol=1e-6)
 
 
-# checkpoints
+# ---- checkpoints ----
 
 STATE = {
     "epoch": 2,
@@ -925,7 +1109,7 @@ def assert_equal_states(a, b):
         assert a == b
 
 
-def test_a_checkpoint_comes_back_as_it_was(tmp_path):
+def test_a_loaded_checkpoint_equals_the_saved_state(tmp_path):
     tensors, plain = flatten(STATE)
     assert set(tensors) == {
         "/weights/a.b",
@@ -942,7 +1126,7 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["state.safetensors"]
 
 
-def test_tuples_come_back_as_lists_and_one_tensor_may_stand_twice(tmp_path):
+def test_tuples_are_loaded_as_lists_and_a_tensor_may_occur_twice(tmp_path):
     shared = torch.ones(2)
     save_checkpoint(tmp_path / "a", {"betas": (0.9, 0.999), "one": shared, "two": shared})
     assert_equal_states(
@@ -950,7 +1134,7 @@ def test_tuples_come_back_as_lists_and_one_tensor_may_stand_twice(tmp_path):
     )
 
 
-def test_a_checkpoint_is_whole_or_not_at_all(tmp_path):
+def test_a_checkpoint_is_written_completely_or_not_at_all(tmp_path):
     save_checkpoint(tmp_path / "a", {"x": torch.ones(1)})
     with pytest.raises(TypeError):
         save_checkpoint(tmp_path / "a", {"x": torch.zeros(1), "bad": object()})
@@ -965,7 +1149,7 @@ def test_a_checkpoint_is_whole_or_not_at_all(tmp_path):
 def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
     path = tmp_path / "last.safetensors"
     save_checkpoint(path, STATE)
-    if damage == "other":  # a file of weights is no checkpoint
+    if damage == "other":  # a file of weights is not a checkpoint
         safetensors.torch.save_file({"x": torch.ones(1)}, path)
     elif damage == "plain":
         safetensors.torch.save_file({"x": torch.ones(1)}, path, metadata={"plain": "{"})
@@ -982,7 +1166,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, damage):
         load_checkpoint(path)
 
 
-def test_fit_refuses_a_damaged_checkpoint_and_touches_nothing(make_model, make_toy, tmp_path):
+def test_fit_refuses_a_damaged_checkpoint_and_changes_no_weight(make_model, make_toy, tmp_path):
     (tmp_path / "last.safetensors").write_bytes(b"damaged")
     model = make_model("sst")
     before = weights(model)
@@ -992,7 +1176,7 @@ def test_fit_refuses_a_damaged_checkpoint_and_touches_nothing(make_model, make_t
 
 
 @pytest.mark.parametrize("optimizer", ["handout", "adamw", "adamax"])
-def test_fit_with_one_batch_an_epoch_is_a_plain_loop_over_it(
+def test_fit_with_one_batch_per_epoch_equals_a_plain_loop(
     make_model, make_toy, tiny_tokenizer, optimizer
 ):
     data, model, by_hand = make_toy("sst", rows=6), make_model("sst"), make_model("sst").train()

@@ -1,4 +1,6 @@
-"""Encoding, planning and collating, written out for a handful of rows."""
+"""Encoding, planning and collating, with expected values written out for a few rows."""
+
+import dataclasses
 
 import numpy as np
 import pytest
@@ -10,14 +12,14 @@ from mmlkit.data.tasks import get_task
 
 
 def encoded_rows(*rows, labels=None):
-    """An Encoded of sst2 with these lists of ids; every second token belongs to segment 1."""
+    """Return an Encoded of sst2 with these lists of ids; every second token has segment 1."""
     return Encoded(
         get_task("sst2"), list(rows), [[i % 2 for i in range(len(row))] for row in rows], labels, 0
     )
 
 
 def test_encode_one_text(tokenizer):
-    """[CLS] 2, [SEP] 3; the 5, cats 7 + 9, a word that is not in the vocabulary 1."""
+    """The ids are: [CLS] 2, [SEP] 3, the 5, cats 7 and 9, an unknown word 1."""
     split = make_split(
         "sst2",
         [
@@ -56,12 +58,12 @@ def test_collate_two_rows():
     assert {tensor.dtype for tensor in tensors} == {torch.int64}
 
 
-def test_collate_keeps_the_order_asked_for():
+def test_collate_keeps_the_requested_order():
     encoded = encoded_rows(
         [2, 9, 3], [2, 5, 6, 3], [2, 3], labels=np.array([0.5, 2.0, 4.5], dtype=np.float32)
     )
     batch = collate(encoded, [2, 0])
-    assert batch.input_ids.tolist() == [[2, 3, 0], [2, 9, 3]]  # no wider than its own longest row
+    assert batch.input_ids.tolist() == [[2, 3, 0], [2, 9, 3]]  # padded to its own longest row
     assert batch.labels.tolist() == [4.5, 0.5]
     assert batch.labels.dtype == torch.float32
     assert collate(encoded_rows([2, 3]), [0]).labels is None
@@ -89,12 +91,35 @@ def test_to_moves_every_tensor():
     assert (batch.rows, batch.task.name) == ((0,), "sst2")
 
 
+def test_a_cuda_gpu_copies_from_pinned_memory_while_the_host_goes_on(monkeypatch):
+    """Tensors of both sentences are pinned first. A CPU needs no copy."""
+    calls = []
+
+    def to(tensor, device, non_blocking):
+        calls.append(("to", device, non_blocking))
+        return tensor
+
+    def pin(tensor):
+        calls.append("pin")
+        return tensor
+
+    rows = Encoded(get_task("sst"), [[2, 3]], [[0, 0]], np.array([1]), 0)
+    batch = collate(dataclasses.replace(rows, second=rows), [0])
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    batch.to("cuda:1")
+    assert calls.count("pin") == calls.count(("to", "cuda:1", True)) == 8 and len(calls) == 16
+    calls.clear()
+    batch.to("cpu")
+    assert "pin" not in calls
+
+
 def test_plan_for_prediction_is_longest_first():
     assert plan([3, 9, 5, 9, 1], 2) == [[1, 3], [2, 0], [4]]
 
 
 def test_plan_puts_similar_lengths_together():
-    """Seven rows are one pool, so the lengths decide the batches; only their order is drawn."""
+    """Seven rows fit into one pool, so only the order of the batches is random."""
     planned = plan([7, 1, 5, 3, 2, 6, 4], 3, seed=0)
     assert {frozenset(rows) for rows in planned} == {
         frozenset({1, 4, 3}),
@@ -112,7 +137,7 @@ def test_plan_visits_every_row_once(batch_size):
         assert max(map(len, planned)) <= batch_size
 
 
-def test_plan_is_pure_in_seed_and_epoch():
+def test_plan_depends_only_on_seed_and_epoch():
     lengths = np.arange(100) % 17
     same = plan(lengths, 8, seed=1, epoch=2)
     assert same == plan(lengths, 8, seed=1, epoch=2)
@@ -128,7 +153,7 @@ def test_plan_leaves_torch_and_numpy_random_states_alone():
     assert (np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == before
 
 
-def test_plan_wastes_little_on_padding():
+def test_plan_needs_little_padding():
     lengths = np.random.default_rng(0).integers(3, 60, size=3200)
     padded = sum(len(rows) * lengths[rows].max() for rows in plan(lengths, 32, seed=0))
     assert lengths.sum() / padded > 0.95
@@ -140,8 +165,8 @@ def test_plan_refuses_empty_batches(batch_size):
         plan([1, 2], batch_size)
 
 
-def test_pairs_encoded_apart(tokenizer):
-    """Each sentence has its own [CLS] and [SEP]; the length is that of the longer one."""
+def test_pairs_encoded_separately(tokenizer):
+    """Each sentence has its own [CLS] and [SEP]. The longer one determines the length."""
     split = make_split(
         "rte",
         [
@@ -172,6 +197,6 @@ def test_pairs_encoded_apart(tokenizer):
         encode(tokenizer, split, pairs="apart")
 
 
-def test_single_sentences_are_the_same_either_way(tokenizer):
+def test_separate_encoding_does_not_change_single_sentences(tokenizer):
     split = make_split("sst2", [(0, {"sentence": "The cats", "label": "positive"})])
     assert encode(tokenizer, split, pairs="separate") == encode(tokenizer, split)

@@ -1,7 +1,6 @@
-"""The multiverse head and loss: hand-worked pairs, the double loop, gradients by autograd and by
-central differences, masks.
-"""
+"""The multiverse head and loss: pairs by hand, the double loop, gradients and masks."""
 
+import copy
 import itertools
 from types import SimpleNamespace
 
@@ -15,7 +14,7 @@ from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
 
 
 def double_loop(weight, active, shape=torch.abs):
-    """Eq. 4 as it is written."""
+    """Return Eq. 4, computed as printed."""
     ids = active.nonzero().flatten().tolist()
     pairs = [
         shape(weight[r, k] @ weight[s, k])
@@ -42,7 +41,7 @@ def test_by_hand():
     "heads, labels, width, seed", [(2, 1, 3, 0), (7, 3, 5, 1), (24, 2, 16, 2), (5, 4, 2, 3)]
 )
 @pytest.mark.parametrize("dtype, atol", [(torch.float64, 1e-12), (torch.float32, 1e-5)])
-def test_gram_form_is_the_double_loop(heads, labels, width, seed, dtype, atol):
+def test_gram_form_equals_the_double_loop(heads, labels, width, seed, dtype, atol):
     generator = torch.Generator().manual_seed(seed)
     weight = torch.randn(heads, labels, width, generator=generator, dtype=dtype, requires_grad=True)
     active = torch.rand(heads, generator=generator) > 0.3
@@ -116,13 +115,13 @@ def test_inactive_heads_get_no_gradient(head):
         ).any()
 
 
-def emptied(head):
-    """A head whose mask was cleared past set_active."""
+def without_active_heads(head):
+    """Return the head with its mask cleared directly, without set_active."""
     head.active.zero_()
     return head
 
 
-def test_a_dropped_head_never_comes_back(head):
+def test_a_dropped_head_stays_dropped(head):
     for mask in ([True] * 6, [False] * 6, [True] * 5):
         with pytest.raises(
             ValueError,
@@ -131,6 +130,57 @@ def test_a_dropped_head_never_comes_back(head):
             head.set_active(mask)
     head.set_active([False, False, True, False, False, False])
     assert head.active.tolist() == [False, False, True, False, False, False]
+
+
+def change_in_place(head):
+    head.active[2] = False
+
+
+def load_a_state(head):
+    head.load_state_dict({**head.state_dict(), "active": torch.arange(6) % 5 == 0})
+
+
+def assign_a_state(head):
+    head.load_state_dict({**head.state_dict(), "active": torch.arange(6) % 5 == 0}, assign=True)
+
+
+def keep_the_last(head):
+    head.set_active([False] * 5 + [True])
+
+
+@pytest.mark.parametrize(
+    "change", [change_in_place, load_a_state, assign_a_state, keep_the_last, copy.deepcopy]
+)
+def test_the_indices_follow_every_change_of_the_mask(head, change):
+    """The indices are kept between steps, and a copy of the head has its own."""
+    x = torch.randn(5, 8)
+    assert head.active_indices.tolist() == [0, 2, 3, 5]
+    changed = change(head) or head
+    changed.active[0] = False
+    expected = changed.active.nonzero()[:, 0]
+    assert torch.equal(changed.active_indices, expected) and 0 not in expected
+    assert changed.all_logits(x).shape[1] == len(expected)
+    if changed is not head:
+        assert head.active_indices.tolist() == [0, 2, 3, 5]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_head_that_predicted_first_can_be_trained(inside):
+    """Tensors of inference mode cannot take part in a backward pass, nor can their changes be seen.
+
+    The mask itself may come from there.
+    """
+    with torch.inference_mode(inside):
+        head = MultiverseHead(8, 2, num_heads=3)
+    with torch.inference_mode():
+        head(torch.zeros(4, 8))
+    if inside:
+        with torch.inference_mode():
+            head.active[1] = False
+        assert head.active_indices.tolist() == [0, 2]
+    else:
+        head.all_logits(torch.ones(4, 8)).sum().backward()
+        assert (head.weight.grad != 0).any()
 
 
 @pytest.mark.parametrize(
@@ -149,11 +199,13 @@ def test_a_dropped_head_never_comes_back(head):
             r"expected bool of \[3\]",
         ),
         (
-            lambda: emptied(MultiverseHead(8, 2, num_heads=2))(torch.zeros(3, 8)),
+            lambda: without_active_heads(MultiverseHead(8, 2, num_heads=2))(torch.zeros(3, 8)),
             "none of the 2 heads is active",
         ),
         (
-            lambda: emptied(MultiverseHead(8, 2, num_heads=2)).all_logits(torch.zeros(3, 8)),
+            lambda: without_active_heads(MultiverseHead(8, 2, num_heads=2)).all_logits(
+                torch.zeros(3, 8)
+            ),
             "none of the 2 heads is active",
         ),
         (
@@ -181,8 +233,8 @@ def test_wrong_use(make, message):
 
 
 def test_scale_at_the_papers_size():
-    """1,024 heads of 2 labels drawn as BERT's weights: lambda times the loss is about 7.5 % of
-    the summed task loss at the start.
+    """With 1,024 heads of 2 labels, initialised like BERT's weights, lambda times the loss is about
+    7.5 % of the summed task loss at initialisation.
     """
     torch.manual_seed(0)
     head = MultiverseHead(1024, 2, num_heads=1024)
@@ -193,15 +245,13 @@ def test_scale_at_the_papers_size():
 
 @pytest.mark.parametrize("shape", ["abs", "smooth", "square"])
 def test_a_second_derivative_is_refused(shape):
-    """The gradient is written by hand; differentiating it again would give a wrong number, so it
-    is an error.
-    """
+    """The gradient is written by hand. A second derivative would be wrong, so it is an error."""
     weight = torch.randn(4, 2, 3, requires_grad=True)
     with pytest.raises(RuntimeError, match="the multiverse loss has a first derivative only"):
         torch.autograd.grad(multiverse_loss(weight, shape=shape), weight, create_graph=True)
 
 
-def test_dropped_heads_stay_in_a_loop_of_ones_own():
+def test_dropped_heads_stay_dropped_in_a_custom_loop():
     head = MultiverseHead(8, 2, num_heads=5, dropout=0.0)
     optimizer = torch.optim.AdamW(head.parameters(), lr=0.1, weight_decay=0.5)
     for step in range(4):

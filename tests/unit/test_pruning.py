@@ -1,5 +1,6 @@
-"""The pruner: averages and clusters worked by hand, guards, events, and the printed algorithm
-that never prunes.
+"""Tests of the head pruner: averages and clusters by hand, guards, events and checkpoints.
+
+One test shows that the algorithm, as it is printed in the paper, never prunes.
 """
 
 import dataclasses
@@ -14,19 +15,19 @@ from mmlkit.heads.pruning import HeadPruner, cluster, literal_average, reset_opt
 from mmlkit.training.loop import fit
 
 
-def head_of(count):
+def make_head(count):
     return MultiverseHead(4, 2, num_heads=count)
 
 
 def test_averages_by_hand():
-    pruner = HeadPruner(head_of(2), momentum=0.9)
+    pruner = HeadPruner(make_head(2), momentum=0.9)
     pruner.observe(torch.tensor([1.0, 2.0]))
     pruner.observe(torch.tensor([3.0, 2.0]))
-    # a = 0.9 (0.1 * 1) + 0.1 * 3 = 0.39, freed of its zero start by 1 - 0.81
+    # a = 0.9 (0.1 * 1) + 0.1 * 3 = 0.39; the bias correction divides by 1 - 0.81.
     assert pruner.averages.tolist() == pytest.approx([0.39 / 0.19, 2.0])
 
 
-def test_two_far_groups_keep_the_lower():
+def test_two_distant_groups_are_two_clusters():
     centroids, labels, _ = cluster([1.0, 1.1, 5.0, 0.9, 5.1], 1.0)
     assert labels == [0, 0, 1, 0, 1] and centroids == pytest.approx([1.0, 5.05])
 
@@ -49,8 +50,8 @@ def test_labels_belong_to_the_nearest_centroid(bandwidth):
     assert (nearest == labels).all()
 
 
-def test_so_few_heads_that_scikit_learn_finds_no_width_are_one_cluster():
-    """With 5 values the quantile 0.3 is the first neighbour: the value itself, at distance 0."""
+def test_a_bandwidth_of_zero_gives_one_cluster():
+    """For 5 values, scikit-learn's quantile 0.3 selects one neighbour: the value itself."""
     centroids, labels, width = cluster([1.0, 1.1, 5.0, 0.9, 5.1])
     assert (len(centroids), set(labels), width) == (1, {0}, 0.0)
 
@@ -66,11 +67,11 @@ def test_bandwidths():
 
 
 def test_pruning_keeps_the_lowest_cluster_and_never_revives():
-    head = head_of(6)
+    head = make_head(6)
     pruner = HeadPruner(head, every=2, threshold=3, bandwidth=1.0)
     losses = torch.tensor([1.0, 9.0, 1.1, 9.1, 1.05, 5.0])
     pruner.observe(losses)
-    assert pruner.maybe_prune(1) is None  # not due
+    assert pruner.maybe_prune(1) is None  # no pruning at step 1
     event = pruner.maybe_prune(2)
     assert (
         event.kept == [0, 2, 4]
@@ -78,7 +79,7 @@ def test_pruning_keeps_the_lowest_cluster_and_never_revives():
         and head.active.nonzero().flatten().tolist() == [0, 2, 4]
     )
     pruner.observe(torch.tensor([1.0, 1.0, 8.0]))
-    assert pruner.averages[1] == pytest.approx(9.0)  # a dropped head's figure stands still
+    assert pruner.averages[1] == pytest.approx(9.0)  # the average of a dropped head does not change
     again = pruner.maybe_prune(4)
     assert set(again.kept) <= {0, 2, 4} and again.head_ids == [0, 2, 4]
     assert (
@@ -95,30 +96,30 @@ def test_pruning_keeps_the_lowest_cluster_and_never_revives():
         ({"min_gap": 9.0}, "the two lowest centroids differ by less"),
     ],
 )
-def test_guards_keep_all_and_say_why(guard, note):
-    pruner = HeadPruner(head_of(5), every=1, bandwidth=1.0, **guard)
+def test_guards_keep_all_heads_and_give_the_reason(guard, note):
+    pruner = HeadPruner(make_head(5), every=1, bandwidth=1.0, **guard)
     pruner.observe(torch.tensor([1.0, 1.1, 5.0, 5.1, 5.2]))
     event = pruner.maybe_prune(1)
     assert event.dropped == [] and note in event.note and pruner.head.active.all()
 
 
-def test_threshold_and_warmup_come_before_clustering():
-    pruner = HeadPruner(head_of(4), every=1, threshold=5)
+def test_threshold_and_warmup_prevent_pruning():
+    pruner = HeadPruner(make_head(4), every=1, threshold=5)
     pruner.observe(torch.tensor([1.0, 1.0, 9.0, 9.0]))
     assert pruner.maybe_prune(1) is None and pruner.events == []
-    pruner = HeadPruner(head_of(5), every=1, threshold=5, warmup=3, bandwidth=1.0)
+    pruner = HeadPruner(make_head(5), every=1, threshold=5, warmup=3, bandwidth=1.0)
     pruner.observe(torch.tensor([1.0, 1.0, 9.0, 9.0, 9.0]))
     assert pruner.maybe_prune(3) is None and pruner.maybe_prune(4).dropped == [2, 3, 4]
 
 
-def test_events_are_plain_and_a_checkpoint_restores_everything():
-    pruner = HeadPruner(head_of(5), every=1, bandwidth=1.0)
+def test_events_are_json_and_a_checkpoint_restores_the_pruner():
+    pruner = HeadPruner(make_head(5), every=1, bandwidth=1.0)
     pruner.observe(torch.tensor([1.0, 1.1, 5.0, 5.1, 5.2]))
     pruner.maybe_prune(1)
     assert json.loads(json.dumps([dataclasses.asdict(event) for event in pruner.events]))[0][
         "dropped"
     ] == [2, 3, 4]
-    other = HeadPruner(head_of(5), every=1)
+    other = HeadPruner(make_head(5), every=1)
     other.load_state_dict(pruner.state_dict())
     assert other.events == pruner.events and torch.equal(other.averages, pruner.averages)
 
@@ -134,9 +135,9 @@ def test_events_are_plain_and_a_checkpoint_restores_everything():
         ),
     ],
 )
-def test_wrong_losses(losses, error, message):
+def test_wrong_losses_are_refused(losses, error, message):
     with pytest.raises(error, match=message):
-        HeadPruner(head_of(5)).observe(losses)
+        HeadPruner(make_head(5)).observe(losses)
 
 
 @pytest.mark.parametrize(
@@ -150,9 +151,9 @@ def test_wrong_losses(losses, error, message):
         {"bandwidth": "wide"},
     ],
 )
-def test_wrong_settings(options):
+def test_wrong_settings_are_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):
-        HeadPruner(head_of(5), **options)
+        HeadPruner(make_head(5), **options)
 
 
 def test_the_printed_algorithm_never_prunes():
@@ -161,19 +162,19 @@ def test_the_printed_algorithm_never_prunes():
         averages = literal_average(averages, task_loss=torch.rand(8, generator=generator).sum())
     centroids, _, _ = cluster(averages.numpy())
     assert len(centroids) == 1 and averages.unique().numel() == 1
-    # and its momentum stands on the wrong side: the newest loss has the weight 0.99
+    # The momentum is on the wrong term too: the newest loss has the weight 0.99.
     assert literal_average(torch.tensor(0.0), 1.0).item() == pytest.approx(0.99)
 
 
 @pytest.mark.parametrize("name", ["adamw", "adamax", "handout"])
-def test_dropped_heads_do_not_move(make_model, make_toy, name):
-    """At the default weight decay and in a training run: neither decay nor momentum moves them."""
+def test_dropped_heads_do_not_change(make_model, make_toy, name):
+    """Neither weight decay nor momentum changes the weights of a dropped head."""
     model = make_model("sst")
     model.heads["sst"] = head = MultiverseHead(32, 5, num_heads=9, dropout=0.0)
     pruner, at_pruning = HeadPruner(head, every=2, bandwidth="std:0.3", threshold=2), {}
 
-    class Remember:
-        """Keeps the rows of each head as they are after the step that dropped it."""
+    class SaveDroppedHeads:
+        """Save the weights of each head after the step that dropped it."""
 
         def after_step(self, event):
             for number in (~head.active).nonzero().flatten().tolist():
@@ -193,7 +194,7 @@ def test_dropped_heads_do_not_move(make_model, make_toy, name):
         lr=1e-2,
         batch_size=5,
         optimizer=name,
-        hooks=[pruner, Remember()],
+        hooks=[pruner, SaveDroppedHeads()],
     )
     assert pruner.events[0].step == 2 and 1 <= len(pruner.events[0].dropped) < 9
     for number in pruner.events[0].dropped:
@@ -203,34 +204,68 @@ def test_dropped_heads_do_not_move(make_model, make_toy, name):
     assert left and all(not torch.equal(head.weight[number], before[number]) for number in left)
 
 
-def test_losses_come_to_the_cpu_before_they_become_float64():
-    """MPS has no float64: converting there raises."""
+class OnMPS(torch.Tensor):
+    """A tensor that says that it is on another device, and counts how often it is read."""
 
-    class OnMPS(torch.Tensor):
-        def double(self):
-            raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
+    device, reads = torch.device("mps"), []
 
-        def cpu(self):
-            return self.as_subclass(torch.Tensor)
+    def double(self):
+        raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
 
-        def detach(self):
-            return self
+    def cpu(self):
+        self.reads.append(self.shape)
+        return self.as_subclass(torch.Tensor)
 
-    pruner = HeadPruner(head_of(3), every=2)
+    def detach(self):
+        return self
+
+
+def test_losses_are_moved_to_the_cpu_before_float64():
+    """On MPS a conversion to float64 raises an error."""
+    pruner = HeadPruner(make_head(3), every=2)
     pruner.observe(torch.tensor([1.0, 2.0, 4.0]).as_subclass(OnMPS))
     assert pruner.averages.tolist() == pytest.approx([1.0, 2.0, 4.0])
 
 
+def test_losses_on_a_gpu_are_read_when_they_are_needed(monkeypatch):
+    """The averages and events are those of a CPU. An update with an infinite loss counts nowhere.
+
+    On a CPU `fit` does not call the pruner after such an update.
+    """
+    monkeypatch.setattr("mmlkit.heads.pruning.MOST_UNREAD", 3)
+    OnMPS.reads.clear()
+    pruners = [HeadPruner(make_head(5), every=2, bandwidth=1.0, threshold=2) for _ in range(2)]
+    generator, reads = torch.Generator().manual_seed(0), []
+    for step in range(1, 8):
+        for pruner in pruners:
+            head = pruner.head
+            losses = torch.arange(5.0)[head.active] + torch.rand(
+                len(head.active_indices), generator=generator.manual_seed(step)
+            )
+            pruner.observe(losses if pruner is pruners[0] else losses.as_subclass(OnMPS))
+            if step == 3 and pruner is pruners[1]:
+                pruner.observe(torch.full_like(losses, torch.inf).as_subclass(OnMPS))
+            pruner.maybe_prune(step)
+        reads.append(len(OnMPS.reads))
+    assert pruners[0].events == pruners[1].events and pruners[0].events[0].dropped
+    assert reads == [0, 1, 1, 2, 2, 3, 3]
+    for _ in range(3):
+        pruners[1].observe(torch.ones(len(head.active_indices)).as_subclass(OnMPS))
+    assert len(OnMPS.reads) == 4  # the first two are read with that of step 7
+    state = pruners[1].state_dict()
+    assert len(OnMPS.reads) == 5 and state["observed"] == pruners[0].observed + 3
+
+
 @pytest.mark.parametrize(
-    "make",
+    "make_optimizer",
     [
         lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.0),
         lambda p: torch.optim.Adamax(p, lr=0.1),
     ],
 )
-def test_forgotten_rows_stop_moving(make):
+def test_rows_with_reset_optimizer_state_do_not_change(make_optimizer):
     weight = torch.nn.Parameter(torch.randn(4, 2, 3))
-    optimizer = make([weight])
+    optimizer = make_optimizer([weight])
     weight.grad = torch.ones_like(weight)
     optimizer.step()
     reset_optimizer_state(optimizer, (weight,), [1, 3])
