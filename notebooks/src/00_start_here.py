@@ -101,8 +101,9 @@ print("pooler_output    ", list(out.pooler_output.shape), "     [batch, hidden s
 # %% [markdown]
 # ## A task
 #
-# *SST* asks how a film critic felt, in five steps. The mini data are sentences of our own, in the public domain
-# (`data/README.md` tells how they were written); `source="hub"` or a folder gives the real set.
+# *SST* asks how a film critic felt, in five steps. The mini data are in the public domain. A language model wrote them, some in
+# the voice of a newspaper critic, some as people type in a forum (`data/README.md` tells how). `source="hub"` or a folder gives
+# the real set.
 
 # %%
 from mmlkit.data import load_task
@@ -238,8 +239,9 @@ for text, row in zip(mine, predict_proba(model, mine, task="sst")):
 #
 # <details><summary>Solution</summary>
 #
-# Averaged frozen vectors mostly see which words are there. "Not bad at all" holds a bad word, "I expected to love it" a good
-# one; the word that turns them round weighs little. Fine-tuning, in notebook 02, changes that.
+# Averaged frozen vectors mostly see which words are there. "I expected to love it" holds a good word, and what turns it round
+# weighs little. "Not bad at all" holds a bad word, yet the model may get so common a phrase right. Fine-tuning, in notebook 02,
+# mends some of these mistakes, but not all.
 #
 # </details>
 

@@ -312,7 +312,7 @@ for name, kind in {"strength": said * true > 0, "sign": said * true < 0, "to or 
     print(f"{(wrong & kind).sum():>3} of {wrong.sum()} mistakes: {name}")
 
 # %% [markdown]
-# In the run that you see here most mistakes have the wrong *sign*: the model hears how strongly a critic feels better than which
+# Where the wrong *sign* is more frequent than the wrong strength, the model hears how strongly a critic feels better than which
 # way. Strong words are easy to notice; irony and negation turn them round.
 #
 # The five mistakes of which the model was surest. Read them aloud: is the label wrong, the sentence hard, or the model blind?
@@ -342,7 +342,8 @@ plots.learning_curves({"frozen": cfimdb_frozen, "fine-tuned": cfimdb_tuned}, tit
 plt.show()
 
 # %% [markdown]
-# *Dev accuracy against epochs. The frozen line stays near guessing (0.5), the fine-tuned one rises.*
+# *Dev accuracy against epochs, one line for each run; guessing gives 0.5. On the 76 rows of the mini data one standard error is
+# up to 0.06.*
 #
 # The frozen vectors know what a review is about; the twins are about the same things. Fine-tuning has to find the verdict.
 
@@ -386,8 +387,7 @@ result.round(3)
 # %%
 for task, rows in (("SST", len(sst.dev)), ("CFIMDB", len(cfimdb.dev))):
     gain = ours[task, "fine-tuned"] - ours[task, "frozen"]
-    # on other profiles it may lose by chance: two standard errors of a difference
-    slack = 0.02 if profile == "fast" else 2 * (0.5 / rows) ** 0.5
+    slack = 2 * (0.5 / rows) ** 0.5      # by chance it may lose: two standard errors of a difference
     assert gain > -slack, f"{task}: fine-tuning should not lose to frozen, but it gains {gain:+.3f}"
     print(f"{task}: fine-tuning adds {gain:+.3f}")
 
@@ -402,7 +402,7 @@ save_model(sst_model, folder, metadata={"seed": seed, "source": str(source), "ac
 print(f'mmlkit predict --model {folder.name} "A small, stubborn marvel."')
 
 # %%
-text = "For an hour I resisted; then I was undone, completely and gladly."
+text = "The songs are lovely, every joke lands, and I left the cinema smiling."
 row = predict_proba(sst_model, [text], task="sst")[0]
 plots.bars(dict(zip(sst.task.labels, row)), xlabel="probability", title=text)
 plt.show()
@@ -505,7 +505,7 @@ _ = checks.check_learning_rate(my_learning_rate)
 # ## Takeaways
 #
 # - Adam's step has the size of the learning rate, whatever the size of the gradient; $\epsilon$ decides only for tiny ones.
-# - Frozen vectors answer what a text is about; fine-tuning is needed where the same topic can have either label.
+# - Frozen vectors carry above all what a text is about; fine-tuning helps where the same topic can have either label.
 # - Length-sorted batches, a schedule that is a function of the step, clipping, and the best dev epoch: that is all of `fit`.
 #
 # ## References

@@ -558,8 +558,8 @@ for method in ("bert-ensemble", "mv-m"):
     plt.show()
 
 # %% [markdown]
-# *Two rows of triangular tables, a table per class; the cell (r, s) is the absolute cosine between heads r and s. The ensemble's tables are
-# brighter, which means more alike, than those of mv-m.*
+# *Two rows of triangular tables, a table per class; the cell (r, s) is the absolute cosine between heads r and s. On average the
+# ensemble's cells are brighter than those of mv-m: its heads are more alike.*
 #
 # These are the paper's *mutual orthogonality tables* (its Fig. 1), measured. The two methods differ in $\lambda$ alone.
 #

@@ -330,10 +330,10 @@ events_table([vars(event) for event in toy.events]).round(4)
 #
 # ## 5 The experiment
 #
-# Now with real losses. $K$ is chosen so that the run has five checks; on the paper's profile and a set large enough for it,
-# $K$ is the paper's 1,000. A real set is trained for 300 steps at least, with one learning rate for encoder and heads, as in the paper; it is
-# above the paper's 2e-5, since MiniLM is small and the run is short. The few steps that the mini data allow need the profile's
-# own, larger rates.
+# Now with real losses. $K$ is chosen so that five checks fit into the run; once fewer than five heads are left, there is no
+# further check. On the paper's profile and a set large enough for it, $K$ is the paper's 1,000. A real set is trained for 300 steps at
+# least, with one learning rate for encoder and heads, as in the paper; it is above the paper's 2e-5, since MiniLM is small and the run is
+# short. The few steps that the mini data allow need the profile's own, larger rates.
 
 # %%
 import math
@@ -508,7 +508,7 @@ sliders(replay, check=list(range(1, len(shown["events"]) + 1)))
 # ## 8 How many heads stay?
 #
 # The staircases of all runs at hand, and the paper's final counts beside ours. Counts of different $m$ are compared as shares. Ours are
-# not a repetition of the paper's: a smaller encoder, 384 heads, a few epochs and five checks stand against BERT-large, 1,024 heads,
+# not a repetition of the paper's: a smaller encoder, 384 heads, a few epochs and at most five checks stand against BERT-large, 1,024 heads,
 # 10 to 100 epochs and up to 122 checks.
 
 # %%

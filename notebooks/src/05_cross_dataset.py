@@ -202,8 +202,8 @@ assert abs(relative_improvement(a, b) - by_hand) < 1e-9 and relative_improvement
 # | `bert-ensemble` | as many as features | 0 | no |
 #
 # The fast profile has to stay small: two hundred rows to train on, a hundred of each split to read, two passes. MiniLM reads the two
-# sentences of a pair apart (`pairs="separate"`), since with so few rows it learns next to nothing from packed pairs; on the other profiles
-# they are packed, as in the paper.
+# sentences of a pair apart (`pairs="separate"`), as it did in its own pre-training; two hundred rows are few to learn packed pairs
+# from. On the other profiles they are packed, as in the paper.
 
 # %%
 from dataclasses import replace
@@ -325,21 +325,23 @@ print(f"the furthest two lie {(mean[best] - mean[worst]) / spread:.1f} such erro
 # ## 4 The recorded runs
 #
 # So one needs all seven sets to train on, full training, and several seeds. `mmlkit reproduce mml-tables` does that: each run is
-# one method on one set with one seed, and leaves one JSON file. We read them from `results/`. A method counts if it has runs on all
+# one method on one set with one seed, and leaves one JSON file. We read them from `results/`, or from `results/archive/`, which keeps runs
+# on an earlier edition of the mini data. A method counts if it has runs on all
 # seven sets with every seed that both `bert` and `mml` have; others are named and left out.
 
 # %%
 import json
 
 SETS = [name for sets in CATEGORIES.values() for name in sets]
-folder = Path("../results/mml-tables-fast")
+folder = next((one for one in map(Path, ("../results/mml-tables-fast", "../results/archive/mml-tables-fast-mini2")) if one.is_dir()), Path("../results"))
 runs = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
 rows = [{**{key: run["parameters"][key] for key in ("method", "seed")}, "trained_on": run["parameters"]["task"], "evaluated_on": score["on"],
          "split": score["split"], "accuracy": score["value"]} for run in runs for score in run["scores"]]
 recorded = pd.DataFrame(rows, columns=["method", "seed", "trained_on", "evaluated_on", "split", "accuracy"])
 if runs:
     hours = sum(run["minutes"] for run in runs) / 60
-    print(f"{len(runs)} runs, {hours:.1f} hours of computing on {runs[0]['device']}, mmlkit {runs[0]['versions']['mmlkit']}")
+    print(f"{len(runs)} runs, {hours:.1f} hours of computing on {runs[0]['device']}, mmlkit {runs[0]['versions']['mmlkit']},",
+          f"edition {runs[0]['versions'].get('mini_data', 2)} of the mini data ({folder.name})")
 else:
     print("results/mml-tables-fast holds no runs; `mmlkit reproduce mml-tables --seeds 6` makes them, in runs/mml-tables-fast/results.")
 whole = recorded.groupby(["method", "seed"])["trained_on"].nunique() == len(SETS)
@@ -423,7 +425,7 @@ for claim, (first, second) in claims.items():
 # with two labels, since the models of MNLI and SNLI themselves answer a harder question there, with three.)
 #
 # Read the intervals with three cautions. They speak of other seeds, not of other sets, other encoders, or longer training. They speak of
-# these data: a small encoder on a few hundred rows of made-up English need not do what BERT-large does on real ones. And whoever tests
+# these data: a small encoder on at most 1,440 rows of made-up English need not do what BERT-large does on real ones. And whoever tests
 # many claims at 95 % must expect that now and then one of them holds by luck.
 #
 # ## 5 The published tables

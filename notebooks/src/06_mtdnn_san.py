@@ -481,7 +481,7 @@ print(f"{ids.numel():,} tokens: {(labels >= 0).float().mean():.1%} asked for, {(
 # learnt by imitating a larger model's attention, and then to compare sentences. So its head starts fresh, and the library says so.
 #
 # Two encoders learn from 80 of the reviews: the bundled one with fresh heads (its two lowest layers will do here, and are quicker), and
-# a small one from nothing. **Predict**: who only knows how often each word occurs has a loss of six to seven. Which of the two gets below
+# a small one from nothing. **Predict**: who only knows how often each word occurs has a loss of about seven. Which of the two gets below
 # that? And does either learn to tell which sentence follows?
 
 # %%
@@ -699,8 +699,10 @@ plt.show()
 # ### What the answer module looks at
 #
 # Inside the model that learnt all four: every step's attention and answer on SNLI's dev rows. Do the steps reason, or repeat each other?
-# The equations allow both. In the table, *moved* is half the sum of absolute changes of the weights: 0 if nothing moved, 1 if everything
-# did. A module with fresh weights, before any training, is the yardstick. Below, choose a row and see for yourself.
+# The equations allow both. Look first at SNLI's score above: where it is near guessing, as it may be after so few rows, the module has
+# not learnt the task, and attention that moves is no sign of reasoning. In the table, *moved* is half the sum of absolute changes of the
+# weights: 0 if nothing moved, 1 if everything did. A module with fresh weights, before any training, is the yardstick. Below, choose a row
+# and see for yourself.
 
 # %%
 from mmlkit.training.fast import fast_matmul
@@ -761,8 +763,8 @@ sliders(draw, row=range(6))
 #
 # Table 3 compares three systems on GLUE's dev sets: BERT fine-tuned for each task, ST-DNN (each task alone, with MT-DNN's heads), and
 # MT-DNN. `mmlkit reproduce mtdnn-dev` runs them on our data, with a fourth that the slides have: MT-DNN before the last fine-tuning on
-# each task. On the fast profile that is MiniLM on the mini sets, a few hundred rows each, and QNLI is classified, not ranked. The columns
-# *ours* appear where such runs are recorded.
+# each task. On the fast profile that is MiniLM on the mini sets, about a thousand rows each (CoLA has more), and QNLI is classified, not
+# ranked. The columns *ours* appear where such runs are recorded.
 
 # %%
 from mmlkit.batch import read_result
@@ -963,7 +965,7 @@ _ = checks.check_ranking_loss(my_ranking_loss)
 #
 # ● ● ● · 10 minutes, and the machine's time. Is *together or alone* in section 7 a matter of luck?
 # Run it with three other values of `seed`, and count the signs of the differences for each task.
-# Then give a small task a relative: learn `rte` alone, and together with `mnli`.
+# Then give a task a relative: learn `rte` alone, and together with `mnli`. (In the mini data the two are about equally large.)
 #
 # <details><summary>Hint</summary>
 #
@@ -983,8 +985,9 @@ _ = checks.check_ranking_loss(my_ranking_loss)
 #     print(names, score(learn(names)[1], "rte"))
 # ```
 #
-# Four signs that agree are a hint: a fair coin does that once in eight times. And do not be surprised if `rte` stays at guessing: with so
-# few rows MiniLM learns next to nothing from packed pairs (the data's README has the table).
+# Four signs that agree are a hint: a fair coin does that once in eight times. And do not be surprised if `rte` stays near guessing:
+# MiniLM was pre-trained on sentences apart, and learns packed pairs slowly. The mini `rte` has two tiers, and the plain one tells more to a
+# model that reads packed pairs (see the data's README); `data["rte"].dev.columns["tier"]` says which row is in which.
 #
 # </details>
 #

@@ -133,7 +133,7 @@ assert np.array_equal(small, large[:len(small)]) and len(small) == 23 and set(ro
 # who knows them need not save on them. So we draw blindly, as one would have to, and as the paper's words suggest. The price: a draw can
 # miss a label altogether, and what was never seen is never said.
 #
-# **Predict before you run.** Our mini sets have 640 rows of SciTail, two labels, and 1,440 of SNLI, three labels. How often does one
+# **Predict before you run.** Our mini sets have 660 rows of SciTail, two labels, and 1,440 of SNLI, three labels. How often does one
 # hundredth of them miss a label? Which of the two misses more often?
 
 # %%
@@ -333,8 +333,9 @@ kin.sort_index().map("{:,}".format).to_frame("pairs")
 #
 # The last one is there because "multi-task" is a recipe, and one encoder is one helping of it.
 #
-# A sentence is encoded by itself here, and a head sees $[u; v; |u - v|; u \cdot v]$ of the two (`PairHead`): with pairs packed into one
-# input MiniLM does not learn these small sets. First the two multi-task starts, with merged minibatches as in notebook 06:
+# A sentence is encoded by itself here, and a head sees $[u; v; |u - v|; u \cdot v]$ of the two (`PairHead`). MiniLM was pre-trained so,
+# and the hundred rows of a task on the fast profile are few to learn packed pairs from. First the two multi-task starts, with merged
+# minibatches as in notebook 06:
 
 # %%
 import copy
@@ -423,7 +424,7 @@ for name, one in data.items():
 # ## 6 The luck of the draw
 #
 # Five shares, forty draws of each; the second share is chosen so that SciTail's mini set gives the paper's 23 rows. **Predict before you
-# run.** With six labels of SciTail: which does better, a head on $4D$ numbers or a head on one? And with all 640?
+# run.** With six labels of SciTail: which does better, a head on $4D$ numbers or a head on one? And with all of its labels?
 
 # %%
 LIVE, percent = [0.01, 0.036, 0.1, 0.32, 1.0], lambda share: f"{100 * share:.3g} %"
@@ -483,7 +484,7 @@ for name in DOMAINS:
 # be smaller; from the published tables nobody can know, for neither prints one.)
 #
 # Now the heads. One number or $4D$: the small head is soon as good as it will ever be, the large one starts near guessing and goes on
-# improving. Where they cross depends on the domain:
+# improving. Where do they cross?
 
 # %%
 means = summary["mean"].unstack("head").xs("plain", level="start")
@@ -497,9 +498,10 @@ if profile == "fast" and source == "mini":      # tried with MiniLM on the mini 
 
 # %% [markdown]
 # That is the case against the answer module with few labels, in small: **what has to be learned must fit what there is to learn from.** A
-# head of four million numbers on 23 rows is the same mistake, a thousand times larger. (That the cosine does so well on SciTail is a gift
-# of this encoder, which was trained to make it tell something. On SNLI, where *contradiction* and *neutral* are about the same things, one
-# number is not enough. The forty dots behind such a bar can be seen at the end of section 7.)
+# head of four million numbers on 23 rows is the same mistake, a thousand times larger. (That the cosine does so well is a gift of this
+# encoder, which was trained to make it tell something. On the mini SNLI it tells *entailment* from *neutral*, whose texts are less alike;
+# *contradiction* lies between the two, and this head hardly ever says the label in the middle. So of three equal labels it gets about two
+# thirds at most. The forty dots behind such a bar can be seen at the end of section 7.)
 #
 # ## 7 Which start?
 #
@@ -517,7 +519,8 @@ with plots.style():
 # *The same axes as before; lines for random weights, the pretrained encoder and the two multi-task starts, all with the head on the pair
 # vector.*
 #
-# (Random weights above guessing on SNLI are no mistake: there a bag of words of the premise tells something, says the data's README.)
+# (Random weights that rise above guessing on the mini SNLI are no mistake: its neutral pairs share fewer words, says the data's README, and
+# texts that share words get vectors that are more alike even from random weights.)
 #
 # Bars that overlap do not mean that nothing can be said: both starts had the same rows. So take the difference draw by draw.
 
@@ -689,10 +692,10 @@ print(f"on the same rows, best of the frozen heads: {', '.join(top)}, {frozen[to
 # nothing; what is lacking is labels. Right, and in the table: what is fine-tuning worth then, beside the frozen heads on the *same* rows?
 # Millions of weights that may move are the largest head of all.
 #
-# The gap between the last epoch and the best is a trap. `fit` keeps the epoch that is best *on dev*. With 64 training rows and 160 dev rows
-# that is a choice made with more labels than were used for learning, and labels that a new domain does not have. It favours every start,
-# most of all one whose dev accuracy jumps about. The recorded runs below choose so too. The paper does not say what it chose by; its
-# procedure speaks of test data, its table of dev.
+# A gap between the last epoch and the best, however small, is a trap. `fit` keeps the epoch that is best *on dev*. Here dev has more rows
+# than there were to learn from: that is a choice made with more labels than were used for learning, and labels that a new domain does not
+# have. It favours every start, most of all one whose dev accuracy jumps about. The recorded runs below choose so too. The paper does not
+# say what it chose by; its procedure speaks of test data, its table of dev.
 #
 # ## 9 The published table again
 #
@@ -898,7 +901,7 @@ _ = checks.check_missed_label(my_missed_label)
 # return (math.comb(a, n) + math.comb(b, n)) / math.comb(a + b, n)
 # ```
 #
-# For 320, 320 and 6 it gives 3.1 %, and section 2 counted about that. For the paper's 23 rows of two equal labels it is about two in ten
+# For 330, 330 and 6 it gives 3.1 %, and section 2 counted about that. For the paper's 23 rows of two equal labels it is about two in ten
 # million.
 #
 # </details>
@@ -989,7 +992,8 @@ _ = checks.check_labels_needed(my_labels_needed)
 # - Same rows for both: what strikes both cancels, and few draws say what many apart would not.
 # - An interval speaks of what was drawn again. Draw rows, and it speaks of rows; for a claim on a recipe, the start has to be made anew as
 #   well.
-# - The head has to fit the labels. One number, well chosen, beats a thousand on a handful of rows, and loses where labels are many.
+# - The head has to fit the labels. One number, well chosen, beats a thousand on a handful of rows, and loses its lead where labels
+#   are many.
 # - A low dev accuracy with a low training loss lacks labels; with a high one it lacks updates.
 # - Know what your *plain* start has seen.
 #

@@ -404,8 +404,9 @@ plt.show()
 # *Three panels, one for each schedule: the dev score of every task against the step. Beneath each, a row per task with a stroke for every
 # step that trained it: solid blocks for sequential, a mixture for the other two.*
 #
-# How large is a difference that means something? On so few rows an accuracy has a standard error of several points. The same rows are read
-# every time, which makes differences within a run a little surer than that, but not much.
+# How large is a difference that means something? On so few rows an accuracy has a standard error of several points. That counts rows as
+# independent, which rows of one group are not: pairs of the mini data were written in groups. The same rows are read every time, which
+# makes differences within a run a little surer than that, but not much.
 
 # %%
 def changes(history, order):
@@ -454,8 +455,8 @@ print(f"one standard error of an accuracy on {len(dev_set['sst'])} rows: up to {
 # `overall` is the course's score: the mean of two accuracies and of the correlation brought to 0..1.
 #
 # `sequential` and `merged` saw the same batches, so whatever sets them apart is the order, and chance. Look at *when* a run ends: in blocks
-# the last measurement comes right after STS's turn and flatters it; a run that stopped after Quora's would tell another story. A mixed run
-# has no such moment.
+# the last measurement comes right after STS's turn, which can flatter STS; a run that stopped after Quora's may tell another story. A mixed
+# run has no such moment.
 #
 # The loss sees more than the accuracy: it moves before any label flips. The slider shows each schedule's losses, relative to the start.
 
@@ -475,8 +476,8 @@ def by_loss(schedule):
 sliders(by_loss, schedule=list(runs))
 
 # %% [markdown]
-# *The sequential run again: dev loss of each task over its value at the start; lines fall in a task's own blocks. Where a live front end
-# exists, a slider chooses among the three schedules.*
+# *The sequential run again: dev loss of each task over its value at the start. A line falls mostly in its task's own blocks, and may rise
+# while the others train. Where a live front end exists, a slider chooses among the three schedules.*
 #
 # ### Why: gradients
 #
@@ -535,8 +536,8 @@ if profile == "fast":       # tried with MiniLM alone
 
 # %% [markdown]
 # The diagonal is each task's own loss. Beside it, a positive number is harm. Cosines near 0 mean that in millions of dimensions most
-# directions have nothing to do with each other; small harms then add up over a block of steps, while in a mixture the harmed task soon has a
-# step of its own.
+# directions have nothing to do with each other. Small harms can still add up over a block of steps, while in a mixture the harmed task soon
+# has a step of its own.
 #
 # ## 6 Twenty to one
 #
@@ -665,9 +666,11 @@ if profile == "fast":       # tried with MiniLM on the mini data alone
     assert of_small["uniform"] > of_small["proportional"], told
 
 # %% [markdown]
-# Three forces are at work, and no schedule serves all. Small tasks need *steps*: proportional gives each of them about 14 of 300. The large
-# task needs *rows*: it has the most to lose from flat probabilities. And a small set that comes round dozens of times can be learnt by heart,
-# which a longer run would show. Annealing is a compromise with an order: the rows first, the balance at the end.
+# Three forces are at work. Small tasks need *steps*: proportional gives each of them about 14 of 300. The large task needs *rows*: flat
+# probabilities show it fewer of them. And a small set that comes round dozens of times can be learnt by heart, which a longer run would
+# show. A schedule that gives more to one task takes it from another. How much each loses or gains depends on the data: the lines above name
+# the differences beyond two standard errors of five seeds, and there may be few. Annealing is a compromise with an order: the rows first,
+# the balance at the end.
 #
 # The slider sets the ratio of the sizes and the exponent, and draws what both tasks get.
 

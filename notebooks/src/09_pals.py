@@ -306,8 +306,8 @@ print(f"ours and the library's: equal; with the other task's PAL the vectors dif
 #
 # ### It starts at BERT
 #
-# With $V^D = 0$ the layer is BERT's, whatever the rest is. The authors draw $V^D$ from $\mathcal N(0, 0.02^2)$ like everything else: near,
-# but not there. The library starts at zero (`init="zero"`).
+# With $V^D = 0$ the layer is BERT's, whatever the rest is. The authors draw $V^D$ from $\mathcal N(0, 0.02^2)$ like everything else: that
+# is not BERT any more, and the next cell measures how far it is. The library starts at zero (`init="zero"`).
 
 # %%
 def fresh(kind, tasks=("sst", "quora", "sts"), **options):
@@ -441,8 +441,8 @@ assert (second["sequential_fixed"] > 0).all()
 second.map("{:.1e}".format)
 
 # %% [markdown]
-# Exactly zero, at any rate, after any number of steps. Two of its three attention maps are dead weight. (`sequential_fixed` reads all tokens
-# and adds to them instead of replacing: there they learn.)
+# Zero, at any rate, after any number of steps; what is printed for query and key is rounding. Two of its three attention maps are dead
+# weight. (`sequential_fixed` reads all tokens and adds to them instead of replacing: there they learn.)
 #
 # What is left is value after $V^E$, then $V^D$:
 #
@@ -573,7 +573,7 @@ plt.show()
 
 # %% [markdown]
 # *A mark for each system at the parameters that belong to one task, on a logarithmic axis, and its overall score, with one standard error
-# from the number of dev rows.*
+# from the number of dev rows, as if the rows were independent.*
 #
 # `overall` is the course's score: the mean of two accuracies and of the correlation brought to 0..1.
 
@@ -597,8 +597,9 @@ for name in [name for name in systems if name.startswith("sequential")]:
     print(f"{name}: sst {found.loc[name, 'sst']:.3f}, the best constant answer {always:.3f}: {told}")
 
 # %% [markdown]
-# One run of each system with one seed on small slices says what learns at all, and little about an order among systems that do. The number of
-# parameters and the score are not related by any law: what matters is where they stand and whether a gradient reaches them.
+# One run of each system with one seed on small slices says little about an order. A system that is no better than a constant here may learn
+# with more rows or epochs, and after so few steps a trained encoder may even stay behind a frozen one. The number of parameters and the
+# score are not related by any law: it also matters where they stand and whether a gradient reaches them.
 #
 # ## 8 The published numbers
 #
@@ -751,7 +752,7 @@ _ = checks.check_projected_layer(my_layer)
 # - *"this encoder has parts for ..."*: an encoder with PALs has to be told whose to use, `encoder(..., task="sst")`. A `MultitaskModel` does
 #   it by itself.
 # - *"size ... is not a multiple of num_heads"*: each head gets `size / num_heads` numbers. 204 goes with 12 and with 6.
-# - *All scores are those of a constant*: compare with `course.constant_accuracies`. Either the rate was too high and the encoder is
+# - *All scores are those of a constant*: compare with `mmlkit.studies.constant_accuracies`. Either the rate was too high and the encoder is
 #   destroyed, or nothing reaches the head.
 #
 # ## Takeaways

@@ -639,10 +639,10 @@ try:
 except FileNotFoundError as error:
     recorded = {}
     print(error)
-batch = {(name, kind): (load_experiment(name, kind), results) for (name, kind), results in recorded.items()}
+batch = {key: (load_experiment(*key[:2]), results) for key, results in recorded.items()}
 frames = {key: long_frame(experiment, results) for key, (experiment, results) in batch.items()}
 hours = {key: round(sum(one["minutes"] for one in results) / 60, 1) for key, (_, results) in batch.items()}
-pd.DataFrame([{"experiment": key[0], "size": key[1], "runs": len(results), "seeds": frames[key]["seed"].nunique(), "hours": hours[key],
+pd.DataFrame([{"experiment": key[0], "size": key[1], "edition of the mini data": key[2] or "", "runs": len(results), "seeds": frames[key]["seed"].nunique(), "hours": hours[key],
                "on": results[0]["device"]} for key, (_, results) in batch.items()])
 
 # %%
@@ -651,7 +651,8 @@ def short_table(key):
     table = headline(batch[key][0], frames[key])
     by, digits = table.columns[0], 2 if table["ours"].abs().max() > 1.5 else 3
     words = table[["published", "ours", "sd"]].map(lambda value: "" if np.isnan(value) else f"{value:.{digits}f}")
-    return words.assign(seeds=table["seeds"], number=by.split(": ")[1]).set_index(pd.MultiIndex.from_product([[key[0]], table[by]]))
+    name = key[0] + (f", mini data of edition {key[2]}" if key[2] else "")
+    return words.assign(seeds=table["seeds"], number=by.split(": ")[1]).set_index(pd.MultiIndex.from_product([[name], table[by]]))
 
 
 pd.concat([pd.DataFrame(), *map(short_table, batch)])
@@ -666,7 +667,7 @@ pd.concat([pd.DataFrame(), *map(short_table, batch)])
 import textwrap
 
 for key, (experiment, _) in batch.items():
-    print(f"{experiment.title} ({key[1]})")
+    print(f"{experiment.title} ({key[1]}{f', mini data of edition {key[2]}' if key[2] else ''})")
     for claim in experiment.claims:
         said = judge(claim, frames[key], experiment.published.get("scale", 1))
         print(textwrap.fill(said, 130, initial_indent="  - ", subsequent_indent="    "))
@@ -687,7 +688,7 @@ def line(name, one):
         return ", ".join(f"{step['overhead_percent']:.1f} % of a training step in {step['precision']}" for step in one["training_step"])
     if name == "mini_baselines":
         table = pd.DataFrame([{**run, "score": run.get("pearson", run.get("accuracy"))} for run in one["runs"]])
-        ways = table.pivot_table(index="task", columns="mode", values="score")
+        ways = table.pivot_table(index="task", columns="mode", values="score").reindex(columns=["finetune", "separate"])
         both = ways.dropna(subset=["finetune", "separate"])
         better = (both["separate"] > both["finetune"]).sum()
         return f"{len(table)} runs of {len(ways)} tasks; {better} of {len(both)} pair tasks have the higher mean separate, not packed"
@@ -712,9 +713,10 @@ for name, one in singles.items():
 def claims_at(level):
     """(group, name, comparison, at_least) of every claim with runs of both sides; everything in points of 100."""
     rows = []
-    for (name, kind), (experiment, _) in batch.items():
+    for key, (experiment, _) in batch.items():
+        name, kind, _ = key
         for claim in experiment.claims:
-            one = compare_claim(claim, frames[name, kind], 100, level)
+            one = compare_claim(claim, frames[key], 100, level)
             least = 100 / experiment.published.get("scale", 1) * claim.get("at_least", 0.0)
             rows += [(f"{name} ({kind})", claim["says"], one, least)] if one is not None else []
     return rows
