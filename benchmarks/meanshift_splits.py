@@ -1,13 +1,13 @@
-"""How often MeanShift at scikit-learn's default bandwidth finds several clusters where there is
-one: heads that differ by chance alone.
+"""Count the clusters of MeanShift at scikit-learn's default bandwidth in one normal sample.
 
     python benchmarks/meanshift_splits.py --out results/meanshift_splits.json
 
-Every draw is a sample of a standard normal distribution; the default bandwidth scales with the
-sample, so mean and width do not matter. For 1024, 200, 45 and 10 heads, with bin_seeding and
-without: the share of draws with two or more clusters, the mean number of clusters, and of the draws
-that split the median share of heads in the lowest cluster. Many heads without bin_seeding take
-seconds a draw, so they get fewer draws; every row says how many.
+Such a sample has one cluster: its heads differ only by chance. The default bandwidth scales with
+the sample, so mean and width do not matter. The table has a row for 1024, 200, 45 and 10 heads,
+with bin_seeding and without. A row gives the share of draws with two or more clusters and the mean
+number of clusters. For the draws that split, it also gives the median share of heads in the lowest
+cluster. Many heads without bin_seeding take seconds per draw, so they get fewer draws. Every row
+gives its number of draws.
 """
 
 import argparse
@@ -20,11 +20,11 @@ from mmlkit.heads.pruning import cluster
 from mmlkit.runtime import atomic_write, describe
 
 SIZES = (1024, 200, 45, 10)
-FEWER = {(1024, True): 2, (1024, False): 20, (200, False): 5}  # divides the draws
+FEWER = {(1024, True): 2, (1024, False): 20, (200, False): 5}  # divisor of the number of draws
 
 
 def splits(heads, draws, bin_seeding, seed):
-    """One row of the table: what `cluster` makes of `draws` samples of one normal distribution."""
+    """Return one row of the table: the clusters in `draws` samples of a normal distribution."""
     generator = np.random.default_rng(seed)
     counts, kept = [], []
     for _ in range(draws):

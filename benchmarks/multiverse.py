@@ -1,11 +1,10 @@
-"""What the multiverse head costs: a training step, loops against matrix products, a pruning
-check, memory.
+"""Measure the cost of the multiverse head: a training step, loops, a pruning check, memory.
 
     python benchmarks/multiverse.py --out results/multiverse_cost.json
 
-Rivals alternate in one process and the answer is the median of their ratios; machines are noisy, so
-read ratios, not seconds. Memory is the peak of a process of its own for each number of heads, less
-what it held before the loss was computed.
+The compared versions alternate in one process, and the result is the median of their ratios.
+Timings on a machine vary, so read the ratios, not the seconds. Memory is the peak of a separate
+process for each number of heads, minus the memory before the loss.
 """
 
 import argparse
@@ -37,15 +36,16 @@ HEADS, LABELS, SIZE, BATCH = 384, 3, 384, 32
 
 
 def seconds(function):
-    """Wall time of one call."""
+    """Return the wall time of one call in seconds."""
     started = time.perf_counter()
     function()
     return time.perf_counter() - started
 
 
 def training_step(precision, rounds):
-    """Median of (step with 384 heads / step with one linear head) on the same batches of MNLI's
-    shape, MiniLM, everything moving.
+    """Return the median of (step with 384 heads / step with one linear head).
+
+    Both steps train all weights of MiniLM, on the same batches with MNLI's shape.
     """
     heads = {
         "linear": LinearHead(SIZE, LABELS, pooling="cls"),
@@ -75,7 +75,7 @@ def training_step(precision, rounds):
 
     found = {name: [] for name in heads}
     for i in range(rounds + 3):
-        for name in sorted(heads, reverse=i % 2 == 0):  # who goes first alternates
+        for name in sorted(heads, reverse=i % 2 == 0):  # the order alternates
             found[name].append(step(name, i))
     ratios = [a / b for a, b in zip(found["multiverse"][3:], found["linear"][3:])]
     return {
@@ -89,9 +89,7 @@ def training_step(precision, rounds):
 
 
 def per_head_loops(x, labels, heads):
-    """One update's loss as the equations read: a module per head, and a loop over pairs of
-    heads.
-    """
+    """Return the loss of one update as in the equations, with loops over heads and pairs."""
     total, pairs = sum(F.cross_entropy(head(x), labels) for head in heads), []
     for k in range(LABELS):
         for s in range(len(heads)):
@@ -101,8 +99,9 @@ def per_head_loops(x, labels, heads):
 
 
 def loops(rounds):
-    """How many times faster the stacked head is than a module per head and a double loop, forward
-    and backward; heads alone.
+    """Return the speed-up of the stacked head over one module per head and a double loop.
+
+    Forward and backward pass of the heads alone are timed.
     """
     x, labels = torch.randn(BATCH, SIZE), torch.randint(0, LABELS, (BATCH,))
     stacked, separate = (
@@ -113,7 +112,7 @@ def loops(rounds):
         for j, head in enumerate(separate):
             head.weight.copy_(stacked.weight[j]), head.bias.copy_(stacked.bias[j])
 
-    def ours():
+    def run_stacked():
         each = F.cross_entropy(
             stacked.all_logits(x).transpose(1, 2),
             labels[:, None].expand(-1, HEADS),
@@ -123,14 +122,15 @@ def loops(rounds):
         total.backward()
         return total.item()
 
-    def naive():
+    def run_loops():
         total = per_head_loops(x, labels, separate)
         total.backward()
         return total.item()
 
-    difference = abs(ours() - naive())
+    difference = abs(run_stacked() - run_loops())
     ratios = [
-        seconds(naive) / statistics.median(seconds(ours) for _ in range(20)) for _ in range(rounds)
+        seconds(run_loops) / statistics.median(seconds(run_stacked) for _ in range(20))
+        for _ in range(rounds)
     ]
     return {
         "heads": HEADS,
@@ -142,8 +142,9 @@ def loops(rounds):
 
 
 def pruning_check(rounds):
-    """Seconds of one clustering of 1,024 averages, for losses of several shapes, scikit-learn's
-    own bandwidth.
+    """Return the seconds of one clustering of 1,024 averages, with scikit-learn's own bandwidth.
+
+    The averages come from distributions of several shapes.
     """
     generator = np.random.default_rng(0)
     shapes = {
@@ -163,11 +164,12 @@ def pruning_check(rounds):
 
 
 def peak_of(num_heads, size, labels):
-    """Runs in a process of its own: MB that the loss and its gradient add to what the weights
-    took.
+    """Return the MB that the loss and its gradient need in addition to the weights.
+
+    This function runs in a separate process.
     """
     weight = torch.randn(num_heads, labels, size).mul_(0.02).requires_grad_()
-    multiverse_loss(weight[:8]).backward()  # what torch loads on first use
+    multiverse_loss(weight[:8]).backward()  # load what torch needs on first use
     weight.grad = None
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     multiverse_loss(weight).backward()
@@ -175,8 +177,9 @@ def peak_of(num_heads, size, labels):
 
 
 def memory(size=1024, labels=2, counts=(256, 512, 1024, 2048, 4096)):
-    """MB added by the loss at several numbers of heads, beside what its parts should take and
-    what broadcasting pairs would.
+    """Return the MB added by the loss at several numbers of heads.
+
+    Each row also has the expected size of the parts, and the size with broadcast pairs.
     """
     rows = []
     for count in counts:

@@ -1,14 +1,14 @@
-"""mmlkit's training step, in fp32 and in bf16, against transformers' Trainer as shipped (fp32),
-side by side in one process.
+"""Compare the training step of mmlkit (fp32 and bf16) with the Trainer of transformers (fp32).
 
     python benchmarks/training_step.py --source FOLDER_OF_CS224N_FILES
 
-Rounds alternate: some steps of the Trainer (random batches, its own defaults), then as many of
-ours, on the same rows, the same weights and the same batch size. A round's figure is real tokens
-(no padding) over seconds, end to end, first steps left out; the answer is the median over rounds of
-ours / theirs. Machines are noisy, so read the ratio, not the seconds. In fp32 the ratio depends on
-the processor: where oneDNN's products are faster than torch's default (AVX-512 on Zen 5), it is
-higher.
+Both run in one process, and the Trainer has its defaults. Rounds alternate: some steps of the
+Trainer with random batches, then as many steps of mmlkit. The rows, the initial weights and the
+batch size are the same. A round gives real tokens (no padding) per second, end to end, without the
+first steps. The result is the median over rounds of ours / theirs.
+
+Timings on a machine vary, so read the ratio, not the seconds. In fp32 the ratio depends on the
+processor: it is higher where oneDNN's products are faster than torch's default (AVX-512 on Zen 5).
 """
 
 import argparse
@@ -30,8 +30,8 @@ from mmlkit.training.step import train_step
 WARM_UP = 2
 
 
-def theirs(folder, encoded, batch_size, steps, seed):
-    """Real tokens per second of the Trainer."""
+def trainer_speed(folder, encoded, batch_size, steps, seed):
+    """Return the real tokens per second of the Trainer."""
     from transformers import (
         AutoModelForSequenceClassification,
         AutoTokenizer,
@@ -83,11 +83,11 @@ def theirs(folder, encoded, batch_size, steps, seed):
         ).train()
     return sum(tokens[WARM_UP + 1 :]) / (
         ticks[-1] - ticks[WARM_UP]
-    )  # from the end of one step to the end of the last: collation too
+    )  # from the end of a step to the end of the last step, including collation
 
 
-def ours(encoder, encoded, batch_size, steps, seed, pooling, precision):
-    """Real tokens per second of our steps, collation included."""
+def mmlkit_speed(encoder, encoded, batch_size, steps, seed, pooling, precision):
+    """Return the real tokens per second of our steps, including collation."""
     model = MultitaskModel(
         encoder,
         {
@@ -123,9 +123,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         save_pretrained(encoder, tokenizer, folder)
         for seed in range(options.rounds):
-            a = theirs(folder, encoded, options.batch_size, options.steps, seed)
+            a = trainer_speed(folder, encoded, options.batch_size, options.steps, seed)
             b, c = (
-                ours(
+                mmlkit_speed(
                     load_pretrained("minilm", device="cpu")[0],
                     encoded,
                     options.batch_size,

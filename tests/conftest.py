@@ -1,6 +1,4 @@
-"""What many tests share: small tokenizers, a folder with a tiny BERT, and toy data that a tiny
-model can learn.
-"""
+"""Shared fixtures: small tokenizers, a folder with a tiny BERT, and toy data for tiny models."""
 
 import functools
 import os
@@ -8,8 +6,8 @@ import string
 
 import mmlkit  # noqa: F401     first: it sets OMP_WAIT_POLICY, which torch reads when it starts
 
-# A worker of pytest-xdist has one share of the cores, and so has every process that its tests
-# start.
+# A worker of pytest-xdist has one share of the cores. Processes started by its tests have the same
+# share.
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -29,14 +27,14 @@ from mmlkit.training.model import MultitaskModel
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILLERS = ("the", "film", "plot", "of", "one", "very", "story", "and", "it", "was", ".", ",")
 KEYS = {
-    "sst": ("awful", "bad", "plain", "good", "great"),  # the one word that decides a row's label
+    "sst": ("awful", "bad", "plain", "good", "great"),  # the word that determines a label
     "quora": ("other", "same"),
     "sts": ("zero", "first", "second", "third", "fourth", "fifth"),
 }
 
 
 def pytest_collection_modifyitems(items):
-    """Whole notebooks are slow: `pytest -m "not slow"` leaves them out."""
+    """Mark whole notebooks as slow. `pytest -m "not slow"` leaves them out."""
     for item in items:
         if item.get_closest_marker("notebook"):
             item.add_marker("slow")
@@ -44,9 +42,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
-    """Two threads on tiny tensors wait for each other: on a machine that does something else
-    besides, sixty times as long.
-    """
+    """Use one thread: with two, tiny tensors take sixty times as long on a busy machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -55,8 +51,9 @@ def one_thread():
 
 @pytest.fixture(autouse=True)
 def fp32_on_a_cpu(monkeypatch):
-    """Make precision "auto" mean fp32 on every CPU, so that a test has the same numbers on a CPU
-    with bf16.
+    """Let precision "auto" mean fp32 on every CPU.
+
+    Otherwise a CPU with bf16 would give other numbers.
     """
     from mmlkit import runtime
 
@@ -71,8 +68,9 @@ def fp32_on_a_cpu(monkeypatch):
 
 @pytest.fixture
 def tiny_tokenizer():
-    """A WordPiece tokenizer with the toy words, the letters and their continuations; new each
-    time: encode() leaves traces.
+    """Return a WordPiece tokenizer with the toy words, the letters and their continuations.
+
+    Every test gets a new tokenizer, because encode() changes its state.
     """
     from transformers import BertTokenizerFast
 
@@ -91,8 +89,9 @@ def tiny_tokenizer():
 
 @pytest.fixture(scope="session")
 def make_toy():
-    """make_toy(task, rows, dev, seed, shift): TaskData whose label is told by one word; shift
-    moves the labels of dev.
+    """Return a function that makes toy TaskData: make_toy(task, rows, dev, seed, shift).
+
+    One word determines the label of a row. `shift` moves the labels of dev.
     """
     return _make_toy
 
@@ -123,8 +122,10 @@ def _make_toy(name, rows=20, dev=10, seed=0, shift=0):
 
 @pytest.fixture
 def make_model(tiny_tokenizer):
-    """make_model(*tasks, seed, dropout, reads, **sizes): a tiny MultitaskModel, wide enough drawn
-    that rows differ.
+    """Return a function that makes a tiny MultitaskModel.
+
+    Its signature is make_model(*tasks, seed, dropout, pooling, **sizes). The initial weights are
+    large, so that the scores of the rows differ.
     """
 
     def make(*tasks, seed=0, dropout=0.0, pooling="pooler", **sizes):
@@ -151,7 +152,7 @@ def make_model(tiny_tokenizer):
 
 @pytest.fixture
 def tokenizer(tmp_path_factory):
-    """The tokenizer of tiny.WORDS, new for each test because encoding leaves traces in it."""
+    """Return the tokenizer of tiny.WORDS, new for each test because encoding changes its state."""
     from transformers import BertTokenizerFast
 
     return BertTokenizerFast(write_vocabulary(tmp_path_factory.mktemp("vocabulary") / "vocab.txt"))
@@ -159,5 +160,5 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture
 def model_folder(tmp_path):
-    """A folder with a tiny BERT, to be damaged at will."""
+    """Return a folder with a tiny BERT, which a test may damage."""
     return write_tiny_bert(tmp_path / "tiny-bert")

@@ -1,12 +1,13 @@
-"""Derive mmlkit/studies/tables/published.csv, the published numbers, from the tables as printed.
+"""Derive the published numbers from the tables as printed, and write published.csv.
 
 The printed cells are in `mmlkit/studies/tables/*.md`, one readable file per document. Some numbers
 follow from others: the improvements of MML's Tables 2 to 5, averages, GLUE scores, overall scores,
-counts of examples. This script recomputes these and notes where print and computation differ.
+counts of examples. This script recomputes these numbers. It notes where the printed and the
+recomputed number differ.
 
     python tests/derive_published.py
 
-`tests/unit/test_published.py` compares the committed file with what `derive` returns.
+`tests/unit/test_published.py` compares the committed file with the return value of `derive`.
 """
 
 import functools
@@ -24,7 +25,7 @@ KEY = ["source", "table", "row", "column", "split", "metric"]
 TASKS = {
     "Average": 8,
     "Score": 9,
-}  # GLUE tasks behind the column; the diagnostic set AX is not one of them
+}  # number of GLUE tasks in the mean; the diagnostic set AX does not count
 
 
 def derive():
@@ -57,11 +58,11 @@ def derive():
     return pd.DataFrame(rows, columns=[*KEY, "printed", "recomputed", "note", "arithmetic"])
 
 
-# ---- reading: a number is [value, lowest, highest]; every formula carries the rounding on ----
+# ---- reading: a number is [value, lowest, highest]; formulas propagate the rounding ----
 
 
 class Cell(NamedTuple):
-    """One printed number and its place."""
+    """One printed number and its position in a table."""
 
     table: str
     row: str
@@ -72,12 +73,12 @@ class Cell(NamedTuple):
 
     @property
     def key(self):
-        """The place without the text."""
+        """The position, without the text."""
         return self[:5]
 
     @property
     def number(self):
-        """The interval of `interval`."""
+        """The value and its bounds, as in `interval`."""
         return interval(self.text)
 
 
@@ -191,7 +192,7 @@ def mean_ratio(ours, base):
 
 
 def improvement(cell, grid):
-    """Return a model's gain over BERT on the other sets, or in a footer all models' on one set."""
+    """Return a model's gain over BERT on the other sets, or in a footer all gains on one set."""
     table = cell.table
     sets = list(dict.fromkeys(key[2] for key in grid if key[0] == table and key[4] == "accuracy"))
     if cell.column == "improvement":
@@ -212,7 +213,7 @@ def improvement(cell, grid):
 
 
 def average(cell, cells, twice):
-    """Return the mean over tasks; twice: over columns, which counts MNLI twice."""
+    """Return the mean over tasks or, with `twice`, over columns, which counts MNLI twice."""
     tasks = {}
     for one in cells:
         if same_row(one, cell) and one.column not in (cell.column, "AX"):
@@ -232,7 +233,7 @@ def average(cell, cells, twice):
 
 
 def same_row(one, other):
-    """Whether two cells are in the same row of a table, for the same split."""
+    """Return whether two cells are in the same row of a table, for the same split."""
     return (one.table, one.row, one.split) == (other.table, other.row, other.split)
 
 
@@ -287,7 +288,7 @@ def stated_in_text(cell, cells, grid, derived):
             for key, again in derived.items()
             if key[:3] == ("Table 3", about, "improvement")
         ]
-    else:  # "mean over the seven sets, METHOD"; no other statement is left
+    else:  # "mean over the seven sets, METHOD"; the only remaining statement
         parts = [
             again.number
             for (table, row, column, split, _), again in derived.items()
@@ -308,7 +309,7 @@ def stated_in_text(cell, cells, grid, derived):
 
 
 def is_misprint(cell, again):
-    """Whether no rounding or truncation of entries and result leads to the printed number."""
+    """Return whether no rounding or truncation of entries and result gives the printed number."""
     (_, least, most), (_, low, high) = cell.number, again.number
     return bool(least > high + 1e-9 or most < low - 1e-9)
 
@@ -321,7 +322,7 @@ def arithmetic(cell, again):
 
 
 def difference(cell, again):
-    """Return a note; the remark alone where the result, rounded or truncated, is as printed."""
+    """Return a note, or only the remark if the rounded or truncated result is as printed."""
     value, decimals = again.number[0], decimals_of(cell)
     cut = math.trunc(value * 10**decimals) / 10**decimals
     if min(abs(cell.number[0] - round(value, decimals)), abs(cell.number[0] - cut)) < 1e-9:

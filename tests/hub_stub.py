@@ -1,5 +1,6 @@
-"""A small stand-in for the Hugging Face hub: serves FOLDER/models/ID and FOLDER/datasets/ID over
-HTTP, in one commit each.
+"""A local replacement for the Hugging Face hub.
+
+It serves FOLDER/models/ID and FOLDER/datasets/ID over HTTP, each in a single commit.
 """
 
 import contextlib
@@ -21,12 +22,12 @@ API = re.compile(
 
 
 def commit_of(repo_id):
-    """The one commit of a repository, the same in every run."""
+    """Return the only commit of a repository, the same in every run."""
     return hashlib.sha1(repo_id.encode()).hexdigest()
 
 
 def tree(repo, under="", recursive=False):
-    """The entries of a folder as the hub lists them."""
+    """Return the entries of a folder in the format of the hub."""
     found = sorted((repo / under).rglob("*") if recursive else (repo / under).iterdir())
     return [
         {
@@ -40,18 +41,18 @@ def tree(repo, under="", recursive=False):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers from the folder `root`, which `serve` sets in a subclass."""
+    """A request handler for the folder `root`, which `serve` sets in a subclass."""
 
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_):
-        """Says nothing: the tests' output stays readable."""
+        """Print nothing, so that the output of the tests stays readable."""
 
     def do_HEAD(self):
         self.do_GET()
 
     def do_POST(self):
-        asked = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
         match = API.fullmatch(unquote(urlsplit(self.path).path))
         repo = (
             self.repository(match["kind"], match["id"])
@@ -61,9 +62,7 @@ class Handler(BaseHTTPRequestHandler):
         if repo is None:
             return self.missing("RepoNotFound")
         paths = (
-            json.loads(asked)["paths"]
-            if asked.startswith("{")
-            else parse_qs(asked).get("paths", [])
+            json.loads(body)["paths"] if body.startswith("{") else parse_qs(body).get("paths", [])
         )
         self.answer_json([entry for entry in tree(repo, recursive=True) if entry["path"] in paths])
 
@@ -156,7 +155,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serve(folder):
-    """Yields the address of a running hub; it is gone when the context ends."""
+    """Yield the address of a running hub. The hub stops when the context ends."""
     handler = type("FolderHandler", (Handler,), {"root": Path(folder)})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""Toy questions with candidates of unequal number, for the tests of ranking."""
+"""Toy questions with different numbers of candidates, for the tests of ranking."""
 
 import numpy as np
 
@@ -9,8 +9,9 @@ WORDS = ("the", "film", "plot", "of", "one", "story", "and", "it")
 
 
 def make_ranked(queries=8, dev=6, seed=0):
-    """TaskData of qnli_rank: 2 to 4 candidates a question, in a drawn order; the answer says
-    "same", the others "other".
+    """Return TaskData of qnli_rank with 2 to 4 candidates per question, in random order.
+
+    The answer contains the word "same", the other candidates the word "other".
     """
     generator = np.random.default_rng(seed)
 

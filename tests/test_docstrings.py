@@ -1,7 +1,8 @@
-"""Every public function has a docstring that can be scanned: one sentence, Args, Returns, Raises,
-and shapes for tensors.
+"""Every public function has a scannable docstring: one sentence, Args, Returns and Raises.
 
-`python tests/test_docstrings.py mmlkit/heads` lists what is missing there.
+The description of a tensor contains its shape, such as [B, D].
+
+`python tests/test_docstrings.py mmlkit/heads` lists the problems in that folder.
 """
 
 import ast
@@ -35,7 +36,7 @@ OVERRIDES = {  # documented by torch and transformers
 
 
 def sections(text):
-    """The first paragraph, and a dict from a section's name to its lines."""
+    """Return the first paragraph and a dict from section names to their lines."""
     found, name = {"": []}, ""
     for line in text.splitlines():
         if (head := re.fullmatch(r"(\w+):", line)) and head[1] in SECTIONS:
@@ -46,7 +47,7 @@ def sections(text):
 
 
 def entries(lines):
-    """A section's entries: name -> its text."""
+    """Return the entries of a section, {name: text}."""
     found = {}
     for line in lines:
         if match := re.match(r"    \*{0,2}([\w., *]+?):(?: (.*))?$", line):
@@ -59,8 +60,8 @@ def entries(lines):
     return found
 
 
-def own(function):
-    """The nodes of a function without those of functions inside it."""
+def own_nodes(function):
+    """Yield the nodes of a function without the nodes of nested functions."""
     queue = list(function.body)
     while queue:
         node = queue.pop()
@@ -79,7 +80,7 @@ def parameters(function):
 
 
 def problems(name, node, outer=None):
-    """Sentences on what a public function, method or class lacks."""
+    """Return a sentence for each missing part of a function, method or class."""
     text = ast.get_docstring(node)
     if not text:
         return [f"{name} has no docstring"] if node.name not in OVERRIDES else []
@@ -114,12 +115,12 @@ def problems(name, node, outer=None):
         wanted, bodies, documented = parameters(node), [node], entries(parts.get("Args", []))
         values = [
             one
-            for one in own(node)
+            for one in own_nodes(node)
             if isinstance(one, ast.Return)
             and one.value is not None
             and not (isinstance(one.value, ast.Constant) and one.value.value is None)
         ]
-        yields = any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in own(node))
+        yields = any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in own_nodes(node))
         property_like = any(
             ast.unparse(one).split(".")[-1] in ("property", "setter") for one in node.decorator_list
         )
@@ -134,7 +135,7 @@ def problems(name, node, outer=None):
     raised = {
         ast.unparse(one.exc.func)
         for body in bodies
-        for one in own(body)
+        for one in own_nodes(body)
         if isinstance(one, ast.Raise) and isinstance(one.exc, ast.Call)
     }
     found += [
@@ -145,14 +146,14 @@ def problems(name, node, outer=None):
     texts = {**entries(parts.get("Args", [])), "Returns": " ".join(parts.get("Returns", []))}
     found += [
         f"{name}: {one} speaks of {match[0]} without a shape such as [B, D]"
-        for one, said in texts.items()
-        if (match := TENSORS.search(said)) and "[" not in said
+        for one, section_text in texts.items()
+        if (match := TENSORS.search(section_text)) and "[" not in section_text
     ]
     return found
 
 
 def problems_of(path):
-    """What is missing in one module."""
+    """Return the problems of one module."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     found = []
     for node in tree.body:
@@ -173,7 +174,7 @@ def test_public_functions_are_documented(path):
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "expected"),
     [
         ("def f(x):\n    return x", ["f has no docstring"]),
         (
@@ -213,10 +214,10 @@ def test_public_functions_are_documented(path):
         ("def _f(x):\n    return x", []),
     ],
 )
-def test_the_reader_of_docstrings_sees_what_is_missing(tmp_path, source, told):
+def test_missing_parts_of_a_docstring_are_found(tmp_path, source, expected):
     path = tmp_path / "one.py"
     path.write_text(source)
-    assert problems_of(path) == told
+    assert problems_of(path) == expected
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The rules of the house: one reading order, light imports, and nothing unsafe or noisy."""
+"""Rules for the modules: one import order, light imports, and no unsafe or noisy code."""
 
 import ast
 import importlib
@@ -18,7 +18,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def name_of(path):
-    """heads/linear.py is "heads.linear", heads/__init__.py is "heads"."""
+    """heads/linear.py gives "heads.linear" and heads/__init__.py gives "heads"."""
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -27,17 +27,17 @@ NAMES = {
     for path in MODULES
     if path.parent != PACKAGE or not path.stem.startswith("__")
 }
-# A file or subpackage may import only from those before it. | separates the steps of the
-# walkthrough.
+# A file or subpackage may import only from the entries before it. The sign | separates the steps of
+# the walkthrough.
 ORDER = """messages runtime profiles hub folders | data | bert | heads | pals | training
            | huggingface studies checks | plots | batch | cli""".replace("|", " ").split()
-OUTSIDE = ("__init__", "__main__")
+UNORDERED = ("__init__", "__main__")
 MAY_PRINT = (
     "cli.main",
     "cli.machine",
     "plots.widgets",
     "batch.notebooks",
-    "batch.batches",  # what talks to somebody
+    "batch.batches",  # modules that print for a user
     "checks.compare",
 )
 HEAVY = ("datasets", "papermill", "seaborn", "ipywidgets", "transformers", "sklearn", "pandas")
@@ -48,8 +48,9 @@ def tree(path):
 
 
 def imports_of(source, modules, package="mmlkit"):
-    """(line, module) of every import from the package, wherever in the file it stands; a module
-    is "data.tasks".
+    """Yield (line, module) of every import from the package; a module is written as "data.tasks".
+
+    Imports inside functions are included.
     """
     for node in ast.walk(source):
         if isinstance(node, ast.Import):
@@ -64,8 +65,8 @@ def imports_of(source, modules, package="mmlkit"):
                 yield node.lineno, inner if inner in modules else rest
 
 
-def breaches(name, source, modules):
-    """A sentence for every import that goes against the order of the subpackages."""
+def order_violations(name, source, modules):
+    """Return a sentence for every import that breaks the order of the subpackages."""
     here = name.split(".")[0]
     before = ORDER[: ORDER.index(here)]
     return [
@@ -77,7 +78,7 @@ def breaches(name, source, modules):
 
 
 def cycle(graph):
-    """The modules of one cycle of imports, or None."""
+    """Return the modules of one import cycle, or None."""
     done, path = set(), []
 
     def visit(name):
@@ -101,7 +102,7 @@ def test_there_are_modules_to_check():
 
 
 @pytest.mark.parametrize(
-    "source, told",
+    "source, expected_line",
     [
         ("import mmlkit.training.loop", 1),
         ("from mmlkit.training.loop import fit", 1),
@@ -115,20 +116,20 @@ def test_there_are_modules_to_check():
         ("from mmlkit import __version__", None),
     ],
 )
-def test_the_reader_of_imports_sees_what_breaks_the_order(source, told):
-    found = breaches("heads.multiverse", ast.parse(source), {*NAMES, *ORDER})
-    assert len(found) == (told is not None)
-    if told:
-        assert f"mmlkit.heads.multiverse line {told} imports" in found[0]
+def test_imports_against_the_order_are_found(source, expected_line):
+    found = order_violations("heads.multiverse", ast.parse(source), {*NAMES, *ORDER})
+    assert len(found) == (expected_line is not None)
+    if expected_line:
+        assert f"mmlkit.heads.multiverse line {expected_line} imports" in found[0]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_imports_go_one_way(name):
-    found = breaches(name, tree(NAMES[name]), {*NAMES, *ORDER})
+def test_imports_follow_the_order(name):
+    found = order_violations(name, tree(NAMES[name]), {*NAMES, *ORDER})
     assert not found, "\n".join(found)
 
 
-def test_no_import_goes_round():
+def test_there_is_no_import_cycle():
     assert cycle({"a": ["b", "c"], "b": ["c"], "c": ["d"], "d": ["b"]}) == ["b", "c", "d", "b"]
     assert cycle({"a": ["b"], "b": []}) is None
     graph = {
@@ -145,8 +146,8 @@ def test_no_import_goes_round():
 @pytest.mark.parametrize(
     "name", [name for name, path in NAMES.items() if path.name == "__init__.py"]
 )
-def test_a_subpackage_says_what_it_is_for(name):
-    """What it is for, every module, which notebook builds it, and what does not belong there."""
+def test_a_subpackage_describes_its_purpose(name):
+    """It states its purpose, its modules, the notebook that builds it, and the excluded topics."""
     text = ast.get_docstring(tree(NAMES[name]))
     modules = sorted(path.stem for path in NAMES[name].parent.glob("[a-z]*.py"))
     assert sorted(re.findall(r"^    (\w+) +\S", text, re.M)) == modules
@@ -163,8 +164,9 @@ def test_modules_are_safe_and_quiet(path):
 
 
 def faults(name, source):
-    """What a library module must not hold: assert, print, pickle, and torch.load of more than
-    tensors.
+    """Return the forbidden constructs of a library module.
+
+    These are assert, print, pickle, and torch.load without weights_only=True.
     """
     found = []
     for node in ast.walk(source):
@@ -221,15 +223,15 @@ def faults(name, source):
         ("json.load(f)\nx.print()", 0),
     ],
 )
-def test_the_reader_of_faults_sees_them(source, count):
+def test_faults_are_found(source, count):
     assert len(faults("heads", ast.parse(source))) == count
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_every_module_says_what_it_is_for(path):
+def test_every_module_and_public_name_has_a_docstring(path):
     source = tree(path)
     assert ast.get_docstring(source)
-    if path.stem in OUTSIDE:
+    if path.stem in UNORDERED:
         return
     module = importlib.import_module(f"mmlkit.{name_of(path)}")
     defined = [
@@ -241,17 +243,17 @@ def test_every_module_says_what_it_is_for(path):
     )
     for name in {*public, *module.__all__}:
         one = getattr(module, name)
-        explained = (one.__doc__ or "").strip() or not (
+        docstring = (one.__doc__ or "").strip() or not (
             inspect.isclass(one) or inspect.isfunction(one)
         )
-        assert explained, f"mmlkit.{name_of(path)}.{name} has no docstring"
+        assert docstring, f"mmlkit.{name_of(path)}.{name} has no docstring"
 
 
-def test_every_public_name_exists_and_is_explained():
+def test_every_public_name_exists_and_has_a_docstring():
     assert len(mmlkit.__all__) >= 18 and len(set(mmlkit.__all__)) == len(mmlkit.__all__)
     for name in mmlkit.__all__:
-        explained = (getattr(mmlkit, name).__doc__ or "").strip()
-        assert explained and not explained.startswith(f"{name}("), (
+        docstring = (getattr(mmlkit, name).__doc__ or "").strip()
+        assert docstring and not docstring.startswith(f"{name}("), (
             f"{name} has no docstring, or the one that dataclass writes"
         )
     with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
@@ -270,7 +272,7 @@ def run_python(code):
     return run.stdout
 
 
-# `export_classifier` writes a folder of transformers, and is the one name that imports it.
+# Of all public names, only `export_classifier` imports transformers, to write its format.
 USE_ALL = (
     "import mmlkit\nfor name in set(mmlkit.__all__) - {'export_classifier'}: getattr(mmlkit, "
     "name)\n"

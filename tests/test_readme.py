@@ -1,4 +1,4 @@
-"""The README tells what results/ holds, and names only what exists."""
+"""The README gives the numbers of results/ and names only existing files and commands."""
 
 import json
 import re
@@ -13,7 +13,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 @pytest.mark.parametrize("place", ["README.md", "data/README.md"])
 @pytest.mark.parametrize("task", ["sst", "cfimdb"])
-def test_accuracies_are_those_of_the_results(place, task):
+def test_accuracies_equal_the_results(place, task):
     runs = json.loads((ROOT / "results" / "mini_baselines.json").read_text())["runs"]
     text = (ROOT / place).read_text(encoding="utf-8")
     for mode in ("pretrain", "finetune"):
@@ -22,7 +22,7 @@ def test_accuracies_are_those_of_the_results(place, task):
         assert f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}" in text
 
 
-def test_speeds_are_those_of_the_results():
+def test_speeds_equal_the_results():
     found = json.loads((ROOT / "results" / "training_step.json").read_text())
     assert (
         f"**{found['ratio_bf16']:.1f} times** as the notebooks" in README
@@ -31,7 +31,7 @@ def test_speeds_are_those_of_the_results():
     assert len(found["rounds"]) == 5
 
 
-def test_the_cost_of_many_heads_is_that_of_the_results():
+def test_the_cost_of_many_heads_equals_the_results():
     found = json.loads((ROOT / "results" / "multiverse_cost.json").read_text())
     overhead = {step["precision"]: step["overhead_percent"] for step in found["training_step"]}
     assert (
@@ -44,7 +44,7 @@ def test_the_cost_of_many_heads_is_that_of_the_results():
     )
 
 
-def test_the_counts_of_heads_are_those_of_the_results():
+def test_the_counts_of_heads_equal_the_results():
     for task, name in {"mrpc": "MRPC", "rte": "RTE", "cola": "CoLA"}.items():
         run = json.loads((ROOT / "results" / f"pruning_{task}.json").read_text())
         assert (
@@ -56,7 +56,7 @@ def test_the_counts_of_heads_are_those_of_the_results():
 @pytest.mark.parametrize(
     "place", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/README.md"]
 )
-def test_links_lead_somewhere(place):
+def test_link_targets_exist(place):
     text = (ROOT / place).read_text(encoding="utf-8")
     targets = [target for target in re.findall(r"\]\(([^)#\s]+)\)", text) if "://" not in target]
     assert all((ROOT / place).parent.joinpath(target).exists() for target in targets), targets
@@ -74,7 +74,7 @@ def test_the_reading_order_names_every_module():
 
 
 def test_the_library_example_runs(capsys):
-    """As it stands, on the first rows and for one epoch."""
+    """The example runs unchanged, on the first rows and for one epoch."""
     code = re.search(r"## The library\n\n```python\n(.*?)```", README, re.S)[1]
     assert len(code.strip().splitlines()) <= 8
     assert code.count('source="mini")') == code.count("epochs=3") == 1
@@ -84,12 +84,12 @@ def test_the_library_example_runs(capsys):
     found = {}
     exec(compile(code, "README", "exec"), found)
     assert len(found["history"]) == 1 and found["history"].train_loss[0] < 1.7
-    said = capsys.readouterr().out
-    assert "'accuracy'" in said and any(name in said for name in found["data"].task.labels)
+    output = capsys.readouterr().out
+    assert "'accuracy'" in output and any(name in output for name in found["data"].task.labels)
 
 
-def test_the_training_loop_of_ones_own_trains():
-    """As it stands, twelve lines, on the first rows of the mini data."""
+def test_the_custom_training_loop_trains():
+    """The twelve lines run unchanged, on the first rows of the mini data."""
     import torch
 
     code = re.search(r"### A training loop of your own\n.*?```python\n(.*?)```", README, re.S)[1]
@@ -108,10 +108,8 @@ def test_the_training_loop_of_ones_own_trains():
     assert loss < 1.56  # five steps; it starts at log(5) = 1.61
 
 
-def test_own_data_and_export_work_as_they_stand(tmp_path, monkeypatch, capsys):
-    """Both examples in one namespace; the exported classifier gives the probabilities of the
-    model.
-    """
+def test_the_examples_of_custom_data_and_export_work(tmp_path, monkeypatch, capsys):
+    """Both examples run in one namespace. The export gives the probabilities of the model."""
     from transformers import pipeline
 
     own, export = (
@@ -142,7 +140,7 @@ def test_own_data_and_export_work_as_they_stand(tmp_path, monkeypatch, capsys):
         )
 
 
-def test_every_verb_of_the_makefile_that_is_named_exists():
+def test_every_named_makefile_target_exists():
     verbs = set(re.findall(r"`?make ([a-z-]+)`?", README + (ROOT / "CONTRIBUTING.md").read_text()))
     makefile = (ROOT / "Makefile").read_text()
     assert {"walkthrough", "test"} <= verbs and all(
@@ -155,8 +153,8 @@ def test_every_script_that_the_makefile_runs_exists():
     assert len(scripts) >= 3 and all((ROOT / script).is_file() for script in scripts), scripts
 
 
-def test_the_results_table_is_what_the_report_makes(tmp_path):
-    """`mmlkit report --readme` writes it; nobody types it."""
+def test_the_results_table_equals_the_report(tmp_path):
+    """`mmlkit report --readme` writes the table. It is never edited by hand."""
     from mmlkit.batch.reports import write_readme
 
     copy = tmp_path / "README.md"

@@ -1,6 +1,4 @@
-"""A tokenizer of fifteen words and a folder with a tiny BERT that has it: small enough to check
-by hand.
-"""
+"""A tokenizer of fifteen words and a folder with a tiny BERT, small enough to check by hand."""
 
 from pathlib import Path
 
@@ -28,13 +26,13 @@ WORDS = (
 
 
 def write_vocabulary(path):
-    """A vocab.txt, one word a line: the number of a word is its place in WORDS."""
+    """Write vocab.txt with one word per line. The id of a word is its position in WORDS."""
     path.write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     return str(path)
 
 
 def write_tiny_bert(folder):
-    """A folder in the hub's layout: config.json, model.safetensors, vocab.txt, tokenizer.json."""
+    """Write a folder in the hub's layout: config, model.safetensors, vocab.txt, tokenizer.json."""
     from transformers import BertTokenizerFast
 
     folder = Path(folder)

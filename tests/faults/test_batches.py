@@ -1,4 +1,4 @@
-"""Batches with faults: killed processes, failing runs, two batches on one folder, and a cluster."""
+"""Batches with faults: killed processes, failing runs, two batches in one folder, and Slurm."""
 
 import contextlib
 import json
@@ -20,6 +20,7 @@ import pytest
 from mmlkit.batch.batches import reproduce, unfinished
 from mmlkit.batch.experiments import load_experiment
 from mmlkit.batch.processes import file_lock
+from mmlkit.batch.reports import write_report
 from mmlkit.batch.runs import changes, execute_run, gpu_names, read_result, record
 
 psutil = pytest.importorskip("psutil")
@@ -49,10 +50,10 @@ KILLED = (
 
 @pytest.fixture
 def toy(tmp_path):
-    """toy(code, items): an experiment whose runs execute `code` with `item` and log their start."""
+    """Return a function that writes an experiment; each run logs its start and executes `code`."""
     import nbformat
 
-    def make(code, items, limit=20):  # minutes: a run that should succeed is never stopped
+    def make(code, items, limit=20):  # minutes; long enough that no successful run is stopped
         first = nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]})
         write = f"_ = pathlib.Path(result_file).write_text(json.dumps({FOUND!r}))"
         codes = [START, textwrap.dedent(code), write]
@@ -81,7 +82,7 @@ def start(toml, out, **options):
 
 
 def starts(tmp_path):
-    """{item: when each of its runs began}."""
+    """Return {item: [start time of each of its runs]}."""
     found = {}
     log = tmp_path / "log"
     for line in log.read_text().splitlines() if log.is_file() else ():
@@ -98,15 +99,15 @@ def wait_for(condition, seconds=300):
 
 
 def result_files(out):
-    """{run: what changes when its file is written again}."""
+    """Return {run: (time, inode, content) of its result file}; a rewritten file differs."""
     found = {
         path.stem: (path.stat(), path.read_bytes()) for path in (out / "results").glob("*.json")
     }
     return {run: (stat.st_mtime, stat.st_ino, text) for run, (stat, text) in found.items()}
 
 
-def test_many_kills_lose_no_finished_run_and_repeat_none(toy, tmp_path):
-    """SIGKILL at random moments, to the whole batch or to its first process alone."""
+def test_kills_neither_lose_nor_repeat_a_finished_run(toy, tmp_path):
+    """The test sends SIGKILL at random moments, to the whole batch or to its first process only."""
     toml, out = toy("time.sleep(0.2)", list(range(16))), tmp_path / "out"
     chance, seen = random.Random(0), {}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -131,13 +132,13 @@ def test_many_kills_lose_no_finished_run_and_repeat_none(toy, tmp_path):
     assert all(final[run] == seen[run] for run in seen)
     for item, began in starts(tmp_path).items():
         assert max(began) < final[item][0], f"run {item} was begun again after it had finished"
-    # nothing accumulates
+    # No files accumulate.
     assert not list(out.rglob("*.tmp")) and not list((out / "work").glob("[!.]*"))
     assert sorted(path.stem for path in (out / "notebooks").glob("*.ipynb")) == sorted(final)
     assert len(list((out / ".snakemake" / "log").iterdir())) == 1
 
 
-WAYS = """
+FAILURES = """
     if item == 1: raise MemoryError('numpy wanted 12 TB')
     if item == 2: open('/no/such/folder/train.csv')
     if item == 3: os.kill(os.getpid(), signal.SIGKILL)
@@ -152,10 +153,16 @@ WAYS = """
 """
 
 
-def test_every_death_is_reported_with_its_cause_and_the_others_finish(toy, tmp_path, capfd):
+def test_every_failure_is_reported_with_its_cause_and_the_others_finish(toy, tmp_path, capfd):
     """The kernel, papermill and the run's own process are killed in turn (items 3, 6 and 7)."""
     items, out = [0, 1, 2, 3, 5, 6, 7], tmp_path / "out"
-    assert reproduce(load_experiment(toy(WAYS, items)), out, cores=2) == ["1", "2", "3", "6", "7"]
+    assert reproduce(load_experiment(toy(FAILURES, items)), out, cores=2) == [
+        "1",
+        "2",
+        "3",
+        "6",
+        "7",
+    ]
     lines = capfd.readouterr().out.splitlines()
     causes = dict(line.split(" failed: ") for line in lines if " failed: " in line)
     assert causes["1"] == (
@@ -177,7 +184,7 @@ def test_every_death_is_reported_with_its_cause_and_the_others_finish(toy, tmp_p
     assert {item: len(began) for item, began in starts(tmp_path).items()} == twice
 
     before = result_files(out)
-    toml = toy("", list(range(8)))  # corrected; finished runs stay as they are
+    toml = toy("", list(range(8)))  # the corrected notebook; finished runs stay as they are
     assert reproduce(load_experiment(toml), out, cores=2) == []
     assert not list((out / "failed").iterdir())
     after = result_files(out)
@@ -190,7 +197,7 @@ def test_every_death_is_reported_with_its_cause_and_the_others_finish(toy, tmp_p
     assert (out / "replaced" / "0.json").read_bytes() == before["0"][2]
 
 
-def test_a_run_past_its_limit_is_stopped_and_tried_once_more(toy, tmp_path, capfd):
+def test_a_run_past_its_time_limit_is_stopped_and_restarted_once(toy, tmp_path, capfd):
     experiment, out = load_experiment(toy("time.sleep(36000)", [0], limit=0.2)), tmp_path / "out"
     assert reproduce(experiment, out, cores=1) == ["0"]
     said = capfd.readouterr()
@@ -212,12 +219,12 @@ def test_a_second_batch_is_refused_and_names_the_first(toy, tmp_path):
     first.kill()
     first.wait()
     wait_for(lambda: not any(one.is_running() for one in family), 30)
-    toy("", [0])  # the lock of a killed batch holds nobody
+    toy("", [0])  # the lock of a killed batch is released
     third = subprocess.run(command(toml, out), capture_output=True, text=True, env=ENVIRONMENT)
     assert third.returncode == 0, third.stdout + third.stderr
 
 
-def test_an_interrupt_of_the_first_process_ends_everything(toy, tmp_path):
+def test_an_interrupt_of_the_first_process_ends_all_processes(toy, tmp_path):
     toml, out = toy("time.sleep(3600)", [0, 1, 2]), tmp_path / "out"
     code = (
         "import signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -229,14 +236,14 @@ def test_an_interrupt_of_the_first_process_ends_everything(toy, tmp_path):
     )
     wait_for(lambda: len(starts(tmp_path)) == 2)
     family = psutil.Process(batch.pid).children(recursive=True)
-    batch.send_signal(signal.SIGINT)  # to it alone
+    batch.send_signal(signal.SIGINT)  # to the first process only
     said = batch.communicate(timeout=60)[1]
     assert batch.returncode == 130 and said.endswith("Interrupted.\n")
     wait_for(lambda: not any(one.is_running() for one in family), 30)
     assert len(family) >= 7 and len(starts(tmp_path)) == 2 and not (out / "failed").exists()
 
 
-RESUMES = """
+KILLED_TWICE = """
 place = pathlib.Path(checkpoint_dir)
 place.mkdir(parents=True, exist_ok=True)
 done = sorted(int(one.name) for one in place.iterdir())
@@ -251,8 +258,8 @@ for step in range(len(done), 4):
 
 
 def test_a_killed_run_continues_after_its_last_checkpoint(toy, tmp_path):
-    """Killed after steps 1 and 2; the parameters decide which checkpoint belongs to a run."""
-    toml, out = toy(RESUMES, [0]), tmp_path / "out"
+    """The run is killed after steps 1 and 2; it uses the checkpoint with its own parameters."""
+    toml, out = toy(KILLED_TWICE, [0]), tmp_path / "out"
     assert reproduce(load_experiment(toml), out) == ["0"]
     assert (tmp_path / "log.0").read_text() == "012"
     (tmp_path / "log.second").unlink()
@@ -262,7 +269,7 @@ def test_a_killed_run_continues_after_its_last_checkpoint(toy, tmp_path):
 
 
 def test_runs_with_similar_names_share_no_file(toy, tmp_path):
-    """The start of run 1 deleted the scores of run 1.5."""
+    """In an earlier version, the start of run 1 deleted the scores of run 1.5."""
     experiment, out = load_experiment(toy("", [1.5, 1])), tmp_path / "out"
     (out / "work" / "1.5").mkdir(parents=True)
     (out / "failed").mkdir()
@@ -274,7 +281,7 @@ def test_runs_with_similar_names_share_no_file(toy, tmp_path):
     assert unfinished(experiment, out) == ["1.5"]
 
 
-def test_an_unreadable_result_is_made_again(toy, tmp_path):
+def test_a_run_with_an_unreadable_result_is_repeated(toy, tmp_path):
     """A power loss can leave an empty file."""
     toml, out = toy("", [0]), tmp_path / "out"
     (out / "results").mkdir(parents=True)
@@ -283,7 +290,7 @@ def test_an_unreadable_result_is_made_again(toy, tmp_path):
     assert read_result(out / "results" / "0.json")["scores"][0]["value"] == 0.5
 
 
-TELLS = """
+WRITE_ENVIRONMENT = """
 names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 pathlib.Path(f"{log}.{item}.json").write_text(json.dumps([os.environ.get(name) for name in names]))
 while not all(pathlib.Path(f"{log}.{one}.json").exists() for one in (0, 1)):
@@ -296,13 +303,15 @@ def test_each_run_has_a_gpu_of_its_own_and_one_thread(toy, tmp_path, monkeypatch
     """Each run waits for the other, so both run at the same time."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
     assert gpu_names() == gpus.split(",") * bool(gpus)
-    assert reproduce(load_experiment(toy(TELLS, [0, 1])), tmp_path / "out", cores=2) == []
+    assert (
+        reproduce(load_experiment(toy(WRITE_ENVIRONMENT, [0, 1])), tmp_path / "out", cores=2) == []
+    )
     told = [json.loads((tmp_path / f"log.{item}.json").read_text()) for item in (0, 1)]
     assert sorted(told) == ([["3", "1"], ["5", "1"]] if gpus else [["", "1"]] * 2)
 
 
 def test_the_snakefile_runs_by_itself(toy, tmp_path):
-    """The line in its first comment, with the words for this experiment."""
+    """The command is that of the first comment in the Snakefile, adapted to this experiment."""
     toml, out, place = toy("", [0, 1]), tmp_path / "out", ROOT / "mmlkit" / "batch" / "Snakefile"
     comment = re.findall(r"^#(.*)$", place.read_text(), re.M)
     line = re.search(r"snakemake (--snakefile.*?--ignore-incomplete)", " ".join(comment))[1]
@@ -321,7 +330,7 @@ def test_the_snakefile_runs_by_itself(toy, tmp_path):
     assert reproduce(load_experiment(toml), out) == [] and len(starts(tmp_path)["0"]) == 1
 
 
-def test_a_mistake_in_snakemakes_options_is_not_a_killed_run(toy, tmp_path, capfd):
+def test_a_wrong_option_of_snakemake_is_not_reported_as_a_killed_run(toy, tmp_path, capfd):
     experiment, out = load_experiment(toy("", [0])), tmp_path / "out"
     assert reproduce(experiment, out, options=["--no-such-option"]) == ["0"]
     said = capfd.readouterr()
@@ -361,12 +370,12 @@ for path in Path(os.environ["STANDIN"]).glob("*.call"):
 SRUN = (
     '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; '
     'done\nexec "$@"\n'
-)  # its own options off, then the job's command
+)  # skip the options of srun, then run the command of the job
 
 
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
-    """A stand-in for Slurm's commands on the PATH; the folder with what was submitted."""
+    """Put replacements of the Slurm commands on the PATH; return the folder of submitted jobs."""
     place, tools = tmp_path / "slurm", tmp_path / "bin"
     place.mkdir(), tools.mkdir()
     for name, text in {
@@ -413,7 +422,7 @@ def test_a_dry_run_on_slurm_submits_nothing(toy, tmp_path, cluster, capfd):
     assert not list(cluster.iterdir())
 
 
-def test_a_batch_goes_through_slurm(toy, tmp_path, cluster):
+def test_a_batch_runs_on_slurm(toy, tmp_path, cluster):
     pytest.importorskip("snakemake_executor_plugin_slurm")
     experiment, out = load_experiment(toy("", [0, 1])), tmp_path / "out"
     assert reproduce(experiment, out, cores=2, options=SLURM) == []
@@ -422,10 +431,32 @@ def test_a_batch_goes_through_slurm(toy, tmp_path, cluster):
     assert all("--mem 4000" in call and "-t 25" in call for call in calls)
 
 
+def test_a_folder_name_may_have_braces_and_spaces(toy, tmp_path):
+    """Snakemake replaces names in braces, but not in the name of a folder."""
+    experiment, out = load_experiment(toy("", [0])), tmp_path / "a {run} 'b'"
+    assert reproduce(experiment, out) == [] and set(result_files(out)) == {"0"}
+
+
 # ---- without Snakemake ----
 
 
-def test_a_lock_ends_with_its_process(tmp_path):
+def test_a_file_in_place_of_the_folder_is_named(toy, tmp_path):
+    (tmp_path / "out").write_text("")
+    with pytest.raises(OSError, match="out"):
+        reproduce(load_experiment(toy("", [0])), tmp_path / "out")
+    assert not starts(tmp_path) and (tmp_path / "out").read_text() == ""
+
+
+def test_a_notebook_without_a_record_gives_a_result_without_scores(toy, tmp_path):
+    experiment, out = load_experiment(toy("result_file = os.devnull", [0])), tmp_path / "out"
+    assert execute_run(experiment, out, "0") is None
+    result = read_result(out / "results" / "0.json")
+    assert result["scores"] == [] and "peak_memory_mb" not in result and result["minutes"] >= 0
+    text = write_report([out], out / "report").with_suffix(".md").read_text(encoding="utf-8")
+    assert "1 run, 0.0 hours of computing, at most missing MB each" in text
+
+
+def test_a_lock_is_released_when_its_process_ends(tmp_path):
     code = (
         f"import time\nfrom pathlib import Path\nfrom mmlkit.batch.processes import file_lock\n"
         f"with file_lock(Path({str(tmp_path / 'lock')!r})):\n print('held', flush=True)\n"
@@ -442,7 +473,7 @@ def test_a_lock_ends_with_its_process(tmp_path):
         assert lock is not None
 
 
-def test_a_run_by_itself(toy, tmp_path):
+def test_a_single_run(toy, tmp_path):
     experiment, out = load_experiment(toy("", [3])), tmp_path / "out"
     assert unfinished(experiment, out) == ["3"]
     started = time.time()
@@ -457,7 +488,7 @@ def test_a_run_by_itself(toy, tmp_path):
     assert changes(result, experiment, "3") == ["item", "lr"]
 
 
-def test_what_a_notebook_records(tmp_path):
+def test_the_record_of_a_notebook(tmp_path):
     scores = [dict(on="rte", split="dev", metric="accuracy", value=0.5)]
     assert record(None, scores=scores)["scores"] == scores
     path = tmp_path / "deep" / "x.json"
@@ -472,7 +503,7 @@ def test_what_a_notebook_records(tmp_path):
         experiment="toy",
         parameters={},
     )
-    text = path.read_text()  # what R, jq and browsers can read
+    text = path.read_text()  # valid for R, jq and browsers
     assert "NaN" not in text and json.loads(text)["history"] == [
         {"pearson": None, "rows": [1, None]}
     ]

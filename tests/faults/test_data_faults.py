@@ -1,4 +1,4 @@
-"""Bad input of every kind: the message says where it is, what was found and what to do."""
+"""Faulty data files: the message names the place, the value found and the solution."""
 
 import dataclasses
 import json
@@ -18,35 +18,35 @@ GOOD = "sentence,label\na good day,positive\na bad day,negative\n"
 
 
 @pytest.fixture
-def write(tmp_path):
-    """Writes files into one folder and returns it: sst2 is complete with a train and a dev file."""
+def write_files(tmp_path):
+    """Return a function that writes a train and a dev file (by default valid sst2 files)."""
 
-    def write(train=GOOD, dev=GOOD, ending=".csv", encoding="utf-8"):
+    def write_files(train=GOOD, dev=GOOD, ending=".csv", encoding="utf-8"):
         for name, text in (("train", train), ("dev", dev)):
             if text is not None:
                 content = text if isinstance(text, bytes) else text.encode(encoding)
                 (tmp_path / (name + ending)).write_bytes(content)
         return tmp_path
 
-    return write
+    return write_files
 
 
-def refused(match_all, *arguments, error=ValueError, **keywords):
-    """Calls load_task, which must raise `error` with every part of match_all in its message."""
+def assert_refused(match_all, *arguments, error=ValueError, **keywords):
+    """Check that load_task raises `error` with every part of match_all in its message."""
     with pytest.raises(error) as caught:
         load_task(*arguments, **keywords)
     for part in match_all:
         assert part in str(caught.value)
 
 
-def test_the_good_file_is_good(write):
+def test_the_valid_file_loads(write_files):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert load_task("sst2", write()).train.labels.tolist() == [1, 0]
+        assert load_task("sst2", write_files()).train.labels.tolist() == [1, 0]
 
 
 def test_missing_folder(tmp_path):
-    refused(
+    assert_refused(
         ["nowhere is not a folder", "'mini', 'hub', or a folder", "'sst2'"],
         "sst2",
         tmp_path / "nowhere",
@@ -55,9 +55,9 @@ def test_missing_folder(tmp_path):
 
 
 @pytest.mark.parametrize(("split", "files"), [("train", {"train": None}), ("dev", {"dev": None})])
-def test_missing_file(write, split, files):
+def test_missing_file(write_files, split, files):
     other = {"train": "dev.csv", "dev": "train.csv"}[split]
-    refused(
+    assert_refused(
         [
             f"no {split} file for task 'sst2'",
             f"{split}.csv",
@@ -65,16 +65,16 @@ def test_missing_file(write, split, files):
             f"found ['{other}']",
         ],
         "sst2",
-        write(**files),
+        write_files(**files),
         error=FileNotFoundError,
     )
 
 
-def test_missing_course_file_is_named(write):
-    refused(["'ids-sst-train.csv'"], "sst", write(train=None), error=FileNotFoundError)
+def test_missing_course_file_is_named(write_files):
+    assert_refused(["'ids-sst-train.csv'"], "sst", write_files(train=None), error=FileNotFoundError)
 
 
-def test_reading_a_file_that_is_not_there_or_of_no_known_format(tmp_path):
+def test_reading_a_missing_file_or_an_unknown_format(tmp_path):
     with pytest.raises(FileNotFoundError, match="gone.csv does not exist"):
         read_rows(tmp_path / "gone.csv")
     (tmp_path / "train.xlsx").write_bytes(b"PK")
@@ -82,26 +82,28 @@ def test_reading_a_file_that_is_not_there_or_of_no_known_format(tmp_path):
         read_rows(tmp_path / "train.xlsx")
 
 
-def test_wrong_delimiter(write):
-    refused(
+def test_wrong_delimiter(write_files):
+    assert_refused(
         ["no column 'sentence'", "columns found: ['sentence;label']", "The header is one column"],
         "sst2",
-        write(GOOD.replace(",", ";")),
+        write_files(GOOD.replace(",", ";")),
     )
 
 
-def test_comma_file_named_tsv(write):
-    refused(["no column 'sentence'", "The header is one column"], "sst2", write(ending=".tsv"))
+def test_comma_file_named_tsv(write_files):
+    assert_refused(
+        ["no column 'sentence'", "The header is one column"], "sst2", write_files(ending=".tsv")
+    )
 
 
 @pytest.mark.parametrize(
     ("header", "column"), [("review,label", "sentence"), ("sentence,verdict", "label")]
 )
-def test_missing_column(write, header, column):
-    refused(
+def test_missing_column(write_files, header, column):
+    assert_refused(
         [f"train.csv has no column '{column}'", str(header.split(",")), "rename the column"],
         "sst2",
-        write(GOOD.replace("sentence,label", header)),
+        write_files(GOOD.replace("sentence,label", header)),
     )
 
 
@@ -114,8 +116,8 @@ def test_missing_second_text_of_a_pair():
 
 
 @pytest.mark.parametrize("label", ["maybe", "0.5", "inf", "nan", "0-1", "-2"])
-def test_label_outside_the_set(write, label):
-    refused(
+def test_label_outside_the_set(write_files, label):
+    assert_refused(
         [
             "train.csv, row 3",
             "'label'",
@@ -123,21 +125,21 @@ def test_label_outside_the_set(write, label):
             "labels={",
         ],
         "sst2",
-        write(GOOD.replace("day,negative", f"day,{label}")),
+        write_files(GOOD.replace("day,negative", f"day,{label}")),
     )
 
 
-def test_labels_mapping_to_an_unknown_name(write):
-    refused(
+def test_labels_mapping_to_an_unknown_name(write_files):
+    assert_refused(
         ["maps 'positive' to 'great'", "['negative', 'positive']"],
         "sst2",
-        write(),
+        write_files(),
         labels={"positive": "great"},
     )
 
 
-def test_blank_labels_are_counted_and_dropped(write):
-    folder = write(
+def test_blank_labels_are_counted_and_dropped(write_files):
+    folder = write_files(
         "sentence,label\n"
         + "".join(f"day {i},{'' if i in (1, 3) else 'positive'}\n" for i in range(4))
     )
@@ -151,9 +153,9 @@ def test_blank_labels_are_counted_and_dropped(write):
     assert data.train.labels.tolist() == [1, 1]
 
 
-def test_blank_labels_are_refused_on_demand(write):
-    folder = write("sentence,label\na good day,\na bad day,negative\n")
-    refused(
+def test_blank_labels_are_refused_on_demand(write_files):
+    folder = write_files("sentence,label\na good day,\na bad day,negative\n")
+    assert_refused(
         [
             "rows without a label in column 'label': 1 of 2 (row 2). Add the labels, or pass "
             "on_bad_row='drop_unlabelled'."
@@ -166,22 +168,22 @@ def test_blank_labels_are_refused_on_demand(write):
 
 @pytest.mark.parametrize("split", ["train", "dev"])
 @pytest.mark.parametrize("on_bad_row", ["drop_unlabelled", "drop", "refuse"])
-def test_train_and_dev_without_any_label_are_refused(write, split, on_bad_row):
+def test_train_and_dev_without_any_label_are_refused(write_files, split, on_bad_row):
     """Only a test file may have an empty label column."""
-    refused(
+    assert_refused(
         [
             f"{split}.csv: rows without a label in column 'label': 2 of 2 (row 2, 3). "
             f"Expected labels in a {split} file."
         ],
         "sst2",
-        write(**{split: "sentence,label\na good day,\na bad day,\n"}),
+        write_files(**{split: "sentence,label\na good day,\na bad day,\n"}),
         on_bad_row=on_bad_row,
     )
 
 
 @pytest.mark.parametrize("misuse", ["skip", None, True])
 def test_on_bad_row_misuse(misuse):
-    refused(
+    assert_refused(
         [f"on_bad_row is {misuse!r}", "expected one of ('drop_unlabelled', 'drop', 'refuse')"],
         "sst",
         on_bad_row=misuse,
@@ -190,38 +192,42 @@ def test_on_bad_row_misuse(misuse):
 
 @pytest.mark.parametrize("limit", [0, -3])
 def test_limit_below_one(limit):
-    refused([f"limit is {limit}", "at least 1"], "sst", limit=limit)
+    assert_refused([f"limit is {limit}", "at least 1"], "sst", limit=limit)
 
 
 @pytest.mark.parametrize("score", ["high", "5.1", "-0.2", "nan", "inf"])
 @pytest.mark.parametrize("task", ["stsb", "stsb_star"])
-def test_score_that_is_none_or_out_of_range(write, task, score):
+def test_score_that_is_not_a_number_or_out_of_range(write_files, task, score):
     text = f"sentence1,sentence2,score\none,two,4.5\none,two,{score}\n"
-    refused(
+    assert_refused(
         ["train.csv, row 3", "'score'", f"found '{score}'", "a number from 0 to 5"],
         task,
-        write(text, text),
+        write_files(text, text),
     )
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\u00a0"])
-def test_empty_text(write, text):
-    refused(
+def test_empty_text(write_files, text):
+    assert_refused(
         ["train.csv, row 3", "column 'sentence'", "expected some text"],
         "sst2",
-        write(GOOD.replace("a bad day", text)),
+        write_files(GOOD.replace("a bad day", text)),
     )
 
 
 @pytest.mark.parametrize("text", [None, 7, ["a"]])
-def test_text_that_is_no_text(write, text):
+def test_text_of_another_type(write_files, text):
     lines = (
         json.dumps({"sentence": "a day", "label": "positive"})
         + "\n"
         + json.dumps({"sentence": text, "label": "negative"})
         + "\n"
     )
-    refused(["train.jsonl, row 2", f"found {text!r}"], "sst2", write(lines, lines, ending=".jsonl"))
+    assert_refused(
+        ["train.jsonl, row 2", f"found {text!r}"],
+        "sst2",
+        write_files(lines, lines, ending=".jsonl"),
+    )
 
 
 @pytest.mark.parametrize("byte_order_mark", [b"", b"\xef\xbb\xbf"])
@@ -233,44 +239,48 @@ def test_text_that_is_no_text(write, text):
         (b"sentence\xff,label\n", 1),
     ],
 )
-def test_not_utf8_names_the_line(write, byte_order_mark, broken, line):
-    refused(
+def test_not_utf8_names_the_line(write_files, byte_order_mark, broken, line):
+    assert_refused(
         [f"train.csv, line {line}: not UTF-8", "Save the file as UTF-8"],
         "sst2",
-        write(byte_order_mark + broken),
+        write_files(byte_order_mark + broken),
     )
 
 
-def test_not_utf8_in_a_jsonl(write):
+def test_not_utf8_in_a_jsonl(write_files):
     lines = b'{"sentence": "a day", "label": 1}\n{"sentence": "na\xefve", "label": 1}\n'
-    refused(
-        ["train.jsonl, line 2: not UTF-8 (byte 0xef)"], "sst2", write(lines, lines, ending=".jsonl")
+    assert_refused(
+        ["train.jsonl, line 2: not UTF-8 (byte 0xef)"],
+        "sst2",
+        write_files(lines, lines, ending=".jsonl"),
     )
 
 
 @pytest.mark.parametrize(("row", "found"), [("one,two,negative", 3), ("one", 1)])
-def test_uneven_columns(write, row, found):
-    refused(
+def test_wrong_number_of_columns(write_files, row, found):
+    assert_refused(
         [
             "train.csv, line 3",
             f"{found} columns, expected 2: ['sentence', 'label']",
             "comma or quote",
         ],
         "sst2",
-        write(f"sentence,label\na good day,positive\n{row}\n"),
+        write_files(f"sentence,label\na good day,positive\n{row}\n"),
     )
 
 
-def test_uneven_columns_of_a_tsv(write):
+def test_wrong_number_of_columns_of_a_tsv(write_files):
     text = "sentence\tlabel\na\tgood day\tpositive\n"
-    refused(["train.tsv, line 2", "3 columns", "tab"], "sst2", write(text, text, ending=".tsv"))
+    assert_refused(
+        ["train.tsv, line 2", "3 columns", "tab"], "sst2", write_files(text, text, ending=".tsv")
+    )
 
 
-def test_uneven_lines_are_counted_and_left_out_on_demand(write):
-    folder = write(
+def test_lines_with_a_wrong_number_of_columns_are_dropped_on_demand(write_files):
+    folder = write_files(
         "sentence,label\na good day,positive\none,two,negative\none\na bad day,negative\n"
     )
-    refused(
+    assert_refused(
         ["train.csv, line 3: 3 columns, expected 2", "on_bad_row='drop'"],
         "sst2",
         folder,
@@ -288,37 +298,39 @@ def test_uneven_lines_are_counted_and_left_out_on_demand(write):
 
 
 @pytest.mark.parametrize("line", ["a good day,positive", "sentence,label"])
-def test_a_file_of_one_line_says_that_it_is_the_header(write, line):
-    refused(
+def test_the_only_line_of_a_file_is_reported_as_the_header(write_files, line):
+    assert_refused(
         [
             f"train.csv has one line only, which was read as the header: {line.split(',')}",
             "and at least one row below.",
         ],
         "sst2",
-        write(train=f"{line}\n"),
+        write_files(train=f"{line}\n"),
     )
 
 
-def test_quote_that_never_closes(write):
-    refused(
+def test_unclosed_quote(write_files):
+    assert_refused(
         ["train.csv, line"],
         "sst2",
-        write('sentence,label\n"a good day,positive\na bad day,negative\n'),
+        write_files('sentence,label\n"a good day,positive\na bad day,negative\n'),
     )
 
 
 @pytest.mark.parametrize("text", ["", "sentence,label\n"])
-def test_file_without_rows(write, text):
-    refused(["train.csv"], "sst2", write(text))
+def test_file_without_rows(write_files, text):
+    assert_refused(["train.csv"], "sst2", write_files(text))
 
 
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [('{"sentence": "a", ', "not valid JSON"), ('["a", 1]', "found a list, expected an object")],
 )
-def test_broken_jsonl_line(write, line, complaint):
+def test_broken_jsonl_line(write_files, line, complaint):
     text = '{"sentence": "a day", "label": 1}\n\n' + line + "\n"
-    refused(["train.jsonl, line 3", complaint], "sst2", write(text, text, ending=".jsonl"))
+    assert_refused(
+        ["train.jsonl, line 3", complaint], "sst2", write_files(text, text, ending=".jsonl")
+    )
 
 
 def test_truncated_parquet(tmp_path):
@@ -327,7 +339,7 @@ def test_truncated_parquet(tmp_path):
     )
     whole = (tmp_path / "dev.parquet").read_bytes()
     (tmp_path / "train.parquet").write_bytes(whole[: len(whole) // 2])
-    refused(["train.parquet cannot be read as parquet", "truncated"], "sst2", tmp_path)
+    assert_refused(["train.parquet cannot be read as parquet", "truncated"], "sst2", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +347,7 @@ def test_truncated_parquet(tmp_path):
     [("cfimbd", "cfimdb"), ("sst5", "sst"), ("mlni", "mnli"), ("sts-b", "stsb")],
 )
 def test_unknown_task_with_the_nearest_name(wrong, nearest):
-    refused(
+    assert_refused(
         [f"'{wrong}' is not a task", "Did you mean", f"'{nearest}'", "Known tasks: sst, cfimdb"],
         wrong,
     )
@@ -353,7 +365,7 @@ def test_unknown_profile():
 
 def test_task_without_mini_data_points_to_the_hub():
     made_up = dataclasses.replace(get_task("rte"), name="no_mini")
-    refused(
+    assert_refused(
         ["'no_mini' has no mini data", "sst", "source='hub'", "source=FOLDER"],
         made_up,
         error=FileNotFoundError,
@@ -361,7 +373,7 @@ def test_task_without_mini_data_points_to_the_hub():
 
 
 def test_task_that_is_not_on_the_hub():
-    refused(
+    assert_refused(
         ["'cfimdb' is not on the hub", "source='mini'", "pass a Task with hub="], "cfimdb", "hub"
     )
 
@@ -374,7 +386,7 @@ def test_hub_data_without_a_dev_split(monkeypatch):
         "mmlkit.data.loading.load_hub_dataset",
         lambda *_: DatasetDict({"train": rows, "extra": rows}),
     )
-    refused(
+    assert_refused(
         [
             "nyu-mll/glue has splits ['train', 'extra'], expected ['train', 'validation', 'test']",
             "hub_splits=",
@@ -409,52 +421,52 @@ def test_hub_data_without_a_dev_split(monkeypatch):
         (dict(kind="regression"), "labels is ('no', 'yes'), expected two or more"),
     ],
 )
-def test_a_task_of_ones_own_that_cannot_be(fields, told):
+def test_invalid_fields_of_a_new_task(fields, told):
     with pytest.raises(ValueError) as caught:
         Task(**{"name": "mine", "text_columns": ("text",), "labels": ("no", "yes"), **fields})
     assert told in str(caught.value)
 
 
-def test_rows_of_a_task_of_ones_own_are_checked(write):
+def test_rows_of_a_new_task_are_checked(write_files):
     mine = Task("mine", ("text",), ("no", "yes"))
     text = "text,label\na,yes\nb,maybe\n"
-    refused(
+    assert_refused(
         ["train.csv, row 3, column 'label': label 'maybe' is not one of ['no', 'yes']"],
         mine,
-        write(text, text),
+        write_files(text, text),
     )
-    refused(
+    assert_refused(
         [
             "no column 'text' (columns found: ['sentence', 'label']). "
             "Expected ['text'] and 'label' for task 'mine'"
         ],
         mine,
-        write(GOOD, GOOD),
+        write_files(GOOD, GOOD),
     )
     text = "text,label\na,1\n"
-    refused(
+    assert_refused(
         [
             "row 2, column 'label': found the integer label '1', and nothing says which of "
             "['no', 'yes'] it is"
         ],
         mine,
-        write(text, text),
+        write_files(text, text),
     )
-    refused(
+    assert_refused(
         ["labels is ['no'], expected the names ['no', 'yes'], each once"],
         mine,
-        write(text, text),
+        write_files(text, text),
         labels=("no",),
     )
-    refused(["'mine' has no mini data"], mine, error=FileNotFoundError)
-    refused(["'mine' is not on the hub"], mine, "hub")
+    assert_refused(["'mine' has no mini data"], mine, error=FileNotFoundError)
+    assert_refused(["'mine' is not on the hub"], mine, "hub")
     score = Task("score", ("text",), kind="regression")
     for bad in ("high", "inf", "nan"):
         text = f"text,label\na,{bad}\n"
-        refused(
+        assert_refused(
             [f"row 2, column 'label': found '{bad}', expected a number from -3.4e+38 to 3.4e+38"],
             score,
-            write(text, text),
+            write_files(text, text),
         )
 
 
@@ -488,12 +500,12 @@ def test_rows_of_a_task_of_ones_own_are_checked(write):
 def test_broken_canonical_files(tmp_path, train, told):
     (tmp_path / "rte_train.tsv").write_text(train)
     (tmp_path / "rte_dev.tsv").write_text(train)
-    refused(told, "rte", tmp_path)
+    assert_refused(told, "rte", tmp_path)
 
 
 def test_missing_canonical_file(tmp_path):
     (tmp_path / "rte_train.tsv").write_text("0\tentailment\ta\tb\n")
-    refused(
+    assert_refused(
         [
             "no dev file for task 'rte'. Expected one of ['rte_dev.tsv', 'rte_validation.tsv', "
             "'dev.csv', 'dev.tsv'"
@@ -504,7 +516,7 @@ def test_missing_canonical_file(tmp_path):
     )
 
 
-def test_rows_longer_than_the_model_are_cut_and_counted_once(tokenizer):
+def test_rows_longer_than_the_limit_are_truncated_and_counted_once(tokenizer):
     """512 tokens leave room for 510 words: the third row just fits, the second is one too long."""
     split = make_split(
         "sst2",
@@ -520,10 +532,10 @@ def test_rows_longer_than_the_model_are_cut_and_counted_once(tokenizer):
     ]
     assert encoded.truncated == 2
     assert encoded.lengths.tolist() == [5, 512, 512, 512]
-    assert encoded.input_ids[1] == [2] + [7] * 510 + [3]  # still ends in [SEP]
+    assert encoded.input_ids[1] == [2] + [7] * 510 + [3]  # the row still ends in [SEP]
 
 
-def test_of_a_pair_the_longer_text_is_cut(tokenizer):
+def test_the_longer_text_of_a_pair_is_truncated(tokenizer):
     split = make_split(
         "rte", [(0, {"sentence1": "cat " * 3, "sentence2": "dog " * 9, "label": "entailment"})]
     )
@@ -535,7 +547,7 @@ def test_of_a_pair_the_longer_text_is_cut(tokenizer):
     assert encoded.token_type_ids == [[0, 0, 0, 0, 0, 1, 1, 1, 1, 1]]
 
 
-def test_nothing_is_said_when_nothing_is_cut(tokenizer):
+def test_no_warning_without_truncation(tokenizer):
     split = make_split("sst2", [(0, {"sentence": "cat", "label": "positive"})])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,6 +1,6 @@
-"""Access to the hub when it works, fails or cannot be reached, against a local server.
+"""Access to the hub when it works, fails or cannot be reached.
 
-Every case runs in a fresh process.
+A local server replaces the hub. Every case runs in a fresh process.
 """
 
 import json
@@ -20,8 +20,8 @@ from tiny import write_tiny_bert
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
-# The child imports everything first, so that only the call is timed.
-# HF_ENDPOINT and HF_HOME are read at import.
+# The child process imports everything first, so that only the call is timed. HF_ENDPOINT and
+# HF_HOME are read at import.
 CHILD = """
 import dataclasses, json, socket, sys, time
 import datasets, huggingface_hub, torch, transformers
@@ -64,7 +64,7 @@ SPLITS = {
 
 
 def run_child(jobs, endpoint, home):
-    """Return one outcome per job, from a new process with this hub and this cache."""
+    """Run the jobs in a new process with this hub and this cache; return one outcome per job."""
     clean = {
         key: value
         for key, value in os.environ.items()
@@ -135,13 +135,13 @@ def write_glue(folder):
                 ],
             }
         )
-    header = json.dumps({"configs": configs, "dataset_info": infos})  # JSON is YAML too
+    header = json.dumps({"configs": configs, "dataset_info": infos})  # JSON is valid YAML
     (folder / "README.md").write_text(f"---\n{header}\n---\n# glue\n", encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """The folder that the stub serves: a model, and a data set in two configurations."""
+    """Return the folder that the server offers: a model, and a data set in two configurations."""
     folder = tmp_path_factory.mktemp("served")
     write_tiny_bert(folder / "models" / "org" / "tiny-bert")
     write_glue(folder / "datasets" / "nyu-mll" / "glue")
@@ -152,13 +152,13 @@ def served(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    """The cache that `online` fills and `hub_gone` finds."""
+    """Return the cache folder that `online` fills and `offline` uses."""
     return tmp_path_factory.mktemp("home")
 
 
 @pytest.fixture(scope="module")
 def online(served, home):
-    """The outcomes of one process with a working hub, by job."""
+    """Return the outcomes of one process with a working hub, by job."""
     jobs = {
         "model": ["model", "org/tiny-bert", str(home / "downloaded.pt")],
         "rte": ["task", "rte"],
@@ -172,8 +172,8 @@ def online(served, home):
 
 
 @pytest.fixture(scope="module")
-def hub_gone(online, home):
-    """The outcomes of a later process with the same cache, whose hub refuses connections."""
+def offline(online, home):
+    """Return the outcomes of a later process whose hub refuses connections, with the same cache."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         endpoint = f"http://127.0.0.1:{probe.getsockname()[1]}"
@@ -200,7 +200,7 @@ def assert_three_solutions(outcome, name):
         assert part in outcome["message"]
 
 
-def test_model_from_the_hub_equals_the_one_on_disk(online, served, home):
+def test_model_from_the_hub_equals_the_model_on_disk(online, served, home):
     assert online["model"]["value"] == [
         2,
         5,
@@ -219,7 +219,7 @@ def test_model_from_the_hub_equals_the_one_on_disk(online, served, home):
 
 
 @pytest.mark.parametrize("order", NAMES)
-def test_hub_labels_go_by_name_whatever_their_order(online, order):
+def test_hub_labels_are_matched_by_name_in_any_order(online, order):
     splits = online[order]["value"]
     assert {split: [row["label"] for row in rows] for split, rows in splits.items()} == {
         "train": ["entailment", "not_entailment", "entailment"],
@@ -234,37 +234,35 @@ def test_hub_labels_go_by_name_whatever_their_order(online, order):
     }
 
 
-def test_missing_repositories_name_the_solutions(online):
+def test_errors_on_missing_repositories_name_the_solutions(online):
     assert_three_solutions(online["no model"], "'org/no-such-model'")
     assert_three_solutions(online["no data"], "'org/no-such-data'")
     assert "the hub says" in online["no model"]["message"]
 
 
-def test_repository_that_holds_no_model(online):
+def test_repository_without_a_model(online):
     assert online["words only"].get("error") == "FileNotFoundError", online["words only"]
     assert "is not a model: it has no config.json" in online["words only"]["message"]
 
 
-def test_refused_connection_fails_fast(hub_gone):
-    assert_three_solutions(hub_gone["no model"], "'bert-base-uncased'")
-    assert_three_solutions(hub_gone["no data"], "'org/other'")
+def test_refused_connection_fails_fast(offline):
+    assert_three_solutions(offline["no model"], "'bert-base-uncased'")
+    assert_three_solutions(offline["no data"], "'org/other'")
     assert (
-        "cannot be reached" in hub_gone["no model"]["message"]
-        and "cannot be reached" in hub_gone["no data"]["message"]
+        "cannot be reached" in offline["no model"]["message"]
+        and "cannot be reached" in offline["no data"]["message"]
     )
-    assert max(hub_gone[name]["seconds"] for name in ("no model", "no data")) < 15
+    assert max(offline[name]["seconds"] for name in ("no model", "no data")) < 15
 
 
-def test_cached_model_and_data_load_when_the_hub_is_gone(hub_gone, online):
-    assert hub_gone["cached model"].get("value") == online["model"]["value"], hub_gone[
-        "cached model"
-    ]
-    assert hub_gone["cached data"].get("value") == online["rte"]["value"], hub_gone["cached data"]
+def test_cached_model_and_data_load_without_the_hub(offline, online):
+    assert offline["cached model"].get("value") == online["model"]["value"], offline["cached model"]
+    assert offline["cached data"].get("value") == online["rte"]["value"], offline["cached data"]
 
 
 @pytest.mark.parametrize("before", [[], [["slow_names"]]], ids=["at once", "after 20 s"])
 def test_name_that_does_not_resolve_fails_fast(before, tmp_path):
-    """A firewall may swallow the question; getaddrinfo then ignores the timeout of a socket."""
+    """A firewall may drop DNS requests; getaddrinfo then ignores the timeout of a socket."""
     jobs = [*before, ["model", "bert-base-uncased"], ["task", "rte"]]
     outcomes = run_child(jobs, "http://hub.invalid", tmp_path)
     assert len(outcomes) == 2
@@ -272,4 +270,4 @@ def test_name_that_does_not_resolve_fails_fast(before, tmp_path):
     assert_three_solutions(outcomes[1], "'nyu-mll/glue'")
     assert (
         max(outcome["seconds"] for outcome in outcomes) < 15
-    )  # not the 20 s of the firewall; a busy machine needs 5
+    )  # less than the 20 s of the firewall; a busy machine needs 5 s

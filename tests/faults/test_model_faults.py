@@ -22,7 +22,7 @@ def change_config(folder, **changes):
 
 
 def change_weights(folder, change):
-    """Writes the weights again, after change(dict of tensors) has returned what should be there."""
+    """Save the weights again, as change(dict of tensors) returns them."""
     path = folder / "model.safetensors"
     save_file({key: tensor.clone() for key, tensor in change(load_file(path)).items()}, path)
 
@@ -36,11 +36,11 @@ def assert_loads_quietly(folder, expected):
 
 @pytest.fixture
 def tensors(model_folder):
-    """The weights as they were saved."""
+    """Return the weights as they were saved."""
     return load_file(model_folder / "model.safetensors")
 
 
-def test_the_sound_folder_loads(model_folder, tensors):
+def test_the_intact_folder_loads(model_folder, tensors):
     assert_loads_quietly(model_folder, tensors)
 
 
@@ -78,7 +78,7 @@ def test_truncated_safetensors(model_folder, left):
         load_pretrained(model_folder)
 
 
-def test_of_several_weight_files_the_damaged_one_is_named(model_folder, tensors):
+def test_a_damaged_file_among_several_weight_files_is_named(model_folder, tensors):
     keys = sorted(tensors)
     shards = {"model-1.safetensors": keys[::2], "model-2.safetensors": keys[1::2]}
     for name, part in shards.items():
@@ -93,7 +93,7 @@ def test_of_several_weight_files_the_damaged_one_is_named(model_folder, tensors)
 
 
 def test_wrong_checksum_of_the_bundled_weights(model_folder, monkeypatch):
-    """The tiny folder stands in for the package; only the name 'minilm' has a checksum."""
+    """The tiny folder replaces the package, because only the name 'minilm' has a checksum."""
     weights = model_folder / "model.safetensors"
     monkeypatch.setattr(pretrained, "_find_folder", lambda name: model_folder)
     monkeypatch.setattr(
@@ -163,7 +163,7 @@ def test_configuration_with_more_layers_than_the_file(model_folder):
 
 
 def test_configuration_with_fewer_layers_than_the_file(model_folder, tensors):
-    """Half a model must not pass in silence; num_layers=1 says that it is meant."""
+    """A part of a model must not load without a warning; num_layers=1 requests it explicitly."""
     change_config(model_folder, num_hidden_layers=1)
     with pytest.warns(
         UserWarning, match=r"16 weights do not belong to this encoder .*encoder.layer.1."
@@ -191,7 +191,7 @@ def test_unknown_keys_are_named_in_a_warning(model_folder, tensors):
     assert all(torch.equal(value, tensors[key]) for key, value in encoder.state_dict().items())
 
 
-def test_other_peoples_heads_are_left_out_silently(model_folder, tensors):
+def test_heads_of_other_models_are_ignored_without_a_warning(model_folder, tensors):
     heads = {
         "cls.predictions.bias": torch.ones(3),
         "cls.seq_relationship.weight": torch.ones(2, 32),
@@ -208,7 +208,7 @@ def old_name(key):
     )
 
 
-def test_prefix_and_the_first_releases_names(model_folder, tensors):
+def test_prefix_and_old_names_of_the_first_releases(model_folder, tensors):
     change_weights(
         model_folder, lambda tensors: {old_name(key): value + 1 for key, value in tensors.items()}
     )
@@ -245,7 +245,7 @@ def test_pytorch_bin_is_read_as_plain_tensors(model_folder, tensors):
     torch.save(
         {key: value + 1 for key, value in tensors.items()}, model_folder / "pytorch_model.bin"
     )
-    assert_loads_quietly(model_folder, tensors)  # safetensors wins while it is there
+    assert_loads_quietly(model_folder, tensors)  # safetensors takes precedence
     (model_folder / "model.safetensors").unlink()
     assert_loads_quietly(model_folder, {key: value + 1 for key, value in tensors.items()})
 
@@ -263,7 +263,7 @@ class Malicious:
     [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value, protocol=2))],
     ids=["torch", "pickle"],
 )
-def test_malicious_pickle_is_refused_and_runs_nothing(model_folder, tmp_path, save):
+def test_malicious_pickle_is_refused_and_not_executed(model_folder, tmp_path, save):
     (model_folder / "model.safetensors").unlink()
     save(
         {"embeddings.LayerNorm.bias": Malicious(tmp_path / "trace")},
@@ -275,14 +275,14 @@ def test_malicious_pickle_is_refused_and_runs_nothing(model_folder, tmp_path, sa
         load_pretrained(model_folder)
     assert "Re-running" not in str(
         caught.value
-    )  # torch's own message invites to run the code after all
+    )  # torch's own message suggests to run the code after all
     assert not (tmp_path / "trace").exists()
 
 
 @pytest.mark.parametrize(
     "content", [[1, 2], {"state_dict": {"a": torch.ones(1)}}], ids=["list", "nested"]
 )
-def test_bin_that_holds_no_weights(model_folder, content):
+def test_bin_without_weights(model_folder, content):
     (model_folder / "model.safetensors").unlink()
     torch.save(content, model_folder / "pytorch_model.bin")
     with pytest.raises(
@@ -373,10 +373,10 @@ def test_fresh_weights_depend_on_the_seed_only(model_folder):
 
 
 @pytest.mark.parametrize(("device", "picked"), [(None, "meta"), ("cpu", "cpu")])
-def test_the_encoder_goes_to_a_gpu_where_there_is_one_or_where_it_is_told(
+def test_the_encoder_moves_to_an_available_gpu_or_to_the_given_device(
     model_folder, monkeypatch, device, picked
 ):
-    """The device "meta" stands in for a GPU."""
+    """The device "meta" replaces a GPU."""
     given = []
 
     def pick_device(name=None):
@@ -391,16 +391,18 @@ def test_the_encoder_goes_to_a_gpu_where_there_is_one_or_where_it_is_told(
     assert given == [device, device]
 
 
-def test_a_missing_gpu_is_told_first(monkeypatch):
+def test_a_missing_gpu_is_reported_first(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(
         ValueError, match="device 'cuda' was asked for, but .* sees no CUDA GPU. Use device='cpu'"
     ):
-        load_pretrained("/no/such/folder", device="cuda")  # before anything is read
+        load_pretrained(
+            "/no/such/folder", device="cuda"
+        )  # the check happens before any file is read
 
 
 def test_copied_folder_is_the_same_model(model_folder, tensors, tmp_path):
-    """save_pretrained's folder stands alone: nothing in it points back."""
+    """A folder of save_pretrained refers to no other file."""
     shutil.copytree(model_folder, tmp_path / "elsewhere")
     shutil.rmtree(model_folder)
     assert_loads_quietly(tmp_path / "elsewhere", tensors)

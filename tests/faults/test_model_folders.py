@@ -1,4 +1,4 @@
-"""A saved model is never half-written, and every damaged folder gives a clear error."""
+"""Saving a model is atomic, and every damaged folder gives a clear error."""
 
 import errno
 import json
@@ -31,8 +31,8 @@ from mmlkit.training.saving import load_model, save_model
 
 
 @pytest.fixture
-def make(tokenizer):
-    """make(seed, pals=True): a tiny model with three heads, two PALs-able tasks among them."""
+def make_multitask_model(tokenizer):
+    """Return a function (seed, pals=True) that builds a tiny model with three heads."""
 
     def made(seed, pals=True):
         with seeded(seed):
@@ -49,8 +49,8 @@ def make(tokenizer):
     return made
 
 
-def assert_is(folder, model):
-    """The folder loads quietly, and every number is the model's."""
+def assert_loads_as(folder, model):
+    """Check that the folder loads without warnings and equals the model."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         again = load_model(folder)
@@ -61,7 +61,7 @@ def assert_is(folder, model):
     ]
 
 
-def is_one_of(folder, *models):
+def equal_models(folder, *models):
     state = load_model(folder).state_dict()
     return [
         all(torch.equal(state[key], value) for key, value in model.state_dict().items())
@@ -73,14 +73,14 @@ def is_one_of(folder, *models):
 
 
 def full_disk(monkeypatch, step):
-    """Lets `step` writes succeed; from then on the disk is full, in the words of whoever writes."""
+    """Let `step` writes succeed and then simulate a full disk, with the errors of each library."""
     done = [0]
 
     def guard(write, error):
         def guarded(*arguments, **options):
             done[0] += 1
             if done[0] > step:
-                if isinstance(error, SafetensorError):  # half a file is left
+                if isinstance(error, SafetensorError):  # a partial file remains
                     arguments[1].write_bytes(b"half")
                 raise error
             return write(*arguments, **options)
@@ -109,21 +109,23 @@ def full_disk(monkeypatch, step):
     return done
 
 
-def count_steps(make, folder, monkeypatch):
+def count_steps(make_multitask_model, folder, monkeypatch):
     with monkeypatch.context() as patched:
         done = full_disk(patched, 10**9)
-        save_model(make(1), folder)
+        save_model(make_multitask_model(1), folder)
     return done[0]
 
 
-def test_a_full_disk_leaves_the_old_model_at_every_step(make, tmp_path, monkeypatch):
-    folder, old, new = tmp_path / "model", make(0), make(1)
+def test_a_full_disk_leaves_the_old_model_at_every_step(
+    make_multitask_model, tmp_path, monkeypatch
+):
+    folder, old, new = tmp_path / "model", make_multitask_model(0), make_multitask_model(1)
     save_model(old, folder)
     (folder / "notes.txt").write_text("mine")
-    steps = count_steps(make, tmp_path / "model", monkeypatch)
-    assert (
-        steps >= 9
-    )  # folder, encoder, tokenizer, config, heads, two of PALs, mmlkit.json, notes.txt, two moves
+    steps = count_steps(make_multitask_model, tmp_path / "model", monkeypatch)
+    # Writes: folder, encoder, tokenizer, config, heads, two files of PALs, mmlkit.json, notes.txt;
+    # then two renames.
+    assert steps >= 9
     save_model(old, folder)
     for step in range(steps):
         with monkeypatch.context() as patched:
@@ -136,22 +138,26 @@ def test_a_full_disk_leaves_the_old_model_at_every_step(make, tmp_path, monkeypa
                 save_model(new, folder)
             patched.undo()
         if folder.is_dir():
-            assert_is(folder, old)
-        else:  # even the move back failed: the old folder lies aside and is found
+            assert_loads_as(folder, old)
+        else:  # the move back failed too: the old folder has another name and is found
             with pytest.warns(
                 UserWarning,
                 match="is missing: a save was killed in its last step. The model before it is",
             ):
-                assert is_one_of(folder, old, new) == [True, False]
+                assert equal_models(folder, old, new) == [True, False]
         save_model(old, folder)
         assert (folder / "notes.txt").read_text() == "mine"
         assert [path.name for path in tmp_path.iterdir()] == ["model"]
     save_model(new, folder)
-    assert_is(folder, new)
+    assert_loads_as(folder, new)
 
 
-def test_a_full_disk_leaves_the_old_encoder(make, tmp_path, monkeypatch):
-    folder, old, new = tmp_path / "encoder", make(0, pals=False), make(1, pals=False)
+def test_a_full_disk_leaves_the_old_encoder(make_multitask_model, tmp_path, monkeypatch):
+    folder, old, new = (
+        tmp_path / "encoder",
+        make_multitask_model(0, pals=False),
+        make_multitask_model(1, pals=False),
+    )
     save_pretrained(old.encoder, old.tokenizer, folder)
     for step in range(1, 5):
         with monkeypatch.context() as patched:
@@ -166,13 +172,13 @@ def test_a_full_disk_leaves_the_old_encoder(make, tmp_path, monkeypatch):
         assert [path.name for path in tmp_path.iterdir()] == ["encoder"]
 
 
-def test_a_first_save_that_fails_leaves_no_model(make, tmp_path, monkeypatch):
+def test_a_first_save_that_fails_leaves_no_model(make_multitask_model, tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "notes.txt").write_text("mine")
     with monkeypatch.context() as patched:
         full_disk(patched, 3)
         with pytest.raises(OSError, match="could not be written"):
-            save_model(make(0), tmp_path / "model")
+            save_model(make_multitask_model(0), tmp_path / "model")
     assert [path.name for path in tmp_path.rglob("*")] == ["model", "notes.txt"]
     with pytest.raises(FileNotFoundError, match="holds no trained model: mmlkit.json is missing"):
         load_model(tmp_path / "model")
@@ -188,8 +194,8 @@ def save_forever(folder, *models):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks a process that uses torch")
-def test_a_save_that_is_killed_leaves_one_model_or_the_other(make, tmp_path):
-    a, b, folder = make(0), make(1), tmp_path / "runs" / "model"
+def test_a_killed_save_leaves_the_old_or_the_new_model(make_multitask_model, tmp_path):
+    a, b, folder = make_multitask_model(0), make_multitask_model(1), tmp_path / "runs" / "model"
     save_model(a, folder)
     (folder / "notes.txt").write_text("mine")
     found = []
@@ -203,38 +209,40 @@ def test_a_save_that_is_killed_leaves_one_model_or_the_other(make, tmp_path):
         saver.join()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found.append(is_one_of(folder, a, b))
+            found.append(equal_models(folder, a, b))
     assert all(sum(one) == 1 for one in found), found
     save_model(a, folder)
-    assert_is(folder, a)
+    assert_loads_as(folder, a)
     assert (folder / "notes.txt").read_text() == "mine"
 
 
-def test_a_save_that_was_killed_between_its_moves_is_found_and_made_good(make, tmp_path):
-    old, new = make(0), make(1)
+def test_a_save_killed_between_its_moves_is_found_and_repaired(make_multitask_model, tmp_path):
+    old, new = make_multitask_model(0), make_multitask_model(1)
     save_model(old, tmp_path / "model")
     (tmp_path / "model").rename(tmp_path / ".model.old")
     with pytest.warns(
         UserWarning,
         match="model is missing: a save was killed in its last step.*Rename that folder, or",
     ):
-        assert is_one_of(tmp_path / "model", old, new) == [True, False]
+        assert equal_models(tmp_path / "model", old, new) == [True, False]
     with pytest.warns(UserWarning, match="is missing: a save was killed"):
         load_pretrained(tmp_path / "model")
     (tmp_path / ".model.99.new").mkdir()
-    os.utime(tmp_path / ".model.99.new", (0, 0))  # of a save that was killed long ago
-    (tmp_path / ".model.98.new").mkdir()  # of one that is at work, perhaps
+    os.utime(tmp_path / ".model.99.new", (0, 0))  # remains of a save that was killed long ago
+    (tmp_path / ".model.98.new").mkdir()  # possibly an active save
     save_model(new, tmp_path / "model")
-    assert_is(tmp_path / "model", new)
+    assert_loads_as(tmp_path / "model", new)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".model.98.new", "model"]
 
 
-# ---- what stays, what goes ----
+# ---- preserved and removed files ----
 
 
-def test_files_of_the_user_stay_and_files_of_the_old_model_go(make, tmp_path, monkeypatch):
+def test_files_of_the_user_are_kept_and_files_of_the_old_model_removed(
+    make_multitask_model, tmp_path, monkeypatch
+):
     folder = tmp_path / "model"
-    save_model(make(0), folder)
+    save_model(make_multitask_model(0), folder)
     stale = [
         "pytorch_model.bin",
         "model-00001-of-00002.safetensors",
@@ -248,10 +256,10 @@ def test_files_of_the_user_stay_and_files_of_the_old_model_go(make, tmp_path, mo
     (folder / "logs" / "deep").mkdir(parents=True)
     (folder / "logs" / "deep" / "a.txt").write_text("log")
     (folder / "link").symlink_to("logs")
-    monkeypatch.chdir(folder / "logs")  # a process may stand in the folder
-    plain = make(1, pals=False)
+    monkeypatch.chdir(folder / "logs")  # a process may have the folder as working directory
+    plain = make_multitask_model(1, pals=False)
     save_model(plain, "..")
-    assert_is(folder, plain)
+    assert_loads_as(folder, plain)
     assert Path.cwd() == folder / "logs" and Path("deep/a.txt").read_text() == "log"
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     assert found >= {"last.safetensors", "logs/deep/a.txt", "link"} and not found & {
@@ -264,24 +272,24 @@ def test_files_of_the_user_stay_and_files_of_the_old_model_go(make, tmp_path, mo
     ).read_text() == "checkpoint"
 
 
-def test_a_linked_folder_is_replaced_where_it_lies(make, tmp_path):
-    old, new = make(0), make(1)
+def test_the_target_of_a_linked_folder_is_replaced(make_multitask_model, tmp_path):
+    old, new = make_multitask_model(0), make_multitask_model(1)
     save_model(old, tmp_path / "disk" / "model")
     (tmp_path / "model").symlink_to(tmp_path / "disk" / "model")
     save_model(new, tmp_path / "model")
     assert (tmp_path / "model").is_symlink()
-    assert_is(tmp_path / "disk" / "model", new)
+    assert_loads_as(tmp_path / "disk" / "model", new)
 
 
-def test_an_encoder_alone_does_not_take_the_heads_away(make, tmp_path):
-    model = make(0)
+def test_saving_an_encoder_does_not_remove_the_heads(make_multitask_model, tmp_path):
+    model = make_multitask_model(0)
     save_model(model, tmp_path / "model")
     with pytest.raises(
         ValueError,
         match="holds a model with heads .*Name another folder, or use save_model",
     ):
-        save_pretrained(make(1).encoder, model.tokenizer, tmp_path / "model")
-    assert_is(tmp_path / "model", model)
+        save_pretrained(make_multitask_model(1).encoder, model.tokenizer, tmp_path / "model")
+    assert_loads_as(tmp_path / "model", model)
 
 
 @pytest.mark.parametrize(
@@ -289,15 +297,15 @@ def test_an_encoder_alone_does_not_take_the_heads_away(make, tmp_path):
     [np.float32(1), np.int64(3), torch.ones(1), np.zeros(2), {1, 2}, {("a", "b"): 1}],
     ids=repr,
 )
-def test_values_that_json_does_not_know_are_told_before_anything_is_written(make, tmp_path, value):
-    model = make(0)
+def test_values_unknown_to_json_are_refused_before_writing(make_multitask_model, tmp_path, value):
+    model = make_multitask_model(0)
     save_model(model, tmp_path / "model", metadata={"loss": float("nan")})
     with pytest.raises(
         TypeError,
         match="cannot be written as JSON .*write x.item\\(\\) for a number of numpy or torch",
     ):
-        save_model(make(1), tmp_path / "model", metadata={"accuracy": value})
-    assert_is(tmp_path / "model", model)
+        save_model(make_multitask_model(1), tmp_path / "model", metadata={"accuracy": value})
+    assert_loads_as(tmp_path / "model", model)
     with pytest.raises(TypeError):
         save_model(model, tmp_path / "other", metadata={"accuracy": value})
     assert not (tmp_path / "other").exists()
@@ -318,8 +326,8 @@ def test_another_error_while_writing_changes_nothing(tmp_path):
 # ---- damaged folders ----
 
 
-def spec(**changes):
-    """A change of the description of the head of sst; None takes a key out."""
+def change_head(**changes):
+    """Return a function that changes the config of the sst head; "REMOVE" deletes a key."""
 
     def change(folder):
         described = json.loads((folder / "mmlkit.json").read_text())
@@ -330,7 +338,7 @@ def spec(**changes):
     return change
 
 
-def described(**changes):
+def change_metadata(**changes):
     def change(folder):
         values = json.loads((folder / "mmlkit.json").read_text()) | changes
         (folder / "mmlkit.json").write_text(
@@ -340,7 +348,7 @@ def described(**changes):
     return change
 
 
-def config(**changes):
+def change_config(**changes):
     def change(folder):
         (folder / "config.json").write_text(
             json.dumps(json.loads((folder / "config.json").read_text()) | changes)
@@ -349,15 +357,15 @@ def config(**changes):
     return change
 
 
-def content(name, data):
+def write_content(name, data):
     return lambda folder: (folder / name).write_bytes(data)
 
 
-def cut(name, left):
+def truncate(name, left):
     return lambda folder: os.truncate(folder / name, left)
 
 
-def tensors(name, change):
+def change_tensors(name, change):
     def write(folder):
         save_file(
             change({key: value.clone() for key, value in load_file(folder / name).items()}),
@@ -367,12 +375,12 @@ def tensors(name, change):
     return write
 
 
-def one(key, function):
+def change_tensor(key, function):
     return lambda tensors: tensors | {key: function(tensors[key])}
 
 
-def words(change):
-    """A change of tokenizer.json."""
+def change_tokenizer(change):
+    """Return a function that changes tokenizer.json."""
 
     def write(folder):
         values = json.loads((folder / "tokenizer.json").read_text())
@@ -382,54 +390,62 @@ def words(change):
     return write
 
 
-HEADS, MODEL, ABOUT, CONFIG = "heads.safetensors", "model.safetensors", "mmlkit.json", "config.json"
+HEADS, MODEL, METADATA, CONFIG = (
+    "heads.safetensors",
+    "model.safetensors",
+    "mmlkit.json",
+    "config.json",
+)
 NAN = float("nan")
-TAMPERED = {
-    "mmlkit.json is empty": (content(ABOUT, b""), "mmlkit.json is not valid JSON"),
-    "mmlkit.json is no UTF-8": (content(ABOUT, b"\xff\xfe{}"), "mmlkit.json is not valid JSON"),
-    "mmlkit.json is cut": (cut(ABOUT, 40), "mmlkit.json is not valid JSON"),
+DAMAGES = {
+    "mmlkit.json is empty": (write_content(METADATA, b""), "mmlkit.json is not valid JSON"),
+    "mmlkit.json is no UTF-8": (
+        write_content(METADATA, b"\xff\xfe{}"),
+        "mmlkit.json is not valid JSON",
+    ),
+    "mmlkit.json is cut": (truncate(METADATA, 40), "mmlkit.json is not valid JSON"),
     "mmlkit.json is a list": (
-        content(ABOUT, b"[]"),
+        write_content(METADATA, b"[]"),
         "mmlkit.json holds a list, expected an object",
     ),
     "mmlkit.json is nested 200,000 deep": (
-        content(ABOUT, b"[" * 200_000),
+        write_content(METADATA, b"[" * 200_000),
         "mmlkit.json is not valid JSON",
     ),
     "mmlkit.json has a number of 5,000 digits": (
-        content(ABOUT, b'{"a": ' + b"9" * 5000 + b"}"),
+        write_content(METADATA, b'{"a": ' + b"9" * 5000 + b"}"),
         "mmlkit.json is not valid JSON",
     ),
-    "no heads": (described(heads="REMOVE"), "mmlkit.json: heads is None"),
-    "heads is empty": (described(heads={}), "mmlkit.json: heads is {}"),
+    "no heads": (change_metadata(heads="REMOVE"), "mmlkit.json: heads is None"),
+    "heads is empty": (change_metadata(heads={}), "mmlkit.json: heads is {}"),
     "heads is a list": (
-        described(heads=["sst"]),
+        change_metadata(heads=["sst"]),
         "mmlkit.json: heads is .'sst'.*expected an object with one head per task",
     ),
     "a head is a text": (
-        described(heads={"sst": "LinearHead"}),
+        change_metadata(heads={"sst": "LinearHead"}),
         "head type 'linear' of task|head type .* of task 'sst' is not one of|hidden_size None",
     ),
     "a head is a list": (
-        described(heads={"sst": []}),
+        change_metadata(heads={"sst": []}),
         "head type '..' of task 'sst' is not one of",
     ),
     "pals is a number": (
-        described(pals=1),
+        change_metadata(pals=1),
         "pals is 1; expected an object with one head per task, and true or false",
     ),
-    "pals is a text": (described(pals="no"), "pals is no; expected"),
-    "pals of a model without": (described(pals=True), "pals.json does not exist"),
+    "pals is a text": (change_metadata(pals="no"), "pals is no; expected"),
+    "pals of a model without": (change_metadata(pals=True), "pals.json does not exist"),
     "a task with a dot": (
-        described(heads={"a.b": {"type": "LinearHead", "hidden_size": 32, "num_labels": 5}}),
+        change_metadata(heads={"a.b": {"type": "LinearHead", "hidden_size": 32, "num_labels": 5}}),
         "asks for 160 weights|no module can have",
     ),
     "a task called keys": (
         lambda folder: (
-            described(heads={"keys": {"type": "LinearHead", "hidden_size": 32, "num_labels": 1}})(
-                folder
-            ),
-            tensors(
+            change_metadata(
+                heads={"keys": {"type": "LinearHead", "hidden_size": 32, "num_labels": 1}}
+            )(folder),
+            change_tensors(
                 HEADS,
                 lambda t: {
                     "keys.dense.weight": torch.ones(1, 32),
@@ -439,192 +455,218 @@ TAMPERED = {
         ),
         "a task has a name that no module can have",
     ),
-    "an unknown type": (spec(type="cubic"), "head type 'cubic' of task 'sst' is not one of"),
+    "an unknown type": (change_head(type="cubic"), "head type 'cubic' of task 'sst' is not one of"),
     "a type that is a list": (
-        spec(type=["LinearHead"]),
+        change_head(type=["LinearHead"]),
         "head type .* of task 'sst' is not one of",
     ),
-    "no type": (spec(type="REMOVE"), "head type 'None' of task 'sst' is not one of"),
-    "another type": (spec(type="SANHead"), "cannot be built from .*unexpected keyword argument"),
+    "no type": (change_head(type="REMOVE"), "head type 'None' of task 'sst' is not one of"),
+    "another type": (
+        change_head(type="SANHead"),
+        "cannot be built from .*unexpected keyword argument",
+    ),
     "an unknown keyword": (
-        spec(width=3),
+        change_head(width=3),
         "cannot be built from .*unexpected keyword argument 'width'",
     ),
     "no size": (
-        spec(hidden_size="REMOVE"),
+        change_head(hidden_size="REMOVE"),
         "has hidden_size None, but the encoder of config.json has 32",
     ),
     "another hidden_size": (
-        spec(hidden_size=64),
+        change_head(hidden_size=64),
         "has hidden_size 64, but the encoder of config.json has 32",
     ),
-    "hidden_size is a text": (spec(hidden_size="32"), "has hidden_size '32', but the encoder"),
-    "num_labels is negative": (spec(num_labels=-5), "cannot be built from .*must be at least 1"),
-    "num_labels is zero": (spec(num_labels=0), "cannot be built from .*must be at least 1"),
+    "hidden_size is a text": (
+        change_head(hidden_size="32"),
+        "has hidden_size '32', but the encoder",
+    ),
+    "num_labels is negative": (
+        change_head(num_labels=-5),
+        "cannot be built from .*must be at least 1",
+    ),
+    "num_labels is zero": (change_head(num_labels=0), "cannot be built from .*must be at least 1"),
     "num_labels is huge": (
-        spec(num_labels=10**8),
+        change_head(num_labels=10**8),
         "asks for 3,200,000,000 weights or more, but heads.safetensors holds 165",
     ),
     "num_labels is beyond every machine": (
-        spec(num_labels=10**30),
+        change_head(num_labels=10**30),
         "has num_labels '10{30}', expected a finite number or a word",
     ),
-    "num_labels is a text": (spec(num_labels="5"), "cannot be built from"),
+    "num_labels is a text": (change_head(num_labels="5"), "cannot be built from"),
     "num_labels is a list": (
-        spec(num_labels=[5]),
+        change_head(num_labels=[5]),
         "has num_labels .*expected a finite number or a word",
     ),
     "num_labels is true": (
-        spec(num_labels=True),
+        change_head(num_labels=True),
         "has num_labels 'True', expected a finite number or a word",
     ),
-    "num_labels is a fraction": (spec(num_labels=5.5), "cannot be built from"),
+    "num_labels is a fraction": (change_head(num_labels=5.5), "cannot be built from"),
     "fewer labels than weights": (
-        spec(num_labels=3),
+        change_head(num_labels=3),
         r"heads.safetensors does not fit mmlkit.json: "
         r"sst.dense.weight: \[5, 32\] in the file, \[3, 32\] by",
     ),
-    "dropout is two": (spec(dropout=2.0), "cannot be built from .*dropout probability"),
-    "dropout is no number": (spec(dropout=NAN), "has dropout 'nan', expected a finite number"),
+    "dropout is two": (change_head(dropout=2.0), "cannot be built from .*dropout probability"),
+    "dropout is no number": (
+        change_head(dropout=NAN),
+        "has dropout 'nan', expected a finite number",
+    ),
     "dropout is infinite": (
-        spec(dropout=float("inf")),
+        change_head(dropout=float("inf")),
         "has dropout 'inf', expected a finite number",
     ),
-    "dropout is a text": (spec(dropout="0.1"), "cannot be built from"),
+    "dropout is a text": (change_head(dropout="0.1"), "cannot be built from"),
     "pooling is unknown": (
-        spec(pooling="max"),
+        change_head(pooling="max"),
         "cannot be built from .*pooling 'max' is not one of",
     ),
-    "activation is unknown": (spec(activation="tanh"), "cannot be built from .*activation 'tanh'"),
+    "activation is unknown": (
+        change_head(activation="tanh"),
+        "cannot be built from .*activation 'tanh'",
+    ),
     "heads.safetensors is empty": (
-        content(HEADS, b""),
+        write_content(HEADS, b""),
         "heads.safetensors cannot be read as safetensors",
     ),
     "heads.safetensors is cut": (
-        cut(HEADS, 300),
+        truncate(HEADS, 300),
         "heads.safetensors cannot be read as safetensors",
     ),
     "heads.safetensors has a giant header": (
-        content(HEADS, b"\xff" * 16),
+        write_content(HEADS, b"\xff" * 16),
         "heads.safetensors cannot be read as safetensors",
     ),
     "a head's weight is missing": (
-        tensors(HEADS, lambda t: {k: v for k, v in t.items() if k != "sst.dense.bias"}),
+        change_tensors(HEADS, lambda t: {k: v for k, v in t.items() if k != "sst.dense.bias"}),
         "sst.dense.bias is missing",
     ),
     "an unknown weight": (
-        tensors(HEADS, lambda t: t | {"rte.dense.bias": torch.ones(2)}),
+        change_tensors(HEADS, lambda t: t | {"rte.dense.bias": torch.ones(2)}),
         "rte.dense.bias is not expected by mmlkit.json",
     ),
     "a weight of another shape": (
-        tensors(HEADS, one("sst.dense.bias", lambda v: v[:4].clone())),
+        change_tensors(HEADS, change_tensor("sst.dense.bias", lambda v: v[:4].clone())),
         r"sst.dense.bias: \[4\] in the file, \[5\] by",
     ),
     "a weight of whole numbers": (
-        tensors(HEADS, one("sst.dense.bias", lambda v: v.long())),
+        change_tensors(HEADS, change_tensor("sst.dense.bias", lambda v: v.long())),
         "sst.dense.bias: torch.int64 in the file, expected torch.float32",
     ),
     "a weight that is no number": (
-        tensors(HEADS, one("sst.dense.bias", lambda v: v * NAN)),
+        change_tensors(HEADS, change_tensor("sst.dense.bias", lambda v: v * NAN)),
         "sst.dense.bias: some numbers are not finite",
     ),
     "a mask of numbers": (
-        tensors(HEADS, one("quora.active", lambda v: v.float())),
+        change_tensors(HEADS, change_tensor("quora.active", lambda v: v.float())),
         "quora.active: torch.float32 in the file, expected torch.bool",
     ),
     "no active head": (
-        tensors(HEADS, one("quora.active", torch.zeros_like)),
+        change_tensors(HEADS, change_tensor("quora.active", torch.zeros_like)),
         "quora.active: no head is active",
     ),
     "an encoder that is no number": (
-        tensors(MODEL, one("pooler.dense.bias", lambda v: v * NAN)),
+        change_tensors(MODEL, change_tensor("pooler.dense.bias", lambda v: v * NAN)),
         "pooler.dense.bias: some numbers are not finite",
     ),
     "an encoder that is infinite": (
-        tensors(MODEL, one("embeddings.LayerNorm.bias", lambda v: v + float("inf"))),
+        change_tensors(
+            MODEL, change_tensor("embeddings.LayerNorm.bias", lambda v: v + float("inf"))
+        ),
         "embeddings.LayerNorm.bias: some numbers",
     ),
     "an encoder of whole numbers": (
-        tensors(MODEL, one("pooler.dense.bias", lambda v: v.int())),
+        change_tensors(MODEL, change_tensor("pooler.dense.bias", lambda v: v.int())),
         "pooler.dense.bias: torch.int32 in the file, expected",
     ),
     "config.json is nested 200,000 deep": (
-        content(CONFIG, b'{"a":' * 200_000),
+        write_content(CONFIG, b'{"a":' * 200_000),
         "config.json is not valid JSON",
     ),
     "hidden_size of the encoder is a text": (
-        config(hidden_size="32"),
+        change_config(hidden_size="32"),
         "config.json describes no encoder: "
         "hidden_size is '32', expected int, at least 1 and below 100,000,000",
     ),
     "hidden_size of the encoder is a list": (
-        config(hidden_size=[32]),
+        change_config(hidden_size=[32]),
         "config.json describes no encoder: hidden_size is .32., expected int",
     ),
     "hidden_size of the encoder is true": (
-        config(hidden_size=True),
+        change_config(hidden_size=True),
         "config.json describes no encoder: hidden_size is True, expected int",
     ),
     "a vocabulary beyond every machine": (
-        config(vocab_size=10**18),
+        change_config(vocab_size=10**18),
         "config.json describes no encoder: vocab_size is 1000000000000000000, expected int",
     ),
     "a vocabulary of millions": (
-        config(vocab_size=10**7),
+        change_config(vocab_size=10**7),
         r"word_embeddings.weight: \[199, 32\] in the file, \[10000000, 32\] by config.json",
     ),
     "a million layers": (
-        config(num_hidden_layers=10**6),
+        change_config(num_hidden_layers=10**6),
         "config.json describes no encoder: "
         "num_hidden_layers is 1000000, expected int, at least 0 and below 101",
     ),
     "layers that the file does not hold": (
-        config(num_hidden_layers=9),
+        change_config(num_hidden_layers=9),
         "weights do not fit: .* is missing",
     ),
     "a fraction of a layer": (
-        config(num_hidden_layers=1.5),
+        change_config(num_hidden_layers=1.5),
         "config.json describes no encoder: num_hidden_layers is 1.5, expected int",
     ),
     "an epsilon that is no number": (
-        config(layer_norm_eps=NAN),
+        change_config(layer_norm_eps=NAN),
         "config.json describes no encoder: layer_norm_eps is nan, expected float, at least 0",
     ),
     "a negative epsilon": (
-        config(layer_norm_eps=-1.0),
+        change_config(layer_norm_eps=-1.0),
         "config.json describes no encoder: layer_norm_eps is -1.0, expected float, at least 0",
     ),
     "padding outside the vocabulary": (
-        config(pad_token_id=500),
+        change_config(pad_token_id=500),
         "config.json describes no encoder: "
         "pad_token_id is 500, expected int, at least 0 and below 199",
     ),
     "an activation that is a number": (
-        config(hidden_act=3),
+        change_config(hidden_act=3),
         "config.json describes no encoder: hidden_act 3 is not supported; expected 'gelu'",
     ),
-    "the encoder of another model": (config(hidden_size=64), r"in the file, .* by config.json"),
-    "tokenizer.json is empty": (content("tokenizer.json", b""), "the tokenizer cannot be used"),
-    "tokenizer.json is cut": (cut("tokenizer.json", 200), "the tokenizer cannot be used"),
-    "tokenizer.json is a list": (content("tokenizer.json", b"[]"), "the tokenizer cannot be used"),
+    "the encoder of another model": (
+        change_config(hidden_size=64),
+        r"in the file, .* by config.json",
+    ),
+    "tokenizer.json is empty": (
+        write_content("tokenizer.json", b""),
+        "the tokenizer cannot be used",
+    ),
+    "tokenizer.json is cut": (truncate("tokenizer.json", 200), "the tokenizer cannot be used"),
+    "tokenizer.json is a list": (
+        write_content("tokenizer.json", b"[]"),
+        "the tokenizer cannot be used",
+    ),
     "tokenizer_config.json is no JSON": (
-        content("tokenizer_config.json", b"{"),
+        write_content("tokenizer_config.json", b"{"),
         "the tokenizer cannot be used",
     ),
     "a tokenizer without words": (
-        words(lambda values: values["model"].update(vocab={})),
+        change_tokenizer(lambda values: values["model"].update(vocab={})),
         "the tokenizer cannot be used|the tokenizer has",
     ),
     "a word with a number beyond the table": (
-        words(lambda values: values["model"]["vocab"].update(cat=5000)),
+        change_tokenizer(lambda values: values["model"]["vocab"].update(cat=5000)),
         "the tokenizer has 5001 entries, the word table 199",
     ),
 }
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory):
-    """A folder with a sound model, to copy; and its tokenizer is read once."""
+def intact_folder(tmp_path_factory):
+    """Return an intact model folder to copy; its tokenizer is loaded once."""
     from tiny import write_vocabulary
     from transformers import BertTokenizerFast
 
@@ -637,19 +679,19 @@ def sound(tmp_path_factory):
             BertTokenizerFast(write_vocabulary(folder / "vocab.txt")),
         )
     save_model(model, folder / "model")
-    assert_is(folder / "model", model)
+    assert_loads_as(folder / "model", model)
     return folder / "model"
 
 
-def test_there_are_enough_ways_to_damage_a_folder():
-    assert len(TAMPERED) >= 65
+def test_there_are_enough_damages():
+    assert len(DAMAGES) >= 65
 
 
-@pytest.mark.parametrize("name", TAMPERED)
-def test_a_tampered_folder_is_told_clearly(sound, tmp_path, name):
-    tamper, message = TAMPERED[name]
-    folder = Path(shutil.copytree(sound, tmp_path / "model"))
-    tamper(folder)
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_folder_gives_a_clear_error(intact_folder, tmp_path, name):
+    damage, message = DAMAGES[name]
+    folder = Path(shutil.copytree(intact_folder, tmp_path / "model"))
+    damage(folder)
     with pytest.raises((ValueError, FileNotFoundError), match=message) as caught:
         load_model(folder)
     told = str(caught.value)
@@ -659,21 +701,21 @@ def test_a_tampered_folder_is_told_clearly(sound, tmp_path, name):
     ), told
 
 
-def test_parts_of_other_tasks_and_damaged_parts_are_told(make, tmp_path):
-    save_model(make(0), tmp_path)
-    about = json.loads((tmp_path / "pals.json").read_text())
-    tensors("pals.safetensors", one("sst.down.bias", lambda v: v * NAN))(tmp_path)
+def test_pals_of_other_tasks_and_damaged_pals_are_refused(make_multitask_model, tmp_path):
+    save_model(make_multitask_model(0), tmp_path)
+    pals_config = json.loads((tmp_path / "pals.json").read_text())
+    change_tensors("pals.safetensors", change_tensor("sst.down.bias", lambda v: v * NAN))(tmp_path)
     with pytest.raises(
         ValueError,
         match="pals.json and pals.safetensors do not fit each other: "
         ".*sst.down.bias: some numbers are not finite.*Copy",
     ):
         load_model(tmp_path)
-    tensors(
+    change_tensors(
         "pals.safetensors",
         lambda t: {key: torch.zeros_like(v) for key, v in t.items() if not key.startswith("sts")},
     )(tmp_path)
-    (tmp_path / "pals.json").write_text(json.dumps(about | {"tasks": ["sst", "quora"]}))
+    (tmp_path / "pals.json").write_text(json.dumps(pals_config | {"tasks": ["sst", "quora"]}))
     with pytest.raises(
         ValueError,
         match="has parts for .'sst', 'quora'., but mmlkit.json has a head for .'sts'. too. Copy",

@@ -1,5 +1,5 @@
-"""Folders and files of strangers: none of their code runs, and nothing outside their folder is
-read or written.
+"""Untrusted folders and files: none of their code runs, and no file outside the folder is read
+or written.
 """
 
 import ast
@@ -25,10 +25,10 @@ from mmlkit.training.model import MultitaskModel
 from mmlkit.training.saving import save_model
 
 PACKAGE = Path(mmlkit.__file__).resolve().parent
-EVIL = "import pathlib\npathlib.Path({!r}).write_text('ran')\nclass Evil:\n    pass\n"
+CODE = "import pathlib\npathlib.Path({!r}).write_text('ran')\nclass Evil:\n    pass\n"
 
 
-def change(path, **changes):
+def change_json(path, **changes):
     values = {
         key: value
         for key, value in (json.loads(path.read_text()) | changes).items()
@@ -37,12 +37,12 @@ def change(path, **changes):
     path.write_text(json.dumps(values))
 
 
-def lure(folder, marker):
-    """Add code to a folder, and point all that transformers might look at to it."""
+def add_code(folder, marker):
+    """Add code to a folder and refer to it from all entries that transformers might use."""
     for name in ("evil", "evil_config", "tokenization_evil"):
-        (folder / f"{name}.py").write_text(EVIL.format(str(marker)))
+        (folder / f"{name}.py").write_text(CODE.format(str(marker)))
     calls = {"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"}
-    change(
+    change_json(
         folder / "config.json",
         model_type=None,
         auto_map={**calls, "AutoTokenizer": ["evil.Evil", "evil.Evil"]},
@@ -54,19 +54,19 @@ def lure(folder, marker):
 
 
 @pytest.mark.parametrize("where", ["config", "tokenizer", "class"])
-def test_no_code_of_a_model_folder_runs_whatever_is_typed(
+def test_no_code_of_a_model_folder_runs_for_any_input(
     tokenizer, tmp_path, where, monkeypatch, capsys
 ):
-    """`echo y | mmlkit predict` ran the folder's code."""
+    """In an earlier version, `echo y | mmlkit predict` ran the code of the folder."""
     folder, marker = tmp_path / "model", tmp_path / "marker"
     save_model(
         MultitaskModel(BertModel(BertConfig.tiny()), {"sst": LinearHead(32, 5)}, tokenizer), folder
     )
-    places = lure(folder, marker)
+    places = add_code(folder, marker)
     if where == "config":
         (folder / "tokenizer_config.json").unlink()
     else:
-        change(
+        change_json(
             folder / "tokenizer_config.json",
             auto_map=places,
             tokenizer_class="Evil" if where == "class" else None,
@@ -76,9 +76,7 @@ def test_no_code_of_a_model_folder_runs_whatever_is_typed(
     said = capsys.readouterr()
     assert not marker.exists()
     assert "Traceback" not in said.err and "trust_remote_code" not in said.err
-    if (
-        where == "config"
-    ):  # a tokenizer.json alone needs no class, so the sound rest of the folder loads
+    if where == "config":  # a tokenizer.json needs no class, so the rest of the folder loads
         assert status == 0 and said.out.count("\n") == 2
     else:
         told = (
@@ -92,7 +90,7 @@ def test_no_code_of_a_foreign_encoder_runs(model_folder, tmp_path, monkeypatch):
     from mmlkit.huggingface import MultiverseForSequenceClassification
 
     marker = tmp_path / "marker"
-    lure(model_folder, marker)
+    add_code(model_folder, marker)
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     with pytest.raises(ValueError, match="custom code"):
         MultiverseForSequenceClassification.on(str(model_folder), num_labels=2)
@@ -100,10 +98,10 @@ def test_no_code_of_a_foreign_encoder_runs(model_folder, tmp_path, monkeypatch):
 
 
 def test_no_loading_script_of_a_data_folder_runs(tmp_path, monkeypatch):
-    """A folder that is called like the data set on the hub."""
+    """The folder has the same name as the data set on the hub."""
     folder, marker = tmp_path / "nyu-mll" / "glue", tmp_path / "marker"
     folder.mkdir(parents=True)
-    (folder / "glue.py").write_text(EVIL.format(str(marker)))
+    (folder / "glue.py").write_text(CODE.format(str(marker)))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     with pytest.raises(OSError, match="Data set 'nyu-mll/glue' could not be loaded"):
@@ -111,7 +109,7 @@ def test_no_loading_script_of_a_data_folder_runs(tmp_path, monkeypatch):
     assert not marker.exists()
 
 
-def test_datasets_of_before_version_4_is_told_not_to_run_code(monkeypatch):
+def test_datasets_before_version_4_gets_trust_remote_code_false(monkeypatch):
     import datasets
 
     given = {}
@@ -123,8 +121,8 @@ def test_datasets_of_before_version_4_is_told_not_to_run_code(monkeypatch):
         assert given == wanted
 
 
-def untrusting(source):
-    """Lines of from_pretrained, from_config and load_dataset calls that do not refuse code."""
+def calls_that_allow_code(source):
+    """Return the lines of from_pretrained, from_config and load_dataset calls that allow code."""
     for node in ast.walk(source):
         name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
         if name.startswith("Auto") and name.endswith((".from_pretrained", ".from_config")):
@@ -136,13 +134,13 @@ def untrusting(source):
             yield node.lineno
 
 
-def test_the_reader_of_calls_sees_those_that_trust():
+def test_calls_that_allow_code_are_found():
     text = (
         "AutoModel.from_pretrained(x)\nAutoModel.from_pretrained(x, trust_remote_code=False)\n"
         "AutoTokenizer.from_pretrained(x, trust_remote_code=True)\nAutoModel.from_config(x)\n"
         "datasets.load_dataset(x)\nload_dataset(x, **safe)\nBertModel.from_pretrained(x)"
     )
-    assert list(untrusting(ast.parse(text))) == [1, 3, 4, 5]
+    assert list(calls_that_allow_code(ast.parse(text))) == [1, 3, 4, 5]
 
 
 def test_every_call_refuses_code():
@@ -151,12 +149,12 @@ def test_every_call_refuses_code():
     found = [
         f"{path.name} line {line}"
         for path, text in texts.items()
-        for line in untrusting(ast.parse(text))
+        for line in calls_that_allow_code(ast.parse(text))
     ]
     assert not found, found
 
 
-# ---- files outside ----
+# ---- files outside the folder ----
 
 
 @pytest.mark.parametrize(
@@ -196,7 +194,7 @@ def test_weights_outside_the_folder_are_refused(model_folder, name):
 
 
 def test_links_as_in_the_hubs_cache_load(model_folder, tmp_path):
-    """snapshots/COMMIT/model.safetensors -> ../../blobs/HASH, in several weight files."""
+    """The weight files are links, snapshots/COMMIT/model.safetensors -> ../../blobs/HASH."""
     tensors = load_file(model_folder / "model.safetensors")
     blobs = tmp_path / "blobs"
     blobs.mkdir()
@@ -212,8 +210,8 @@ def test_links_as_in_the_hubs_cache_load(model_folder, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../../secret", "/etc/hostname", "a/../b.py", 3, None, ["x"]])
-def test_a_result_looks_up_no_file_that_it_names(tmp_path, monkeypatch, name):
-    """Results of old named their sources; a reader opens the result and the notebook alone."""
+def test_files_named_in_a_result_are_not_opened(tmp_path, monkeypatch, name):
+    """Old results have a list of sources; only the result and the notebook may be opened."""
     content = {
         "experiment": "mml-tables",
         "profile": "fast",

@@ -1,5 +1,6 @@
-"""Micro-batches that halve themselves when memory runs out: the gradient stays that of the whole
-batch, and nothing of a failed attempt remains.
+"""Micro-batches are halved when memory runs out.
+
+The gradient stays that of the whole batch, and a failed attempt leaves no state behind.
 """
 
 import contextlib
@@ -43,9 +44,10 @@ def gpu_error():
     return torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
 
-class Memory:
-    """Room for so many rows at a time, in the forward or the backward pass; counts the rows of
-    each attempt.
+class LimitedMemory:
+    """Simulate memory for a number of rows, in the forward or the backward pass.
+
+    The attribute `seen` lists the rows of each attempt.
     """
 
     def __init__(self, model, rows, where="forward", error=gpu_error, calls=None):
@@ -57,9 +59,7 @@ class Memory:
         if len(output) > self.rows or (self.calls is not None and len(self.seen) == self.calls):
             if self.where == "forward":
                 raise self.error()
-            output.register_hook(
-                self.fail
-            )  # late in the backward pass: most gradients are there already
+            output.register_hook(self.fail)  # late in the backward pass, after most gradients
 
     def fail(self, gradient):
         raise self.error()
@@ -67,8 +67,9 @@ class Memory:
 
 @pytest.fixture
 def make_case(make_model, make_toy):
-    """make_case(name, dropout): (a tiny model in train mode and float64, its TaskData, a batch of
-    8 examples).
+    """Return a function (name, dropout) that builds a model, its data and a batch.
+
+    The model is tiny, in train mode and in float64. The batch has 8 examples.
     """
 
     def make(name, dropout=0.0):
@@ -88,8 +89,8 @@ def make_case(make_model, make_toy):
     return make
 
 
-def step(model, batch, **options):
-    """train_step at rate 1 without clipping: the weights moved by the gradient."""
+def gradient_of_step(model, batch, **options):
+    """Call train_step with learning rate 1 and no clipping; return the loss and the gradient."""
     before = state(model)
     loss = train_step(
         model, batch, torch.optim.SGD(model.parameters(), lr=1.0), clip=None, **options
@@ -107,7 +108,7 @@ def state(model):
     return {key: value.detach().clone() for key, value in model.state_dict().items()}
 
 
-def halved(expected=True):
+def warns_of_halving(expected=True):
     return (
         pytest.warns(UserWarning, match="did not fit into memory")
         if expected
@@ -121,12 +122,12 @@ def halved(expected=True):
 )
 def test_the_gradient_is_that_of_the_whole_batch(make_case, name, room, where):
     model, _, batch = make_case(name)
-    whole, moved = step(model, batch)
+    whole, gradient = gradient_of_step(model, batch)
     model, _, batch = make_case(name)
-    memory, little = Memory(model, room, where), len(batch.rows) > room
-    with halved(little):
-        loss, parts = step(model, batch)
-    assert (moved - parts).norm() < 1e-6 * moved.norm() and moved.norm() > 1e-2
+    memory, little = LimitedMemory(model, room, where), len(batch.rows) > room
+    with warns_of_halving(little):
+        loss, parts = gradient_of_step(model, batch)
+    assert (gradient - parts).norm() < 1e-6 * gradient.norm() and gradient.norm() > 1e-2
     torch.testing.assert_close(loss.total, whole.total, atol=1e-6, rtol=1e-6)
     assert (loss.per_head is None) == (whole.per_head is None) == (name != "sts")
     if name == "sts":
@@ -134,7 +135,7 @@ def test_the_gradient_is_that_of_the_whole_batch(make_case, name, room, where):
     assert memory.seen[0] == len(batch.rows) and max(memory.seen[-2:]) <= room
     smaller = {("qnli_rank", 12): 4, ("qnli_rank", 4): 1}.get(
         (name, room), 4
-    )  # the 8 queries have 23 candidates, two of them 3 and 4
+    )  # 8 queries have 23 candidates; two of these queries have 3 and 4
     assert whole.micro_batch_size is None and loss.micro_batch_size == (smaller if little else None)
     table = model.encoder.embeddings.word_embeddings.weight
     assert table.grad is None and not table.reused_gradient.any()
@@ -143,12 +144,12 @@ def test_the_gradient_is_that_of_the_whole_batch(make_case, name, room, where):
 @pytest.mark.parametrize(
     "error", [gpu_error, lambda: RuntimeError(CPU), lambda: RuntimeError(WINDOWS)]
 )
-def test_a_failure_after_good_micro_batches_is_forgotten_too(make_case, error):
-    """Rows 4 to 6 fail when rows 0 to 3 have left their gradient already."""
+def test_a_failure_after_successful_micro_batches_leaves_no_gradient(make_case, error):
+    """Rows 3 to 5 fail after rows 0 to 2 have added their gradient."""
     model, _, batch = make_case("sst")
-    _, moved = step(model, batch)
+    _, gradient = gradient_of_step(model, batch)
     model, _, batch = make_case("sst")
-    memory = Memory(model, 99, "backward", error, calls=2)
+    memory = LimitedMemory(model, 99, "backward", error, calls=2)
     with pytest.warns(
         UserWarning,
         match=(
@@ -156,36 +157,38 @@ def test_a_failure_after_good_micro_batches_is_forgotten_too(make_case, error):
             "of all 8 either way"
         ),
     ):
-        loss, parts = step(model, batch, micro_batch_size=3)
+        loss, parts = gradient_of_step(model, batch, micro_batch_size=3)
     assert memory.seen == [3, 3, 2, 2, 2, 2] and loss.micro_batch_size == 2
-    assert (moved - parts).norm() < 1e-6 * moved.norm()
+    assert (gradient - parts).norm() < 1e-6 * gradient.norm()
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_dropout_is_drawn_as_if_the_size_had_been_asked_for(make_case, name):
+def test_dropout_is_equal_for_a_halved_and_a_given_size(make_case, name):
     found = []
-    for halves in (True, False):
+    for is_halved in (True, False):
         model, _, batch = make_case(name, dropout=0.3)
         torch.manual_seed(5)
-        if halves:
-            Memory(model, 12 if name == "qnli_rank" else 4, "backward")
-        with halved(halves):
-            loss, moved = step(
-                model, batch, micro_batch_size=None if halves else found[0][0].micro_batch_size
+        if is_halved:
+            LimitedMemory(model, 12 if name == "qnli_rank" else 4, "backward")
+        with warns_of_halving(is_halved):
+            loss, gradient = gradient_of_step(
+                model, batch, micro_batch_size=None if is_halved else found[0][0].micro_batch_size
             )
-        found.append((loss, moved, torch.get_rng_state()))
-    (one, moved, state), (other, moved_too, state_too) = found
+        found.append((loss, gradient, torch.get_rng_state()))
+    (one, gradient, state), (other, other_gradient, state_too) = found
     assert one.micro_batch_size == 4 and other.micro_batch_size is None
     assert (
-        one.total == other.total and torch.equal(moved, moved_too) and torch.equal(state, state_too)
+        one.total == other.total
+        and torch.equal(gradient, other_gradient)
+        and torch.equal(state, state_too)
     )
 
 
 def test_sizes_are_halved_down_to_one(make_case):
     model, _, batch = make_case("sst")
-    memory = Memory(model, 1)
-    with halved():
-        assert step(model, batch, micro_batch_size=5)[0].micro_batch_size == 1
+    memory = LimitedMemory(model, 1)
+    with warns_of_halving():
+        assert gradient_of_step(model, batch, micro_batch_size=5)[0].micro_batch_size == 1
     assert memory.seen == [5, 3, 2, *[1] * 8]
 
 
@@ -200,12 +203,12 @@ def test_sizes_are_halved_down_to_one(make_case):
         ("qnli_rank", "one of the queries of task 'qnli_rank'"),
     ],
 )
-def test_less_than_one_example_is_an_error(make_case, name, message):
+def test_too_little_memory_for_one_example_is_an_error(make_case, name, message):
     model, data, batch = make_case(name)
     before = state(model)
-    memory = Memory(model, 1 if name == "qnli_rank" else 0)
+    memory = LimitedMemory(model, 1 if name == "qnli_rank" else 0)
     with pytest.raises(torch.OutOfMemoryError, match=message):
-        step(model, batch)
+        gradient_of_step(model, batch)
     assert all(torch.equal(value, before[key]) for key, value in state(model).items())
     table = model.encoder.embeddings.word_embeddings.weight
     assert table.grad is None and not table.reused_gradient.any() and len(memory.seen) == 4
@@ -221,11 +224,11 @@ def test_less_than_one_example_is_an_error(make_case, name, message):
         "",
     ],
 )
-def test_any_other_error_passes(make_case, message):
+def test_other_errors_are_raised_unchanged(make_case, message):
     model, data, batch = make_case("sst")
-    memory = Memory(model, 4, error=lambda: RuntimeError(message))
+    memory = LimitedMemory(model, 4, error=lambda: RuntimeError(message))
     with pytest.raises(RuntimeError) as raised:
-        step(model, batch)
+        gradient_of_step(model, batch)
     assert (
         str(raised.value) == message and type(raised.value) is RuntimeError and memory.seen == [8]
     )
@@ -236,23 +239,23 @@ def test_any_other_error_passes(make_case, message):
         unless_out_of_memory(lambda: {}["x"])
 
 
-def test_torch_s_own_error_is_known():
-    """The CPU allocator's real refusal of 2^62 bytes."""
+def test_the_memory_error_of_torch_is_recognised():
+    """The CPU allocator refuses 2^62 bytes."""
     assert unless_out_of_memory(lambda: torch.empty(2**60)) is None
     assert unless_out_of_memory(lambda: 3) == 3
 
 
-def test_a_penalty_that_does_not_fit_is_no_reason_to_halve(make_case):
-    """It is as large for one row as for all."""
+def test_a_penalty_that_does_not_fit_does_not_cause_halving(make_case):
+    """The penalty has the same size for one row and for all rows."""
     model, _, batch = make_case("sts")
 
     def penalty():
         raise gpu_error()
 
     model.heads["sts"].penalty = penalty
-    memory = Memory(model, 99)
+    memory = LimitedMemory(model, 99)
     with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
-        step(model, batch)
+        gradient_of_step(model, batch)
     assert memory.seen == [8]
 
 
@@ -261,10 +264,10 @@ def test_micro_batches_below_one_are_refused(make_case):
     with pytest.raises(
         ValueError, match="micro_batch_size is 0, expected at least 1, or None for the whole batch"
     ):
-        step(model, batch, micro_batch_size=0)
+        gradient_of_step(model, batch, micro_batch_size=0)
 
 
-# within fit
+# ---- within fit ----
 
 
 def run(make_case, names, room=None, hooks=(), **options):
@@ -274,7 +277,7 @@ def run(make_case, names, room=None, hooks=(), **options):
         {name: case[0].heads[name] for name, case in zip(names, cases)},
         cases[0][0].tokenizer,
     )
-    memory = None if room is None else Memory(model, room)
+    memory = None if room is None else LimitedMemory(model, room)
     settings = dict(epochs=2, lr=1e-3, batch_size=10, optimizer="adamw")
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -292,9 +295,11 @@ def run(make_case, names, room=None, hooks=(), **options):
     )
 
 
-def test_the_size_that_worked_is_kept(make_case):
-    """20 rows in batches of 10 with room for 4: one failure at 10, one at 5, then threes; told
-    once. Scoring halves for itself.
+def test_the_successful_size_is_kept(make_case):
+    """There are 20 rows in batches of 10 and memory for 4 rows.
+
+    The step fails at 10 and at 5 rows, then continues with 3; there is one warning. The evaluation
+    halves its batches separately.
     """
     whole, _, history, told = run(make_case, ["sst"])
     assert not told
@@ -311,8 +316,9 @@ def test_the_size_that_worked_is_kept(make_case):
 
 
 def test_each_task_keeps_its_own_size(make_case, monkeypatch):
-    """Four candidates a query fill the memory sooner than single rows, which go on eight at a
-    time.
+    """Queries with four candidates need more memory than single rows.
+
+    The single rows keep batches of eight.
     """
     asked = {"sst": [], "qnli_rank": []}
 
@@ -331,7 +337,7 @@ def test_each_task_keeps_its_own_size(make_case, monkeypatch):
     assert asked["qnli_rank"][2:] == [1, 1] and not told
 
 
-def test_a_resumed_run_goes_on_with_the_size_it_had(make_case, tmp_path):
+def test_a_resumed_run_continues_with_its_size(make_case, tmp_path):
     class Stop:
         def __init__(self, at):
             self.at = at
@@ -356,19 +362,19 @@ def test_a_resumed_run_goes_on_with_the_size_it_had(make_case, tmp_path):
     assert all(torch.equal(value, state(whole)[key]) for key, value in state(model).items())
 
 
-# predicting
+# ---- prediction ----
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_scores_are_the_same_however_little_memory(make_case, name):
+def test_scores_do_not_depend_on_the_memory(make_case, name):
     model, data, _ = make_case(name)
     expected = predict_scores(model, data)
     for room in (7, 1):
-        memory = Memory(model, room)
+        memory = LimitedMemory(model, room)
         np.testing.assert_allclose(predict_scores(model, data), expected, atol=1e-5)
         assert memory.seen[0] > room >= memory.seen[-1]
         memory.hook.remove()
-    Memory(model, 0)
+    LimitedMemory(model, 0)
     with pytest.raises(
         torch.OutOfMemoryError,
         match=(
@@ -379,9 +385,9 @@ def test_scores_are_the_same_however_little_memory(make_case, name):
         predict_scores(model, data)
 
 
-def test_what_is_left_is_halved_after_a_failure(make_case):
-    """20 rows in batches of 8, 8 and 4, and the first attempt fails."""
+def test_the_remaining_batches_are_halved_after_a_failure(make_case):
+    """There are 20 rows in batches of 8, 8 and 4, and the first attempt fails."""
     model, data, _ = make_case("sst")
-    expected, memory = predict_scores(model, data.train), Memory(model, 99, calls=1)
+    expected, memory = predict_scores(model, data.train), LimitedMemory(model, 99, calls=1)
     np.testing.assert_allclose(predict_scores(model, data.train, batch_size=8), expected, atol=1e-5)
     assert memory.seen == [8, 4, 4, 4, 4, 2, 2]

@@ -1,4 +1,4 @@
-"""The six methods agree where the papers say they must, on real training runs with equal seeds."""
+"""The six methods agree as the papers state, in real training runs with equal seeds."""
 
 import json
 
@@ -17,7 +17,7 @@ from mmlkit.training.saving import load_model, save_model
 
 
 def train(make_model, data, method, hooks=(), **options):
-    """A run of three epochs of a method on the tiny encoder; returns (model, history, hooks)."""
+    """Train the tiny encoder with a method for three epochs; return (model, history, hooks)."""
     model, name = make_model(data.task.name), data.task.name
     with seeded(1):
         model.heads[name], found = build_head(
@@ -33,7 +33,7 @@ def train(make_model, data, method, hooks=(), **options):
 
 
 def same(a, b):
-    """Whether two runs ended with the same numbers."""
+    """Return whether two runs have equal weights and an equal history."""
     (first, one, _), (second, two, _) = a, b
     states = first.state_dict(), second.state_dict()
     return all(torch.equal(states[0][key], states[1][key]) for key in states[0]) and one.drop(
@@ -42,21 +42,21 @@ def same(a, b):
 
 
 @pytest.mark.parametrize("task", ["sst", "sts", "quora"])
-def test_mml_that_never_prunes_is_mv_m(make_model, make_toy, task):
+def test_mml_without_pruning_equals_mv_m(make_model, make_toy, task):
     data = make_toy(task)
     assert same(train(make_model, data, "mml", every=10**9), train(make_model, data, "mv-m"))
     assert same(train(make_model, data, "mv-m"), train(make_model, data, "mv-12"))
 
 
 @pytest.mark.parametrize("task", ["sst", "sts"])
-def test_mv_m_without_orthogonality_is_bert_ensemble(make_model, make_toy, task):
+def test_mv_m_without_orthogonality_equals_bert_ensemble(make_model, make_toy, task):
     data = make_toy(task)
     ensemble = train(make_model, data, "bert-ensemble")
     assert same(train(make_model, data, "mv-m", orthogonality_weight=0.0), ensemble)
     assert not same(train(make_model, data, "mv-m"), ensemble)
 
 
-def test_one_head_is_bert(make_model, make_toy):
+def test_one_head_equals_bert(make_model, make_toy):
     data = make_toy("sst")
     one, plain = train(make_model, data, "mv-1")[0], make_model("sst")
     assert same(train(make_model, data, "mv-1"), train(make_model, data, "bert"))
@@ -72,7 +72,7 @@ def test_one_head_is_bert(make_model, make_toy):
 
 
 @pytest.mark.parametrize("task", ["sst", "sts", "quora"])
-def test_a_run_that_prunes_saves_and_predicts_like_its_collapse(
+def test_a_pruned_model_predicts_like_its_saved_and_collapsed_copies(
     make_model, make_toy, tmp_path, task
 ):
     data = make_toy(task)
@@ -99,7 +99,7 @@ def test_a_run_that_prunes_saves_and_predicts_like_its_collapse(
     }
 
 
-def test_several_tasks_prune_apart_and_resume_exactly(make_model, make_toy, tmp_path):
+def test_several_tasks_prune_separately_and_resume_exactly(make_model, make_toy, tmp_path):
     data = {name: make_toy(name) for name in ("sst", "quora")}
 
     class Stop:
@@ -163,7 +163,7 @@ def test_micro_batches_count_the_penalty_once(make_model, make_toy):
     torch.testing.assert_close(*ends, atol=1e-6, rtol=1e-4)
 
 
-def test_the_switch():
+def test_build_head_for_every_method():
     built = {method: build_head(method, 16, 2) for method in METHODS}
     assert {method: head.num_heads for method, (head, _) in built.items()} == {
         "bert": 1,

@@ -1,6 +1,4 @@
-"""What holds for every head, and that a model written to a folder and read again predicts the
-same.
-"""
+"""Properties of every head; a saved and loaded model gives the same predictions."""
 
 import dataclasses
 import json
@@ -27,7 +25,7 @@ from mmlkit.training.saving import HEADS as KINDS
 from mmlkit.training.saving import load_model, save_model
 from mmlkit.training.step import train_step
 
-# name: (task, its head with a dropout)
+# name: (task, function from a dropout probability to its head)
 HEADS = {
     "linear": ("sst", lambda p: LinearHead(32, 5, dropout=p)),
     "linear mean": ("sts", lambda p: LinearHead(32, 1, dropout=p, pooling="mean")),
@@ -53,8 +51,9 @@ HEADS = {
 
 @pytest.fixture
 def make_case(make_model, make_toy):
-    """make_case(name, dropout): a tiny model with this head and a second one, its task's data,
-    and the data encoded.
+    """Return a function (name, dropout) that builds a model, its data and the encoded data.
+
+    The model is tiny and has this head and a second one.
     """
 
     def make(name, dropout=0.0):
@@ -62,7 +61,7 @@ def make_case(make_model, make_toy):
         bare = make_model("sst", dropout=dropout)
         with seeded(7):
             heads = {task: head(dropout), "cola": LinearHead(32, 2)}
-            with torch.no_grad():  # wide, so that rows and steps differ
+            with torch.no_grad():  # large weights, so that rows and steps differ
                 for parameter in heads[task].parameters():
                     parameter.normal_(std=0.3)
         data = make_ranked() if task == "qnli_rank" else make_toy(task)
@@ -73,7 +72,7 @@ def make_case(make_model, make_toy):
 
 
 def batch_of(encoded, size=6):
-    """A batch of so many examples, of different length; a query's candidates one after another."""
+    """Return a padded batch of `size` examples; the candidates of a query are adjacent."""
     rows = (
         range(size)
         if encoded.queries is None
@@ -84,7 +83,7 @@ def batch_of(encoded, size=6):
     return batch
 
 
-def test_every_type_of_head_is_among_them():
+def test_every_type_of_head_is_tested():
     assert {type(make(0.0)) for _, make in HEADS.values()} == set(KINDS)
     assert len(HEADS) == 10 and all(
         make(0.0).penalty() is None for name, (_, make) in HEADS.items() if "multiverse" not in name
@@ -116,7 +115,7 @@ def test_padding_changes_nothing(make_case, name):
 
 @pytest.mark.parametrize("name", HEADS)
 @pytest.mark.parametrize("size", [1, 4])
-def test_the_whole_batch_is_its_micro_batches(make_case, name, size):
+def test_micro_batches_equal_the_whole_batch(make_case, name, size):
     found = []
     for micro in (None, size):
         model, _, encoded = make_case(name)
@@ -152,18 +151,16 @@ def test_the_whole_batch_is_its_micro_batches(make_case, name, size):
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_the_gradient_reaches_what_it_should_and_nothing_else(make_case, name):
-    """The encoder, and this head's parameters; not the other task's head, and not what cannot
-    change a score.
-    """
+def test_the_gradient_reaches_the_encoder_and_this_head_only(make_case, name):
+    """The other task's head and the unused parameters have no gradient."""
     model, data, encoded = make_case(name)
     model.loss(batch_of(encoded)).total.backward()
-    unused = {"san, one step": ["cell."]}.get(name, [])  # with one step the state never moves on
+    unused = {"san, one step": ["cell."]}.get(name, [])  # one step does not update the state
     flat = {
         "san": ["summary.bias"],
         "san, one step": ["summary.bias"],
         "ranking": ["dense.bias"],
-    }.get(name, [])  # cancel in a softmax
+    }.get(name, [])  # constant shifts cancel in a softmax
     head = dict(model.heads[data.task.name].named_parameters())
     for key, parameter in head.items():
         if any(key.startswith(start) for start in unused):
@@ -173,17 +170,18 @@ def test_the_gradient_reaches_what_it_should_and_nothing_else(make_case, name):
         else:
             assert parameter.grad.abs().max() > 1e-5, key
     assert all(parameter.grad is None for parameter in model.heads["cola"].parameters())
-    reads_pooler = getattr(model.heads[data.task.name], "pooling", None) == "pooler"
+    uses_pooler = getattr(model.heads[data.task.name], "pooling", None) == "pooler"
     for key, parameter in model.encoder.named_parameters():
         reached = parameter.grad is not None and parameter.grad.abs().max() > 0
-        assert reached == (reads_pooler or "pooler" not in key), key
+        assert reached == (uses_pooler or "pooler" not in key), key
 
 
 @pytest.mark.parametrize("name", HEADS)
 @pytest.mark.parametrize("optimizer", ["adamw", "adamax"])
-def test_other_tasks_move_nothing_here(make_case, make_toy, name, optimizer):
-    """After steps of its own, so that there are moments: bit-identical through steps of another
-    task, then moving again.
+def test_steps_of_other_tasks_do_not_change_this_head(make_case, make_toy, name, optimizer):
+    """A step of this task comes first, so that the optimizer has moments.
+
+    During steps of another task the head stays bit-identical; afterwards it changes again.
     """
     model, data, encoded = make_case(name)
     optimizer = make_optimizer(model.train(), optimizer, lr=1e-2, weight_decay=0.1)
@@ -211,14 +209,15 @@ def test_other_tasks_move_nothing_here(make_case, make_toy, name, optimizer):
         still = {key for key in before if torch.equal(before[key], after[key])}
         flat = {"san, one step": "cell.", "ranking": "dense.bias"}.get(
             name, "active"
-        )  # no gradient, or one that cancels to about 0
+        )  # no gradient, or a gradient that cancels to about 0
         assert still <= {key for key in before if key.startswith(flat) or key == "active"}
 
 
 @pytest.mark.slow
 def test_heads_of_all_kinds_train_in_one_model(make_model, make_toy, tmp_path):
-    """Multiverse, SAN, ranking and similarity beside each other: every task's loss falls, and the
-    saved model predicts the same.
+    """The loss of every task falls, and the saved model gives the same predictions.
+
+    The model combines multiverse, SAN, ranking and similarity heads.
     """
     bare = make_model("sst")
     with seeded(3):
@@ -287,7 +286,7 @@ def test_a_saved_model_predicts_the_same(make_model, make_toy, tmp_path, pooling
     assert json.loads((tmp_path / "a" / "mmlkit.json").read_text())["metadata"] == {"seed": 3}
 
 
-def test_a_model_may_be_saved_again_over_itself(make_model, make_toy, tmp_path):
+def test_a_model_may_be_saved_over_another_one(make_model, make_toy, tmp_path):
     model = make_model("sst")
     save_model(make_model("sst", "sts", seed=4), tmp_path)
     save_model(model, tmp_path)

@@ -1,6 +1,4 @@
-"""Two sentences encoded apart: the equations by hand, and that nothing leaks between rows, halves
-or paddings.
-"""
+"""Pairs of separately encoded sentences: the equations by hand, and independence of the rows."""
 
 import numpy as np
 import pytest
@@ -18,8 +16,8 @@ from mmlkit.training.step import train_step
 
 
 @pytest.fixture
-def paired(make_model):
-    """paired(tasks): a tiny model whose pair tasks are encoded apart."""
+def make_pair_model(make_model):
+    """Return a function (tasks, dropout) that builds a tiny model with a PairHead per pair task."""
 
     def make(*tasks, dropout=0.0):
         model = make_model(*tasks, dropout=dropout)
@@ -32,12 +30,12 @@ def paired(make_model):
     return make
 
 
-def test_scores_by_hand(paired, make_toy):
-    model, split = paired("sts"), make_toy("sts").dev
+def test_scores_by_hand(make_pair_model, make_toy):
+    model, split = make_pair_model("sts"), make_toy("sts").dev
     head, vectors = model.heads["sts"], []
     for column in (0, 1):
         rows = []
-        for texts in split.texts:  # one at a time: no padding at all
+        for texts in split.texts:  # one at a time, without padding
             coded = model.tokenizer(texts[column], return_tensors="pt")
             with torch.no_grad():
                 x = (
@@ -63,10 +61,10 @@ def test_scores_by_hand(paired, make_toy):
     )
 
 
-def test_micro_batches_give_the_gradient_of_the_whole(paired, make_toy):
+def test_micro_batches_give_the_gradient_of_the_whole(make_pair_model, make_toy):
     data, ends = make_toy("quora"), []
     for size in (None, 3):
-        model = paired("quora")
+        model = make_pair_model("quora")
         batch = collate(encode(model.tokenizer, data.train, pairs="separate"), list(range(10)))
         loss = train_step(
             model,
@@ -86,10 +84,10 @@ def test_micro_batches_give_the_gradient_of_the_whole(paired, make_toy):
         torch.testing.assert_close(ends[1][1][name], value, atol=1e-6, rtol=1e-4, msg=name)
 
 
-def test_the_reused_gradient_is_cleared_for_both_sentences(paired, make_toy):
-    """A word of the second sentence alone must not keep its gradient for the next step."""
+def test_the_reused_gradient_is_cleared_for_both_sentences(make_pair_model, make_toy):
+    """A word of the second sentence only must not keep its gradient for the next step."""
     data = make_toy("quora")
-    model = paired("quora")
+    model = make_pair_model("quora")
     encoded = encode(model.tokenizer, data.train, pairs="separate")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for start in (0, 5):
@@ -97,8 +95,8 @@ def test_the_reused_gradient_is_cleared_for_both_sentences(paired, make_toy):
         assert not model.encoder.embeddings.word_embeddings.weight.reused_gradient.any()
 
 
-def test_it_trains_beside_packed_and_single_tasks_and_saves(paired, make_toy, tmp_path):
-    model = paired("sst", "quora", "sts")
+def test_it_trains_and_saves_with_packed_and_single_tasks(make_pair_model, make_toy, tmp_path):
+    model = make_pair_model("sst", "quora", "sts")
     model.heads["sts"] = LinearHead(32, 1, dropout=0.0)
     data = {name: make_toy(name) for name in model.heads}
     history = fit(model, data, epochs=3, lr=3e-3, batch_size=5)
@@ -113,7 +111,7 @@ def test_it_trains_beside_packed_and_single_tasks_and_saves(paired, make_toy, tm
         )
 
 
-def test_wrong_use():
+def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="must be at least 1"):
         PairHead(32, 0)
     with pytest.raises(ValueError, match="pooling 'max' is not one of"):
@@ -121,12 +119,13 @@ def test_wrong_use():
 
 
 def test_multiverse_heads_on_two_sentences_train_prune_save_and_collapse(
-    paired, make_toy, tmp_path
+    make_pair_model, make_toy, tmp_path
 ):
-    """One head of them is PairHead to the last bit; many prune, save, and collapse into a
-    PairHead with the same scores.
+    """A single head equals PairHead.
+
+    Many heads are pruned and saved, and collapse into a PairHead with the same scores.
     """
-    data, model = make_toy("quora"), paired("quora")
+    data, model = make_toy("quora"), make_pair_model("quora")
     single = model.heads["quora"]
     one = MultiverseHead(32, 2, num_heads=1, dropout=0.0, pooling="mean", pairs="separate")
     with torch.no_grad():

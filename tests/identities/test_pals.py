@@ -1,4 +1,4 @@
-"""Properties of all kinds of task parts: initialisation, gradients, saving and resuming."""
+"""Properties of all kinds of task modules: initialisation, gradients, saving and resuming."""
 
 import copy
 import json
@@ -28,14 +28,16 @@ KINDS = {
     "sequential": dict(size=12, num_heads=3),
     "sequential_fixed": dict(size=12, num_heads=3),
 }
-SKIPPED = [kind for kind in KINDS if kind != "sequential"]  # those that something goes around
+RESIDUAL_KINDS = [
+    kind for kind in KINDS if kind != "sequential"
+]  # kinds with a residual connection
 IDS = torch.tensor([[2, 7, 9, 12, 3], [2, 5, 3, 0, 0]])
 MASK = (IDS != 0).long()
 
 
 @pytest.fixture
-def make_palled(make_model):
-    """make_palled(kind, *tasks, init, dropout, ...): make_model's tiny model with `add_pals`."""
+def make_pals_model(make_model):
+    """Return a function (kind, *tasks, ...) that builds make_model's model with PALs."""
 
     def make(kind, *tasks, init="normal", stay_trainable=False, **options):
         model = make_model(*tasks, **options)
@@ -61,15 +63,15 @@ def weights(module):
     return {key: value.detach().clone() for key, value in module.state_dict().items()}
 
 
-def moved(before, module):
-    """The names of the tensors that are no longer bit-identical."""
+def changed_names(before, module):
+    """Return the names of the tensors that are no longer bit-identical."""
     return {
         key for key, value in module.state_dict().items() if not torch.equal(before[key], value)
     }
 
 
-@pytest.mark.parametrize("kind", SKIPPED)
-def test_zero_starts_at_exactly_the_encoder(make_model, kind):
+@pytest.mark.parametrize("kind", RESIDUAL_KINDS)
+def test_zero_initialisation_leaves_the_output_unchanged(make_model, kind):
     encoder = make_model("sst").eval().encoder
     with torch.no_grad():
         before = encoder(IDS, MASK)
@@ -87,15 +89,15 @@ def test_zero_starts_at_exactly_the_encoder(make_model, kind):
     assert drawn and all(part.std() > 0.1 for part in drawn)
 
 
-def test_sequential_starts_drawn_for_nothing_goes_around_it(make_model):
+def test_sequential_has_a_random_initialisation_without_a_residual(make_model):
     encoder = add_pals(make_model("sst").encoder, ["sst"], kind="sequential", **KINDS["sequential"])
     assert encoder.pals.part("sst").projected.up.weight.std() > 0.1
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", [True, False])
-def test_the_first_token_alone_is_the_same(make_palled, kind, mode):
-    encoder = make_palled(kind, "sst").train(mode).encoder
+def test_first_token_only_gives_the_same_vector(make_pals_model, kind, mode):
+    encoder = make_pals_model(kind, "sst").train(mode).encoder
     with torch.no_grad():
         whole, first = (
             encoder(IDS, MASK, task="sst"),
@@ -109,8 +111,8 @@ def test_the_first_token_alone_is_the_same(make_palled, kind, mode):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_padding_changes_nothing(make_palled, kind):
-    encoder = make_palled(kind, "sst").eval().encoder
+def test_padding_changes_nothing(make_pals_model, kind):
+    encoder = make_pals_model(kind, "sst").eval().encoder
     with torch.no_grad():
         both, alone = encoder(IDS, MASK, task="sst"), encoder(IDS[1:, :3], task="sst")
     torch.testing.assert_close(
@@ -119,8 +121,8 @@ def test_padding_changes_nothing(make_palled, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_tasks_part_never_changes_this_tasks_output(make_palled, kind):
-    encoder = make_palled(kind, "sst", "quora").eval().encoder
+def test_the_modules_of_another_task_do_not_change_the_output(make_pals_model, kind):
+    encoder = make_pals_model(kind, "sst", "quora").eval().encoder
     with torch.no_grad():
         before, other = (encoder(IDS, MASK, task=task).pooler_output for task in ("sst", "quora"))
         for parameter in encoder.pals.part("quora").parameters():
@@ -132,30 +134,30 @@ def test_another_tasks_part_never_changes_this_tasks_output(make_palled, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["adamw", "adamax", "handout"])
-def test_absent_tasks_stay_bit_identical(make_palled, make_toy, kind, name):
-    """After its own first steps too: then there is momentum that could go on moving it."""
-    model = make_palled(kind, "sst", "quora").train()
+def test_modules_of_absent_tasks_stay_bit_identical(make_pals_model, make_toy, kind, name):
+    """The task's own steps come first, so that there is momentum in the optimizer."""
+    model = make_pals_model(kind, "sst", "quora").train()
     optimizer = make_optimizer(model, name, lr=1e-2, weight_decay=0.1)
     for task in ("quora", "sst", "sst"):
         before = weights(model)
         train_step(model, batch_of(model, make_toy(task)), optimizer)
-        changed = moved(before, model)
+        changed = changed_names(before, model)
         other = {"sst": "quora", "quora": "sst"}[task]
         assert not {key for key in changed if f".{other}." in f".{key}"}
         own = {key for key in changed if key.startswith(f"encoder.pals.parts.{task}.")}
         assert {key.rsplit(".", 2)[-2] for key in own} >= {"up", "down"}
         assert any(
             key.startswith("encoder.layer", 8) for key in changed
-        )  # and the shared encoder moves
+        )  # the shared encoder changes too
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_gradient_reaches_every_part_of_the_task(make_palled, make_toy, kind):
-    model = make_palled(kind, "sts").train()
+def test_the_gradient_reaches_every_part_of_the_task(make_pals_model, make_toy, kind):
+    model = make_pals_model(kind, "sts").train()
     model.loss(batch_of(model, make_toy("sts"))).total.backward()
     dead = {"sequential": (".query.", ".key.")}.get(
         kind, (".key.bias",)
-    )  # a key's bias cancels in the softmax
+    )  # the bias of a key cancels in the softmax
     for name, parameter in model.encoder.pals.named_parameters():
         if any(part in name for part in dead):
             assert parameter.grad.abs().max() < 1e-7, name
@@ -164,10 +166,10 @@ def test_the_gradient_reaches_every_part_of_the_task(make_palled, make_toy, kind
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_micro_batches_are_the_whole_batch(make_palled, make_toy, kind):
+def test_micro_batches_equal_the_whole_batch(make_pals_model, make_toy, kind):
     found = []
     for micro in (None, 4):
-        model = make_palled(kind, "quora").double().train()
+        model = make_pals_model(kind, "quora").double().train()
         train_step(
             model,
             batch_of(model, make_toy("quora")),
@@ -181,8 +183,8 @@ def test_micro_batches_are_the_whole_batch(make_palled, make_toy, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_saved_model_predicts_the_same(make_palled, make_toy, tmp_path, kind):
-    model = make_palled(kind, "sst", "quora", dropout=0.1, stay_trainable=True)
+def test_a_saved_model_predicts_the_same(make_pals_model, make_toy, tmp_path, kind):
+    model = make_pals_model(kind, "sst", "quora", dropout=0.1, stay_trainable=True)
     model.heads["quora"] = PairHead(32, 2)
     save_model(model, tmp_path)
     again = load_model(tmp_path)
@@ -201,19 +203,19 @@ def test_a_saved_model_predicts_the_same(make_palled, make_toy, tmp_path, kind):
     ).read_bytes()
     plain = load_model(tmp_path)
     plain.encoder.pals = None
-    save_model(plain, tmp_path)  # over the other: its PALs do not come back
+    save_model(plain, tmp_path)  # saved over the other model, whose PALs must not remain
     assert load_model(tmp_path).encoder.pals is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_tasks_parameters_alone(make_palled, make_model, tmp_path, kind):
-    model = make_palled(kind, "sst", "quora")
+def test_saving_only_the_parameters_of_the_tasks(make_pals_model, make_model, tmp_path, kind):
+    model = make_pals_model(kind, "sst", "quora")
     save_pals(model.encoder, tmp_path / "own")
     assert sorted(path.name for path in (tmp_path / "own").iterdir()) == [
         "pals.json",
         "pals.safetensors",
     ]
-    other = make_model("sst", seed=0)  # the same encoder
+    other = make_model("sst", seed=0)  # the same encoder weights
     assert load_pals(other.encoder, tmp_path / "own") is other.encoder
     with torch.no_grad():
         for task in ("sst", "quora"):
@@ -221,13 +223,13 @@ def test_the_tasks_parameters_alone(make_palled, make_model, tmp_path, kind):
                 other.encoder.eval()(IDS, MASK, task=task).pooler_output,
                 model.encoder.eval()(IDS, MASK, task=task).pooler_output,
             )
-    add_again = make_palled(kind, "sts")
-    load_pals(add_again.encoder, tmp_path / "own")  # in place of those it had
+    add_again = make_pals_model(kind, "sts")
+    load_pals(add_again.encoder, tmp_path / "own")  # these replace the previous modules
     assert list(add_again.encoder.pals.parts) == ["sst", "quora"]
 
 
-def test_the_folder_opens_with_transformers_and_without_pals(make_palled, tmp_path):
-    model = make_palled("pal", "sst", "quora").eval()
+def test_the_folder_opens_with_transformers_and_without_pals(make_pals_model, tmp_path):
+    model = make_pals_model("pal", "sst", "quora").eval()
     keys = set(
         transformers.BertModel(transformers.BertConfig(**vars(model.encoder.config))).state_dict()
     )
@@ -245,8 +247,8 @@ def test_the_folder_opens_with_transformers_and_without_pals(make_palled, tmp_pa
     assert not list((tmp_path / "bare").glob("pals*"))
 
 
-def test_a_lost_file_of_pals_is_not_passed_over(make_palled, tmp_path):
-    save_model(make_palled("pal", "sst"), tmp_path)
+def test_a_missing_file_of_pals_is_an_error(make_pals_model, tmp_path):
+    save_model(make_pals_model("pal", "sst"), tmp_path)
     (tmp_path / "pals.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match="pals.safetensors does not exist"):
         load_model(tmp_path)
@@ -255,12 +257,12 @@ def test_a_lost_file_of_pals_is_not_passed_over(make_palled, tmp_path):
 
 @pytest.mark.parametrize("stay", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_frozen_encoder(make_palled, make_toy, kind, stay):
-    """freeze_encoder=True trains the heads alone, or heads and PALs where that was asked for."""
-    model = make_palled(kind, "sst", stay_trainable=stay, dropout=0.2)
+def test_a_frozen_encoder(make_pals_model, make_toy, kind, stay):
+    """freeze_encoder=True trains only the heads, or also PALs with stay_trainable=True."""
+    model = make_pals_model(kind, "sst", stay_trainable=stay, dropout=0.2)
     before = weights(model)
     fit(model, make_toy("sst"), freeze_encoder=True, epochs=1, lr=1e-2, batch_size=5)
-    changed = moved(before, model)
+    changed = changed_names(before, model)
     assert any(key.startswith("heads.") for key in changed)
     assert any(key.startswith("encoder.pals.") for key in changed) == stay
     assert not any(
@@ -268,7 +270,7 @@ def test_a_frozen_encoder(make_palled, make_toy, kind, stay):
     )
     assert all(
         parameter.requires_grad for parameter in model.parameters()
-    )  # frozen for that call, and no longer
+    )  # the encoder is frozen only during this call
     model.freeze_encoder().train()
     assert model.encoder.pals.training == stay and not model.encoder.encoder.training
     assert all(parameter.requires_grad == stay for parameter in model.encoder.pals.parameters())
@@ -279,9 +281,9 @@ def test_a_frozen_encoder(make_palled, make_toy, kind, stay):
     )
 
 
-def test_pals_have_a_rate_of_their_own(make_palled, make_toy):
-    """The rates follow the schedule, each from its own peak."""
-    model = make_palled("pal", "sst")
+def test_pals_have_their_own_learning_rate(make_pals_model, make_toy):
+    """All learning rates follow the schedule, each from its own peak."""
+    model = make_pals_model("pal", "sst")
     optimizer = make_optimizer(model, lr=1e-5, head_lr=1e-3, pal_lr=1e-4)
     ids = {
         id(parameter): group["peak"]
@@ -322,8 +324,8 @@ def test_pals_have_a_rate_of_their_own(make_palled, make_toy):
     assert {group["peak"] for group in make_optimizer(model, lr=1e-5).param_groups} == {1e-5}
 
 
-def test_a_model_with_pals_collapses_and_copies(make_palled, make_toy):
-    model = make_palled("pal", "sst", "sts")
+def test_a_model_with_pals_collapses_and_copies(make_pals_model, make_toy):
+    model = make_pals_model("pal", "sst", "sts")
     with seeded(1):
         model.heads["sst"] = MultiverseHead(32, 5, num_heads=6, dropout=0.0)
     for other in (model.collapse(), copy.deepcopy(model)):
@@ -334,8 +336,8 @@ def test_a_model_with_pals_collapses_and_copies(make_palled, make_toy):
         )
 
 
-def test_a_head_without_a_part_is_told(make_palled, make_toy):
-    model = make_palled("pal", "sst")
+def test_a_head_without_modules_is_refused(make_pals_model, make_toy):
+    model = make_pals_model("pal", "sst")
     model.heads["sts"] = LinearHead(32, 1)
     with pytest.raises(
         ValueError, match=r"task is 'sts', but this encoder has modules for \['sst'\]"
@@ -344,7 +346,7 @@ def test_a_head_without_a_part_is_told(make_palled, make_toy):
 
 
 class Stop:
-    """Raises after this many steps; notes the task of every step before."""
+    """Raise KeyboardInterrupt after a number of steps; record the task of each step."""
 
     def __init__(self, after=None):
         self.after, self.seen = after, []
@@ -362,14 +364,14 @@ class Stop:
 
 
 @pytest.mark.parametrize("sampling", ["annealed", "round_robin", "sqrt", "merged"])
-def test_killed_in_the_middle_and_resumed_is_the_whole_run(
-    make_palled, make_toy, tmp_path, sampling
+def test_a_killed_and_resumed_run_equals_the_whole_run(
+    make_pals_model, make_toy, tmp_path, sampling
 ):
-    """The second of three epochs stops at its third step; the resumed run draws it again."""
+    """The second of three epochs stops at its third step; the resumed run repeats this epoch."""
     data = {task: make_toy(task) for task in ("sst", "quora", "sts")}
 
     def run(watch, **options):
-        model = make_palled("pal", *data, dropout=0.2)
+        model = make_pals_model("pal", *data, dropout=0.2)
         sampler = TaskSampler(
             sampling, sizes={"sst": 9, "quora": 16, "sts": 4}, epochs=3, steps_per_epoch=7, seed=5
         )

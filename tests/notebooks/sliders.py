@@ -1,12 +1,12 @@
-"""A copy of a notebook that moves every slider after all its cells have run."""
+"""Add cells to a copy of a notebook that move every slider after all other cells."""
 
 from pathlib import Path
 
 import nbformat
 
-READ = ("results", "experiments", "data")  # folders beside notebooks/ that notebooks read
+READ = ("results", "experiments", "data")  # folders next to notebooks/ that notebooks read
 
-# The two cells leave names with an underscore alone, so that no slider reads one of theirs.
+# Both cells use only names with an underscore, so that no slider reads one of these names.
 RECORD = '''
 from mmlkit import plots as _plots
 
@@ -62,24 +62,24 @@ def _move_all():
 _move_all()
 '''
 
-MAY_RESCALE = {"06_mtdnn_san": ["row"]}  # the axis holds the words of that row
+MAY_RESCALE = {"06_mtdnn_san": ["row"]}  # the axis shows the tokens of that row
 
 
 def count_sliders(path):
-    """How many calls of `sliders` a notebook has."""
+    """Return the number of calls of `sliders` in a notebook."""
     return Path(path).read_text(encoding="utf-8").count('"sliders(')
 
 
 def with_slider_moves(source, target):
     """Write a copy of a notebook whose last cell moves every slider through all its values.
 
-    The last cell raises AssertionError, with notebook, slider and value, where a figure cannot be
-    drawn, its axes are not those of the start, or the numbers on a slider are not sorted.
+    The last cell raises AssertionError with notebook, slider and value in three cases: a figure
+    cannot be drawn, its axes differ from those of the start, or the numbers are not sorted.
 
     Args:
-        source: a notebook of notebooks/.
-        target: the path of the copy, in a folder of its own inside a folder of its own. A notebook
-            runs in its folder and reads the folders beside it, so links to these are made there.
+        source: A notebook of notebooks/.
+        target: The path of the copy, PARENT/FOLDER/NAME. A notebook runs in its folder and reads
+            the folders next to it, so links to these folders are created in PARENT.
 
     Returns:
         The number of sliders in the notebook.
@@ -97,7 +97,7 @@ def with_slider_moves(source, target):
 
 
 def add_slider_moves(notebook, name, sliders):
-    """The notebook with a cell before all others and a cell after them."""
+    """Return the notebook with one additional cell at the start and one at the end."""
     move = MOVE.replace("NOTEBOOK", name).replace("SLIDERS", str(sliders))
     move = move.replace("MAY_RESCALE", repr(MAY_RESCALE.get(name, [])))
     first, last = (nbformat.v4.new_code_cell(code.strip()) for code in (RECORD, move))

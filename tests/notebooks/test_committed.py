@@ -1,4 +1,4 @@
-"""The committed notebooks are fresh, whole and within the bounds that CONTRIBUTING.md sets."""
+"""The committed notebooks are up to date, complete and within the limits of CONTRIBUTING.md."""
 
 import ast
 import hashlib
@@ -18,7 +18,7 @@ def code_cells(path):
     return [cell for cell in cells if cell["cell_type"] == "code"]
 
 
-def test_every_master_has_its_notebook():
+def test_every_source_has_its_notebook():
     masters = sorted(path.stem for path in (ROOT / "notebooks" / "src").glob("[0-9][0-9]_*.py"))
     assert [path.stem for path in NOTEBOOKS] == masters
     assert len(masters) >= 3
@@ -26,17 +26,17 @@ def test_every_master_has_its_notebook():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_outputs_are_of_this_master(path):
-    about = json.loads(path.read_text(encoding="utf-8"))["metadata"]["mmlkit"]
-    master = (ROOT / "notebooks" / about["master"]).read_text(encoding="utf-8")
-    assert about["sha256"] == hashlib.sha256(master.encode()).hexdigest(), (
+def test_outputs_belong_to_the_current_source(path):
+    metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]["mmlkit"]
+    master = (ROOT / "notebooks" / metadata["master"]).read_text(encoding="utf-8")
+    assert metadata["sha256"] == hashlib.sha256(master.encode()).hexdigest(), (
         f"stale: python notebooks/build.py {path.stem[:2]}"
     )
-    assert about["profile"] == "fast"
+    assert metadata["profile"] == "fast"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_one_clean_run_from_top_to_bottom(path):
+def test_cells_ran_once_in_order_without_errors(path):
     cells = [cell for cell in code_cells(path) if "".join(cell["source"]).strip()]
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     assert not [
@@ -45,7 +45,7 @@ def test_one_clean_run_from_top_to_bottom(path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_bounds(path):
+def test_limits_of_length_and_size(path):
     text = path.read_text(encoding="utf-8")
     lengths = ["".join(cell["source"]).count("\n") + 1 for cell in code_cells(path)]
     assert max(lengths) <= 30 and statistics.median(lengths) <= 8
@@ -81,9 +81,10 @@ def markdown_cells(path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_hints_and_solutions_are_read_as_markdown(path):
-    """Text on the line of </summary>, or right below it, is shown as it is typed, backticks and
-    all.
+def test_hints_and_solutions_are_rendered_as_markdown(path):
+    """The line of </summary> ends there, and the next line is blank.
+
+    Otherwise the text is shown literally, with its backticks.
     """
     lines = "\n".join(markdown_cells(path)).split("\n")
     folds = [i for i, line in enumerate(lines) if "</summary>" in line]
@@ -95,7 +96,7 @@ def test_hints_and_solutions_are_read_as_markdown(path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_exercise_has_a_heading(path):
-    """Each has an entry in the table of contents, and stands apart from the solution before it."""
+    """Every exercise is in the table of contents and separate from the solution before it."""
     cells = markdown_cells(path)
     text = "\n".join(cells)
     numbers = [int(number) for number in re.findall(r"^### Exercise (\d+): \w", text, flags=re.M)]
@@ -110,8 +111,8 @@ def test_every_exercise_has_a_heading(path):
 IMPORTED = sorted([*NOTEBOOKS, *(ROOT / "experiments").glob("*.ipynb")])
 
 
-def imported(path):
-    """The packages that a notebook imports, in the order of the lines."""
+def imported_packages(path):
+    """Return the packages that a notebook imports, in the order of the lines."""
     code = ["".join(cell["source"]) for cell in code_cells(path)]
     lines = [line for cell in code for line in cell.split("\n") if not line.startswith("%")]
     nodes = [
@@ -129,13 +130,13 @@ def imported(path):
 
 
 @pytest.mark.parametrize("path", IMPORTED, ids=lambda path: path.stem)
-def test_mmlkit_is_imported_before_what_starts_threads(path):
-    """It says how waiting threads behave, which torch reads once, when it is imported."""
+def test_mmlkit_is_imported_before_libraries_with_threads(path):
+    """mmlkit sets the wait policy of threads, which torch reads once, at import."""
     heavy = {"torch", "numpy", "pandas", "scipy", "sklearn", "matplotlib", "transformers"}
-    order = imported(path)
+    order = imported_packages(path)
     before = order[: order.index("mmlkit")]
     assert not heavy & set(before), f"imported before mmlkit: {before}"
 
 
-def test_how_many_notebooks_the_imports_were_read_of():
+def test_the_number_of_notebooks_with_checked_imports():
     assert len(IMPORTED) == len(NOTEBOOKS) + 3

@@ -1,5 +1,6 @@
-"""The notebooks behind `mmlkit reproduce` run on a few rows, for every kind of system, and leave
-the scores that the print has.
+"""The notebooks of `mmlkit reproduce` run on a few rows, for every kind of system.
+
+Each run saves all scores that the published table has.
 """
 
 import math
@@ -56,7 +57,7 @@ RUNS = [
 @pytest.mark.parametrize(
     ("name", "grid", "wanted"), RUNS, ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_one_run_leaves_what_the_table_needs(name, grid, wanted, tmp_path):
+def test_one_run_saves_the_scores_of_the_table(name, grid, wanted, tmp_path):
     experiment = load_experiment(name, grid=grid)
     *before, run = experiment.runs
     assert before == list(experiment.needs.values())
@@ -80,7 +81,7 @@ def test_one_run_leaves_what_the_table_needs(name, grid, wanted, tmp_path):
 
 
 @pytest.mark.notebook
-def test_a_run_without_the_encoder_that_it_needs_says_which_run_makes_it(tmp_path):
+def test_the_error_for_a_missing_encoder_names_the_run_that_creates_it(tmp_path):
     experiment = load_experiment(
         "domain-adaptation", grid={"start": ["mt-dnn"], "task": ["scitail"], "share": [0.1]}
     )
@@ -92,9 +93,10 @@ def test_a_run_without_the_encoder_that_it_needs_says_which_run_makes_it(tmp_pat
 
 @pytest.mark.notebook
 @pytest.mark.timeout(1800)
-def test_a_folder_of_real_files_is_named_by_its_variable(tmp_path, monkeypatch):
-    """together-or-alone and cs224n-project: rows for each task apart, fewer dev rows while
-    training, and no path of a machine in a result.
+def test_a_result_names_the_variable_of_the_data_folder(tmp_path, monkeypatch):
+    """The experiment has separate numbers of rows per task and fewer dev rows during training.
+
+    Its result contains no path of this machine.
     """
     folder = Path(__file__).resolve().parents[2] / "data" / "mini"
     monkeypatch.setenv("MMLKIT_REALDATA", str(folder))
@@ -120,10 +122,10 @@ def test_a_folder_of_real_files_is_named_by_its_variable(tmp_path, monkeypatch):
     by_eighths = [8 * one["accuracy"] for one in result["history"]]
     assert all(
         value == pytest.approx(round(value)) for value in by_eighths
-    )  # 8 dev rows while training
+    )  # there are 8 dev rows during training
 
 
-def test_causes_in_a_sentence():
+def test_failure_causes():
     assert failure_cause("x\nMemoryError: x").startswith("out of memory (MemoryError: x)")
     told = "RuntimeError: CUDA out of memory. Tried to allocate 2 GiB"
     assert failure_cause(told).startswith(f"out of memory ({told})")

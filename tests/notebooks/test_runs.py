@@ -1,5 +1,6 @@
-"""Every notebook runs through papermill on the fast profile, and 02 on the real course files
-where they are at hand.
+"""Every notebook runs through papermill on the fast profile.
+
+Notebook 02 also runs on the real course files, if these are available.
 """
 
 import json
@@ -21,22 +22,20 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 
 
-# A notebook that hangs is stopped for want of progress; these limits only end what computes for
-# ever, on a busy machine too.
+# A notebook without progress is stopped earlier. This limit only stops endless computations, so it
+# is long enough for a busy machine.
 LIMIT = 25  # minutes
 
 
 def run_one(path, tmp_path):
-    """Run one notebook of the repository on the fast profile, into tmp_path/out, and then move
-    every slider of it.
-    """
+    """Run a notebook on the fast profile into tmp_path/out, and then move all its sliders."""
     copy = tmp_path / "checkout" / "notebooks" / path.name
     with_slider_moves(path, copy)
     return run_notebook(copy, tmp_path / "out", {"profile": "fast"}, limit=LIMIT)
 
 
 @pytest.mark.notebook
-@pytest.mark.timeout(60 * (LIMIT + 15))  # with one standstill of 5 minutes, tried once more
+@pytest.mark.timeout(60 * (LIMIT + 15))  # includes a stall of 5 minutes and a second attempt
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs_on_the_fast_profile(path, tmp_path):
     assert run_one(path, tmp_path)
@@ -56,12 +55,12 @@ def test_finetuning_on_the_real_course_files(tmp_path):
         {"profile": "fast", "epochs": 1, "source": str(Path(folder) / "cs224n")},
         limit=75,
     )
-    about = json.loads((tmp_path / "sst-model" / "mmlkit.json").read_text())["about"]
-    assert about["accuracy"] >= 0.45
+    metadata = json.loads((tmp_path / "sst-model" / "mmlkit.json").read_text())["metadata"]
+    assert metadata["accuracy"] >= 0.45
 
 
 def tiny_notebook(path, code):
-    """A notebook with a parameters cell and one more."""
+    """Write a notebook with a parameters cell and one more cell."""
     import nbformat
 
     cells = [
@@ -81,7 +80,7 @@ def tiny_notebook(path, code):
 
 
 @pytest.mark.slow
-def test_a_failing_notebook_is_kept_apart(tmp_path, capfd):
+def test_a_failing_notebook_has_its_own_name(tmp_path, capfd):
     path = tiny_notebook(
         tmp_path / "99_fails.ipynb", "print('before')\nraise RuntimeError('broken on purpose')"
     )
@@ -98,7 +97,7 @@ def test_parameters_reach_the_notebook(tmp_path):
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["99_value.ipynb"]
 
 
-def test_an_unknown_parameter_is_refused_before_anything_runs(tmp_path):
+def test_an_unknown_parameter_is_refused_before_the_run(tmp_path):
     path = tiny_notebook(tmp_path / "99_value.ipynb", "1")
     with pytest.raises(ValueError, match="no parameter 'vlaue'. It has value, output_dir"):
         run_notebook(path, tmp_path / "out", {"vlaue": 3})

@@ -1,4 +1,4 @@
-"""Sliders: their start and order, and the faults that the moves of test_runs.py find."""
+"""Tests of sliders: their start and order, and the faults that moving them detects."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 
 
-def test_how_many_sliders_there_are():
+def test_the_number_of_sliders():
     assert [count_sliders(path) for path in NOTEBOOKS] == [1, 1, 1, 1, 2, 1, 1, 1, 3, 1, 2]
 
 
@@ -48,8 +48,8 @@ sliders(draw, h={values}, word=["one", "two"])
     ],
     ids=["all is well", "a later cell", "axes", "order", "a value"],
 )
-def test_what_the_moves_find(tmp_path, monkeypatch, limit, values, after, problem):
-    monkeypatch.setattr(plots, "sliders", plots.sliders)  # the copy exchanges it
+def test_moving_the_sliders_detects_faults(tmp_path, monkeypatch, limit, values, after, problem):
+    monkeypatch.setattr(plots, "sliders", plots.sliders)  # the copy replaces this function
     cells = [DRAW.replace("{limit}", limit).replace("{values}", values), after]
     source, copy = (tmp_path / one / "notebooks" / "99_small.ipynb" for one in ("a", "b"))
     source.parent.mkdir(parents=True)
@@ -70,8 +70,8 @@ def test_what_the_moves_find(tmp_path, monkeypatch, limit, values, after, proble
 
 
 @pytest.fixture
-def watched(monkeypatch):
-    """What `interact` was given, as if somebody watched: a list of its widgets by name."""
+def interactive_widgets(monkeypatch):
+    """Simulate an interactive session; return a list with the widgets of each `interact` call."""
     ipywidgets, shown = pytest.importorskip("ipywidgets"), []
 
     def interact(function, **controls):
@@ -92,7 +92,7 @@ def watched(monkeypatch):
 SENTENCE = "Set in Lisbon, it follows two brothers through one summer."
 
 
-def test_sliders_keep_the_order_and_start_where_they_are_told(watched):
+def test_sliders_keep_the_order_and_the_given_start(interactive_widgets):
     drawn = []
     plots.sliders(
         lambda **chosen: drawn.append(chosen),
@@ -100,7 +100,7 @@ def test_sliders_keep_the_order_and_start_where_they_are_told(watched):
         S=[12, 204, 768],
         kind=["proportional", "annealed"],
     )
-    (controls,) = watched
+    (controls,) = interactive_widgets
     assert drawn == [{"S": 204, "kind": "proportional"}]
     assert list(controls["S"].options) == [12, 204, 768] and controls["S"].value == 204
     assert list(controls["kind"].options) == ["proportional", "annealed"]
@@ -109,23 +109,23 @@ def test_sliders_keep_the_order_and_start_where_they_are_told(watched):
     assert drawn[1:] == [{"S": 12, "kind": "proportional"}, {"S": 12, "kind": "annealed"}]
 
 
-def test_values_are_not_cut(watched):
+def test_values_are_not_truncated(interactive_widgets):
     from ipywidgets import Dropdown, SelectionSlider
 
     plots.sliders(
         lambda **chosen: None, kind=["annealed", "proportional"], sentence=["Short.", SENTENCE]
     )
-    (controls,) = watched
-    # a slider of the default width, 300 pixels, leaves 72 of them to the value
+    (controls,) = interactive_widgets
+    # A slider of the default width, 300 pixels, has only 72 pixels for the value.
     assert isinstance(controls["kind"], SelectionSlider)
     assert controls["kind"].layout.width == "32em"
-    # no slider shows a sentence: its value ends after 148 pixels
+    # A sentence does not fit on a slider: its value ends after 148 pixels.
     assert isinstance(controls["sentence"], Dropdown)
     assert controls["sentence"].layout.width == "max-content"
     assert all(one.style.description_width == "initial" for one in controls.values())
 
 
-def test_the_static_figure_is_that_of_the_start(monkeypatch):
+def test_the_static_figure_shows_the_start(monkeypatch):
     monkeypatch.setattr(widgets, "is_interactive", lambda: False)
     drawn = []
     plots.sliders(
@@ -159,7 +159,7 @@ def test_the_static_figure_is_that_of_the_start(monkeypatch):
         ),
     ],
 )
-def test_mistakes_are_told(start, choices, sentence):
+def test_wrong_arguments_are_refused(start, choices, sentence):
     with pytest.raises(ValueError) as error:
         plots.sliders(lambda **chosen: None, start=start, **choices)
     assert str(error.value) == sentence

@@ -1,7 +1,7 @@
-"""A notebook is stopped when it makes no progress, never because it is slow; several run at once.
+"""A notebook is stopped when it makes no progress, not because it is slow; several run at once.
 
-The limits are seconds, and every test also passes on a busy machine: a run that must not be stopped
-uses the processor, or ends cells, far more often than the limit says.
+The limits are a few seconds, and every test also passes on a busy machine. A run that must not be
+stopped shows progress (processor time or completed cells) much more often than its limit requires.
 """
 
 import json
@@ -21,11 +21,11 @@ psutil = pytest.importorskip("psutil")
 ROOT = Path(__file__).resolve().parents[2]
 SECOND = 1 / 60
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(600)]
-FOREVER = 36000  # seconds; nothing waits for them
+FOREVER = 36000  # seconds; no test waits this long
 
 
 def tiny_notebook(path, *codes):
-    """A notebook with a parameters cell and the cells given."""
+    """Write a notebook with a parameters cell and the given cells."""
     import nbformat
 
     first = nbformat.v4.new_code_cell(
@@ -49,7 +49,7 @@ def alive(pids):
     ]
 
 
-# The kernel hangs on a lock, deaf to polite signals, and so does a child of its own session.
+# The kernel waits on a lock and ignores signals, and so does a child process in its own session.
 DEADLOCK = f"""
 import os, signal, subprocess, sys, threading
 for deaf in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -64,7 +64,7 @@ lock.acquire()
 """
 
 
-def test_a_hanging_notebook_is_stopped_with_all_that_it_started(tmp_path, capfd):
+def test_a_hanging_notebook_is_stopped_with_its_child_processes(tmp_path, capfd):
     path = tiny_notebook(tmp_path / "99_hangs.ipynb", "print('before')", DEADLOCK)
     assert not run_notebook(path, tmp_path / "out", {}, stall=4 * SECOND)
     told = capfd.readouterr().out
@@ -84,7 +84,7 @@ def test_a_hanging_notebook_is_stopped_with_all_that_it_started(tmp_path, capfd)
     assert "before" in (tmp_path / "out" / "99_hangs.failed.ipynb").read_text()
 
 
-def test_a_run_that_hung_once_is_tried_once_more(tmp_path, capfd):
+def test_a_hanging_run_is_repeated_once(tmp_path, capfd):
     code = (
         f"import pathlib, time\nonce = pathlib.Path('once')\nif not once.exists():\n    "
         f"once.touch()\n    time.sleep({FOREVER})"
@@ -95,7 +95,8 @@ def test_a_run_that_hung_once_is_tried_once_more(tmp_path, capfd):
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["99_once.ipynb"]
 
 
-# At the lowest priority and half of the time stopped, for six times the limit; without a word.
+# The notebook has the lowest priority and no output. It is paused half of the time, for six times
+# the limit.
 SLOW = """
 import os, subprocess, sys, time
 os.nice(19)
@@ -120,7 +121,7 @@ def test_a_slow_notebook_is_not_stopped(tmp_path, capfd):
     )
 
 
-def test_cells_that_end_are_progress_without_cpu_time(tmp_path, capfd):
+def test_completed_cells_count_as_progress_without_cpu_time(tmp_path, capfd):
     path = tiny_notebook(
         tmp_path / "99_waits.ipynb", *["import time; time.sleep(4); print('next')"] * 5
     )
@@ -129,7 +130,7 @@ def test_cells_that_end_are_progress_without_cpu_time(tmp_path, capfd):
     )
 
 
-def test_a_limit_holds_also_for_what_computes(tmp_path, capfd):
+def test_a_limit_also_stops_a_computing_notebook(tmp_path, capfd):
     path = tiny_notebook(tmp_path / "99_endless.ipynb", "while True: sum(range(100_000))")
     assert not run_notebook(path, tmp_path / "out", {}, stall=60 * SECOND, limit=8 * SECOND)
     told = capfd.readouterr().out
@@ -138,7 +139,7 @@ def test_a_limit_holds_also_for_what_computes(tmp_path, capfd):
     )
 
 
-def test_what_a_notebook_left_running_ends_with_it(tmp_path):
+def test_remaining_processes_of_a_notebook_are_stopped(tmp_path):
     code = (
         "import os, subprocess, sys, time\n"
         f"child = subprocess.Popen([sys.executable, '-c', 'import time; "
@@ -150,8 +151,8 @@ def test_what_a_notebook_left_running_ends_with_it(tmp_path):
     assert not alive(map(int, (tmp_path / "pids").read_text().split()))
 
 
-# Each of two waits for the other, so that they end only when both run.
-MEETING = """
+# Each of the two notebooks waits for the other, so both must run at the same time.
+WAIT_FOR_OTHER = """
 import json, os, pathlib, time
 pathlib.Path("{own}").touch()
 while not pathlib.Path("{other}").exists():
@@ -161,9 +162,11 @@ pathlib.Path("{own}.json").write_text(json.dumps(threads))
 """
 
 
-def meeting(folder):
+def mutually_waiting_notebooks(folder):
     return [
-        tiny_notebook(folder / f"{number}_meets.ipynb", MEETING.format(own=number, other=other))
+        tiny_notebook(
+            folder / f"{number}_meets.ipynb", WAIT_FOR_OTHER.format(own=number, other=other)
+        )
         for number, other in (("98", "99"), ("99", "98"))
     ]
 
@@ -178,7 +181,12 @@ def test_two_run_at_a_time_with_a_share_of_the_cores(own, threads, tmp_path, mon
     monkeypatch.setattr("mmlkit.batch.notebooks._cores", lambda: 7)
     assert (
         run_notebooks(
-            meeting(tmp_path), tmp_path / "out", {}, jobs=2, stall=60 * SECOND, attempts=1
+            mutually_waiting_notebooks(tmp_path),
+            tmp_path / "out",
+            {},
+            jobs=2,
+            stall=60 * SECOND,
+            attempts=1,
         )
         == []
     )
@@ -192,16 +200,21 @@ def test_two_run_at_a_time_with_a_share_of_the_cores(own, threads, tmp_path, mon
     assert {lines[0], lines[1]} == {"98_meets started", "99_meets started"}
 
 
-def test_one_after_the_other_they_would_wait_for_each_other(tmp_path):
-    """Alone, the first of the two waits for ever. The second finds what it left."""
+def test_with_one_job_the_first_notebook_waits_forever(tmp_path):
+    """The first notebook waits forever; the second one finds the file of the first."""
     failed = run_notebooks(
-        meeting(tmp_path), tmp_path / "out", {}, jobs=1, stall=30 * SECOND, limit=15 * SECOND
+        mutually_waiting_notebooks(tmp_path),
+        tmp_path / "out",
+        {},
+        jobs=1,
+        stall=30 * SECOND,
+        limit=15 * SECOND,
     )
     assert failed and failed[0].stem == "98_meets"
 
 
-def test_an_unknown_parameter_stops_all_before_the_first_starts(tmp_path, capfd):
-    paths = meeting(tmp_path)
+def test_an_unknown_parameter_is_refused_before_the_first_run(tmp_path, capfd):
+    paths = mutually_waiting_notebooks(tmp_path)
     other = tiny_notebook(tmp_path / "97_other.ipynb", "1")
     other.write_text(other.read_text().replace("value = 1", "worth = 1"))
     with pytest.raises(
@@ -211,7 +224,7 @@ def test_an_unknown_parameter_stops_all_before_the_first_starts(tmp_path, capfd)
     assert not (tmp_path / "out").exists() and capfd.readouterr().out == ""
 
 
-def test_ctrl_c_ends_every_kernel_and_starts_no_other(tmp_path):
+def test_ctrl_c_stops_all_kernels_and_starts_no_other(tmp_path):
     code = f"import os, time\nopen(f'{{os.getpid()}}.pid', 'w').close()\ntime.sleep({FOREVER})"
     for number in ("97", "98", "99"):
         tiny_notebook(tmp_path / f"{number}_waits.ipynb", code)
@@ -228,25 +241,25 @@ def test_ctrl_c_ends_every_kernel_and_starts_no_other(tmp_path):
     while len(pids := [int(path.stem) for path in tmp_path.glob("*.pid")]) < 2:
         assert run.poll() is None and time.monotonic() - began < 300
         time.sleep(0.2)
-    run.send_signal(signal.SIGINT)  # to mmlkit alone: it must end the others itself
+    run.send_signal(signal.SIGINT)  # only to mmlkit, which must stop the other processes itself
     run.communicate(timeout=300)
     assert run.returncode != 0 and not alive(pids) and len(list(tmp_path.glob("*.pid"))) == 2
 
 
-# ---- what a parameter means, and what would run ----
+# ---- parameters and dry runs ----
 
 
-def test_a_folder_is_absolute_and_a_name_with_a_slash_stays(tmp_path, monkeypatch):
+def test_folders_become_absolute_and_other_names_stay(tmp_path, monkeypatch):
     path = tiny_notebook(tmp_path / "99_paths.ipynb", "1")
     (tmp_path / "data" / "mini").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
-    def meant(value):
+    def resolved_value(value):
         return resolve_parameters(path, "runs", {"value": value})["value"]
 
     for value in ("google/bert_x", "no/such/folder", "mini", "data", "a: b/c", 3, None, ["./x"]):
-        assert meant(value) == value
+        assert resolved_value(value) == value
     for value, place in {
         "data/mini": "data/mini",
         "./new": "new",
@@ -255,7 +268,7 @@ def test_a_folder_is_absolute_and_a_name_with_a_slash_stays(tmp_path, monkeypatc
         ".": ".",
         str(tmp_path / "data"): "data",
     }.items():
-        assert meant(value) == str((tmp_path / place).resolve())
+        assert resolved_value(value) == str((tmp_path / place).resolve())
     assert resolve_parameters(path, "runs", {}) == {"output_dir": str(tmp_path / "runs")}
     assert resolve_parameters(path, "runs", {"output_dir": "else/where"}) == {
         "output_dir": str(tmp_path / "else" / "where")
@@ -274,7 +287,7 @@ def test_run_without_a_name_lists_the_notebooks(capsys):
         ]
 
 
-def test_a_dry_run_says_what_would_run_and_runs_nothing(tmp_path, monkeypatch, capsys):
+def test_a_dry_run_lists_the_notebooks_and_runs_none(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("mmlkit.batch.notebooks._cores", lambda: 4)
     tiny_notebook(tmp_path / "98_a.ipynb", "1"), tiny_notebook(tmp_path / "99_b.ipynb", "1")
@@ -307,7 +320,7 @@ def test_a_dry_run_says_what_would_run_and_runs_nothing(tmp_path, monkeypatch, c
     assert not out.exists()
 
 
-def test_the_last_line_counts_what_ran(tmp_path, monkeypatch, capsys):
+def test_the_last_line_counts_the_runs(tmp_path, monkeypatch, capsys):
     (
         tiny_notebook(tmp_path / "98_good.ipynb", "1"),
         tiny_notebook(tmp_path / "99_bad.ipynb", "raise RuntimeError('on purpose')"),
@@ -336,16 +349,14 @@ def test_the_last_line_counts_what_ran(tmp_path, monkeypatch, capsys):
     ],
 )
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "x"])
-def test_a_limit_of_nothing_is_refused(option, kind, value, capsys):
+def test_limits_out_of_range_are_refused(option, kind, value, capsys):
     with pytest.raises(SystemExit):
         main(["run", "00", option, value])
     assert f"argument {option}: {value!r} is not a {kind}\n" in capsys.readouterr().err
 
 
 def test_a_killed_run_leaves_no_process_behind(tmp_path):
-    """SIGKILL gives the run no chance to clean up: papermill and the kernel notice it
-    themselves.
-    """
+    """A run that receives SIGKILL cannot clean up; papermill and the kernel end themselves."""
     computes = (
         "import os\nwith open('pids', 'w') as file:\n    print(os.getpid(), os.getppid(), "
         "file=file)\n"

@@ -1,4 +1,4 @@
-"""The encoder against transformers' BertModel: outputs, gradients, names and sizes."""
+"""The encoder agrees with transformers' BertModel: outputs, gradients, names and sizes."""
 
 import dataclasses
 
@@ -38,7 +38,7 @@ def theirs(request):
     ).eval()
 
 
-def drawn(number):
+def random_encoder_and_batch(number):
     """Return a random encoder with large weights, and a padded batch of two segments."""
     generator = np.random.default_rng(number)
     heads, layers = int(generator.integers(1, 5)), 1 + number % 3
@@ -54,7 +54,7 @@ def drawn(number):
     )
     torch.manual_seed(number)
     encoder = BertModel(config).eval()
-    with torch.no_grad():  # LayerNorms and biases too, so that none can hide
+    with torch.no_grad():  # also LayerNorms and biases, so that each has an effect
         for parameter in encoder.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.2)
     tokens = 2 * int(generator.integers(2, 20)) - 1
@@ -70,8 +70,8 @@ def drawn(number):
     )
 
 
-def twin(encoder, attention):
-    """transformers' model with the same weights; strict loading, so the names must agree."""
+def to_transformers(encoder, attention):
+    """Return transformers' model with the same weights; strict loading checks the names."""
     config = transformers.BertConfig(
         **dataclasses.asdict(encoder.config), attn_implementation=attention
     )
@@ -80,8 +80,8 @@ def twin(encoder, attention):
     return model
 
 
-def choose(monkeypatch, written_out):
-    """Make every attention take the same one of its two paths."""
+def choose_attention(monkeypatch, written_out):
+    """Make every attention use the same one of its two implementations."""
     monkeypatch.setattr(mmlkit.bert.attention, "_fused_is_faster", lambda *_: not written_out)
 
 
@@ -94,8 +94,8 @@ def assert_same(ours, other, mask):
 
 @pytest.mark.parametrize("written_out", [False, True])
 @pytest.mark.parametrize("texts", [(TEXTS,), (TEXTS, PAIRS)], ids=["single", "pair"])
-def test_minilm_gives_what_transformers_gives(minilm, theirs, texts, written_out, monkeypatch):
-    choose(monkeypatch, written_out)
+def test_minilm_agrees_with_transformers(minilm, theirs, texts, written_out, monkeypatch):
+    choose_attention(monkeypatch, written_out)
     encoder, tokenizer = minilm
     batch = dict(tokenizer(*map(list, texts), padding=True, return_tensors="pt"))
     assert batch["attention_mask"].min() == 0 and batch["token_type_ids"].max() == len(texts) - 1
@@ -106,13 +106,13 @@ def test_minilm_gives_what_transformers_gives(minilm, theirs, texts, written_out
 @pytest.mark.parametrize("written_out", [False, True])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("number", range(10))
-def test_random_configurations_give_what_transformers_gives(
-    number, attention, written_out, monkeypatch
-):
-    choose(monkeypatch, written_out)
-    encoder, batch = drawn(number)
+def test_random_configurations_agree_with_transformers(number, attention, written_out, monkeypatch):
+    choose_attention(monkeypatch, written_out)
+    encoder, batch = random_encoder_and_batch(number)
     with torch.no_grad():
-        assert_same(encoder(**batch), twin(encoder, attention)(**batch), batch["attention_mask"])
+        assert_same(
+            encoder(**batch), to_transformers(encoder, attention)(**batch), batch["attention_mask"]
+        )
 
 
 def assert_same_gradients(encoder, other, batch):
@@ -138,15 +138,15 @@ def assert_same_gradients(encoder, other, batch):
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("number", range(4))
-def test_gradients_of_random_configurations_are_those_of_transformers(number, training):
-    encoder, batch = drawn(number)
+def test_gradients_of_random_configurations_agree_with_transformers(number, training):
+    encoder, batch = random_encoder_and_batch(number)
     for module in encoder.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    assert_same_gradients(encoder.train(training), twin(encoder, "eager"), batch)
+    assert_same_gradients(encoder.train(training), to_transformers(encoder, "eager"), batch)
 
 
-def test_gradients_of_minilm_are_those_of_transformers(theirs):
+def test_gradients_of_minilm_agree_with_transformers(theirs):
     encoder, tokenizer = load_pretrained("minilm")
     assert_same_gradients(
         encoder,
@@ -163,7 +163,7 @@ def test_gradients_of_minilm_are_those_of_transformers(theirs):
     ],
     ids=["base", "large"],
 )
-def test_numbers_of_parameters_are_the_published_ones(config, total, embeddings, layer):
+def test_numbers_of_parameters_equal_the_published_numbers(config, total, embeddings, layer):
     with torch.device("meta"):
         encoder = BertModel(config)
 
@@ -174,7 +174,7 @@ def test_numbers_of_parameters_are_the_published_ones(config, total, embeddings,
     assert {count(one) for one in encoder.encoder.layer} == {layer}
 
 
-def test_names_and_shapes_of_base_are_those_of_transformers():
+def test_names_and_shapes_of_base_agree_with_transformers():
     with torch.device("meta"):
         ours, other = (
             BertModel(BertConfig.base()),
@@ -185,7 +185,7 @@ def test_names_and_shapes_of_base_are_those_of_transformers():
     }
 
 
-def test_defaults_are_those_of_transformers():
+def test_defaults_agree_with_transformers():
     theirs = transformers.BertConfig().to_dict()
     assert dataclasses.asdict(BertConfig()) == {
         name: theirs[name] for name in dataclasses.asdict(BertConfig())
@@ -193,8 +193,8 @@ def test_defaults_are_those_of_transformers():
 
 
 @pytest.mark.parametrize("written_out", [False, True])
-def test_bf16_is_near_fp32(minilm, written_out, monkeypatch):
-    choose(monkeypatch, written_out)
+def test_bf16_is_close_to_fp32(minilm, written_out, monkeypatch):
+    choose_attention(monkeypatch, written_out)
     encoder, tokenizer = minilm
     batch = dict(tokenizer(list(TEXTS), padding=True, return_tensors="pt"))
     with torch.no_grad():

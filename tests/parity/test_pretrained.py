@@ -1,4 +1,4 @@
-"""Folders that go to transformers and back, and how many layers of a folder are taken."""
+"""Folders can be exchanged with transformers; num_layers loads the first layers of a folder."""
 
 import json
 import warnings
@@ -28,7 +28,7 @@ def folder(encoder, tiny_tokenizer, tmp_path):
     return tmp_path / "model"
 
 
-def test_transformers_opens_what_we_save(encoder, tiny_tokenizer, folder):
+def test_transformers_loads_our_folder(encoder, tiny_tokenizer, folder):
     theirs, info = transformers.AutoModel.from_pretrained(folder, output_loading_info=True)
     assert isinstance(theirs, transformers.BertModel) and not any(info.values())
     with torch.no_grad():
@@ -44,7 +44,7 @@ def test_transformers_opens_what_we_save(encoder, tiny_tokenizer, folder):
     )
 
 
-def test_we_open_what_we_save(encoder, tiny_tokenizer, folder):
+def test_mmlkit_loads_its_own_folder(encoder, tiny_tokenizer, folder):
     again, tokenizer = load_pretrained(folder)
     assert again.config == encoder.config and not again.training
     assert again.tokenizer is tokenizer and len(tokenizer) == len(tiny_tokenizer)
@@ -57,13 +57,13 @@ def assert_same_weights(a, b):
         assert torch.equal(value, b.state_dict()[key]), key
 
 
-def test_we_open_what_transformers_saves(folder, encoder, tmp_path):
+def test_mmlkit_loads_a_folder_of_transformers(folder, encoder, tmp_path):
     transformers.AutoModel.from_pretrained(folder).save_pretrained(tmp_path / "theirs")
     transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "theirs")
     assert_same_weights(load_pretrained(tmp_path / "theirs")[0], encoder)
 
 
-def test_old_names_are_read_and_a_pretraining_head_is_left_aside(folder, encoder):
+def test_old_names_are_read_and_a_pretraining_head_is_ignored(folder, encoder):
     tensors = safetensors.torch.load_file(folder / "model.safetensors")
     old = {
         "bert."
@@ -88,7 +88,7 @@ def test_old_names_are_read_and_a_pretraining_head_is_left_aside(folder, encoder
     assert_same_weights(again, encoder)
 
 
-def test_a_missing_pooler_is_told(folder):
+def test_a_missing_pooler_gives_a_warning(folder):
     tensors = safetensors.torch.load_file(folder / "model.safetensors")
     tensors = {key: value for key, value in tensors.items() if "pooler" not in key}
     safetensors.torch.save_file(tensors, folder / "model.safetensors")
@@ -98,7 +98,7 @@ def test_a_missing_pooler_is_told(folder):
         load_pretrained(folder)
 
 
-def test_saving_leaves_only_whole_files(folder):
+def test_saving_leaves_no_temporary_files(folder):
     assert sorted(path.name for path in folder.iterdir()) == [
         "config.json",
         "model.safetensors",
@@ -125,7 +125,7 @@ def test_a_save_that_fails_keeps_the_old_file(folder, encoder, tiny_tokenizer, m
 
 @pytest.fixture(scope="module")
 def all_hidden_states():
-    """Every layer's output of MiniLM, by transformers."""
+    """Return the output of every layer of MiniLM, computed by transformers."""
     import importlib.util
     from pathlib import Path
 
@@ -137,7 +137,7 @@ def all_hidden_states():
 
 
 @pytest.mark.parametrize("layers", [1, 3, 6, None])
-def test_num_layers_gives_the_full_model_s_intermediate_states(layers, all_hidden_states):
+def test_num_layers_gives_the_intermediate_states_of_the_full_model(layers, all_hidden_states):
     encoder, _ = load_pretrained("minilm", num_layers=layers)
     assert len(encoder.encoder.layer) == encoder.config.num_hidden_layers == (layers or 6)
     with torch.no_grad():
@@ -148,7 +148,7 @@ def test_num_layers_gives_the_full_model_s_intermediate_states(layers, all_hidde
 
 
 @pytest.mark.parametrize("layers", [0, 7, -1])
-def test_num_layers_that_are_not_there_are_refused(layers):
+def test_num_layers_out_of_range_is_refused(layers):
     with pytest.raises(
         ValueError,
         match=f"num_layers is {layers}, expected 1 to 6, the number of layers of minilm",
@@ -156,7 +156,7 @@ def test_num_layers_that_are_not_there_are_refused(layers):
         load_pretrained("minilm", num_layers=layers)
 
 
-def test_random_init_is_seeded_and_touches_no_global_state(folder, encoder):
+def test_random_init_is_seeded_and_keeps_the_global_random_state(folder, encoder):
     before = torch.get_rng_state()
     one, same, other = (
         load_pretrained(folder, random_init=True, seed=seed)[0] for seed in (1, 1, 2)
@@ -166,4 +166,4 @@ def test_random_init_is_seeded_and_touches_no_global_state(folder, encoder):
     key = "encoder.layer.1.output.dense.weight"
     assert not torch.equal(one.state_dict()[key], other.state_dict()[key])
     assert not torch.equal(one.state_dict()[key], encoder.state_dict()[key])
-    assert abs(one.state_dict()[key].std() / 0.2 - 1) < 0.1  # the file's initializer_range
+    assert abs(one.state_dict()[key].std() / 0.2 - 1) < 0.1  # the initializer_range of the file

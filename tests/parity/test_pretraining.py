@@ -1,6 +1,4 @@
-"""Pre-training against transformers' BertForPreTraining: heads that load from its folders,
-scores, losses and gradients.
-"""
+"""Pre-training agrees with transformers' BertForPreTraining: heads, scores, losses, gradients."""
 
 import warnings
 
@@ -40,8 +38,9 @@ FRESH = "has no weights for cls.{} they are initialised at random and need pretr
 
 @pytest.fixture
 def saved(tiny_tokenizer, tmp_path):
-    """saved(kind): a model of transformers with drawn weights, biases too, and the folder into
-    which it was saved.
+    """Return a function (kind) that builds a model of transformers and saves it in a folder.
+
+    All its parameters are random, including the biases.
     """
 
     def make(kind=transformers.BertForPreTraining):
@@ -60,9 +59,10 @@ def saved(tiny_tokenizer, tmp_path):
 
 
 @pytest.fixture
-def change():
-    """change(folder, function): the folder's tensors, changed; as a pytorch_model.bin, since its
-    names need not fit.
+def change_tensors():
+    """Return a function (folder, function) that changes the tensors of a folder.
+
+    The result is a pytorch_model.bin, because its names may differ from those of the model.
     """
 
     def make(folder, function):
@@ -75,7 +75,7 @@ def change():
 
 
 def load(folder, *complaints):
-    """Encoder, tokenizer and heads of a folder; all that is said must be one of the complaints."""
+    """Return encoder, tokenizer and heads; the warnings must match the expected complaints."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         found = *load_pretrained(folder), load_pretraining_heads(folder)
@@ -86,7 +86,7 @@ def load(folder, *complaints):
     return found
 
 
-def test_scores_losses_and_gradients_are_those_of_transformers(saved):
+def test_scores_losses_and_gradients_agree_with_transformers(saved):
     theirs, folder = saved()
     encoder, tokenizer, heads = load(folder)
     assert not heads.training
@@ -123,7 +123,7 @@ def test_scores_losses_and_gradients_are_those_of_transformers(saved):
         )
 
 
-def test_a_word_is_filled_in_as_transformers_would(saved):
+def test_fill_mask_agrees_with_transformers(saved):
     theirs, folder = saved()
     encoder, tokenizer, heads = load(folder)
     coded = tokenizer("the [MASK] was great .", return_tensors="pt")
@@ -134,7 +134,7 @@ def test_a_word_is_filled_in_as_transformers_would(saved):
     assert [share for _, share in found] == pytest.approx(shares.tolist(), abs=1e-5)
 
 
-def test_a_masked_language_model_brings_one_of_two_heads(saved):
+def test_a_masked_language_model_has_one_of_two_heads(saved):
     theirs, folder = saved(transformers.BertForMaskedLM)
     _, _, heads = load(folder, "has no pooler", FRESH.format("seq_relationship:"))
     torch.testing.assert_close(
@@ -144,7 +144,7 @@ def test_a_masked_language_model_brings_one_of_two_heads(saved):
     assert not heads.seq_relationship.bias.any() and heads.seq_relationship.weight.any()
 
 
-def test_the_bundled_encoder_brings_none_and_fresh_ones_are_drawn_from_the_seed():
+def test_the_bundled_encoder_has_no_heads_and_new_ones_depend_on_the_seed():
     state = torch.get_rng_state()
     with pytest.warns(
         UserWarning, match="minilm " + FRESH.format("predictions and cls.seq_relationship:")
@@ -158,9 +158,10 @@ def test_the_bundled_encoder_brings_none_and_fresh_ones_are_drawn_from_the_seed(
     assert one.predictions.transform["dense"].weight.std().item() == pytest.approx(0.02, rel=0.02)
 
 
-def test_old_names_and_stored_ties_are_read(saved, change):
-    """The files of 2019: LayerNorm's gamma and beta, the word table under its second name, and
-    the bias under one of two.
+def test_old_names_and_stored_tied_weights_are_read(saved, change_tensors):
+    """Files of 2019 use gamma and beta for LayerNorm and another name for the bias of the words.
+
+    They also store the word table a second time.
     """
     theirs, folder = saved()
 
@@ -176,21 +177,21 @@ def test_old_names_and_stored_ties_are_read(saved, change):
         ].clone()
         tensors["cls.predictions.decoder.bias"] = tensors.pop("cls.predictions.bias")
 
-    change(folder, old)
+    change_tensors(folder, old)
     _, _, heads = load(folder)
     for name, value in heads.state_dict().items():
         assert torch.equal(value, theirs.cls.state_dict()[name]), name
 
 
-def shorter(tensors):
+def shorten_bias(tensors):
     tensors["cls.predictions.bias"] = tensors["cls.predictions.bias"][:-1]
 
 
-def partial(tensors):
+def remove_bias(tensors):
     tensors.pop("cls.seq_relationship.bias")
 
 
-def untied(tensors):
+def untie_word_table(tensors):
     tensors["cls.predictions.decoder.weight"] = (
         tensors["bert.embeddings.word_embeddings.weight"] + 1
     )
@@ -200,30 +201,30 @@ def untied(tensors):
     "function, message",
     [
         (
-            shorter,
+            shorten_bias,
             r"the heads do not fit the configuration. cls.predictions.bias: \[198\], expected "
             r"\[199\]",
         ),
         (
-            partial,
+            remove_bias,
             r"the heads do not fit the configuration. cls.seq_relationship.bias: missing, expected "
             r"\[2\]",
         ),
         (
-            untied,
+            untie_word_table,
             "cls.predictions.decoder.weight is not the encoder's word table; choose a checkpoint "
             "that ties the two",
         ),
     ],
 )
-def test_heads_that_do_not_fit_are_refused(saved, change, function, message):
+def test_heads_that_do_not_fit_are_refused(saved, change_tensors, function, message):
     _, folder = saved()
-    change(folder, function)
+    change_tensors(folder, function)
     with pytest.raises(ValueError, match=message):
         load_pretraining_heads(folder)
 
 
-def test_a_checkpoint_is_read_whole_and_by_the_encoder_s_names(saved):
+def test_a_checkpoint_is_read_completely_with_the_names_of_the_encoder(saved):
     theirs, folder = saved()
     config, tensors = read_checkpoint(folder)
     expected = {

@@ -1,4 +1,4 @@
-"""The encoder's parts by hand; padding and the way attention is computed change nothing."""
+"""Parts of the encoder, by hand. Padding and the attention implementation change no result."""
 
 import contextlib
 import math
@@ -16,7 +16,7 @@ IDS = torch.tensor([[2, 7, 9, 30, 41, 3], [2, 11, 50, 60, 12, 3]])
 
 
 def tiny(**changes):
-    """A tiny encoder whose weights are drawn wide, so that tokens and heads differ."""
+    """Return a tiny encoder with large initial weights, so that tokens and heads differ."""
     with seeded(1):
         return BertModel(BertConfig.tiny(initializer_range=0.3, **changes)).eval()
 
@@ -41,12 +41,12 @@ def test_padding_changes_no_real_token(written_out, pads, pad_id):
     encoder = tiny()
     padded, mask = F.pad(IDS, (0, pads), value=pad_id), F.pad(torch.ones_like(IDS), (0, pads))
     with torch.no_grad():
-        plain, longer, blind = encoder(IDS), encoder(padded, mask), encoder(padded)
+        plain, longer, unmasked = encoder(IDS), encoder(padded, mask), encoder(padded)
     close(longer.last_hidden_state[:, :6], plain.last_hidden_state)
     close(longer.pooler_output, plain.pooler_output)
     assert (
-        blind.last_hidden_state[:, :6] - plain.last_hidden_state
-    ).abs().max() > 0.01  # the mask is what does it
+        unmasked.last_hidden_state[:, :6] - plain.last_hidden_state
+    ).abs().max() > 0.01  # without the mask, padding changes the result
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -80,11 +80,11 @@ def test_additive_mask_is_finite_after_any_score(dtype):
     assert torch.isfinite(mask[..., 1] - torch.finfo(dtype).max / 4) and mask[..., 1] < -30_000
 
 
-# the same numbers for less work
+# Computing only the first tokens.
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
-def test_first_token_only_gives_the_full_computation_s_first_token(written_out, layers):
+def test_first_token_only_equals_the_full_computation(written_out, layers):
     encoder = tiny(num_hidden_layers=layers)
     mask = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]])
     with torch.no_grad():
@@ -116,7 +116,7 @@ def test_num_queries_computes_the_first_tokens_alone(written_out, queries):
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("queries", [None, 1, 3])
-def test_written_out_attention_is_torch_s(masked, queries, monkeypatch):
+def test_written_out_attention_equals_torch(masked, queries, monkeypatch):
     attention, hidden = (
         tiny().encoder.layer[1].attention.self,
         torch.randn(2, 6, 32, generator=torch.Generator().manual_seed(2)),
@@ -140,7 +140,7 @@ def test_written_out_attention_is_torch_s(masked, queries, monkeypatch):
 
 
 def plain_attention(width, heads):
-    """Self-attention whose query, key and value are its input."""
+    """Return self-attention whose query, key and value equal its input."""
     module = mmlkit.bert.attention.BertSelfAttention(
         BertConfig.tiny(hidden_size=width, num_attention_heads=heads)
     ).eval()
@@ -161,7 +161,7 @@ def test_attention_by_hand(written_out):
 
 
 def test_attention_heads_by_hand(written_out):
-    # Two heads of one feature. Head 0 reads (1, 0), head 1 reads (0, 2). Scores are products.
+    # Two heads with one feature each. Head 0 gets (1, 0), head 1 gets (0, 2). Scores are products.
     hidden = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]])
     with torch.no_grad():
         found = plain_attention(2, 2)(hidden)
@@ -182,7 +182,7 @@ def test_training_attention_on_a_cpu_has_its_own_dropout():
 # the layer
 
 
-def test_no_task_residual_is_one_of_zeros(written_out):
+def test_no_task_residual_equals_zeros(written_out):
     layer, hidden = tiny().encoder.layer[0], torch.randn(2, 6, 32)
     with torch.no_grad():
         assert torch.equal(layer(hidden), layer(hidden, task_residual=torch.zeros(2, 6, 32)))
@@ -239,7 +239,7 @@ def test_gelu_is_the_exact_one():
     close(found, torch.tensor([0.8413447, -0.1586553, 0.0, 1.9544997]), atol=2e-6)
 
 
-def test_fresh_weights_are_bert_s():
+def test_initial_weights_follow_bert():
     with seeded(0):
         encoder = BertModel(BertConfig.tiny(vocab_size=2000, pad_token_id=5))
     table = encoder.embeddings.word_embeddings.weight
@@ -260,7 +260,7 @@ def test_padding_word_gets_no_gradient():
     assert (gradient[7] == 0).all() and (gradient[9] != 0).any() and (gradient[8] == 0).all()
 
 
-# what is refused
+# Errors.
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_a_bad_configuration_is_refused(change, message):
         BertConfig.tiny(**change)
 
 
-def test_a_configuration_is_read_from_a_dict_with_more_in_it():
+def test_a_configuration_ignores_other_keys_of_a_dict():
     values = {
         "hidden_size": 48,
         "model_type": "bert",

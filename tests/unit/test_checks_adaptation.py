@@ -17,25 +17,25 @@ def raises(*arguments):
     raise TypeError("a draft")
 
 
-# a share of every label
+# The share of the rows of every label.
 
 
-def take(rows, share):
+def first_rows(rows, share):
     return rows[: max(1, int(share * len(rows)))]
 
 
 def share_of(labels, share, seed):
     order = np.random.default_rng(seed).permutation(len(labels))
     return np.concatenate(
-        [take(order[labels[order] == label], share) for label in np.unique(labels)]
+        [first_rows(order[labels[order] == label], share) for label in np.unique(labels)]
     )
 
 
-def drawn(
+def share_solution(
     count=lambda rows, share: max(1, int(share * rows)),
     order=lambda rows, seed: np.random.default_rng(seed).permutation(rows),
 ):
-    """The solution with one part replaced."""
+    """Return the solution. Each argument replaces one of its parts."""
 
     def function(labels, share, seed):
         rows = order(len(labels), seed)
@@ -49,20 +49,23 @@ def drawn(
     return function
 
 
-def apart(labels, share, seed):
-    """Right sizes, but every share is a draw of its own."""
+def independent_draws(labels, share, seed):
+    """Draw shares of the right size, but each one independently of the others."""
     generator = np.random.default_rng([seed, int(share * 1000)])
     return np.concatenate(
-        [take(generator.permutation(np.flatnonzero(labels == label)), share) for label in (0, 1)]
+        [
+            first_rows(generator.permutation(np.flatnonzero(labels == label)), share)
+            for label in (0, 1)
+        ]
     )
 
 
-def forgetful():
+def without_seed():
     generator = np.random.default_rng(0)
     return lambda labels, share, seed: share_of(labels, share, generator.integers(10**9))
 
 
-def twice(labels, share, seed):
+def draws_with_replacement(labels, share, seed):
     generator = np.random.default_rng(seed)
     return np.concatenate(
         [
@@ -106,35 +109,35 @@ SHARES = [
         ),
     ),
     (
-        drawn(count=lambda rows, share: max(1, round(share * rows))),
+        share_solution(count=lambda rows, share: max(1, round(share * rows))),
         (
             "the counts are rounded, not cut off: share 0.001 of 1800 and 1200 rows is (1, 1), "
             "at least 1 of each; found (2, 1)."
         ),
     ),
     (
-        drawn(count=lambda rows, share: math.ceil(share * rows)),
+        share_solution(count=lambda rows, share: math.ceil(share * rows)),
         (
             "the counts are rounded, not cut off: share 0.001 of 1800 and 1200 rows is (1, 1), "
             "at least 1 of each; found (2, 2)."
         ),
     ),
     (
-        drawn(count=lambda rows, share: max(1, int(share * 1500))),
+        share_solution(count=lambda rows, share: max(1, int(share * 1500))),
         (
             "both labels have the same count: share 0.01 of 1800 and 1200 rows is (18, 12), at "
             "least 1 of each; found (15, 15)."
         ),
     ),
     (
-        drawn(count=lambda rows, share: max(1, int(share / 100 * rows))),
+        share_solution(count=lambda rows, share: max(1, int(share / 100 * rows))),
         (
             "the counts are wrong: share 0.01 of 1800 and 1200 rows is (18, 12), at least 1 of "
             "each; found (1, 1)."
         ),
     ),
     (
-        lambda labels, share, seed: take(
+        lambda labels, share, seed: first_rows(
             np.random.default_rng(seed).permutation(len(labels)), share
         ),
         (
@@ -142,27 +145,27 @@ SHARES = [
             "rows is (1, 1), at least 1 of each; found (1, 0)."
         ),
     ),
-    (twice, "a row is drawn twice."),
+    (draws_with_replacement, "a row is drawn twice."),
     (
-        drawn(order=lambda rows, seed: np.random.default_rng(seed).permutation(rows) - 1),
+        share_solution(order=lambda rows, seed: np.random.default_rng(seed).permutation(rows) - 1),
         "row numbers go from 0 to 2999, found [-1].",
     ),
     (
         lambda *arguments: share_of(*arguments) + 1500,
         "row numbers go from 0 to 2999, found [4486, 4231, 3847].",
     ),
-    (apart, "the rows of share 0.0005 are not among those of share 0.001."),
-    (forgetful(), "the same seed gives other rows when it is used again."),
+    (independent_draws, "the rows of share 0.0005 are not among those of share 0.001."),
+    (without_seed(), "the same seed gives other rows when it is used again."),
     (
-        drawn(order=lambda rows, seed: np.arange(rows)),
+        share_solution(order=lambda rows, seed: np.arange(rows)),
         "the first rows of each label are taken, not random ones.",
     ),
     (
-        drawn(order=lambda rows, seed: np.random.default_rng(0).permutation(rows)),
+        share_solution(order=lambda rows, seed: np.random.default_rng(0).permutation(rows)),
         "every seed gives the same rows.",
     ),
     (
-        drawn(count=lambda rows, share: int(share * rows)),
+        share_solution(count=lambda rows, share: int(share * rows)),
         (
             "the counts are wrong: share 0.0005 of 1800 and 1200 rows is (1, 1), at least 1 of "
             "each; found (0, 0)."
@@ -172,9 +175,10 @@ SHARES = [
 
 
 def test_a_share_worked_by_hand(capsys):
-    """Of 6 rows of one label and 4 of the other half are 3 and 2.
+    """Worked example with 6 rows of one label and 4 rows of the other label.
 
-    A quarter, cut off, is 1 and 1, and these rows are among the half.
+    Half of them are 3 and 2 rows. A quarter, rounded down, is 1 and 1, and these rows are part of
+    the half.
     """
     labels = np.array([0, 1, 0, 1, 0, 1, 0, 1, 0, 0])
     half, quarter = (share_of(labels, share, 0).tolist() for share in (0.5, 0.25))
@@ -185,20 +189,20 @@ def test_a_share_worked_by_hand(capsys):
     )
     assert check_share(share_of) and capsys.readouterr().out == "share: right.\n"
     assert check_share(lambda *arguments: sorted(share_of(*arguments).tolist())), "in any order"
-    assert check_share(drawn()), "the parts of the wrong ones below are right"
+    assert check_share(share_solution()), "the parts of the wrong ones below are right"
 
 
-@pytest.mark.parametrize("function, said", SHARES)
-def test_mistakes_in_the_share_are_named(function, said, capsys):
+@pytest.mark.parametrize("function, message", SHARES)
+def test_mistakes_in_the_share_are_named(function, message, capsys):
     assert check_share(function) is False
     out = capsys.readouterr().out
-    assert out.startswith(f"share: not yet: {said}") and out.count("\n") == 1, out
+    assert out.startswith(f"share: not yet: {message}") and out.count("\n") == 1, out
 
 
-# a draw without one of the labels
+# The probability that a draw misses one of the labels.
 
 
-def missed(a, b, n):
+def missed_label(a, b, n):
     return (math.comb(a, n) + math.comb(b, n)) / math.comb(a + b, n)
 
 
@@ -219,8 +223,11 @@ MISSED = [
         lambda a, b, n: math.comb(a, n) * math.comb(b, n) / math.comb(a + b, n) ** 2,
         "probabilities of cases that exclude each other are multiplied, not added.",
     ),
-    (lambda a, b, n: 1 - missed(a, b, n), "this is the probability that both labels are drawn."),
-    (lambda a, b, n: 100 * missed(a, b, n), "this is in percent."),
+    (
+        lambda a, b, n: 1 - missed_label(a, b, n),
+        "this is the probability that both labels are drawn.",
+    ),
+    (lambda a, b, n: 100 * missed_label(a, b, n), "this is in percent."),
     (
         lambda a, b, n: 1 - (a / (a + b)) ** n - (b / (a + b)) ** n,
         (
@@ -240,48 +247,50 @@ MISSED = [
 ]
 
 
-def test_the_chance_is_that_of_listing_all_draws(capsys):
-    """Of 15 pairs out of 3 and 3, 6 are of one label."""
-    assert missed(3, 3, 2) == 0.4
+def test_the_probability_equals_that_of_listing_all_draws(capsys):
+    """Of the 15 pairs from 3 and 3 rows, 6 pairs have a single label."""
+    assert missed_label(3, 3, 2) == 0.4
     for a, b, n in ((3, 3, 2), (5, 3, 2), (6, 2, 3), (4, 4, 5), (2, 1, 1)):
         draws = [len(set(draw)) < 2 for draw in itertools.combinations([0] * a + [1] * b, n)]
-        assert missed(a, b, n) == pytest.approx(np.mean([bool(one) for one in draws]))
-    assert check_missed_label(missed) and capsys.readouterr().out == "missed label: right.\n"
+        assert missed_label(a, b, n) == pytest.approx(np.mean([bool(one) for one in draws]))
+    assert check_missed_label(missed_label) and capsys.readouterr().out == "missed label: right.\n"
     assert check_missed_label(
         lambda a, b, n: Fraction(math.comb(a, n) + math.comb(b, n), math.comb(a + b, n))
     )
 
 
-@pytest.mark.parametrize("function, said", MISSED)
-def test_mistakes_in_the_chance_are_named(function, said, capsys):
+@pytest.mark.parametrize("function, message", MISSED)
+def test_mistakes_in_the_probability_are_named(function, message, capsys):
     assert check_missed_label(function) is False
     out = capsys.readouterr().out
-    assert out.startswith(f"missed label: not yet: {said}") and out.count("\n") == 1, out
+    assert out.startswith(f"missed label: not yet: {message}") and out.count("\n") == 1, out
 
 
-# how many labels a start saves
+# The number of labels that an initialisation saves.
 
 
-def needed(rows, accuracies, wanted):
+def labels_needed(rows, accuracies, target):
     return (
-        math.inf if wanted > accuracies[-1] else 10 ** np.interp(wanted, accuracies, np.log10(rows))
+        math.inf if target > accuracies[-1] else 10 ** np.interp(target, accuracies, np.log10(rows))
     )
 
 
-def within(
-    line=lambda wanted, accuracies, rows: 10 ** np.interp(wanted, accuracies, np.log10(rows)),
+def labels_needed_solution(
+    interpolate=lambda target, accuracies, rows: (
+        10 ** np.interp(target, accuracies, np.log10(rows))
+    ),
     above=math.inf,
     below=None,
 ):
-    """The solution with one part replaced."""
+    """Return the solution. Each argument replaces one of its parts."""
 
-    def function(rows, accuracies, wanted):
-        if wanted > accuracies[-1]:
+    def function(rows, accuracies, target):
+        if target > accuracies[-1]:
             return above
         return (
             below
-            if below is not None and wanted < accuracies[0]
-            else line(wanted, accuracies, rows)
+            if below is not None and target < accuracies[0]
+            else interpolate(target, accuracies, rows)
         )
 
     return function
@@ -292,64 +301,72 @@ NEEDED = [
     (raises, "it stopped with TypeError: a draft."),
     (lambda *_: [1, 2], "expected one number, found shape [2]."),
     (
-        within(lambda wanted, accuracies, rows: np.interp(wanted, accuracies, rows)),
+        labels_needed_solution(
+            lambda target, accuracies, rows: np.interp(target, accuracies, rows)
+        ),
         "the line is straight in the rows.",
     ),
     (
-        within(lambda wanted, accuracies, rows: np.interp(wanted, accuracies, np.log10(rows))),
+        labels_needed_solution(
+            lambda target, accuracies, rows: np.interp(target, accuracies, np.log10(rows))
+        ),
         "this is the log10 of the rows.",
     ),
     (
-        within(lambda wanted, accuracies, rows: np.interp(wanted, accuracies, np.log(rows))),
+        labels_needed_solution(
+            lambda target, accuracies, rows: np.interp(target, accuracies, np.log(rows))
+        ),
         "this is the natural logarithm of the rows.",
     ),
     (
-        within(lambda wanted, accuracies, rows: rows[np.searchsorted(accuracies, wanted)]),
+        labels_needed_solution(
+            lambda target, accuracies, rows: rows[np.searchsorted(accuracies, target)]
+        ),
         "this is the next size in the list.",
     ),
     (
-        within(
-            lambda wanted, accuracies, rows: rows[np.searchsorted(accuracies, wanted, "right") - 1]
+        labels_needed_solution(
+            lambda target, accuracies, rows: rows[np.searchsorted(accuracies, target, "right") - 1]
         ),
         "this is the size before in the list.",
     ),
     (
-        within(above=23596),
+        labels_needed_solution(above=23596),
         (
             "for ([23, 235, 2359, 23596], [51.2, 82.2, 90.5, 94.3], 95.7) it returns 23596, "
             "expected inf. No size in the list reaches 95.7, so it is math.inf."
         ),
     ),
     (
-        within(above=math.nan),
+        labels_needed_solution(above=math.nan),
         (
             "for ([23, 235, 2359, 23596], [51.2, 82.2, 90.5, 94.3], 95.7) it returns nan, "
             "expected inf. No size in the list reaches 95.7, so it is math.inf."
         ),
     ),
     (
-        within(above=-math.inf),
+        labels_needed_solution(above=-math.inf),
         (
             "for ([23, 235, 2359, 23596], [51.2, 82.2, 90.5, 94.3], 95.7) it returns -inf, "
             "expected inf. No size in the list reaches 95.7, so it is math.inf."
         ),
     ),
     (
-        within(below=math.inf),
+        labels_needed_solution(below=math.inf),
         (
             "for ([23, 235, 2359, 23596], [51.2, 82.2, 90.5, 94.3], 40.0) it returns inf, "
             "expected 23. The smallest size reaches 40 already."
         ),
     ),
     (
-        lambda rows, accuracies, wanted: 100.0,
+        lambda rows, accuracies, target: 100.0,
         (
             "for ([23, 235, 2359, 23596], [51.2, 82.2, 90.5, 94.3], 88.3) it returns 100, "
             "expected 1280.05."
         ),
     ),
     (
-        lambda rows, accuracies, wanted: math.nan,
+        lambda rows, accuracies, target: math.nan,
         (
             "for ([23, 235, 2359, 23596], [51.2, 82.2, 90.5, 94.3], 88.3) it returns nan, "
             "expected 1280.05."
@@ -359,16 +376,18 @@ NEEDED = [
 
 
 def test_labels_needed_worked_by_hand(capsys):
-    """The logarithm half way from 100 to 10,000 rows is that of 1,000, as 70 is of 60 and 80."""
+    """Interpolation in log10: 1,000 rows lie half way from 100 to 10,000, as 70 from 60 to 80."""
     assert (
-        needed([100, 10_000], [60, 80], 70) == pytest.approx(1000)
-        and needed([100, 10_000], [60, 80], 81) == math.inf
+        labels_needed([100, 10_000], [60, 80], 70) == pytest.approx(1000)
+        and labels_needed([100, 10_000], [60, 80], 81) == math.inf
     )
-    assert check_labels_needed(needed) and capsys.readouterr().out == "labels needed: right.\n"
+    assert (
+        check_labels_needed(labels_needed) and capsys.readouterr().out == "labels needed: right.\n"
+    )
 
 
-@pytest.mark.parametrize("function, said", NEEDED)
-def test_mistakes_in_the_labels_needed_are_named(function, said, capsys):
+@pytest.mark.parametrize("function, message", NEEDED)
+def test_mistakes_in_the_labels_needed_are_named(function, message, capsys):
     assert check_labels_needed(function) is False
     out = capsys.readouterr().out
-    assert out.startswith(f"labels needed: not yet: {said}") and out.count("\n") == 1, out
+    assert out.startswith(f"labels needed: not yet: {message}") and out.count("\n") == 1, out

@@ -1,4 +1,4 @@
-"""The comparator reads any answer, names the fewest mistakes and prints one line."""
+"""The comparator reads answers of many types, names the fewest mistakes and prints one line."""
 
 import ast
 import inspect
@@ -20,7 +20,7 @@ NAMES = sorted(name for name in dir(checks) if name.startswith("check_"))
 
 
 def area(pick, width, height):
-    """The area of a frame of thickness 1 around a picture."""
+    """Return the area of a frame of thickness 1 around a picture."""
     outer = pick((width + 2) * (height + 2), {"one side is missing": (width + 1) * (height + 1)})
     return outer - pick(width * height, {"the picture is counted": 0, "it is wrong": width})
 
@@ -54,7 +54,7 @@ def test_the_fewest_mistakes_that_fit_all_cases_are_named(function, message):
 
 
 def split(pick, values):
-    """The sum of the values and their number."""
+    """Return the sum of the values and their number."""
     return sum(values), pick(len(values), {"the last value is not counted": len(values) - 1})
 
 
@@ -128,7 +128,7 @@ def test_answers_of_many_types_are_read(answer, like, values):
         ),
     ],
 )
-def test_answers_that_cannot_be_read_are_told(answer, like, message):
+def test_unreadable_answers_are_described(answer, like, message):
     with pytest.raises(WrongAnswer) as error:
         read(answer, like)
     assert str(error.value) == message
@@ -147,29 +147,29 @@ def test_special_cases_come_last_and_have_their_own_sentence():
 
 
 def test_a_verdict_is_one_line(capsys):
-    """Long messages and messages of several lines are shortened."""
+    """Long messages and messages of several lines are shortened to one line."""
 
-    def long(_):
+    def long_message(_):
         require(False, "first\nsecond " + 200 * "word ")
 
-    assert verdict("name", long, None) is False
+    assert verdict("name", long_message, None) is False
     out = capsys.readouterr().out
     assert out.startswith("name: not yet: first second word") and out.endswith(" word ...\n")
     assert out.count("\n") == 1 and len(out) <= 510
     assert verdict("name", lambda: None) is True and capsys.readouterr().out == "name: right.\n"
 
 
-def test_an_error_of_our_own_is_not_hidden():
+def test_an_error_inside_a_check_is_raised():
     with pytest.raises(KeyError):
         verdict("name", lambda: {}["missing"])
 
 
-def test_a_call_works_on_copies():
+def test_a_call_gets_copies_of_the_arguments():
     values = [1, 2]
     assert call(lambda given: given.append(3) or given, values) == [1, 2, 3] and values == [1, 2]
-    for nothing in (None, ...):
+    for unfinished in (None, ...):
         with pytest.raises(WrongAnswer, match="^it returns nothing so far.$"):
-            call(lambda: nothing)  # noqa: B023
+            call(lambda: unfinished)  # noqa: B023
 
 
 def test_an_exercise_is_a_check_of_one_argument(capsys):
@@ -180,7 +180,7 @@ def test_an_exercise_is_a_check_of_one_argument(capsys):
 
 
 def test_messages_of_one_exercise_differ():
-    """The comparator picks a wrong value by its message, so two tables cannot share one."""
+    """The comparator selects a wrong value by its message, so no two tables may share a message."""
     for path in Path(checks.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("check_"):
@@ -196,8 +196,8 @@ def test_messages_of_one_exercise_differ():
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"check_share"}))
-def test_every_mistake_is_told_from_all_others(name, capsys):
-    """A function that makes one mistake of the tables gets the message of that mistake alone."""
+def test_every_mistake_gets_its_own_message_alone(name, capsys):
+    """A function with exactly one mistake of the tables gets only the message of that mistake."""
     check = getattr(checks, name)
     inner = inspect.getclosurevars(check).nonlocals
     messages = []
@@ -214,7 +214,7 @@ def test_every_mistake_is_told_from_all_others(name, capsys):
 
 
 def solutions():
-    """Pairs (check, source of the solution) from the notebooks."""
+    """Yield pairs (name of a check, source of its solution) from the notebooks."""
     for path in sorted((Path(__file__).parents[2] / "notebooks" / "src").glob("*.py")):
         for cell in re.split(r"^# %%\n(?=def my_)", path.read_text(encoding="utf-8"), flags=re.M)[
             1:
@@ -233,16 +233,16 @@ def test_every_check_has_a_solution_in_a_notebook():
 
 @pytest.mark.parametrize(("name", "source"), [pytest.param(*one, id=one[0]) for one in solutions()])
 def test_the_solution_in_the_notebook_is_right(name, source, capsys):
-    space = {"np": np, "torch": torch}
-    exec(source, space)
-    function = next(value for key, value in space.items() if key.startswith("my_"))
+    namespace = {"np": np, "torch": torch}
+    exec(source, namespace)
+    function = next(value for key, value in namespace.items() if key.startswith("my_"))
     assert getattr(checks, name)(function) is True
     assert re.fullmatch(r"[\w ]+: right\.\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_check_raises(name, capsys):
-    """Whatever comes back, a check prints one line and returns a bool."""
+    """For any returned value, a check prints one line and returns False."""
     for answer in (
         None,
         ...,

@@ -22,16 +22,16 @@ def improvement(ours, baseline, own):
     return math.trunc(10000 * (sum(ratios) / len(ratios) - 1)) / 100
 
 
-def changed(
+def improvement_solution(
     formula=lambda a, b: 100 * (np.mean(a / b) - 1),
-    cut=lambda value: math.trunc(100 * value) / 100,
+    round_result=lambda value: math.trunc(100 * value) / 100,
     names=lambda ours, own: [n for n in ours if n != own],
 ):
-    """The solution with one part replaced; a and b are accuracies of ours and of the baseline."""
+    """Return the solution. Each argument replaces one part; a is our accuracy, b the baseline's."""
 
     def function(ours, baseline, own):
         found = names(ours, own)
-        return cut(
+        return round_result(
             float(
                 formula(
                     np.array([ours[name] for name in found]),
@@ -43,7 +43,7 @@ def changed(
     return function
 
 
-def by_place(ours, baseline, own):
+def matched_by_position(ours, baseline, own):
     ratios = [a / b for name, a, b in zip(ours, ours.values(), baseline.values()) if name != own]
     return math.trunc(10000 * (sum(ratios) / len(ratios) - 1)) / 100
 
@@ -52,20 +52,31 @@ IMPROVEMENTS = [
     (stub, "it returns nothing so far."),
     (raises, "it stopped with TypeError: a draft."),
     (lambda *_: "9.82", "expected one number, found '9.82'."),
-    (changed(cut=float), "the result is not cut to two decimals."),
-    (changed(cut=lambda value: round(value, 2)), "the result is rounded, not cut."),
+    (improvement_solution(round_result=float), "the result is not cut to two decimals."),
     (
-        changed(cut=lambda value: math.floor(100 * value) / 100),
+        improvement_solution(round_result=lambda value: round(value, 2)),
+        "the result is rounded, not cut.",
+    ),
+    (
+        improvement_solution(round_result=lambda value: math.floor(100 * value) / 100),
         "the result is rounded down, not cut towards zero.",
     ),
-    (changed(lambda a, b: np.mean(a / b) - 1), "this is a share, not percent."),
-    (changed(lambda a, b: 100 * np.mean(a / b)), "1 is not subtracted."),
-    (changed(lambda a, b: 100 * (a.mean() / b.mean() - 1)), "this is the ratio of the means."),
-    (changed(lambda a, b: np.mean(a - b)), "this is a difference in points."),
-    (changed(names=lambda ours, own: list(ours)), "the set it was trained on is counted."),
-    (by_place, "sets are matched by place, not by name."),
+    (improvement_solution(lambda a, b: np.mean(a / b) - 1), "this is a share, not percent."),
+    (improvement_solution(lambda a, b: 100 * np.mean(a / b)), "1 is not subtracted."),
     (
-        changed(lambda a, b: 100 * (a.mean() / b.mean() - 1), float, lambda ours, own: list(ours)),
+        improvement_solution(lambda a, b: 100 * (a.mean() / b.mean() - 1)),
+        "this is the ratio of the means.",
+    ),
+    (improvement_solution(lambda a, b: np.mean(a - b)), "this is a difference in points."),
+    (
+        improvement_solution(names=lambda ours, own: list(ours)),
+        "the set it was trained on is counted.",
+    ),
+    (matched_by_position, "sets are matched by place, not by name."),
+    (
+        improvement_solution(
+            lambda a, b: 100 * (a.mean() / b.mean() - 1), float, lambda ours, own: list(ours)
+        ),
         (
             "the set it was trained on is counted, and this is the ratio of the means, and the "
             "result is not cut to two decimals."
@@ -82,9 +93,10 @@ IMPROVEMENTS = [
 
 
 def test_the_improvement_worked_by_hand(capsys):
-    """(66/60 + 52.7/51 + 81.3/70)/3 - 1 = 0.098254.
+    """The expected values are computed by hand.
 
-    (79.1/80 + 49.3/50)/2 - 1 = -0.012625, cut towards zero.
+    (66/60 + 52.7/51 + 81.3/70)/3 - 1 = 0.098254. (79.1/80 + 49.3/50)/2 - 1 = -0.012625, truncated
+    towards zero.
     """
     ours, baseline = (
         {"rte": 99.0, "mnli": 66.0, "qnli": 52.7, "snli": 81.3},
@@ -99,17 +111,17 @@ def test_the_improvement_worked_by_hand(capsys):
     assert check_improvement(improvement) and capsys.readouterr().out == "improvement: right.\n"
 
 
-@pytest.mark.parametrize("function, said", IMPROVEMENTS)
-def test_mistakes_in_the_improvement_are_named(function, said, capsys):
+@pytest.mark.parametrize("function, message", IMPROVEMENTS)
+def test_mistakes_in_the_improvement_are_named(function, message, capsys):
     assert check_improvement(function) is False
-    assert (out := capsys.readouterr().out).startswith(f"improvement: not yet: {said}"), out
+    assert (out := capsys.readouterr().out).startswith(f"improvement: not yet: {message}"), out
 
 
 def profile(errors, tau):
     return (errors <= tau * errors.min(axis=1, keepdims=True)).mean(axis=0)
 
 
-def one_of_the_best(errors, tau):
+def first_best_only(errors, tau):
     best = errors.min(axis=1, keepdims=True)
     first = np.arange(errors.shape[1]) == errors.argmin(axis=1)[:, None]
     return ((errors <= tau * best) & (first | (errors > best))).mean(axis=0)
@@ -140,7 +152,7 @@ PROFILES = [
         lambda errors, tau: (errors <= errors.min(axis=1, keepdims=True) + tau - 1).mean(axis=0),
         "tau is added, not multiplied.",
     ),
-    (one_of_the_best, "of two equal best methods only one counts."),
+    (first_best_only, "of two equal best methods only one counts."),
     (lambda errors, tau: 4 * profile(errors, tau), "the count is not divided by the experiments."),
     (
         lambda errors, tau: 4 * (errors < tau * errors.min(axis=1, keepdims=True)).mean(axis=0),
@@ -154,9 +166,9 @@ PROFILES = [
 
 
 def test_the_profile_worked_by_hand(capsys):
-    """The lowest errors are 10, 20, 30 and 6.
+    """The lowest errors of the four experiments are 10, 20, 30 and 6.
 
-    Within a quarter of them lie 10 and 12, 20 and 20, 30 and 33, and 6 alone.
+    Errors at most a quarter above the lowest: 10 and 12, 20 and 20, 30 and 33, and only 6.
     """
     errors = np.array([[10.0, 12, 15], [20, 20, 30], [40, 30, 33], [8, 9, 6]])
     assert profile(errors, 1.0).tolist() == [0.5, 0.5, 0.25] and profile(errors, 1.25).tolist() == [
@@ -175,14 +187,14 @@ def test_the_profile_worked_by_hand(capsys):
     )
 
 
-@pytest.mark.parametrize("function, said", PROFILES)
-def test_mistakes_in_the_profile_are_named(function, said, capsys):
+@pytest.mark.parametrize("function, message", PROFILES)
+def test_mistakes_in_the_profile_are_named(function, message, capsys):
     assert check_profile(function) is False
-    assert (out := capsys.readouterr().out).startswith(f"profile: not yet: {said}"), out
+    assert (out := capsys.readouterr().out).startswith(f"profile: not yet: {message}"), out
 
 
 @pytest.mark.parametrize("check", [check_improvement, check_profile])
-def test_the_reader_cannot_pass_by_changing_the_arguments(check, capsys):
+def test_changing_the_arguments_in_place_does_not_pass(check, capsys):
     def function(first, *rest):
         if isinstance(first, dict):
             first.update(dict.fromkeys(first, 1.0))

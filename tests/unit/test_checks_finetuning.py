@@ -36,8 +36,8 @@ def step(
     return moved - lr * weight_decay * decayed(theta, moved), m, v
 
 
-def changed(**parts):
-    """The solution with some parts replaced."""
+def step_solution(**parts):
+    """Return the solution. Each argument replaces one of its parts."""
     return lambda *arguments: step(*arguments, **parts)
 
 
@@ -49,18 +49,18 @@ STEPS = [
     (lambda *arguments: step(*arguments)[0], "expected (theta, m, v), found 0.4"),
     (lambda *arguments: step(*arguments)[:2], "expected (theta, m, v), found (0.4"),
     (lambda *arguments: ("a", *step(*arguments)[1:]), "theta: expected one number, found 'a'."),
-    (changed(decayed=lambda before, after: 0), f"theta: {DECAY}."),
+    (step_solution(decayed=lambda before, after: 0), f"theta: {DECAY}."),
     (
-        changed(decayed=lambda before, after: before),
+        step_solution(decayed=lambda before, after: before),
         "theta: decay uses theta from before the step; the handout decays after it.",
     ),
-    (changed(correction=lambda *_: 1), f"{BIAS}."),
+    (step_solution(correction=lambda *_: 1), f"{BIAS}."),
     (
-        changed(correction=lambda *_: 1, decayed=lambda before, after: 0),
+        step_solution(correction=lambda *_: 1, decayed=lambda before, after: 0),
         f"{BIAS}, and {DECAY}.",
     ),
     (
-        changed(root=lambda v, eps: (v + eps) ** 0.5),
+        step_solution(root=lambda v, eps: (v + eps) ** 0.5),
         "theta: eps belongs outside the square root.",
     ),
     (
@@ -69,7 +69,7 @@ STEPS = [
         "expected 0.048. The right answer is beta1 m + (1 - beta1) g.",
     ),
     (
-        changed(squared=lambda g: g),
+        step_solution(squared=lambda g: g),
         "v: for (0.5, 0.3, 0.02, 0.004, 2, 0.1, 0.9, 0.99, 0.01, 0.1) it returns 0.00696, "
         "expected 0.00486. The right answer is beta2 v + (1 - beta2) g^2.",
     ),
@@ -77,8 +77,8 @@ STEPS = [
 ]
 
 
-def test_the_step_is_the_librarys(capsys):
-    """Two steps of the optimizer from theta = 1 equal two of the function's."""
+def test_the_step_equals_the_library(capsys):
+    """Two steps from theta = 1 give the same value as two steps of the library's optimizer."""
     theta = torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
     optimizer = AdamW([theta], lr=0.1, betas=(0.9, 0.99), eps=0.01, weight_decay=0.1)
     value, m, v = 1.0, 0.0, 0.0
@@ -91,7 +91,7 @@ def test_the_step_is_the_librarys(capsys):
     assert check_adamw_step(lambda *arguments: list(map(torch.tensor, step(*arguments))))
 
 
-def rate(step, peak, warmup, total):
+def linear_schedule(step, peak, warmup, total):
     if step < warmup:
         return peak * (step + 1) / warmup
     return peak * (total - step) / (total - warmup)
@@ -107,29 +107,34 @@ RATES = [
         "last warmup step, 0 at step total, and linear before and between.",
     ),
     (
-        lambda step, peak, warmup, total: min(rate(0, peak, warmup, total) * (step + 1), peak),
+        lambda step, peak, warmup, total: min(
+            linear_schedule(0, peak, warmup, total) * (step + 1), peak
+        ),
         "for (11, 2.0, 10, 100) it returns 2, expected 1.97778.",
     ),
 ]
 
 
-def test_the_learning_rate_is_the_librarys(capsys):
-    """With 10 of 100 warmup steps it is 0.2 of 2 at step 0, 2 at steps 9 and 10, 1 at step 55."""
-    assert [rate(step, 2.0, 10, 100) for step in (0, 9, 10, 55)] == [0.2, 2, 2, 1]
-    assert check_learning_rate(rate) and capsys.readouterr().out == "learning rate: right.\n"
+def test_the_learning_rate_equals_the_library(capsys):
+    """With 10 warmup steps of 100: 0.2 at step 0, the peak 2 at steps 9 and 10, 1 at step 55."""
+    assert [linear_schedule(step, 2.0, 10, 100) for step in (0, 9, 10, 55)] == [0.2, 2, 2, 1]
+    assert (
+        check_learning_rate(linear_schedule)
+        and capsys.readouterr().out == "learning rate: right.\n"
+    )
     assert check_learning_rate(
         lambda step, peak, warmup, total: learning_rate(step, peak=peak, warmup=warmup, total=total)
     )
 
 
 @pytest.mark.parametrize(
-    "check, name, function, said",
+    "check, name, function, message",
     [
         *((check_adamw_step, "AdamW", *case) for case in STEPS),
         *((check_learning_rate, "learning rate", *case) for case in RATES),
     ],
 )
-def test_mistakes_are_named(check, name, function, said, capsys):
+def test_mistakes_are_named(check, name, function, message, capsys):
     assert check(function) is False
     out = capsys.readouterr().out
-    assert out.startswith(f"{name}: not yet: {said}") and out.count("\n") == 1, out
+    assert out.startswith(f"{name}: not yet: {message}") and out.count("\n") == 1, out

@@ -7,17 +7,17 @@ from torch.nn.functional import scaled_dot_product_attention
 from mmlkit.checks import check_attention
 
 
-def attention(query, key, value, mask, divide=lambda d: d**0.5, hidden=-1e9, dim=-1):
-    scores = (query @ key.T / divide(query.shape[-1])).masked_fill(mask == 0, hidden)
+def attention(query, key, value, mask, divide=lambda d: d**0.5, masked_score=-1e9, dim=-1):
+    scores = (query @ key.T / divide(query.shape[-1])).masked_fill(mask == 0, masked_score)
     return scores.softmax(dim) @ value
 
 
-def changed(**parts):
-    """The solution with some parts replaced."""
+def attention_solution(**parts):
+    """Return the solution. Each argument replaces one of its parts."""
     return lambda *arguments: attention(*arguments, **parts)
 
 
-def unmasked(query, key, value, mask):
+def without_mask(query, key, value, mask):
     return attention(query, key, value, torch.ones(len(mask)))
 
 
@@ -28,22 +28,25 @@ MISTAKES = [
     (lambda *_: 1 / 0, "it stopped with ZeroDivisionError: division by zero."),
     (lambda *_: "text", "expected numbers of shape [5, 4], found 'text'."),
     (lambda query, *_: query[0], "expected numbers of shape [5, 4], found shape [4]."),
-    (changed(divide=lambda d: 1), f"{UNDIVIDED}."),
-    (changed(divide=lambda d: d), "the scores are divided by d, not by sqrt(d)."),
-    (unmasked, f"{PADDING}."),
+    (attention_solution(divide=lambda d: 1), f"{UNDIVIDED}."),
+    (attention_solution(divide=lambda d: d), "the scores are divided by d, not by sqrt(d)."),
+    (without_mask, f"{PADDING}."),
     (
         lambda query, key, value, mask: (query @ key.T).softmax(-1) @ value,
         f"{UNDIVIDED}, and {PADDING}.",
     ),
-    (changed(dim=0), "the softmax runs over the queries."),
-    (changed(dim=0, divide=lambda d: 1), f"{UNDIVIDED}, and the softmax runs over the queries."),
+    (attention_solution(dim=0), "the softmax runs over the queries."),
+    (
+        attention_solution(dim=0, divide=lambda d: 1),
+        f"{UNDIVIDED}, and the softmax runs over the queries.",
+    ),
     (lambda *arguments: attention(*arguments) + 1, "it returns [["),
     (lambda *arguments: attention(*arguments) * torch.nan, "it returns [[nan, "),
 ]
 
 
 def test_the_solution_is_accepted(capsys):
-    """It equals torch's own attention, and it may come back as a list."""
+    """The solution equals torch's own attention. A list is accepted as well as a tensor."""
     query = torch.tensor([[1.0, 2, 0, 1], [0, 1, 1, 3]])
     mask = torch.tensor([1, 0])
     torch.testing.assert_close(
@@ -51,12 +54,12 @@ def test_the_solution_is_accepted(capsys):
         scaled_dot_product_attention(query, query, query, mask.bool()),
     )
     assert check_attention(attention) and capsys.readouterr().out == "attention: right.\n"
-    assert check_attention(changed(hidden=-torch.inf))
+    assert check_attention(attention_solution(masked_score=-torch.inf))
     assert check_attention(lambda *arguments: attention(*arguments).tolist())
 
 
-@pytest.mark.parametrize("function, said", MISTAKES)
-def test_mistakes_are_named(function, said, capsys):
+@pytest.mark.parametrize("function, message", MISTAKES)
+def test_mistakes_are_named(function, message, capsys):
     assert check_attention(function) is False
     out = capsys.readouterr().out
-    assert out.startswith(f"attention: not yet: {said}") and out.count("\n") == 1, out
+    assert out.startswith(f"attention: not yet: {message}") and out.count("\n") == 1, out

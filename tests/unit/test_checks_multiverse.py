@@ -59,14 +59,14 @@ def test_the_loss_worked_by_hand(capsys):
     )
 
 
-@pytest.mark.parametrize("function, said", LOSSES)
-def test_mistakes_in_the_loss_are_named(function, said, capsys):
+@pytest.mark.parametrize("function, message", LOSSES)
+def test_mistakes_in_the_loss_are_named(function, message, capsys):
     assert check_multiverse_loss(function) is False
     out = capsys.readouterr().out
-    assert out.startswith(f"multiverse loss: not yet: {said}") and out.count("\n") == 1, out
+    assert out.startswith(f"multiverse loss: not yet: {message}") and out.count("\n") == 1, out
 
 
-def test_the_reader_cannot_pass_by_changing_the_argument():
+def test_changing_the_argument_in_place_does_not_pass():
     def function(F):
         F *= 0
         return loss(F)
@@ -78,12 +78,12 @@ def collapse(weight, bias, active):
     return weight[active].mean(0), bias[active].mean(0)
 
 
-def both(change):
-    """The same mistake in the weight and in the bias."""
+def change_both(change):
+    """Return a collapse with the same mistake in the weight and in the bias."""
     return lambda weight, bias, active: (change(weight, active), change(bias, active))
 
 
-def bias_only(change):
+def change_bias(change):
     return lambda weight, bias, active: (weight[active].mean(0), change(bias, active))
 
 
@@ -98,30 +98,30 @@ COLLAPSES = [
             "-0.3512, -0.9222]])."
         ),
     ),
-    (bias_only(lambda bias, active: torch.zeros(2)), "bias: these are zeros."),
+    (change_bias(lambda bias, active: torch.zeros(2)), "bias: these are zeros."),
     (
-        both(lambda values, active: values[active].mean(1)),
+        change_both(lambda values, active: values[active].mean(1)),
         "weight: expected numbers of shape [2, 3], found shape [3, 3].",
     ),
-    (both(lambda values, active: values[active].sum(0)), "weight: this is the sum."),
-    (bias_only(lambda bias, active: bias[active].sum(0)), "bias: this is the sum."),
-    (both(lambda values, active: values.mean(0)), "weight: inactive heads are counted."),
-    (bias_only(lambda bias, active: bias.mean(0)), "bias: inactive heads are counted."),
+    (change_both(lambda values, active: values[active].sum(0)), "weight: this is the sum."),
+    (change_bias(lambda bias, active: bias[active].sum(0)), "bias: this is the sum."),
+    (change_both(lambda values, active: values.mean(0)), "weight: inactive heads are counted."),
+    (change_bias(lambda bias, active: bias.mean(0)), "bias: inactive heads are counted."),
     (
-        both(lambda values, active: values.sum(0) / active.sum()),
+        change_both(lambda values, active: values.sum(0) / active.sum()),
         "weight: inactive heads are in the sum.",
     ),
     (
-        both(lambda values, active: values.sum(0)),
+        change_both(lambda values, active: values.sum(0)),
         "weight: inactive heads are counted, and this is the sum.",
     ),
     (
-        both(lambda values, active: values[active].sum(0) / len(active)),
+        change_both(lambda values, active: values[active].sum(0) / len(active)),
         "weight: the sum is divided by the number of all heads.",
     ),
-    (both(lambda values, active: values[0]), "weight: this is the first head alone."),
+    (change_both(lambda values, active: values[0]), "weight: this is the first head alone."),
     (
-        both(lambda values, active: values[~active].mean(0)),
+        change_both(lambda values, active: values[~active].mean(0)),
         (
             "weight: it returns [[-0.279415, 0.656987, 0.989358], [0.412118, -0.544021, "
             "-0.99999]], expected [[-0.429187, 0.470505, 0.937617], [0.542688, -0.351186, "
@@ -131,7 +131,7 @@ COLLAPSES = [
 ]
 
 
-def test_the_collapse_is_the_librarys(capsys):
+def test_the_collapse_equals_the_library(capsys):
     assert check_collapse(collapse) and capsys.readouterr().out == "collapse: right.\n"
     assert check_collapse(lambda *arguments: list(collapse(*arguments)))
 
@@ -144,7 +144,7 @@ def test_the_collapse_is_the_librarys(capsys):
     assert check_collapse(with_the_library)
 
 
-@pytest.mark.parametrize("function, said", COLLAPSES)
-def test_mistakes_in_the_collapse_are_named(function, said, capsys):
+@pytest.mark.parametrize("function, message", COLLAPSES)
+def test_mistakes_in_the_collapse_are_named(function, message, capsys):
     assert check_collapse(function) is False
-    assert (out := capsys.readouterr().out).startswith(f"collapse: not yet: {said}"), out
+    assert (out := capsys.readouterr().out).startswith(f"collapse: not yet: {message}"), out

@@ -15,13 +15,13 @@ def raises(*arguments):
     raise TypeError("a draft")
 
 
-def count(
-    ends=lambda D, S, L: 2 * D * S + D + S,
-    middle=lambda D, S, L: 3 * L * (S * S + S),
-    times=lambda T: T,
+def count_solution(
+    projections=lambda D, S, L: 2 * D * S + D + S,
+    attention_maps=lambda D, S, L: 3 * L * (S * S + S),
+    num_tasks=lambda T: T,
 ):
-    """The solution with one part replaced."""
-    return lambda D, S, L, T: times(T) * (ends(D, S, L) + middle(D, S, L))
+    """Return the solution. Each argument replaces one of its parts."""
+    return lambda D, S, L, T: num_tasks(T) * (projections(D, S, L) + attention_maps(D, S, L))
 
 
 COUNTS = [
@@ -29,42 +29,61 @@ COUNTS = [
     (raises, "it stopped with TypeError: a draft."),
     (lambda *_: "many", "expected one number, found 'many'."),
     (lambda *_: True, "expected one number, found True."),
-    (count(ends=lambda D, S, L: 2 * D * S), "V^E and V^D have no biases."),
+    (count_solution(projections=lambda D, S, L: 2 * D * S), "V^E and V^D have no biases."),
     (
-        count(ends=lambda D, S, L: L * (2 * D * S + D + S)),
+        count_solution(projections=lambda D, S, L: L * (2 * D * S + D + S)),
         "V^E and V^D are counted in every layer.",
     ),
-    (count(ends=lambda D, S, L: D * S + S), "V^D is missing."),
-    (count(ends=lambda D, S, L: 2 * D * S + 2 * S), "the bias of V^D has S numbers, not D."),
-    (count(ends=lambda D, S, L: 2 * D * S + 2 * D), "the bias of V^E has D numbers, not S."),
-    (count(ends=lambda D, S, L: 0), "V^E and V^D are missing."),
-    (count(middle=lambda D, S, L: 3 * L * S * S), "query, key and value have no biases."),
+    (count_solution(projections=lambda D, S, L: D * S + S), "V^D is missing."),
     (
-        count(middle=lambda D, S, L: 4 * L * (S * S + S)),
+        count_solution(projections=lambda D, S, L: 2 * D * S + 2 * S),
+        "the bias of V^D has S numbers, not D.",
+    ),
+    (
+        count_solution(projections=lambda D, S, L: 2 * D * S + 2 * D),
+        "the bias of V^E has D numbers, not S.",
+    ),
+    (count_solution(projections=lambda D, S, L: 0), "V^E and V^D are missing."),
+    (
+        count_solution(attention_maps=lambda D, S, L: 3 * L * S * S),
+        "query, key and value have no biases.",
+    ),
+    (
+        count_solution(attention_maps=lambda D, S, L: 4 * L * (S * S + S)),
         "an output projection is counted; attention has three maps.",
     ),
     (
-        count(middle=lambda D, S, L: 3 * (S * S + S)),
+        count_solution(attention_maps=lambda D, S, L: 3 * (S * S + S)),
         "query, key and value are counted once, not in each layer.",
     ),
-    (count(middle=lambda D, S, L: L * (S * S + S)), "attention has one map, not three."),
-    (count(middle=lambda D, S, L: 3 * L * (D * D + D)), "attention is D wide, not S."),
-    (count(middle=lambda D, S, L: 0), "query, key and value are missing."),
-    (count(times=lambda T: 1), "this is one task; every task has its own."),
     (
-        count(lambda D, S, L: 2 * D * S, lambda D, S, L: 3 * L * S * S),
+        count_solution(attention_maps=lambda D, S, L: L * (S * S + S)),
+        "attention has one map, not three.",
+    ),
+    (
+        count_solution(attention_maps=lambda D, S, L: 3 * L * (D * D + D)),
+        "attention is D wide, not S.",
+    ),
+    (count_solution(attention_maps=lambda D, S, L: 0), "query, key and value are missing."),
+    (count_solution(num_tasks=lambda T: 1), "this is one task; every task has its own."),
+    (
+        count_solution(lambda D, S, L: 2 * D * S, lambda D, S, L: 3 * L * S * S),
         "V^E and V^D have no biases, and query, key and value have no biases.",
     ),
-    (count(times=lambda T: T + 1), "for (10, 4, 3, 2) it returns 822, expected 548."),
+    (count_solution(num_tasks=lambda T: T + 1), "for (10, 4, 3, 2) it returns 822, expected 548."),
 ]
 
 
 def test_pal_parameters_worked_by_hand(capsys):
     """With D = 10, S = 4 and L = 3, V^E and V^D have 10*4 + 4 + 4*10 + 10 = 94 parameters.
 
-    Three maps of 4*4 + 4 in 3 layers have 180, and a task 274. On BERT-base it has 1,819,836.
+    Three maps of 4*4 + 4 parameters in 3 layers have 180, so one task has 274. On BERT-base one
+    task has 1,819,836.
     """
-    assert count()(10, 4, 3, 2) == 2 * (94 + 180) == 548 and count()(768, 204, 12, 1) == 1_819_836
+    assert (
+        count_solution()(10, 4, 3, 2) == 2 * (94 + 180) == 548
+        and count_solution()(768, 204, 12, 1) == 1_819_836
+    )
     with torch.device("meta"):
         encoder = add_pals(
             BertModel(BertConfig.tiny(hidden_size=10, num_attention_heads=2, num_hidden_layers=3)),
@@ -73,8 +92,11 @@ def test_pal_parameters_worked_by_hand(capsys):
             2,
         )
     assert sum(parameter.numel() for parameter in encoder.pals.parameters()) == 548
-    assert check_pal_parameters(count()) and capsys.readouterr().out == "PAL parameters: right.\n"
-    assert check_pal_parameters(lambda *sizes: float(count()(*sizes)))
+    assert (
+        check_pal_parameters(count_solution())
+        and capsys.readouterr().out == "PAL parameters: right.\n"
+    )
+    assert check_pal_parameters(lambda *sizes: float(count_solution()(*sizes)))
 
 
 def layer(h, MH, FFN, TS, LN):
@@ -82,12 +104,12 @@ def layer(h, MH, FFN, TS, LN):
     return LN(a + FFN(a) + TS(h))
 
 
-def changed(end):
-    """A layer that ends otherwise."""
-    return lambda h, MH, FFN, TS, LN: end(h, LN(h + MH(h)), FFN, TS, LN)
+def layer_solution(last_step):
+    """Return a layer whose last step is replaced."""
+    return lambda h, MH, FFN, TS, LN: last_step(h, LN(h + MH(h)), FFN, TS, LN)
 
 
-def early(h, MH, FFN, TS, LN):
+def ts_in_first_half(h, MH, FFN, TS, LN):
     a = LN(h + MH(h) + TS(h))
     return LN(a + FFN(a))
 
@@ -98,53 +120,59 @@ LAYERS = [
     (lambda *_: 3, "expected numbers of shape [3, 4], found shape []."),
     (lambda h, *_: h[0], "expected numbers of shape [3, 4], found shape [4]."),
     (
-        changed(lambda h, a, FFN, TS, LN: LN(h + FFN(a) + TS(h))),
+        layer_solution(lambda h, a, FFN, TS, LN: LN(h + FFN(a) + TS(h))),
         "the second residual is h, as in the report's formula.",
     ),
-    (changed(lambda h, a, FFN, TS, LN: LN(FFN(a) + TS(h))), "the second residual is missing."),
-    (changed(lambda h, a, FFN, TS, LN: LN(a + FFN(a) + TS(a))), "TS reads a, not h."),
-    (changed(lambda h, a, FFN, TS, LN: LN(a + FFN(a))), "TS is missing."),
     (
-        changed(lambda h, a, FFN, TS, LN: LN(a + FFN(a) + TS(LN(a + FFN(a))))),
+        layer_solution(lambda h, a, FFN, TS, LN: LN(FFN(a) + TS(h))),
+        "the second residual is missing.",
+    ),
+    (layer_solution(lambda h, a, FFN, TS, LN: LN(a + FFN(a) + TS(a))), "TS reads a, not h."),
+    (layer_solution(lambda h, a, FFN, TS, LN: LN(a + FFN(a))), "TS is missing."),
+    (
+        layer_solution(lambda h, a, FFN, TS, LN: LN(a + FFN(a) + TS(LN(a + FFN(a))))),
         "TS reads the output of the layer, not h.",
     ),
     (
-        changed(lambda h, a, FFN, TS, LN: LN(a + FFN(a)) + TS(h)),
+        layer_solution(lambda h, a, FFN, TS, LN: LN(a + FFN(a)) + TS(h)),
         "TS is added after the last LayerNorm.",
     ),
-    (changed(lambda h, a, FFN, TS, LN: a + FFN(a) + TS(h)), "the last LayerNorm is missing."),
-    (early, "TS is added in the first half of the layer."),
-    (changed(lambda h, a, FFN, TS, LN: LN(h + FFN(h) + TS(h))), "attention is missing."),
     (
-        changed(lambda h, a, FFN, TS, LN: LN(a + FFN(h) + TS(h))),
+        layer_solution(lambda h, a, FFN, TS, LN: a + FFN(a) + TS(h)),
+        "the last LayerNorm is missing.",
+    ),
+    (ts_in_first_half, "TS is added in the first half of the layer."),
+    (layer_solution(lambda h, a, FFN, TS, LN: LN(h + FFN(h) + TS(h))), "attention is missing."),
+    (
+        layer_solution(lambda h, a, FFN, TS, LN: LN(a + FFN(h) + TS(h))),
         "the feed-forward network reads h, not a.",
     ),
     (
-        changed(lambda h, a, FFN, TS, LN: LN(a + FFN(a + TS(h)))),
+        layer_solution(lambda h, a, FFN, TS, LN: LN(a + FFN(a + TS(h)))),
         "TS is added before the feed-forward network.",
     ),
     (
-        changed(lambda h, a, FFN, TS, LN: LN(h + FFN(a) + TS(a))),
+        layer_solution(lambda h, a, FFN, TS, LN: LN(h + FFN(a) + TS(a))),
         "the second residual is h, as in the report's formula, and TS reads a, not h.",
     ),
     (
-        changed(lambda h, a, FFN, TS, LN: LN(a)),
+        layer_solution(lambda h, a, FFN, TS, LN: LN(a)),
         "it returns [[",
     ),
 ]
 
 
-def test_the_projected_layer_is_the_librarys(capsys):
-    """A layer of the encoder with a PAL, its parts handed to the solution."""
+def test_the_projected_layer_equals_the_library(capsys):
+    """An encoder layer with a PAL equals the solution, computed with the parts of that layer."""
     torch.manual_seed(0)
     encoder = add_pals(
         BertModel(BertConfig.tiny(num_hidden_layers=1)), ["sst"], 12, 3, init="normal"
     ).eval()
     part, (bert,), x = encoder.pals.part("sst"), encoder.encoder.layer, torch.randn(1, 3, 32)
-    ends = iter((bert.attention.output, bert.output))  # each half normalises with its own weights
+    halves = iter((bert.attention.output, bert.output))  # each half has its own LayerNorm
 
     def LN(summed):
-        return next(ends).LayerNorm(summed)
+        return next(halves).LayerNorm(summed)
 
     found = layer(
         x,
@@ -159,16 +187,16 @@ def test_the_projected_layer_is_the_librarys(capsys):
 
 
 @pytest.mark.parametrize(
-    "check, name, function, said",
+    "check, name, function, message",
     [
         *((check_pal_parameters, "PAL parameters", *case) for case in COUNTS),
         *((check_projected_layer, "projected layer", *case) for case in LAYERS),
     ],
 )
-def test_mistakes_are_named(check, name, function, said, capsys):
+def test_mistakes_are_named(check, name, function, message, capsys):
     assert check(function) is False
-    assert (out := capsys.readouterr().out).startswith(f"{name}: not yet: {said}"), out
+    assert (out := capsys.readouterr().out).startswith(f"{name}: not yet: {message}"), out
 
 
-def test_the_reader_cannot_pass_by_changing_the_arguments():
+def test_changing_the_arguments_in_place_does_not_pass():
     assert check_projected_layer(lambda h, *_: h.zero_()) is False

@@ -18,13 +18,13 @@ def raises(*arguments):
     raise TypeError("a draft")
 
 
-def overall(
-    r_as=lambda r: (r + 1) / 2,
+def overall_solution(
+    rescale=lambda r: (r + 1) / 2,
     mean=lambda a, b, r: (a + b + r) / 3,
     nan=lambda r: 0.0 if math.isnan(r) else r,
 ):
-    """The solution with one part replaced."""
-    return lambda sst, quora, sts: mean(sst, quora, r_as(nan(sts)))
+    """Return the solution. Each argument replaces one of its parts."""
+    return lambda sst, quora, sts: mean(sst, quora, rescale(nan(sts)))
 
 
 OVERALLS = [
@@ -33,26 +33,26 @@ OVERALLS = [
     (lambda *_: "good", "expected one number, found 'good'."),
     (lambda *_: True, "expected one number, found True."),
     (lambda *_: (0.5, 0.5), "expected one number, found shape [2]."),
-    (overall(lambda r: r), "r is not brought from -1..1 to 0..1."),
-    (overall(lambda r: r / 2), "r is halved, but 1 is not added."),
-    (overall(lambda r: r + 1), "r + 1 is not halved."),
-    (overall(lambda r: (abs(r) + 1) / 2), "the absolute value of r is taken."),
-    (overall(lambda r: (max(r, 0) + 1) / 2), "a negative r is set to 0."),
-    (overall(mean=lambda a, b, r: a + b + r), "this is the sum of the tasks."),
+    (overall_solution(lambda r: r), "r is not brought from -1..1 to 0..1."),
+    (overall_solution(lambda r: r / 2), "r is halved, but 1 is not added."),
+    (overall_solution(lambda r: r + 1), "r + 1 is not halved."),
+    (overall_solution(lambda r: (abs(r) + 1) / 2), "the absolute value of r is taken."),
+    (overall_solution(lambda r: (max(r, 0) + 1) / 2), "a negative r is set to 0."),
+    (overall_solution(mean=lambda a, b, r: a + b + r), "this is the sum of the tasks."),
     (
-        overall(mean=lambda a, b, r: ((a + b) / 2 + r) / 2),
+        overall_solution(mean=lambda a, b, r: ((a + b) / 2 + r) / 2),
         "the three tasks have different weights.",
     ),
-    (overall(mean=lambda a, b, r: 100 * (a + b + r) / 3), "this is in percent."),
+    (overall_solution(mean=lambda a, b, r: 100 * (a + b + r) / 3), "this is in percent."),
     (
-        overall(nan=lambda r: r),
+        overall_solution(nan=lambda r: r),
         (
             "for (0.25, 0.625, nan) it returns nan, expected 0.458333. A constant prediction has "
             "no correlation and counts as r = 0."
         ),
     ),
     (
-        overall(nan=lambda r: -1.0 if math.isnan(r) else r),
+        overall_solution(nan=lambda r: -1.0 if math.isnan(r) else r),
         (
             "for (0.25, 0.625, nan) it returns 0.291667, expected 0.458333. A constant "
             "prediction has no correlation and counts as r = 0."
@@ -63,31 +63,33 @@ OVERALLS = [
 
 
 def test_overall_worked_by_hand(capsys):
-    """(0.5 + 0.75 + 0.6) / 3 = 0.61667; with nan (0.25 + 0.625 + 0.5) / 3 = 0.45833."""
-    assert overall()(0.5, 0.75, 0.2) == pytest.approx(1.85 / 3) and overall()(
+    """(0.5 + 0.75 + 0.6) / 3 = 0.61667; with nan it is (0.25 + 0.625 + 0.5) / 3 = 0.45833."""
+    assert overall_solution()(0.5, 0.75, 0.2) == pytest.approx(1.85 / 3) and overall_solution()(
         0.25, 0.625, math.nan
     ) == pytest.approx(1.375 / 3)
-    assert check_overall(overall()) and capsys.readouterr().out == "overall score: right.\n"
+    assert (
+        check_overall(overall_solution()) and capsys.readouterr().out == "overall score: right.\n"
+    )
     assert check_overall(overall_score) and check_overall(
         lambda *values: np.float64(overall_score(*values))
     )
 
 
-def pull(one=lambda p, m: p * m, share=lambda x, pulls: x / sum(pulls)):
-    """The solution with one part replaced."""
+def pull_solution(product=lambda p, m: p * m, share=lambda x, pulls: x / sum(pulls)):
+    """Return the solution. Each argument replaces one of its parts."""
 
     def function(probabilities, heads):
-        pulls = {task: one(p, heads[task]) for task, p in probabilities.items()}
+        pulls = {task: product(p, heads[task]) for task, p in probabilities.items()}
         return {task: share(x, pulls.values()) for task, x in pulls.items()}
 
     return function
 
 
-def by_place(probabilities, heads):
-    return pull()(probabilities, dict(zip(probabilities, heads.values())))
+def matched_by_position(probabilities, heads):
+    return pull_solution()(probabilities, dict(zip(probabilities, heads.values())))
 
 
-def added(probabilities, heads):
+def mean_of_shares(probabilities, heads):
     shares = {task: p + heads[task] / sum(heads.values()) for task, p in probabilities.items()}
     return {task: share / 2 for task, share in shares.items()}
 
@@ -104,23 +106,26 @@ PULLS = [
         "expected a dict with a number for each of quora, sst, sts, found {'sst': 1.0}.",
     ),
     (lambda *_: 0.5, "expected a dict with a number for each of quora, sst, sts, found 0.5."),
-    (pull(lambda p, m: p), "the heads are missing; the loss is summed over them."),
-    (pull(lambda p, m: m), "the probabilities are missing."),
-    (pull(lambda p, m: p / m), "p is divided by the heads."),
+    (pull_solution(lambda p, m: p), "the heads are missing; the loss is summed over them."),
+    (pull_solution(lambda p, m: m), "the probabilities are missing."),
+    (pull_solution(lambda p, m: p / m), "p is divided by the heads."),
     (
-        pull(lambda p, m: p * m**0.5),
+        pull_solution(lambda p, m: p * m**0.5),
         "gradients that agree grow with the heads, not with their root.",
     ),
-    (added, "p and heads are added."),
-    (by_place, "heads are matched by place, not by name."),
-    (pull(share=lambda x, pulls: x), "the shares do not add up to 1."),
-    (pull(share=lambda x, pulls: x / max(pulls)), "the shares are relative to the largest."),
+    (mean_of_shares, "p and heads are added."),
+    (matched_by_position, "heads are matched by place, not by name."),
+    (pull_solution(share=lambda x, pulls: x), "the shares do not add up to 1."),
     (
-        pull(lambda p, m: p / m, lambda x, pulls: x),
+        pull_solution(share=lambda x, pulls: x / max(pulls)),
+        "the shares are relative to the largest.",
+    ),
+    (
+        pull_solution(lambda p, m: p / m, lambda x, pulls: x),
         "p is divided by the heads, and the shares do not add up to 1.",
     ),
     (
-        pull(lambda p, m: p * m * m),
+        pull_solution(lambda p, m: p * m * m),
         (
             "for ({'quora': 0.5, 'sst': 0.3, 'sts': 0.2}, {'quora': 2, 'sst': 5, 'sts': 1}) it "
             "returns [0.206186, 0.773196, 0.0206186], expected [0.37037, 0.555556, 0.0740741]."
@@ -130,28 +135,32 @@ PULLS = [
 
 
 def test_pull_worked_by_hand(capsys):
-    """0.5 * 2, 0.3 * 5 and 0.2 * 1 are 1, 1.5 and 0.2, together 2.7.
+    """The products 0.5 * 2, 0.3 * 5 and 0.2 * 1 are 1, 1.5 and 0.2; their sum is 2.7.
 
-    0.8 * 1 and 0.2 * 16 are as 1 to 4.
+    The products 0.8 * 1 and 0.2 * 16 have the ratio 1 to 4.
     """
     assert list(
-        pull()({"quora": 0.5, "sst": 0.3, "sts": 0.2}, {"quora": 2, "sst": 5, "sts": 1}).values()
+        pull_solution()(
+            {"quora": 0.5, "sst": 0.3, "sts": 0.2}, {"quora": 2, "sst": 5, "sts": 1}
+        ).values()
     ) == pytest.approx([1 / 2.7, 1.5 / 2.7, 0.2 / 2.7])
-    assert pull()({"a": 0.8, "b": 0.2}, {"b": 16, "a": 1}) == pytest.approx({"a": 0.2, "b": 0.8})
-    assert check_pull(pull()) and capsys.readouterr().out == "pull: right.\n"
-    assert check_pull(lambda p, heads: dict(reversed(pull()(p, heads).items())))
+    assert pull_solution()({"a": 0.8, "b": 0.2}, {"b": 16, "a": 1}) == pytest.approx(
+        {"a": 0.2, "b": 0.8}
+    )
+    assert check_pull(pull_solution()) and capsys.readouterr().out == "pull: right.\n"
+    assert check_pull(lambda p, heads: dict(reversed(pull_solution()(p, heads).items())))
 
 
-def sign_test(
+def sign_test_solution(
     tail=lambda k, n: sum(math.comb(n, i) for i in range(k, n + 1)) / 2**n,
     side=max,
-    both=lambda p: min(1.0, 2 * p),
+    two_sided=lambda p: min(1.0, 2 * p),
 ):
-    """The solution with one part replaced."""
+    """Return the solution. Each argument replaces one of its parts."""
 
     def function(differences):
-        above = sum(one > 0 for one in differences)
-        return both(tail(side(above, len(differences) - above), len(differences)))
+        above = sum(value > 0 for value in differences)
+        return two_sided(tail(side(above, len(differences) - above), len(differences)))
 
     return function
 
@@ -161,34 +170,42 @@ SIGN_TESTS = [
     (raises, "it stopped with TypeError: a draft."),
     (lambda _: [0.5], "expected one number, found shape [1]."),
     (lambda _: False, "expected one number, found False."),
-    (sign_test(both=lambda p: p), "only one side is counted; a coin may fall to either."),
     (
-        sign_test(side=lambda a, b: a, both=lambda p: p),
+        sign_test_solution(two_sided=lambda p: p),
+        "only one side is counted; a coin may fall to either.",
+    ),
+    (
+        sign_test_solution(side=lambda a, b: a, two_sided=lambda p: p),
         (
             "only those above zero are counted, and only one side is counted; a coin may fall "
             "to either."
         ),
     ),
     (
-        sign_test(tail=lambda k, n: math.comb(n, k) / 2**n),
+        sign_test_solution(tail=lambda k, n: math.comb(n, k) / 2**n),
         "this is for exactly so many; add those further out.",
     ),
     (
-        sign_test(tail=lambda k, n: math.comb(n, k) / 2**n, both=lambda p: p),
+        sign_test_solution(tail=lambda k, n: math.comb(n, k) / 2**n, two_sided=lambda p: p),
         (
             "this is for exactly so many; add those further out, and only one side is counted; "
             "a coin may fall to either."
         ),
     ),
     (
-        sign_test(tail=lambda k, n: sum(math.comb(n, i) for i in range(k + 1, n + 1)) / 2**n),
+        sign_test_solution(
+            tail=lambda k, n: sum(math.comb(n, i) for i in range(k + 1, n + 1)) / 2**n
+        ),
         "this is for more than so many; add so many.",
     ),
-    (sign_test(both=lambda p: 2 * p), "a probability is at most 1."),
+    (sign_test_solution(two_sided=lambda p: 2 * p), "a probability is at most 1."),
     (lambda differences: 2 / 2 ** len(differences), "this is for all on one side."),
-    (sign_test(both=lambda p: 1 - min(1.0, 2 * p)), "this is 1 minus the probability."),
-    (sign_test(side=lambda a, b: a), "only those above zero are counted."),
-    (sign_test(side=lambda a, b: b), "only those below zero are counted."),
+    (
+        sign_test_solution(two_sided=lambda p: 1 - min(1.0, 2 * p)),
+        "this is 1 minus the probability.",
+    ),
+    (sign_test_solution(side=lambda a, b: a), "only those above zero are counted."),
+    (sign_test_solution(side=lambda a, b: b), "only those below zero are counted."),
     (
         lambda differences: 0.05,
         "for ([0.5, 0.5, 0.5, 0.5, 0.5, -0.25],) it returns 0.05, expected 0.21875.",
@@ -197,53 +214,62 @@ SIGN_TESTS = [
 
 
 def test_sign_test_worked_by_hand(capsys):
-    """Six of six: 2 / 64. Five of six: 2 (6 + 1) / 64. Nine of ten: 2 (10 + 1) / 1024.
+    """6 of 6: 2 / 64. 5 of 6: 2 (6 + 1) / 64. 9 of 10: 2 (10 + 1) / 1024.
 
-    Three of six: never more than 1.
+    For 3 of 6 the p-value is limited to 1.
     """
     cases = {(6, 0): 2 / 64, (5, 1): 14 / 64, (3, 3): 1.0, (1, 9): 22 / 1024}
-    for (above, below), wanted in cases.items():
+    for (above, below), p_value in cases.items():
         assert (
-            sign_test()([1.0] * above + [-1.0] * below)
-            == pytest.approx(wanted)
+            sign_test_solution()([1.0] * above + [-1.0] * below)
+            == pytest.approx(p_value)
             == binomtest(above, above + below).pvalue
         )
-    assert check_sign_test(sign_test()) and capsys.readouterr().out == "sign test: right.\n"
+    assert (
+        check_sign_test(sign_test_solution()) and capsys.readouterr().out == "sign test: right.\n"
+    )
     assert check_sign_test(
-        lambda differences: binomtest(sum(one > 0 for one in differences), len(differences)).pvalue
+        lambda differences: (
+            binomtest(sum(value > 0 for value in differences), len(differences)).pvalue
+        )
     )
 
 
-def test_six_pairs_is_where_the_verdict_and_the_sign_test_begin_to_tell():
-    """The verdict at 95 % asks for six pairs.
+def test_the_verdict_and_the_sign_test_need_six_pairs():
+    """Both need at least six pairs for a decision at 95 %.
 
-    With six, all on one side are less probable than 5 % for the first time.
+    With six pairs, the probability that all differences have one sign is below 5 % for the first
+    time.
     """
     for pairs in (4, 5, 6, 7):
-        told = "cannot be told" not in outcome_sentence(Comparison(1.0, 0.5, 1.5, 0.95, pairs), "x")
-        assert told == (sign_test()([1.0] * pairs) < 0.05)
+        decided = "cannot be told" not in outcome_sentence(
+            Comparison(1.0, 0.5, 1.5, 0.95, pairs), "x"
+        )
+        assert decided == (sign_test_solution()([1.0] * pairs) < 0.05)
 
 
 @pytest.mark.parametrize(
-    "check, name, function, said",
+    "check, name, function, message",
     [
         *((check_overall, "overall score", *case) for case in OVERALLS),
         *((check_pull, "pull", *case) for case in PULLS),
         *((check_sign_test, "sign test", *case) for case in SIGN_TESTS),
     ],
 )
-def test_mistakes_are_named(check, name, function, said, capsys):
+def test_mistakes_are_named(check, name, function, message, capsys):
     assert check(function) is False
-    assert (out := capsys.readouterr().out).startswith(f"{name}: not yet: {said}"), out
+    assert (out := capsys.readouterr().out).startswith(f"{name}: not yet: {message}"), out
 
 
-def test_the_reader_cannot_pass_by_changing_the_arguments(capsys):
-    def emptied(probabilities, heads):
+def test_changing_the_arguments_in_place_does_not_pass(capsys):
+    def clears_probabilities(probabilities, heads):
         probabilities.clear()
         return {"quora": 0.0, "sst": 0.0, "sts": 0.0, "a": 0.0, "b": 0.0}
 
-    def cut(differences):
+    def clears_differences(differences):
         differences.clear()
         return 0.0
 
-    assert check_pull(emptied) is False and check_sign_test(cut) is False
+    assert (
+        check_pull(clears_probabilities) is False and check_sign_test(clears_differences) is False
+    )

@@ -13,15 +13,15 @@ def average(a, losses, t, gamma):
     return a, a / (1 - gamma**t)
 
 
-def changed(
+def average_solution(
     update=lambda a, losses, gamma: gamma * a + (1 - gamma) * losses,
-    freed=lambda a, t, gamma: a / (1 - gamma**t),
+    corrected=lambda a, t, gamma: a / (1 - gamma**t),
 ):
-    """The solution with one of its two lines replaced."""
+    """Return the solution. Each argument replaces one of its two lines."""
 
     def function(a, losses, t, gamma):
         a = update(a, losses, gamma)
-        return a, freed(a, t, gamma)
+        return a, corrected(a, t, gamma)
 
     return function
 
@@ -33,7 +33,7 @@ def raises(*arguments):
     raise TypeError("a draft")
 
 
-def divided_and_kept(a, losses, t, gamma):
+def keeps_corrected_average(a, losses, t, gamma):
     a = (gamma * a + (1 - gamma) * losses) / (1 - gamma**t)
     return a, a
 
@@ -48,62 +48,62 @@ AVERAGES = [
     ),
     (lambda a, losses, t, gamma: (a.sum(), a), "a: expected numbers of shape [3], found shape []."),
     (
-        changed(lambda a, losses, gamma: (1 - gamma) * a + gamma * losses),
+        average_solution(lambda a, losses, gamma: (1 - gamma) * a + gamma * losses),
         "a: the momentum is on the wrong side.",
     ),
     (
-        changed(lambda a, losses, gamma: gamma * a + (1 - gamma) * losses.sum()),
+        average_solution(lambda a, losses, gamma: gamma * a + (1 - gamma) * losses.sum()),
         "a: every head gets the sum of the losses, not its own.",
     ),
     (
-        changed(lambda a, losses, gamma: gamma * a + (1 - gamma) * losses.mean()),
+        average_solution(lambda a, losses, gamma: gamma * a + (1 - gamma) * losses.mean()),
         "a: every head gets the mean of the losses, not its own.",
     ),
     (
-        changed(lambda a, losses, gamma: (1 - gamma) * a + gamma * losses.sum()),
+        average_solution(lambda a, losses, gamma: (1 - gamma) * a + gamma * losses.sum()),
         (
             "a: every head gets the sum of the losses, not its own, and the momentum is on the "
             "wrong side."
         ),
     ),
     (
-        changed(lambda a, losses, gamma: a + (1 - gamma) * losses),
+        average_solution(lambda a, losses, gamma: a + (1 - gamma) * losses),
         "a: it returns [0.1, 0.17, 0.13], expected [0.095, 0.162, 0.124].",
     ),
-    (changed(freed=lambda a, t, gamma: a), "corrected a: the correction is missing."),
+    (average_solution(corrected=lambda a, t, gamma: a), "corrected a: the correction is missing."),
     (
-        changed(freed=lambda a, t, gamma: a / (1 - gamma ** (t - 1))),
+        average_solution(corrected=lambda a, t, gamma: a / (1 - gamma ** (t - 1))),
         "corrected a: the correction is one update behind.",
     ),
     (
-        changed(freed=lambda a, t, gamma: a * (1 - gamma**t)),
+        average_solution(corrected=lambda a, t, gamma: a * (1 - gamma**t)),
         "corrected a: the correction multiplies.",
     ),
     (
-        changed(freed=lambda a, t, gamma: a / gamma),
+        average_solution(corrected=lambda a, t, gamma: a / gamma),
         "corrected a: it returns [0.105556, 0.18, 0.137778], expected [0.5, 0.852632, 0.652632].",
     ),
-    (divided_and_kept, "a: this is the corrected a; keep it uncorrected."),
+    (keeps_corrected_average, "a: this is the corrected a; keep it uncorrected."),
 ]
 
 
 def test_the_average_worked_by_hand(capsys):
-    """0.9 * 0.05 + 0.1 * 0.5 = 0.095, over 1 - 0.81."""
-    a, freed = average(torch.tensor([0.05]), torch.tensor([0.5]), 2, 0.9)
-    assert a.item() == pytest.approx(0.095) and freed.item() == pytest.approx(0.5)
+    """0.9 * 0.05 + 0.1 * 0.5 = 0.095, and 0.095 / (1 - 0.81) = 0.5."""
+    a, corrected = average(torch.tensor([0.05]), torch.tensor([0.5]), 2, 0.9)
+    assert a.item() == pytest.approx(0.095) and corrected.item() == pytest.approx(0.5)
     assert check_head_average(average) and capsys.readouterr().out == "head average: right.\n"
     assert check_head_average(
         lambda a, losses, t, gamma: [value.tolist() for value in average(a, losses, t, gamma)]
     )
 
 
-@pytest.mark.parametrize("function, said", AVERAGES)
-def test_mistakes_in_the_average_are_named(function, said, capsys):
+@pytest.mark.parametrize("function, message", AVERAGES)
+def test_mistakes_in_the_average_are_named(function, message, capsys):
     assert check_head_average(function) is False
-    assert (out := capsys.readouterr().out).startswith(f"head average: not yet: {said}"), out
+    assert (out := capsys.readouterr().out).startswith(f"head average: not yet: {message}"), out
 
 
-def test_the_reader_cannot_pass_by_changing_the_arguments(capsys):
+def test_changing_the_arguments_in_place_does_not_pass(capsys):
     def function(a, losses, t, gamma):
         losses *= 0
         a *= 0
@@ -117,9 +117,9 @@ def survivors(averages, labels, centroids):
     return [head for head, label in enumerate(labels) if label == lowest]
 
 
-def by_label(choose):
+def keep_cluster(choose_label):
     return lambda averages, labels, centroids: [
-        head for head, label in enumerate(labels) if label == choose(labels, centroids)
+        head for head, label in enumerate(labels) if label == choose_label(labels, centroids)
     ]
 
 
@@ -135,14 +135,14 @@ SURVIVORS = [
         ),
     ),
     (
-        by_label(lambda labels, centroids: centroids.index(max(centroids))),
+        keep_cluster(lambda labels, centroids: centroids.index(max(centroids))),
         "the highest cluster is kept; a low loss is good.",
     ),
     (
-        by_label(lambda labels, centroids: max(labels, key=labels.count)),
+        keep_cluster(lambda labels, centroids: max(labels, key=labels.count)),
         "the largest cluster is kept.",
     ),
-    (by_label(lambda labels, centroids: 0), "cluster 0 is kept; clusters have no order."),
+    (keep_cluster(lambda labels, centroids: 0), "cluster 0 is kept; clusters have no order."),
     (
         lambda averages, labels, centroids: [
             head
@@ -194,14 +194,14 @@ def test_the_survivors_are_the_lowest_cluster(capsys):
     )
 
 
-@pytest.mark.parametrize("function, said", SURVIVORS)
-def test_mistakes_in_the_survivors_are_named(function, said, capsys):
+@pytest.mark.parametrize("function, message", SURVIVORS)
+def test_mistakes_in_the_survivors_are_named(function, message, capsys):
     assert check_survivors(function) is False
-    assert (out := capsys.readouterr().out).startswith(f"survivors: not yet: {said}"), out
+    assert (out := capsys.readouterr().out).startswith(f"survivors: not yet: {message}"), out
 
 
 def test_the_solution_agrees_with_the_pruner():
-    """What the exercise asks for is what HeadPruner does."""
+    """The solution gives the same averages and the same kept heads as HeadPruner."""
     from mmlkit.heads.multiverse import MultiverseHead
     from mmlkit.heads.pruning import HeadPruner
 
@@ -215,9 +215,9 @@ def test_the_solution_agrees_with_the_pruner():
         start=1,
     ):
         pruner.observe(losses)
-        a, freed = average(a, losses, t, 0.9)
-    assert freed.tolist() == pytest.approx(pruner.averages.tolist()) and not math.isclose(
-        a[0], freed[0]
+        a, corrected = average(a, losses, t, 0.9)
+    assert corrected.tolist() == pytest.approx(pruner.averages.tolist()) and not math.isclose(
+        a[0], corrected[0]
     )
     event = pruner.maybe_prune(2)
     assert survivors(event.averages, event.labels, event.centroids) == event.kept == [0, 1, 3, 5]

@@ -1,4 +1,4 @@
-"""The course's score on the rows of the report, its files to the byte, and the checks of them."""
+"""The course's score for the rows of the report, its exact file format, and the file checks."""
 
 import math
 import os
@@ -23,7 +23,7 @@ FILES = [
 
 
 def report():
-    """The twelve rows of the report, {row: (sst, paraphrase, sts, overall)} as printed."""
+    """Return the twelve rows of the report, {row: (sst, paraphrase, sts, overall)}, as printed."""
     table = (
         tables("cs224n")
         .query("table == 'Table 1'")
@@ -40,7 +40,7 @@ def report():
 
 
 def test_overall_score_of_the_twelve_rows():
-    """nan counts as r = 0. Sequential, 1e-5, prints 0.555 where its entries give 0.5543."""
+    """nan counts as r = 0. The row "Sequential, 1e-5" prints 0.555, but its entries give 0.5543."""
     rows = report()
     assert len(rows) == 12 and sum(math.isnan(row[2]) for row in rows.values()) == 1
     off = {row: course.overall_score(*values[:3]) - values[3] for row, values in rows.items()}
@@ -50,7 +50,7 @@ def test_overall_score_of_the_twelve_rows():
     assert off["Sequential PALs, lr: 1e-5"] == pytest.approx(-0.00067, abs=1e-5)
     assert course.overall_score(0.526, 0.761, 0.338) == pytest.approx(
         0.652
-    )  # what they handed in, on test
+    )  # the submission on the test split
     assert (
         course.overall_score(0.262, 0.625, math.nan)
         == course.overall_score(0.262, 0.625, 0.0)
@@ -79,7 +79,7 @@ def test_overall_score_by_hand(values, score):
         ((0.5, 0.5, 36.8), "sts_correlation is 36.8, expected -1 to 1; divide a percentage by 100"),
     ],
 )
-def test_overall_score_refuses_per_cent(values, message):
+def test_overall_score_refuses_percentages(values, message):
     with pytest.raises(ValueError, match=message):
         course.overall_score(*values)
 
@@ -124,19 +124,19 @@ def test_the_reports_lowest_scores_are_constant_predictions():
         and sst["negative"] == 289 / 1101
         and quora["not_duplicate"] == 12_627 / 20_212
     )
-    always = {
+    constant = {
         "sst": {row for row, values in report().items() if values[0] == round(sst["positive"], 3)},
         "quora": {
             row for row, values in report().items() if values[1] == round(quora["not_duplicate"], 3)
         },
     }
-    assert always["sst"] == {
+    assert constant["sst"] == {
         "Sequential PALs, lr: 1e-5",
         "Sequential PALs, lr: 1e-6",
         "Sequential PALs, lr: 1e-7",
         "Parallel PALs, lr: 1e-4",
     }
-    assert always["quora"] == {
+    assert constant["quora"] == {
         "Task Sampling 3k steps, lr: 1e-3",
         "Sequential PALs, lr: 1e-7",
         "Parallel PALs, lr: 1e-4",
@@ -144,7 +144,7 @@ def test_the_reports_lowest_scores_are_constant_predictions():
     assert report()["Task Sampling 3k steps, lr: 1e-3"][0] == round(sst["negative"], 3)
 
 
-# the files, to the byte
+# The files, byte for byte.
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_the_reports_lowest_scores_are_constant_predictions():
     ],
 )
 def test_bytes(tmp_path, task, scores, expected):
-    """0.1 is written with the digits of the fp32 number that it is, as the starter code does."""
+    """A score is written with the digits of its fp32 value, as in the starter code."""
     course.write_predictions(tmp_path / "out.csv", task, [" AB1", "cd2"], scores)
     assert (tmp_path / "out.csv").read_bytes() == expected
 
@@ -208,13 +208,13 @@ def test_names():
         ("sts", ["a"], [math.nan], "some scores are not finite numbers"),
     ],
 )
-def test_what_is_not_written(tmp_path, task, ids, scores, message):
+def test_invalid_predictions_are_refused(tmp_path, task, ids, scores, message):
     with pytest.raises(ValueError, match=message):
         course.write_predictions(tmp_path / "out.csv", task, ids, scores)
     assert not list(tmp_path.iterdir())
 
 
-# a whole submission
+# A whole submission.
 
 COLUMNS = {
     "ids-sst": "sentence\tsentiment",
@@ -232,7 +232,10 @@ TEXTS = {
 
 @pytest.fixture
 def source(tmp_path):
-    """The course's folder, three rows a file. Quora's last row and test files have no label."""
+    """Return the course's folder with three rows per file.
+
+    Quora's last row and the test files have no label.
+    """
     folder = tmp_path / "data"
     folder.mkdir()
     for stem, columns in COLUMNS.items():
@@ -248,8 +251,8 @@ def source(tmp_path):
 
 
 @pytest.fixture
-def handed(make_model, source, tmp_path):
-    """A folder to hand in, written by a tiny model: (its model, its dev scores, the folder)."""
+def submission(make_model, source, tmp_path):
+    """Return (a tiny model, its dev scores, the folder of its submission)."""
     model = make_model("sst", "quora", "sts")
     with pytest.warns(
         UserWarning, match="quora-dev.csv: rows without a label in column 'is_duplicate': 1"
@@ -258,8 +261,8 @@ def handed(make_model, source, tmp_path):
     return model, scores, tmp_path / "out"
 
 
-def test_a_submission_is_whole(handed, source):
-    model, scores, folder = handed
+def test_a_submission_is_complete(submission, source):
+    model, scores, folder = submission
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
     assert course.check_submission(folder, source) == []
     assert (folder / "para-dev-output.csv").read_text().splitlines()[
@@ -303,22 +306,22 @@ def test_the_single_task_part(make_model, source, tmp_path):
         course.write_submission(make_model("rte"), source, tmp_path / "out")
 
 
-def test_a_missing_test_file_is_told_not_invented(make_model, source, tmp_path):
+def test_a_missing_test_file_is_reported(make_model, source, tmp_path):
     (source / "sts-test-student.csv").unlink()
     course.write_submission(make_model("sts"), source, tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["sts-dev-output.csv"]
-    told = [
+    messages = [
         str(problem)
         for problem in course.check_submission(tmp_path / "out", source)
         if problem.file.startswith("sts")
     ]
-    assert told == [
+    assert messages == [
         "sts-test-output.csv: found no such file among ['sts-dev-output.csv'], "
         "expected the test predictions of sts"
     ]
 
 
-def replaced(old, new):
+def replace_first(old, new):
     return lambda text: text.replace(old, new, 1)
 
 
@@ -327,21 +330,21 @@ def replaced(old, new):
     [
         (
             "sst-dev-output.csv",
-            replaced("id \t", "id,"),
+            replace_first("id \t", "id,"),
             1,
             "'id, Predicted_Sentiment '",
             r"'id \\t Predicted_Sentiment '",
         ),
         (
             "sts-dev-output.csv",
-            replaced("Similiary", "Similarity"),
+            replace_first("Similiary", "Similarity"),
             1,
             r"'id \\t Predicted_Similarity '",
             r"'id \\t Predicted_Similiary '",
         ),
         (
             "sst-test-output.csv",
-            replaced("sstte1 , ", "sstte1,"),
+            replace_first("sstte1 , ", "sstte1,"),
             3,
             "'sstte1,. '",
             "'id , value ', with a space at the end",
@@ -399,7 +402,7 @@ def replaced(old, new):
         ),
         (
             "sts-dev-output.csv",
-            replaced("stsde1", "stsde0"),
+            replace_first("stsde1", "stsde0"),
             3,
             "id 'stsde0' again, already in row 2",
             "every id once",
@@ -413,14 +416,14 @@ def replaced(old, new):
         ),
         (
             "sts-dev-output.csv",
-            replaced("stsde1", "stsde0"),
+            replace_first("stsde1", "stsde0"),
             None,
             "no row for id 'stsde1'",
             "all the 3 ids of the dev file",
         ),
         (
             "sts-dev-output.csv",
-            replaced("stsde1", "other"),
+            replace_first("stsde1", "other"),
             3,
             "id 'other'",
             "one of the 3 ids of the dev file",
@@ -441,8 +444,10 @@ def replaced(old, new):
         ),
     ],
 )
-def test_every_fault_has_its_place(handed, source, file, change, row, found, expected):
-    folder = handed[2]
+def test_every_fault_is_reported_with_its_position(
+    submission, source, file, change, row, found, expected
+):
+    folder = submission[2]
     (folder / file).write_bytes(change((folder / file).read_text(encoding="utf-8")).encode())
     problems = course.check_submission(folder, source)
     assert problems and {problem.file for problem in problems} == {file}
@@ -455,9 +460,9 @@ def test_every_fault_has_its_place(handed, source, file, change, row, found, exp
     ], problems
 
 
-def test_a_file_that_is_no_text(handed, source):
-    (handed[2] / "sst-dev-output.csv").write_bytes(b"id \t \xff")
-    assert course.check_submission(handed[2], source) == [
+def test_a_file_that_is_not_text(submission, source):
+    (submission[2] / "sst-dev-output.csv").write_bytes(b"id \t \xff")
+    assert course.check_submission(submission[2], source) == [
         ("sst-dev-output.csv", None, "byte 0xff, not UTF-8", "plain text in UTF-8")
     ]
     with pytest.raises(
@@ -467,17 +472,17 @@ def test_a_file_that_is_no_text(handed, source):
         course.check_submission("nowhere")
 
 
-def test_many_problems_are_counted(handed, source):
-    (handed[2] / "sst-dev-output.csv").write_text("x\n" * 30)
-    problems = course.check_submission(handed[2], source, limit=4)
+def test_many_problems_are_counted(submission, source):
+    (submission[2] / "sst-dev-output.csv").write_text("x\n" * 30)
+    problems = course.check_submission(submission[2], source, limit=4)
     assert (
         len(problems) == 5
         and str(problems[-1]) == "sst-dev-output.csv: found 29 more problems, expected none"
     )  # 30 lines and 3 ids
 
 
-def test_without_the_data_the_course_numbers_of_rows_count(tmp_path):
-    """One row less is noticed, but not in quora's test file, whose size is not known."""
+def test_without_the_data_the_known_numbers_of_rows_are_used(tmp_path):
+    """A missing row is reported, except in the test file of quora, whose size is unknown."""
     rows = {
         **{
             course.prediction_file(task, split): (task, count)
@@ -508,7 +513,7 @@ def test_without_the_data_the_course_numbers_of_rows_count(tmp_path):
 @pytest.mark.skipif(
     not REAL, reason="MMLKIT_REALDATA is not set: the course's data is not part of the repository"
 )
-def test_the_numbers_of_rows_are_the_real_files():
+def test_the_numbers_of_rows_equal_the_real_files():
     source = Path(REAL) / "cs224n"
     with pytest.warns(UserWarning, match="rows without a label in column 'is_duplicate': 2"):
         found = {
@@ -530,19 +535,20 @@ def test_the_command(make_model, source, tmp_path, capsys, monkeypatch):
     arguments = ["submit", "--model", "model", "--source", str(source)]
     with pytest.warns(UserWarning, match="quora-dev.csv"):
         assert main(arguments) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        "dev sst accuracy" in said
-        and "dev overall" in said
-        and "All files are in predictions, with every id once." in said
+        "dev sst accuracy" in output
+        and "dev overall" in output
+        and "All files are in predictions, with every id once." in output
     )
     assert sorted(path.name for path in (tmp_path / "predictions").iterdir()) == sorted(FILES)
     (source / "quora-test-student.csv").unlink()
     with pytest.warns(UserWarning, match="quora-dev.csv"):
         assert main([*arguments, "--out", "other"]) == 1
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert (
-        "1 problem in other" in said.out and "para-test-output.csv: found no such file" in said.err
+        "1 problem in other" in output.out
+        and "para-test-output.csv: found no such file" in output.err
     )
     assert main(["submit", "--model", "model", "--source", "nowhere"]) == 1
     assert "nowhere is not a folder" in capsys.readouterr().err

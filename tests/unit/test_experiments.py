@@ -1,4 +1,4 @@
-"""Experiment files: the grid, the settings of a size or a value, and mistakes in them."""
+"""Experiment files: the grid, the settings of a size or a value, and errors in the files."""
 
 import pytest
 
@@ -17,7 +17,7 @@ NAMES = [
 
 @pytest.fixture
 def write(tmp_path):
-    """write(text): an experiment beside a notebook with five parameters."""
+    """Return a function that writes an experiment beside a notebook with five parameters."""
     import nbformat
 
     cell = nbformat.v4.new_code_cell(
@@ -214,7 +214,7 @@ FAST = HEAD + GRID + "[fast]\n"
     ],
 )
 def test_each_wrong_value_is_named_with_its_file_and_key(write, text, message):
-    """A case apart: two names that differ in capitals are one file on some systems."""
+    """The last case has two names that differ only in capitals: one file on some systems."""
     with pytest.raises(ValueError, match=f"one.toml: .*{message}"):
         load_experiment(write(text))
 
@@ -234,8 +234,8 @@ epochs = 3
 )
 
 
-def test_a_run_that_others_need(write):
-    """It stands once for each seed, before the grid, and only some runs need it."""
+def test_a_run_that_other_runs_depend_on(write):
+    """The run exists once per seed and comes before the grid. Only some runs depend on it."""
     found = load_experiment(write(BEFORE))
     assert list(found.runs) == ["encoder-0", "encoder-1", "rte-0", "rte-1", "mnli-0", "mnli-1"]
     assert found.needs == {"mnli-0": "encoder-0", "mnli-1": "encoder-1"}
@@ -246,7 +246,7 @@ def test_a_run_that_others_need(write):
         load_experiment(write(BEFORE), grid={"epochs": [5, 6]})
 
 
-def test_names_of_runs_are_plain(write):
+def test_run_names_are_safe_file_names(write):
     grid = {"task": ["a b", "../c", "x/y", ".d", "-e", "1", "1.5"]}
     runs = load_experiment(write(FAST), grid={**grid, "seed": [0]}).runs
     assert list(runs) == ["0-a_b", "0-.._c", "0-x_y", "0-.d", "0--e", "0-1", "0-1.5"]
@@ -254,7 +254,7 @@ def test_names_of_runs_are_plain(write):
     assert list(runs) == ["_._c", "_d", "_e"]
 
 
-def test_a_walkthrough_notebook_can_be_the_run(write):
+def test_a_walkthrough_notebook_can_be_run(write):
     experiment = load_experiment(
         write('title = "T"\nnotebook = "04"\n[grid]\ntask = ["sst2", "mrpc"]\n[fast]\n')
     )
@@ -265,7 +265,7 @@ def test_a_walkthrough_notebook_can_be_the_run(write):
 
 
 def test_a_notebook_outside_the_folder_does_not_run(write, tmp_path):
-    """A notebook runs any code, so it lies beside its file, or is one of the repository's."""
+    """A notebook can run any code, so it must be in the folder of its file or the repository."""
     inside = tmp_path / "inner"
     inside.mkdir()
     grid = "[grid]\nseed = [0]\n[fast]\n"
@@ -288,7 +288,7 @@ def test_a_notebook_outside_the_folder_does_not_run(write, tmp_path):
     )
 
 
-def test_mistakes_in_words():
+def test_misspelled_names():
     with pytest.raises(
         FileNotFoundError, match="no experiment 'mml-table'. Did you mean 'mml-tables'?"
     ):
@@ -306,8 +306,8 @@ def test_mistakes_in_words():
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("profile", ["fast", "colab", "paper"])
-def test_ours_are_whole(name, profile):
-    """Our files have three sizes, estimates, and names that the published tables have."""
+def test_our_experiments_are_complete(name, profile):
+    """Our files have three sizes, estimates, and names that occur in the published tables."""
     from mmlkit.studies.published import tables
 
     experiment = load_experiment(name, profile)
@@ -325,6 +325,14 @@ def test_ours_are_whole(name, profile):
 
 
 def test_the_fast_sizes_are_small():
-    """One seed and two methods of mml-tables: 14 runs of about a minute on a core."""
+    """With one seed and two methods, mml-tables has 14 runs of about one minute on one core."""
     experiment = load_experiment("mml-tables")
     assert len(experiment.runs) == 14 and experiment.minutes * len(experiment.runs) / 2 < 20
+
+
+@pytest.mark.parametrize("content", ["[]", '{"cells": 3}', "{", ""])
+def test_a_file_that_is_no_notebook_is_named(write, tmp_path, content):
+    file = write(FAST)
+    (tmp_path / "one.ipynb").write_text(content)
+    with pytest.raises(ValueError, match="one.ipynb is not a notebook"):
+        load_experiment(file)

@@ -1,6 +1,4 @@
-"""The CPU shortcuts: the same numbers as plain PyTorch, inside one training step and nowhere
-else.
-"""
+"""The CPU shortcuts give the numbers of plain PyTorch and act only inside a training step."""
 
 import math
 
@@ -32,12 +30,12 @@ def batches_of(model, data, size=5, count=4):
     return [collate(encoded, range(i * size, (i + 1) * size)) for i in range(count)]
 
 
-# a loop of one's own
+# Custom training loops.
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_any_optimizer_trains_the_encoder_in_a_plain_loop(make_model, make_toy, name):
-    """In the usual order the last step's gradient is still there during the next forward pass."""
+    """As usual, the gradient of the last step still exists during the next forward pass."""
     model, losses = make_model("sst").train(), []
     before = {key: value.detach().clone() for key, value in model.named_parameters()}
     optimizer = getattr(torch.optim, name)(model.parameters(), lr=OPTIMIZERS[name])
@@ -50,10 +48,10 @@ def test_any_optimizer_trains_the_encoder_in_a_plain_loop(make_model, make_toy, 
     assert sum(losses[-4:]) < 0.95 * sum(losses[:4])
     assert not model.encoder.embeddings.word_embeddings.weight.grad.is_sparse
     still = [key for key, value in model.named_parameters() if torch.equal(value, before[key])]
-    assert all("key.bias" in key for key in still), still  # softmax does not feel a key's bias
+    assert all("key.bias" in key for key in still), still  # softmax ignores a bias of the keys
 
 
-def test_a_plain_loop_and_train_step_go_the_same_way(make_model, make_toy):
+def test_a_plain_loop_and_train_step_give_the_same_weights(make_model, make_toy):
     ours, plain = make_model("sst").train(), make_model("sst").train()
     one, other = (torch.optim.AdamW(model.parameters(), lr=1e-3) for model in (ours, plain))
     for batch in batches_of(ours, make_toy("sst")):
@@ -67,8 +65,8 @@ def test_a_plain_loop_and_train_step_go_the_same_way(make_model, make_toy):
         )
 
 
-def test_a_loop_may_change_over_at_any_step(make_model, make_toy):
-    """A plain step, a train_step, and a plain step again: nothing of one is left in the other."""
+def test_a_loop_may_mix_plain_steps_and_train_step(make_model, make_toy):
+    """A plain step, a train_step and a plain step again do not influence each other."""
     model, plain = make_model("sst").train(), make_model("sst").train()
     data = batches_of(model, make_toy("sst"))
     for one, shortcut in ((model, 1), (plain, None)):
@@ -84,7 +82,7 @@ def test_a_loop_may_change_over_at_any_step(make_model, make_toy):
         torch.testing.assert_close(value, expected, atol=1e-6, rtol=0)
 
 
-# the shortcuts begin and end with the step
+# The shortcuts begin and end with the step.
 
 
 def test_outside_of_a_step_the_encoder_is_plain(make_model, make_toy):
@@ -94,7 +92,7 @@ def test_outside_of_a_step_the_encoder_is_plain(make_model, make_toy):
     with cpu_shortcuts(model.encoder):
         assert (
             table.sparse and sum("forward" in vars(module) for module in modules) == 7
-        )  # 3 in each of 2 layers, 1 before them
+        )  # 3 in each of 2 layers and 1 before the layers
     train_step(model, batch, torch.optim.SGD(model.parameters(), lr=0.1))
     with pytest.raises(ZeroDivisionError), cpu_shortcuts(model.encoder):
         raise ZeroDivisionError
@@ -113,18 +111,18 @@ def test_outside_of_a_step_the_encoder_is_plain(make_model, make_toy):
 
 
 def test_no_shortcut_on_another_device():
-    class Elsewhere:
+    class MetaWeight:
         device = torch.device("meta")
 
     class Encoder:
-        embeddings = type("", (), {"word_embeddings": type("", (), {"weight": Elsewhere})})
+        embeddings = type("", (), {"word_embeddings": type("", (), {"weight": MetaWeight})})
 
-    with cpu_shortcuts(Encoder):  # touches nothing: it has neither modules nor a gradient
+    with cpu_shortcuts(Encoder):  # this encoder has no modules and no gradient
         pass
 
 
 class TiedHead(LinearHead):
-    """Scores against rows of the word table itself, as label words or a tied decoder do."""
+    """A head with rows of the word embeddings as weights, like label words or a tied decoder."""
 
     def forward(self, x):
         return F.linear(x, self.table[0].weight[10:15])
@@ -133,8 +131,8 @@ class TiedHead(LinearHead):
         return Loss(F.cross_entropy(self(*inputs), batch.labels))
 
 
-def test_a_head_that_reads_the_word_table_leaves_nothing_behind(make_model, make_toy):
-    """Its gradient is dense: rows outside the batch must not join the next steps."""
+def test_a_head_that_uses_the_word_embeddings_does_not_affect_later_steps(make_model, make_toy):
+    """Its gradient is dense. Rows outside the batch must not enter the next steps."""
 
     def tied():
         model = make_model("sst").train()
@@ -142,7 +140,7 @@ def test_a_head_that_reads_the_word_table_leaves_nothing_behind(make_model, make
             model.heads["sst"] = TiedHead(32, 5, dropout=0.0)
         model.heads["sst"].table = [
             model.encoder.embeddings.word_embeddings
-        ]  # in a list: not its own parameter
+        ]  # in a list, so it is not registered as a parameter of the head
         return model
 
     ours, plain = tied(), tied()
@@ -176,48 +174,48 @@ def test_a_model_may_change_its_precision_between_steps(make_model, make_toy):
 # dropout
 
 
-def dropped(p, shape, seed=0):
+def dropout_of_ones(p, shape, seed=0):
     with seeded(seed):
         return _dropout(p, torch.ones(shape))
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
 def test_dropout_zeroes_a_share_of_p(p):
-    zeros = dropped(p, (333, 333)).flatten() == 0
+    zeros = dropout_of_ones(p, (333, 333)).flatten() == 0
     for part in (
         zeros,
         zeros[0::4],
         zeros[1::4],
         zeros[2::4],
         zeros[3::4],
-    ):  # four numbers share a draw
+    ):  # four elements share one random number
         assert abs(part.float().mean().item() - p) < 5 * math.sqrt(p * (1 - p) / len(part))
-    together = (zeros[:-1] & zeros[1:]).float().mean().item()  # neighbours do not know each other
-    assert abs(together - p * p) < 5 * math.sqrt(p * p * (1 - p * p) / len(zeros)) * 2
+    both_zero = (zeros[:-1] & zeros[1:]).float().mean().item()  # neighbours are independent
+    assert abs(both_zero - p * p) < 5 * math.sqrt(p * p * (1 - p * p) / len(zeros)) * 2
 
 
 @pytest.mark.parametrize("p", [0.1, 0.25, 0.5])
-def test_dropout_scales_what_it_keeps(p):
-    kept = dropped(p, (40, 41))
+def test_dropout_scales_the_kept_values(p):
+    kept = dropout_of_ones(p, (40, 41))
     assert set(kept.unique().tolist()) == {0.0, torch.tensor(1 / (1 - p)).item()}
 
 
 @pytest.mark.parametrize("shape", [(1,), (2,), (3,), (5,), (3, 5, 7), (0,), (2, 0)])
 def test_dropout_takes_any_size(shape):
-    found = dropped(0.5, shape)
+    found = dropout_of_ones(0.5, shape)
     assert found.shape == shape and set(found.flatten().tolist()) <= {0.0, 2.0}
 
 
 def test_dropout_follows_the_seed():
-    assert torch.equal(dropped(0.5, (99,), seed=1), dropped(0.5, (99,), seed=1))
-    assert not torch.equal(dropped(0.5, (99,), seed=1), dropped(0.5, (99,), seed=2))
+    assert torch.equal(dropout_of_ones(0.5, (99,), seed=1), dropout_of_ones(0.5, (99,), seed=1))
+    assert not torch.equal(dropout_of_ones(0.5, (99,), seed=1), dropout_of_ones(0.5, (99,), seed=2))
 
 
-def test_dropout_s_gradient_is_its_mask():
+def test_the_gradient_of_dropout_equals_its_mask():
     x = torch.randn(7, 9, generator=torch.Generator().manual_seed(0)).requires_grad_()
     with seeded(4):
         out = _dropout(0.2, x)
     out.sum().backward()
-    assert torch.equal(x.grad, dropped(0.2, (7, 9), seed=4))
+    assert torch.equal(x.grad, dropout_of_ones(0.2, (7, 9), seed=4))
     assert torch.equal(out, x.detach() * x.grad)
     assert 0 < (x.grad == 0).sum() < 63

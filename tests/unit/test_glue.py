@@ -1,4 +1,4 @@
-"""GLUE's submission files: names, headers, labels and numbers to the byte, and every error."""
+"""GLUE's submission files: names, headers, labels, exact numbers, and every error."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ FILES = sorted(TEST_SETS)
 
 @pytest.fixture
 def release(tmp_path):
-    """GLUE's folder with three rows in each test set; quotation marks are part of a text."""
+    """Return GLUE's folder with three rows in each test set. Quotation marks are part of a text."""
     for place, header in HEADERS.items():
         columns, path = header.split("\t"), tmp_path / "glue" / f"{place}.tsv"
         texts = [i for i, name in enumerate(columns) if name[-1] in "12e" or "String" in name]
@@ -51,8 +51,8 @@ def rows_of(path):
     return list(predictions)
 
 
-def constant(model, task, scores):
-    """Make the head of a task give these scores for every text."""
+def set_constant_scores(model, task, scores):
+    """Make the head of a task return these scores for every text."""
     with torch.no_grad():
         model.heads[task].dense.weight.zero_()
         model.heads[task].dense.bias.copy_(torch.tensor(scores))
@@ -95,7 +95,7 @@ def test_every_official_file_is_written(make_model, release, tmp_path):
 )
 def test_labels_and_numbers_by_hand(make_model, release, tmp_path, task, scores, files, expected):
     model = make_model(task)
-    constant(model, task, scores)
+    set_constant_scores(model, task, scores)
     write_glue_submission(model, release, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == files
     for file in files:
@@ -104,12 +104,12 @@ def test_labels_and_numbers_by_hand(make_model, release, tmp_path, task, scores,
 
 
 def test_the_index_of_the_file_is_kept_and_labels_are_ignored(make_model, tmp_path):
-    """A subfolder may have our name for the task; whatever labels there are do not count."""
+    """A subfolder may have our name of the task. Labels in a test file are ignored."""
     (tmp_path / "rte").mkdir()
     text = "idx,sentence1,sentence2,label\n7,the film,good,-1\n5,one plot,bad,entailment\n"
     (tmp_path / "rte" / "test.csv").write_text(text)
     model = make_model("rte")
-    constant(model, "rte", [1.0, 0.0])
+    set_constant_scores(model, "rte", [1.0, 0.0])
     (path,) = write_glue_submission(model, tmp_path, tmp_path / "out")
     assert path.read_text() == "index\tprediction\n7\tentailment\n5\tentailment\n"
 
@@ -127,10 +127,10 @@ def test_the_hub(make_model, tmp_path, monkeypatch):
         def to_list(self):
             return [dict(row) for row in self]
 
-    asked = []
+    requests = []
 
     def load(repository, config):
-        asked.append((repository, config))
+        requests.append((repository, config))
         names = ("premise", "hypothesis") if config in ("mnli", "ax") else ("question", "sentence")
         rows = Rows(
             {**dict(zip(names, pair)), "label": -1, "idx": i} for i, pair in enumerate(TEXTS)
@@ -141,11 +141,11 @@ def test_the_hub(make_model, tmp_path, monkeypatch):
     monkeypatch.setattr("mmlkit.studies.glue.load_hub_dataset", load)
     paths = write_glue_submission(make_model("mnli", "qnli"), "hub", tmp_path / "out")
     assert [path.name for path in paths] == ["MNLI-m.tsv", "MNLI-mm.tsv", "QNLI.tsv", "AX.tsv"]
-    assert asked == [("nyu-mll/glue", config) for config in ("mnli", "mnli", "qnli", "ax")]
+    assert requests == [("nyu-mll/glue", config) for config in ("mnli", "mnli", "qnli", "ax")]
     assert all(len(rows_of(path)) == 3 for path in paths)
 
 
-def test_a_missing_test_set_is_told_before_anything_is_written(make_model, release, tmp_path):
+def test_a_missing_test_set_is_reported_before_anything_is_written(make_model, release, tmp_path):
     (release / "MNLI" / "test_mismatched.tsv").unlink()
     with pytest.raises(FileNotFoundError) as error:
         write_glue_submission(make_model("cola", "mnli"), release, tmp_path / "out")
@@ -156,7 +156,7 @@ def test_a_missing_test_set_is_told_before_anything_is_written(make_model, relea
     assert not (tmp_path / "out").exists()
 
 
-def test_wrong_models(make_model, release, tmp_path):
+def test_unsuitable_models_are_refused(make_model, release, tmp_path):
     with pytest.raises(ValueError) as error:
         write_glue_submission(make_model("sst"), release, tmp_path / "out")
     assert str(error.value) == (
@@ -171,7 +171,7 @@ def test_wrong_models(make_model, release, tmp_path):
         "RTE.tsv: the head of task 'rte' has 3 outputs, expected 2. Train it again on 'rte'."
     )
     model = make_model("stsb")
-    constant(model, "stsb", [float("nan")])
+    set_constant_scores(model, "stsb", [float("nan")])
     with pytest.raises(ValueError) as error:
         write_glue_submission(model, release, tmp_path / "out")
     assert str(error.value) == (
@@ -181,7 +181,7 @@ def test_wrong_models(make_model, release, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_row_without_text_is_told_with_its_place(make_model, release, tmp_path):
+def test_a_row_without_text_is_reported_with_its_position(make_model, release, tmp_path):
     path = release / "RTE" / "test.tsv"
     path.write_text(path.read_text().replace('"bad', ""))
     with pytest.raises(ValueError, match="RTE/test.tsv, row 3, column 'sentence2'"):

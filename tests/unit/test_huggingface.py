@@ -1,6 +1,4 @@
-"""The multiverse head on other encoders, with the Trainer: wrapped, trained, pruned, saved,
-resumed.
-"""
+"""The multiverse head on other encoders with the Trainer: training, pruning, saving, resuming."""
 
 import re
 from pathlib import Path
@@ -17,7 +15,7 @@ transformers = pytest.importorskip("transformers")
 
 
 def tiny(kind, **changes):
-    """A small encoder of this kind with random weights."""
+    """Return a small encoder of this kind with random weights."""
     from transformers import AutoConfig, AutoModel
 
     sizes = {
@@ -50,20 +48,20 @@ def tiny(kind, **changes):
 
 
 def rows(count, labels=2, seed=0):
-    """Rows whose first real token tells the label."""
+    """Return rows whose first real token determines the label."""
     generator = np.random.default_rng(seed)
-    made = []
+    examples = []
     for i in range(count):
         label, length = i % max(labels, 2), generator.integers(3, 8)
         ids = [1, 10 + label, *generator.integers(20, 40, length).tolist()] + [0] * (7 - length)
-        made.append(
+        examples.append(
             {
                 "input_ids": ids,
                 "attention_mask": [int(j < length + 2) for j in range(9)],
                 "labels": label if labels > 1 else float(label),
             }
         )
-    return made
+    return examples
 
 
 def wrap(kind, num_labels=2, **head):
@@ -102,12 +100,12 @@ def train(model, folder, pruner=None, resume=None, **settings):
 
 
 def tensors(count=4, labels=2):
-    made = rows(count, labels, seed=5)
-    return {key: torch.tensor([row[key] for row in made]) for key in made[0]}
+    examples = rows(count, labels, seed=5)
+    return {key: torch.tensor([row[key] for row in examples]) for key in examples[0]}
 
 
 @pytest.mark.parametrize("kind", ["distilbert", "modernbert", "bert"])
-def test_wrapping_changes_no_weight_and_the_loss_is_that_of_the_equations(kind):
+def test_wrapping_changes_no_weight_and_the_loss_follows_the_equations(kind):
     model, plain, batch = wrap(kind, dropout=0.0, orthogonality_weight=0.1), tiny(kind), tensors()
     assert all(
         torch.equal(a, b)
@@ -159,11 +157,12 @@ def test_train_prune_save_reload(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "how", [{}, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}]
+    "options", [{}, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}]
 )
-def test_a_step_of_the_trainer_counts_the_penalty_once(how, tmp_path):
-    """SGD, no clipping, no dropout: the heads move by lr times the gradient of mean data loss +
-    lambda times the penalty.
+def test_a_step_of_the_trainer_counts_the_penalty_once(options, tmp_path):
+    """The heads move by lr times the gradient of the mean data loss plus lambda times the penalty.
+
+    This holds for SGD without clipping and without dropout.
     """
     model = wrap("distilbert", dropout=0.0, orthogonality_weight=0.5)
     model.encoder.config.dropout = model.encoder.config.attention_dropout = 0.0
@@ -181,17 +180,19 @@ def test_a_step_of_the_trainer_counts_the_penalty_once(how, tmp_path):
         lr_scheduler_type="constant",
         seed=3,
         train_sampling_strategy="sequential",
-        **how,
+        **options,
     )
     moved = (before["head.weight"] - model.head.weight.detach()) / 0.01
     fresh = wrap("distilbert", dropout=0.0, orthogonality_weight=0.5).eval()
-    made = rows(48)[:8]
-    fresh(**{key: torch.tensor([row[key] for row in made]) for key in made[0]}).loss.backward()
+    examples = rows(48)[:8]
+    fresh(
+        **{key: torch.tensor([row[key] for row in examples]) for key in examples[0]}
+    ).loss.backward()
     fresh.head.penalty().backward()
     torch.testing.assert_close(moved, fresh.head.weight.grad, rtol=1e-3, atol=1e-4)
 
 
-def test_a_resumed_trainer_takes_up_averages_and_events(tmp_path):
+def test_a_resumed_trainer_restores_averages_and_events(tmp_path):
     settings = dict(max_steps=24, save_strategy="steps", save_steps=12)
     whole = wrap("distilbert")
     first = HeadPruner(whole.head, every=4, bandwidth="std:0.3")
@@ -204,10 +205,8 @@ def test_a_resumed_trainer_takes_up_averages_and_events(tmp_path):
     assert torch.equal(model.head.active, whole.head.active)
 
 
-def test_a_checkpoint_that_was_moved_still_has_its_pruner(tmp_path):
-    """The Trainer resumes from any folder; the pruner's state lies in the checkpoint, not only
-    under output_dir.
-    """
+def test_a_moved_checkpoint_still_has_its_pruner(tmp_path):
+    """The Trainer can resume from any folder, so the checkpoint contains the pruner's state."""
     settings = dict(max_steps=24, save_strategy="steps", save_steps=12)
     whole = wrap("distilbert")
     first = HeadPruner(whole.head, every=4, bandwidth="std:0.3")
@@ -265,8 +264,8 @@ def test_dropped_heads_do_not_move_in_the_trainer(tmp_path):
     assert not torch.equal(model.head.weight[left], saved["head.weight"][left])
 
 
-def test_the_lower_bound_of_transformers_has_what_this_module_imports():
-    """PreTrainedConfig, in this writing, came with transformers 5.0."""
+def test_the_lower_bound_of_transformers_has_the_imported_names():
+    """The name PreTrainedConfig, in this spelling, exists since transformers 5.0."""
     text = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     assert '"transformers>=5.0"' in text
 
@@ -302,9 +301,7 @@ def test_several_devices_are_refused(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["distilbert", "modernbert"])
 def test_the_example_of_the_readme(kind, tmp_path, monkeypatch, capsys, tokenizer):
-    """As it stands, on a tiny encoder in a folder instead of the hub's, and at a rate that suits
-    random weights.
-    """
+    """Run the example with a tiny local encoder and 100 steps."""
     from mmlkit.huggingface import MultiverseForSequenceClassification
 
     readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")

@@ -1,5 +1,6 @@
-"""What users of transformers and scikit-learn expect: devices, label names, probabilities,
-export, custom heads.
+"""Behaviour that users of transformers and scikit-learn expect.
+
+Devices, label names, probabilities, export and custom heads.
 """
 
 import subprocess
@@ -26,7 +27,7 @@ TEXTS = ["the awful plot", "a great film", "one very good story ."]
 
 
 class OwnHead(nn.Module):
-    """A head of a user: two layers."""
+    """A user-defined head with two layers."""
 
     needs_tokens, pairs = False, "packed"
 
@@ -87,8 +88,8 @@ def test_a_regression_has_no_probabilities(make_model, make_toy):
         predict_proba(make_model("sts"), make_toy("sts").dev)
 
 
-def test_evaluation_cuts_rows_as_training_did(make_model, make_toy, tmp_path):
-    """With 4 tokens ([CLS], two words, [SEP]) the word that decides is cut off from most rows."""
+def test_evaluation_truncates_rows_like_training(make_model, make_toy, tmp_path):
+    """With 4 tokens ([CLS], two words, [SEP]), most rows lose the decisive word."""
     model, data = make_model("sst"), make_toy("sst")
     history = fit(model, data, epochs=1, lr=1e-3, batch_size=10, max_length=4)
     assert model.max_length == 4 and evaluate(model, data)["accuracy"] == history.accuracy[0]
@@ -108,17 +109,17 @@ def test_evaluation_cuts_rows_as_training_did(make_model, make_toy, tmp_path):
 # ---- device and precision ----
 
 
-def test_every_function_asks_for_the_device(make_model, make_toy, monkeypatch, tmp_path):
-    """Each function hands its `device` to `place`, which decides and moves."""
+def test_every_function_passes_its_device_on(make_model, make_toy, monkeypatch, tmp_path):
+    """Each function passes its `device` to `place`, which selects it and moves the model."""
     moved = []
 
-    def watch(model, device=None):
+    def record_device(model, device=None):
         moved.append(device)
         return model
 
     save_model(make_model("sst"), tmp_path)
     for module in ("evaluation", "loop", "saving"):
-        monkeypatch.setattr(f"mmlkit.training.{module}.place", watch)
+        monkeypatch.setattr(f"mmlkit.training.{module}.place", record_device)
     model, data = make_model("sst"), make_toy("sst")
     fit(model, data, epochs=1, lr=1e-3, device="cpu")
     predict(model, data.dev), predict_proba(model, data.dev, device="cpu"), evaluate(model, data)
@@ -126,21 +127,19 @@ def test_every_function_asks_for_the_device(make_model, make_toy, monkeypatch, t
     assert moved == ["cpu", None, "cpu", None, None]
 
 
-def test_a_model_goes_to_the_gpu_where_there_is_one_and_stays_on_its_own(monkeypatch):
+def test_a_model_moves_to_an_available_gpu_and_stays_on_its_device(monkeypatch):
     layer = nn.Linear(2, 2)
     assert runtime.place(layer).weight.device.type == runtime.pick_device().type
     monkeypatch.setattr(runtime, "pick_device", lambda name=None: torch.device(name or "meta"))
     assert runtime.place(nn.Linear(2, 2)).weight.device.type == "meta"
     assert runtime.place(nn.Linear(2, 2), "cpu").weight.device.type == "cpu"
-    elsewhere = nn.Linear(2, 2, device="meta")
+    on_meta = nn.Linear(2, 2, device="meta")
     monkeypatch.setattr(runtime, "pick_device", lambda name=None: 1 / 0)
-    assert runtime.place(elsewhere) is elsewhere
+    assert runtime.place(on_meta) is on_meta
 
 
 def test_auto_is_the_default_precision(make_model, make_toy, monkeypatch):
-    """With bf16 as the fastest precision, `fit` and `predict` compute in bf16; the weights stay
-    fp32.
-    """
+    """If bf16 is the fastest precision, `fit` and `predict` use it. The weights stay fp32."""
     model, data = make_model("sst"), make_toy("sst")
     exact = predict_scores(model, data.dev)
     monkeypatch.setattr(runtime, "fastest_precision", lambda device: "bf16")
@@ -151,7 +150,7 @@ def test_auto_is_the_default_precision(make_model, make_toy, monkeypatch):
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
-def test_learning_rates_of_an_optimizer_object_are_its_own(make_model, make_toy):
+def test_an_optimizer_object_keeps_its_learning_rates(make_model, make_toy):
     model = make_model("sst")
     with pytest.warns(
         UserWarning, match="lr and head_lr have no effect: an optimizer object has its own"
@@ -197,7 +196,7 @@ def test_the_cosine_equals_transformers():
 # ---- custom heads ----
 
 
-def test_a_head_of_ones_own_trains_saves_and_loads(make_model, make_toy, tmp_path):
+def test_a_custom_head_trains_saves_and_loads(make_model, make_toy, tmp_path):
     model, data = make_model("sst"), make_toy("sst")
     model.heads["sst"] = OwnHead(32, 5, width=9)
     fit(model, data, epochs=1, lr=1e-3, head_lr=1e-2)
@@ -273,7 +272,7 @@ def test_a_pair_task_exports_with_its_label_names(make_model, make_toy, tmp_path
         ("sst", lambda: LinearHead(32, 3), "with 3 outputs.*with 5 outputs"),
     ],
 )
-def test_heads_without_a_form_in_transformers_are_refused(
+def test_heads_without_an_equivalent_in_transformers_are_refused(
     make_model, tmp_path, task, make, message
 ):
     from mmlkit.huggingface import export_classifier
@@ -297,8 +296,8 @@ def test_an_encoder_with_pals_is_refused(make_model, tmp_path):
 @pytest.mark.parametrize(
     "first", ["import mmlkit; import transformers", "import transformers; import mmlkit"]
 )
-def test_the_auto_classes_open_it_after_import_mmlkit(make_model, tmp_path, first):
-    """In a fresh process, in either order of the imports."""
+def test_the_auto_classes_open_an_export_after_import_mmlkit(make_model, tmp_path, first):
+    """In a new process, for both orders of the imports."""
     from mmlkit.huggingface import export_classifier
 
     export_classifier(
@@ -339,7 +338,7 @@ def test_id2label_on_any_encoder(make_model, tmp_path):
         MultiverseForSequenceClassification.on(encoder, 3, id2label={0: "no", 1: "yes"})
 
 
-def test_the_contract_imports_from_the_package():
+def test_the_public_names_import_from_the_package():
     import mmlkit
 
     names = [

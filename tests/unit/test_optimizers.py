@@ -1,5 +1,6 @@
-"""One step of AdamW in plain numbers, a thousand in numpy, and which parameters get which rate
-and decay.
+"""Tests of AdamW, Adamax, the learning-rate schedule and the parameter groups.
+
+The expected values come from the formulas, computed by hand or with numpy.
 """
 
 import math
@@ -13,8 +14,8 @@ from mmlkit.training.loop import fit
 from mmlkit.training.optimizers import Adamax, AdamW, learning_rate, make_optimizer
 
 
-def stepped(optimizer_class, theta, gradients, **settings):
-    """Where one number goes under these gradients."""
+def value_after_steps(optimizer_class, theta, gradients, **settings):
+    """Return the value of one parameter after one optimizer step per gradient."""
     parameter = torch.nn.Parameter(torch.tensor([theta], dtype=torch.float64))
     optimizer = optimizer_class([parameter], **settings)
     for g in gradients:
@@ -24,38 +25,40 @@ def stepped(optimizer_class, theta, gradients, **settings):
 
 
 def test_one_step_by_hand():
-    # theta 1, g 0.5, lr 0.1: m = 0.05, v = 0.00025, alpha = 0.1 sqrt(0.001) / 0.1
+    # theta = 1, g = 0.5, lr = 0.1: m = 0.05, v = 0.00025, alpha = 0.1 sqrt(0.001) / 0.1
     m, v = 0.1 * 0.5, 0.001 * 0.25
-    moved = 1 - 0.03162277660168379 * m / (v**0.5 + 1e-6)
-    assert moved == pytest.approx(0.9000063242, abs=1e-9)
-    assert stepped(AdamW, 1.0, [0.5], lr=0.1) == pytest.approx(moved, abs=1e-12)
-    # decay comes last, on the number that has moved: 0.9000063 * (1 - 0.1 * 0.01)
-    assert stepped(AdamW, 1.0, [0.5], lr=0.1, weight_decay=0.01) == pytest.approx(
+    updated = 1 - 0.03162277660168379 * m / (v**0.5 + 1e-6)
+    assert updated == pytest.approx(0.9000063242, abs=1e-9)
+    assert value_after_steps(AdamW, 1.0, [0.5], lr=0.1) == pytest.approx(updated, abs=1e-12)
+    # The decay comes last, on the updated parameter: 0.9000063 * (1 - 0.1 * 0.01).
+    assert value_after_steps(AdamW, 1.0, [0.5], lr=0.1, weight_decay=0.01) == pytest.approx(
         0.8991063179, abs=1e-9
     )
 
 
 def test_two_steps_by_hand():
-    # g 0.5, then -1: m = 0.9*0.05 - 0.1, v = 0.999*0.00025 + 0.001, alpha = 0.1 sqrt(1 - 0.998001)
-    # / (1 - 0.81)
+    # g = 0.5, then g = -1: m = 0.9 * 0.05 - 0.1, v = 0.999 * 0.00025 + 0.001,
+    # alpha = 0.1 sqrt(1 - 0.998001) / (1 - 0.81)
     first = 1 - 0.03162277660168379 * 0.05 / (0.00025**0.5 + 1e-6)
     second = first - 0.1 * 0.001999**0.5 / 0.19 * -0.055 / (0.00124975**0.5 + 1e-6)
-    assert stepped(AdamW, 1.0, [0.5, -1.0], lr=0.1) == pytest.approx(second, abs=1e-12)
+    assert value_after_steps(AdamW, 1.0, [0.5, -1.0], lr=0.1) == pytest.approx(second, abs=1e-12)
 
 
 def test_eps_is_added_to_the_uncorrected_root():
-    # with eps 1: 0.0316228 * 0.05 / (0.0158114 + 1); on the corrected root it would be 0.1 * 0.5 /
-    # (0.5 + 1) = 0.0333
-    assert 1 - stepped(AdamW, 1.0, [0.5], lr=0.1, eps=1.0) == pytest.approx(0.0015565276, abs=1e-9)
+    # With eps = 1 the step is 0.0316228 * 0.05 / (0.0158114 + 1). If eps were added to the
+    # corrected root, the step would be 0.1 * 0.5 / (0.5 + 1) = 0.0333.
+    assert 1 - value_after_steps(AdamW, 1.0, [0.5], lr=0.1, eps=1.0) == pytest.approx(
+        0.0015565276, abs=1e-9
+    )
 
 
-def test_without_bias_correction_the_rate_stays():
-    # alpha is 0.1 instead of 0.0316, so the step is 0.3162 instead of 0.1
-    moved = stepped(AdamW, 1.0, [0.5], lr=0.1, correct_bias=False)
-    assert moved == pytest.approx(1 - 0.1 * 0.05 / (0.00025**0.5 + 1e-6), abs=1e-12)
+def test_without_bias_correction_the_step_size_is_lr():
+    # alpha is 0.1 instead of 0.0316, so the step is 0.3162 instead of 0.1.
+    updated = value_after_steps(AdamW, 1.0, [0.5], lr=0.1, correct_bias=False)
+    assert updated == pytest.approx(1 - 0.1 * 0.05 / (0.00025**0.5 + 1e-6), abs=1e-12)
 
 
-def test_defaults_are_the_handout_s():
+def test_defaults_equal_the_handout():
     group = AdamW([torch.nn.Parameter(torch.zeros(1))]).param_groups[0]
     assert {key: group[key] for key in ("lr", "betas", "eps", "weight_decay", "correct_bias")} == {
         "lr": 1e-3,
@@ -67,34 +70,34 @@ def test_defaults_are_the_handout_s():
 
 
 @pytest.mark.parametrize("betas", [(0.9, 0.999), (0.5, 0.7)])
-def test_without_eps_and_decay_it_is_torch_s(betas):
+def test_without_eps_and_decay_it_equals_torch(betas):
     gradients = np.random.default_rng(0).normal(size=30).tolist()
     settings = dict(lr=0.01, betas=betas, eps=0.0, weight_decay=0.0)
-    ours, torchs = (
-        stepped(kind, 2.0, gradients, **settings) for kind in (AdamW, torch.optim.AdamW)
+    ours, torch_value = (
+        value_after_steps(kind, 2.0, gradients, **settings) for kind in (AdamW, torch.optim.AdamW)
     )
-    assert ours == pytest.approx(torchs, abs=1e-12) and abs(ours - 2) > 1e-3
+    assert ours == pytest.approx(torch_value, abs=1e-12) and abs(ours - 2) > 1e-3
 
 
-def test_how_it_differs_from_torch_s():
-    # decay after the step, (1-d)(theta-s), against before, (1-d) theta - s: ours is d s higher, d =
-    # lr * weight_decay, s = lr
-    ours, torchs = (
-        stepped(kind, 1.0, [0.5], lr=0.1, eps=0.0, weight_decay=0.2)
+def test_differences_from_torch():
+    # AdamW decays after the step, (1 - d)(theta - s); torch decays before it, (1 - d) theta - s.
+    # The difference is d s, with d = lr * weight_decay and s = lr.
+    ours, torch_value = (
+        value_after_steps(kind, 1.0, [0.5], lr=0.1, eps=0.0, weight_decay=0.2)
         for kind in (AdamW, torch.optim.AdamW)
     )
-    assert ours - torchs == pytest.approx(0.02 * 0.1, abs=1e-12)
-    # our eps is torch's eps over sqrt(1 - b2^t), here t = 1
-    ours = stepped(AdamW, 1.0, [0.5], lr=0.1, eps=1e-3)
+    assert ours - torch_value == pytest.approx(0.02 * 0.1, abs=1e-12)
+    # AdamW's eps equals torch's eps divided by sqrt(1 - b2^t), here with t = 1.
+    ours = value_after_steps(AdamW, 1.0, [0.5], lr=0.1, eps=1e-3)
     larger, same = (
-        stepped(torch.optim.AdamW, 1.0, [0.5], lr=0.1, eps=eps, weight_decay=0.0)
+        value_after_steps(torch.optim.AdamW, 1.0, [0.5], lr=0.1, eps=eps, weight_decay=0.0)
         for eps in (1e-3 / 0.001**0.5, 1e-3)
     )
     assert ours == pytest.approx(larger, abs=1e-12) and abs(ours - same) > 1e-3
 
 
-def test_the_handout_s_thousand_steps():
-    """Linear(3, 2), squared error to (x0 + x1, -x2), against the formulas in numpy."""
+def test_a_thousand_steps_of_the_handout():
+    """The model Linear(3, 2) fits (x0 + x1, -x2) with the squared error, as in the handout."""
     generator = np.random.default_rng(0)
     torch.manual_seed(0)
     model = torch.nn.Linear(3, 2, bias=False)
@@ -124,7 +127,7 @@ def test_the_handout_s_thousand_steps():
     assert np.abs(theta - start).max() > 0.1
 
 
-def test_a_parameter_without_gradient_stays():
+def test_a_parameter_without_gradient_does_not_change():
     still, moving = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))
     optimizer = AdamW([still, moving], lr=0.1, weight_decay=0.1)
     moving.grad = torch.ones(2)
@@ -163,7 +166,7 @@ def test_settings_out_of_range_are_refused(settings, message):
         AdamW([torch.nn.Parameter(torch.zeros(1))], **settings)
 
 
-# the schedule
+# learning-rate schedule
 
 
 def test_learning_rate_by_hand():
@@ -183,11 +186,11 @@ def test_learning_rate_at_the_edges():
     ]
 
 
-# groups
+# parameter groups
 
 
-def groups_of(model, optimizer):
-    """{name: (peak rate, decay)}; every parameter in exactly one group."""
+def rates_and_decay(model, optimizer):
+    """Return {name: (peak learning rate, decay)}; every parameter is in exactly one group."""
     names = {parameter: name for name, parameter in model.named_parameters()}
     found = [
         (names[parameter], (group["peak"], group["weight_decay"]))
@@ -203,7 +206,9 @@ def groups_of(model, optimizer):
 @pytest.mark.parametrize("head_lr", [None, 0.5])
 def test_rates_and_decay_of_every_parameter(make_model, head_lr):
     model = make_model("sst", "sts")
-    found = groups_of(model, make_optimizer(model, lr=0.1, head_lr=head_lr, weight_decay=0.03))
+    found = rates_and_decay(
+        model, make_optimizer(model, lr=0.1, head_lr=head_lr, weight_decay=0.03)
+    )
     assert set(found) == {name for name, _ in model.named_parameters()}
     for name, (lr, decay) in found.items():
         assert lr == (0.1 if name.startswith("encoder.") or head_lr is None else 0.5), name
@@ -215,19 +220,20 @@ def test_rates_and_decay_of_every_parameter(make_model, head_lr):
     )
 
 
-def test_the_biases_of_many_heads_are_biases(make_model):
-    """They stand in a table [M, C], and still they are not a matrix: one head of a MultiverseHead
-    decays as a LinearHead does.
+def test_the_biases_of_a_multiverse_head_do_not_decay(make_model):
+    """The biases of a MultiverseHead form a table [M, C], but they must not decay.
+
+    LinearHead treats its bias in the same way.
     """
     model = make_model("sst")
     model.heads["sst"] = MultiverseHead(8, 5, num_heads=3)
-    found = groups_of(model, make_optimizer(model, lr=0.1, weight_decay=0.03))
+    found = rates_and_decay(model, make_optimizer(model, lr=0.1, weight_decay=0.03))
     assert (found["heads.sst.weight"][1], found["heads.sst.bias"][1]) == (0.03, 0.0)
 
 
 def test_a_frozen_encoder_is_left_out(make_model):
     model = make_model("sst").freeze_encoder()
-    assert set(groups_of(model, make_optimizer(model, lr=0.1))) == {
+    assert set(rates_and_decay(model, make_optimizer(model, lr=0.1))) == {
         "heads.sst.dense.weight",
         "heads.sst.dense.bias",
     }
@@ -249,11 +255,13 @@ def test_optimizers_by_name(make_model, name, kind):
     after = model.heads["sst"].dense.bias.detach()
     torch.testing.assert_close(
         before - 0.1, after, atol=1e-4, rtol=0
-    )  # the first step of all three: lr * sign(g)
+    )  # the first step of all three optimizers is lr * sign(g)
 
 
 def adamax_by_hand(theta, gradients, *, lr, decay, b1=0.9, b2=0.999, eps=1e-8):
-    """MT-DNN's update: decay first, apart from the gradient; the first moment is bias-corrected,
+    """Return theta after the Adamax updates of MT-DNN.
+
+    The decay is applied first, separately from the gradient. The first moment is bias-corrected;
     the maximum needs no correction.
     """
     m, u = torch.zeros_like(theta), torch.zeros_like(theta)
@@ -271,7 +279,7 @@ def test_adamax_decouples_its_weight_decay(decay):
         torch.randn(6, 4, generator=generator),
         torch.randn(12, 6, 4, generator=generator),
     )
-    gradients[:, 3] = 0  # a row that no batch touches
+    gradients[:, 3] = 0  # a row that occurs in no batch
     theta = torch.nn.Parameter(start.clone())
     optimizer = Adamax([theta], lr=0.05, weight_decay=decay)
     for g in gradients:
@@ -285,15 +293,17 @@ def test_adamax_decouples_its_weight_decay(decay):
     assert optimizer.param_groups[0]["weight_decay"] == decay
 
 
-def test_rows_that_no_batch_touches_do_not_shrink_by_the_rate(make_model, make_toy):
-    """With L2 inside the step, as in torch.optim.Adamax, such a row lost about lr at each step,
-    whatever the decay.
+def test_rows_of_unused_tokens_decay_by_lr_times_weight_decay(make_model, make_toy):
+    """The rows of unused tokens shrink by lr * weight_decay at each step.
+
+    torch.optim.Adamax adds the L2 penalty to the gradient. There, each such row changes by about
+    lr at each step, for any decay.
     """
     model = make_model("sst")
     table = model.encoder.embeddings.word_embeddings.weight
-    idle = table.detach()[150:].clone()  # the toy vocabulary ends before
+    idle = table.detach()[150:].clone()  # the toy vocabulary has fewer than 150 tokens
     fit(model, make_toy("sst"), epochs=1, lr=1e-2, batch_size=5, optimizer="adamax", warmup=0.0)
-    # 4 steps, the rate falling from 1e-2 to 0: the product of 1 - lr * 0.01
+    # 4 steps; the learning rate falls from 1e-2 towards 0: the product of 1 - lr * 0.01
     expected = math.prod(1 - 1e-2 * (1 - step / 4) * 0.01 for step in range(4))
     torch.testing.assert_close(table.detach()[150:], idle * expected, atol=1e-6, rtol=0)
 

@@ -1,4 +1,4 @@
-"""Projected attention and its alternatives: parameter counts, the printed formulas, errors."""
+"""Tests of projected attention layers and the alternatives: sizes, formulas and errors."""
 
 import json
 import math
@@ -24,7 +24,10 @@ GLUE = ["cola", "mrpc", "mnli", "rte", "stsb", "sst2", "qqp", "qnli"]
 
 
 def tiny(kind="pal", tasks=("sst", "quora"), **options):
-    """Return a tiny encoder with parts of this kind; large weights make every one matter."""
+    """Return a tiny encoder with modules of this kind and large random weights and biases.
+
+    The large weights make the effect of every module visible in the output.
+    """
     with seeded(3):
         encoder = BertModel(BertConfig.tiny(initializer_range=0.3, num_hidden_layers=3)).eval()
         add_pals(encoder, list(tasks), kind=kind, **{**SMALL[kind], "init": "normal", **options})
@@ -72,9 +75,14 @@ def test_counts_of_three_tasks_and_without_biases():
 
 
 def attention(w, name, x, mask, heads):
-    """Return softmax(q k / sqrt(size)) v, one head, row and query at a time.
+    """Return softmax(q k / sqrt(size)) v, computed for one head, row and query at a time.
 
-    x holds rows [T, S], mask rows of booleans.
+    Args:
+        w: The state dict.
+        name: The prefix of the query, key and value layers in it.
+        x: Rows of vectors, [B, T, D].
+        mask: Booleans, [B, T]; False for padding.
+        heads: The number of attention heads.
     """
     rows = []
     for x_row, seen in zip(x, mask):
@@ -97,8 +105,8 @@ def attention(w, name, x, mask, heads):
     return torch.stack(rows)
 
 
-def written_out(encoder, ids, mask, task, kind, heads=3, gelu=False):
-    """The encoder again, from its state dict alone: the formulas as they are printed."""
+def encoder_by_formula(encoder, ids, mask, task, kind, heads=3, gelu=False):
+    """Return the encoder's outputs, computed by the published formulas from the state dict."""
     w, config = encoder.state_dict(), encoder.config
 
     def linear(name, x):
@@ -154,8 +162,8 @@ def written_out(encoder, ids, mask, task, kind, heads=3, gelu=False):
     ("kind", "gelu"), [*((kind, False) for kind in SMALL), ("pal", True), ("sequential", True)]
 )
 @pytest.mark.parametrize("training", [False, True])
-def test_the_encoder_is_the_formula(kind, gelu, training):
-    """Evaluation takes the fused attention of a CPU, training the matrix products."""
+def test_the_encoder_computes_the_published_formula(kind, gelu, training):
+    """Evaluation uses the fused attention of the CPU; training uses matrix products."""
     encoder = tiny(kind, **({"gelu": True} if gelu else {}))
     for module in encoder.modules():
         module.p = 0.0  # no dropout
@@ -166,12 +174,12 @@ def test_the_encoder_is_the_formula(kind, gelu, training):
     )
     with torch.no_grad():
         out = encoder(ids, mask, task="quora")
-        hidden, pooled = written_out(encoder, ids, mask, "quora", kind, gelu=gelu)
-        plain, _ = written_out(encoder, ids, mask, "quora", "none")
+        hidden, pooled = encoder_by_formula(encoder, ids, mask, "quora", kind, gelu=gelu)
+        plain, _ = encoder_by_formula(encoder, ids, mask, "quora", "none")
     real = mask.bool()
     torch.testing.assert_close(out.last_hidden_state[real], hidden[real], atol=2e-5, rtol=0)
     torch.testing.assert_close(out.pooler_output, pooled, atol=2e-5, rtol=0)
-    assert (hidden - plain)[:, 0].abs().mean() > 0.05  # what the task has for itself does matter
+    assert (hidden - plain)[:, 0].abs().mean() > 0.05  # the modules of the task change the output
 
 
 def test_projected_attention_by_hand():
@@ -194,14 +202,17 @@ def test_projected_attention_by_hand():
         h = torch.tensor([[[1.0, 7.0], [3.0, 7.0], [8.0, 7.0]]])
         mask = torch.tensor([[0.0, 0.0, -1e9]])[:, None, None]
         assert own(h, 1).tolist() == [[[8.5, 80.0]] * 3]  # the mean of 2, 6 and 16
-        assert own(h, 1, mask).tolist() == [[[4.5, 40.0]] * 3]  # without the padding: of 2 and 6
+        assert own(h, 1, mask).tolist() == [[[4.5, 40.0]] * 3]  # the mean of 2 and 6, not padding
         assert own(h, 1, mask, 1).tolist() == [[[4.5, 40.0]]]
-        assert own(h, 0).tolist() == [[[0.5, 0.0]] * 3]  # another layer has its own value
+        assert own(h, 0).tolist() == [[[0.5, 0.0]] * 3]  # the other layer has its own value weights
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_sequential_is_affine_and_its_queries_and_keys_learn_nothing(training):
-    """One key: its weight is 1 whatever the scores are. The report's form, on the [CLS] vector."""
+def test_sequential_is_affine_and_its_queries_and_keys_have_no_gradient(training):
+    """With one key the attention weight is always 1, so the scores have no effect.
+
+    The report applies this form to the [CLS] vector.
+    """
     part = tiny("sequential").pals.part("sst").train(training)
     for module in part.modules():
         module.p = 0.0
@@ -224,18 +235,14 @@ def test_sequential_is_affine_and_its_queries_and_keys_learn_nothing(training):
     largest = {
         name: parameter.grad.abs().max().item() for name, parameter in part.named_parameters()
     }
-    for (
-        name,
-        value,
-    ) in (
-        largest.items()
-    ):  # some fused kernels leave rounding, a millionth of the rest, where the formula has 0
+    # Some fused kernels return rounding errors of about one millionth where the gradient is 0.
+    for name, value in largest.items():
         assert (value > 1e-4 * max(largest.values())) == (
             ".query." not in name and ".key." not in name
         ), (name, value)
 
 
-def test_the_repaired_form_is_not_affine_and_its_queries_and_keys_learn():
+def test_sequential_fixed_is_not_affine_and_its_queries_and_keys_have_gradients():
     part = tiny("sequential_fixed").pals.part("sst")
     x, y = torch.randn(2, 4, 3, 32, generator=torch.Generator().manual_seed(0))
     middle, ends = (
@@ -295,7 +302,7 @@ def test_only_an_encoder_takes_pals():
         add_pals(torch.nn.Linear(2, 2), ["sst"])
 
 
-def test_the_task_must_go_with_the_encoder():
+def test_the_task_must_match_the_encoder():
     encoder, ids = tiny(tasks=["sst", "quora"]), torch.tensor([[2, 7, 3]])
     for task in (None, "sts"):
         with pytest.raises(
@@ -316,7 +323,7 @@ def test_the_task_must_go_with_the_encoder():
         encoder(ids, task="sst")
 
 
-def test_the_draws_are_the_seeds():
+def test_the_initialisation_depends_on_the_seed():
     one, same, other = (tiny(seed=seed).pals.part("quora").down.weight for seed in (0, 0, 1))
     assert torch.equal(one, same) and not torch.equal(one, other)
     encoder = tiny()
@@ -335,8 +342,8 @@ def saved(tmp_path):
     return tmp_path
 
 
-def test_what_is_written_down_is_whole(tmp_path):
-    """Sizes that were left out too: a later default must not change what a folder means."""
+def test_the_saved_configuration_is_complete(tmp_path):
+    """Default sizes are saved too, so a folder keeps its meaning when the defaults change."""
     save_pals(add_pals(BertModel(BertConfig.tiny()), ["sst"]), tmp_path)
     assert json.loads((tmp_path / "pals.json").read_text(encoding="utf-8")) == {
         "kind": "pal",
@@ -349,7 +356,7 @@ def test_what_is_written_down_is_whole(tmp_path):
 
 
 def test_files_of_the_earlier_version_are_read(tmp_path):
-    """The attention of the sequential kinds was called `own`."""
+    """Earlier versions named the attention of the sequential kinds `own`."""
     from safetensors.torch import load_file, save_file
 
     path, encoder = tmp_path / "pals.safetensors", tiny("sequential_fixed")
@@ -362,7 +369,7 @@ def test_files_of_the_earlier_version_are_read(tmp_path):
     assert all(torch.equal(value, state[key]) for key, value in again.pals.state_dict().items())
 
 
-def test_what_load_pals_refuses(saved):
+def test_an_encoder_without_modules_or_of_another_size_is_refused(saved):
     with pytest.raises(
         ValueError, match="this encoder has no modules of tasks to save; call add_pals first"
     ):
@@ -406,28 +413,28 @@ def test_what_load_pals_refuses(saved):
             "pals.safetensors cannot be read as safetensors .*truncated or damaged",
         ),
         (
-            lambda folder: change(folder, kind="lora"),
+            lambda folder: change_config(folder, kind="lora"),
             ValueError,
             "do not fit each other: kind 'lora' is not one of.*Copy or save both again",
         ),
         (
-            lambda folder: change(folder, kind="houlsby", options={"size": 5}),
+            lambda folder: change_config(folder, kind="houlsby", options={"size": 5}),
             ValueError,
             "do not fit each other: sst.attention.0.down.weight is missing",
         ),
         (
-            lambda folder: change(folder, tasks=["sst"]),
+            lambda folder: change_config(folder, tasks=["sst"]),
             ValueError,
             "do not fit each other: quora.attention.0.key.bias is not expected by pals.json",
         ),
         (
-            lambda folder: change(folder, options={"size": 24, "num_heads": 3}),
+            lambda folder: change_config(folder, options={"size": 24, "num_heads": 3}),
             ValueError,
             r"do not fit each other: sst.down.weight: \[12, 32\] in the file, \[24, 32\] by",
         ),
     ],
 )
-def test_damaged_files_are_named(saved, damage, error, message):
+def test_damaged_files_are_named_in_the_error(saved, damage, error, message):
     damage(saved)
     encoder = BertModel(BertConfig.tiny(num_hidden_layers=3))
     with pytest.raises(error, match=f"(?s){message}"):
@@ -435,6 +442,6 @@ def test_damaged_files_are_named(saved, damage, error, message):
     assert encoder.pals is None
 
 
-def change(folder, **values):
-    about = json.loads((folder / "pals.json").read_text(encoding="utf-8"))
-    (folder / "pals.json").write_text(json.dumps({**about, **values}), encoding="utf-8")
+def change_config(folder, **values):
+    metadata = json.loads((folder / "pals.json").read_text(encoding="utf-8"))
+    (folder / "pals.json").write_text(json.dumps({**metadata, **values}), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The figures show the numbers they are given: marks, staircases, triangles and tables."""
+"""The figures show the values that they are given: markers, steps, triangles and tables."""
 
 import matplotlib
 import numpy as np
@@ -31,7 +31,7 @@ SECOND = PruningEvent(
 
 
 @pytest.fixture(autouse=True)
-def closed():
+def close_figures():
     yield
     plt.close("all")
 
@@ -94,7 +94,7 @@ def test_similarity_tables_hold_each_pair_once():
     assert other.images[0].get_clim() == (0, 0.5)
 
 
-def test_improvements_are_written_and_zero_is_white():
+def test_improvements_are_written_into_the_cells_and_zero_is_white():
     percent = pd.DataFrame(
         [[np.nan, -4.0], [1.26, 0.0]], index=["mml-rte", "mml-mnli"], columns=["rte", "mnli"]
     )
@@ -120,16 +120,16 @@ def test_improvements_are_written_and_zero_is_white():
     assert [len(plots.improvements(percent, label=label).figure.axes) for label in ("%", "")] == [
         2,
         1,
-    ]  # with a colour bar, and without
+    ]  # with and without a colour bar
     assert not list(plots.improvements(percent * np.nan).texts)
 
 
 def test_numbers_can_be_read_on_every_colour():
-    """White on the dark end, black elsewhere: at least 3 to 1 by the contrast of WCAG 2."""
+    """The text is white on dark cells and black elsewhere, with a WCAG 2 contrast above 3 to 1."""
     percent = pd.DataFrame([np.linspace(-5, 5, 21)])
     ax = plots.improvements(percent)
 
-    def light(colour):
+    def luminance(colour):
         return np.dot(
             [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]],
             (0.2126, 0.7152, 0.0722),
@@ -137,12 +137,15 @@ def test_numbers_can_be_read_on_every_colour():
 
     for text, value in zip(ax.texts, percent.loc[0]):
         a, b = sorted(
-            (light(matplotlib.colors.to_rgb(text.get_color())), light(ax.images[0].to_rgba(value)))
+            (
+                luminance(matplotlib.colors.to_rgb(text.get_color())),
+                luminance(ax.images[0].to_rgba(value)),
+            )
         )
         assert (b + 0.05) / (a + 0.05) > 3, (value, text.get_color())
 
 
-def test_a_profile_is_a_staircase_for_each_method():
+def test_a_profile_is_a_step_function_for_each_method():
     shares = pd.DataFrame(
         {"bert": [0.0, 0.5, 1.0], "mml": [1.0, 1.0, 1.0]},
         index=pd.Index([1.0, 1.1, 1.5], name="tau"),
@@ -154,7 +157,9 @@ def test_a_profile_is_a_staircase_for_each_method():
     ]
     assert {line.get_drawstyle() for line in ax.lines} == {"steps-post"}
     looks = {(line.get_linestyle(), line.get_marker(), line.get_color()) for line in ax.lines}
-    assert len(looks) == 2 and len({look[0] for look in looks}) == 2  # told apart in grey too
+    assert (
+        len(looks) == 2 and len({look[0] for look in looks}) == 2
+    )  # distinguishable without colour
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["bert", "mml"]
     assert (
         "τ" in ax.get_xlabel()
@@ -187,7 +192,10 @@ def test_sampling_shows_the_probabilities_and_the_draws():
 
 
 def test_a_method_looks_the_same_in_every_figure():
-    """Whatever other methods are drawn; series that are no methods are told apart by position."""
+    """The style of a method does not depend on the other methods in the figure.
+
+    Series that are not methods get their style from their position.
+    """
     every, two = looks(METHODS), looks(["mv-m", "mml"])
     assert two == {name: every[name] for name in ("mv-m", "mml")}
     assert len({str(look) for look in every.values()}) == len(METHODS) == 6

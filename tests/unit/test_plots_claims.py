@@ -1,4 +1,4 @@
-"""The forest of claims shows the numbers it is given: differences, intervals and arrows."""
+"""The forest plot of claims shows the values that it is given: differences and intervals."""
 
 import math
 
@@ -20,7 +20,7 @@ FEW, ONE = Comparison(1.0, 0.5, 1.5, 0.95, 3), Comparison(-0.5, -math.inf, math.
 
 
 @pytest.fixture(autouse=True)
-def closed():
+def close_figures():
     yield
     plt.close("all")
 
@@ -35,7 +35,7 @@ def closed():
         (ONE, "cannot be told"),
     ],
 )
-def test_the_outcome_is_the_outcome_sentence_in_short(comparison, word):
+def test_the_outcome_agrees_with_the_outcome_sentence(comparison, word):
     assert outcome(comparison) == word and outcome_sentence(comparison, "it works").startswith(
         f"it works: {word}"
     )
@@ -45,8 +45,8 @@ def test_the_outcome_is_the_outcome_sentence_in_short(comparison, word):
     )
 
 
-def drawn(ax):
-    """{place: (mark, its x)} and {place: ends of the interval}; marks of the ends are left out."""
+def marks_and_intervals(ax):
+    """Return the marks {y: (marker, x)} and the intervals {y: [low, high]}, without end marks."""
     marks = {
         line.get_ydata()[0]: (line.get_marker(), line.get_xdata()[0])
         for line in ax.lines
@@ -73,7 +73,7 @@ def test_marks_intervals_groups_and_the_line_at_zero():
     names = [label.get_text().strip() for label in ax.get_yticklabels()]
     assert names == ["MML", "PALs", "better", "worse", "unclear", "one run"]
     places = dict(zip(names, ax.get_yticks()))
-    marks, intervals = drawn(ax)
+    marks, intervals = marks_and_intervals(ax)
     assert {name: marks[places[name]] for name in names[2:]} == {
         "better": ("o", 2.0),
         "worse": ("s", -1.5),
@@ -93,7 +93,7 @@ def test_marks_intervals_groups_and_the_line_at_zero():
     )
     assert (
         ax.get_ylim()[0] > max(places.values()) > min(places.values()) > ax.get_ylim()[1]
-    )  # the first on top
+    )  # the first claim is at the top
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
         "holds",
         "does not hold",
@@ -101,7 +101,7 @@ def test_marks_intervals_groups_and_the_line_at_zero():
     ]
 
 
-def test_where_an_interval_goes_on_there_is_an_arrow_and_the_numbers_tell_it():
+def test_an_interval_beyond_the_axis_ends_in_an_arrow_and_is_written_in_full():
     ax = forest([("a", "open", OPEN), ("a", "one", ONE), ("a", "up", UP)], limit=4)
     ends = [
         (line.get_marker(), line.get_xdata()[0])
@@ -116,8 +116,11 @@ def test_where_an_interval_goes_on_there_is_an_arrow_and_the_numbers_tell_it():
     ]
 
 
-def test_where_the_axis_ends():
-    """Definite intervals are inside; others up to four times as far out as all of these."""
+def test_the_limits_of_the_axis():
+    """The axis contains all definite intervals.
+
+    An indefinite interval is included only if it lies within four times their range.
+    """
     wide = Comparison(-0.2, -5.0, 4.0, 0.95, 6)
     assert (
         5 < forest([("a", "up", UP), ("a", "wide", wide)]).get_xlim()[1] < 6
@@ -126,7 +129,7 @@ def test_where_the_axis_ends():
     assert 1.5 < forest([("a", "few", FEW)]).get_xlim()[1] < 2
 
 
-def test_every_difference_is_inside():
+def test_every_difference_is_inside_the_axis():
     for claims in (
         [OPEN],
         [ONE],
@@ -138,11 +141,11 @@ def test_every_difference_is_inside():
         assert all(abs(one.difference) < ax.get_xlim()[1] for one in claims)
 
 
-def test_what_a_claim_asks_for_counts():
-    marks = drawn(forest([("a", "by two points", UP, 2.5), ("a", "at all", UP)]))[0]
+def test_the_margin_of_a_claim_changes_its_marker():
+    marks = marks_and_intervals(forest([("a", "by two points", UP, 2.5), ("a", "at all", UP)]))[0]
     assert [mark for mark, _ in marks.values()] == ["D", "o"]
 
 
-def test_nothing_to_draw():
+def test_an_empty_list_of_claims_is_refused():
     with pytest.raises(ValueError, match="there are no claims to draw; expected at least one"):
         forest([])

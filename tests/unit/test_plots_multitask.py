@@ -1,4 +1,4 @@
-"""The figures of notebooks 06 to 09 show the numbers they are given."""
+"""The figures of notebooks 06 to 09 show the values that they are given."""
 
 import matplotlib
 import numpy as np
@@ -15,12 +15,12 @@ ANSWERS = np.array([[0.6, 0.4], [0.2, 0.8]])
 
 
 @pytest.fixture(autouse=True)
-def closed():
+def close_figures():
     yield
     plt.close("all")
 
 
-def test_reasoning_shows_weights_answers_and_their_mean():
+def test_reasoning_shows_attention_weights_probabilities_and_their_mean():
     left, right = plots_multitask.reasoning(
         WEIGHTS, ["a", "cat", "sleeps"], ANSWERS, ["no", "yes"], title="row 3"
     )
@@ -54,7 +54,7 @@ def test_reasoning_of_one_step():
         (WEIGHTS, ["a", "b", "c"], ANSWERS, ["no"]),
     ],
 )
-def test_sizes_that_do_not_go_together_are_told(weights, tokens, answers, labels):
+def test_sizes_that_do_not_match_are_refused(weights, tokens, answers, labels):
     with pytest.raises(
         ValueError,
         match=rf"expected \[K, {len(tokens)}\] for these tokens and \[K, {len(labels)}\]",
@@ -62,7 +62,7 @@ def test_sizes_that_do_not_go_together_are_told(weights, tokens, answers, labels
         plots_multitask.reasoning(weights, tokens, answers, labels)
 
 
-def test_forgetting_has_a_panel_per_schedule_and_a_stroke_per_step():
+def test_forgetting_has_a_panel_per_schedule_and_a_mark_per_step():
     history = pd.DataFrame({"step": [0, 2, 4], "sst": [0.2, 0.5, 0.4], "sts": [0.1, 0.0, 0.6]})
     axes = plots_multitask.forgetting(
         {
@@ -81,7 +81,7 @@ def test_forgetting_has_a_panel_per_schedule_and_a_stroke_per_step():
     ]
     assert (
         len({(line.get_linestyle(), line.get_marker()) for line in lines}) == 2
-    )  # told apart in grey too
+    )  # distinguishable without colour
     strokes = [list(row.get_positions()) for row in axes[1][1].collections]
     assert strokes == [[2, 3], [1, 4]] and [
         row.get_lineoffset() for row in axes[1][1].collections
@@ -101,7 +101,7 @@ def test_parameters_lie_on_a_logarithmic_axis():
     assert [len(container.lines[2]) for container in ax.containers] == [
         0,
         1,
-    ]  # an error where it is known
+    ]  # error bars only for known errors
     assert ax.containers[1].lines[2][0].get_segments()[0].tolist() == [
         [240_000, 0.5],
         [240_000, 0.7],
@@ -118,7 +118,7 @@ def test_a_learning_curve_shows_means_and_spread_over_a_logarithmic_axis():
     plain, multi = ax.containers
     assert plain.lines[0].get_ydata().tolist() == pytest.approx([0.6, 0.8]) and multi.lines[
         0
-    ].get_ydata().tolist() == [0.6, 0.9]  # in the order of shares
+    ].get_ydata().tolist() == [0.6, 0.9]  # sorted by the share of the labels
     assert [segment[:, 1].tolist() for segment in plain.lines[2][0].get_segments()] == [
         pytest.approx([0.6 - 0.02**0.5, 0.6 + 0.02**0.5]),
         [0.8, 0.8],
@@ -141,7 +141,7 @@ def test_a_learning_curve_shows_means_and_spread_over_a_logarithmic_axis():
     assert ax.get_title(loc="left") == "SciTail" and ax.get_xlabel() == "share of the labels"
 
 
-def test_a_learning_curve_draws_into_given_axes_and_refuses_what_it_cannot_show():
+def test_a_learning_curve_uses_the_given_axes_and_refuses_invalid_scores():
     _, ax = plt.subplots()
     assert plots_multitask.learning_curve({"plain": {0.01: [0.5]}}, ax=ax) is ax
     for scores in ({}, {"plain": {0.0: [0.5]}}, {"plain": {0.1: []}}):
@@ -151,12 +151,12 @@ def test_a_learning_curve_draws_into_given_axes_and_refuses_what_it_cannot_show(
             plots_multitask.learning_curve(scores)
 
 
-def test_no_scores_are_empty_axes_without_a_warning(recwarn):
+def test_empty_scores_give_empty_axes_without_a_warning(recwarn):
     ax = plots_multitask.parameters_against_score({}, {}, title="ours: no recorded runs")
     assert ax.get_legend() is None and not list(recwarn)
 
 
-def test_nine_systems_have_nine_marks():
+def test_nine_systems_have_nine_different_markers():
     ax = plots_multitask.parameters_against_score(
         {str(i): 10 + i for i in range(9)}, {str(i): 0.5 for i in range(9)}
     )
@@ -168,9 +168,7 @@ def test_nine_systems_have_nine_marks():
 
 
 def test_scores_may_be_a_column_of_a_table():
-    """The parameters and scores of notebook 09 are columns; each system has a mark at its own
-    place.
-    """
+    """The parameters and scores may be columns of a table, as in notebook 09."""
     table = pd.DataFrame({"own": [10.0, 1000.0], "overall": [0.4, 0.5]}, index=["PALs", "low-rank"])
     ax = plots_multitask.parameters_against_score(table["own"], table["overall"], {"PALs": 0.01})
     marks = [

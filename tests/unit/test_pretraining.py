@@ -1,6 +1,4 @@
-"""Pre-training in miniature: which words are masked, which sentences are exchanged, and that
-words are learned.
-"""
+"""Tests of pre-training: masking, next-sentence pairs, the loss, and short training runs."""
 
 import math
 import warnings
@@ -25,15 +23,20 @@ from mmlkit.training.pretraining import (
     split_sentences,
 )
 
-PAD, UNK, CLS, SEP, MASK = range(5)  # in the tokenizer of fifteen words; its words are 5 to 14
+# The special tokens of the tokenizer fixture; its words have the ids 5 to 14.
+PAD, UNK, CLS, SEP, MASK = range(5)
 
 
 # masking
 
 
 def masked(tokenizer, rows=400, words=60, seed=0, **options):
-    """Rows of [CLS] words [SEP], the last third of them padding and with one [UNK]; what
-    mask_tokens makes of them.
+    """Build rows of [CLS] words [SEP] with one [UNK] each and mask them.
+
+    Every third row is half as long and padded.
+
+    Returns:
+        The token ids [rows, words + 2], the masked ids and the labels.
     """
     ids = torch.full((rows, words + 2), PAD)
     generator = torch.Generator().manual_seed(99)
@@ -50,7 +53,7 @@ def masked(tokenizer, rows=400, words=60, seed=0, **options):
 
 
 @pytest.mark.parametrize("share", [0.15, 0.5])
-def test_how_many_words_are_drawn_and_what_becomes_of_them(tokenizer, share):
+def test_the_number_of_drawn_words_and_their_replacements(tokenizer, share):
     ids, hidden, labels = masked(tokenizer, share=share)
     drawn, words = labels != -100, ids >= 5
     assert drawn.sum(1).tolist() == [
@@ -68,7 +71,7 @@ def test_how_many_words_are_drawn_and_what_becomes_of_them(tokenizer, share):
     ):
         assert abs((found & drawn).sum() / n - expected) < 4 * math.sqrt(
             expected * (1 - expected) / n
-        )  # a tenth of the drawn words are the old ones
+        )  # one tenth of the random replacements equal the original word
     assert n > 2500 and others.min() == 5 and others.max() == 14
     assert abs(np.bincount(others)[5:] - len(others) / 10).max() < 4 * math.sqrt(len(others) / 10)
 
@@ -79,7 +82,7 @@ def test_every_word_of_a_row_may_be_drawn(tokenizer):
     counts = (labels != -100).sum(0)
     assert (
         counts[[0, -1]].tolist() == [0, 0] and counts.sum() == 2000 * 2
-    )  # 15 % of ten: 1.5, rounded to two
+    )  # 15 % of ten words is 1.5, rounded to two
     assert abs(counts[1:-1] - 400).max() < 4 * math.sqrt(400 * 0.8)
 
 
@@ -91,7 +94,10 @@ def test_masking_is_a_function_of_its_seed(tokenizer):
 
 
 def test_short_rows(tokenizer):
-    """One word: it is asked for. None: nothing is. All of them, when the share is one."""
+    """The only word of a row is always drawn; a row without words gets no labels.
+
+    With share=1.0 all words are drawn.
+    """
     ids = torch.tensor(
         [
             [CLS, 7, SEP, PAD, PAD],
@@ -111,7 +117,7 @@ def test_short_rows(tokenizer):
 
 
 @pytest.mark.parametrize("share", [0.0, 1.1])
-def test_a_share_that_is_none(tokenizer, share):
+def test_a_share_out_of_range_is_refused(tokenizer, share):
     with pytest.raises(
         ValueError,
         match=(
@@ -148,7 +154,10 @@ DOCUMENTS = ("A one. A two. A three. A four.", "B one. B two. B three.", "C one.
 
 
 def test_half_of_the_neighbours_are_exchanged():
-    """Six pairs of neighbours; C has none, so nothing is taken from it either."""
+    """The texts have six pairs of neighbours.
+
+    Text C has one sentence, so it never supplies a replacement.
+    """
     own = [
         (a, b)
         for text in DOCUMENTS
@@ -175,7 +184,7 @@ def test_the_mini_reviews_give_pairs():
     texts = [text for (text,) in load_task("cfimdb").train.texts]
     pairs = next_sentence_pairs(texts, seed=0)
     assert len(pairs) > 1000 and sum(label for *_, label in pairs) == len(pairs) // 2
-    for first, second, label in pairs:  # some reviews were written in twos that share sentences
+    for first, second, label in pairs:  # some reviews come in pairs that share sentences
         assert any(f"{first} {second}" in text for text in texts) == (label == 0)
 
 
@@ -217,8 +226,9 @@ def test_a_batch_of_pairs(tokenizer):
 
 
 def test_the_loss_by_hand():
-    """A word table of zeros leaves the bias alone: words score 0 but for one with log 3; the
-    second head is a bias too.
+    """With zero weights only the biases matter.
+
+    All words score 0, except one with log 3. The next-sentence head has a bias of log 4.
     """
     encoder, heads = (
         BertModel(BertConfig.tiny(vocab_size=6)).eval(),
@@ -251,8 +261,8 @@ TEXTS = (
 
 
 @pytest.fixture
-def learner(tokenizer):
-    """learner(): a tiny encoder with its heads and the tokenizer of fifteen words."""
+def make_encoder_and_heads(tokenizer):
+    """Return a function that builds a tiny encoder and its heads; it takes sizes of BertConfig."""
 
     def make(**sizes):
         with seeded(0):
@@ -265,8 +275,8 @@ def learner(tokenizer):
 
 
 @pytest.mark.parametrize("next_sentence", [True, False])
-def test_the_loss_falls(learner, next_sentence):
-    encoder, heads = learner(initializer_range=0.1)
+def test_the_loss_falls(make_encoder_and_heads, next_sentence):
+    encoder, heads = make_encoder_and_heads(initializer_range=0.1)
     before = {name: value.clone() for name, value in heads.state_dict().items()}
     history = pretrain(
         encoder, heads, TEXTS, epochs=40, lr=1e-2, batch_size=3, next_sentence=next_sentence
@@ -278,7 +288,7 @@ def test_the_loss_falls(learner, next_sentence):
     )
     assert history["words"][0] == pytest.approx(
         math.log(15), abs=0.5
-    )  # every word as likely as any other
+    )  # before training all words are about equally likely
     assert history["words"].tail(10).mean() < 0.7 * history["words"].head(5).mean()
     assert history["next_sentence"].isna().all() != next_sentence
     assert np.allclose(history["loss"], history["words"] + history["next_sentence"].fillna(0))
@@ -294,9 +304,9 @@ def test_the_loss_falls(learner, next_sentence):
 
 
 @pytest.mark.slow
-def test_a_masked_word_is_filled_in(learner, tokenizer):
-    """Two sentences learned by heart: which word is hidden follows from the others."""
-    encoder, heads = learner(
+def test_a_masked_word_is_filled_in(make_encoder_and_heads, tokenizer):
+    """The run memorises two sentences, in which the other words determine the masked word."""
+    encoder, heads = make_encoder_and_heads(
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.1
     )
     pretrain(
@@ -320,25 +330,26 @@ def test_a_masked_word_is_filled_in(learner, tokenizer):
     ) == pytest.approx(1, abs=1e-5)
 
 
-def test_a_run_is_a_function_of_its_seed_and_draws_anew_each_epoch(learner):
+def test_a_run_is_a_function_of_its_seed_and_draws_anew_each_epoch(make_encoder_and_heads):
     state, losses = torch.get_rng_state(), []
     for seed in (3, 3, 4):
         losses.append(
-            pretrain(*learner(), TEXTS, epochs=2, batch_size=99, lr=1e-9, seed=seed)[
+            pretrain(*make_encoder_and_heads(), TEXTS, epochs=2, batch_size=99, lr=1e-9, seed=seed)[
                 "loss"
             ].tolist()
         )
     assert losses[0] == losses[1] != losses[2]
     assert losses[0][0] != pytest.approx(
         losses[0][1], abs=1e-4
-    )  # next to no learning: other masks, other neighbours, other dropout
+    )  # almost no learning: only masks, neighbours and dropout differ
     assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.fixture
-def watched(learner, monkeypatch):
-    """watched(texts, **options): what each step of a run was given, as (token ids before masking,
-    token ids, learning rates).
+def recorded_steps(make_encoder_and_heads, monkeypatch):
+    """Return a function (texts, **options) that records the input of each training step.
+
+    Each step is a tuple: token ids before masking, masked token ids, learning rates.
     """
 
     def run(texts, **options):
@@ -360,40 +371,43 @@ def watched(learner, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(mmlkit.training.pretraining, "_update", watch)
-            pretrain(*learner(), texts, **options)
+            pretrain(*make_encoder_and_heads(), texts, **options)
         return steps
 
     update = mmlkit.training.pretraining._update
     return run
 
 
-def test_the_rates_rise_and_fall(watched):
-    """Ten steps, half of them warmup: 1/5 to 5/5 of the peak, then down; the heads have a peak of
-    their own.
+def test_the_learning_rates_rise_and_fall(recorded_steps):
+    """The ten steps include five of warmup, from 1/5 to 5/5 of the peak; then the rate falls.
+
+    The heads have their own peak.
     """
-    steps = watched(TEXTS, epochs=5, batch_size=3, lr=1e-3, head_lr=1e-2, warmup=0.5)
+    steps = recorded_steps(TEXTS, epochs=5, batch_size=3, lr=1e-3, head_lr=1e-2, warmup=0.5)
     shares = [0.2, 0.4, 0.6, 0.8, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2]
     assert np.allclose(
         [rates for *_, rates in steps], [[1e-3 * share, 1e-2 * share] for share in shares]
     )
 
 
-def test_masks_and_neighbours_are_drawn_anew_each_epoch(watched):
-    """Every text or pair comes once an epoch; texts alone stay what they are, their masks and the
-    exchanged sentences do not.
+def test_masks_and_neighbours_are_drawn_anew_each_epoch(recorded_steps):
+    """Every text or pair occurs once per epoch.
+
+    Without next-sentence pairs the texts stay the same and only the masks change. With pairs, the
+    exchanged sentences change too.
     """
-    (one, ids, _), (other, other_ids, _) = watched(
+    (one, ids, _), (other, other_ids, _) = recorded_steps(
         TEXTS, epochs=2, batch_size=99, next_sentence=False
     )
     assert one == other and len(one) == 4 and sorted(map(str, ids)) != sorted(map(str, other_ids))
-    (one, *_), (other, *_) = watched(TEXTS, epochs=2, batch_size=99)
+    (one, *_), (other, *_) = recorded_steps(TEXTS, epochs=2, batch_size=99)
     assert one != other and len(one) == len(other) == 4
 
 
-def test_masks_depend_on_the_seed(watched):
-    """Four times the same text, so that their order tells nothing."""
+def test_masks_depend_on_the_seed(recorded_steps):
+    """The four texts are equal, so their order has no effect."""
     runs = [
-        watched(
+        recorded_steps(
             ["the cat sat on the mat"] * 4, epochs=1, batch_size=4, next_sentence=False, seed=seed
         )[0][1]
         for seed in (0, 0, 1)
@@ -401,12 +415,14 @@ def test_masks_depend_on_the_seed(watched):
     assert runs[0] == runs[1] != runs[2]
 
 
-def test_batches_depend_on_the_seed(watched):
+def test_batches_depend_on_the_seed(recorded_steps):
     texts = ["cat", "dog", "mat", "sat", "not", "the", "a", "on"]
     runs = [
         [
             rows
-            for rows, *_ in watched(texts, epochs=2, batch_size=4, next_sentence=False, seed=seed)
+            for rows, *_ in recorded_steps(
+                texts, epochs=2, batch_size=4, next_sentence=False, seed=seed
+            )
         ]
         for seed in (0, 0, 1)
     ]
@@ -418,14 +434,14 @@ def test_batches_depend_on_the_seed(watched):
     )
 
 
-def test_long_texts_are_cut_to_what_the_encoder_reads(watched):
-    """BertConfig.tiny() reads 64 tokens."""
-    steps = watched(["the cat " * 99, "a dog"], epochs=1, next_sentence=False)
+def test_long_texts_are_truncated_to_the_limit_of_the_encoder(recorded_steps):
+    """The limit of BertConfig.tiny() is 64 tokens."""
+    steps = recorded_steps(["the cat " * 99, "a dog"], epochs=1, next_sentence=False)
     assert [len(row) for row in steps[0][0]] == [64, 4]
 
 
-def test_a_step_forgets_the_last_gradient_and_clips_its_own(learner, tokenizer):
-    encoder, heads = learner(
+def test_a_step_resets_and_clips_the_gradient(make_encoder_and_heads, tokenizer):
+    encoder, heads = make_encoder_and_heads(
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=0.2
     )
     parameters = [*encoder.parameters(), *heads.parameters()]
@@ -448,11 +464,11 @@ def test_a_step_forgets_the_last_gradient_and_clips_its_own(learner, tokenizer):
             torch.testing.assert_close(parameter.grad, gradient, atol=1e-5, rtol=0)
 
 
-# wrong use
+# errors
 
 
-def test_wrong_use(learner, tokenizer):
-    encoder, heads = learner()
+def test_wrong_arguments_are_refused(make_encoder_and_heads, tokenizer):
+    encoder, heads = make_encoder_and_heads()
     for texts, options in (([], {}), (TEXTS, {"epochs": 0}), (TEXTS, {"batch_size": 0})):
         with pytest.raises(
             ValueError,
@@ -477,8 +493,8 @@ def test_wrong_use(learner, tokenizer):
             fill_mask(encoder, heads, tokenizer, text, top=top)
 
 
-def test_a_loss_that_is_no_number_moves_nothing(learner):
-    encoder, heads = learner()
+def test_a_loss_of_nan_changes_no_weight(make_encoder_and_heads):
+    encoder, heads = make_encoder_and_heads()
     with torch.no_grad():
         heads.predictions.bias.fill_(math.nan)
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
@@ -493,8 +509,8 @@ def test_a_loss_that_is_no_number_moves_nothing(learner):
     assert all(torch.equal(value, before[name]) for name, value in encoder.state_dict().items())
 
 
-def test_a_gradient_that_is_no_number_moves_nothing(learner):
-    encoder, heads = learner()
+def test_an_infinite_gradient_changes_no_weight(make_encoder_and_heads):
+    encoder, heads = make_encoder_and_heads()
     heads.seq_relationship.weight.register_hook(lambda gradient: gradient * math.inf)
     before = {
         name: value.clone()
@@ -511,8 +527,8 @@ def test_a_gradient_that_is_no_number_moves_nothing(learner):
     )
 
 
-def test_filling_a_mask_puts_the_modes_back(learner, tokenizer):
-    encoder, heads = learner()
+def test_filling_a_mask_restores_the_training_modes(make_encoder_and_heads, tokenizer):
+    encoder, heads = make_encoder_and_heads()
     encoder.train(), heads.eval()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,4 +1,4 @@
-"""The facts about tasks that a wrong digit would spoil, and the three sizes of a reading."""
+"""Tests of the task definitions (labels, metrics, hub names) and of the three profiles."""
 
 import dataclasses
 
@@ -14,7 +14,7 @@ GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
 OTHERS = ("snli", "scitail", "stsb_star")
 
 
-def test_all_tasks_are_there():
+def test_all_tasks_are_listed():
     assert sorted(list_tasks()) == sorted(COURSE + GLUE + OTHERS)
     assert [get_task(name).name for name in list_tasks()] == list_tasks()
 
@@ -33,14 +33,17 @@ def test_all_tasks_are_there():
         ("snli", ("entailment", "neutral", "contradiction")),
         ("rte", ("entailment", "not_entailment")),
         ("qnli", ("entailment", "not_entailment")),
-        ("wnli", ("not_entailment", "entailment")),  # the other way round on the hub, really
+        (
+            "wnli",
+            ("not_entailment", "entailment"),
+        ),  # the hub really uses the reverse order for WNLI
         ("scitail", ("entails", "neutral")),
         ("stsb_star", ("not_similar", "similar")),
         ("sts", ()),
         ("stsb", ()),
     ],
 )
-def test_label_order_is_the_hubs(name, labels):
+def test_label_order_equals_the_hub(name, labels):
     assert get_task(name).labels == labels
     assert get_task(name).num_labels == (len(labels) or 1)
 
@@ -57,9 +60,7 @@ def test_definition_is_consistent(name):
     assert (task.score_range == (0.0, 5.0)) == (name in ("sts", "stsb", "stsb_star"))
     columns = (*task.text_columns, "label")
     aliases = [alias for column in columns for alias in task.aliases.get(column, ())]
-    assert len({*columns, *aliases}) == len(columns) + len(
-        aliases
-    )  # no name stands for two columns
+    assert len({*columns, *aliases}) == len(columns) + len(aliases)  # no name refers to two columns
     assert set(task.label_aliases.values()) <= set(task.labels)
     assert (task.hub is None) == (name == "cfimdb")
     assert task.hub is None or {"train", "dev"} <= set(task.hub_splits)
@@ -67,7 +68,7 @@ def test_definition_is_consistent(name):
         task.kind = "regression"
 
 
-def test_a_task_of_ones_own_has_defaults():
+def test_a_new_task_has_defaults():
     task = Task("mine", text_columns="text", labels=["no", "yes"])
     assert (task.text_columns, task.labels, task.metrics) == (
         ("text",),
@@ -94,7 +95,7 @@ def test_glue_configurations(name, configuration):
     assert get_task(name).hub == ("nyu-mll/glue", configuration)
 
 
-def test_mnli_takes_the_matched_split_for_dev():
+def test_mnli_uses_the_matched_split_for_dev():
     assert get_task("mnli").hub_splits["dev"] == "validation_matched"
 
 
@@ -108,7 +109,7 @@ def test_profile(name):
     assert 0 < profile.lr <= profile.head_lr
     assert profile.limit is None or profile.limit >= 1
     if profile.precision != "fp16":
-        autocast(profile.precision, torch.device("cpu"))  # raises when there is no such precision
+        autocast(profile.precision, torch.device("cpu"))  # raises an error for an unknown precision
     with pytest.raises(dataclasses.FrozenInstanceError):
         profile.lr = 1.0
 

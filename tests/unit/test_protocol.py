@@ -1,4 +1,4 @@
-"""The cross-dataset protocol: by brute force, by hand, and against MML v2."""
+"""Tests of the cross-dataset protocol: by brute force, by hand, and against MML v2."""
 
 import dataclasses
 import itertools
@@ -26,7 +26,7 @@ from mmlkit.studies.glue import glue_average
 from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.model import MultitaskModel
 
-# ---- collapsing ----
+# ---- collapsing to two classes ----
 
 ORDERS = {
     "mnli, hub": ("entailment", "neutral", "contradiction"),
@@ -44,8 +44,13 @@ ORDERS = {
 POSITIVE = {"entailment", "entails", "duplicate", "equivalent", "similar"}
 
 
-def by_hand(row, labels, collapse):
-    """One row, in plain Python: the best label, or whether the positive ones exceed a half."""
+def collapse_by_hand(row, labels, collapse):
+    """Collapse one row of logits in plain Python.
+
+    Returns:
+        For "argmax", whether the best label is positive. Otherwise, whether the positive labels
+        have a probability above one half together.
+    """
     if collapse == "argmax":
         return labels[row.index(max(row))] in POSITIVE
     weights = [math.exp(score) for score in row]
@@ -65,16 +70,16 @@ def test_collapsing_is_by_name_in_every_order(labels, collapse):
     ]
     rows += np.random.default_rng(0).normal(size=(300, len(labels))).tolist()
     assert two_way(rows, labels, collapse).tolist() == [
-        by_hand(row, labels, collapse) for row in rows
+        collapse_by_hand(row, labels, collapse) for row in rows
     ]
 
 
 @pytest.mark.parametrize("collapse", ["argmax", "sum"])
 @pytest.mark.parametrize("first", itertools.permutations(ORDERS["mnli, hub"]))
-def test_all_six_orders_say_the_same(first, collapse):
+def test_all_six_orders_give_the_same_result(first, collapse):
     scores = np.random.default_rng(1).normal(size=(200, 3))
-    moved = scores[:, [ORDERS["mnli, hub"].index(label) for label in first]]
-    found = two_way(moved, first, collapse)
+    reordered = scores[:, [ORDERS["mnli, hub"].index(label) for label in first]]
+    found = two_way(reordered, first, collapse)
     assert (found == two_way(scores, ORDERS["mnli, hub"], collapse)).all() and 0 < found.mean() < 1
 
 
@@ -105,18 +110,18 @@ def test_the_rules_differ_where_entailment_leads_with_less_than_a_half():
         ),
     ],
 )
-def test_what_cannot_be_collapsed(scores, labels, collapse, message):
+def test_labels_and_shapes_that_cannot_be_collapsed(scores, labels, collapse, message):
     with pytest.raises(ValueError, match=message):
         two_way(scores, labels, collapse)
 
 
-# ---- the table of models ----
+# ---- the table of models and data sets ----
 
 LABELS = {
     "rte": [0, 1, 1, 1],
     "qnli": [0, 0, 1, 1],
     "mnli": [0, 1, 1, 2, 2],
-    "snli": [0, 0, 1, 2],  # numbers as in get_task(name).labels
+    "snli": [0, 0, 1, 2],  # label indices as in get_task(name).labels
     "qqp": [1, 0, 0],
     "mrpc": [1, 1, 1, 0],
     "stsb_star": [5.0, 4.0, 2.0, 0.0, 0.0],
@@ -125,7 +130,7 @@ LABELS = {
 
 @pytest.fixture
 def sets():
-    """{task: TaskData} of a few rows: dev as in LABELS, train the first two of them."""
+    """Return {task: TaskData} with the labels of LABELS as dev and the first two as train."""
     made = {}
     for name, labels in LABELS.items():
         columns = get_task(name).text_columns
@@ -149,8 +154,8 @@ def sets():
     return made
 
 
-def always(make_model, task, chances):
-    """A model that gives every row these probabilities."""
+def constant_model(make_model, task, chances):
+    """Return a model that gives every row these probabilities."""
     import torch
 
     model = make_model(task)
@@ -167,14 +172,14 @@ def accuracies(table, split="dev"):
 @pytest.mark.parametrize(
     ("task", "chances", "collapse", "expected"),
     [
-        # always neutral: not entailment in two-way sets, neutral alone in MNLI and SNLI
+        # Always neutral: "not entailment" in two-way sets, but only "neutral" in MNLI and SNLI.
         (
             "mnli",
             [0.2, 0.6, 0.2],
             "argmax",
             {"rte": 3 / 4, "mnli": 2 / 5, "qnli": 2 / 4, "snli": 1 / 4},
         ),
-        # always entailment, with less than a half: the sum is negative in two-way sets only
+        # Always entailment with less than one half: the sum is negative, in two-way sets only.
         (
             "snli",
             [0.4, 0.35, 0.25],
@@ -187,7 +192,7 @@ def accuracies(table, split="dev"):
             "sum",
             {"rte": 3 / 4, "mnli": 1 / 5, "qnli": 2 / 4, "snli": 2 / 4},
         ),
-        # a two-way model on three labels: they are collapsed
+        # A two-way model on sets with three labels: the gold labels are collapsed.
         ("rte", [0.1, 0.9], "argmax", {"rte": 3 / 4, "mnli": 4 / 5, "qnli": 2 / 4, "snli": 2 / 4}),
         ("qnli", [0.9, 0.1], "sum", {"rte": 1 / 4, "mnli": 1 / 5, "qnli": 2 / 4, "snli": 2 / 4}),
         ("qqp", [0.1, 0.9], "argmax", {"qqp": 1 / 3, "mrpc": 3 / 4, "stsb_star": 2 / 5}),
@@ -196,7 +201,10 @@ def accuracies(table, split="dev"):
 )
 def test_a_constant_model_by_hand(make_model, sets, task, chances, collapse, expected):
     table = cross_dataset_table(
-        {task: always(make_model, task, chances)}, sets, method="constant", collapse=collapse
+        {task: constant_model(make_model, task, chances)},
+        sets,
+        method="constant",
+        collapse=collapse,
     )
     assert accuracies(table) == pytest.approx(expected)
     assert list(table.columns) == [
@@ -219,23 +227,23 @@ def test_a_constant_model_by_hand(make_model, sets, task, chances, collapse, exp
     }
 
 
-def test_both_splits_are_measured_apart(make_model, sets):
-    table = cross_dataset_table({"qqp": always(make_model, "qqp", [0.1, 0.9])}, sets)
+def test_both_splits_are_measured_separately(make_model, sets):
+    table = cross_dataset_table({"qqp": constant_model(make_model, "qqp", [0.1, 0.9])}, sets)
     assert accuracies(table, "train") == pytest.approx(
         {"qqp": 1 / 2, "mrpc": 1.0, "stsb_star": 1.0}
     )
     assert (
         list(
             cross_dataset_table(
-                {"qqp": always(make_model, "qqp", [0.1, 0.9])}, sets, splits=("dev",)
+                {"qqp": constant_model(make_model, "qqp", [0.1, 0.9])}, sets, splits=("dev",)
             ).split
         )
         == ["dev"] * 3
     )
 
 
-def test_a_model_of_several_heads_uses_the_one_it_is_named_for(make_model, sets):
-    """Against a loop over rows and names; a head that takes the sentences apart is among them."""
+def test_a_model_with_several_heads_uses_the_head_of_its_task(make_model, sets):
+    """The reference is a loop over rows and label names; one head encodes sentences separately."""
     model = make_model("rte", "mnli", "snli", seed=3)
     apart = MultitaskModel(
         model.encoder, {"mrpc": PairHead(model.encoder.config.hidden_size, 2)}, model.tokenizer
@@ -260,15 +268,18 @@ def test_a_model_of_several_heads_uses_the_one_it_is_named_for(make_model, sets)
             )
             seen.add((row.trained_on, one))
         assert row.accuracy == pytest.approx(np.mean(right)), row
-    assert len(seen) > 4  # not every head answers the same
+    assert len(seen) > 4  # the heads give different answers
 
 
-def test_probabilities_are_not_made_so_twice(make_model, sets, monkeypatch):
-    """[0.6, 0.2, 0.2] of SAN is positive; its softmax, [0.43, 0.29, 0.29], would not be."""
+def test_softmax_is_not_applied_to_probabilities(make_model, sets, monkeypatch):
+    """A head with gives_probabilities=True must not pass through softmax again.
+
+    [0.6, 0.2, 0.2] is positive; its softmax, [0.43, 0.29, 0.29], is not.
+    """
     for gives, expected in (
         (True, 1 / 4),
         (False, 3 / 4),
-    ):  # the head says what it gives; the numbers do not tell
+    ):  # the scores are the same; only the flag of the head differs
         model = make_model("mnli")
         model.heads["mnli"].gives_probabilities = gives
         monkeypatch.setattr(
@@ -282,9 +293,9 @@ def test_probabilities_are_not_made_so_twice(make_model, sets, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*longer than 64 tokens")
-def test_the_mini_sets_are_read_when_no_data_is_given(make_model):
+def test_the_mini_sets_are_the_default_data(make_model):
     table = cross_dataset_table(
-        {"mrpc": always(make_model, "mrpc", [0.9, 0.1])}, splits=("dev",), batch_size=512
+        {"mrpc": constant_model(make_model, "mrpc", [0.9, 0.1])}, splits=("dev",), batch_size=512
     )
     for row in table.itertuples():
         assert (row.accuracy, row.rows) == (
@@ -294,7 +305,7 @@ def test_the_mini_sets_are_read_when_no_data_is_given(make_model):
     assert list(table.evaluated_on) == ["qqp", "mrpc", "stsb_star"]
 
 
-def test_nothing_is_trained(make_model, sets):
+def test_the_evaluation_changes_no_weight(make_model, sets):
     model = make_model("rte").train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     cross_dataset_table({"rte": model}, sets)
@@ -320,13 +331,13 @@ def test_nothing_is_trained(make_model, sets):
         (dict(splits=("dev", "blind")), "rte from 'rows' has no split 'blind' with labels"),
     ],
 )
-def test_mistakes_are_told(make_model, sets, change, message):
+def test_wrong_arguments_are_refused(make_model, sets, change, message):
     with pytest.raises(ValueError, match=message):
         cross_dataset_table(**{"models": {"rte": make_model("rte")}, "data": sets, **change})
 
 
 def test_the_same_labels_in_another_order_are_matched_by_name(make_model, sets):
-    """SNLI in MT-DNN's order: contradiction, neutral, entailment."""
+    """The data set has SNLI in MT-DNN's label order: contradiction, neutral, entailment."""
     task = dataclasses.replace(get_task("snli"), labels=ORDERS["mnli, mt-dnn"])
     rows = [
         (i, {"premise": "the film", "hypothesis": "one story", "label": label})
@@ -343,14 +354,14 @@ def test_the_same_labels_in_another_order_are_matched_by_name(make_model, sets):
         ([0.1, 0.2, 0.7], 1 / 4),
     ):
         assert accuracies(
-            cross_dataset_table({"mnli": always(make_model, "mnli", chances)}, data)
+            cross_dataset_table({"mnli": constant_model(make_model, "mnli", chances)}, data)
         ) == {"snli": expected}
 
 
-def test_mistakes_in_data_and_models_are_told(make_model, sets, monkeypatch):
+def test_wrong_data_and_models_are_refused_before_predicting(make_model, sets, monkeypatch):
     monkeypatch.setattr(
         "mmlkit.studies.cross_dataset.predict_scores", None
-    )  # all is told before the first model runs
+    )  # all checks happen before the first prediction
     with pytest.raises(ValueError, match=r"no head for task 'mnli'; it has \['rte'\]"):
         cross_dataset_table({"rte": make_model("rte"), "mnli": make_model("rte")}, sets)
     with pytest.raises(
@@ -434,7 +445,10 @@ FOOTERS = """
 
 
 def published():
-    """Accuracies in percent; {(set, split, method): printed improvement} of columns and rows."""
+    """Return the accuracies in percent and the printed improvements of rows and columns.
+
+    Both dicts of improvements map (set, split, method) to a percentage.
+    """
     rows, printed = [], {}
     for names, text in PRINTED.items():
         names = names.split()
@@ -501,10 +515,10 @@ def test_the_last_columns_of_tables_4_and_5():
     apart = {place for place in found if abs(found[place] - printed[place]) > 0.0201}
     assert {place for place in apart if place[2] == "MML"} == {
         ("snli", "dev", "MML")
-    }  # -0.26 here, -0.36 in Table 2, -0.358 in truth
+    }  # printed -0.26 here and -0.36 in Table 2; the computed value is -0.358
     assert {
         place for place in found if place[2] == "BERT-Ensemble"
-    } <= apart  # not one of its printed cells follows
+    } <= apart  # no printed cell of this method follows from the accuracies
 
 
 def test_the_last_rows_of_tables_4_and_5():
@@ -519,7 +533,7 @@ def test_the_last_rows_of_tables_4_and_5():
         ("snli", "dev", "BERT-Ensemble"): 0.55,
         ("mrpc", "dev", "BERT-Ensemble"): 1.36,
         ("stsb_star", "train", "BERT-Ensemble"): -0.18,
-    }  # printed +0.97 (the sign was lost), -0.94, -1.62, -1.66, -0.55, -1.28, +0.21
+    }  # printed: +0.97 (sign lost), -0.94, -1.62, -1.66, -0.55, -1.28, +0.21
     assert {place: found[place] for place in wrong} == pytest.approx(wrong, abs=0.0101)
     for place, value in printed.items():
         right = place[2] != "BERT-Ensemble" and place not in wrong
@@ -527,7 +541,10 @@ def test_the_last_rows_of_tables_4_and_5():
 
 
 def test_how_many_printed_improvements_follow_from_the_accuracies():
-    """Of the 140 in both tables; the paper truncates the mean of ratios after two decimals."""
+    """The two tables print 140 improvements.
+
+    The paper truncates the mean of ratios after two decimals.
+    """
     table, *printed = published()
     frames = improvements(table, baseline="BERT"), column_improvements(table, baseline="BERT")
     pairs = [
@@ -567,7 +584,7 @@ def test_the_profile_of_figure_3():
     found = performance_profile(errors, golden.index)
     assert errors.shape == (36, 6)
     pd.testing.assert_frame_equal(found[golden.columns].round(3), golden, check_names=False)
-    shares = performance_profile(errors / 100, golden.index)  # a ratio: the unit cancels out
+    shares = performance_profile(errors / 100, golden.index)  # a ratio does not depend on the unit
     pd.testing.assert_frame_equal(shares, found)
 
 
@@ -575,7 +592,7 @@ def test_the_profile_of_figure_3():
 
 
 def test_improvement_is_the_mean_of_ratios():
-    # 60/50 and 90/100: 1.2 and 0.9, mean 1.05; the ratio of means would be 1.0
+    # 60/50 = 1.2 and 90/100 = 0.9 have the mean 1.05; the ratio of the means would be 1.0.
     assert relative_improvement([60, 90], [50, 100]) == pytest.approx(5.0)
     assert relative_improvement({"qnli": 60, "rte": 90}, {"rte": 100, "qnli": 50}) == pytest.approx(
         5.0
@@ -647,7 +664,7 @@ def small_table(**more):
 
 
 def test_columns_and_rows_by_hand():
-    """The diagonal does not count. rte: (1.2 + 1) / 2; mnli: 1.25. Down qnli: (1 + 1.25) / 2."""
+    """The diagonal does not count: rte (1.2 + 1) / 2, mnli 1.25, column qnli (1 + 1.25) / 2."""
     assert cells(improvements(small_table()), "trained_on") == pytest.approx(
         {("rte", "dev", "mml"): 10.0, ("mnli", "dev", "mml"): 25.0}
     )
@@ -658,7 +675,7 @@ def test_columns_and_rows_by_hand():
     assert hold_out_errors(small_table())["mml"].tolist() == pytest.approx([0.4, 0.2, 0.5])
 
 
-def test_each_seed_is_held_against_its_own_baseline():
+def test_each_seed_is_compared_with_its_own_baseline():
     second = small_table(seed=2)
     second.loc[second.method == "bert", "accuracy"] /= 2
     found = improvements(pd.concat([small_table(seed=1), second]))
@@ -706,22 +723,22 @@ def test_profile_by_hand():
         3 / 4,
         1,
         1,
-    ]  # w (a tie), x, z (a tie); y: 30 against 15
+    ]  # best or equal on w, x and z; on y the errors are 30 and 15
     assert found["b"].tolist() == [
         1 / 4,
         2 / 4,
         2 / 4,
         2 / 4,
         3 / 4,
-    ]  # x: 22 is 1.1 * 20; no factor reaches an error of 0
+    ]  # on x, 22 is 1.1 * 20; no factor reaches an error of 0
     assert found["c"].tolist() == [2 / 4, 2 / 4, 3 / 4, 1, 1]
     assert found.index.name == "tau" and found.loc[1].sum() > 1
 
 
-def test_the_mirror_form_by_hand():
+def test_the_profile_of_accuracies_by_hand():
     errors = pd.DataFrame(
         {"a": [10.0, 20.0], "b": [19.0, 20.0], "c": [55.0, 60.0]}
-    )  # accuracies 90 80, 81 80, 45 40
+    )  # accuracies: 90 80, 81 80, 45 40
     found = performance_profile(errors, [1, 1.1, 1.12, 2], measure="accuracy", top=100)
     assert (
         found["a"].tolist() == [1, 1, 1, 1]
@@ -772,8 +789,8 @@ def test_profiles_that_cannot_be_drawn(errors, taus, more, message):
 # ---- GLUE averages ----
 
 
-def row_of(line):
-    """mnli qqp qnli sst2 cola stsb mrpc rte (wnli)."""
+def scores_of_line(line):
+    """Return {task: score} for a row of mnli qqp qnli sst2 cola stsb mrpc rte (wnli)."""
     names = ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte", "wnli")
     return {
         name: tuple(map(float, cell.split("/"))) if "/" in cell else float(cell)
@@ -799,7 +816,7 @@ def row_of(line):
     ],
 )
 def test_averages_of_mml_v2(line, collapse, printed):
-    assert glue_average(row_of(line), collapse) == pytest.approx(printed, abs=0.0501)
+    assert glue_average(scores_of_line(line), collapse) == pytest.approx(printed, abs=0.0501)
 
 
 @pytest.mark.parametrize(
@@ -810,8 +827,8 @@ def test_averages_of_mml_v2(line, collapse, printed):
     ],
 )
 def test_averages_of_mml_v1_count_mnli_twice(line, exact, printed):
-    assert glue_average(row_of(line), "mml-v1") == pytest.approx(exact)
-    assert math.trunc(glue_average(row_of(line), "mml-v1") * 100) / 100 == printed
+    assert glue_average(scores_of_line(line), "mml-v1") == pytest.approx(exact)
+    assert math.trunc(glue_average(scores_of_line(line), "mml-v1") * 100) / 100 == printed
 
 
 @pytest.mark.parametrize(
@@ -825,13 +842,13 @@ def test_averages_of_mml_v1_count_mnli_twice(line, exact, printed):
 )
 def test_averages_of_mt_dnn(line, exact, printed):
     assert (
-        glue_average(row_of(line), "glue") == pytest.approx(exact, abs=0.005)
+        glue_average(scores_of_line(line), "glue") == pytest.approx(exact, abs=0.005)
         and abs(exact - printed) < 0.071
     )
 
 
 def test_averages_that_are_refused():
-    scores = row_of("86.6 91.3 92.3 93.2 60.6 90.0 88.0 70.4")
+    scores = scores_of_line("86.6 91.3 92.3 93.2 60.6 90.0 88.0 70.4")
     with pytest.raises(ValueError, match=r"glue averages .*; missing: \['wnli'\], too many: \[\]"):
         glue_average(scores, "glue")
     with pytest.raises(ValueError, match=r"missing: \[\], too many: \['ax'\]"):
@@ -850,11 +867,11 @@ def test_runs_are_paired_by_seed():
     found = paired_bootstrap(first, second)
     assert found == pytest.approx(
         (0.1, 0.1, 0.1, 0.95, 3)
-    )  # 0.1 for every seed: no spread, though the runs have one
+    )  # the difference is 0.1 for every seed, although the runs vary
     assert paired_bootstrap([0.9, 0.7, 0.8], [0.6, 0.7, 0.8]).high > 0.1
 
 
-def test_the_interval_is_seeded_and_follows_students():
+def test_the_interval_is_seeded_and_agrees_with_students_t():
     differences = np.random.default_rng(5).normal(1.0, 2.0, 40)
     found = paired_bootstrap(differences + 3, np.full(40, 3.0), draws=40_000)
     half = 2.0227 * differences.std(ddof=1) / math.sqrt(40)  # t of 39 degrees of freedom at 97.5 %
@@ -873,24 +890,26 @@ def test_the_interval_is_seeded_and_follows_students():
 
 
 def test_the_widened_interval_by_hand():
-    """n = 5: Student's 2.776 times the root of 5/4 is 3.104, which leaves 0.00095 in each tail.
+    """The lower end of the 95 % interval for n = 5 is the 0.00095 quantile of the means.
 
-    A mean of 0 has the probability 1/3125 = 0.0003, a mean of 0.2 (four zeros and a one) five times
-    that: together 0.0019. Plain percentiles, or no root, would give more.
+    Student's t is 2.776. Times the square root of 5/4 it is 3.104, which leaves 0.00095 in each
+    tail. A mean of 0 has the probability 1/3125 = 0.0003. A mean of 0.2 (four zeros and a one) has
+    five times as much; both together have 0.0019. Plain percentiles, or no square root, would give
+    a higher end.
     """
     found = paired_bootstrap([0, 1, 3, 7, 20], [0] * 5, draws=40_000)
     assert found == pytest.approx(
         (6.2, 0.2, 17.4, 0.95, 5)
-    )  # above: five times 20, then one of them 7
+    )  # the upper end: four times 20 and once 7
 
 
-def test_few_pairs():
+def test_intervals_of_one_and_two_pairs():
     assert paired_bootstrap([2.0], [1.5])[:3] == (0.5, -math.inf, math.inf)
     assert paired_bootstrap([1.0, 4.0], [0.0, 0.0])[:3] == (
         2.5,
         1.0,
         4.0,
-    )  # as wide as the two themselves
+    )  # the interval ends at the two values
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The tables of the five documents: complete, consistent, recomputed as by another program."""
+"""Tests of the published tables: complete, consistent and equal to the recomputed values."""
 
 import importlib.util
 import math
@@ -15,7 +15,7 @@ spec = importlib.util.spec_from_file_location("derive_published", SCRIPT)
 derivation = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(derivation)
 
-# How many numbers a table has, and their sum: an error in one digit changes it.
+# The number of values in each table and their sum; an error in one digit changes the sum.
 PRINTED = {
     ("mml_v2", "Table 1"): (130, 962850.6),
     ("mml_v2", "Table 2"): (72, 4655.57),
@@ -43,9 +43,10 @@ PRINTED = {
     ("cs224n", "corpora"): (6, 440243),
 }
 
-# Improvements that differ from their entries: (table, row, column): printed and right, train then
-# dev. Computed once with another program; None: that split has no difference.
-DIFFER = {
+# Improvements that do not follow from the entries of their table. Each line has the place (table,
+# row, column), then the printed and the correct values, each for train and dev. The correct values
+# were computed once with another program. None: this split has no difference.
+WRONG_IMPROVEMENTS = {
     ("Table 2", "MML-RTE", "improvement"): ((9.98, 9.51), (9.99, 9.53)),
     ("Table 4", "MML-RTE", "improvement"): ((9.98, 9.51), (9.99, 9.53)),
     ("Table 4", "MV-1024-RTE", "improvement"): ((9.98, 9.51), (9.99, 9.53)),
@@ -86,8 +87,8 @@ def frame():
     return tables()
 
 
-def at(frame, source, table, row, column, split="dev", metric=None):
-    """The one line at a place."""
+def row_at(frame, source, table, row, column, split="dev", metric=None):
+    """Return the only row of the frame at this place."""
     found = frame[
         (frame.source == source)
         & (frame.table == table)
@@ -100,7 +101,7 @@ def at(frame, source, table, row, column, split="dev", metric=None):
     return found.iloc[0]
 
 
-def test_the_frame(frame):
+def test_the_frame_is_complete(frame):
     assert list(frame.columns) == [
         "source",
         "table",
@@ -118,7 +119,7 @@ def test_the_frame(frame):
     }
     assert parts == PRINTED and len(frame) == 1459
     assert not frame.duplicated(["source", "table", "row", "column", "split", "metric"]).any()
-    assert frame.printed.isna().sum() == 1  # the correlation that the report prints as nan
+    assert frame.printed.isna().sum() == 1  # the report prints this correlation as nan
     assert set(frame.split) == {"", "train", "dev", "test"}
     assert set(frame.metric) == {
         "accuracy",
@@ -143,11 +144,11 @@ def test_the_frame(frame):
     assert set(frame[frame.split == ""].metric) == whole | {
         "examples",
         "improvement",
-    }  # of a corpus, and of train and dev together
+    }  # for corpora, and for train and dev together
     assert frame[["source", "table", "row", "column", "metric"]].ne("").all(axis=None)
 
 
-def test_one_source_and_a_frame_of_ones_own(frame):
+def test_one_source_is_a_copy(frame):
     one = tables("mt_bert")
     assert set(one.source) == {"mt_bert"} and len(one) == 335
     one.loc[:, "printed"] = 0.0
@@ -186,7 +187,7 @@ def test_one_source_and_a_frame_of_ones_own(frame):
     ],
 )
 def test_some_cells_as_printed(frame, place, printed):
-    assert at(frame, *place).printed == printed
+    assert row_at(frame, *place).printed == printed
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,7 @@ def test_cells_left_empty_are_absent(frame, place):
 # ---- the documents against each other ----
 
 
-def numbers(frame, source, *names):
+def rows_by_place(frame, source, *names):
     part = frame[(frame.source == source) & frame.table.isin(names)]
     return {
         tuple(line[1:5]): line
@@ -219,17 +220,17 @@ def numbers(frame, source, *names):
 
 def test_tables_2_and_3_are_parts_of_4_and_5(frame):
     for small, large in (("Table 2", "Table 4"), ("Table 3", "Table 5")):
-        parts = numbers(frame, "mml_v2", small)
-        whole = numbers(frame, "mml_v2", large)
+        parts = rows_by_place(frame, "mml_v2", small)
+        whole = rows_by_place(frame, "mml_v2", large)
         other = [
             key[1:] for key, line in parts.items() if whole[large, *key[1:]].printed != line.printed
         ]
         assert other == ([("MML-SNLI", "improvement", "dev")] if small == "Table 2" else [])
 
 
-def test_every_cell_that_the_second_version_changed_says_so(frame):
+def test_every_cell_changed_in_the_second_version_has_a_note(frame):
     names = "Table 1", "Table 2", "Table 3"
-    first, second = numbers(frame, "mml_v1", *names), numbers(frame, "mml_v2", *names)
+    first, second = rows_by_place(frame, "mml_v1", *names), rows_by_place(frame, "mml_v2", *names)
     assert set(first) <= set(second)
     changed = {
         key
@@ -253,16 +254,19 @@ def test_every_cell_that_the_second_version_changed_says_so(frame):
     ("source", "crossed", "count", "differ"),
     [("mml_v2", ("Table 4", "Table 5"), 30, 7), ("mml_v1", ("Table 2", "Table 3"), 10, 5)],
 )
-def test_a_diagonal_that_differs_from_table_1_is_told(frame, source, crossed, count, differ):
-    """Dev of Table 1 has one decimal, the diagonals two. STS-B is another task; SNLI is absent."""
+def test_a_diagonal_that_differs_from_table_1_has_a_note(frame, source, crossed, count, differ):
+    """Table 1 prints dev accuracies with one decimal, the diagonals with two.
+
+    STS-B is a different task there, and SNLI is absent.
+    """
     diagonal = {
         (line.row.replace("BERT-D-", "BERT-Drop-"), key[2]): line
-        for key, line in numbers(frame, source, *crossed).items()
+        for key, line in rows_by_place(frame, source, *crossed).items()
         if key[1].endswith(f"-{key[2]}") and key[3] == "dev"
     }
     pairs = [
         (line, diagonal[place])
-        for (_, row, column, split), line in numbers(frame, source, "Table 1").items()
+        for (_, row, column, split), line in rows_by_place(frame, source, "Table 1").items()
         if split == "dev"
         and (place := (f"{row}-{column.removesuffix('-m')}", column.removesuffix("-m"))) in diagonal
     ]
@@ -290,7 +294,7 @@ def test_the_slides_repeat_the_paper(frame):
 
 
 @pytest.mark.parametrize("source", derivation.SOURCES)
-def test_every_note_is_about_a_cell(source):
+def test_every_note_applies_to_a_cell(source):
     cells, notes = derivation.read(source)
     assert notes and all(any(applies(cell) for cell in cells) for applies, _ in notes)
 
@@ -298,8 +302,11 @@ def test_every_note_is_about_a_cell(source):
 # ---- recomputed ----
 
 
-def test_the_committed_columns_are_those_of_the_derivation(frame):
-    """Numbers to 1e-12, as the last digit of a mean depends on the processor; texts exactly."""
+def test_the_committed_columns_equal_the_derivation(frame):
+    """Numbers agree to 1e-12, because the last digit of a mean depends on the processor.
+
+    Texts are equal.
+    """
     derived = derivation.derive()
     pd.testing.assert_frame_equal(frame, derived.drop(columns="arithmetic"), rtol=1e-12, atol=0)
     wrong = derived[derived["arithmetic"] != ""].drop(columns="note").reset_index(drop=True)
@@ -315,7 +322,7 @@ def improvements(frame):
     ]
 
 
-def test_improvements_agree_as_often_as_they_should(frame):
+def test_the_number_of_improvements_that_agree(frame):
     ours = improvements(frame)
     away = (ours.printed - ours.recomputed).abs()
     cut = np.trunc(ours.recomputed * 100) / 100
@@ -330,20 +337,20 @@ def test_improvements_agree_as_often_as_they_should(frame):
 
 
 def test_improvements_cell_by_cell(frame):
-    for (table, row, column), (printed, right) in DIFFER.items():
+    for (table, row, column), (printed, right) in WRONG_IMPROVEMENTS.items():
         for split, one, two in zip(("train", "dev"), printed, right):
-            line = at(frame, "mml_v2", table, row, column, split)
+            line = row_at(frame, "mml_v2", table, row, column, split)
             assert line.printed == one and (
                 two is None or f"{line.recomputed:.2f}" == f"{two:.2f}"
             ), (table, row, split)
 
 
-def test_improvements_not_listed_are_cut_or_rounded_right(frame):
+def test_other_improvements_are_truncated_or_rounded_correctly(frame):
     part = frame[
         (frame.source == "mml_v2") & (frame.metric == "improvement") & (frame.table != "text")
     ]
     for line in part.itertuples():
-        if (line.table, line.row, line.column) not in DIFFER:
+        if (line.table, line.row, line.column) not in WRONG_IMPROVEMENTS:
             cut, rounded = math.trunc(line.recomputed * 100) / 100, round(line.recomputed, 2)
             assert (
                 min(abs(line.printed - cut), abs(line.printed - rounded)) < 1e-9
@@ -352,13 +359,13 @@ def test_improvements_not_listed_are_cut_or_rounded_right(frame):
 
 
 def test_the_improvement_by_hand(frame):
-    """MML-QQP, train: two other sets, 67.77/66.90 and 89.11/88.34."""
-    assert at(
+    """The improvement of MML-QQP on train uses two other sets: 67.77/66.90 and 89.11/88.34."""
+    assert row_at(
         frame, "mml_v2", "Table 5", "MML-QQP", "improvement", "train"
     ).recomputed == pytest.approx(100 * ((67.77 / 66.90 + 89.11 / 88.34) / 2 - 1), abs=1e-9)
-    assert at(frame, "mml_v2", "Table 5", "MML impr.", "QQP", "train").recomputed == pytest.approx(
-        100 * ((68.37 / 65.28 + 74.13 / 73.13) / 2 - 1), abs=1e-9
-    )
+    assert row_at(
+        frame, "mml_v2", "Table 5", "MML impr.", "QQP", "train"
+    ).recomputed == pytest.approx(100 * ((68.37 / 65.28 + 74.13 / 73.13) / 2 - 1), abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -375,9 +382,9 @@ def test_the_improvement_by_hand(frame):
 def test_the_first_version_has_the_same_entries(frame, row, train, dev):
     table = "Table 2" if row[4:] in ("RTE", "MNLI", "QNLI") else "Table 3"
     for split, right in (("train", train), ("dev", dev)):
-        assert at(frame, "mml_v1", table, row, "improvement", split).recomputed == pytest.approx(
-            right, abs=0.0051
-        )
+        assert row_at(
+            frame, "mml_v1", table, row, "improvement", split
+        ).recomputed == pytest.approx(right, abs=0.0051)
 
 
 def test_averages_by_both_conventions(frame):
@@ -386,9 +393,10 @@ def test_averages_by_both_conventions(frame):
     for row, one, two in (
         ("BERT", 83.21, 83.56),
         ("MML", 83.84, 84.13),
-    ):  # MNLI counted once, twice
+    ):  # the average with MNLI counted once and twice
         late, early = (
-            at(frame, source, "Table 1", row, "Average", "test") for source in ("mml_v2", "mml_v1")
+            row_at(frame, source, "Table 1", row, "Average", "test")
+            for source in ("mml_v2", "mml_v1")
         )
         assert (round(late.recomputed, 2), late.note) == (
             one,
@@ -399,10 +407,10 @@ def test_averages_by_both_conventions(frame):
             f"with MNLI counted once: {one:.2f}",
         )
         assert early.printed == math.trunc(early.recomputed * 100) / 100
-    assert at(frame, "mml_v1", "Table 1", "MML", "Average", "dev").recomputed == pytest.approx(
+    assert row_at(frame, "mml_v1", "Table 1", "MML", "Average", "dev").recomputed == pytest.approx(
         690.4 / 8
     )
-    assert at(frame, "mml_v2", "Table 1", "MML", "Average", "dev").recomputed == pytest.approx(
+    assert row_at(frame, "mml_v2", "Table 1", "MML", "Average", "dev").recomputed == pytest.approx(
         690.6 / 8
     )
 
@@ -413,17 +421,18 @@ def test_glue_scores(frame):
     assert len(scores) == 16 and len(known) == 13
     assert (known.printed - known.recomputed).abs().max() < 0.07
     assert (
-        round(at(frame, "mt_dnn", "Table 2", "BERT-large", "Score", "test").recomputed, 2) == 80.34
+        round(row_at(frame, "mt_dnn", "Table 2", "BERT-large", "Score", "test").recomputed, 2)
+        == 80.34
     )
     assert (
-        round(at(frame, "mt_bert", "GLUE test", "MT-DNN ours", "Score", "test").recomputed, 2)
+        round(row_at(frame, "mt_bert", "GLUE test", "MT-DNN ours", "Score", "test").recomputed, 2)
         == 78.77
     )
     assert set(scores[scores.recomputed.isna()].row) == {
         "BiLSTM+ELMo+Attn",
         "Singletask Pretrain Transformer",
         "GPT on STILTs",
-    }  # no QNLI
+    }  # the QNLI score is missing
 
 
 def test_overall_scores_of_the_report(frame):
@@ -433,13 +442,13 @@ def test_overall_scores_of_the_report(frame):
     assert len(overall) == 12 and (overall.printed - overall.recomputed).abs().max() < 0.001
     assert overall[overall.note != ""].row.tolist() == [
         "Sequential PALs, lr: 1e-5"
-    ]  # 0.6335 printed as 0.633 is cut, or rounded to even
-    assert at(
+    ]  # 0.6335 is printed as 0.633: truncated, or rounded to even
+    assert row_at(
         frame, "cs224n", "Table 1", "Sequential PALs, lr: 1e-5", "Avg Dev Acc"
     ).recomputed == pytest.approx(0.554333, abs=1e-6)
-    nan = at(frame, "cs224n", "Table 1", "Task Sampling 3k steps, lr: 1e-3", "Avg Dev Acc")
+    nan = row_at(frame, "cs224n", "Table 1", "Task Sampling 3k steps, lr: 1e-3", "Avg Dev Acc")
     assert nan.recomputed == pytest.approx((0.262 + 0.625 + 0.5) / 3) and nan.printed == 0.462
-    assert at(
+    assert row_at(
         frame, "cs224n", "text", "submitted", "Avg Dev Acc", "test"
     ).recomputed == pytest.approx(0.652, abs=1e-9)
 
@@ -449,7 +458,7 @@ def test_overall_scores_of_the_report(frame):
     [("MML", 3.0, 3.00), ("BERT-Drop", 1.64, 1.67), ("MV-5", 2.27, 2.24), ("MV-1024", 0.46, 1.24)],
 )
 def test_means_over_the_seven_sets(frame, method, printed, right):
-    line = at(frame, "mml_v2", "text", f"mean over the seven sets, {method}", "value", "train")
+    line = row_at(frame, "mml_v2", "text", f"mean over the seven sets, {method}", "value", "train")
     assert (line.printed, round(line.recomputed, 2)) == (printed, right)
     column = improvements(frame)
     column = column[
@@ -471,16 +480,18 @@ def test_counts_of_examples_and_heads(frame):
         and (shares.recomputed // 1).tolist() == shares.printed.tolist()
         and shares.note.eq("").all()
     )
-    assert at(frame, "mml_v2", "text", "mean of the active heads", "value", "").recomputed == 381
     assert (
-        at(frame, "mt_dnn", "text", "SNLI, 0.1 %", "value", "train").note
+        row_at(frame, "mml_v2", "text", "mean of the active heads", "value", "").recomputed == 381
+    )
+    assert (
+        row_at(frame, "mt_dnn", "text", "SNLI, 0.1 %", "value", "train").note
         == "the entries give 549.4: cannot be right; this is the count of SciTail"
     )
 
 
-# ---- what cannot be right ----
+# ---- misprints ----
 
-SMALL = {
+EXPLAINED_BY_ROUNDING = {
     ("Table 2", "MML-RTE"),
     ("Table 4", "MML-RTE"),
     ("Table 4", "MV-1024-RTE"),
@@ -489,8 +500,8 @@ SMALL = {
     ("Table 4", "MV-5-QNLI"),
     ("Table 2", "MML-SNLI"),
     ("Table 5", "BERT-Drop-QQP"),
-}  # rounding of the entries explains these
-RIGHT = {
+}  # the rounding of the entries explains these differences
+CORRECT_SPLITS = {
     ("Table 4", "MV-1024-QNLI", "dev"),
     ("Table 4", "MML-SNLI", "train"),
     ("Table 4", "MV-5 impr.", "train"),
@@ -499,7 +510,7 @@ RIGHT = {
 }
 
 
-def test_misprints_are_these(frame):
+def test_the_list_of_misprints(frame):
     found = misprints()
     assert list(found.columns) == [*frame.columns[:8], "arithmetic"] and len(found) == 53
     places = {
@@ -512,10 +523,10 @@ def test_misprints_are_these(frame):
         places
         == {
             (*place, split)
-            for place in DIFFER
-            if place[:2] not in SMALL
+            for place in WRONG_IMPROVEMENTS
+            if place[:2] not in EXPLAINED_BY_ROUNDING
             for split in ("train", "dev")
-            if (*place[:2], split) not in RIGHT
+            if (*place[:2], split) not in CORRECT_SPLITS
         }
         and len(places) == 43
     )
@@ -564,19 +575,19 @@ def test_the_arithmetic_in_words(place, words):
     )
 
 
-def test_the_sign_and_the_copy_are_told(frame):
+def test_notes_on_signs_copies_and_rounding(frame):
     assert (
-        at(frame, "mml_v2", "Table 5", "MV-1024 impr.", "MRPC", "train").note
+        row_at(frame, "mml_v2", "Table 5", "MV-1024 impr.", "MRPC", "train").note
         == "the entries give -0.98%: of the other sign"
     )
-    assert at(frame, "mml_v2", "Table 5", "MV-1024-STS-B*", "improvement").note.endswith(
+    assert row_at(frame, "mml_v2", "Table 5", "MV-1024-STS-B*", "improvement").note.endswith(
         "the two numbers of MV-1024-QNLI in Table 4"
     )
     assert (
-        at(frame, "mml_v2", "Table 4", "MML-RTE", "improvement").note
+        row_at(frame, "mml_v2", "Table 4", "MML-RTE", "improvement").note
         == "the entries give +9.53%: rounding of the entries can explain it"
     )
-    assert at(frame, "cs224n", "Table 1", "Pretrain Baseline", "Avg Dev Acc").note == ""
+    assert row_at(frame, "cs224n", "Table 1", "Pretrain Baseline", "Avg Dev Acc").note == ""
 
 
 @pytest.mark.parametrize(
@@ -591,11 +602,11 @@ def test_the_sign_and_the_copy_are_told(frame):
         ("~+3.5%", 3.5, 3.25, 4.0),
     ],
 )
-def test_what_a_printed_number_can_stand_for(text, value, least, most):
+def test_the_interval_of_a_printed_number(text, value, least, most):
     assert derivation.interval(text).tolist() == pytest.approx([value, least, most])
 
 
-def test_printed_cells_are_taken_apart():
+def test_printed_cells_are_split_into_values():
     def cells(column, split, metric, text):
         return [
             tuple(cell[2:]) for cell in derivation.split_cell("T", "r", column, split, metric, text)

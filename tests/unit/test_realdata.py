@@ -1,4 +1,4 @@
-"""Real files of every task in the folder MMLKIT_REALDATA, counted against its README."""
+"""Row counts of the real data in the folder MMLKIT_REALDATA, compared with its README."""
 
 import os
 import re
@@ -15,7 +15,7 @@ FOLDER = os.environ.get("MMLKIT_REALDATA")
 pytestmark = pytest.mark.skipif(
     not FOLDER, reason="MMLKIT_REALDATA is not set: the real data is not part of the repository"
 )
-# Rows per label of train and dev, from the README; a regression has rows only.
+# Rows per label of train and dev, from the README; for a regression the number of rows.
 COUNTS = {
     "rte": ((1007, 985), (146, 131)),
     "mrpc": ((967, 1967), (129, 279)),
@@ -39,7 +39,7 @@ def rows_per_label(split):
     )
 
 
-def test_no_folder_is_forgotten():
+def test_every_folder_has_a_count():
     assert sorted(path.name for path in Path(FOLDER).iterdir() if path.is_dir()) == sorted(
         [*COUNTS, "cs224n"]
     )
@@ -65,7 +65,7 @@ def test_mnli_mismatched():
 
 
 def test_stsb_star():
-    """Counted apart from the library, from the parquet files themselves."""
+    """The expected counts come directly from the parquet files, without the library."""
     data = load_task("stsb_star", Path(FOLDER) / "stsb")
     for name, split in (("train", data.train), ("dev", data.dev)):
         scores = pyarrow.parquet.read_table(Path(FOLDER) / "stsb" / f"{name}.parquet")[

@@ -1,4 +1,4 @@
-"""Recorded pruning runs are consistent: masks never revive, survivors are the lowest cluster."""
+"""Recorded pruning runs are consistent: heads never return, survivors are the lowest cluster."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ def test_runs_are_recorded():
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
-def test_a_recorded_run_hangs_together(path):
+def test_a_recorded_run_is_consistent(path):
     run = json.loads(path.read_text(encoding="utf-8"))
     assert (
         run["source"] == "folder"
@@ -46,7 +46,10 @@ def test_a_recorded_run_hangs_together(path):
 
 
 def test_the_paper_settings_prune_on_a_real_set():
-    """Some run drops heads at lambda 0.005, momentum 0.99 and scikit-learn's own bandwidth."""
+    """At least one run with the settings of the paper drops heads.
+
+    The settings are lambda 0.005, momentum 0.99 and the default bandwidth of scikit-learn.
+    """
     runs = [json.loads(path.read_text(encoding="utf-8")) for path in RUNS]
     assert any(
         event["dropped"]

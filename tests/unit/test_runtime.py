@@ -1,4 +1,4 @@
-"""Seeds, precision, device and atomic writing; no other device's random state is touched."""
+"""Tests of seeds, precision, device choice and atomic writing."""
 
 import contextlib
 import inspect
@@ -12,7 +12,7 @@ from mmlkit.training import fast
 
 
 class Generator:
-    """What torch keeps for one GPU."""
+    """A replacement for the random generator of one GPU."""
 
     def __init__(self):
         self.state, self.seeds = "before", []
@@ -30,7 +30,7 @@ class Generator:
 
 @pytest.fixture
 def gpus(monkeypatch):
-    """Two pretended GPUs; the current one is the second. Reseeding all of them is an error."""
+    """Simulate two GPUs, with the second as current device; seeding all devices is an error."""
     generators = (Generator(), Generator())
     monkeypatch.setattr(torch.cuda, "init", lambda: None)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
@@ -50,7 +50,7 @@ def gpus(monkeypatch):
     ("device", "seeded_gpu"), [(None, None), ("cpu", None), ("cuda", 1), ("cuda:0", 0)]
 )
 @pytest.mark.parametrize("fails", [False, True])
-def test_only_the_named_device_is_seeded_and_put_back(gpus, device, seeded_gpu, fails):
+def test_only_the_named_device_is_seeded_and_restored(gpus, device, seeded_gpu, fails):
     before = torch.get_rng_state()
     with pytest.raises(ZeroDivisionError) if fails else contextlib.nullcontext():
         with seeded(7, None if device is None else torch.device(device)):
@@ -68,7 +68,7 @@ def test_only_the_named_device_is_seeded_and_put_back(gpus, device, seeded_gpu, 
         assert torch.equal(torch.rand(3), drawn)
 
 
-def test_a_step_s_seed_reaches_its_own_device_alone(gpus):
+def test_the_seed_of_a_step_applies_only_to_its_device(gpus):
     with seeded(0):
         seed_generators(11, torch.device("cuda:1"))
         assert torch.equal(
@@ -77,7 +77,7 @@ def test_a_step_s_seed_reaches_its_own_device_alone(gpus):
     assert [gpu.seeds for gpu in gpus] == [[], [11]]
 
 
-def test_the_generator_of_mps_is_put_back(monkeypatch):
+def test_the_generator_of_mps_is_restored(monkeypatch):
     generator = Generator()
     monkeypatch.setattr(torch.mps, "_get_default_mps_generator", lambda: generator)
     with runtime.seeded(5, torch.device("mps")):
@@ -90,7 +90,7 @@ def test_the_generator_of_mps_is_put_back(monkeypatch):
     [((7, 0), "fp16"), ((7, 5), "fp16"), ((8, 0), "bf16"), ((9, 0), "bf16")],
 )
 def test_auto_precision_of_a_gpu(monkeypatch, capability, precision):
-    """A T4 (7.5) emulates bf16, so it takes fp16 and a scaler; from an A100 (8.0) on it is bf16."""
+    """A T4 (7.5) only emulates bf16, so it uses fp16 and a scaler; an A100 (8.0) uses bf16."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(torch, "autocast", lambda kind, dtype: (kind, dtype))
     dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[precision]
@@ -103,7 +103,9 @@ def test_auto_precision_of_a_gpu(monkeypatch, capability, precision):
     ("avx512", "amx", "precision"), [(0, 0, "fp32"), (1, 0, "bf16"), (0, 1, "bf16")]
 )
 def test_auto_precision_of_a_cpu(monkeypatch, avx512, amx, precision):
-    fastest = inspect.unwrap(runtime.fastest_precision)  # conftest.py replaces it on a CPU
+    fastest = inspect.unwrap(
+        runtime.fastest_precision
+    )  # conftest.py replaces this function on a CPU
     monkeypatch.setattr(runtime, "fastest_precision", fastest)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: bool(avx512), raising=False)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: bool(amx), raising=False)
@@ -119,7 +121,7 @@ def test_auto_precision_of_a_cpu(monkeypatch, avx512, amx, precision):
     )
 
 
-def test_precisions_that_cannot_be():
+def test_unsupported_precisions_are_refused():
     with pytest.raises(
         ValueError, match=r"precision 'fp8' is not one of \['auto', 'fp32', 'bf16', 'fp16'\]"
     ):
@@ -134,7 +136,7 @@ def test_precisions_that_cannot_be():
 @pytest.mark.parametrize(
     ("cuda", "mps", "found"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")]
 )
-def test_the_device_is_a_gpu_where_there_is_one(monkeypatch, cuda, mps, found):
+def test_the_default_device_is_a_gpu_if_available(monkeypatch, cuda, mps, found):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
     assert runtime.pick_device() == torch.device(found) and runtime.pick_device(
@@ -150,7 +152,7 @@ def test_the_device_is_a_gpu_where_there_is_one(monkeypatch, cuda, mps, found):
             runtime.pick_device("cuda")
 
 
-def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path):
+def test_a_file_is_written_completely_or_not_at_all(tmp_path):
     path = tmp_path / "new" / "one.json"
     with runtime.atomic_write(path) as temporary:
         temporary.write_text("first")
@@ -166,8 +168,8 @@ def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path):
     assert caught.value.filename == str(path)
 
 
-def test_a_network_that_comes_back_is_noticed():
-    """The answer of a moment is not kept for the whole process."""
+def test_a_restored_network_connection_is_noticed():
+    """The result of an earlier check is not cached for the whole process."""
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -183,7 +185,7 @@ def test_a_network_that_comes_back_is_noticed():
     ("intel", "exact", "inside"),
     [(False, True, "medium"), (True, True, "highest"), (False, False, "highest")],
 )
-def test_matrix_products_take_the_faster_exact_path(monkeypatch, intel, exact, inside):
+def test_matrix_products_use_the_fastest_exact_precision(monkeypatch, intel, exact, inside):
     monkeypatch.setattr(fast, "_is_intel", lambda: intel)
     monkeypatch.setattr(fast, "_medium_is_exact", lambda: exact)
     before = torch.get_float32_matmul_precision()

@@ -1,4 +1,4 @@
-"""The order of tasks: probabilities by their formula, and what every order promises."""
+"""Tests of the task sampler: probabilities by their formulas, and properties of every order."""
 
 import json
 from collections import Counter
@@ -45,7 +45,7 @@ def test_annealed_exponent_falls_from_1_to_a_fifth(epoch, epochs, alpha):
 
 
 def test_annealed_by_hand():
-    """Sizes 32 to 1: in the last epoch 32^0.2 = 2 to 1."""
+    """For the sizes 32 and 1, the ratio in the last epoch is 32^0.2 = 2."""
     sampler = TaskSampler("annealed", sizes={"large": 32, "small": 1}, epochs=5)
     assert sampler.probabilities(1) == pytest.approx({"large": 32 / 33, "small": 1 / 33})
     assert sampler.probabilities(5) == pytest.approx({"large": 2 / 3, "small": 1 / 3})
@@ -53,7 +53,7 @@ def test_annealed_by_hand():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("factor", [7, 10**150])
-def test_probabilities_know_no_scale(kind, factor):
+def test_probabilities_do_not_depend_on_the_scale(kind, factor):
     larger = {task: size * factor for task, size in SIZES.items()}
     small, large = (
         TaskSampler(kind, sizes=sizes, epochs=4, steps_per_epoch=10) for sizes in (SIZES, larger)
@@ -66,7 +66,7 @@ def test_probabilities_know_no_scale(kind, factor):
 @pytest.mark.parametrize("kind", ["proportional", "sqrt", "uniform", "annealed"])
 @pytest.mark.parametrize("epoch", [1, 3])
 def test_draws_follow_the_probabilities(kind, epoch):
-    """Chi-square over 20,000 draws; the seed is fixed, so this holds for good or not at all."""
+    """The reference is a chi-square test of 20,000 draws with a fixed seed."""
     sampler = TaskSampler(kind, sizes=SIZES, epochs=3, steps_per_epoch=20_000)
     drawn = Counter(sampler.order(epoch))
     wanted = {task: share * 20_000 for task, share in sampler.probabilities(epoch).items()}
@@ -76,9 +76,10 @@ def test_draws_follow_the_probabilities(kind, epoch):
     )
 
 
-def test_draws_follow_the_rates_of_the_authors_run():
-    """25 epochs of 2400 steps over their eight numbers of steps: chi-square in the first and the
-    last epoch, and alpha's ends.
+def test_draws_follow_the_probabilities_of_the_authors():
+    """The authors train 25 epochs of 2400 steps on eight tasks.
+
+    The draws of the first and the last epoch pass a chi-square test; alpha falls from 1 to 0.2.
     """
     steps = dict(
         zip(
@@ -106,7 +107,7 @@ def test_draws_follow_the_rates_of_the_authors_run():
     assert sum(len(sampler.order(epoch)) for epoch in range(1, 26)) == 60_000
 
 
-def test_sizes_of_numpy_go_into_a_checkpoint():
+def test_numpy_sizes_can_be_saved_as_json():
     sampler = TaskSampler(
         "sqrt", sizes=dict(zip("ab", np.array([4, 9]))), steps_per_epoch=np.int64(5)
     )
@@ -114,15 +115,13 @@ def test_sizes_of_numpy_go_into_a_checkpoint():
 
 
 def test_draws_are_independent():
-    """How often a task follows itself: as often as its share says, else the order would be in
-    blocks.
-    """
+    """A task follows itself as often as its probability predicts, so the order has no blocks."""
     order = TaskSampler("uniform", sizes=SIZES, steps_per_epoch=9_000).order(1)
     repeats = sum(a == b for a, b in zip(order, order[1:], strict=False))
     assert repeats == pytest.approx(3_000, abs=200)
 
 
-def test_round_robin_goes_on_where_it_stopped():
+def test_round_robin_continues_in_the_next_epoch():
     sampler = TaskSampler("round_robin", sizes=SIZES, epochs=3, steps_per_epoch=4)
     assert sampler.order(1) == ["sst", "quora", "sts", "sst"]
     assert sampler.order(2) == ["quora", "sts", "sst", "quora"]
@@ -141,7 +140,7 @@ def test_sequential_is_one_task_after_another():
 @pytest.mark.parametrize(
     "sizes", [SIZES, {"one": 5}, {"many": 1234, "few": 1}, {str(i): i + 1 for i in range(40)}]
 )
-def test_every_batch_comes_exactly_once(kind, sizes):
+def test_every_batch_occurs_exactly_once(kind, sizes):
     sampler = TaskSampler(kind, sizes=sizes, epochs=2)
     assert Counter(sampler.order(1)) == Counter(sampler.order(2)) == sizes
 
@@ -149,7 +148,7 @@ def test_every_batch_comes_exactly_once(kind, sizes):
 def test_merged_is_shuffled():
     order = TaskSampler("merged", sizes={"a": 200, "b": 200}).order(1)
     changes = sum(a != b for a, b in zip(order, order[1:], strict=False))
-    assert changes == pytest.approx(200, abs=40)  # one, were it in blocks; 399, did they alternate
+    assert changes == pytest.approx(200, abs=40)  # one change if in blocks, 399 if alternating
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -161,7 +160,7 @@ def test_length_of_an_epoch(kind, steps):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_order_is_pure_in_seed_and_epoch(kind):
+def test_the_order_depends_only_on_seed_and_epoch(kind):
     first = TaskSampler(kind, sizes=SIZES, epochs=3, seed=1, steps_per_epoch=50)
     orders = {epoch: first.order(epoch) for epoch in (1, 2, 3)}
     fresh = TaskSampler(kind, sizes=SIZES, epochs=3, seed=1, steps_per_epoch=50)
@@ -169,7 +168,7 @@ def test_order_is_pure_in_seed_and_epoch(kind):
 
 
 @pytest.mark.parametrize("kind", ["proportional", "sqrt", "uniform", "annealed", "merged"])
-def test_another_seed_or_epoch_is_another_order(kind):
+def test_another_seed_or_epoch_gives_another_order(kind):
     def order(seed, epoch):
         return TaskSampler(kind, sizes=SIZES, epochs=2, seed=seed, steps_per_epoch=50).order(epoch)
 

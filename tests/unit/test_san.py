@@ -1,5 +1,6 @@
-"""The stochastic answer network against its equations written out with loops, its masks, and
-prediction dropout by hand.
+"""Tests of the stochastic answer network: its equations, its masks and prediction dropout.
+
+The reference computes the equations with loops, for one row and token at a time.
 """
 
 import math
@@ -30,7 +31,7 @@ KEPT = [[True, False, False, True, False], [True] * 5, [False, False, True, Fals
 
 
 def make(steps=5, seed=0, **options):
-    """A head in float64, all of its parameters drawn wide, and three rows of token vectors."""
+    """Return a float64 head with large random parameters, and three rows of token vectors."""
     torch.manual_seed(seed)
     head = SANHead(
         D, C, num_steps=steps, **{"dropout": 0.0, "prediction_dropout": 0.0, **options}
@@ -55,7 +56,10 @@ def linear(layer, x):
 
 
 def gru(cell, x, h):
-    """Cho et al. 2014 as torch lays it out: reset, update and new gate below each other."""
+    """Compute one step of a GRU (Cho et al., 2014).
+
+    torch stacks the weights of the reset, update and new gates in this order.
+    """
     of_x = [dot(row, x) + bias for row, bias in zip(cell.weight_ih, cell.bias_ih)]
     of_h = [dot(row, h) + bias for row, bias in zip(cell.weight_hh, cell.bias_hh)]
     new = []
@@ -66,9 +70,11 @@ def gru(cell, x, h):
     return new
 
 
-def by_loops(head, M, premise, hypothesis):
-    """[(alpha, [beta per step], [P_k per step])] for each row, straight from the equations; only
-    real tokens are visited.
+def reference_steps(head, M, premise, hypothesis):
+    """Compute the equations for each row with loops over the real tokens.
+
+    Returns:
+        A tuple (alpha, [beta of each step], [P_k of each step]) for each row.
     """
     found = []
     for row in range(len(M)):
@@ -90,10 +96,10 @@ def by_loops(head, M, premise, hypothesis):
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_the_equations_step_by_step(steps):
     head, M = make(steps)
-    theirs = by_loops(head, M, PREMISE, HYPOTHESIS)
+    reference = reference_steps(head, M, PREMISE, HYPOTHESIS)
     ours = head.steps(M, PREMISE, HYPOTHESIS)
     scores = head(M, PREMISE, HYPOTHESIS)
-    for row, (alpha, betas, answers) in enumerate(theirs):
+    for row, (alpha, betas, answers) in enumerate(reference):
         torch.testing.assert_close(
             ours.hypothesis_weights[row, HYPOTHESIS[row]], torch.stack(alpha), atol=1e-10, rtol=0
         )
@@ -114,27 +120,29 @@ def test_the_equations_step_by_step(steps):
     )
 
 
-class Rows:
-    """What a head's loss looks at in a batch."""
+class LabelledBatch:
+    """A batch with the labels for the loss."""
 
     labels = torch.tensor([2, 0, 1])
 
 
 @pytest.mark.parametrize("steps, p", [(1, 0.0), (1, 0.4), (5, 0.0), (5, 0.4)])
-def test_loss_and_gradients_are_those_of_the_equations(monkeypatch, steps, p):
-    """With prediction dropout under a mask that is given: -log of the mean of the kept answers."""
+def test_loss_and_gradients_agree_with_the_equations(monkeypatch, steps, p):
+    """The loss is -log of the mean over the kept steps of a given dropout mask."""
     kept = [row[:steps] if steps > 1 else [True] for row in KEPT]
     monkeypatch.setattr(
         module, "kept_steps", lambda rows, steps, p, device=None: torch.tensor(kept)
     )
     head, M = make(steps, prediction_dropout=p)
-    ours = head.train().loss((M, PREMISE, HYPOTHESIS), Rows).total
+    ours = head.train().loss((M, PREMISE, HYPOTHESIS), LabelledBatch).total
     losses = []
-    for row, (_, _, answers) in enumerate(by_loops(head, M, PREMISE, HYPOTHESIS)):
+    for row, (_, _, answers) in enumerate(reference_steps(head, M, PREMISE, HYPOTHESIS)):
         counted = [answer for k, answer in enumerate(answers) if p == 0 or kept[row][k]]
-        losses.append(-(sum(answer[Rows.labels[row]] for answer in counted) / len(counted)).log())
-    theirs = sum(losses) / 3
-    torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
+        losses.append(
+            -(sum(answer[LabelledBatch.labels[row]] for answer in counted) / len(counted)).log()
+        )
+    reference = sum(losses) / 3
+    torch.testing.assert_close(ours, reference, atol=1e-10, rtol=0)
     parameters = [
         M,
         *(
@@ -143,7 +151,9 @@ def test_loss_and_gradients_are_those_of_the_equations(monkeypatch, steps, p):
             if steps > 1 or "cell" not in name
         ),
     ]
-    for a, b in zip(torch.autograd.grad(ours, parameters), torch.autograd.grad(theirs, parameters)):
+    for a, b in zip(
+        torch.autograd.grad(ours, parameters), torch.autograd.grad(reference, parameters)
+    ):
         torch.testing.assert_close(a, b, atol=1e-9, rtol=0)
 
 
@@ -155,7 +165,7 @@ def test_number_of_parameters(labels, width, count):
     assert sum(parameter.numel() for parameter in SANHead(width, labels).parameters()) == count
 
 
-def test_masked_positions_get_no_attention_and_do_not_matter():
+def test_masked_positions_get_no_attention_and_have_no_effect():
     head, M = make()
     found, scores = head.steps(M, PREMISE, HYPOTHESIS), head(M, PREMISE, HYPOTHESIS)
     assert (found.hypothesis_weights[~HYPOTHESIS] == 0).all()
@@ -172,8 +182,9 @@ def test_masked_positions_get_no_attention_and_do_not_matter():
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("empty", ["hypothesis", "premise", "both"])
 def test_an_empty_text_gives_a_defined_answer(dtype, empty):
-    """No token at all: its memory is summed to zero. (With the final [SEP] alone, as batches have
-    it, row 2 of the masks.)
+    """The memory of a text without tokens is zero.
+
+    Row 2 of the masks has a text with the final [SEP] only, as in batches.
     """
     head, M = make()
     head, M = (
@@ -195,11 +206,11 @@ def test_an_empty_text_gives_a_defined_answer(dtype, empty):
     ).all() == (empty != "premise")
     if (
         empty == "both" and dtype == torch.float64
-    ):  # s_0 and x_0 are zero vectors: P_0 is the softmax of W3's bias
+    ):  # s_0 = x_0 = 0, so P_0 is the softmax of the bias of W3
         torch.testing.assert_close(found.probabilities[1, 0], head.dense.bias.softmax(0))
 
 
-def test_a_hypothesis_of_one_token_is_that_token():
+def test_a_hypothesis_of_one_token_has_the_attention_weight_1():
     head, M = make()
     assert (
         head.steps(M, PREMISE, HYPOTHESIS).hypothesis_weights[2].tolist()
@@ -225,9 +236,7 @@ def test_a_batch_of_one_and_a_long_premise():
 
 
 def test_the_mean_of_steps_by_hand():
-    """Two steps of (1/4, 3/4) and (1/2, 1/2); scaling the weights of what is kept would change
-    nothing, for they are only compared.
-    """
+    """The two steps have the probabilities (1/4, 3/4) and (1/2, 1/2)."""
     logits = torch.tensor([[[0.0, math.log(3)], [0.0, 0.0]]]).expand(3, 2, 2)
     kept = torch.tensor([[True, True], [True, False], [False, True]])
     torch.testing.assert_close(
@@ -238,19 +247,21 @@ def test_the_mean_of_steps_by_hand():
     )
     far = torch.tensor(
         [[[0.0, 500.0], [0.0, 400.0]]], requires_grad=True
-    )  # probabilities that are 0 in fp32: their mean's log is not
+    )  # these probabilities are 0 in fp32, but the log of their mean is finite
     log = mean_of_steps(far)
     assert log[0, 0].item() == pytest.approx(-400 - math.log(2)) and log[0, 1].item() == 0
     log[0, 0].backward()
     torch.testing.assert_close(far.grad, torch.tensor([[[0.0, 0.0], [1.0, -1.0]]]))
 
 
-def test_at_least_one_step_is_kept_and_the_others_as_often_as_asked():
+def test_one_step_is_always_kept_and_the_others_with_the_given_probability():
     torch.manual_seed(0)
     for p in (0.1, 0.5, 0.999):
         kept = kept_steps(20_000, 4, p)
         assert kept.any(1).all() and kept.shape == (20_000, 4)
-        share = 1 / 4 + 3 / 4 * (1 - p)  # drawn for sure, or else by chance; alike for all steps
+        share = 1 / 4 + 3 / 4 * (
+            1 - p
+        )  # the guaranteed step, or kept by chance; equal for all steps
         assert kept.double().mean(0).tolist() == pytest.approx([share] * 4, abs=0.015)
     assert kept_steps(50, 3, 0.0).all() and kept_steps(50, 1, 0.9).all()
 
@@ -265,23 +276,23 @@ def test_without_dropout_training_and_evaluation_agree():
         losses, scores = [], []
         for mode in (True, False):
             head.train(mode)
-            losses.append(head.loss((M, PREMISE, HYPOTHESIS), Rows).total.item())
+            losses.append(head.loss((M, PREMISE, HYPOTHESIS), LabelledBatch).total.item())
             scores.append(head(M, PREMISE, HYPOTHESIS))
         assert (losses[0] == losses[1]) == same and torch.equal(*scores) == same
         torch.testing.assert_close(scores[0].sum(1), torch.ones(3, dtype=torch.float64))
 
 
-def test_in_training_the_scores_are_those_of_the_loss():
+def test_in_training_the_scores_agree_with_the_loss():
     head, M = make(prediction_dropout=0.5)
     torch.manual_seed(3)
-    loss = head.train().loss((M, PREMISE, HYPOTHESIS), Rows).total
+    loss = head.train().loss((M, PREMISE, HYPOTHESIS), LabelledBatch).total
     torch.manual_seed(3)
     scores = head(M, PREMISE, HYPOTHESIS)
-    assert loss.item() == pytest.approx(-scores[range(3), Rows.labels].log().mean().item())
+    assert loss.item() == pytest.approx(-scores[range(3), LabelledBatch.labels].log().mean().item())
 
 
-def test_features_are_dropped_at_all_positions_alike():
-    """alpha of equal tokens stays even under dropout; with a draw per position it would not."""
+def test_dropout_drops_the_same_features_at_all_positions():
+    """All positions share one dropout mask, so equal tokens keep equal attention weights."""
     head, M = make(dropout=0.5)
     same = M[:, :1].expand(3, T, D)
     for weights, mask in zip(
@@ -292,12 +303,12 @@ def test_features_are_dropped_at_all_positions_alike():
         torch.testing.assert_close(weights, even[:, None].expand_as(weights).to(weights.dtype))
 
 
-def test_masks_may_be_numbers():
+def test_masks_may_be_integers():
     head, M = make()
     assert torch.equal(head(M, PREMISE.long(), HYPOTHESIS.long()), head(M, PREMISE, HYPOTHESIS))
 
 
-def test_probabilities_are_not_softmaxed_twice():
+def test_softmax_is_not_applied_to_probabilities():
     head, M = make()
     scores = head(M, PREMISE, HYPOTHESIS).detach().numpy()
     assert (probabilities(scores, head) == scores).all()
@@ -325,14 +336,15 @@ def test_probabilities_are_not_softmaxed_twice():
         ),
     ],
 )
-def test_wrong_use(make_wrong, message):
+def test_wrong_arguments_are_refused(make_wrong, message):
     with pytest.raises(ValueError, match=message):
         make_wrong()
 
 
 def test_premise_and_hypothesis_in_a_batch(make_model):
-    """[CLS] and the first [SEP] belong to the premise, the last [SEP] to the hypothesis; a task
-    on single texts is refused.
+    """[CLS] and the first [SEP] belong to the premise, the last [SEP] to the hypothesis.
+
+    A task on single texts is refused.
     """
     model = make_model("quora")
     split = make_split(
@@ -365,7 +377,7 @@ def test_premise_and_hypothesis_in_a_batch(make_model):
 
 
 @pytest.mark.parametrize("steps", [1, 5])
-def test_a_toy_is_learned_and_predicted_from_the_command_line(
+def test_a_toy_data_set_is_learned_and_predicted_from_the_command_line(
     make_model, make_toy, tmp_path, capsys, steps
 ):
     data, model = make_toy("quora", rows=60, dev=20), make_model("quora")
@@ -384,4 +396,4 @@ def test_a_toy_is_learned_and_predicted_from_the_command_line(
     line = capsys.readouterr().out.splitlines()[1].split("\t")
     assert [float(share) for share in line[3:]] == pytest.approx(scores[0], abs=1e-4) and max(
         scores[0]
-    ) > 0.75  # softmaxed again it could not be
+    ) > 0.75  # impossible after a second softmax

@@ -1,5 +1,6 @@
-"""MT-DNN's similarity, Eq. 2: a sigmoid trained on labels between 0 and 1, with scores on the
-task's own scale.
+"""Tests of MT-DNN's similarity (Eq. 2): a sigmoid trained on labels scaled to [0, 1].
+
+The predicted scores have the scale of the task.
 """
 
 import dataclasses
@@ -20,9 +21,7 @@ from mmlkit.training.step import train_step
 
 @pytest.mark.parametrize("low, high", [(0.0, 5.0), (1.0, 3.0)])
 def test_scores_and_loss_by_hand(low, high):
-    """logit = 2 x: the sigmoids of 0 and 2 are 0.5 and 0.8808; labels are scaled to 0 and 1 in
-    the loss.
-    """
+    """With logit = 2 x the sigmoids are 0.5 and 0.8808; the loss scales labels to [0, 1]."""
     head = LinearHead(1, 1, dropout=0.0, activation="sigmoid")
     with torch.no_grad():
         head.dense.weight.fill_(2.0)
@@ -34,7 +33,9 @@ def test_scores_and_loss_by_hand(low, high):
     assert head(*inputs)[:, 0].tolist() == pytest.approx(
         [low + 0.5 * (high - low), low + p * (high - low)]
     )
-    assert head(x)[:, 0].tolist() == pytest.approx([0.5, p])  # Eq. 2 itself
+    assert head(x)[:, 0].tolist() == pytest.approx(
+        [0.5, p]
+    )  # without a batch: the sigmoid of Eq. 2
     loss = head.loss(inputs, batch).total
     assert loss.item() == pytest.approx((0.5**2 + (p - 0.6) ** 2) / 2)
     loss.backward()
@@ -42,7 +43,7 @@ def test_scores_and_loss_by_hand(low, high):
 
 
 @pytest.mark.slow
-def test_a_model_is_trained_and_saved_with_it(make_model, make_toy, tmp_path):
+def test_a_model_with_a_sigmoid_is_trained_and_saved(make_model, make_toy, tmp_path):
     data, model = make_toy("sts", rows=90, dev=30), make_model("sts")
     model.heads["sts"] = LinearHead(32, 1, dropout=0.0, activation="sigmoid")
     history = fit(model, data, epochs=12, lr=5e-3, head_lr=5e-2, batch_size=6)
@@ -64,7 +65,7 @@ def test_a_model_is_trained_and_saved_with_it(make_model, make_toy, tmp_path):
     )
 
 
-def test_train_step_tells_the_loss_on_the_small_scale(make_model, make_toy):
+def test_train_step_returns_the_loss_of_scaled_labels(make_model, make_toy):
     model, data = make_model("sts"), make_toy("sts")
     model.heads["sts"] = LinearHead(32, 1, dropout=0.0, activation="sigmoid")
     batch = collate(encode(model.tokenizer, data.train), range(10))
@@ -87,12 +88,12 @@ def test_train_step_tells_the_loss_on_the_small_scale(make_model, make_toy):
         (dict(num_labels=1, activation="relu"), "activation 'relu' with num_labels 1"),
     ],
 )
-def test_wrong_use(options, message):
+def test_wrong_arguments_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         LinearHead(8, **options)
 
 
-def test_a_sigmoid_is_for_regression_alone(make_model, make_toy):
+def test_a_sigmoid_requires_a_regression_task(make_model, make_toy):
     model = make_model("quora")
     model.heads["quora"] = LinearHead(32, 1, activation="sigmoid")
     with pytest.raises(
@@ -105,7 +106,7 @@ def test_a_sigmoid_is_for_regression_alone(make_model, make_toy):
         predict_scores(model, make_toy("quora"))
 
 
-def test_a_sigmoid_asks_for_the_range_of_scores():
+def test_a_sigmoid_requires_a_score_range():
     task = Task("mine", text_columns=("text",), kind="regression")
     batch = SimpleNamespace(task=task, labels=torch.zeros(1))
     head = LinearHead(1, 1, activation="sigmoid")
