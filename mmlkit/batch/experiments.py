@@ -9,6 +9,8 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import jsonschema
+
 from mmlkit.batch.notebooks import find_notebooks, notebook_parameters, parse_value
 from mmlkit.profiles import get_profile
 
@@ -123,37 +125,21 @@ def load_experiment(name, profile="fast", grid=None):
     given = {**content.get("set", {}), **size.pop("set"), "profile": profile}
     cost = size.pop("gpu_minutes")
     special = [(key, part.pop(key)) for part in (content, size) for key in grid if key in part]
-    before, first, runs, costs, needs = content.get("before"), {}, {}, {}, {}
-    for values in itertools.product(*grid.values()):
-        point = dict(zip(grid, values))
-        own = [table.get(str(point[key]), {}) for key, table in special]
-        run = _file_name("-".join(map(str, values)))
-        runs[run] = {key: value for part in (given, *own, point) for key, value in part.items()}
-        costs[run] = runs[run].pop("gpu_minutes", cost)
-        if before and before["when"].items() <= point.items():
-            needs[run] = _file_name(before["run"].format(**point))
-            names = [
-                key for key in grid if key not in content["grid"] or f"{{{key}}}" in before["run"]
-            ]
-            plan = {**given, **{key: point[key] for key in names}, **before["set"]}
-            if first.setdefault(needs[run], plan) != plan:
-                raise ValueError(
-                    f"{path}: two runs {needs[run]!r} have different parameters; [before] run "
-                    f"needs more names in braces. It has {before['run']!r}."
-                )
-    total = math.prod(map(len, grid.values()))
-    if not total or len({run.lower() for run in (*runs, *first)}) != total + len(first):
+    runs = _grid_runs(grid, given, special)
+    first, needs = _runs_before(path, content, grid, given)
+    names = {run.lower() for run in (*runs, *first)}
+    if not runs or len(names) != math.prod(map(len, grid.values())) + len(first):
         raise ValueError(
             f"{path}: the grid {grid} gives {len(runs)} runs of different names; every parameter "
             "needs at least one value, each once."
         )
+    costs = {run: parameters.pop("gpu_minutes", cost) for run, parameters in runs.items()}
     notebook = _notebook(path, content["notebook"])
     known = notebook_parameters(notebook)
-    for key in {
-        key: None for parameters in (*runs.values(), *first.values()) for key in parameters
-    }:
-        if key not in known:
-            raise ValueError(_unknown(f"{path}: a run of {notebook.name}", key, known))
+    for parameters in (*first.values(), *runs.values()):
+        for key in parameters:
+            if key not in known:
+                raise ValueError(_unknown(f"{path}: a run of {notebook.name}", key, known))
     return Experiment(
         name=path.stem,
         title=content["title"],
@@ -169,6 +155,38 @@ def load_experiment(name, profile="fast", grid=None):
     )
 
 
+def _points(grid):
+    """Yield the name of each run of the grid, and its values as a dict."""
+    for values in itertools.product(*grid.values()):
+        yield _file_name("-".join(map(str, values))), dict(zip(grid, values))
+
+
+def _grid_runs(grid, given, special):
+    """Return {name of a run: its parameters}; `special` has what belongs to one value."""
+    runs = {}
+    for run, point in _points(grid):
+        own = [table.get(str(point[key]), {}) for key, table in special]
+        runs[run] = {key: value for part in (given, *own, point) for key, value in part.items()}
+    return runs
+
+
+def _runs_before(path, content, grid, given):
+    """Return the runs that others need, as {name: parameters}, and {run: the one it needs}."""
+    before, first, needs = content.get("before"), {}, {}
+    for run, point in _points(grid) if before else ():
+        if not before["when"].items() <= point.items():
+            continue
+        named = {*_fields(before["run"]), *grid.keys() - content["grid"].keys()}
+        needs[run] = _file_name(before["run"].format(**point))
+        plan = {**given, **{key: point[key] for key in grid if key in named}, **before["set"]}
+        if first.setdefault(needs[run], plan) != plan:
+            raise ValueError(
+                f"{path}: two runs {needs[run]!r} have different parameters; [before] run needs "
+                f"more names in braces. It has {before['run']!r}."
+            )
+    return first, needs
+
+
 def _file_name(text):
     return re.sub(r"[^\w.-]+|^[.-]", "_", text)
 
@@ -179,40 +197,46 @@ def _fields(text):
 
 def _check(path, content):
     """Check every key and value of an experiment file by experiment.schema.json."""
-    import jsonschema
-
-    schema = json.loads(Path(__file__).with_name("experiment.schema.json").read_text("utf-8"))
-    sizes = [content[key] for key in _SIZES if isinstance(content.get(key), dict)]
-    grids = [part["grid"] for part in (content, *sizes) if isinstance(part.get("grid"), dict)]
-    values = {key: {} for grid in grids for key in grid}
-    for key, found in ((key, found) for grid in grids for key, found in grid.items()):
-        names = map(str, found if isinstance(found, list) else ())
-        values[key] |= dict.fromkeys(names, {"$ref": "#/$defs/run"})
-    parts = {key: {**schema["$defs"]["table"], "properties": values[key]} for key in values}
-    fields = dict.fromkeys([*values, "on"], {"$ref": "#/$defs/value"})
-    schema["properties"] |= parts
-    schema["$defs"]["size"]["properties"] |= parts
-    schema["$defs"]["side"]["properties"] = fields
+    schema = _schema(content)
     kinds = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("number", _is_number)
     validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=kinds)
-    for error in validator(schema).iter_errors(content):
+    error = next(validator(schema).iter_errors(content), None)
+    if error is not None:
         where = f"{path}: {'.'.join(map(str, error.absolute_path)) or 'the file'}"
-        known = error.schema.get("properties", {})
-        if error.validator == "additionalProperties":
-            raise ValueError(
-                _unknown(where, next(key for key in error.instance if key not in known), known)
-            )
-        if error.validator == "required":
-            lacks = next(key for key in error.validator_value if key not in error.instance)
-            needed = ", ".join(error.validator_value)
-            raise ValueError(f"{where} has no {lacks!r}; it needs {needed}.")
-        raise ValueError(
-            f"{where} is {error.instance!r}, expected a {error.schema['description']}."
-        )
+        raise ValueError(_sentence(where, error))
+    fields = schema["$defs"]["side"]["properties"]
     for table, key in (("published", "row"), ("published", "column"), ("before", "run")):
         for name in _fields(content.get(table, {}).get(key, "")):
             if name not in fields:
                 raise ValueError(_unknown(f"{path}: {table}.{key}", name, fields))
+
+
+def _schema(content):
+    """Return the schema with the names and values of this file's grid."""
+    schema = json.loads(Path(__file__).with_name("experiment.schema.json").read_text("utf-8"))
+    parts = [content, *(content.get(key) for key in _SIZES)]
+    grids = [part.get("grid") for part in parts if isinstance(part, dict)]
+    values = {}
+    for key, found in (item for grid in grids if isinstance(grid, dict) for item in grid.items()):
+        names = map(str, found if isinstance(found, list) else ())
+        values.setdefault(key, {}).update(dict.fromkeys(names, {"$ref": "#/$defs/run"}))
+    tables = {key: {**schema["$defs"]["table"], "properties": values[key]} for key in values}
+    schema["properties"] |= tables
+    schema["$defs"]["size"]["properties"] |= tables
+    fields = dict.fromkeys([*values, "on"], {"$ref": "#/$defs/value"})
+    schema["$defs"]["side"]["properties"] = fields
+    return schema
+
+
+def _sentence(where, error):
+    """Return what is wrong as a sentence; `error` is jsonschema's."""
+    known = error.schema.get("properties", {})
+    if error.validator == "additionalProperties":
+        return _unknown(where, next(key for key in error.instance if key not in known), known)
+    if error.validator == "required":
+        lacks = next(key for key in error.validator_value if key not in error.instance)
+        return f"{where} has no {lacks!r}; it needs {', '.join(error.validator_value)}."
+    return f"{where} is {error.instance!r}, expected a {error.schema['description']}."
 
 
 def _is_number(checker, value):

@@ -11,12 +11,7 @@ import tempfile
 import threading
 import time
 
-try:
-    import psutil
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "mmlkit run needs psutil, which is not installed: pip install 'mmlkit[notebooks]'."
-    ) from error
+import psutil
 
 __all__ = ["STALLED", "STOPPED", "end_tree", "end_with_parent", "file_lock", "run_watched"]
 

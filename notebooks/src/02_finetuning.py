@@ -387,7 +387,8 @@ result.round(3)
 # %%
 for task, rows in (("SST", len(sst.dev)), ("CFIMDB", len(cfimdb.dev))):
     gain = ours[task, "fine-tuned"] - ours[task, "frozen"]
-    slack = 2 * (0.5 / rows) ** 0.5      # by chance it may lose: two standard errors of a difference
+    # on other profiles it may lose by chance: two standard errors of a difference
+    slack = 0.02 if profile == "fast" else 2 * (0.5 / rows) ** 0.5
     assert gain > -slack, f"{task}: fine-tuning should not lose to frozen, but it gains {gain:+.3f}"
     print(f"{task}: fine-tuning adds {gain:+.3f}")
 

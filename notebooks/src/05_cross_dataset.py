@@ -333,7 +333,8 @@ print(f"the furthest two lie {(mean[best] - mean[worst]) / spread:.1f} such erro
 import json
 
 SETS = [name for sets in CATEGORIES.values() for name in sets]
-folder = next((one for one in map(Path, ("../results/mml-tables-fast", "../results/archive/mml-tables-fast-mini2")) if one.is_dir()), Path("../results"))
+places = [Path("../results/mml-tables-fast"), Path("../results/archive/mml-tables-fast-mini2")]
+folder = next((place for place in places if place.is_dir()), places[0])
 runs = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
 rows = [{**{key: run["parameters"][key] for key in ("method", "seed")}, "trained_on": run["parameters"]["task"], "evaluated_on": score["on"],
          "split": score["split"], "accuracy": score["value"]} for run in runs for score in run["scores"]]
