@@ -639,10 +639,15 @@ try:
 except FileNotFoundError as error:
     recorded = {}
     print(error)
+def titled(name, kind, edition):
+    """An experiment with its size, and the edition of the mini data that its runs have read."""
+    return f"{name} ({kind}{f', mini data of edition {edition}' if edition else ''})"
+
+
 batch = {key: (load_experiment(*key[:2]), results) for key, results in recorded.items()}
 frames = {key: long_frame(experiment, results) for key, (experiment, results) in batch.items()}
 hours = {key: round(sum(one["minutes"] for one in results) / 60, 1) for key, (_, results) in batch.items()}
-pd.DataFrame([{"experiment": key[0], "size": key[1], "edition of the mini data": key[2] or "", "runs": len(results), "seeds": frames[key]["seed"].nunique(), "hours": hours[key],
+pd.DataFrame([{"experiment": titled(*key), "runs": len(results), "seeds": frames[key]["seed"].nunique(), "hours": hours[key],
                "on": results[0]["device"]} for key, (_, results) in batch.items()])
 
 # %%
@@ -651,8 +656,8 @@ def short_table(key):
     table = headline(batch[key][0], frames[key])
     by, digits = table.columns[0], 2 if table["ours"].abs().max() > 1.5 else 3
     words = table[["published", "ours", "sd"]].map(lambda value: "" if np.isnan(value) else f"{value:.{digits}f}")
-    name = key[0] + (f", mini data of edition {key[2]}" if key[2] else "")
-    return words.assign(seeds=table["seeds"], number=by.split(": ")[1]).set_index(pd.MultiIndex.from_product([[name], table[by]]))
+    rows = pd.MultiIndex.from_product([[titled(*key)], table[by]])
+    return words.assign(seeds=table["seeds"], number=by.split(": ")[1]).set_index(rows)
 
 
 pd.concat([pd.DataFrame(), *map(short_table, batch)])
@@ -667,7 +672,7 @@ pd.concat([pd.DataFrame(), *map(short_table, batch)])
 import textwrap
 
 for key, (experiment, _) in batch.items():
-    print(f"{experiment.title} ({key[1]}{f', mini data of edition {key[2]}' if key[2] else ''})")
+    print(f"{titled(*key)}: {experiment.title}")
     for claim in experiment.claims:
         said = judge(claim, frames[key], experiment.published.get("scale", 1))
         print(textwrap.fill(said, 130, initial_indent="  - ", subsequent_indent="    "))
@@ -714,11 +719,10 @@ def claims_at(level):
     """(group, name, comparison, at_least) of every claim with runs of both sides; everything in points of 100."""
     rows = []
     for key, (experiment, _) in batch.items():
-        name, kind, _ = key
         for claim in experiment.claims:
             one = compare_claim(claim, frames[key], 100, level)
             least = 100 / experiment.published.get("scale", 1) * claim.get("at_least", 0.0)
-            rows += [(f"{name} ({kind})", claim["says"], one, least)] if one is not None else []
+            rows += [(titled(*key), claim["says"], one, least)] if one is not None else []
     return rows
 
 
