@@ -24,7 +24,8 @@ SPLIT_NAMES = {
 def find_files(folder, task):
     """Return the files of a task, from a folder or from its subfolder named after the task.
 
-    A file name of the CS224N release has priority, then MT-DNN's (rte_train.tsv), then train, dev
+    The subfolder may also have the name of the task whose mini data it shares, such as stsb for
+    stsb_star. A file name of the CS224N release has priority, then MT-DNN's (rte_train.tsv), then train, dev
     (or validation) and test with a known ending.
 
     Args:
@@ -44,7 +45,9 @@ def find_files(folder, task):
             f"task {task.name!r}."
         )
     inside = sorted(folder.iterdir())
-    places = [folder, *(path for path in inside if path.is_dir() and _same(path.name, task.name))]
+    folders = [path for path in inside if path.is_dir()]
+    names = filter(None, (task.name, task.mini))
+    places = [folder, *(path for name in names for path in folders if _same(path.name, name))]
     found = {}
     for split, names in SPLIT_NAMES.items():
         known = [task.files[split]] if split in task.files else []

@@ -89,7 +89,14 @@ def _check_choice(name, value, *choices):
 
 
 def cross_dataset_table(
-    models, data=None, *, method="model", collapse="argmax", splits=("train", "dev"), **options
+    models,
+    data=None,
+    *,
+    method="model",
+    collapse="argmax",
+    splits=("train", "dev"),
+    categories=CATEGORIES,
+    **options,
 ):
     """Return the accuracy of each model on every data set of its category, its own included.
 
@@ -105,6 +112,7 @@ def cross_dataset_table(
             and of several seeds with a column "seed".
         collapse: the rule of `two_way`, used at evaluation only.
         splits: the splits of every data set.
+        categories: {name: tasks that are evaluated on each other}; by default the paper's.
         **options: keywords of `predict`, such as batch_size, max_length and precision.
 
     Returns:
@@ -119,13 +127,13 @@ def cross_dataset_table(
     if not isinstance(models, dict) or not models:
         raise ValueError("models must be a dict of at least one model, such as {'rte': model}.")
     _check_choice("collapse", collapse, "argmax", "sum")
-    related = {task: _category(task, "models") for task in models}
+    related = {task: _category(task, "models", categories) for task in models}
     if data is None:
         data = {name: load_task(name) for name in {*sum(related.values(), ())}}
     chosen = {
         (name, part): _labelled(name, one, part)
         for name, one in data.items()
-        if _category(name, "data")
+        if _category(name, "data", categories)
         for part in splits
     }
     for trained, sets in related.items():
@@ -155,13 +163,13 @@ def cross_dataset_table(
     return pd.DataFrame(rows, columns=[*COLUMNS, "rows"])
 
 
-def _category(task, argument):
-    for sets in CATEGORIES.values():
+def _category(task, argument, categories):
+    for sets in categories.values():
         if task in sets:
             return sets
     raise ValueError(
         f"{argument} has {task!r}, which is in no category of the protocol.{HINTS.get(task, '')} "
-        f"Known sets: {', '.join(sum(CATEGORIES.values(), ()))}."
+        f"Known sets: {', '.join(sum(categories.values(), ()))}."
     )
 
 
