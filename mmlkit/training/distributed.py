@@ -20,14 +20,12 @@ from dataclasses import dataclass
 import torch
 from torch import distributed
 
-from mmlkit.runtime import pick_device
-
 __all__ = ["ALONE", "Group", "is_first_process", "join", "launch"]
 
 
 @dataclass(frozen=True)
 class Group:
-    """The processes that train together. With one process, every method does nothing.
+    """The processes that train together. With one process, no method changes anything.
 
     Args:
         rank: the number of this process, from 0.
@@ -78,6 +76,20 @@ class Group:
             for tensor, part in zip(same, flat.split([tensor.numel() for tensor in same])):
                 tensor.copy_(part.view_as(tensor))
 
+    def gather(self, value):
+        """Return a value of every process, by rank.
+
+        Args:
+            value: plain values, or arrays on the CPU.
+
+        Returns:
+            A list with an item per process.
+        """
+        found = [value] * self.size
+        if self.size > 1:
+            distributed.all_gather_object(found, value)
+        return found
+
     def send_weights(self, model):
         """Give the parameters and buffers of the first process to all others.
 
@@ -100,10 +112,7 @@ class Group:
         Raises:
             ValueError: a value differs between two processes.
         """
-        if self.size == 1:
-            return
-        found = [None] * self.size
-        distributed.all_gather_object(found, values)
+        found = self.gather(values)
         for name, expected in found[0].items():
             for rank, other in enumerate(found):
                 if other[name] != expected:
@@ -138,8 +147,8 @@ def join(device=None):
     """Join the other processes that torchrun or `launch` started, if there are any.
 
     Args:
-        device: see `runtime.place`. With several processes, None is the GPU with the number
-            LOCAL_RANK, or the CPU where there is no CUDA GPU.
+        device: see `runtime.place`. With several processes, None is "cuda", or "cpu" where there
+            is no CUDA GPU; and "cuda" is the GPU with the number LOCAL_RANK.
 
     Returns:
         (the `Group`, the device).
@@ -151,24 +160,25 @@ def join(device=None):
     started = {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys()
     if not joined and not (started and int(os.environ["WORLD_SIZE"]) > 1):
         return ALONE, device
-    if device is None:
-        device = _own_device(int(os.environ.get("LOCAL_RANK", 0)))
+    device = _own_device(device, int(os.environ.get("LOCAL_RANK", 0)))
     if not joined:
         distributed.init_process_group()  # gloo for tensors on a CPU, NCCL for those on a GPU
         atexit.register(distributed.destroy_process_group)
     return Group(distributed.get_rank(), distributed.get_world_size()), device
 
 
-def _own_device(local_rank):
-    if not torch.cuda.is_available():
-        return pick_device("cpu")  # gloo knows no MPS
+def _own_device(device, local_rank):
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"  # gloo does not know MPS
+    if str(device) != "cuda" or not torch.cuda.is_available():
+        return device
     if local_rank >= (count := torch.cuda.device_count()):
         raise ValueError(
             f"Process {local_rank} of this machine has no GPU, because there are {count}. Start "
             "as many processes as there are GPUs, or pass device='cpu'."
         )
     torch.cuda.set_device(local_rank)
-    return pick_device(f"cuda:{local_rank}")
+    return torch.device("cuda", local_rank)
 
 
 def is_first_process():
@@ -200,8 +210,9 @@ def launch(function, *arguments, processes=2):
         The result of the function in the first process.
 
     Raises:
-        RuntimeError: this system cannot fork, this process has used a GPU (CUDA does not work in a
-            copy), or a process failed. The message then has its traceback. All processes are ended.
+        ValueError: processes is below one.
+        RuntimeError: this system cannot fork; this process has used a GPU, and CUDA does not work
+            in a copy; or a process failed. All are then ended, and the message has its traceback.
 
     Example::
 
@@ -212,6 +223,8 @@ def launch(function, *arguments, processes=2):
     """
     import multiprocessing
 
+    if processes < 1:
+        raise ValueError(f"processes is {processes}, expected at least 1.")
     advice = "Write the call into a script and start it with torchrun --nproc-per-node 2 script.py."
     if "fork" not in multiprocessing.get_all_start_methods():
         raise RuntimeError(f"launch copies this process, which this system cannot do. {advice}")

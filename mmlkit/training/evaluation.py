@@ -148,12 +148,11 @@ def _scores(model, encoded, device, batch_size, group):
             continue
         scores.append(found)
         order += rows
-    width = model.head(encoded.task).num_labels
-    found = torch.zeros(len(encoded.input_ids), width, device=device)
-    if scores:  # a process may have no batch
-        found[order] = torch.cat(scores)
-    group.sum([found])
-    return found.cpu().numpy()  # one transfer: each one waits for a GPU
+    # One transfer, because each one waits for a GPU. A process of several may have no batch.
+    own = torch.cat(scores).cpu().numpy() if scores else None
+    parts = [part for part in group.gather((order, own)) if part[0]]
+    order, scores = map(np.concatenate, zip(*parts))
+    return scores[np.argsort(order)]
 
 
 def unless_out_of_memory(function):

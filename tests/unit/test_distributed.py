@@ -156,9 +156,8 @@ def in_every_process(function):
     """Return the results of a function in two processes, by rank."""
 
     def gathered():
-        found = [None, None]
-        torch.distributed.all_gather_object(found, function())
-        return found
+        result = function()
+        return join("cpu")[0].gather(result)
 
     return launch(gathered, processes=2)
 
@@ -173,6 +172,7 @@ def test_heads_that_start_differently_become_equal(make_model, make_toy):
         model.heads["sst"] = head = MultiverseHead(32, 5, num_heads=4, dropout=0.0)
         if is_first_process():
             head.set_active([True, False, True, True])
+        assert len(head.active_indices) == (3 if is_first_process() else 4)
         before = head.weight.detach().clone()
         fit(model, make_toy("sst"), **QUICK, epochs=1)
         return before, head.weight.detach(), head.active_indices.tolist()
@@ -369,6 +369,8 @@ def test_launch_explains_when_it_cannot_fork(monkeypatch):
     monkeypatch.setattr("multiprocessing.get_all_start_methods", lambda: ["spawn"])
     with pytest.raises(RuntimeError, match="this system cannot do.*torchrun"):
         launch(print)
+    with pytest.raises(ValueError, match="processes is 0"):
+        launch(print, processes=0)
 
 
 def test_a_process_takes_the_gpu_with_its_number(monkeypatch):
@@ -385,8 +387,11 @@ def test_a_process_takes_the_gpu_with_its_number(monkeypatch):
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 5)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 8)
-    assert join() == (Group(5, 8), torch.device("cuda:1")) and taken == [1]
-    assert join("cpu") == (Group(5, 8), "cpu") and taken == [1]
+    own = (Group(5, 8), torch.device("cuda:1"))
+    assert join() == own and join("cuda") == own and taken == [1, 1]
+    assert join("cpu") == (Group(5, 8), "cpu") and join("cuda:0")[1] == "cuda:0"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert join()[1] == "cpu" and join("cuda")[1] == "cuda" and taken == [1, 1]
 
 
 def test_one_process_has_no_group(monkeypatch):
