@@ -8,6 +8,7 @@ the whole batch.
 import atexit
 import contextlib
 import dataclasses
+import multiprocessing
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ import threading
 import traceback
 import warnings
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 
 import torch
 from torch import distributed
@@ -221,8 +223,6 @@ def launch(function, *arguments, processes=2):
 
         model, history = launch(train, processes=2)
     """
-    import multiprocessing
-
     if processes < 1:
         raise ValueError(f"processes is {processes}, expected at least 1.")
     advice = "Write the call into a script and start it with torchrun --nproc-per-node 2 script.py."
@@ -240,10 +240,11 @@ def launch(function, *arguments, processes=2):
                 pipe, theirs = context.Pipe()
                 place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes}
                 job = (theirs, folder, place, function, arguments)
-                children.append(context.Process(target=_child, args=job, daemon=True))
-                pipes.append(pipe)
-                children[-1].start()
+                child = context.Process(target=_child, args=job, daemon=True)
+                child.start()
                 theirs.close()
+                children.append(child)
+                pipes.append(pipe)
             return _results(pipes)[0]
         finally:
             for child in children:
@@ -275,15 +276,13 @@ def _child(pipe, folder, place, function, arguments):
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    # Until the parent ends it: its tensors are shared memory, and were it to end now, the others
-    # would fail because of it.
-    pipe.recv()
+    # Wait for the parent to end this process: it reads the result's tensors from here, and an
+    # early end would be a second error in the other processes.
+    multiprocessing.parent_process().join()
 
 
 def _results(pipes):
     """Return what each process sent; the first failure that arrives is raised."""
-    from multiprocessing.connection import wait
-
     results = {}
     while waiting := [pipe for pipe in pipes if pipe not in results]:
         for pipe in wait(waiting):

@@ -441,3 +441,38 @@ def test_a_plain_script_under_torchrun(model_folder, tmp_path, capsys, monkeypat
     one, two = json.loads(capsys.readouterr().out), json.loads(done.stdout)
     assert len(one) == 5 and one[1] < one[0] - 0.01
     np.testing.assert_allclose(two, one, atol=1e-6, rtol=0)
+
+
+CELLS = (
+    """
+import torch
+from mmlkit import LinearHead, MultitaskModel, evaluate, fit, launch, load_pretrained, load_task
+torch.set_num_threads(2)
+encoder, tokenizer = load_pretrained("FOLDER", device="cpu")
+model = MultitaskModel(encoder, {"sst": LinearHead(32, 5)})
+data = load_task("sst", source="mini", limit=40)
+fit(model, data, epochs=1, device="cpu")
+""",
+    """
+def train():
+    history = fit(model, data, epochs=2, device="cpu")
+    return model, history.accuracy.tolist()
+trained, accuracy = launch(train)
+print(evaluate(trained, data, device="cpu")["accuracy"] == max(accuracy))
+""",
+)
+
+
+@needs_fork
+@pytest.mark.slow
+def test_a_notebook_launches_a_function_that_it_defines(model_folder):
+    """It has trained by itself before, with two threads."""
+    import nbclient
+    import nbformat
+
+    cells = [cell.replace("FOLDER", str(model_folder)) for cell in CELLS]
+    notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
+    root = str(Path(__file__).resolve().parents[2])
+    client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3")
+    client.execute(env={**os.environ, "PYTHONPATH": root})
+    assert notebook.cells[1].outputs[0].text.strip() == "True"
