@@ -22,8 +22,8 @@ _NAMES = {
     "bert": "BertConfig BertModel load_pretrained save_pretrained",
     "heads": "LinearHead PairHead MultiverseHead multiverse_loss HeadPruner build_head SANHead",
     "pals": "ProjectedAttention add_pals",
-    "training": "AdamW MultitaskModel TaskSampler evaluate fit load_model make_optimizer predict "
-    "predict_proba predict_scores save_model train_step",
+    "training": "AdamW MultitaskModel TaskSampler evaluate fit is_first_process launch load_model "
+    "make_optimizer predict predict_proba predict_scores save_model train_step",
     "huggingface": "export_classifier",
     "studies": "cross_dataset_table performance_profile published relative_improvement",
     "profiles": "get_profile",

@@ -69,6 +69,7 @@ class Batch:
         second: the batch of the second sentences of separately encoded pairs.
         groups: for a ranking, the number of candidates of each query. The candidates of one query
             stand in adjacent rows.
+        weight: the factor of its loss; below 1 for one process's share of a batch.
     """
 
     task: Task
@@ -79,6 +80,7 @@ class Batch:
     rows: tuple
     second: "Batch | None" = None
     groups: tuple | None = None
+    weight: float = 1.0
 
     def __len__(self):
         return len(self.rows if self.groups is None else self.groups)
@@ -111,17 +113,38 @@ class Batch:
         Yields:
             `Batch` objects.
         """
-        seconds = None if self.second is None else self.second.split(size)
-        ends = list(itertools.accumulate(self.groups or [1] * len(self), initial=0))
-        by_row = ("input_ids", "attention_mask", "token_type_ids", "labels", "rows")
+        seconds, ends = None if self.second is None else self.second.split(size), self._ends()
         for start in range(0, len(self), size):
             rows = slice(ends[start], ends[min(start + size, len(self))])
-            parts = {name: getattr(self, name) for name in by_row}
-            parts = {name: part if part is None else part[rows] for name, part in parts.items()}
             groups = self.groups and self.groups[start : start + size]
-            yield dataclasses.replace(
-                self, **parts, second=seconds and next(seconds), groups=groups
-            )
+            yield self._part(rows, second=seconds and next(seconds), groups=groups)
+
+    def take(self, examples):
+        """Take some examples of a batch. The padding stays.
+
+        Args:
+            examples: their numbers in the batch; of queries, where candidates are ranked.
+
+        Returns:
+            A `Batch` of these examples, in this order.
+        """
+        ends = self._ends()
+        rows = [row for i in examples for row in range(ends[i], ends[i + 1])]
+        second = None if self.second is None else self.second.take(examples)
+        groups = self.groups and tuple(self.groups[i] for i in examples)
+        return self._part(rows, second=second, groups=groups)
+
+    def _ends(self):
+        """Return where each example ends in the rows, with 0 in front."""
+        return list(itertools.accumulate(self.groups or [1] * len(self), initial=0))
+
+    def _part(self, rows, **others):
+        """Return the batch of some rows, a slice or a list."""
+        names = ("input_ids", "attention_mask", "token_type_ids", "labels")
+        parts = {name: getattr(self, name) for name in names}
+        parts = {name: part if part is None else part[rows] for name, part in parts.items()}
+        numbers = tuple(np.array(self.rows)[rows].tolist())
+        return dataclasses.replace(self, **parts, rows=numbers, **others)
 
 
 def encode(tokenizer, split, *, max_length=512, pairs="packed"):

@@ -6,6 +6,7 @@
     optimizers    AdamW, Adamax, and the learning rate's schedule
     step          one update
     loop          `fit`: epochs, hooks, checkpoints
+    distributed   several processes that train together
     evaluation    predictions and metrics of a whole split
     metrics       corpus metrics
     checkpoints   the file that a run resumes from
@@ -16,6 +17,7 @@ Notebooks 02, 06 and 08 build and use it. One paper's protocol or tables do not 
 """
 
 from mmlkit.training import metrics
+from mmlkit.training.distributed import is_first_process, launch
 from mmlkit.training.evaluation import (
     evaluate,
     predict,

@@ -9,6 +9,7 @@ from mmlkit.data.tasks import get_task
 from mmlkit.messages import count
 from mmlkit.runtime import autocast, place
 from mmlkit.training import metrics
+from mmlkit.training.distributed import ALONE
 from mmlkit.training.fast import fast_matmul
 
 __all__ = [
@@ -101,7 +102,7 @@ def predict_scores(
 
 
 @torch.inference_mode()
-def score_encoded(model, encoded, *, batch_size=64, precision="auto"):
+def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALONE):
     """Compute the scores of a split that is encoded already, on the model's device.
 
     Args:
@@ -109,6 +110,7 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto"):
         encoded: an Encoded split.
         batch_size: rows per batch.
         precision: see `runtime.autocast`.
+        group: the processes that share the batches; each gets the scores of all rows.
 
     Returns:
         Scores [N, C], a numpy array in row order.
@@ -121,13 +123,14 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto"):
     model.eval()
     try:
         with fast_matmul(device), autocast(precision, device)[0]:
-            return _scores(model, encoded, device, batch_size)
+            return _scores(model, encoded, device, batch_size, group)
     finally:
         model.train(was_training)
 
 
-def _scores(model, encoded, device, batch_size):
-    scores, order, waiting = [], [], plan(encoded.lengths, batch_size)[::-1]
+def _scores(model, encoded, device, batch_size, group):
+    scores, order = [], []
+    waiting = plan(encoded.lengths, batch_size)[group.rank :: group.size][::-1]
     while waiting:
         rows = waiting.pop()
         found = unless_out_of_memory(
@@ -145,7 +148,10 @@ def _scores(model, encoded, device, batch_size):
             continue
         scores.append(found)
         order += rows
-    scores = torch.cat(scores).cpu().numpy()  # one transfer: each one waits for a GPU
+    # One transfer, because each one waits for a GPU. A process of several may have no batch.
+    own = torch.cat(scores).cpu().numpy() if scores else None
+    parts = [part for part in group.gather((order, own)) if part[0]]
+    order, scores = map(np.concatenate, zip(*parts))
     return scores[np.argsort(order)]
 
 

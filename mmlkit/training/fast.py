@@ -17,13 +17,14 @@ __all__ = ["cpu_shortcuts", "fast_matmul"]
 
 
 @contextlib.contextmanager
-def cpu_shortcuts(encoder):
+def cpu_shortcuts(encoder, shared=False):
     """Switch the CPU shortcuts on for one training step; nothing changes on another device.
 
     Afterwards the encoder is as before, except that the gradient of the word table is None.
 
     Args:
         encoder: a BertModel.
+        shared: whether other processes add their gradients to this one's.
 
     Yields:
         Nothing.
@@ -31,17 +32,18 @@ def cpu_shortcuts(encoder):
     if encoder.embeddings.word_embeddings.weight.device.type != "cpu":
         yield
         return
-    with _reused_gradient(encoder.embeddings.word_embeddings), _shared_random_bits(encoder):
+    table = encoder.embeddings.word_embeddings
+    with _reused_gradient(table, shared), _shared_random_bits(encoder):
         yield
 
 
 @contextlib.contextmanager
-def _reused_gradient(table):
+def _reused_gradient(table, shared):
     """Add only the rows in use to one zero buffer, instead of a dense gradient (a tenth of a step).
 
     The values are those of a dense gradient. `sparse` yields the rows. Where another module reads
     the table (a tied decoder), autograd gives a dense gradient, and the whole buffer is cleared
-    after the step.
+    after the step. So it is where other processes add their rows.
     """
     weight = table.weight
     if not weight.requires_grad or table.sparse:
@@ -51,7 +53,7 @@ def _reused_gradient(table):
     same = ("shape", "dtype", "device")
     if buffer is None or any(getattr(buffer, name) != getattr(weight, name) for name in same):
         buffer = weight.reused_gradient = torch.zeros_like(weight)
-    used = []  # per backward pass: the rows it added to, or None for all rows
+    used = [None] if shared else []  # per backward pass: the rows it added to, or None for all
     handle = weight.register_hook(
         lambda gradient: used.append(gradient._indices()[0] if gradient.is_sparse else None)
     )

@@ -21,6 +21,7 @@ from mmlkit.heads.linear import Loss
 from mmlkit.runtime import autocast, is_interactive, place, seed_generators, seeded
 from mmlkit.training import metrics
 from mmlkit.training.checkpoints import load_checkpoint, save_checkpoint
+from mmlkit.training.distributed import join
 from mmlkit.training.evaluation import score_encoded
 from mmlkit.training.optimizers import SCHEDULES, learning_rate, make_optimizer
 from mmlkit.training.sampling import TaskSampler
@@ -98,6 +99,12 @@ def fit(
     Every parameter that requires a gradient is trained; nothing is ever unfrozen. The best epoch
     has the highest mean, over tasks, of the first dev metric; the first of equal epochs wins.
 
+    Under torchrun, or in a function that `launch` started, every process must call `fit` with the
+    same arguments. Each trains on its share of every batch, and all get the same weights and the
+    same history as one process with this batch_size, up to rounding. Dropout has other random
+    numbers then. The first process writes the checkpoint, from which any number of processes can
+    resume.
+
     Args:
         model: a MultitaskModel. It is moved to `device` and stays there.
         data: {task name: TaskData}, or one TaskData.
@@ -146,20 +153,22 @@ def fit(
         warnings.warn(
             "lr and head_lr have no effect: an optimizer object has its own.", stacklevel=2
         )
-    place(model, device)
+    group, device = join(device)
+    group.send_weights(place(model, device))
     model.max_length = model.cut(max_length)
-    train, dev = (
-        {
-            name: encode(
-                model.tokenizer,
-                getattr(one, split),
-                max_length=model.max_length,
-                pairs=model.head(one.task).pairs,
-            )
-            for name, one in data.items()
-        }
-        for split in ("train", "dev")
-    )
+    with group.warnings_once():
+        train, dev = (
+            {
+                name: encode(
+                    model.tokenizer,
+                    getattr(one, split),
+                    max_length=model.max_length,
+                    pairs=model.head(one.task).pairs,
+                )
+                for name, one in data.items()
+            }
+            for split in ("train", "dev")
+        )
     batches = {name: _stream(one, batch_size, _seed(seed, name)) for name, one in train.items()}
     if sampler is None:
         sizes = {name: math.ceil(len(one) / batch_size) for name, one in train.items()}
@@ -169,7 +178,7 @@ def fit(
             f"The sampler is for {sampler.epochs} epochs of {list(sampler.sizes)}; this run is "
             f"{epochs} epochs of {list(data)}."
         )
-    with model.encoder_frozen(freeze_encoder):
+    with model.encoder_frozen(freeze_encoder), group.warnings_once():
         if isinstance(optimizer, str):
             rates = {"lr": 2e-5 if lr is None else lr, "head_lr": head_lr}
             optimizer = make_optimizer(model, optimizer, **rates)
@@ -195,21 +204,24 @@ def fit(
         }
         if resume and path.is_file():
             run.load(load_checkpoint(path), settings, path)
+        group.check_equal({**settings, "the number of finished epochs": run.epoch})
         total = epochs * sampler.steps_per_epoch
         rate = functools.partial(
             learning_rate, warmup=int(warmup * total), total=total, schedule=schedule
         )
-        options = {"clip": clip, "precision": precision, "scaler": scaler}
+        options = {"clip": clip, "precision": precision, "scaler": scaler, "group": group}
         for epoch in range(run.epoch + 1, epochs + 1):
             started, run.losses = time.perf_counter(), {name: [] for name in data}
-            progress = _progress(sampler.steps_per_epoch, f"epoch {epoch}/{epochs}")
+            title = f"epoch {epoch}/{epochs}"
+            progress = _progress(sampler.steps_per_epoch, title, hidden=not group.first)
             with seeded(seed, model.device), progress as bar:
                 model.train()
                 for name in sampler.order(epoch):
-                    for group in optimizer.param_groups:
-                        group["lr"] = rate(run.step, peak=group.setdefault("peak", group["lr"]))
-                    batch = batches[name](run.task_steps.get(name, 0)).to(model.device)
-                    seed_generators(_seed(seed, run.step), model.device)
+                    for params in optimizer.param_groups:
+                        params["lr"] = rate(run.step, peak=params.setdefault("peak", params["lr"]))
+                    batch = group.share(batches[name](run.task_steps.get(name, 0)))
+                    batch = batch.to(model.device)
+                    seed_generators(_seed(seed, run.step) + group.rank, model.device)
                     size = min(filter(None, (micro_batch_size, run.micro.get(name))), default=None)
                     with _error_names_the_step(run.step + 1, path):
                         loss = train_step(model, batch, optimizer, micro_batch_size=size, **options)
@@ -219,12 +231,13 @@ def fit(
             scores = {}
             for name, one in data.items():
                 found = score_encoded(
-                    model, dev[name], batch_size=2 * batch_size, precision=precision
+                    model, dev[name], batch_size=2 * batch_size, precision=precision, group=group
                 )
                 scores[name] = metrics.compute(one.task, found, one.dev.labels, one.dev.queries)
             run.after_epoch(epoch, scores, time.perf_counter() - started)
-            if path is not None:
+            if path is not None and group.first:
                 save_checkpoint(path, {**run.state(), "settings": settings})
+        group.wait()
         return run.finish()
 
 
@@ -377,7 +390,7 @@ def _seed(*parts):
     return zlib.crc32("/".join(map(str, parts)).encode())
 
 
-def _progress(total, text):
+def _progress(total, text, hidden):
     from tqdm.auto import tqdm
 
-    return tqdm(total=total, desc=text, leave=False, disable=not is_interactive())
+    return tqdm(total=total, desc=text, leave=False, disable=hidden or not is_interactive())

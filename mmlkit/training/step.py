@@ -13,6 +13,7 @@ import torch
 
 from mmlkit.heads.linear import Loss
 from mmlkit.runtime import autocast
+from mmlkit.training.distributed import ALONE
 from mmlkit.training.evaluation import unless_out_of_memory
 from mmlkit.training.fast import cpu_shortcuts, fast_matmul
 
@@ -24,7 +25,15 @@ SMALLEST_SCALE = 2.0**-11
 
 
 def train_step(
-    model, batch, optimizer, *, micro_batch_size=None, clip=1.0, precision="auto", scaler=None
+    model,
+    batch,
+    optimizer,
+    *,
+    micro_batch_size=None,
+    clip=1.0,
+    precision="auto",
+    scaler=None,
+    group=ALONE,
 ):
     """Make one update on one batch.
 
@@ -47,9 +56,10 @@ def train_step(
             one and none is given.
         scaler: a torch.amp.GradScaler. It skips a step whose gradient overflows and halves its
             scale; the Loss of such a step may be infinite.
+        group: the processes that train together. The batch is then this one's `Group.share`.
 
     Returns:
-        The Loss of the batch, penalty included.
+        The Loss of the batch, of all shares together, penalty included.
 
     Raises:
         ValueError: micro_batch_size is below one.
@@ -70,11 +80,12 @@ def train_step(
     while True:
         # None, not zero: parameters of other tasks then stay bit-identical.
         optimizer.zero_grad(set_to_none=True)
-        with fast_matmul(model.device), cpu_shortcuts(model.encoder):
+        with fast_matmul(model.device), cpu_shortcuts(model.encoder, shared=group.size > 1):
             loss = unless_out_of_memory(
                 lambda size=size: _backward(model, batch, size, precision, scaler)
             )
             if loss is not None:
+                group.sum([loss.total, loss.per_head, *(p.grad for p in model.parameters())])
                 loss = _with_penalty(loss, model, batch, scaler)
                 loss = _update(loss, model, batch, optimizer, clip, scaler)
                 break
@@ -94,7 +105,7 @@ def _backward(model, batch, size, precision, scaler):
     """Add the gradient of the data loss, `size` examples at a time, and return the Loss."""
     total, per_head = 0.0, None
     for part in [batch] if size >= len(batch) else batch.split(size):
-        share = len(part) / len(batch)
+        share = batch.weight * len(part) / len(batch)
         with autocast(precision, model.device)[0]:
             loss = model.loss(part)
         _scaled(loss.total * share, scaler).backward()
