@@ -13,7 +13,7 @@ was recorded. Timings in tests do not belong here: a test never times anything.
 
 from mmlkit.bench.heads import compare_heads, time_pruning_check
 from mmlkit.bench.predictions import compare_predictions
-from mmlkit.bench.record import QUICK, measure_speed, speed_sentences, speed_table
+from mmlkit.bench.record import measure_speed, speed_sentences, speed_table
 from mmlkit.bench.start import time_start
 from mmlkit.bench.steps import compare_steps
 from mmlkit.bench.timing import alternate, linear_parameters, matmul_peak, spread

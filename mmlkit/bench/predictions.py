@@ -106,10 +106,10 @@ def prediction_record(about, precision, found):
 
 def _longest_first(model, split, rows):
     """Return at most `rows` rows of a split, longest first, and their number of tokens."""
-    drawn = np.random.default_rng(0).permutation(len(split))[:rows]
-    lengths = encode(model.tokenizer, split, max_length=model.cut()).lengths[drawn]
+    drawn = split.take(np.random.default_rng(0).permutation(len(split))[:rows].tolist())
+    lengths = encode(model.tokenizer, drawn, max_length=model.cut()).lengths
     order = np.argsort(-lengths, kind="stable")
-    return split.take(drawn[order].tolist()), int(lengths.sum())
+    return drawn.take(order.tolist()), int(lengths.sum())
 
 
 class _Pipelines:

@@ -13,15 +13,15 @@ from mmlkit.messages import count
 from mmlkit.runtime import describe, fastest_precision, pick_device, seeded
 from mmlkit.training.model import MultitaskModel
 
-__all__ = ["QUICK", "measure_speed", "speed_sentences", "speed_table"]
+__all__ = ["measure_speed", "speed_sentences", "speed_table"]
 
 PARTS = ("step", "predict", "heads", "start")
 TASKS = {"sst": "SST-5", "quora": "Quora pairs"}
-SIZE = {"rounds": 7, "steps": 8, "warm_up": 2, "rows": 1024}
-QUICK = {"rounds": 3, "steps": 3, "warm_up": 1, "rows": 256}
 
 
-def measure_speed(model="minilm", source="mini", *, parts=PARTS, precisions=None, **size):
+def measure_speed(
+    model="minilm", source="mini", *, parts=PARTS, precisions=None, quick=False, **size
+):
     """Make all comparisons.
 
     Args:
@@ -29,7 +29,8 @@ def measure_speed(model="minilm", source="mini", *, parts=PARTS, precisions=None
         source: "mini", or the folder with the CS224N course's files, see `load_task`.
         parts: which comparisons, some of "step", "predict", "heads" and "start".
         precisions: such as ["fp32", "bf16"]; None for fp32 and the fastest one of the device.
-        **size: other values than those of SIZE: rounds, steps and warm_up of a round, and rows to
+        quick: fewer and shorter rounds.
+        **size: other values for rounds, for the steps and warm_up of a round, and for the rows to
             predict.
 
     Returns:
@@ -38,7 +39,8 @@ def measure_speed(model="minilm", source="mini", *, parts=PARTS, precisions=None
     Raises:
         FileNotFoundError: the source has no such files (from `load_task`).
     """
-    device, size = pick_device(), {**SIZE, **size}
+    device = pick_device()
+    size = {**_size(device, quick), **size}
     precisions = precisions or list(dict.fromkeys(["fp32", fastest_precision(device)]))
     rounds, rows = size["rounds"], size["rows"]
     times = {name: size[name] for name in ("rounds", "steps", "warm_up")}
@@ -67,6 +69,13 @@ def measure_speed(model="minilm", source="mini", *, parts=PARTS, precisions=None
         "comparisons": found,
         **describe(device),
     }
+
+
+def _size(device, quick):
+    rounds, steps, warm_up, rows = (3, 3, 1, 256) if quick else (7, 8, 2, 1024)
+    times = 12 if device.type == "cuda" else 1  # a step takes milliseconds there
+    steps, warm_up, rows = times * steps, times * warm_up, times * rows
+    return {"rounds": rounds, "steps": steps, "warm_up": warm_up, "rows": rows}
 
 
 def _classifier(model, task):

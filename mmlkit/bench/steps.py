@@ -1,9 +1,10 @@
 """A training step of mmlkit against transformers' Trainer, on the same rows and weights.
 
 The Trainer runs as shipped (fp32, rows in random order), and with its best flags in the same
-precision: batches of similar length, the fastest matrix product, bf16 or fp16, and no test of the
-loss for NaN. Its batches are then ours, which are like those of group_by_length: both sort pools of
-50 batches by length. That sampler begins with the longest batches, so a short run would differ.
+precision: batches of similar length, the fastest matrix product, bf16 or fp16, no test of the loss
+for NaN, and two workers that load data for a GPU. Its batches are then ours, which are like those
+of group_by_length: both sort pools of 50 batches by length. That sampler begins with the longest
+batches, so its own order would give a short run others.
 
 Adam's update and clipping are the same on both sides. Neither saves, logs or evaluates. On a
 machine with several GPUs, let CUDA_VISIBLE_DEVICES name one, because the Trainer takes all.
@@ -221,6 +222,7 @@ def _arguments(folder, batches, precision, best, device):
         fp16=precision == "fp16",
         use_cpu=device.type == "cpu",
         logging_nan_inf_filter=not best,
+        dataloader_num_workers=2 if best and device.type == "cuda" else 0,
         report_to=[],
         save_strategy="no",
         logging_strategy="no",

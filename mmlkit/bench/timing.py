@@ -115,9 +115,11 @@ def matmul_peak(precision, device):
     """
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
     size, faster = (8192, "high") if device.type == "cuda" else (1024, "medium")
-    generator = torch.Generator().manual_seed(0)
-    shapes = ((2 * size, size), (size, size))
-    a, b = (torch.randn(shape, generator=generator).to(device, dtype) for shape in shapes)
+    generator = torch.Generator(device).manual_seed(0)
+    a, b = (
+        torch.randn(shape, generator=generator, device=device).to(dtype)
+        for shape in ((2 * size, size), (size, size))
+    )
     before, rates, exact = torch.get_float32_matmul_precision(), [], None
     try:
         for path in ("highest", faster) if precision == "fp32" else ("highest",):

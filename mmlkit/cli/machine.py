@@ -65,18 +65,19 @@ def bench(options):
     """
     import json
 
-    from mmlkit.bench import QUICK, measure_speed, speed_sentences, speed_table
+    from mmlkit.bench import measure_speed, speed_sentences, speed_table
     from mmlkit.runtime import atomic_write, fastest_precision, pick_device
 
     fastest = fastest_precision(pick_device())
     if fastest == "fp32" and not options.precision and options.only != ["start"]:
         print("bf16 is left out: this machine does not multiply it. --precision bf16 measures it.")
-    size = dict(QUICK if options.quick else {})
-    if options.rounds:
-        size["rounds"] = options.rounds
-    parts = {"parts": options.only} if options.only else {}
+    given = {"parts": options.only, "rounds": options.rounds}
     record = measure_speed(
-        options.model, options.source, precisions=options.precision, **parts, **size
+        options.model,
+        options.source,
+        precisions=options.precision,
+        quick=options.quick,
+        **{name: value for name, value in given.items() if value},
     )
     table = speed_table(record)
     if len(table):

@@ -345,6 +345,13 @@ def test_the_readme_gets_the_speed_table(tmp_path, monkeypatch):
         reports.write_readme([tmp_path], readme)
 
 
+def test_a_gpu_makes_more_steps():
+    assert record._size(CPU, True) == {"rounds": 3, "steps": 3, "warm_up": 1, "rows": 256}
+    assert (
+        record._size(torch.device("cuda"), False)["steps"] == 12 * record._size(CPU, False)["steps"]
+    )
+
+
 @pytest.mark.slow
 def test_all_comparisons_in_one_record(tmp_path, monkeypatch, tokenizer):
     from mmlkit.bert.pretrained import save_pretrained
@@ -381,15 +388,14 @@ def test_the_command_prints_a_table_and_writes_all_rounds(tmp_path, monkeypatch,
     out = tmp_path / "new" / "speed.json"
     given = ["--quick", "--rounds", "5", "--only", "step", "heads", "--source", str(tmp_path)]
     assert main(["bench", *given, "--out", str(out)]) == 0
-    size = {"rounds": 5, "steps": 3, "warm_up": 1, "rows": 256}
-    expected = {"precisions": None, "parts": ["step", "heads"], **size}
+    expected = {"precisions": None, "quick": True, "parts": ["step", "heads"], "rounds": 5}
     assert called == [(("minilm", str(tmp_path)), expected)]
     output = capsys.readouterr().out
     assert output.startswith("bf16 is left out: this machine does not multiply it.")
     assert "1.26 (1.00 to 1500.00)" in output and f"All rounds are in {out}." in output
     assert json.loads(out.read_text()) == recorded()
     assert main(["bench", "--precision", "bf16"]) == 0
-    assert called[1] == (("minilm", "mini"), {"precisions": ["bf16"]})
+    assert called[1] == (("minilm", "mini"), {"precisions": ["bf16"], "quick": False})
     assert "left out" not in capsys.readouterr().out
 
 
