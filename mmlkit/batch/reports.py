@@ -208,8 +208,7 @@ def _speed(file):
 
     record = json.loads(file.read_text(encoding="utf-8"))
     table = speed_table(record)
-    sentences = " ".join(map(markdown_text, speed_sentences(record)))
-    return [sentences, markdown_table(table) if len(table) else ""]
+    return [_items(speed_sentences(record))[0], markdown_table(table) if len(table) else ""]
 
 
 def _between_marks(text, mark, blocks, path):

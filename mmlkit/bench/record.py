@@ -72,7 +72,7 @@ def measure_speed(
 
 
 def _size(device, quick):
-    rounds, steps, warm_up, rows = (3, 3, 1, 256) if quick else (7, 8, 2, 1024)
+    rounds, steps, warm_up, rows = (3, 3, 1, 128) if quick else (7, 8, 2, 1024)
     times = 12 if device.type == "cuda" else 1  # a step takes milliseconds there
     steps, warm_up, rows = times * steps, times * warm_up, times * rows
     return {"rounds": rounds, "steps": steps, "warm_up": warm_up, "rows": rows}

@@ -60,21 +60,25 @@ def test_spread():
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_peak_is_the_faster_path(monkeypatch, precision):
-    """A product of 2048 x 1024 x 1024 has 4.295 GFLOP. The second path takes half of the time."""
+    """A product of 2048 x 1024 x 1024 has 4.295 GFLOP. The second path takes half of the time.
+
+    The other products of a path take longer, and do not count.
+    """
     paths = []
 
     def pretended(function, device):
         paths.append(torch.get_float32_matmul_precision())
-        return 0.5 if paths[-1] == "highest" else 0.25
+        times = 1 if paths.count(paths[-1]) == 4 else 3
+        return times * (0.5 if paths[-1] == "highest" else 0.25)
 
     monkeypatch.setattr(timing, "seconds", pretended)
     before = torch.get_float32_matmul_precision()
     peak = timing.matmul_peak(precision, CPU)
     assert torch.get_float32_matmul_precision() == before
     if precision == "bf16":
-        assert paths == ["highest"] * 5 and peak == pytest.approx(8.589934592)
+        assert paths == ["highest"] * 10 and peak == pytest.approx(8.589934592)
     elif "medium" in paths:  # not where this CPU rounds to bf16 on that path
-        assert len(paths) == 10 and peak == pytest.approx(17.179869184)
+        assert len(paths) == 20 and peak == pytest.approx(17.179869184)
 
 
 def test_the_record_of_steps_by_hand():
@@ -335,7 +339,7 @@ def test_the_readme_gets_the_speed_table(tmp_path, monkeypatch):
     reports.write_readme([tmp_path], readme)
     text = readme.read_text()
     assert text.startswith(
-        "a\n<!-- report -->\n\n<!-- /report -->\n<!-- speed -->\nA \\| processor,"
+        "a\n<!-- report -->\n\n<!-- /report -->\n<!-- speed -->\n- A \\| processor,"
     )
     assert "| training step, over Trainer as shipped (fp32) | 1.26 (1.00 to 1500.00) |  |\n" in text
     reports.write_readme([tmp_path], readme)
@@ -346,7 +350,7 @@ def test_the_readme_gets_the_speed_table(tmp_path, monkeypatch):
 
 
 def test_a_gpu_makes_more_steps():
-    assert record._size(CPU, True) == {"rounds": 3, "steps": 3, "warm_up": 1, "rows": 256}
+    assert record._size(CPU, True) == {"rounds": 3, "steps": 3, "warm_up": 1, "rows": 128}
     assert (
         record._size(torch.device("cuda"), False)["steps"] == 12 * record._size(CPU, False)["steps"]
     )
