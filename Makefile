@@ -8,6 +8,8 @@ SHELL  := /bin/bash
 export OMP_WAIT_POLICY ?= PASSIVE
 # Two tests at a time, one thread each. JOBS=1 for one at a time.
 JOBS   ?= 2
+# The folder of the CS224N course's files, for make bench.
+SOURCE ?= mini
 PYTEST  = $(BIN)/python -m pytest -n $(JOBS)
 
 .PHONY: walkthrough test quick test-colab lint notebooks data bench install clean
@@ -36,9 +38,10 @@ notebooks: install              ## rebuild the committed notebooks from notebook
 data: install                   ## the measured table of data/README.md
 	$(BIN)/python data/measure.py
 
-bench: install                  ## a training step against transformers' Trainer
-	$(BIN)/python benchmarks/training_step.py
+bench: install                  ## speed beside transformers, on SOURCE, for the table of the README
+	$(BIN)/mmlkit bench --source $(SOURCE) --out results/speed.json
 	$(BIN)/python benchmarks/multiverse.py
+	$(BIN)/mmlkit report results --readme
 
 REQUIREMENTS ?= requirements.txt
 install: $(VENV)/.installed

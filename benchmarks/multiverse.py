@@ -13,79 +13,28 @@ import resource
 import statistics
 import subprocess
 import sys
-import time
 import warnings
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from mmlkit.bench import compare_heads, time_pruning_check
+from mmlkit.bench.timing import seconds
 from mmlkit.bert.pretrained import load_pretrained
-from mmlkit.data.batching import collate, encode, plan
 from mmlkit.data.loading import load_task
-from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
-from mmlkit.heads.pruning import cluster
 from mmlkit.runtime import atomic_write, describe
-from mmlkit.training.model import MultitaskModel
-from mmlkit.training.optimizers import make_optimizer
-from mmlkit.training.step import train_step
 
 HEADS, LABELS, SIZE, BATCH = 384, 3, 384, 32
-
-
-def seconds(function):
-    """Return the wall time of one call in seconds."""
-    started = time.perf_counter()
-    function()
-    return time.perf_counter() - started
+CPU = torch.device("cpu")
 
 
 def training_step(precision, rounds):
-    """Return the median of (step with 384 heads / step with one linear head).
-
-    Both steps train all weights of MiniLM, on the same batches with MNLI's shape.
-    """
-    heads = {
-        "linear": LinearHead(SIZE, LABELS, pooling="cls"),
-        "multiverse": MultiverseHead(SIZE, LABELS, num_heads=HEADS, pooling="cls"),
-    }
-    encoder, tokenizer = load_pretrained("minilm", device="cpu")
-    encoded = encode(tokenizer, load_task("mnli").train, max_length=160)
-    batches = [
-        collate(encoded, rows)
-        for rows in plan(encoded.lengths, BATCH, seed=0)
-        if len(rows) == BATCH
-    ]
-    models = {
-        name: MultitaskModel(
-            load_pretrained("minilm", device="cpu")[0], {"mnli": head}, tokenizer
-        ).train()
-        for name, head in heads.items()
-    }
-    optimizers = {name: make_optimizer(model, lr=1e-5) for name, model in models.items()}
-
-    def step(name, i):
-        return seconds(
-            lambda: train_step(
-                models[name], batches[i % len(batches)], optimizers[name], precision=precision
-            ).total.item()
-        )
-
-    found = {name: [] for name in heads}
-    for i in range(rounds + 3):
-        for name in sorted(heads, reverse=i % 2 == 0):  # the order alternates
-            found[name].append(step(name, i))
-    ratios = [a / b for a, b in zip(found["multiverse"][3:], found["linear"][3:])]
-    return {
-        "precision": precision,
-        "linear_ms": round(1e3 * statistics.median(found["linear"][3:]), 1),
-        "multiverse_ms": round(1e3 * statistics.median(found["multiverse"][3:]), 1),
-        "overhead_percent": round(100 * (statistics.median(ratios) - 1), 2),
-        "rounds": rounds,
-        "tokens": int(np.mean([b.attention_mask.sum() for b in batches])),
-    }
+    """Return what 384 heads add to a step that trains all weights of MiniLM, as `mmlkit bench`."""
+    encoder, _ = load_pretrained("minilm", device="cpu")
+    found = compare_heads(encoder, load_task("mnli"), precision, rounds=rounds, steps=8, warm_up=3)
+    return {**found, "overhead_percent": found["added_percent"]["median"]}
 
 
 def per_head_loops(x, labels, heads):
@@ -129,7 +78,7 @@ def loops(rounds):
 
     difference = abs(run_stacked() - run_loops())
     ratios = [
-        seconds(run_loops) / statistics.median(seconds(run_stacked) for _ in range(20))
+        seconds(run_loops, CPU) / statistics.median(seconds(run_stacked, CPU) for _ in range(20))
         for _ in range(rounds)
     ]
     return {
@@ -138,28 +87,6 @@ def loops(rounds):
         "size": SIZE,
         "times_faster": round(statistics.median(ratios)),
         "loss_difference": difference,
-    }
-
-
-def pruning_check(rounds):
-    """Return the seconds of one clustering of 1,024 averages, with scikit-learn's own bandwidth.
-
-    The averages come from distributions of several shapes.
-    """
-    generator = np.random.default_rng(0)
-    shapes = {
-        "one normal": lambda: generator.normal(0.6, 0.02, 1024),
-        "long tail": lambda: 0.5 + generator.gamma(2, 0.02, 1024),
-        "two groups": lambda: np.concatenate(
-            [generator.normal(0.5, 0.01, 512), generator.normal(0.6, 0.01, 512)]
-        ),
-    }
-    cluster(generator.normal(size=64))
-    return {
-        name: round(
-            statistics.median(seconds(lambda draw=draw: cluster(draw())) for _ in range(rounds)), 4
-        )
-        for name, draw in shapes.items()
     }
 
 
@@ -203,7 +130,7 @@ def memory(size=1024, labels=2, counts=(256, 512, 1024, 2048, 4096)):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--rounds", type=int, default=40, help="pairs of training steps for each precision"
+        "--rounds", type=int, default=5, help="of 8 pairs of training steps, for each precision"
     )
     parser.add_argument("--out", help="write the figures to this .json file")
     parser.add_argument("--peak", nargs=3, type=int, help=argparse.SUPPRESS)
@@ -216,7 +143,9 @@ def main():
     found = {
         "what": "cost of the multiverse head",
         "memory": memory(),
-        "pruning_check_s": pruning_check(5),
+        "pruning_check_s": {
+            name: shape["median"] for name, shape in time_pruning_check(5)["seconds"].items()
+        },
         "loops": loops(3),
     }
     print(found["pruning_check_s"], found["loops"], flush=True)

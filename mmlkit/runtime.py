@@ -7,6 +7,7 @@ random state.
 import contextlib
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 
@@ -169,7 +170,8 @@ def describe(device=None):
         device: see `pick_device`.
 
     Returns:
-        A dict of plain values, which every file of results/ holds.
+        A dict of plain values, which every file of results/ holds. "hardware" is the model of the
+        GPU or processor.
     """
     from importlib.metadata import PackageNotFoundError, version
 
@@ -185,10 +187,19 @@ def describe(device=None):
     gpu = device.type == "cuda" and torch.cuda.get_device_name(device)
     return {
         "device": device.type,
-        "hardware": gpu or platform.processor() or platform.machine(),
+        "hardware": gpu or _processor(),
         "threads": torch.get_num_threads(),
         "versions": versions,
     }
+
+
+def _processor():
+    """Return the model name of the processor; `platform` knows only "x86_64" on Linux."""
+    with contextlib.suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        if found := re.search(r"^model name\s*:(.*\S)", text, re.M):
+            return " ".join(found[1].split())
+    return platform.processor() or platform.machine()
 
 
 def peak_memory():

@@ -170,7 +170,10 @@ def _rounded(table):
 
 
 def write_readme(folders, readme="README.md"):
-    """Write the results table between the marks <!-- report --> and <!-- /report --> of a README.
+    """Write the tables of a README, each between its two marks.
+
+    The results of experiments stand between <!-- report --> and <!-- /report -->. Where a folder
+    holds speed.json of `mmlkit bench`, its table stands between <!-- speed --> and <!-- /speed -->.
 
     Args:
         folders: a list of folders with results.
@@ -180,7 +183,7 @@ def write_readme(folders, readme="README.md"):
         The path of the file.
 
     Raises:
-        ValueError: the marks are missing.
+        ValueError: the marks are missing (from a private function).
     """
     blocks = []
     for (name, profile, edition), results in load_results(folders).items():
@@ -192,20 +195,36 @@ def write_readme(folders, readme="README.md"):
         table = headline(experiment, frame)
         blocks.append(markdown_table(_rounded(table)) if len(table) else "")
     path = Path(readme)
+    text = _between_marks(path.read_text(encoding="utf-8"), "report", blocks, path)
+    for file in filter(Path.is_file, (Path(folder, "speed.json") for folder in folders)):
+        text = _between_marks(text, "speed", _speed(file), path)
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return path
+
+
+def _speed(file):
+    from mmlkit.bench.record import speed_sentences, speed_table  # not needed for a report
+
+    record = json.loads(file.read_text(encoding="utf-8"))
+    table = speed_table(record)
+    return [_items(speed_sentences(record))[0], markdown_table(table) if len(table) else ""]
+
+
+def _between_marks(text, mark, blocks, path):
+    content = "\n\n".join(filter(None, blocks))
     text, found = re.subn(
-        r"(<!-- report -->\n).*?(\n?<!-- /report -->)",
-        lambda match: match[1] + "\n\n".join(filter(None, blocks)) + match[2],
-        path.read_text(encoding="utf-8"),
+        rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)",
+        lambda match: f"{match[1]}{content}\n{match[2]}",
+        text,
         flags=re.DOTALL,
     )
     if not found:
         raise ValueError(
-            f"{path} has no place for the results: put <!-- report --> and <!-- /report --> on "
+            f"{path} has no place for the results: put <!-- {mark} --> and <!-- /{mark} --> on "
             "lines of their own where they belong."
         )
-    with atomic_write(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return path
+    return text
 
 
 _NOTE = (

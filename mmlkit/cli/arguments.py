@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import math
 import re
+from pathlib import Path
 
 from mmlkit import __version__
 
@@ -45,6 +46,12 @@ def _number(text):
         if float(text) > 0:
             return float(text)
     raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+
+
+def _source(text):
+    if text != "mini" and not Path(text).expanduser().is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a folder nor the word mini")
+    return text
 
 
 def _minutes(text, **more):
@@ -140,10 +147,37 @@ _ARGUMENTS = {
         ],
     ),
     "bench": (
-        "how fast this machine trains, in tokens per second",
+        "the speed of this machine, and of transformers beside it",
         [
+            ("--quick", _flag("few and short rounds: about two minutes on two cores")),
             ("--model", _text("minilm, a hub id or a folder", default="minilm")),
-            ("--steps", _count("timed steps for each precision (default: 12)", default=12)),
+            (
+                "--source",
+                {
+                    "type": _source,
+                    "default": "mini",
+                    "metavar": "FOLDER",
+                    "help": "the folder with the course's data (default: mini)",
+                },
+            ),
+            (
+                "--only",
+                {
+                    "nargs": "+",
+                    "choices": ("step", "predict", "heads", "start"),
+                    "help": "only these comparisons",
+                },
+            ),
+            (
+                "--precision",
+                {
+                    "nargs": "+",
+                    "choices": ("fp32", "bf16", "fp16"),
+                    "help": "default: fp32 and the fastest one of this machine",
+                },
+            ),
+            ("--rounds", _count("rounds that alternate (default: 7; quick: 3)")),
+            ("--out", _text("write all rounds to this .json file")),
         ],
     ),
     "predict": (

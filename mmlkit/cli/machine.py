@@ -54,54 +54,37 @@ _PACKAGES = {
 }
 
 
-def bench(name, steps):
-    """Print how many tokens a second a training step takes; return the exit status.
+def bench(options):
+    """Compare this machine's speed with transformers', print a table; return the exit status.
 
     Args:
-        name: a model for load_pretrained.
-        steps: timed steps for each precision; the median counts.
+        options: those of the command line.
 
     Returns:
         0.
     """
-    import statistics
-    import time
+    import json
 
-    import torch
+    from mmlkit.bench import measure_speed, speed_sentences, speed_table
+    from mmlkit.runtime import atomic_write, fastest_precision, pick_device
 
-    from mmlkit.bert.pretrained import load_pretrained
-    from mmlkit.data.batching import collate, encode, plan
-    from mmlkit.data.loading import load_task
-    from mmlkit.heads.linear import LinearHead
-    from mmlkit.runtime import describe, fastest_precision, pick_device
-    from mmlkit.training.model import MultitaskModel
-    from mmlkit.training.optimizers import make_optimizer
-    from mmlkit.training.step import train_step
-
-    device, about = pick_device(), describe()
-    encoder, tokenizer = load_pretrained(name)
-    model = MultitaskModel(
-        encoder, {"sst": LinearHead(encoder.config.hidden_size, 5)}, tokenizer
-    ).to(device)
-    encoded = encode(tokenizer, load_task("sst").train)
-    batches = [
-        collate(encoded, rows).to(device) for rows in plan(encoded.lengths, 32, seed=0)[: steps + 2]
-    ]
-    print(
-        f"{name} on {about['device']} ({about['hardware']}), {count(about['threads'], 'thread')}; "
-        f"mini SST, batches of 32, median of {steps}"
+    fastest = fastest_precision(pick_device())
+    if fastest == "fp32" and not options.precision and options.only != ["start"]:
+        print("bf16 is left out: this machine does not multiply it. --precision bf16 measures it.")
+    given = {"parts": options.only, "rounds": options.rounds}
+    record = measure_speed(
+        options.model,
+        options.source,
+        precisions=options.precision,
+        quick=options.quick,
+        **{name: value for name, value in given.items() if value},
     )
-    for precision in dict.fromkeys(["fp32", fastest_precision(device)]):
-        optimizer = make_optimizer(model, "adamw", lr=1e-5)
-        scaler = torch.amp.GradScaler() if precision == "fp16" else None
-        speeds = []
-        for batch in (batches * (steps // len(batches) + 2))[: steps + 2]:
-            started = time.perf_counter()
-            train_step(
-                model, batch, optimizer, precision=precision, scaler=scaler
-            ).total.item()  # item() waits for the GPU
-            speeds.append(int(batch.attention_mask.sum()) / (time.perf_counter() - started))
-        print(
-            f"train_step {precision}   {statistics.median(speeds[2:]):>10,.0f} tokens a second"
-        )  # two warm up
+    table = speed_table(record)
+    if len(table):
+        print(table.to_string(index=False))
+    print(*speed_sentences(record), sep="\n")
+    if options.out:
+        with atomic_write(options.out) as temporary:
+            temporary.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        print(f"All rounds are in {options.out}.")
     return 0

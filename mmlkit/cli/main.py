@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 from mmlkit.cli.arguments import parse
-from mmlkit.folders import check_model_folder
 from mmlkit.messages import count, error_text, no_formula, printable
 
 __all__ = ["main"]
@@ -52,7 +51,7 @@ def _machine(options):
 
     if options.command == "doctor":
         return machine.doctor()
-    return machine.bench(options.model, options.steps)
+    return machine.bench(options)
 
 
 def _run(options):
@@ -162,6 +161,8 @@ def _load(options, notebook, example):
         raise ValueError(
             f"no model was named: expected --model and a folder written by save_model. {make}"
         )
+    from mmlkit.folders import check_model_folder
+
     check_model_folder(options.model, make)
     from mmlkit.training.saving import load_model
 

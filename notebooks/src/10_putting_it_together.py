@@ -699,8 +699,9 @@ def line(name, one):
         return f"{len(table)} runs of {len(ways)} tasks; {better} of {len(both)} pair tasks have the higher mean separate, not packed"
     if name == "meanshift_splits":
         return "one normal distribution is split in " + ", ".join(f"{row['share_split']:.0%} ({row['heads']} heads)" for row in one["rows"][:3])
-    if name == "training_step":
-        return f"{one['ratio']:.1f} times as many tokens a second as the Trainer in fp32, {one['ratio_bf16']:.1f} times in bf16"
+    if name == "speed":
+        steps = [part for part in one["comparisons"] if part["comparison"] == "step"]
+        return "a training step is " + ", ".join(f"{step['over_best']['median']:.2f} times as fast as the Trainer's best on {step['task']} in {step['precision']}" for step in steps)
     return one.get("what", "no description")
 
 

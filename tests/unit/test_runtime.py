@@ -192,3 +192,27 @@ def test_matrix_products_use_the_fastest_exact_precision(monkeypatch, intel, exa
     with fast.fast_matmul(torch.device("cpu")):
         assert torch.get_float32_matmul_precision() == inside
     assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("processor\t: 0\nmodel name\t: AMD  EPYC 9R14 \nmodel name\t: other\n", "AMD EPYC 9R14"),
+        ("processor\t: 0\nCPU part\t: 0xd4f\n", "named elsewhere"),  # as on ARM
+        ("model name\t: \nprocessor\t: 1\n", "named elsewhere"),
+        (None, "named elsewhere"),  # no such file, as on macOS and Windows
+    ],
+)
+def test_the_hardware_is_the_model_of_the_processor(monkeypatch, tmp_path, text, found):
+    if text is not None:
+        (tmp_path / "cpuinfo").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(runtime, "Path", lambda path: tmp_path / path.removeprefix("/proc/"))
+    monkeypatch.setattr(runtime.platform, "processor", lambda: "")
+    monkeypatch.setattr(runtime.platform, "machine", lambda: "named elsewhere")
+    assert runtime.describe("cpu")["hardware"] == found
+
+
+def test_the_hardware_of_a_gpu_is_its_name(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
+    assert runtime.describe("cuda")["hardware"] == "Tesla T4"
