@@ -7,6 +7,7 @@
     step          one update
     loop          `fit`: epochs, hooks, checkpoints
     evaluation    predictions and metrics of a whole split
+    features      the features of a frozen encoder, computed once
     metrics       corpus metrics
     checkpoints   the file that a run resumes from
     pretraining   BERT's two pre-training objectives

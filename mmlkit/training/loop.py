@@ -22,6 +22,7 @@ from mmlkit.runtime import autocast, is_interactive, place, seed_generators, see
 from mmlkit.training import metrics
 from mmlkit.training.checkpoints import load_checkpoint, save_checkpoint
 from mmlkit.training.evaluation import score_encoded
+from mmlkit.training.features import precompute, with_cache
 from mmlkit.training.optimizers import SCHEDULES, learning_rate, make_optimizer
 from mmlkit.training.sampling import TaskSampler
 from mmlkit.training.step import check_finite, checks_at_once, train_step
@@ -113,7 +114,8 @@ def fit(
         warmup: the share of all steps in which the learning rate rises.
         clip: see `train_step`.
         precision: see `runtime.autocast`.
-        freeze_encoder: also freeze the encoder during this call.
+        freeze_encoder: also freeze the encoder during this call. Where it is frozen as a whole, the
+            features of a row are computed once (training/features.py); a hook must not change it.
         max_length: tokens to which a row is cut, by default as `MultitaskModel.cut` says. `predict`
             and `evaluate` use the same value afterwards.
         micro_batch_size: see `train_step`. A size that fitted after memory ran out is kept.
@@ -150,11 +152,13 @@ def fit(
     model.max_length = model.cut(max_length)
     train, dev = (
         {
-            name: encode(
-                model.tokenizer,
-                getattr(one, split),
-                max_length=model.max_length,
-                pairs=model.head(one.task).pairs,
+            name: with_cache(
+                encode(
+                    model.tokenizer,
+                    getattr(one, split),
+                    max_length=model.max_length,
+                    pairs=model.head(one.task).pairs,
+                )
             )
             for name, one in data.items()
         }
@@ -202,6 +206,7 @@ def fit(
         options = {"clip": clip, "precision": precision, "scaler": scaler}
         for epoch in range(run.epoch + 1, epochs + 1):
             started, run.losses = time.perf_counter(), {name: [] for name in data}
+            precompute(model, train, sampler, batch_size=batch_size, precision=precision)
             progress = _progress(sampler.steps_per_epoch, f"epoch {epoch}/{epochs}")
             with seeded(seed, model.device), progress as bar:
                 model.train()
