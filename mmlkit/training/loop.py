@@ -213,6 +213,8 @@ def fit(
                 for name in sampler.order(epoch):
                     for group in optimizer.param_groups:
                         group["lr"] = rate(run.step, peak=group.setdefault("peak", group["lr"]))
+                    # No thread prefetches: the host reads nothing of a GPU between two steps, so
+                    # that it pads and sends this batch while the GPU computes earlier steps.
                     batch = batches[name](run.task_steps.get(name, 0)).to(model.device)
                     seed_generators(_seed(seed, run.step), model.device)
                     size = min(filter(None, (micro_batch_size, run.micro.get(name))), default=None)
