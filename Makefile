@@ -12,7 +12,7 @@ JOBS   ?= 2
 SOURCE ?= mini
 PYTEST  = $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: walkthrough test quick test-colab lint notebooks data bench install clean
+.PHONY: walkthrough test quick test-gpu test-colab lint notebooks data bench install clean
 
 walkthrough: install            ## run every notebook headless on the fast profile, into runs/
 	$(BIN)/mmlkit run all --profile fast --out runs
@@ -25,6 +25,10 @@ test: install lint              ## everything that must hold: unit tests, parity
 
 quick: install lint             ## the tests for daily work, in under 3 minutes
 	$(PYTEST) --dist worksteal -m "not slow"
+
+test-gpu: install               ## what needs a GPU, one test at a time; measurements go to results/
+	$(BIN)/python -m pytest -m "gpu and not notebook" -rs tests/gpu
+	$(BIN)/python -m pytest -m "gpu and notebook" -rs tests/gpu
 
 test-colab:                     ## the suite on the versions that Colab ships, torch aside
 	$(MAKE) test VENV=.venv-colab REQUIREMENTS=requirements-colab.txt

@@ -79,6 +79,9 @@ def download_model(repo_id):
 def load_hub_dataset(repo_id, config=None):
     """Return a parquet-backed data set of the hub.
 
+    `datasets` keeps the files, and their rows in its own format, in HF_HOME. A later call asks the
+    hub for the revision only, and without the hub takes what is kept.
+
     Args:
         repo_id: "organisation/name".
         config: the name of a configuration.

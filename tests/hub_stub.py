@@ -41,7 +41,7 @@ def tree(repo, under="", recursive=False):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """A request handler for the folder `root`, which `serve` sets in a subclass."""
+    """A request handler for the folder `root`; `serve` sets it, and a list of requests."""
 
     protocol_version = "HTTP/1.1"
 
@@ -67,6 +67,7 @@ class Handler(BaseHTTPRequestHandler):
         self.answer_json([entry for entry in tree(repo, recursive=True) if entry["path"] in paths])
 
     def do_GET(self):
+        self.requests.append((self.command, self.path))
         address = urlsplit(self.path)
         path = unquote(address.path)
         match = RESOLVE.fullmatch(path) or API.fullmatch(path)
@@ -154,9 +155,13 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serve(folder):
-    """Yield the address of a running hub. The hub stops when the context ends."""
-    handler = type("FolderHandler", (Handler,), {"root": Path(folder)})
+def serve(folder, requests=None):
+    """Yield the address of a running hub. The hub stops when the context ends.
+
+    Each (method, path) is added to the list `requests`.
+    """
+    members = {"root": Path(folder), "requests": [] if requests is None else requests}
+    handler = type("FolderHandler", (Handler,), members)
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(

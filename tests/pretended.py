@@ -1,9 +1,10 @@
 """Train and predict on a pretended GPU: shapes and devices are computed there, and no number is.
 
 torch raises an error where two devices meet, and where the host needs a number of the device: there
-it would wait for a real GPU. `python tests/pretended.py` prints the outcome of every run as JSON:
-its error (null where there was none), and the shapes of the tensors that `cpu()` copied to the
-host. The registration of the device lasts for the process, so that the tests start another one.
+it would wait for a real GPU. `Copies` raises one where the host waits for a copy to the device.
+`python tests/pretended.py` prints the outcome of every run as JSON: its error (null where there was
+none), and the shapes of the tensors that `cpu()` copied to the host. The registration of the device
+lasts for the process, so that the tests start another one.
 """
 
 import contextlib
@@ -18,8 +19,10 @@ import torch
 from ranked import make_ranked
 from torch import nn
 from torch._subclasses import fake_tensor
-from torch.utils import backend_registration
+from torch.utils import _pytree, backend_registration
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from mmlkit import runtime
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.data.batching import collate, encode
 from mmlkit.data.loading import TaskData, make_split
@@ -35,7 +38,10 @@ from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import make_optimizer
 from mmlkit.training.step import train_step
 
-DEVICE = "pretend"
+DEVICE, AUTOCAST = "pretend", "AutocastPrivateUse1"
+# The operations of our models among those that autocast runs in half precision, or in fp32.
+CAST_DOWN = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "scaled_dot_product_attention")
+CAST_UP = ("layer_norm", "softmax.int", "log_softmax.int", "mse_loss", "nll_loss_nd", "logsumexp")
 
 
 class Coded(dict):
@@ -117,7 +123,10 @@ def make_data(name):
 
 def move(model):
     """Give a model parameters and buffers on the pretended device, where `.to` cannot."""
-    empty = functools.partial(torch.empty_like, device=DEVICE)
+
+    def empty(value):
+        return torch.empty(value.shape, dtype=value.dtype, device=DEVICE)
+
     for module in model.modules():
         indices = module.active_indices if isinstance(module, MultiverseHead) else None
         for name, value in module._parameters.items():
@@ -137,6 +146,22 @@ class Host(np.ndarray):
         return np.asarray(self)
 
 
+class Copies(TorchDispatchMode):
+    """Refuses copies from the host to the device for which the host waits.
+
+    Such a copy is explicit, or a tensor of the host is the index of a tensor on the device.
+    """
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        found, kwargs = function(*args, **(kwargs or {})), kwargs or {}
+        values = _pytree.tree_leaves((args, kwargs, found))
+        tensors = [one for one in values if isinstance(one, torch.Tensor) and one.dim()]
+        if len({one.device.type for one in tensors}) > 1 and not kwargs.get("non_blocking"):
+            shapes = [(one.device.type, list(one.shape)) for one in tensors]
+            raise RuntimeError(f"the host waits for a copy to the device: {function}, {shapes}")
+        return found
+
+
 @contextlib.contextmanager
 def pretending():
     """Compute no number inside; yield the shapes of the tensors that are copied to the host."""
@@ -150,6 +175,7 @@ def pretending():
         mock.patch.object(fake_tensor, "CONSTANT_NUMEL_LIMIT", 0),  # not even single numbers
         mock.patch.object(torch.Tensor, "cpu", cpu),
         fake_tensor.FakeTensorMode(allow_non_fake_inputs=True),
+        Copies(),
     ):
         yield copied
 
@@ -165,8 +191,17 @@ def run(*tasks, kind=None, **options):
     hooks = [HeadPruner(heads[name]) for name in heads if name in ("sst", "mrpc")]
     with pretending() as copied:
         model = move(MultitaskModel(encoder, heads, Tokenizer()))
-        fit(model, data, epochs=1, batch_size=6, hooks=hooks, **options)
+        fit(model, data, **{"epochs": 1, "batch_size": 6, "hooks": hooks, **options})
     return copied
+
+
+def half_precision(precision):
+    """Return the types of the token vectors and of the pooled vectors under autocast."""
+    with pretending():
+        encoder = move(BertModel(BertConfig.tiny()))
+        with runtime.autocast(precision, DEVICE)[0]:
+            out = encoder(torch.empty(2, 3, dtype=torch.long, device=DEVICE))
+    return [str(out.last_hidden_state.dtype), str(out.pooler_output.dtype)]
 
 
 def scaled():
@@ -197,7 +232,11 @@ def fault(change):
 RUNS = {
     "every head": run,
     "micro-batches": functools.partial(run, "sst", "quora", micro_batch_size=4),
-    "frozen": functools.partial(run, "sst", freeze_encoder=True),
+    "frozen": functools.partial(run, "sst", "quora", freeze_encoder=True, epochs=2),
+    "bf16": functools.partial(run, precision="bf16"),
+    "fp16": functools.partial(run, precision="fp16"),
+    "types of bf16": functools.partial(half_precision, "bf16"),
+    "types of fp16": functools.partial(half_precision, "fp16"),
     "scaler": scaled,
     **{kind: functools.partial(run, "sst", "sts", kind=kind) for kind in _KINDS},
 }
@@ -206,11 +245,14 @@ FAULTS = {
     "if": lambda loss: bool(loss > 0),
     "mask": lambda loss: loss[None][loss[None] > 0],
     "device": lambda loss: loss[None] * torch.ones(3),
+    "copy": lambda loss: torch.ones(3).to(loss.device),
+    "index": lambda loss: loss[None][torch.tensor([0])],
+    "list": lambda loss: loss[None][[0]],
 }
 
 
 def register():
-    """Register the device, with the module that torch.autocast asks for."""
+    """Register the device, with the module that torch.autocast asks for and its casts."""
     backend = types.ModuleType(DEVICE)
     backend.get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
     backend.is_available = backend.is_initialized = lambda: True
@@ -219,6 +261,27 @@ def register():
     backend.manual_seed_all = backend.set_rng_state = lambda *_: None
     backend.get_rng_state = torch.get_rng_state
     backend_registration._setup_privateuseone_for_python_backend(DEVICE, backend)
+    libraries = [torch.library.Library(name, "IMPL", AUTOCAST) for name in ("_", "aten")]
+    libraries[0].fallback(torch.library.fallthrough_kernel)  # all other operations keep their types
+    for names, dtype in ((CAST_DOWN, None), (CAST_UP, torch.float32)):
+        for name in names:
+            libraries[1].impl(name, functools.partial(cast, name, dtype))
+    return libraries  # the registration lasts as long as they do
+
+
+def cast(name, dtype, *args, **kwargs):
+    """Run an operation with its floating tensors in a dtype, by default that of autocast."""
+    dtype = dtype or torch.get_autocast_dtype(DEVICE)
+    name, _, overload = name.partition(".")
+    operation = getattr(getattr(torch.ops.aten, name), overload or "default")
+
+    def to(one):
+        floating = isinstance(one, torch.Tensor) and one.is_floating_point()
+        return one.to(dtype) if floating else one
+
+    key = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, AUTOCAST))
+    with torch._C._ExcludeDispatchKeyGuard(key):
+        return operation(*_pytree.tree_map(to, args), **_pytree.tree_map(to, kwargs))
 
 
 def outcome(function):
@@ -231,7 +294,8 @@ def outcome(function):
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    register()
+    libraries = register()
+    runtime.FP16_DEVICES = (DEVICE,)
     found = {name: outcome(function) for name, function in RUNS.items()}
     for name, change in FAULTS.items():
         with fault(change):

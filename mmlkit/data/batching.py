@@ -35,6 +35,7 @@ class Encoded:
         truncated: how many rows (of separate pairs: sentences) were truncated.
         second: the second sentences of separately encoded pairs (bi-encoder).
         queries: for a ranking, an array [N]: the query that each row is a candidate of.
+        features: a `mmlkit.training.features.FeatureCache` of these rows, or None.
     """
 
     task: Task
@@ -44,6 +45,7 @@ class Encoded:
     truncated: int
     second: "Encoded | None" = None
     queries: np.ndarray | None = None
+    features: object = None
 
     def __len__(self):
         return len(self.input_ids if self.queries is None else np.unique(self.queries))
@@ -70,6 +72,7 @@ class Batch:
         groups: for a ranking, the number of candidates of each query. The candidates of one query
             stand in adjacent rows.
         weight: the factor of its loss; below 1 for one process's share of a batch.
+        features: that of the `Encoded` split.
     """
 
     task: Task
@@ -81,6 +84,7 @@ class Batch:
     second: "Batch | None" = None
     groups: tuple | None = None
     weight: float = 1.0
+    features: object = None
 
     def __len__(self):
         return len(self.rows if self.groups is None else self.groups)
@@ -287,4 +291,5 @@ def collate(encoded, rows):
         tuple(rows),
         None if encoded.second is None else collate(encoded.second, rows),
         groups,
+        encoded.features,
     )

@@ -133,6 +133,7 @@ def load_task(
             (rte_train.tsv: id, label, text, perhaps second text; no header line). A canonical test
             file with one label in all rows counts as unlabelled, as GLUE's test sets are.
         limit: the largest number of rows of each split, or None for all. They are drawn at random.
+            The labels of all rows are checked, but only the texts of the drawn ones.
         seed: the seed of that draw.
         labels: the label names in the order of the file's integers, such as ("no", "yes"); or a
             dict from a label in the file to its name in the task.
@@ -174,17 +175,24 @@ def load_task(
         }
     splits = {}
     for name, (place, rows) in tables.items():
-        split = make_split(task, rows, place=place, labels=labels, on_bad_row=on_bad_row, name=name)
-        if limit is not None and limit < len(split):
-            drawn = np.random.default_rng(seed).permutation(len(split))[:limit]
-            split = split.take(np.sort(drawn))
-        splits[name] = split
+        options = dict(labels=labels, on_bad_row=on_bad_row, limit=limit, seed=seed)
+        splits[name] = make_split(task, rows, place=place, name=name, **options)
     train, dev, test = (splits.pop(name, None) for name in ("train", "dev", "test"))
     return TaskData(task, train, dev, test, source=str(source), more=splits)
 
 
-def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop_unlabelled", name="data"):
-    """Make a split of rows, and check every row.
+def make_split(
+    task,
+    rows,
+    *,
+    place="rows",
+    labels=None,
+    on_bad_row="drop_unlabelled",
+    name="data",
+    limit=None,
+    seed=0,
+):
+    """Make a split of rows, and check them: all labels, then the texts of the rows that stay.
 
     Args:
         task: a name of `list_tasks()`, or a `Task`.
@@ -194,6 +202,8 @@ def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop_unlabe
         labels: see `load_task`.
         on_bad_row: see `load_task`.
         name: the split. "train" and "dev" need labels.
+        limit: see `load_task`.
+        seed: see `load_task`.
 
     Returns:
         A `Split`. Its labels are None where the file has none.
@@ -209,23 +219,11 @@ def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop_unlabe
     needed = name in ("train", "dev")
     columns = [_find_column(task, column, rows[0][1], place) for column in task.text_columns]
     column = _find_column(task, "label", rows[0][1], place, required=needed)
-    indices = _label_indices(task, labels, place)
-    texts, values, ids, blank = [], [], [], []
-    known = {*columns, column, *task.text_columns, "label", "id", "idx", ""}
-    others = {key: [] for key in rows[0][1] if key not in known and not str(key).isdigit()}
-    for number, row in rows:
-        where = f"{place}, row {number}, column"
-        value = column and _label(task, row.get(column), indices, f"{where} {column!r}")
-        if column and value is None:
-            blank.append(number)
-        elif value != _BETWEEN:
-            texts.append(tuple(_text(row.get(one), f"{where} {one!r}") for one in columns))
-            values.append(value)
-            ids.append(row.get("id", row.get("idx", number)))
-            for key, found in others.items():
-                found.append(row.get(key))
-    placeholder = column and name == "test" and len(set(values)) == 1 < len(values)
-    placeholder = placeholder and canonical_columns(place, task)
+    values = _labels(task, rows, column, _label_indices(task, labels, place), place)
+    blank = [number for (number, _), value in zip(rows, values) if value is None]
+    kept = [i for i, value in enumerate(values) if value not in (None, _BETWEEN)]
+    same = column and name == "test" and len({values[i] for i in kept}) == 1 < len(kept)
+    placeholder = same and canonical_columns(place, task)
     if placeholder:
         warnings.warn(
             f"{place}: all rows have the same label, which is MT-DNN's placeholder for unknown "
@@ -234,7 +232,7 @@ def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop_unlabe
         )
     if placeholder or (not needed and len(blank) == len(rows)):
         without = [(i, {key: row[key] for key in row if key != column}) for i, row in rows]
-        return make_split(task, without, place=place, name=name)
+        return make_split(task, without, place=place, name=name, limit=limit, seed=seed)
     if blank:
         count = f"{len(blank)} of {len(rows)} (row {first_few(blank)})"
         found = f"{place}: rows without a label in column {column!r}: {count}"
@@ -243,8 +241,35 @@ def make_split(task, rows, *, place="rows", labels=None, on_bad_row="drop_unlabe
         if on_bad_row == "refuse":
             raise ValueError(f"{found}. Add the labels, or pass on_bad_row='drop_unlabelled'.")
         warnings.warn(f"{found}; they were dropped.", stacklevel=3)
-    array = np.array(values, np.int64 if task.labels else np.float32) if column else None
+    if limit is not None and limit < len(kept):
+        drawn = np.random.default_rng(seed).permutation(len(kept))[:limit]
+        kept = [kept[i] for i in np.sort(drawn)]
+    dtype = np.int64 if task.labels else np.float32
+    array = np.array([values[i] for i in kept], dtype) if column else None
+    known = {*columns, column, *task.text_columns, "label", "id", "idx", ""}
+    others = [key for key in rows[0][1] if key not in known and not str(key).isdigit()]
+    rows = [rows[i] for i in kept]
+    texts = [
+        tuple(_text(row.get(one), f"{place}, row {number}, column {one!r}") for one in columns)
+        for number, row in rows
+    ]
+    ids = [row.get("id", row.get("idx", number)) for number, row in rows]
+    others = {key: [row.get(key) for _, row in rows] for key in others}
     return Split(task, texts, array, ids, name, columns=others)
+
+
+def _labels(task, rows, column, indices, place):
+    """Return `_label` of every row, or an empty text where the file has no labels."""
+    if column is None:
+        return [""] * len(rows)
+    known, values = {}, []  # there are few different labels, but perhaps 400,000 rows
+    for number, row in rows:
+        key = repr(row.get(column))
+        if key not in known:
+            where = f"{place}, row {number}, column {column!r}"
+            known[key] = _label(task, row.get(column), indices, where)
+        values.append(known[key])
+    return values
 
 
 def _label_indices(task, labels, place):

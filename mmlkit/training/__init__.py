@@ -8,6 +8,7 @@
     loop          `fit`: epochs, hooks, checkpoints
     distributed   several processes that train together
     evaluation    predictions and metrics of a whole split
+    features      the features of a frozen encoder, computed once
     metrics       corpus metrics
     checkpoints   the file that a run resumes from
     pretraining   BERT's two pre-training objectives

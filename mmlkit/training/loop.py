@@ -23,6 +23,7 @@ from mmlkit.training import metrics
 from mmlkit.training.checkpoints import load_checkpoint, save_checkpoint
 from mmlkit.training.distributed import join
 from mmlkit.training.evaluation import score_encoded
+from mmlkit.training.features import precompute, with_cache
 from mmlkit.training.optimizers import SCHEDULES, learning_rate, make_optimizer
 from mmlkit.training.sampling import TaskSampler
 from mmlkit.training.step import check_finite, checks_at_once, train_step
@@ -120,7 +121,8 @@ def fit(
         warmup: the share of all steps in which the learning rate rises.
         clip: see `train_step`.
         precision: see `runtime.autocast`.
-        freeze_encoder: also freeze the encoder during this call.
+        freeze_encoder: also freeze the encoder during this call. Where it is frozen as a whole, the
+            features of a row are computed once (training/features.py); a hook must not change it.
         max_length: tokens to which a row is cut, by default as `MultitaskModel.cut` says. `predict`
             and `evaluate` use the same value afterwards.
         micro_batch_size: see `train_step`. A size that fitted after memory ran out is kept.
@@ -157,18 +159,7 @@ def fit(
     group.send_weights(place(model, device))
     model.max_length = model.cut(max_length)
     with group.warnings_once():
-        train, dev = (
-            {
-                name: encode(
-                    model.tokenizer,
-                    getattr(one, split),
-                    max_length=model.max_length,
-                    pairs=model.head(one.task).pairs,
-                )
-                for name, one in data.items()
-            }
-            for split in ("train", "dev")
-        )
+        train, dev = (_encoded(model, data, split) for split in ("train", "dev"))
     batches = {name: _stream(one, batch_size, _seed(seed, name)) for name, one in train.items()}
     if sampler is None:
         sizes = {name: math.ceil(len(one) / batch_size) for name, one in train.items()}
@@ -212,6 +203,7 @@ def fit(
         options = {"clip": clip, "precision": precision, "scaler": scaler, "group": group}
         for epoch in range(run.epoch + 1, epochs + 1):
             started, run.losses = time.perf_counter(), {name: [] for name in data}
+            precompute(model, train, sampler, batch_size=batch_size, precision=precision)
             title = f"epoch {epoch}/{epochs}"
             progress = _progress(sampler.steps_per_epoch, title, hidden=not group.first)
             with seeded(seed, model.device), progress as bar:
@@ -219,6 +211,8 @@ def fit(
                 for name in sampler.order(epoch):
                     for params in optimizer.param_groups:
                         params["lr"] = rate(run.step, peak=params.setdefault("peak", params["lr"]))
+                    # No thread prefetches: the host reads nothing of a GPU between two steps, so
+                    # that it pads and sends this batch while the GPU computes earlier steps.
                     batch = group.share(batches[name](run.task_steps.get(name, 0)))
                     batch = batch.to(model.device)
                     seed_generators(_seed(seed, run.step) + group.rank, model.device)
@@ -355,6 +349,19 @@ def _check(model, data, *, epochs, batch_size, schedule):
             )
         if one.train.labels is None or one.dev.labels is None:
             raise ValueError(f"Task {name!r} has no labels in train or dev.")
+
+
+def _encoded(model, data, split):
+    """Return {task name: Encoded} of a split, each with a cache for a frozen encoder's features."""
+    options = {"max_length": model.max_length}
+    return {
+        name: with_cache(
+            encode(
+                model.tokenizer, getattr(one, split), pairs=model.head(one.task).pairs, **options
+            )
+        )
+        for name, one in data.items()
+    }
 
 
 @contextlib.contextmanager

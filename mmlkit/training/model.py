@@ -33,7 +33,9 @@ class Head(Protocol):
     pairs: str
 
     def inputs(self, out, batch) -> tuple:
-        """Select the head's inputs.
+        """Select the head's inputs, without parameters or dropout of its own.
+
+        `fit` keeps the inputs of a frozen encoder for later epochs.
 
         Args:
             out: the encoder's output.
@@ -225,14 +227,31 @@ class MultitaskModel(nn.Module):
         model = MultitaskModel(self.encoder, plain, self._tokenizer, self.max_length)
         return model.train(self.training)
 
-    def _inputs(self, batch):
+    @property
+    def encoder_is_constant(self):
+        """Whether a row has the same output in every epoch: no training and no dropout."""
+        return self.frozen and not self._pals_stay_trainable()
+
+    def inputs(self, batch):
+        """Encode a batch and select the head's inputs, unless they are known already.
+
+        Args:
+            batch: a Batch.
+
+        Returns:
+            A tuple, as the head's `inputs` returns it.
+        """
+        if batch.features is None or not self.encoder_is_constant:
+            return self._encode(batch)
+        return batch.features.inputs(batch, lambda: self._encode(batch))
+
+    def _encode(self, batch):
         head = self.head(batch.task)
         options = {"first_token_only": not head.needs_tokens}
         if getattr(self.encoder, "pals", None) is not None:
             options["task"] = batch.task.name
-        trained = not self.frozen or self._pals_stay_trainable()
         inputs = ()
-        with torch.set_grad_enabled(torch.is_grad_enabled() and trained):
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.encoder_is_constant):
             for part in (batch, batch.second):  # two, if the sentences are encoded separately
                 if part is None:
                     continue
@@ -240,7 +259,7 @@ class MultitaskModel(nn.Module):
                     part.input_ids, part.attention_mask, part.token_type_ids, **options
                 )
                 inputs += head.inputs(out, part)
-        return head, inputs
+        return inputs
 
     def forward(self, batch):
         """Compute the scores of a batch.
@@ -251,8 +270,7 @@ class MultitaskModel(nn.Module):
         Returns:
             Logits [B, C] (probabilities for a head that `gives_probabilities`).
         """
-        head, inputs = self._inputs(batch)
-        return head(*inputs)
+        return self.head(batch.task)(*self.inputs(batch))
 
     def loss(self, batch):
         """Compute the part of the loss that depends on data.
@@ -263,5 +281,4 @@ class MultitaskModel(nn.Module):
         Returns:
             A Loss.
         """
-        head, inputs = self._inputs(batch)
-        return head.loss(inputs, batch)
+        return self.head(batch.task).loss(self.inputs(batch), batch)

@@ -260,6 +260,25 @@ def test_cached_model_and_data_load_without_the_hub(offline, online):
     assert offline["cached data"].get("value") == online["rte"]["value"], offline["cached data"]
 
 
+def test_a_second_load_downloads_and_converts_nothing(served, tmp_path):
+    """The client asks for the revision only; later the data load with the hub switched off."""
+    outcomes, requests, written = [], [], []
+    with serve(served, requests) as endpoint:
+        for _ in range(2):
+            del requests[:]
+            outcomes += run_child([["task", "rte"]], endpoint, tmp_path)
+            downloads = [
+                path for method, path in requests if method == "GET" and "/resolve/" in path
+            ]
+            files = tmp_path.rglob("*.arrow")
+            written.append((downloads, {path: path.stat().st_mtime_ns for path in files}))
+    outcomes += run_child([["task", "rte"]], endpoint, tmp_path)
+    assert [outcome["value"] for outcome in outcomes] == 3 * [outcomes[0]["value"]]
+    assert len(written[0][0]) == 1 + len(SPLITS)  # README.md and a file per split
+    assert len(written[0][1]) == len(SPLITS)
+    assert requests and written[1] == ([], written[0][1])
+
+
 @pytest.mark.parametrize("before", [[], [["slow_names"]]], ids=["at once", "after 20 s"])
 def test_name_that_does_not_resolve_fails_fast(before, tmp_path):
     """A firewall may drop DNS requests; getaddrinfo then ignores the timeout of a socket."""

@@ -1,6 +1,7 @@
 """Equal results by different ways: micro-batches, resumed runs, other batch sizes, equal seeds."""
 
 import contextlib
+import functools
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import safetensors.torch
 import torch
 
+from mmlkit import runtime
 from mmlkit.data.batching import collate, encode
 from mmlkit.data.loading import Split
 from mmlkit.heads.linear import LinearHead, Loss
@@ -463,13 +465,7 @@ def test_a_scaled_step_equals_a_step_without_a_scaler(make_model, make_batch, na
 @pytest.fixture
 def fp16_on_a_cpu(monkeypatch):
     """Let a CPU compute in fp16 with a scaler, as a GPU such as a T4 does."""
-
-    def autocast(precision, device):
-        wanted = torch.autocast("cpu", dtype=torch.float16)
-        return (wanted, True) if precision == "fp16" else (contextlib.nullcontext(), False)
-
-    for module in ("step", "loop", "evaluation"):
-        monkeypatch.setattr(f"mmlkit.training.{module}.autocast", autocast)
+    monkeypatch.setattr(runtime, "FP16_DEVICES", ("cpu",))
 
 
 @pytest.mark.parametrize("later", [False, True])
@@ -525,6 +521,42 @@ def test_a_resumed_fp16_run_equals_the_uninterrupted_run(
     resumed = train("killed", seed=9, resume=True)
     assert resumed[1:] == whole[1:] and len(whole[1]) == 12
     assert_equal_weights(whole[0], resumed[0])
+
+
+def test_the_scale_grows_across_a_resumed_run(
+    make_model, make_toy, tmp_path, fp16_on_a_cpu, monkeypatch
+):
+    """The steps since the last growth are in the checkpoint: 12 steps double the scale twice."""
+    scaler = functools.partial(torch.amp.GradScaler, init_scale=2.0**4, growth_interval=5)
+    monkeypatch.setattr(torch.amp, "GradScaler", scaler)
+    options = dict(epochs=3, lr=1e-3, batch_size=5, precision="fp16", checkpoint_dir=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        fit(make_model("sst"), make_toy("sst"), hooks=[LossRecorder(stop_at=6)], **options)
+    then = load_checkpoint(tmp_path / "last.safetensors")["scaler"]
+    fit(make_model("sst"), make_toy("sst"), hooks=[LossRecorder()], resume=True, **options)
+    now = load_checkpoint(tmp_path / "last.safetensors")["scaler"]
+    found = [(state["scale"], state["_growth_tracker"]) for state in (then, now)]
+    assert found == [(2.0**4, 4), (2.0**6, 2)]
+
+
+@pytest.mark.parametrize("micro", [1, 3])
+def test_fp16_micro_batches_equal_the_whole_batch(make_model, make_batch, fp16_on_a_cpu, micro):
+    """The gradient differs by the rounding of fp16; a penalty counts once under the scale, too."""
+    found = []
+    for size in (None, micro):
+        model = make_model("sst", initializer_range=0.05).train()
+        model.heads["sst"] = penalised = PenalisedHead(32, 5, dropout=0.0)
+        penalised.load_state_dict(make_model("sst").heads["sst"].state_dict())
+        before = weights(model)
+        options = dict(micro_batch_size=size, precision="fp16", clip=None)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        loss = train_step(model, make_batch("sst"), optimizer, scaler=scaler, **options)
+        found.append(({key: before[key] - new for key, new in weights(model).items()}, loss))
+    (whole, loss), (parts, other) = found
+    assert other.total.item() == pytest.approx(loss.total.item(), abs=1e-3)
+    assert max(step.abs().max() for step in whole.values()) > 0.03
+    assert_close_weights(whole, parts, 1e-4)
 
 
 # ---- killed and resumed runs ----

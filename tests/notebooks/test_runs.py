@@ -27,11 +27,11 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 LIMIT = 25  # minutes
 
 
-def run_one(path, tmp_path):
-    """Run a notebook on the fast profile into tmp_path/out, and then move all its sliders."""
+def run_one(path, tmp_path, profile="fast", limit=LIMIT):
+    """Run a notebook on a profile into tmp_path/out, and then move all its sliders."""
     copy = tmp_path / "checkout" / "notebooks" / path.name
     with_slider_moves(path, copy)
-    return run_notebook(copy, tmp_path / "out", {"profile": "fast"}, limit=LIMIT)
+    return run_notebook(copy, tmp_path / "out", {"profile": profile}, limit=limit)
 
 
 @pytest.mark.notebook

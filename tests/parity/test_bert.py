@@ -117,10 +117,8 @@ def test_random_configurations_agree_with_transformers(number, attention, writte
 
 def assert_same_gradients(encoder, other, batch):
     torch.manual_seed(0)
-    aim, pooled = (
-        torch.randn(*batch["input_ids"].shape, encoder.config.hidden_size),
-        torch.randn(encoder.config.hidden_size),
-    )
+    size, device = encoder.config.hidden_size, batch["input_ids"].device
+    aim, pooled = (torch.randn(*shape, size).to(device) for shape in (batch["input_ids"].shape, ()))
     aim = aim * batch["attention_mask"][:, :, None]
     for model in (encoder, other):
         model.zero_grad(set_to_none=True)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import warnings
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -329,6 +330,34 @@ def test_limit_and_seed():
     assert places == sorted(set(places))  # rows keep their order, without duplicates
     assert [whole.train[place] for place in places] == [one.train[i] for i in range(20)]
     assert len(load_task("sst", limit=10**6).train) == len(whole.train)
+
+
+def test_limit_draws_among_the_rows_with_a_label(tmp_path):
+    """The same rows as a draw from the whole split; columns and ids stay with their rows."""
+    lines = ["sentence,label,id,group", *(f"text {i},{i % 3 - 1},r{i},g{i}" for i in range(30))]
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines))
+    options = dict(labels=("negative", "positive"))
+    with pytest.warns(UserWarning, match="rows without a label in column 'label': 10 of 30"):
+        whole = load_task("sst2", tmp_path, **options).train
+        found = load_task("sst2", tmp_path, limit=6, seed=4, **options).train
+    drawn = np.sort(np.random.default_rng(4).permutation(20)[:6])
+    assert found.ids == [whole.ids[i] for i in drawn]
+    assert found.columns["group"] == ["g" + one[1:] for one in found.ids]
+    assert [found[i] for i in range(6)] == [whole[i] for i in drawn]
+
+
+def test_only_the_texts_of_drawn_rows_are_checked():
+    rows = [(i, {"sentence": f"text {i}", "label": "positive"}) for i in range(10)]
+    drawn = sorted(np.random.default_rng(0).permutation(10)[:3])
+    rows[[i for i in range(10) if i not in drawn][0]][1]["sentence"] = ""
+    assert make_split("sst2", rows, limit=3).ids == drawn
+    rows[drawn[1]][1]["sentence"] = ""
+    with pytest.raises(ValueError, match=f"row {drawn[1]}, column 'sentence': found ''"):
+        make_split("sst2", rows, limit=3)
+    rows[9][1]["label"] = "wonderful"
+    with pytest.raises(ValueError, match="row 9, column 'label': label 'wonderful' is not one of"):
+        make_split("sst2", rows, limit=3)
 
 
 def test_split_indexing_and_frame():

@@ -13,9 +13,13 @@ import pytest
 pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[1] / "pretended.py"
 READS = {  # the tensors that one epoch copies to the host: all losses and norms, scores per task
-    "every head": [[14], [4, 5], [4, 1], [4, 2], [4, 2], [4, 3], [4, 2], [9, 1]],
+    **dict.fromkeys(
+        ("every head", "bf16", "fp16"),
+        [[14], [4, 5], [4, 1], [4, 2], [4, 2], [4, 3], [4, 2], [9, 1]],
+    ),
     "micro-batches": [[4], [4, 5], [4, 2]],
-    "frozen": [[2], [4, 5]],
+    # The scores of the training rows are a by-product of their features.
+    "frozen": [[6, 5], [6, 2], *2 * [[4], [4, 5], [4, 2]]],
     "scaler": [],
     **dict.fromkeys(
         ("pal", "low_rank", "houlsby", "sequential", "sequential_fixed"), [[4], [4, 5], [4, 1]]
@@ -36,6 +40,11 @@ def test_the_host_reads_losses_and_scores_once_and_nothing_else(outcomes, name):
     assert outcomes[name] == {"copied": READS[name], "error": None}
 
 
+@pytest.mark.parametrize("name, dtype", [("bf16", "torch.bfloat16"), ("fp16", "torch.float16")])
+def test_autocast_computes_products_in_half_precision_and_layer_norm_in_fp32(outcomes, name, dtype):
+    assert outcomes[f"types of {name}"] == {"copied": ["torch.float32", dtype], "error": None}
+
+
 @pytest.mark.parametrize(
     "name, error",
     [
@@ -43,6 +52,9 @@ def test_the_host_reads_losses_and_scores_once_and_nothing_else(outcomes, name):
         ("if", "DataDependentOutputException"),
         ("mask", "DynamicOutputShapeException"),
         ("device", "FakeTensorDeviceMismatchError"),
+        ("copy", "RuntimeError: the host waits for a copy to the device: aten._to_copy"),
+        ("index", "RuntimeError: the host waits for a copy to the device: aten.index"),
+        ("list", "NotImplementedError"),
     ],
 )
 def test_a_fault_in_the_training_step_is_found(outcomes, name, error):

@@ -1,0 +1,36 @@
+"""The tests that need a GPU run on a CPU, too, so that the first GPU meets no broken test."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
+
+
+def run_gpu_tests(*arguments, **environment):
+    command = [sys.executable, "-m", "pytest", "-m", "gpu and not notebook", "-rs", *arguments]
+    command += ["-p", "no:xdist", "-p", "no:cacheprovider", ROOT / "tests" / "gpu"]
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    clean.pop("MMLKIT_GPU_TESTS_DEVICE", None)
+    run = subprocess.run(
+        command, env={**clean, **environment}, cwd=ROOT, capture_output=True, text=True
+    )
+    return run.returncode, run.stdout
+
+
+def test_the_bodies_pass_on_a_cpu():
+    status, output = run_gpu_tests(MMLKIT_GPU_TESTS_DEVICE="cpu")
+    assert status == 0, output
+    assert output.count("SKIPPED") == 1 and "the memory of a CPU is not limited" in output
+
+
+def test_without_a_gpu_each_test_says_why_it_is_skipped():
+    status, output = run_gpu_tests(CUDA_VISIBLE_DEVICES="")
+    assert status == 0, output
+    skipped = [int(found) for found in re.findall(r"SKIPPED \[(\d+)\] .*: no CUDA GPU; MM", output)]
+    assert sum(skipped) == 42
