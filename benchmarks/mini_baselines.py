@@ -44,7 +44,8 @@ MODES = {
     "cosine": "cosine, fine-tuned",
 }
 FROZEN_TOO = ("sst", "cfimdb")
-SMALL = {"cfimdb": 8, "wnli": 8, "rte": 16, "mrpc": 16, "mnli": 16}  # batch sizes for enough updates
+# Batch sizes for enough updates.
+SMALL = {"cfimdb": 8, "wnli": 8, "rte": 16, "mrpc": 16, "mnli": 16}
 EPOCHS = {"wnli": 6, "rte": 5, "mrpc": 4, "scitail": 4, "mnli": 4, "snli": 4}
 SISTERS = (
     {"rte", "qnli", "mnli", "snli", "scitail"},

@@ -291,5 +291,5 @@ def collate(encoded, rows):
         tuple(rows),
         None if encoded.second is None else collate(encoded.second, rows),
         groups,
-        encoded.features,
+        features=encoded.features,
     )

@@ -25,8 +25,8 @@ def find_files(folder, task):
     """Return the files of a task, from a folder or from its subfolder named after the task.
 
     The subfolder may also have the name of the task whose mini data it shares, such as stsb for
-    stsb_star. A file name of the CS224N release has priority, then MT-DNN's (rte_train.tsv), then train, dev
-    (or validation) and test with a known ending.
+    stsb_star. A file name of the CS224N release has priority, then MT-DNN's (rte_train.tsv), then
+    train, dev (or validation) and test with a known ending.
 
     Args:
         folder: the folder.
