@@ -93,6 +93,16 @@ def test_course_file_takes_precedence_over_a_plain_one(folder):
     assert data.train.texts == [("course",)]
 
 
+def test_a_task_finds_the_folder_of_the_task_whose_data_it_shares(folder):
+    """STS-B* reads the folder stsb; a folder of its own has priority."""
+    rows = "sentence1,sentence2,label\na,b,{}\nc,d,3.0\n"
+    files = {f"stsb/{split}.csv": rows.format(5.0) for split in ("train", "dev")}
+    data = load_task("stsb_star", folder(files))
+    assert data.train.texts == [("a", "b")] and data.train.labels.tolist() == [1]
+    files |= {f"STSB_star/{split}.csv": rows.format(1.0) for split in ("train", "dev")}
+    assert load_task("stsb_star", folder(files)).train.labels.tolist() == [0]
+
+
 def test_glue_tsv_takes_quotes_literally(folder):
     header = "index\tsentence1\tsentence2\tlabel\n"
     text = header + '0\t"He said so.\tHe "did".\tnot_entailment\n1\tb\tc\tentailment\n'

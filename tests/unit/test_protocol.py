@@ -242,6 +242,15 @@ def test_both_splits_are_measured_separately(make_model, sets):
     )
 
 
+def test_other_categories_decide_what_is_evaluated(make_model, sets):
+    model = constant_model(make_model, "qqp", [0.1, 0.9])
+    two = {name: sets[name] for name in ("mrpc", "qqp")}
+    table = cross_dataset_table({"qqp": model}, two, categories={"own": ("mrpc", "qqp")})
+    assert set(table.evaluated_on) == {"qqp", "mrpc"} and len(table) == 4
+    with pytest.raises(ValueError, match="Known sets: rte, qqp."):
+        cross_dataset_table({"sst": model}, categories={"own": ("rte", "qqp")})
+
+
 def test_a_model_with_several_heads_uses_the_head_of_its_task(make_model, sets):
     """The reference is a loop over rows and label names; one head encodes sentences separately."""
     model = make_model("rte", "mnli", "snli", seed=3)
