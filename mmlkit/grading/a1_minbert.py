@@ -298,7 +298,7 @@ def _layer(pick, D, H, inner, state, h, mask, gelu):
     weights = {key: one for key, one in state.items() if key.split(".")[0] in names}
     linear = lambda name, x: F.linear(x, state[f"{name}.weight"], state[f"{name}.bias"])
     norm = lambda name, x: F.layer_norm(
-        x, (D,), *(state[f"{name}.{k}"] for k in ("weight", "bias"))
+        x, (D,), state[f"{name}.weight"], state[f"{name}.bias"], 1e-12
     )
     mask = pick(mask, {"the mask is not passed to the attention": 0 * mask})
     attended = _self_attention.right(lambda value, _: value, h, mask, weights, H)
@@ -363,7 +363,7 @@ def _embeddings(pick, input_ids, token_type_ids, words, positions, segments, g, 
         positions[:T],
         {
             "the positions are left out": 0 * positions[:T],
-            "positions count from 0, not from 1": positions[1 : T + 1],
+            "the positions count from 0, not from 1": positions[1 : T + 1],
             "every token has position 0": positions[:1],
             "the position table is read with the word ids": positions[input_ids % len(positions)],
         },
@@ -553,7 +553,7 @@ def _run_training(student, weight, batches, lr):
             return x @ self.weight.T / (2 if self.training else 1)
 
     model = Model().eval()
-    losses = student(model, torch.optim.SGD(model._parameters(), lr=lr), batches)
+    losses = student(model, torch.optim.SGD(model.parameters(), lr=lr), batches)
     return losses and ([float(one) for one in losses], model.weight.detach())
 
 
@@ -588,12 +588,13 @@ def _train(pick, weight, batches, lr):
     losses, total, before = [], 0, 0
     weight = weight.clone()
     for (x,), y in batches:
-        weight = (weight - lr * before if update == "late" else weight).detach().requires_grad_()
+        weight = weight.detach().requires_grad_()
         loss = F.cross_entropy(x @ weight.T / scale, y, reduction=reduction)
         (g,) = torch.autograd.grad(loss, weight)
         losses.append(loss.item())
-        total, before = total + g, g
-        moved = {"right": g, "add": total}.get(update, 0)
+        total = total + g
+        moved = {"right": g, "add": total, "late": before}.get(update, 0)
+        before = g
         weight = (weight - lr * moved).detach()
     return losses, weight - lr * total if update == "once" else weight
 
@@ -705,7 +706,7 @@ def _run_classifier(student, words, pooler, input_ids, attention_mask, weight, b
     if logits is None:
         return None
     counts = [
-        sum(one.numel() for one in make(freeze)._parameters() if one.requires_grad)
+        sum(one.numel() for one in make(freeze).parameters() if one.requires_grad)
         for freeze in (True, False)
     ]
     return logits.detach(), *counts

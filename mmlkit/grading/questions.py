@@ -317,10 +317,9 @@ class Assignment:
 
     def summary(self):
         """Print the points of the questions that the public checks can judge."""
-        judged = [one for one in self.questions.values() if one.right]
+        judged, total = [one for one in self.questions.values() if one.right], 0
         for one in judged:
-            print(
-                f"{one.points * self.passed.get(one.name, False):>3} of {one.points:<3} {one.name}"
-            )
-        total = sum(one.points for one in judged)
-        print(f"{sum(one.points for one in judged if self.passed.get(one.name))} of {total}")
+            points = one.points if self.passed.get(one.name) else 0
+            total += points
+            print(f"{points:>3} of {one.points:<3} {one.name}")
+        print(f"{total:>3} of {sum(one.points for one in judged):<3} points for code")

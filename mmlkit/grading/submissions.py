@@ -265,19 +265,25 @@ def _written(cells, name):
 
 
 def _mentions(cells, questions):
-    """Return a note for every name in the code that would do an exercise."""
-    avoided = {name for one in questions for name in one.avoid}
-    avoided |= {name for name in REFUSED if not any(name in one.allowed for one in questions)}
+    """Return a note for every name in the code that would do the exercise around it."""
+    avoided = {one.object or one.name: {*one.avoid} for one in questions}
+    anywhere = {name for one in questions for name in one.avoid}
+    refused = {name for name in REFUSED if not any(name in one.allowed for one in questions)}
     found = set()
-    notebook = {"cells": cells}
-    for number, node in runner.definitions(notebook):
+    for number, node in runner.definitions({"cells": cells}):
+        own = avoided.get(getattr(node, "name", None), anywhere) | refused
         for part in ast.walk(node) if node else ():
-            names = []
-            if isinstance(part, (ast.Import, ast.ImportFrom)):
-                base = [part.module] if isinstance(part, ast.ImportFrom) and part.module else []
-                names = base + [alias.name for alias in part.names]
-            elif isinstance(part, ast.Attribute):
-                names = [part.attr, ast.unparse(part)]
-            for name in {one for text in names for one in (text, text.split(".")[0])} & avoided:
+            for name in sorted(_names(part) & own):
                 found.add(f"cell {number} uses {name}; read it")
     return sorted(found)
+
+
+def _names(node):
+    """Return what an import or an attribute names, whole and its first word."""
+    names = []
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        base = getattr(node, "module", None)
+        names = [base] * bool(base) + [alias.name for alias in node.names]
+    elif isinstance(node, ast.Attribute):
+        names = [node.attr, ast.unparse(node)]
+    return {*names, *(name.split(".")[0] for name in names)}
