@@ -192,7 +192,7 @@ _ARGUMENTS = {
         "a table of prediction files, one folder per team",
         [
             ("folder", _text("a folder with one folder of prediction files per team")),
-            ("--source", {"required": True, "help": "the folder with the labelled files"}),
+            ("--source", {"required": True, "help": "mini, or the folder with the labelled files"}),
             ("--split", {"choices": ("dev", "test"), "default": "dev", "help": "default: dev"}),
             ("--out", _text("write the table as .csv and .html with this name, such as board")),
         ],

@@ -13,9 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mmlkit.data.files import find_files, read_rows
-from mmlkit.data.loading import make_split
-from mmlkit.data.tasks import get_task
+from mmlkit.data.loading import load_task
 from mmlkit.messages import no_formula, printable
 from mmlkit.runtime import atomic_write
 from mmlkit.studies.cs224n import HEADERS, TASKS, overall_score, prediction_file
@@ -56,14 +54,15 @@ def rank(folder, source, split="dev"):
 
     Args:
         folder: a folder with one folder of prediction files per team.
-        source: the folder with the labelled files of sst, quora and sts.
+        source: "mini", or the folder with the labelled files of sst, quora and sts.
         split: "dev" or "test".
 
     Returns:
         A list of Row, the best first.
 
     Raises:
-        FileNotFoundError: there is no team, or a task has no labelled file.
+        FileNotFoundError: there is no team.
+        ValueError: a task has no labelled file.
     """
     teams = sorted(path for path in Path(folder).iterdir() if path.is_dir())
     if not teams:
@@ -79,16 +78,11 @@ def rank(folder, source, split="dev"):
 
 
 def _truth(name, source, split):
-    """Return {id: label} of a task."""
-    task = get_task(name)
-    path = find_files(source, task).get(split)
-    if path is None:
-        raise FileNotFoundError(f"{source} has no {split} file of {name} to compare with.")
-    rows = make_split(task, read_rows(path)[1], place=path, name=split)
-    if rows.labels is None:
-        raise ValueError(f"{path} has no labels; a leaderboard needs them.")
-    ids = rows.ids or range(len(rows))
-    return {str(one).strip().lower(): float(label) for one, label in zip(ids, rows.labels)}
+    """Return {id: label} of a task, with the ids as the starter code reads them."""
+    rows = getattr(load_task(name, source), split, None)
+    if rows is None or rows.labels is None:
+        raise ValueError(f"{source} has no labelled {split} file of {name} to compare with.")
+    return {str(one).strip().lower(): float(label) for one, label in zip(rows.ids, rows.labels)}
 
 
 def _team(folder, truth, split):

@@ -86,7 +86,6 @@ def test_planted_markers_stay_with_the_teacher(tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_student_notebook_holds_no_solution(name):
-    stubs, solved = dict(cells(name, "student")), dict(cells(name, "solution"))
     text = "\n".join(one for _, one in cells(name, "student"))
     assert not re.search(r"BEGIN|END |SOLUTION|hidden: |hidden \d|otter|^IF ", text, re.M)
     codes = [one for kind, one in cells(name, "student") if kind == "code"]
@@ -96,10 +95,10 @@ def test_a_student_notebook_holds_no_solution(name):
         for (kind, a), (_, b) in zip(cells(name, "student"), cells(name, "solution"))
         if a != b
     ]
-    assert len(changed) >= len(load_questions(name)[1]) and stubs != solved
+    assert len(changed) >= len(load_questions(name)[1])
     for stub, whole in changed:
         lost = [line for line in whole.splitlines() if line.strip() and line not in stub]
-        assert lost and "..." in stub or "*Write here.*" in stub
+        assert (lost and "..." in stub) or "*Write here.*" in stub
 
 
 def test_editions_differ_and_hide_their_seed(tmp_path):

@@ -19,7 +19,9 @@ from mmlkit.grading.submissions import grade_folder, grade_notebook, load_editio
 NAMES = ("attention", "layer_norm", "feed_forward", "add_norm", "train", "evaluate")
 EDITION = Edition(41)
 LIMITS = {"AS": 3 << 30, "CPU": 30, "FSIZE": 1 << 20}
-SOLUTION = "\n".join(code("a1_minbert", "solution", EDITION.seed))
+SOLUTION = "\n".join(
+    one for one in code("a1_minbert", "solution", EDITION.seed) if "BertLayer" not in one
+)
 LAYER_NORM = 4  # points
 
 SANDBOX = find_sandbox(LIMITS)
@@ -174,7 +176,7 @@ def attention(*arguments):
             time.sleep(0.1)
         except BaseException:
             pass
-def feed_forward(*arguments):
+def train_epoch(*arguments):
     return torch.ones(12_500_000_000)          # 50 GB
 def add_norm(*arguments):
     while True:
@@ -182,7 +184,7 @@ def add_norm(*arguments):
             os.fork()
         except OSError:
             pass
-def train_epoch(*arguments):
+def feed_forward(*arguments):
     return "x" * 100_000_000
 def evaluate(*arguments):
     subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
@@ -305,9 +307,9 @@ def test_hostile_submissions_earn_nothing_and_stop_nobody(tmp_path):
 
     said = messages(found["resources"])
     assert said["attention"] == "it took longer than 4 seconds"
-    assert "it stopped with RuntimeError" in said["feed_forward"]
+    assert "it stopped with RuntimeError" in said["train"]
     assert said["add_norm"] == "it took longer than 4 seconds"
-    assert "the results take more than 1000 kB" in said["train"]
+    assert "the results take more than 1000 kB" in said["feed_forward"]
     assert "no result came back" in said["evaluate"]
 
     said, notes = messages(found["reads"]), found["reads"]["notes"]
@@ -340,5 +342,5 @@ def test_limits_alone_stop_what_takes_too_much(tmp_path):
     said = messages(result)
     assert points(result)["layer_norm"] == LAYER_NORM
     assert said["attention"] == "it took longer than 4 seconds"
-    assert "it stopped with RuntimeError" in said["feed_forward"]
+    assert "it stopped with RuntimeError" in said["train"]
     assert result["sandbox"] == "limits alone (for the test)"
