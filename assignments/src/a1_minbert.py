@@ -14,7 +14,7 @@
 # | | |
 # |---|---|
 # | Work | about {hours} hours, {points} points |
-# | Hardware | a CPU is enough; the experiment in part 4 takes about two minutes on two cores |
+# | Hardware | a CPU is enough; the experiment in part 4 takes two to five minutes on two cores |
 # | Read before | notebooks 01 (minBERT) and 02 (Fine-tuning) of mmlkit |
 # | Papers | Vaswani et al. 2017, section 3.2; Devlin et al. 2019, section 3; Loshchilov and Hutter 2019 |
 #

@@ -245,18 +245,15 @@ LAYER = {  # the linear maps of the layer, from and to the sizes D and I
 
 def _layer_cases(draw):
     """Draw sizes, the weights of a layer, hidden states and an additive mask."""
-    cases = []
-    for _ in range(2):
-        H, d, inner = draw.size(2, 3), draw.size(2, 3), draw.size(7, 11)
-        size, state = {"D": H * d, "I": inner}, {}
-        for name, (source, target) in LAYER.items():
-            state |= _parameters(draw, [name], size[source], size[target])
-        for name in ("attention_norm", "output_norm"):
-            state |= {f"{name}.weight": 1 + draw.normal(H * d), f"{name}.bias": draw.normal(H * d)}
-        B, T = draw.size(2, 3), draw.size(3, 5)
-        mask = -3.0 * draw.integers(2, B, 1, 1, T)
-        cases.append((H * d, H, inner, state, draw.normal(B, T, H * d), mask))
-    return cases
+    H, d, inner = draw.size(2, 3), draw.size(2, 3), draw.size(7, 11)
+    size, state = {"D": H * d, "I": inner}, {}
+    for name, (source, target) in LAYER.items():
+        state |= _parameters(draw, [name], size[source], size[target])
+    for name in ("attention_norm", "output_norm"):
+        state |= {f"{name}.weight": 1 + draw.normal(H * d), f"{name}.bias": draw.normal(H * d)}
+    B, T = draw.size(2, 3), draw.size(3, 5)
+    mask = -3.0 * draw.integers(2, B, 1, 1, T)
+    return [(H * d, H, inner, state, draw.normal(B, T, H * d), mask)]
 
 
 def _run_layer(student, D, H, inner, state, h, mask):
@@ -300,10 +297,14 @@ def _layer(pick, D, H, inner, state, h, mask, gelu):
     norm = lambda name, x: F.layer_norm(
         x, (D,), state[f"{name}.weight"], state[f"{name}.bias"], 1e-12
     )
-    mask = pick(mask, {"the mask is not passed to the attention": 0 * mask})
-    attended = _self_attention.right(lambda value, _: value, h, mask, weights, H)
+    attend = lambda mask: _self_attention.right(lambda value, _: value, h, mask, weights, H)
+    attended = attend(mask)
     attended = pick(
-        linear("attention_dense", attended), {"attention_dense is not applied": attended}
+        linear("attention_dense", attended),
+        {
+            "attention_dense is not applied": attended,
+            "the mask is not passed to the attention": linear("attention_dense", attend(0 * mask)),
+        },
     )
     a = pick(
         norm("attention_norm", attended + h),
@@ -454,6 +455,25 @@ def _run_optimizer(student, weights, gradients, settings):
     return torch.cat([one.detach() for one in weights])
 
 
+def _adamw_path(theta, gradients, settings, corrections, roots, place, state):
+    """Return one parameter after all steps; `state` is right, global, empty or fresh."""
+    lr, rate, (b1, b2) = settings["lr"], settings["weight_decay"], settings["betas"]
+    m = v = torch.zeros_like(theta)
+    t = 0
+    for step, g in enumerate(gradients, start=1):
+        if g is None and state != "empty":
+            continue
+        g = 0 * theta if g is None else g
+        t = step if state == "global" else t + 1
+        g = g + rate * theta if place == "gradient" else g
+        m, v = (0 * m, 0 * v) if state == "fresh" else (m, v)
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+        theta = theta * (1 - lr * rate) if place == "before" else theta
+        theta = theta - lr * corrections(t, b1, b2) * m / roots(v, t, b2)
+        theta = theta * {"after": 1 - lr * rate, "raw": 1 - rate}.get(place, 1)
+    return theta
+
+
 @question(
     "adamw",
     points=10,
@@ -468,29 +488,32 @@ def _run_optimizer(student, weights, gradients, settings):
 )
 def _adamw(pick, weights, gradients, settings, decay):
     """Return the weights of all parameters after AdamW's steps, [N]."""
-    lr, eps, rate = settings["lr"], settings["eps"], settings["weight_decay"]
-    b1, b2 = settings["betas"]
-    empty = pick(None, {"a parameter whose grad is None must not move; skip it": 0})
-    own = pick(True, {"every parameter counts its own steps, from its first gradient": False})
-    fresh = pick(False, {"the averages start again at 0 in every step; keep them in state": True})
-    corrections = pick(
-        lambda t: (1 - b2**t) ** 0.5 / (1 - b1**t),
+    eps, other = settings["eps"], {"after": "before", "before": "after"}[decay]
+    state = pick(
+        "right",
         {
-            "the bias correction sqrt(1 - beta2^t) / (1 - beta1^t) is missing": lambda t: 1,
-            "only m is bias-corrected": lambda t: 1 / (1 - b1**t),
-            "only v is bias-corrected": lambda t: (1 - b2**t) ** 0.5,
+            "a parameter whose grad is None must not move; skip it": "empty",
+            "every parameter counts its own steps, from its first gradient": "global",
+            "the averages start again at 0 in every step; keep them in state": "fresh",
+        },
+    )
+    corrections = pick(
+        lambda t, b1, b2: (1 - b2**t) ** 0.5 / (1 - b1**t),
+        {
+            "the bias correction sqrt(1 - beta2^t) / (1 - beta1^t) is missing": lambda *_: 1,
+            "only m is bias-corrected": lambda t, b1, b2: 1 / (1 - b1**t),
+            "only v is bias-corrected": lambda t, b1, b2: (1 - b2**t) ** 0.5,
         },
     )
     roots = pick(
-        lambda v, t: v**0.5 + eps,
+        lambda v, t, b2: v**0.5 + eps,
         {
-            "eps belongs outside the square root": lambda v, t: (v + eps) ** 0.5,
-            "eps is added to the bias-corrected root, as torch does": lambda v, t: (
+            "eps belongs outside the square root": lambda v, t, b2: (v + eps) ** 0.5,
+            "eps is added to the bias-corrected root, as torch does": lambda v, t, b2: (
                 v**0.5 + eps * (1 - b2**t) ** 0.5
             ),
         },
     )
-    other = {"after": "before", "before": "after"}[decay]
     place = pick(
         decay,
         {
@@ -500,26 +523,10 @@ def _adamw(pick, weights, gradients, settings, decay):
             "decay is not multiplied by the learning rate": "raw",
         },
     )
-    result = []
-    for number, theta in enumerate(weights):
-        m = v = torch.zeros_like(theta)
-        t = 0
-        for step, one in enumerate(gradients, start=1):
-            g = one[number]
-            if g is None and empty is None:
-                continue
-            g = 0 * theta if g is None else g
-            t = t + 1 if own else step
-            g = g + rate * theta if place == "gradient" else g
-            m, v = (0 * m, 0 * v) if fresh else (m, v)
-            m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
-            theta = theta * (1 - lr * rate) if place == "before" else theta
-            theta = theta - lr * corrections(t) * m / roots(v, t)
-            kept = {"after": 1 - lr * rate, "raw": 1 - rate}.get(place, 1)
-            theta = theta * kept
-        result.append(theta)
+    paths = zip(weights, zip(*gradients))
+    moved = [_adamw_path(*path, settings, corrections, roots, place, state) for path in paths]
     still = {"no weight moves; change theta in place, with sub_ or mul_": torch.cat(weights)}
-    return pick(torch.cat(result), still)
+    return pick(torch.cat(moved), still)
 
 
 # ---- the training loop ----

@@ -75,7 +75,8 @@ class Sandbox:
         self.mode, self.reason, self.limits = mode, reason, {**LIMITS, **(limits or {})}
 
     def __str__(self):
-        return self.mode + f" ({self.reason})" * bool(self.reason)
+        root = ", as root" * (self.mode != "bubblewrap" and self._uid(0) == 0)
+        return self.mode + root + f" ({self.reason})" * bool(self.reason)
 
     def run(self, job, notebook, packages, seconds, slot=0):
         """Run a job to its end or its time limit.

@@ -85,10 +85,8 @@ def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None,
     def work(path):
         place = Path(out) / "graded" / f"{path.stem}.json"
         key = _key(path, assignment, edition)
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            result = json.loads(place.read_text(encoding="utf-8"))
-            if result["key"] == key:
-                return result
+        if result := _graded_before(place, key):
+            return result
         slot = slots.get()
         try:
             result = grade_notebook(path, assignment, edition, sandbox, slot)
@@ -108,6 +106,13 @@ def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None,
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _graded_before(place, key):
+    """Return the stored result of the same submission and questions, or None."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        result = json.loads(place.read_text(encoding="utf-8"))
+        return result if result["key"] == key else None
 
 
 def _key(path, assignment, edition):

@@ -90,6 +90,7 @@ def test_a_student_notebook_holds_no_solution(name):
     assert not re.search(r"BEGIN|END |SOLUTION|hidden: |hidden \d|otter|^IF ", text, re.M)
     codes = [one for kind, one in cells(name, "student") if kind == "code"]
     assert all(len(line) <= 120 for one in codes for line in one.splitlines())
+    assert all(len(list(filter(str.strip, one.splitlines()))) <= 15 for one in codes)
     changed = [
         (a, b)
         for (kind, a), (_, b) in zip(cells(name, "student"), cells(name, "solution"))
