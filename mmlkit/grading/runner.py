@@ -113,14 +113,14 @@ def definitions(notebook):
 
 
 class _Refuse(importlib.abc.MetaPathFinder):
-    """Refuse the import of packages that would do the exercise."""
+    """Refuse the import of packages and modules that would do the exercise."""
 
     def __init__(self, names, notes):
         self.names, self.notes = names, notes
 
     def find_spec(self, name, path=None, target=None):
         """Raise ModuleNotFoundError for a refused package."""
-        if name.split(".")[0] in self.names:
+        if any(f"{name}.".startswith(f"{one}.") for one in self.names):
             self.notes.append(f"import of {name} was refused")
             raise ModuleNotFoundError(f"{name} is not available in this assignment")
 

@@ -29,6 +29,7 @@ __all__ = ["Sandbox", "find_sandbox", "package_paths"]
 FIRST_UID = 61000  # root runs each slot under a user id of its own, because processes are counted
 LIMITS = {"AS": 4 << 30, "CPU": 120, "FSIZE": 16 << 20, "NOFILE": 256, "CORE": 0}
 PROCESSES = 64
+ANSWERS = ("mmlkit.checks", "mmlkit.grading")  # never visible, also where mmlkit is allowed
 OUTPUT = 32 << 20  # bytes that are read of the output of one submission
 
 
@@ -129,6 +130,8 @@ class Sandbox:
         """Return the command and the arguments of Popen with bubblewrap."""
         paths = package_paths(packages)
         mounts = [["--ro-bind", str(path), f"/in/site/{name}"] for name, path in paths.items()]
+        if "mmlkit" in paths:
+            mounts += [["--tmpfs", f"/in/site/{name.replace('.', '/')}"] for name in ANSWERS]
         for name in ("runner.py", "job.json", "submission.ipynb"):
             mounts.append(["--ro-bind", str(place / name), f"/in/{name}"])
         command = [*_bubblewrap(), *sum(mounts, []), "--remount-ro", "/", "--chdir", "/tmp"]

@@ -18,7 +18,7 @@ import numpy as np
 from mmlkit.checks.compare import WrongAnswer
 from mmlkit.grading import runner
 from mmlkit.grading.questions import Edition, load_questions
-from mmlkit.grading.sandbox import find_sandbox
+from mmlkit.grading.sandbox import ANSWERS, find_sandbox
 from mmlkit.runtime import atomic_write
 
 __all__ = ["grade_folder", "grade_notebook", "load_edition", "replay"]
@@ -182,7 +182,7 @@ def _read(path):
 def _run(path, questions, allowed, edition, sandbox, slot):
     """Return ({question: document}, notes) of the runner."""
     job = {
-        "refused": [one for one in REFUSED if one not in allowed],
+        "refused": [*(one for one in REFUSED if one not in allowed), *ANSWERS],
         "load_seconds": LOAD_SECONDS,
         "size": SIZE,
         "questions": [
@@ -202,13 +202,13 @@ def _run(path, questions, allowed, edition, sandbox, slot):
     }
     seconds = 60 + sum(one.seconds for one in questions)
     text, late = sandbox.run(job, path, PACKAGES + allowed, seconds, slot)
-    documents, notes = {}, []
+    documents, notes, known = {}, [], [one.name for one in questions]
     for line in text.splitlines():
         with contextlib.suppress(ValueError, RecursionError, TypeError, AttributeError):
             document = json.loads(line) if len(line) <= SIZE else {}
             notes += [str(one)[:300] for one in list(document.get("notes", ()))[:20]]
-            if "question" in document:
-                documents.setdefault(str(document["question"]), document)
+            if document.get("question") in known:  # of this part: the others run with less
+                documents.setdefault(document["question"], document)
     if late:
         notes.append(f"the notebook took longer than {seconds:g} seconds")
     return documents, notes

@@ -344,3 +344,37 @@ def test_limits_alone_stop_what_takes_too_much(tmp_path):
     assert said["attention"] == "it took longer than 4 seconds"
     assert "it stopped with RuntimeError" in said["train"]
     assert result["sandbox"] == str(sandbox) and "(for the test)" in str(sandbox)
+
+
+ALLOWED = """
+import os
+import torch
+def layer_norm(x, g, b, eps):
+    from mmlkit.bert import BertConfig, BertModel
+    BertModel(BertConfig.tiny())
+    folder = os.path.dirname(os.path.dirname(BertModel.forward.__code__.co_filename))
+    if SANDBOXED:
+        assert not os.listdir(folder + "/grading") and not os.listdir(folder + "/checks")
+    try:
+        import mmlkit.grading.a1_minbert
+    except ImportError:
+        return torch.nn.functional.layer_norm(x, x.shape[-1:], g, b, eps)
+def add_norm(*arguments):
+    import mmlkit
+"""
+
+
+@slow
+@pytest.mark.parametrize("mode", ["best", "limits alone"])
+def test_an_allowed_package_serves_one_question_and_brings_no_answers(mode, tmp_path, monkeypatch):
+    sandbox = SANDBOX if mode == "best" else Sandbox("limits alone", "for the test", LIMITS)
+    name, questions = submissions.load_questions("a1")
+    few = {
+        "layer_norm": dataclasses.replace(questions["layer_norm"], allowed=("mmlkit",)),
+        "add_norm": questions["add_norm"],
+    }
+    monkeypatch.setattr(submissions, "load_questions", lambda _: (name, few))
+    source = ALLOWED.replace("SANDBOXED", str(sandbox.mode == "bubblewrap"))
+    result = grade_notebook(write(tmp_path / "a.ipynb", source), "a1", EDITION, sandbox)
+    assert points(result) == {"layer_norm": LAYER_NORM, "add_norm": 0}
+    assert "mmlkit is not available in this assignment" in messages(result)["add_norm"]
