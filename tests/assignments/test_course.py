@@ -118,6 +118,7 @@ def test_editions_differ_and_hide_their_seed(tmp_path):
         assert file.getinfo("run_autograder").external_attr >> 16 == 0o755
 
 
+@pytest.mark.slow
 def test_answers_inside_the_repository_are_refused():
     command = [sys.executable, str(ROOT / "assignments" / "course.py"), "5", "--out"]
     run = subprocess.run([*command, str(ROOT / "course")], capture_output=True, text=True)
