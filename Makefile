@@ -12,7 +12,7 @@ JOBS   ?= 2
 SOURCE ?= mini
 PYTEST  = $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: walkthrough test quick test-gpu test-colab lint notebooks data bench install clean
+.PHONY: walkthrough test quick test-gpu test-colab lint notebooks course data bench install clean
 
 walkthrough: install            ## run every notebook headless on the fast profile, into runs/
 	$(BIN)/mmlkit run all --profile fast --out runs
@@ -38,6 +38,12 @@ lint: install                   ## style and unused names, notebooks included
 
 notebooks: install              ## rebuild the committed notebooks from notebooks/src/
 	$(BIN)/python notebooks/build.py
+
+# SEED=new draws a secret number; SEED= (empty) writes the default edition into assignments/student/.
+SEED ?= new
+OUT  ?= ../course
+course: install                 ## an edition of the assignments, outside the repository: SEED=... OUT=...
+	$(BIN)/python assignments/course.py $(if $(SEED),$(SEED) --out $(OUT))
 
 data: install                   ## the measured table of data/README.md
 	$(BIN)/python data/measure.py

@@ -30,7 +30,7 @@ NAMES = {
 # A file or subpackage may import only from the entries before it. The sign | separates the steps of
 # the walkthrough.
 ORDER = """messages runtime profiles hub folders | data | bert | heads | pals | training
-           | huggingface studies checks | plots | bench | batch | cli""".replace("|", " ").split()
+           | huggingface studies checks | plots | bench | batch | grading | cli""".replace("|", " ").split()
 UNORDERED = ("__init__", "__main__")
 MAY_PRINT = (
     "cli.main",
@@ -39,6 +39,7 @@ MAY_PRINT = (
     "batch.notebooks",
     "batch.batches",  # modules that print for a user
     "checks.compare",
+    "grading.questions",
 )
 HEAVY = ("datasets", "papermill", "seaborn", "ipywidgets", "transformers", "sklearn", "pandas")
 

@@ -2,7 +2,7 @@
 
 An exercise is written as its right answer. Where students go wrong, the right value is picked
 from a table that maps the name of a mistake to the wrong value. The comparator evaluates the
-answer with all combinations of mistakes and reports the smallest one that fits.
+answer with up to three mistakes at once, and reports the smallest set of mistakes that fits.
 """
 
 import copy
@@ -63,7 +63,8 @@ def exercise(name, *arguments):
     Returns:
         A decorator for the right answer, `right` of `compare`. The decorated function takes the
         student's function, prints a verdict and returns True or False. Its docstring describes
-        the arguments and the result of the student's function.
+        the arguments and the result of the student's function. Its attribute `right` is the right
+        answer, for questions of assignments that draw other cases.
     """
 
     def decorate(right):
@@ -72,6 +73,7 @@ def exercise(name, *arguments):
             return verdict(name, compare, function, right, *arguments)
 
         del check.__wrapped__  # The signature is that of the check.
+        check.right = right
         return check
 
     return decorate
@@ -134,7 +136,7 @@ def read(answer, like):
     return values
 
 
-def compare(function, right, cases, rule, edges=(), order=None):
+def compare(function, right, cases, rule, edges=(), order=None, show=True):
     """Compare a student's function with the right answer and name the mistakes.
 
     Args:
@@ -146,6 +148,7 @@ def compare(function, right, cases, rule, edges=(), order=None):
             is a dict from the name of each answer to its words.
         edges: pairs (arguments, sentence) of special cases, compared after `cases`.
         order: the names in the order of comparison, if it is not that of `rule`.
+        show: whether a message may show the right values.
 
     Raises:
         WrongAnswer: the function differs from the right answer.
@@ -154,31 +157,36 @@ def compare(function, right, cases, rule, edges=(), order=None):
     answers = [_named(call(function, *case), rules) for case in cases]
     tables = []
     right(lambda value, table: tables.append(["", *table]) or value, *cases[0])
-    variants = sorted(itertools.product(*tables), key=lambda variant: sum(map(bool, variant)))
+    mistakes = lambda variant: sum(map(bool, variant))
+    variants = [one for one in itertools.product(*tables) if mistakes(one) <= 3]
+    variants.sort(key=mistakes)
 
-    def results(name, variant=()):
+    @functools.cache
+    def results(variant):
         def pick(value, table):
             return next((table[mistake] for mistake in variant if mistake in table), value)
 
-        return [_named(right(pick, *case), rules)[name] for case in cases]
+        return [_named(right(pick, *case), rules) for case in cases]
 
     for name in order or rules:
         try:
-            targets = results(name)
+            targets = [one[name] for one in results(variants[0])]
             found = [read(answer[name], target) for answer, target in zip(answers, targets)]
             for variant in variants:
-                if all(map(_same, found, results(name, variant))):
+                if all(map(_same, found, (one[name] for one in results(variant)))):
                     require(not any(variant), ", and ".join(filter(None, variant)) + ".")
                     break
             else:
-                for case, one, target in zip(cases, found, targets):
-                    require(_same(one, target), _difference(case, one, target))
+                for number, (case, one, target) in enumerate(zip(cases, found, targets), start=1):
+                    hidden = f"it differs from the right values in hidden case {number}."
+                    require(_same(one, target), _difference(case, one, target) if show else hidden)
         except WrongAnswer as error:
             sentence = rules[name] and f" The right answer is {rules[name]}."
             raise WrongAnswer(f"{name}: {error}{sentence}".removeprefix(": ")) from None
     for case, sentence in edges:
         try:
-            compare(function, lambda _, *case: right(lambda value, _: value, *case), [case], "")
+            plain = lambda _, *case: right(lambda value, _: value, *case)
+            compare(function, plain, [case], "", show=show)
         except WrongAnswer as error:
             raise WrongAnswer(f"{error} {sentence}") from None
 

@@ -39,9 +39,21 @@ def check_adamw_step(pick, theta, g, m, v, t, lr, beta1, beta2, eps, weight_deca
     m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
     correction = pick(
         (1 - beta2**t) ** 0.5 / (1 - beta1**t),
-        {"the bias correction sqrt(1 - beta2^t) / (1 - beta1^t) is missing": 1},
+        {
+            "the bias correction sqrt(1 - beta2^t) / (1 - beta1^t) is missing": 1,
+            "only m is bias-corrected": 1 / (1 - beta1**t),
+            "only v is bias-corrected": (1 - beta2**t) ** 0.5,
+            "the bias correction is upside down": (1 - beta1**t) / (1 - beta2**t) ** 0.5,
+        },
     )
-    root = pick(v**0.5 + eps, {"eps belongs outside the square root": (v + eps) ** 0.5})
+    root = pick(
+        v**0.5 + eps,
+        {
+            "eps belongs outside the square root": (v + eps) ** 0.5,
+            "eps is added to the bias-corrected root, as torch does": v**0.5
+            + eps * (1 - beta2**t) ** 0.5,
+        },
+    )
     moved = theta - lr * correction * m / root
     decayed = pick(
         moved,

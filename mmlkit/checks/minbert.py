@@ -25,11 +25,12 @@ def check_attention(pick, query, key, value, mask):
     Returns:
         The weighted sums of values, [T, d].
     """
+    d = query.shape[-1]
     scale = pick(
-        2,
+        d**0.5,
         {
-            "the scores are not divided by sqrt(d); here d = 4": 1,
-            "the scores are divided by d, not by sqrt(d)": 4,
+            f"the scores are not divided by sqrt(d); here d = {d}": 1,
+            "the scores are divided by d, not by sqrt(d)": d,
         },
     )
     hidden = pick(mask == 0, {"padding gets attention; mask it before the softmax": mask < 0})

@@ -1,4 +1,4 @@
-"""The command line: `mmlkit doctor`, `run`, `reproduce`, `report`, `bench`, `predict`, `submit`.
+"""The command line: `mmlkit doctor`, `run`, `reproduce`, `report`, `bench`, `predict` and others.
 
     arguments   the options of every command, and the parser
     main        the commands

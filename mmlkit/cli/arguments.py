@@ -208,4 +208,27 @@ _ARGUMENTS = {
             ),
         ],
     ),
+    "grade": (
+        "grade a folder of assignments, and continue where it stopped",
+        [
+            ("folder", _text("a folder of .ipynb files, one per student; the file has the name")),
+            ("--assignment", {"required": True, "help": "such as a1"}),
+            ("--answers", _text("the edition's folder of answers (default: the public edition)")),
+            (
+                "--out",
+                _text("folder for the results (default: grading)", default="grading"),
+            ),
+            ("--jobs", _count("notebooks at a time (default: 2)", default=2)),
+            ("--gradescope", _text("write Gradescope's results.json of the only notebook here")),
+        ],
+    ),
+    "leaderboard": (
+        "a table of prediction files, one folder per team",
+        [
+            ("folder", _text("a folder with one folder of prediction files per team")),
+            ("--source", {"required": True, "help": "mini, or the folder with the labelled files"}),
+            ("--split", {"choices": ("dev", "test"), "default": "dev", "help": "default: dev"}),
+            ("--out", _text("write the table as .csv and .html with this name, such as board")),
+        ],
+    ),
 }

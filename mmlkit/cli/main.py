@@ -212,6 +212,39 @@ def _submit(options):
     return 0
 
 
+def _grade(options):
+    from mmlkit.grading import reports, submissions
+    from mmlkit.grading.sandbox import find_sandbox
+
+    sandbox = find_sandbox()
+    print(f"Sandbox: {sandbox}")
+    results = submissions.grade_folder(
+        options.folder,
+        options.assignment,
+        options.out,
+        edition=submissions.load_edition(options.answers),
+        jobs=options.jobs,
+        sandbox=sandbox,
+        tell=lambda text: print(printable(text), flush=True),
+    )
+    print(f"{count(len(results), 'notebook')}: {reports.write_reports(results, options.out)}")
+    if options.gradescope:
+        if len(results) != 1:
+            raise ValueError(f"--gradescope needs a folder with one notebook, not {len(results)}.")
+        Path(options.gradescope).write_text(reports.gradescope_results(results[0]))
+    return 0
+
+
+def _leaderboard(options):
+    from mmlkit.grading import leaderboard
+
+    rows = leaderboard.rank(options.folder, options.source, options.split)
+    _write(leaderboard.HEADER, [[str(cell) for cell in row] for row in rows], None)
+    if options.out:
+        print(f"written: {leaderboard.write_board(rows, options.out)}")
+    return 0
+
+
 def _write(header, rows, out):
     from mmlkit.runtime import atomic_write
 
@@ -233,4 +266,6 @@ _COMMANDS = {
     "bench": _machine,
     "predict": _predict,
     "submit": _submit,
+    "grade": _grade,
+    "leaderboard": _leaderboard,
 }

@@ -1,0 +1,16 @@
+"""Assignments that grade themselves: questions, the sandbox, reports and the leaderboard.
+
+    questions     what a question is, the cases of an edition, the check that a student calls
+    a1_minbert    the questions of assignment 1
+    runner        the process that runs a student's functions; it holds no answers
+    sandbox       bubblewrap, or limits alone
+    submissions   a folder of notebooks, graded by comparing raw values
+    reports       points.csv, a page per student, Gradescope's results.json
+    bundle        the zip file that Gradescope takes
+    leaderboard   a table of prediction files, with ties, dates and baseline rows
+
+The notebooks of `assignments/` use `Assignment`, and `mmlkit grade` uses the rest. A table of
+mistakes that a lesson has too does not belong here: it lives in `mmlkit.checks`.
+"""
+
+from mmlkit.grading.questions import Assignment

@@ -1,0 +1,325 @@
+"""What a question is, the cases of an edition, and the check that a student calls.
+
+A question is data: its points, the right answer with tables of known mistakes, and a function that
+draws cases. The same right answer serves the student's check, on public cases, and the grader, on
+hidden cases. An edition of a course is one number, from which sizes, values and variants follow.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import importlib
+import inspect
+import pkgutil
+import random
+import textwrap
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from mmlkit.checks.compare import compare, verdict
+
+__all__ = ["Assignment", "Draw", "Edition", "Question", "load_questions", "question"]
+
+
+class Draw:
+    """Draw the values of a case from a seed.
+
+    Args:
+        seed: any text.
+    """
+
+    def __init__(self, seed):
+        digest = hashlib.sha256(str(seed).encode()).digest()
+        self.random = np.random.default_rng(int.from_bytes(digest[:8], "big"))
+
+    def size(self, low, high):
+        """Draw a whole number.
+
+        Args:
+            low: the smallest value.
+            high: the largest value.
+
+        Returns:
+            The number.
+        """
+        return int(self.random.integers(low, high + 1))
+
+    def number(self, low, high):
+        """Draw a number with three decimals.
+
+        Args:
+            low: the smallest value.
+            high: the largest value.
+
+        Returns:
+            The number.
+        """
+        return round(float(self.random.uniform(low, high)), 3)
+
+    def normal(self, *shape, scale=1.0):
+        """Draw a tensor of normal numbers with three decimals.
+
+        Args:
+            *shape: the sizes.
+            scale: the standard deviation.
+
+        Returns:
+            A float32 tensor, [*shape].
+        """
+        return torch.tensor(self.random.normal(0, scale, shape).round(3), dtype=torch.float32)
+
+    def integers(self, high, *shape):
+        """Draw a tensor of whole numbers from 0 to high - 1.
+
+        Args:
+            high: the number of values.
+            *shape: the sizes.
+
+        Returns:
+            An int64 tensor, [*shape].
+        """
+        return torch.tensor(self.random.integers(0, high, shape))
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """Describe one question.
+
+    Attributes:
+        name: its name, also the first words of the verdict.
+        points: for a right answer; a wrong one has none.
+        difficulty: 1, 2 or 3.
+        hours: the expected time.
+        right: `right(pick, *case, **variants)`, see `compare`; None for a question that a teacher
+            reads.
+        rule: the right answer in words, see `compare`. A function of the variants may give it.
+        cases: `cases(draw)` returns a list of tuples of arguments.
+        object: the name of the student's function or class; by default the question's name.
+        driver: `driver(student, *case)` returns the value that is compared. It runs in the
+            student's process. Its source is sent there, so it imports what it uses.
+        edges: pairs (arguments, sentence), see `compare`.
+        order: see `compare`.
+        variants: {name: values}; an edition asks for one value of each, the default edition for
+            the first. A name means the same in all questions of an assignment.
+        allowed: packages that it may import, beside torch and numpy.
+        avoid: names that would do the exercise; the report mentions them.
+        seconds: the time limit for all cases.
+    """
+
+    name: str
+    points: int
+    difficulty: int
+    hours: float
+    right: Callable | None = None
+    rule: str | dict | Callable = ""
+    cases: Callable | None = None
+    object: str = ""
+    driver: Callable | None = None
+    edges: tuple = ()
+    order: tuple | None = None
+    variants: dict = dataclasses.field(default_factory=dict)
+    allowed: tuple = ()
+    avoid: tuple = ()
+    seconds: float = 10
+
+    def compare(self, function, cases, variants=None, **more):
+        """Compare a function, or recorded results, with the right answer.
+
+        Args:
+            function: takes a case and returns the value.
+            cases: a list of tuples of arguments.
+            variants: {name: value}, by default those of the default edition.
+            **more: keywords of `compare`.
+
+        Raises:
+            WrongAnswer: the results differ from the right ones.
+        """
+        wanted = {
+            name: (variants or {}).get(name, self.variants[name][0]) for name in self.variants
+        }
+        right = functools.partial(self.right, **wanted)
+        rule = self.rule(**wanted) if callable(self.rule) else self.rule
+        compare(function, right, cases, rule, self.edges, self.order, **more)
+
+    def call(self, student):
+        """Return the function of a case that calls the student's function or class.
+
+        Args:
+            student: the function or class.
+
+        Returns:
+            A function.
+        """
+        return functools.partial(self.driver, student) if self.driver else student
+
+    def driver_source(self):
+        """Return the source of the driver, or None."""
+        return self.driver and textwrap.dedent(inspect.getsource(self.driver))
+
+
+def question(name, **fields):
+    """Turn a right answer into a question.
+
+    Args:
+        name: the name of the question.
+        **fields: the other fields of `Question`.
+
+    Returns:
+        A decorator for the right answer.
+
+    Example::
+
+        @question("scale", points=2, difficulty=1, hours=0.2, rule="x / sqrt(d)",
+                  cases=lambda draw: [(draw.normal(3), 4)])
+        def scale(pick, x, d):
+            return x / pick(d**0.5, {"x is divided by d": d})
+    """
+    return lambda right: Question(name, right=right, **fields)
+
+
+def load_questions(assignment):
+    """Return the questions of an assignment.
+
+    Args:
+        assignment: the name of a module of mmlkit.grading such as "a1_minbert", or its start, "a1".
+
+    Returns:
+        (full name, {name: Question}).
+
+    Raises:
+        ValueError: there is no such assignment.
+    """
+    package = importlib.import_module("mmlkit.grading")
+    known = [one.name for one in pkgutil.iter_modules(package.__path__) if one.name[1:2].isdigit()]
+    found = [name for name in known if name == assignment or name.startswith(f"{assignment}_")]
+    if len(found) != 1:
+        raise ValueError(f"assignment {assignment!r} is unknown; expected one of {known}.")
+    module = importlib.import_module(f"mmlkit.grading.{found[0]}")
+    return found[0], {one.name: one for one in module.QUESTIONS}
+
+
+class Edition(NamedTuple):
+    """Hold the number from which an edition of the course follows.
+
+    Attributes:
+        seed: the secret number. 0 is the default edition, which is public.
+    """
+
+    seed: int
+
+    @property
+    def public_seed(self):
+        """Return the seed of the public cases; it does not give the secret one away."""
+        return int(hashlib.sha256(f"public {self.seed}".encode()).hexdigest()[:8], 16)
+
+    def variants(self, questions):
+        """Choose a value for every variant.
+
+        Args:
+            questions: a list of Question.
+
+        Returns:
+            {name: value}.
+        """
+        known = {}
+        for one in questions:
+            known |= one.variants
+        if self.seed == 0:
+            return {name: values[0] for name, values in known.items()}
+        choose = lambda name: random.Random(f"{self.seed} {name}").choice
+        return {name: choose(name)(values) for name, values in sorted(known.items())}
+
+    def cases(self, one):
+        """Draw the hidden cases of a question.
+
+        Args:
+            one: a Question.
+
+        Returns:
+            A list of tuples of arguments.
+        """
+        return one.cases(Draw(f"hidden {self.seed} {one.name}"))
+
+
+class Assignment:
+    """Check a student's answers on public cases.
+
+    Args:
+        name: such as "a1_minbert".
+        seed: the public seed of the edition.
+        **variants: the variants of the edition.
+
+    Raises:
+        ValueError: the assignment or a variant is unknown.
+
+    Example::
+
+        check = Assignment("a1_minbert", seed=1, gelu="exact")
+        check("attention", attention)        # prints one line
+    """
+
+    def __init__(self, name, seed, **variants):
+        self.name, self.questions = load_questions(name)
+        known = {name for one in self.questions.values() for name in one.variants}
+        if set(variants) - known:
+            raise ValueError(f"the variants are {sorted(variants)}, expected of {sorted(known)}.")
+        self.seed, self.variants, self.passed = seed, variants, {}
+
+    def __call__(self, name, student):
+        """Compare a student's function or class with the right answer and print one line.
+
+        Args:
+            name: the name of the question.
+            student: the function or class.
+
+        Returns:
+            True if the answer is right.
+
+        Raises:
+            ValueError: there is no such question.
+        """
+        if name not in self.questions:
+            raise ValueError(f"question {name!r} is unknown; expected one of {[*self.questions]}.")
+        one = self.questions[name]
+        cases = one.cases(Draw(f"{self.seed} {name}"))
+        self.passed[name] = verdict(name, one.compare, one.call(student), cases, self.variants)
+        return self.passed[name]
+
+    def done(self, *names):
+        """Return whether questions are answered, and print those that are not.
+
+        Args:
+            *names: names of questions.
+
+        Returns:
+            True if the last check of each was right.
+        """
+        missing = [name for name in names if not self.passed.get(name)]
+        if missing:
+            print(f"Skipped: first answer {', '.join(missing)}.")
+        return not missing
+
+    def split(self, count, dev):
+        """Divide row numbers into train and dev, as this edition does.
+
+        Args:
+            count: the number of rows.
+            dev: the number of rows in dev.
+
+        Returns:
+            Two lists of row numbers.
+        """
+        order = Draw(f"{self.seed} split").random.permutation(count).tolist()
+        return order[dev:], order[:dev]
+
+    def summary(self):
+        """Print the points of the questions that the public checks can judge."""
+        judged, total = [one for one in self.questions.values() if one.right], 0
+        for one in judged:
+            points = one.points if self.passed.get(one.name) else 0
+            total += points
+            print(f"{points:>3} of {one.points:<3} {one.name}")
+        print(f"{total:>3} of {sum(one.points for one in judged):<3} points for code")

@@ -1,0 +1,108 @@
+"""What the teacher and the student read: one table, one page per student, Gradescope's file.
+
+Names, messages and texts come from students, so a cell never is a formula and a page never has
+their HTML.
+"""
+
+import csv
+import html
+import io
+import json
+from pathlib import Path
+
+from mmlkit.messages import no_formula, printable
+from mmlkit.runtime import atomic_write
+
+__all__ = ["gradescope_results", "page", "write_reports"]
+
+_HEAD = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{title}</title>
+<style>body{{font:16px/1.5 sans-serif;max-width:50rem;margin:2rem auto}}
+th,td{{padding:.15rem .7rem;text-align:left;vertical-align:top;border-bottom:1px solid #ddd}}
+pre{{white-space:pre-wrap}}</style>"""
+
+
+def write_reports(results, out):
+    """Write points.csv and one page per student.
+
+    Args:
+        results: a list of results of `grade_notebook`.
+        out: the folder.
+
+    Returns:
+        The path of points.csv.
+    """
+    out, text = Path(out), io.StringIO()
+    rows = [["student", "question", "points", "of", "message"]]
+    for result in results:
+        for one in result["questions"]:
+            points = "" if one["points"] is None else one["points"]
+            rows.append([result["student"], one["name"], points, one["of"], one["message"]])
+        _write(out / "pages" / f"{result['student']}.html", page(result))
+    cells = [[no_formula(printable(str(cell)).replace("\n", " ")) for cell in row] for row in rows]
+    csv.writer(text, lineterminator="\n").writerows(cells)
+    _write(out / "points.csv", text.getvalue())
+    return out / "points.csv"
+
+
+def page(result):
+    """Return the page of one student.
+
+    Args:
+        result: a result of `grade_notebook`.
+
+    Returns:
+        HTML.
+    """
+    title = f"{result['assignment']}: {result['student']}"
+    lines = [_HEAD.format(title=html.escape(title)), f"<h1>{html.escape(title)}</h1>"]
+    judged = [one for one in result["questions"] if one["points"] is not None]
+    got, of = sum(one["points"] for one in judged), sum(one["of"] for one in judged)
+    lines.append(f"<p>{got} of {of} points for code. The teacher adds those for texts.</p>")
+    lines.append("<table><tr><th>question</th><th>points</th><th>message</th></tr>")
+    for one in result["questions"]:
+        points = f"{'...' if one['points'] is None else one['points']} of {one['of']}"
+        cells = (one["name"], points, one["message"])
+        lines.append(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>")
+    lines.append("</table>")
+    for one in result["questions"]:
+        if one["text"]:
+            lines += [f"<h2>{_text(one['name'])}</h2>", f"<pre>{_text(one['text'])}</pre>"]
+    if result["notes"]:
+        notes = "".join(f"<li>{_text(note)}</li>" for note in result["notes"])
+        lines.append(f"<h2>Notes of the grader</h2><ul>{notes}</ul>")
+    lines.append(f"<p>Sandbox: {_text(result['sandbox'])}.</p>")
+    return "\n".join(lines) + "\n"
+
+
+def gradescope_results(result):
+    """Return the content of Gradescope's results.json.
+
+    Args:
+        result: a result of `grade_notebook`.
+
+    Returns:
+        A text in JSON. A question that the teacher reads is left out.
+    """
+    tests = [
+        {
+            "name": one["name"],
+            "score": one["points"],
+            "max_score": one["of"],
+            "output": printable(one["message"]),
+            "visibility": "visible",
+        }
+        for one in result["questions"]
+        if one["points"] is not None
+    ]
+    notes = "\n".join([*result["notes"], f"Sandbox: {result['sandbox']}."])
+    return json.dumps({"tests": tests, "output": printable(notes)}, indent=1)
+
+
+def _text(text):
+    return html.escape(printable(str(text)))
+
+
+def _write(path, text):
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

@@ -1,0 +1,262 @@
+"""The process that runs a student's functions: it knows the cases, and no answer.
+
+This file runs alone inside the sandbox, as `python runner.py job.json`, with the standard library,
+numpy and torch. It executes the definitions of a notebook, calls the student's functions on the
+cases, and writes raw values, one line of JSON per question. The grader imports `encode` and
+`decode` from here.
+"""
+
+import ast
+import importlib.abc
+import json
+import os
+import resource
+import signal
+import sys
+import time
+import types
+
+__all__ = ["decode", "definitions", "encode", "run"]
+
+DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+ASSIGNS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+SKIPPED = "the grader skips this cell"  # in the first line of a cell
+
+
+# ---- values ----
+
+
+def encode(value):
+    """Write a value with plain JSON types.
+
+    Args:
+        value: numbers, texts, tensors, arrays, modules, and lists, tuples, sets or dicts of them.
+
+    Returns:
+        The value in JSON types. Any other object becomes the text that describes it.
+    """
+    import numpy as np
+    import torch
+
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (torch.Tensor, np.ndarray, np.generic)):
+        kind = str(value.dtype).removeprefix("torch.")
+        return {"tensor": value.tolist(), "dtype": kind}
+    if isinstance(value, list):
+        return [encode(one) for one in value]
+    if isinstance(value, (tuple, set, frozenset)):
+        kind = "tuple" if isinstance(value, tuple) else "set"
+        return {kind: [encode(one) for one in value]}
+    if isinstance(value, dict):
+        return {"dict": [[encode(key), encode(one)] for key, one in value.items()]}
+    if isinstance(value, torch.nn.Module):
+        return {"module": {name: encode(one) for name, one in value.state_dict().items()}}
+    return {"object": repr(value)[:200]}
+
+
+def decode(value, make):
+    """Read a value that `encode` wrote.
+
+    Args:
+        value: JSON types.
+        make: a function of nested lists and the name of a dtype, for what was a tensor [...].
+
+    Returns:
+        The value. A module becomes a namespace of its tensors, any other object its description.
+    """
+    if isinstance(value, list):
+        return [decode(one, make) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if "tensor" in value:
+        return make(value["tensor"], value.get("dtype"))
+    if "dict" in value:
+        return {decode(key, make): decode(one, make) for key, one in value["dict"]}
+    if "module" in value:
+        state = {name: decode(one, make) for name, one in value["module"].items()}
+        return types.SimpleNamespace(**state)
+    if "tuple" in value:
+        return tuple(decode(value["tuple"], make))
+    return set(decode(value["set"], make)) if "set" in value else str(value.get("object"))
+
+
+# ---- the notebook ----
+
+
+def definitions(notebook):
+    """Yield the statements of a notebook that define something.
+
+    Args:
+        notebook: the content of an .ipynb file, a dict.
+
+    Yields:
+        (number of the cell, statement), where the statement is None for a cell with a syntax error.
+    """
+    for number, cell in enumerate(notebook["cells"], start=1):
+        source = cell.get("source", "")
+        lines = (source if isinstance(source, str) else "".join(source)).splitlines()
+        if cell.get("cell_type") != "code" or not lines or SKIPPED in lines[0]:
+            continue
+        plain = ["" if line.lstrip()[:1] in ("%", "!", "?") else line for line in lines]
+        try:
+            body = ast.parse("\n".join(plain)).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            yield number, None
+            continue
+        for node in body:
+            if isinstance(node, ast.Import):  # one at a time: a refused package stops no other
+                for alias in node.names:
+                    yield number, ast.copy_location(ast.Import([alias]), node)
+            elif isinstance(node, (*DEFINES, *ASSIGNS)):
+                yield number, node
+
+
+class _Refuse(importlib.abc.MetaPathFinder):
+    """Refuse the import of packages and modules that would do the exercise."""
+
+    def __init__(self, names, notes):
+        self.names, self.notes = names, notes
+
+    def find_spec(self, name, path=None, target=None):
+        """Raise ModuleNotFoundError for a refused package."""
+        if any(f"{name}.".startswith(f"{one}.") for one in self.names):
+            self.notes.append(f"import of {name} was refused")
+            raise ModuleNotFoundError(f"{name} is not available in this assignment")
+
+
+def _load(notebook, seconds, notes):
+    """Execute the definitions of a notebook, each within a time limit; return its names."""
+    module = sys.modules["submission"] = types.ModuleType("submission")
+    for number, node in definitions(notebook):
+        if node is None:
+            notes.append(f"cell {number} has a syntax error")
+            continue
+        try:
+            code = compile(ast.Module([node], []), f"cell {number}", "exec")
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            exec(code, vars(module))
+        except BaseException as error:  # SystemExit and the alarm too: the other cells go on
+            # Assignments may use values of skipped cells, and a refused import has its note.
+            if not isinstance(node, ASSIGNS) and not isinstance(error, ModuleNotFoundError):
+                notes.append(f"cell {number} stopped with {_text(error)}")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    return vars(module)
+
+
+def _text(error):
+    return f"{type(error).__name__}: {str(error)[:200]}"
+
+
+def _alarm(number, frame):
+    raise TimeoutError("it took too long")
+
+
+# ---- the questions ----
+
+
+def _answers(question, names):
+    """Call the student's function on every case; return a record for each."""
+    import torch
+
+    student, records = names.get(question["object"]), []
+    if student is None:
+        return [{"error": ["NameError", f"{question['object']} is not defined"]}]
+    function = student
+    if question["driver"]:
+        space = {}
+        exec(compile(question["driver"], "driver", "exec"), space)
+        driver = space[question["driver_name"]]
+
+        def function(*case):
+            return driver(student, *case)
+
+    def tensor(values, kind):
+        return torch.tensor(values, dtype=getattr(torch, kind))
+
+    for case in question["cases"]:
+        torch.manual_seed(0)
+        try:
+            arguments = decode(
+                case, lambda one, kind: torch.tensor(one, dtype=getattr(torch, kind))
+            )
+            records.append({"value": encode(function(*arguments))})
+        except Exception as error:
+            records.append({"error": [type(error).__name__, str(error)[:200]]})
+    return records
+
+
+def _fork(question, names, write, size):
+    """Answer one question in a process of its own; return why it failed, or None."""
+    child = os.fork()
+    if not child:
+        try:
+            os.setpgid(0, 0)
+            line = json.dumps({"question": question["name"], "records": _answers(question, names)})
+            if len(line) > size:
+                failed = f"the results take more than {size // 1000} kB"
+                line = json.dumps({"question": question["name"], "failed": failed})
+            write(line)
+        finally:
+            os._exit(0)
+    end = time.monotonic() + question["seconds"]
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return None if status == 0 else "the process was killed: memory or CPU time ran out"
+        time.sleep(0.005)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return f"it took longer than {question['seconds']:g} seconds"
+
+
+def run(job):
+    """Run a job: load the notebook, then answer its questions.
+
+    Args:
+        job: a dict with notebook (a path), site (folders for imports), refused (packages), limits,
+            load_seconds, size and questions.
+    """
+    channel = os.dup(1)
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):  # what the student prints goes nowhere
+        os.dup2(null, number)
+
+    def write(line):
+        os.write(channel, b"\n" + line.encode() + b"\n")
+
+    for name, limit in job["limits"].items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        most = resource.getrlimit(kind)[1]
+        limit = limit if most == resource.RLIM_INFINITY else min(limit, most)
+        resource.setrlimit(kind, (limit, limit))
+    sys.path += job["site"]
+    import numpy  # noqa: F401
+    import torch
+    import torch._dynamo  # else every question that makes an optimizer imports it, for 2 seconds
+
+    torch.set_num_threads(1)
+    notes = []
+    sys.meta_path.insert(0, _Refuse(job["refused"], notes))
+    signal.signal(signal.SIGALRM, _alarm)
+    with open(job["notebook"], encoding="utf-8") as file:
+        notebook = json.load(file)
+    names = _load(notebook, job["load_seconds"], notes)
+    write(json.dumps({"notes": notes[:20]}))
+    for question in job["questions"]:
+        try:
+            failed = _fork(question, names, write, job["size"])
+        except OSError as error:
+            failed = f"no process could be started ({error})"
+        if failed:
+            write(json.dumps({"question": question["name"], "failed": failed}))
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1], encoding="utf-8") as file:
+        job = json.load(file)
+    try:
+        run(job)
+    finally:
+        os._exit(0)  # threads, exit handlers and finalizers of the student do not delay the end

@@ -1,0 +1,294 @@
+"""Grade a folder of notebooks: run each in a sandbox, and compare its raw values here.
+
+The child process returns values and holds no answers. This process holds the answers and never
+executes a student's code. What it has graded it writes at once, so that an interrupted grading
+continues where it stopped.
+"""
+
+import ast
+import concurrent.futures
+import contextlib
+import hashlib
+import json
+import queue
+from pathlib import Path
+
+import numpy as np
+
+from mmlkit.checks.compare import WrongAnswer
+from mmlkit.grading import runner
+from mmlkit.grading.questions import Edition, load_questions
+from mmlkit.grading.sandbox import ANSWERS, find_sandbox
+from mmlkit.runtime import atomic_write
+
+__all__ = ["grade_folder", "grade_notebook", "load_edition", "replay"]
+
+REFUSED = ("mmlkit", "transformers", "sentence_transformers")
+PACKAGES = ("torch", "numpy")
+SIZE = 1_000_000  # bytes of the results of a question
+LARGEST = 20_000_000  # bytes of a notebook
+LOAD_SECONDS = 10  # for one statement of the notebook
+BY_HAND = "read by the teacher"
+
+
+def load_edition(answers=None):
+    """Return the edition of a course.
+
+    Args:
+        answers: the folder with edition.json that `assignments/course.py` wrote; None: the default
+            edition, whose cases are public.
+
+    Returns:
+        An Edition.
+
+    Raises:
+        FileNotFoundError: the folder has no edition.json.
+        ValueError: edition.json has no seed.
+    """
+    if answers is None:
+        return Edition(0)
+    path = Path(answers) / "edition.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing. `make course` writes the folder of answers.")
+    try:
+        return Edition(int(json.loads(path.read_text(encoding="utf-8"))["seed"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} has no seed; expected {{'seed': NUMBER}}.") from error
+
+
+def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None, tell=None):
+    """Grade every notebook of a folder that is not graded yet.
+
+    Args:
+        folder: the folder with the students' .ipynb files. The name of a file is the student's.
+        assignment: such as "a1".
+        out: the folder for the results, one .json file per student.
+        edition: an Edition; by default the public one.
+        jobs: notebooks at a time.
+        sandbox: a Sandbox; by default the best of this machine.
+        tell: a function that is called with a text after every notebook.
+
+    Returns:
+        A list of results, see `grade_notebook`, in the order of the names.
+
+    Raises:
+        FileNotFoundError: the folder has no notebook.
+    """
+    paths = sorted(Path(folder).glob("*.ipynb"))
+    if not paths:
+        raise FileNotFoundError(f"{folder} has no .ipynb file. Give the folder of submissions.")
+    edition, sandbox = edition or Edition(0), sandbox or find_sandbox()
+    slots = queue.Queue()
+    for slot in range(jobs):
+        slots.put(slot)
+
+    def work(path):
+        place = Path(out) / "graded" / f"{path.stem}.json"
+        key = _key(path, assignment, edition)
+        if result := _graded_before(place, key):
+            return result
+        slot = slots.get()
+        try:
+            result = grade_notebook(path, assignment, edition, sandbox, slot)
+        finally:
+            slots.put(slot)
+        result["key"] = key
+        with atomic_write(place) as temporary:
+            temporary.write_text(json.dumps(result, indent=1), encoding="utf-8")
+        if tell:
+            points = sum(one["points"] or 0 for one in result["questions"])
+            tell(f"{path.stem}: {points} points")
+        return result
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        try:
+            return list(pool.map(work, paths))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _graded_before(place, key):
+    """Return the stored result of the same submission and questions, or None."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        result = json.loads(place.read_text(encoding="utf-8"))
+        return result if result["key"] == key else None
+
+
+def _key(path, assignment, edition):
+    """Return a text that changes with the submission, the questions and the edition."""
+    name, _ = load_questions(assignment)
+    source = Path(__file__).with_name(f"{name}.py").read_bytes()
+    content = path.read_bytes() if path.stat().st_size <= LARGEST else b""
+    return hashlib.sha256(content + source + f"{name} {edition.seed}".encode()).hexdigest()
+
+
+def grade_notebook(path, assignment, edition, sandbox, slot=0):
+    """Grade one notebook; whatever it holds, this returns a result.
+
+    Args:
+        path: the notebook.
+        assignment: such as "a1".
+        edition: an Edition.
+        sandbox: a Sandbox.
+        slot: a number that no other running grading has.
+
+    Returns:
+        A dict: student, assignment, sandbox, notes (a list of texts) and questions, each with name,
+        points (None: read by the teacher), of, message, and the student's text.
+    """
+    path = Path(path)
+    name, questions = load_questions(assignment)
+    cells, notes = _read(path)
+    documents = {}
+    code = [one for one in questions.values() if one.right]
+    for allowed in dict.fromkeys(one.allowed for one in code) if cells else ():
+        part = [one for one in code if one.allowed == allowed]
+        found, more = _run(path, part, allowed, edition, sandbox, slot)
+        documents |= found
+        notes += [note for note in more if note not in notes]
+    judged = []
+    for one in questions.values():
+        points, message = None, BY_HAND
+        if one.right:
+            message = _judge(one, documents.get(one.name), edition, questions)
+            points = one.points if message == "right" else 0
+        text = "" if one.right else _written(cells, one.name)
+        judged.append(
+            {"name": one.name, "points": points, "of": one.points, "message": message, "text": text}
+        )
+    notes += _mentions(cells, code)
+    return {
+        "student": path.stem,
+        "assignment": name,
+        "sandbox": str(sandbox),
+        "notes": notes,
+        "questions": judged,
+    }
+
+
+def _read(path):
+    """Return the cells of a notebook and notes; no cells where it cannot be read."""
+    try:
+        if path.stat().st_size > LARGEST:
+            return [], [f"the file has more than {LARGEST // 1_000_000} MB; clear its outputs"]
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        readable = [one for one in cells if isinstance(one["source"], (str, list))]
+        return [{**one, "source": "".join(one["source"])} for one in readable], []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return [], [f"the file is not a notebook ({type(error).__name__})"]
+
+
+def _run(path, questions, allowed, edition, sandbox, slot):
+    """Return ({question: document}, notes) of the runner."""
+    job = {
+        "refused": [*(one for one in REFUSED if one not in allowed), *ANSWERS],
+        "load_seconds": LOAD_SECONDS,
+        "size": SIZE,
+        "questions": [
+            {
+                "name": one.name,
+                "object": one.object or one.name,
+                "driver": one.driver_source(),
+                "driver_name": one.driver and one.driver.__name__,
+                "cases": [
+                    runner.encode(list(case))
+                    for case in edition.cases(one) + [list(case) for case, _ in one.edges]
+                ],
+                "seconds": one.seconds,
+            }
+            for one in questions
+        ],
+    }
+    seconds = 60 + sum(one.seconds for one in questions)
+    text, late = sandbox.run(job, path, PACKAGES + allowed, seconds, slot)
+    documents, notes, known = {}, [], [one.name for one in questions]
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError, RecursionError, TypeError, AttributeError):
+            document = json.loads(line) if len(line) <= SIZE else {}
+            notes += [str(one)[:300] for one in list(document.get("notes", ()))[:20]]
+            if document.get("question") in known:  # of this part: the others run with less
+                documents.setdefault(document["question"], document)
+    if late:
+        notes.append(f"the notebook took longer than {seconds:g} seconds")
+    return documents, notes
+
+
+def replay(document):
+    """Return a function that answers each call with the next recorded result.
+
+    Args:
+        document: a dict with "records", each with "value" or "error".
+
+    Returns:
+        A function of any arguments. It raises the recorded error again, under its name.
+    """
+    records = iter(document["records"])
+
+    def function(*case):
+        record = next(records)
+        if "error" in record:
+            name, text = (str(one) for one in record["error"])
+            raise type(name if name.isidentifier() else "Exception", (Exception,), {})(text)
+        return runner.decode(record["value"], _array)
+
+    return function
+
+
+def _array(values, kind):
+    """Return an array of what should be numbers, or a text where it is something else."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        return "a tensor with rows of different lengths"
+    return array if array.dtype.kind in "biuf" else "a tensor without numbers"
+
+
+def _judge(one, document, edition, questions):
+    """Return "right", or the message about a mistake."""
+    if document is None:
+        return "no result came back: the notebook ended the process, or it took too long."
+    if "failed" in document:
+        return str(document["failed"])[:300]
+    variants = edition.variants(questions.values())
+    try:
+        one.compare(replay(document), edition.cases(one), variants, show=False)
+        return "right"
+    except WrongAnswer as error:
+        return f"not yet: {error}"[:600]
+    except Exception as error:  # a forged document may hold anything
+        return f"the results cannot be read ({type(error).__name__})."
+
+
+def _written(cells, name):
+    """Return what the student wrote below "Answer to NAME:"."""
+    marker = f"**Answer to {name}:**"
+    for cell in cells:
+        if marker in cell["source"]:
+            return cell["source"].split(marker, 1)[1].strip()[:20_000]
+    return ""
+
+
+def _mentions(cells, questions):
+    """Return a note for every name in the code that would do the exercise around it."""
+    avoided = {one.object or one.name: {*one.avoid} for one in questions}
+    anywhere = {name for one in questions for name in one.avoid}
+    refused = {name for name in REFUSED if not any(name in one.allowed for one in questions)}
+    found = set()
+    for number, node in runner.definitions({"cells": cells}):
+        own = avoided.get(getattr(node, "name", None), anywhere) | refused
+        for part in ast.walk(node) if node else ():
+            for name in sorted(_names(part) & own):
+                found.add(f"cell {number} uses {name}; read it")
+    return sorted(found)
+
+
+def _names(node):
+    """Return what an import or an attribute names, whole and its first word."""
+    names = []
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        base = getattr(node, "module", None)
+        names = [base] * bool(base) + [alias.name for alias in node.names]
+    elif isinstance(node, ast.Attribute):
+        names = [node.attr, ast.unparse(node)]
+    return {*names, *(name.split(".")[0] for name in names)}

@@ -1,0 +1,165 @@
+"""Course editions: what students get, and what stays with the teacher."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from common import NAMES, ROOT, cells, course
+
+from mmlkit.grading.questions import Edition, load_questions
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_committed_student_notebook_is_up_to_date(name):
+    committed = (ROOT / "assignments" / "student" / f"{name}.ipynb").read_text(encoding="utf-8")
+    assert committed == course().notebook(cells(name, "student")), (
+        "run `make course SEED=` after a change of a master"
+    )
+
+
+MASTER = """
+# %% [raw]
+# # BEGIN QUESTION
+# name: layer_norm
+
+# %% [markdown]
+# {facts}
+# IF gelu=exact
+# exact text
+# END IF
+# IF gelu=tanh
+# tanh text
+# END IF
+
+# %% [raw]
+# # BEGIN SOLUTION
+
+# %%
+def layer_norm(x):
+    # BEGIN SOLUTION
+    y = "planted solution"
+    return y
+    # END SOLUTION
+
+# %% [markdown]
+# **Answer to layer_norm:** planted text
+
+# %% [raw]
+# # END SOLUTION
+
+# %% [raw]
+# # BEGIN TESTS
+
+# %%
+assert check("layer_norm", layer_norm)
+
+# %% [raw]
+# # END TESTS
+
+# %% [raw]
+# # END QUESTION
+"""
+
+
+def test_planted_markers_stay_with_the_teacher(tmp_path):
+    path = tmp_path / "a1_minbert.py"
+    path.write_text(MASTER.lstrip())
+    edition = Edition(987654321)
+    found = course().edition_cells(path, edition)
+    student, solution = course().student(found), course().solution(found)
+    otter = course().for_otter(found, edition, "a1_minbert")
+    assert "planted solution" in str(solution) and "SOLUTION" not in str(solution)
+    assert not re.search("planted|SOLUTION|987654321|BEGIN|IF ", str(student))
+    assert student[1] == ("code", "def layer_norm(x):\n    ...")
+    assert student[2] == ("markdown", "**Answer to layer_norm:** *Write here.*")
+    assert student[3] == ("code", '_ = check("layer_norm", layer_norm)')
+    assert "4 points" in student[0][1] and ("exact text" in student[0][1]) != (
+        "tanh text" in student[0][1]
+    )
+    hidden = [text for kind, text in otter if kind == "code" and "hidden: true" in text]
+    assert len(hidden) == 1 and "seed='hidden 987654321'" in hidden[0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_student_notebook_holds_no_solution(name):
+    text = "\n".join(one for _, one in cells(name, "student"))
+    assert not re.search(r"BEGIN|END |SOLUTION|hidden: |hidden \d|otter|^IF ", text, re.M)
+    codes = [one for kind, one in cells(name, "student") if kind == "code"]
+    assert all(len(line) <= 120 for one in codes for line in one.splitlines())
+    assert all(len(list(filter(str.strip, one.splitlines()))) <= 15 for one in codes)
+    changed = [
+        (a, b)
+        for (kind, a), (_, b) in zip(cells(name, "student"), cells(name, "solution"))
+        if a != b
+    ]
+    assert len(changed) >= len(load_questions(name)[1])
+    for stub, whole in changed:
+        lost = [line for line in whole.splitlines() if line.strip() and line not in stub]
+        assert (lost and "..." in stub) or "*Write here.*" in stub
+
+
+def test_editions_differ_and_hide_their_seed(tmp_path):
+    one, other = Edition(5), Edition(6)
+    texts = {seed: str(cells("a1_minbert", "student", seed)) for seed in (0, 5, 6)}
+    assert len(set(texts.values())) == 3
+    assert one.public_seed != other.public_seed and "seed=5" not in texts[5]
+    course().write_students(tmp_path / "student", one)
+    course().write_answers(tmp_path / "answers", one)
+    assert json.loads((tmp_path / "answers" / "edition.json").read_text()) == {"seed": 5}
+    assert (tmp_path / "answers").stat().st_mode & 0o077 == 0
+    with zipfile.ZipFile(tmp_path / "answers" / "a1_minbert_gradescope.zip") as file:
+        names = file.namelist()
+        assert {"setup.sh", "run_autograder", "answers/edition.json"} <= set(names)
+        assert "mmlkit/grading/runner.py" in names and "mmlkit/cli/main.py" in names
+        assert file.getinfo("run_autograder").external_attr >> 16 == 0o755
+
+
+@pytest.mark.slow
+def test_answers_inside_the_repository_are_refused():
+    command = [sys.executable, str(ROOT / "assignments" / "course.py"), "5", "--out"]
+    run = subprocess.run([*command, str(ROOT / "course")], capture_output=True, text=True)
+    assert run.returncode == 2 and "a folder outside the repository" in run.stderr
+
+
+RUN = """
+import json, sys
+names = {"__name__": "__main__"}
+for cell in json.load(open(sys.argv[1], encoding="utf-8"))["cells"]:
+    if cell["cell_type"] == "code":
+        exec("".join(cell["source"]), names)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_student_notebook_runs_with_stubs_from_an_empty_folder(name, tmp_path):
+    path = ROOT / "assignments" / "student" / f"{name}.ipynb"
+    run = subprocess.run(
+        [sys.executable, "-c", RUN, str(path)], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    questions = [one for one in load_questions(name)[1].values() if one.right]
+    for one in questions:
+        assert f"{one.name}: not yet: " in run.stdout
+    assert "right." not in run.stdout and not list(tmp_path.iterdir())
+    assert f"  0 of {sum(one.points for one in questions)}" in run.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_otter_grader_accepts_the_master(name, tmp_path):
+    otter = shutil.which("otter")
+    if otter is None:
+        pytest.skip("otter-grader is not installed: pip install -e '.[grading]'")
+    path = tmp_path / f"{name}.ipynb"
+    path.write_text(course().notebook(cells(name, "for_otter", 5)), encoding="utf-8")
+    command = [otter, "assign", str(path), str(tmp_path / "dist"), "--no-run-tests"]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-2000:]
+    student = (tmp_path / "dist" / "student" / path.name).read_text()
+    assert "hidden 5" not in student and "# BEGIN SOLUTION" not in student
+    assert list((tmp_path / "dist" / "autograder").glob("*.zip"))

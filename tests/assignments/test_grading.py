@@ -1,0 +1,380 @@
+"""Grading a folder: what comes out, and what hostile submissions do not reach."""
+
+import csv
+import dataclasses
+import json
+import os
+import time
+
+import pytest
+from common import code, course
+
+from mmlkit.cli.main import main
+from mmlkit.grading import submissions
+from mmlkit.grading.questions import Edition, load_questions
+from mmlkit.grading.reports import gradescope_results, page, write_reports
+from mmlkit.grading.sandbox import Sandbox, find_sandbox, package_paths
+from mmlkit.grading.submissions import grade_folder, grade_notebook, load_edition
+
+NAMES = ("attention", "layer_norm", "feed_forward", "add_norm", "train", "evaluate")
+EDITION = Edition(41)
+LIMITS = {"AS": 3 << 30, "CPU": 30, "FSIZE": 1 << 20}
+SOLUTION = "\n".join(
+    one for one in code("a1_minbert", "solution", EDITION.seed) if "BertLayer" not in one
+)
+LAYER_NORM = 4  # points
+
+SANDBOX = find_sandbox(LIMITS)
+slow = pytest.mark.slow
+needs_bubblewrap = pytest.mark.skipif(
+    SANDBOX.mode != "bubblewrap", reason=f"no bubblewrap here: {SANDBOX.reason}"
+)
+
+
+@pytest.fixture(autouse=True)
+def few_questions(monkeypatch):
+    """Grade six questions with short time limits."""
+    name, questions = load_questions("a1")
+    few = {
+        one.name: dataclasses.replace(one, seconds=4)
+        for one in questions.values()
+        if one.name in NAMES or not one.right
+    }
+    monkeypatch.setattr(submissions, "load_questions", lambda _: (name, few))
+    monkeypatch.setattr(submissions, "LOAD_SECONDS", 3)
+
+
+def write(path, *sources, markdown=()):
+    cells = [{"cell_type": "code", "metadata": {}, "source": one} for one in sources]
+    cells += [{"cell_type": "markdown", "metadata": {}, "source": one} for one in markdown]
+    path.write_text(json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 5}))
+    return path
+
+
+def points(result):
+    return {one["name"]: one["points"] for one in result["questions"]}
+
+
+def messages(result):
+    return {one["name"]: one["message"] for one in result["questions"]}
+
+
+# ---- results ----
+
+
+@slow
+@pytest.mark.parametrize("mode", ["best", "limits alone"])
+def test_a_folder_is_graded_and_continues(mode, tmp_path, monkeypatch):
+    sandbox = SANDBOX if mode == "best" else Sandbox("limits alone", "for the test", LIMITS)
+    folder, out, told = tmp_path / "in", tmp_path / "out", []
+    folder.mkdir()
+    answer = "**Answer to written:** <script>alert(1)</script>"
+    write(folder / "ann.ipynb", SOLUTION, "check.summary()", markdown=[answer])
+    write(folder / "=bob.ipynb", *code("a1_minbert", "student", EDITION.seed))
+    (folder / "cyd.ipynb").write_text("[" * 100_000)
+    results = grade_folder(folder, "a1", out, edition=EDITION, sandbox=sandbox, tell=told.append)
+    bob, ann, cyd = results
+    assert [one["student"] for one in results] == ["=bob", "ann", "cyd"] and len(told) == 3
+    by_hand = {"written": None, "extension": None}
+    assert points(ann) == {**dict.fromkeys(NAMES, 4), "train": 8, **by_hand}
+    for result in (bob, cyd):
+        assert set(points(result).values()) == {0, None}
+    assert messages(bob)["layer_norm"] == "not yet: it returns nothing so far."
+    assert cyd["notes"] == ["the file is not a notebook (RecursionError)"]
+    assert ann["notes"] == [] and ann["sandbox"] == str(sandbox)
+
+    path = write_reports(results, out)
+    rows = list(csv.reader(path.read_text().splitlines()))
+    assert rows[0] == ["student", "question", "points", "of", "message"] and len(rows) == 1 + 3 * 8
+    assert rows[1][0] == "'=bob" and ["ann", "train", "8", "8", "right"] in rows
+    text = (out / "pages" / "ann.html").read_text()
+    assert "&lt;script&gt;" in text and "<script>" not in text and "28 of 28 points" in text
+    tests = json.loads(gradescope_results(ann))["tests"]
+    assert sum(one["score"] for one in tests) == 28 and len(tests) == 6
+
+    calls = []
+    grade = submissions.grade_notebook
+    monkeypatch.setattr(
+        submissions, "grade_notebook", lambda path, *more: calls.append(path) or grade(path, *more)
+    )
+    (out / "graded" / "cyd.json").write_text('{"key": "half a fi')
+    assert grade_folder(folder, "a1", out, edition=EDITION, sandbox=sandbox) == results
+    assert [path.stem for path in calls] == ["cyd"]
+
+
+@slow
+def test_the_command_line_grades_and_says_what_it_did(tmp_path, capsys):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write(folder / "ann.ipynb", SOLUTION)
+    course().write_answers(tmp_path / "answers", EDITION)
+    options = ["--assignment", "a1", "--answers", str(tmp_path / "answers")]
+    options += ["--out", str(tmp_path / "out"), "--gradescope", str(tmp_path / "results.json")]
+    assert main(["grade", str(folder), *options]) == 0
+    out = capsys.readouterr().out
+    assert "Sandbox: " in out and "ann: 28 points\n1 notebook: " in out
+    assert json.loads((tmp_path / "results.json").read_text())["tests"][0]["name"] == "attention"
+    assert main(["grade", str(tmp_path / "out"), *options]) == 1
+    assert "has no .ipynb file" in capsys.readouterr().err
+
+
+def test_editions_are_read_and_mistakes_told(tmp_path):
+    assert load_edition() == Edition(0)
+    with pytest.raises(FileNotFoundError, match="edition.json is missing. `make course` writes"):
+        load_edition(tmp_path)
+    (tmp_path / "edition.json").write_text('{"seed": "x"}')
+    with pytest.raises(ValueError, match="has no seed; expected"):
+        load_edition(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n".join(json.dumps(one) for one in (1, "x", None, [], {"question": []}, {"notes": 3})),
+        json.dumps({"question": "layer_norm", "records": "right"}),
+        json.dumps({"question": "layer_norm", "records": [{"value": {"tensor": [[1], [1, 2]]}}]}),
+        json.dumps({"question": "layer_norm", "records": [{"value": {"module": {"tolist": 1}}}]}),
+        json.dumps({"question": "layer_norm", "records": [{"value": {"dict": [[[], 1]]}}]}),
+        json.dumps({"question": "layer_norm", "records": [{"error": ["SystemExit", "0"]}] * 2}),
+        json.dumps({"question": "layer_norm", "points": 4, "message": "right"}),
+        '{"question": "layer_norm", "records": [{"value": ' + "[" * 50_000,
+        '{"question": "layer_norm", "records": [{"value": 1' + "0" * 6000 + "}]}",
+    ],
+)
+def test_forged_documents_earn_nothing_and_stop_nothing(text, tmp_path):
+    class Forged:
+        def run(self, *arguments):
+            return text, False
+
+    result = grade_notebook(write(tmp_path / "a.ipynb", "x = 1"), "a1", EDITION, Forged())
+    assert set(points(result).values()) == {0, None}
+    assert page({**result, "notes": ["<b>"]}).count("<b>") == 0
+
+
+def test_the_sandbox_has_the_packages_of_torch_and_nothing_of_ours():
+    names = set(package_paths(("torch", "numpy")))
+    assert {"torch", "numpy", "sympy"} <= names
+    assert not {name for name in names if name.startswith(("mmlkit", "transformers"))}
+    assert "mmlkit" in package_paths(("mmlkit",))
+
+
+# ---- hostile submissions ----
+
+HONEST = """
+import torch
+def layer_norm(x, g, b, eps):
+    mean, var = x.mean(-1, keepdim=True), x.var(-1, keepdim=True, unbiased=False)
+    return g * (x - mean) / torch.sqrt(var + eps) + b
+"""
+
+RESOURCES = """
+import os, subprocess, sys, time
+def attention(*arguments):
+    while True:
+        try:
+            time.sleep(0.1)
+        except BaseException:
+            pass
+def train_epoch(*arguments):
+    return torch.ones(12_500_000_000)          # 50 GB
+def add_norm(*arguments):
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            pass
+def feed_forward(*arguments):
+    return "x" * 100_000_000
+def evaluate(*arguments):
+    subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+    os._exit(0)
+"""
+
+ENDS = """
+import atexit, sys, threading, time
+class Ends:
+    atexit.register(time.sleep, 1000)
+    threading.Thread(target=time.sleep, args=(1000,)).start()
+    sys.exit(0)
+def attention(*arguments):
+    sys.exit("20 points")
+def feed_forward(*arguments):
+    raise KeyboardInterrupt
+class Slow:
+    while True:
+        pass
+"""
+
+FORGES = """
+import json, os, sys, time
+class Forges:
+    line = json.dumps({"question": "attention", "points": 4, "records": [{"value": 1}]})
+    print(line)
+    for number in range(3, 20):
+        try:
+            os.write(number, (line + chr(10)).encode())
+        except OSError:
+            pass
+    numpy = __import__("numpy")
+    numpy.allclose = torch.allclose = torch.equal = lambda *more, **other: True
+    torch.testing.assert_close = lambda *more, **other: None
+    time.monotonic = time.time = lambda: 0.0
+class Evil:
+    def __reduce__(self):
+        return os.system, ("touch /tmp/evil",)
+    def __eq__(self, other):
+        return True
+    def tolist(self):
+        return self
+def add_norm(*arguments):
+    return Evil()
+def evaluate(model, batches):
+    return Evil(), [Evil()]
+"""
+
+PATCHES_JSON = """
+import json
+json.dumps = lambda *more, **other: '{"question": "attention", "points": 4, "score": 100}'
+"""
+
+READS = """
+import glob, os, shutil
+FOUND = []
+class Reads:
+    for pattern in ("/in/*", "/tmp/*", "/root/*", "/home/*/*", "/work/*", "/etc/*"):
+        FOUND += glob.glob(pattern)
+    for path in ("SECRET/answers/edition.json", "SECRET", "/etc/shadow"):
+        try:
+            FOUND.append(open(path).read())
+        except OSError:
+            pass
+    for path in ("SECRET/written", "/etc/written", "/in/written", "/usr/written"):
+        try:
+            open(path, "w").write("x")
+            FOUND.append(path)
+        except OSError:
+            pass
+    shutil.rmtree("/in", ignore_errors=True)
+    shutil.rmtree("SECRET", ignore_errors=True)
+def attention(*arguments):
+    raise ValueError(" ".join(FOUND)[-190:])
+def add_norm(*arguments):
+    import socket
+    socket.create_connection(("1.1.1.1", 53), timeout=2)
+def feed_forward(x, *arguments):
+    import mmlkit.checks
+def evaluate(model, batches):
+    from transformers import BertModel
+def train_epoch(*arguments):
+    import sys
+    sys.meta_path[:] = [one for one in sys.meta_path if "Refuse" not in type(one).__name__]
+    sys.path += ["REPOSITORY", "SITE"]
+    import mmlkit
+    return [1.0]
+"""
+
+
+@slow
+@needs_bubblewrap
+def test_hostile_submissions_earn_nothing_and_stop_nobody(tmp_path):
+    folder, secret = tmp_path / "in", tmp_path / "secret"
+    folder.mkdir()
+    course().write_answers(secret / "answers", EDITION)
+    site = os.path.dirname(os.path.dirname(pytest.__file__))
+    reads = READS.replace("SECRET", str(secret)).replace("SITE", site)
+    reads = reads.replace("REPOSITORY", str(course().HERE.parent))
+    hostile = {
+        "ends": ENDS,
+        "forges": FORGES,
+        "json": PATCHES_JSON,
+        "reads": reads,
+        "resources": RESOURCES,
+    }
+    for name, source in hostile.items():
+        write(folder / f"{name}.ipynb", HONEST, source)
+    write(folder / "zoe.ipynb", HONEST)
+    started = time.time()
+    results = grade_folder(folder, "a1", tmp_path / "out", edition=EDITION, sandbox=SANDBOX)
+    found = {one["student"]: one for one in results}
+    assert len(found) == 6
+    for name, result in found.items():
+        earned = {key: one for key, one in points(result).items() if one}
+        allowed = (
+            [{"layer_norm": LAYER_NORM}, {}] if name == "json" else [{"layer_norm": LAYER_NORM}]
+        )
+        assert earned in allowed, f"{name}: {result}"
+
+    said = messages(found["resources"])
+    assert said["attention"] == "it took longer than 4 seconds"
+    assert "it stopped with RuntimeError" in said["train"]
+    assert said["add_norm"] == "it took longer than 4 seconds"
+    assert "the results take more than 1000 kB" in said["feed_forward"]
+    assert "no result came back" in said["evaluate"]
+
+    said, notes = messages(found["reads"]), found["reads"]["notes"]
+    assert "/in/job.json" in said["attention"] or "/in/site" in said["attention"]
+    for text in ("seed", "written", "root:", "edition.json"):
+        assert text not in said["attention"]
+    assert "OSError" in said["add_norm"] or "Network is unreachable" in said["add_norm"]
+    assert "mmlkit is not available" in said["feed_forward"]
+    assert "transformers is not available" in said["evaluate"]
+    assert "No module named 'mmlkit'" in said["train"]
+    assert any("uses mmlkit; read it" in note for note in notes)
+    assert load_edition(secret / "answers") == EDITION and not (secret / "written").exists()
+    assert not os.path.exists("/tmp/evil")
+
+    import psutil
+
+    left = [
+        one
+        for one in psutil.process_iter(["create_time", "cmdline"])
+        if one.info["create_time"] > started and "while True: pass" in (one.info["cmdline"] or [])
+    ]
+    assert not left
+
+
+@slow
+def test_limits_alone_stop_what_takes_too_much(tmp_path):
+    sandbox = Sandbox("limits alone", "for the test", LIMITS)
+    source = RESOURCES.replace("os.fork()", "break").replace("subprocess.Popen", "print")
+    result = grade_notebook(write(tmp_path / "a.ipynb", HONEST, source), "a1", EDITION, sandbox)
+    said = messages(result)
+    assert points(result)["layer_norm"] == LAYER_NORM
+    assert said["attention"] == "it took longer than 4 seconds"
+    assert "it stopped with RuntimeError" in said["train"]
+    assert result["sandbox"] == str(sandbox) and "(for the test)" in str(sandbox)
+
+
+ALLOWED = """
+import os
+import torch
+def layer_norm(x, g, b, eps):
+    from mmlkit.bert import BertConfig, BertModel
+    BertModel(BertConfig.tiny())
+    folder = os.path.dirname(os.path.dirname(BertModel.forward.__code__.co_filename))
+    if SANDBOXED:
+        assert not os.listdir(folder + "/grading") and not os.listdir(folder + "/checks")
+    try:
+        import mmlkit.grading.a1_minbert
+    except ImportError:
+        return torch.nn.functional.layer_norm(x, x.shape[-1:], g, b, eps)
+def add_norm(*arguments):
+    import mmlkit
+"""
+
+
+@slow
+@pytest.mark.parametrize("mode", ["best", "limits alone"])
+def test_an_allowed_package_serves_one_question_and_brings_no_answers(mode, tmp_path, monkeypatch):
+    sandbox = SANDBOX if mode == "best" else Sandbox("limits alone", "for the test", LIMITS)
+    name, questions = submissions.load_questions("a1")
+    few = {
+        "layer_norm": dataclasses.replace(questions["layer_norm"], allowed=("mmlkit",)),
+        "add_norm": questions["add_norm"],
+    }
+    monkeypatch.setattr(submissions, "load_questions", lambda _: (name, few))
+    source = ALLOWED.replace("SANDBOXED", str(sandbox.mode == "bubblewrap"))
+    result = grade_notebook(write(tmp_path / "a.ipynb", source), "a1", EDITION, sandbox)
+    assert points(result) == {"layer_norm": LAYER_NORM, "add_norm": 0}
+    assert "mmlkit is not available in this assignment" in messages(result)["add_norm"]

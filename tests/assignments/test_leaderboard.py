@@ -1,0 +1,80 @@
+"""The leaderboard: ties, dates, baseline, faults, and no formulas or HTML from team names."""
+
+import csv
+import os
+
+import numpy as np
+import pytest
+
+from mmlkit.cli.main import main
+from mmlkit.data.loading import load_task
+from mmlkit.grading.leaderboard import rank, write_board
+from mmlkit.studies.cs224n import overall_score, prediction_file, write_predictions
+
+TASKS = ("sst", "quora", "sts")
+
+
+def write_team(folder, wrong_rows=0, when=0):
+    """Write predictions that are right but for the first rows of sst."""
+    for name in TASKS:
+        rows = load_task(name, "mini").dev
+        scores = rows.labels.astype(float)[:, None]
+        if name != "sts":
+            labels = rows.labels.copy()
+            if name == "sst":
+                labels[:wrong_rows] = (labels[:wrong_rows] + 1) % 5
+            scores = np.eye(len(rows.task.labels))[labels]
+        path = folder / prediction_file(name, "dev")
+        write_predictions(path, name, rows.ids, scores)
+        os.utime(path, (when, when))
+
+
+@pytest.fixture
+def teams(tmp_path):
+    for name, wrong_rows, when in (("=b", 2, 120), ("a", 0, 60), ("c<d>", 2, 0), ("e", 40, 0)):
+        (tmp_path / name).mkdir()
+        write_team(tmp_path / name, wrong_rows, when)
+    (tmp_path / "f").mkdir()
+    return tmp_path
+
+
+def test_ties_share_a_place_and_faults_have_none(teams):
+    rows = rank(teams, "mini")
+    count = len(load_task("sst", "mini").dev)
+    assert [(row.place, row.team) for row in rows] == [
+        (1, "a"), (2, "c<d>"), (2, "=b"), (4, "e"), ("", "most frequent label"), ("", "f"),
+    ]  # fmt: skip
+    assert rows[0][2:6] == (1.0, 1.0, 1.0, 1.0) and rows[0].date == "1970-01-01 00:01"
+    assert rows[1].sst == round(1 - 2 / count, 3)
+    assert rows[1].overall == round(overall_score(1 - 2 / count, 1, 1), 3)
+    assert rows[4].note == "baseline" and rows[4].sts == 0.0 and 0.2 <= rows[4].sst < 0.4
+    assert rows[5].note == "sst-dev-output.csv is missing" and rows[5].overall == ""
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("\n2 , ", "\n999999 , ", "row 2: id '999999' is unknown or repeated"),
+        ("\n2 , ", "\n3 , ", "row 3: id '3' is unknown or repeated"),
+        ("id \t Predicted_Sentiment", "id,label", "expected 'id \\t Predicted_Sentiment'"),
+        ("\n2 , ", "\n2 , x", "could not convert string to float: 'x"),
+    ],
+)
+def test_a_fault_is_told_and_earns_no_place(teams, old, new, message):
+    path = teams / "a" / "sst-dev-output.csv"
+    path.write_text(path.read_text().replace(old, new, 1))
+    row = next(row for row in rank(teams, "mini") if row.team == "a")
+    assert row.place == "" and row.overall == "" and row.sst == ""
+    assert message in row.note
+
+
+def test_the_board_is_written_and_printed_without_formulas_or_html(teams, tmp_path, capsys):
+    page = write_board(rank(teams, "mini"), tmp_path / "board")
+    rows = list(csv.reader((tmp_path / "board.csv").read_text().splitlines()))
+    assert rows[3][1] == "'=b" and rows[0][:2] == ["place", "team"] and len(rows) == 7
+    assert "c&lt;d&gt;" in page.read_text() and "c<d>" not in page.read_text()
+    assert main(["leaderboard", str(teams), "--source", "mini"]) == 0
+    assert "1\ta\t1.0\t1.0\t1.0\t1.0" in capsys.readouterr().out
+    (tmp_path / "none").mkdir()
+    assert main(["leaderboard", str(tmp_path / "none"), "--source", "mini"]) == 1
+    assert "Give a folder with one per team" in capsys.readouterr().err

@@ -1,0 +1,115 @@
+"""Every question: the solution is right, the stub has nothing, known mistakes are named."""
+
+import pytest
+from common import NAMES, code_questions, judge, student_object, wrong
+
+from mmlkit.checks.compare import WrongAnswer
+from mmlkit.grading.questions import Assignment, Draw, Edition, load_questions
+from mmlkit.grading.runner import encode
+from mmlkit.grading.submissions import replay
+
+SEEDS = (0, 1, 2)  # together they choose every value of every variant
+CODE = [pytest.param(name, one, id=one.name) for name in NAMES for one in code_questions(name)]
+CHANGES = [
+    pytest.param(name, one, *change, id=f"{one.name}-{number}")
+    for name in NAMES
+    for one in code_questions(name)
+    for number, change in enumerate(wrong(name)[one.name])
+]
+
+
+def test_there_are_questions_and_wrong_answers():
+    assert len(NAMES) >= 1 and len(CODE) >= 12 and len(CHANGES) >= 70
+    for name in NAMES:
+        table = wrong(name)
+        assert set(table) == {one.name for one in code_questions(name)}
+        assert all(len(changes) >= 4 for changes in table.values())
+        questions = code_questions(name)
+        chosen = [Edition(seed).variants(questions) for seed in SEEDS]
+        for key, values in {key: one for q in questions for key, one in q.variants.items()}.items():
+            assert {one[key] for one in chosen} == set(values), f"SEEDS leave out a {key}"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name, one", CODE)
+def test_the_solution_is_right_in_every_edition(name, one, seed):
+    judge(one, name, student_object(one, name, "solution", seed), seed)
+
+
+@pytest.mark.parametrize("name, one", CODE)
+def test_the_stub_has_nothing(name, one):
+    with pytest.raises(WrongAnswer, match="it returns nothing so far|no weight moves"):
+        judge(one, name, student_object(one, name, "student"))
+
+
+@pytest.mark.parametrize("name, one, old, new, message", CHANGES)
+def test_a_known_mistake_is_named(name, one, old, new, message):
+    student = student_object(one, name, "solution", 0, (old, new))
+    with pytest.raises(WrongAnswer) as caught:
+        judge(one, name, student)
+    assert message and message in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name, one", CODE)
+def test_every_entry_of_a_table_changes_the_answer_and_is_told(name, one, seed):
+    """Nothing in a table equals the right answer or another entry, on this edition's cases."""
+    edition = Edition(seed)
+    cases, variants = edition.cases(one), edition.variants(load_questions(name)[1].values())
+    chosen = {key: variants[key] for key in one.variants}
+    messages = []
+    one.right(lambda value, table: messages.extend(table) or value, *cases[0], **chosen)
+    assert len(messages) >= 4
+    for message in messages:
+        function = lambda *case: one.right(
+            lambda value, table: table.get(message, value),  # noqa: B023
+            *case,
+            **chosen,
+        )
+        with pytest.raises(WrongAnswer) as caught:
+            one.compare(function, cases, variants)
+        assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("name, one", CODE)
+def test_memorised_answers_of_another_edition_are_worth_nothing(name, one):
+    """Neither the answers in their order nor a table from arguments to answers helps."""
+    here, there = Edition(11), Edition(12)
+    variants = here.variants(load_questions(name)[1].values())
+    known = {
+        key: value
+        for key, value in there.variants(load_questions(name)[1].values()).items()
+        if key in one.variants
+    }
+    answers = [one.right(lambda value, _: value, *case, **known) for case in there.cases(one)]
+    recorded = {"records": [{"value": encode(one)} for one in answers]}
+    with pytest.raises(WrongAnswer):
+        one.compare(replay(recorded), here.cases(one), variants)
+    seen = [str(encode(list(case))) for case in there.cases(one)]
+    public = [str(encode(list(case))) for case in one.cases(Draw(f"{here.public_seed} {one.name}"))]
+    assert not {*seen, *public} & {str(encode(list(case))) for case in here.cases(one)}
+
+
+def test_the_public_check_prints_one_line(capsys):
+    check = Assignment("a1", seed=5)
+    one = check.questions["layer_norm"]
+    assert check("layer_norm", student_object(one, "a1_minbert", "solution"))
+    assert capsys.readouterr().out == "layer_norm: right.\n"
+    assert not check.done("layer_norm", "train")
+    assert capsys.readouterr().out == "Skipped: first answer train.\n"
+    check.summary()
+    assert capsys.readouterr().out.endswith("  4 of 70  points for code\n")
+    with pytest.raises(ValueError, match="question 'norm' is unknown; expected one of"):
+        check("norm", None)
+    with pytest.raises(ValueError, match="the variants are \\['colour'\\], expected of"):
+        Assignment("a1", seed=5, colour="red")
+    with pytest.raises(ValueError, match="assignment 'b1' is unknown; expected one of"):
+        Assignment("b1", seed=5)
+
+
+def test_a_split_is_a_function_of_the_seed():
+    train, dev = Assignment("a1", seed=5).split(50, dev=20)
+    assert sorted(train + dev) == list(range(50)) and len(dev) == 20
+    assert (train, dev) == Assignment("a1", seed=5).split(50, dev=20)
+    assert dev != Assignment("a1", seed=6).split(50, dev=20)[1]
