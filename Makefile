@@ -51,6 +51,7 @@ data: install                   ## the measured table of data/README.md
 bench: install                  ## speed beside transformers, on SOURCE, for the table of the README
 	$(BIN)/mmlkit bench --source $(SOURCE) --out results/speed.json
 	$(BIN)/python benchmarks/multiverse.py
+	$(BIN)/python benchmarks/step_profile.py --source $(SOURCE) --out results/step_profile.json
 	$(BIN)/mmlkit report results --readme
 
 REQUIREMENTS ?= requirements.txt
