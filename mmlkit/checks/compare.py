@@ -213,7 +213,7 @@ def _same(found, target):
 
 def _difference(names, case, found, target):
     """Describe a difference, with the arguments where they are short; many are named."""
-    many = len(case) > 3 and len(names) >= len(case)
+    many = len(case) > 4 and len(names) >= len(case)
     text = ", ".join(f"{name}={one!r}" for name, one in zip(names, case)) if many else str(case)
     given = "" if "tensor(" in text or len(text) > 250 else f"for {text} "
     found, target = (

@@ -60,7 +60,9 @@ def check_adamw_step(pick, theta, g, m, v, t, lr, beta1, beta2, eps, weight_deca
         lr * weight_decay,
         {
             "decay is not multiplied by the learning rate": weight_decay,
-            "decay is multiplied by alpha_t; it is multiplied by lr": lr * correction * weight_decay,
+            "decay is multiplied by alpha_t; it is multiplied by lr": lr
+            * correction
+            * weight_decay,
         },
     )
     decayed = pick(

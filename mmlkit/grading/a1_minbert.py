@@ -106,19 +106,20 @@ def _self_attention(pick, h, mask, weights, num_heads):
         for one in ("query", "key", "value")
     )
     product = Q @ K.transpose(-1, -2)
+    scaled = product / d**0.5
     scores = pick(
-        product / d**0.5 + mask,
+        scaled + mask,
         {
             "the scores are not divided by sqrt(d)": product + mask,
             "the scores are divided by sqrt(D), not by the root of the width of a head": product
             / D**0.5
             + mask,
             "the mask is added before the scores are divided": (product + mask) / d**0.5,
-            "the mask is not used": product / d**0.5,
-            "the mask is subtracted; it is negative already": product / d**0.5 - mask,
-            "the mask is M already; add it as it is, without (1 - mask)": product
+            "the mask is not used": scaled,
+            "the mask is subtracted; it is negative already": scaled - mask,
+            "the mask is M already; add it as it is, without (1 - mask)": scaled
             + (1 - mask) * -1e9,
-            "the mask is M already; add it as it is, without masked_fill": product.masked_fill(
+            "the mask is M already; add it as it is, without masked_fill": scaled.masked_fill(
                 mask == 0, -1e9
             ),
             "query and key are exchanged": product.transpose(-1, -2) / d**0.5 + mask,
@@ -565,9 +566,7 @@ def _adamw(pick, weights, gradients, settings, decay):
             "t is 1 in every step; keep it in state": "one",
         },
     )
-    fresh = pick(
-        False, {"the averages start again at 0 in every step; keep them in state": True}
-    )
+    fresh = pick(False, {"the averages start again at 0 in every step; keep them in state": True})
     power = pick(2, {"g is not squared in v": 1})
     corrections = pick(
         lambda t, b1, b2: (1 - b2**t) ** 0.5 / (1 - b1**t),
