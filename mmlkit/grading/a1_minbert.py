@@ -364,25 +364,20 @@ def _layer_gradients(pick, output, h, state):
     first, *rest = torch.autograd.grad(output.square().sum(), leaves, allow_unused=True)
     rest = [0 * one if found is None else found for one, found in zip(leaves[1:], rest)]
     lost = pick(
-        (),
+        "",
         {
-            "none reaches query, key and value; use named_parameters(), not state_dict() or .data": (
-                "query",
-                "key",
-                "value",
+            "none reaches query, key and value; pass named_parameters(), not state_dict()": (
+                "query key value"
             ),
-            "none reaches wide and narrow; use the parameters, not state_dict() or .data": (
-                "wide",
-                "narrow",
-            ),
-            "none reaches any parameter; remove detach, no_grad or .data": (
-                *LAYER,
-                "attention_norm",
-                "output_norm",
+            "none reaches wide and narrow; use the parameters, not state_dict()": "wide narrow",
+            "none reaches any parameter; remove detach, no_grad or .data": " ".join(
+                [*LAYER, "attention_norm", "output_norm"]
             ),
         },
     )
-    rest = [0 * one if name.split(".")[0] in lost else one for name, one in zip(state, rest)]
+    rest = [
+        0 * one if name.split(".")[0] in lost.split() else one for name, one in zip(state, rest)
+    ]
     first = pick(first, {"no gradient reaches h; remove detach, no_grad or .data": 0 * first})
     return first, torch.cat([one.flatten() for one in rest]).detach()
 
@@ -775,7 +770,7 @@ def _classifier_cases(draw):
 def _run_classifier(student, words, pooler, input_ids, attention_mask, weight, bias):
     """Return the student's logits in both modes, and the trainable parameters in both.
 
-    The encoder adds the mean of a sentence's tokens to each, as a substitute for attention.
+    The encoder adds twice the mean of the tokens to each token, as a substitute for attention.
     """
     import types
 
@@ -789,7 +784,7 @@ def _run_classifier(student, words, pooler, input_ids, attention_mask, weight, b
         def forward(self, input_ids, attention_mask=None):
             h, mask = self.words[input_ids], torch.ones_like(input_ids)[..., None]
             mask = mask if attention_mask is None else attention_mask[..., None]
-            h = h + (h * mask).sum(1, keepdim=True) / mask.sum(1, keepdim=True)
+            h = h + 2 * (h * mask).sum(1, keepdim=True) / mask.sum(1, keepdim=True)
             pooled = torch.tanh(h[:, 0] @ self.pooler.T)
             return types.SimpleNamespace(last_hidden_state=h, pooler_output=pooled)
 
@@ -832,7 +827,7 @@ def _classifier(pick, words, pooler, input_ids, attention_mask, weight, bias, po
     """Return the logits in both modes [B, C] and two numbers of trainable parameters."""
     h, mask = words[input_ids], attention_mask[..., None]
     seen = pick(mask, {"attention_mask is not passed to the encoder": torch.ones_like(mask)})
-    h = h + (h * seen).sum(1, keepdim=True) / seen.sum(1, keepdim=True)
+    h = h + 2 * (h * seen).sum(1, keepdim=True) / seen.sum(1, keepdim=True)
     vectors = {
         "pooler": torch.tanh(h[:, 0] @ pooler.T),
         "mean": (h * mask).sum(1) / mask.sum(1),

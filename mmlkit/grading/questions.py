@@ -393,4 +393,4 @@ class Assignment:
             print(f"{points:>3} of {one.points:<3} {one.name}")
         print(f"{total:>3} of {sum(one.points for one in judged):<3} points for code")
         if written := sum(one.points for one in self.questions.values() if not one.right):
-            print(f"    and {written} points for the written parts, which a teacher reads")
+            print(f"    and {written} points for the written parts")

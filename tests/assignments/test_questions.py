@@ -107,7 +107,7 @@ def test_the_public_check_prints_one_line(capsys):
     assert capsys.readouterr().out == "Skipped: first answer train.\n"
     check.summary()
     assert capsys.readouterr().out.endswith(
-        "  4 of 70  points for code\n    and 30 points for the written parts, which a teacher reads\n"
+        "  4 of 70  points for code\n    and 30 points for the written parts\n"
     )
     with pytest.raises(ValueError, match="question 'norm' is unknown; expected one of"):
         check("norm", None)
