@@ -21,12 +21,15 @@
 # **How it works.** Replace each `...` by your code. Then run the cell below it: it compares your function with
 # reference values and prints one line. The grader uses other values and other sizes, so do not write sizes into your
 # code. You may use numpy and torch. You may not use mmlkit or transformers inside your functions, nor a function that
-# is the exercise, such as `F.scaled_dot_product_attention`, `nn.MultiheadAttention` or `torch.optim.AdamW`.
+# is the exercise, such as `F.scaled_dot_product_attention`, `nn.MultiheadAttention` or `torch.optim.AdamW`. An answer
+# that uses such a function is worth nothing.
 #
-# The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines,
-# and it skips cells whose first line says so.
+# The grader executes imports, functions, classes and assignments of your notebook, those in cells of your own
+# included. So your answers may call your own helper functions. It does not execute other lines, and it skips cells
+# whose first line says so.
 #
-# Letters: B sentences in a batch, T tokens, D hidden size, H heads, d = D / H width of a head, C labels.
+# Letters: B sentences in a batch, T tokens, D hidden size, H heads, d = D / H width of a head, I inner size of the
+# feed-forward network, V words in the vocabulary, P positions, C labels. `F` is the module `torch.nn.functional`.
 
 # %%
 # Setup of the course: the grader skips this cell.
@@ -37,6 +40,7 @@ except ImportError:  # on Colab: install the library from its one address
     get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
 from mmlkit.grading import Assignment
 
+# The edition of your course; do not change it. The questions say what it asks for.
 check = Assignment({edition})
 
 # %%
@@ -61,7 +65,8 @@ from torch.nn import functional as F
 # $$\text{attention}(Q, K, V) = \text{softmax}\left(\frac{Q K^\top}{\sqrt{d}} + M\right) V$$
 #
 # `query`, `key` and `value` have the shape [T, d]. `mask` has the shape [T]: 1 for a token, 0 for padding. No token may
-# look at padding, so the score of every padded key becomes very negative before the softmax. Return [T, d].
+# look at padding, so the score of every padded key becomes very negative before the softmax: $M_{ij}$ is 0 if
+# `mask[j]` is 1, and a large negative number such as -1e9 if `mask[j]` is 0. Return [T, d].
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -103,8 +108,8 @@ assert check("attention", attention)
 # heads of width d, [B, H, T, d]. Every head computes the attention of question 1. The heads are put side by side again.
 #
 # `weights` is a dict with `"query.weight"` [D, D], `"query.bias"` [D], and the same for `key` and `value`. As in
-# `nn.Linear`, a map computes $x W^\top + b$. Here `mask` [B, 1, 1, T] is *added* to the scaled scores: it is 0 or
-# negative. Return [B, T, D].
+# `nn.Linear`, a map computes $x W^\top + b$. Unlike in question 1, `mask` [B, 1, 1, T] is already $M$, with numbers that
+# are 0 or negative: add it as it is to the scaled scores. Return [B, T, D].
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -153,7 +158,7 @@ assert check("self_attention", self_attention)
 # $$\text{LayerNorm}(x) = g \cdot \frac{x - \text{mean}(x)}{\sqrt{\text{var}(x) + \varepsilon}} + b$$
 #
 # Mean and variance run over the last dimension, and the variance divides by D. `x` has the shape [..., D], `g` and `b`
-# have [D], and `eps` is a number.
+# have [D], and `eps` is a number. Do not use `F.layer_norm` here.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -247,8 +252,9 @@ assert check("feed_forward", feed_forward)
 #
 # $$\text{add\_norm}(x, r) = \text{LayerNorm}(r + W x + b)$$
 #
-# `x` has the shape [B, T, F], `residual` [B, T, D], `weight` [D, F] and `bias` [D]. The parameters of LayerNorm are `g`
-# [D] and `beta` [D], and its $\varepsilon$ is `1e-12`. You may use your `layer_norm` or `F.layer_norm`.
+# `x` has the shape [B, T, I], `residual` [B, T, D], `weight` [D, I] and `bias` [D]. (In the first half of a layer, I is
+# D.) The parameters of LayerNorm are `g` [D] and `beta` [D], and its $\varepsilon$ is `1e-12`. You may use your
+# `layer_norm`, or `F.layer_norm` with `eps=1e-12`; its default is 1e-5.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -287,9 +293,10 @@ assert check("add_norm", add_norm)
 #
 # $$a = \text{LayerNorm}(h + W_a\,\text{attention}(h) + b_a) \qquad h' = \text{LayerNorm}(a + \text{feed\_forward}(a))$$
 #
-# The constructor is given; do not rename its parts. Write `forward`. It must work with autograd, because the grader also
-# compares the gradient of the output with respect to `h`. Use the GELU of question 4. `nn.LayerNorm` is allowed here.
-# The dict that `self_attention` expects is `dict(self.named_parameters())`.
+# Here attention is your `self_attention` of question 2, and $W_a$ and $b_a$ are those of `self.attention_dense`. The
+# constructor is given; do not rename its parts. Write `forward`. It must work with autograd, because the check also
+# compares the gradients of `h` and of the parameters. Use the GELU of question 4. `nn.LayerNorm` is allowed here. The
+# dict that `self_attention` expects is `dict(self.named_parameters())`; its further entries do no harm.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -388,8 +395,8 @@ assert check("embeddings", embed)
 # \alpha_t = \alpha \frac{\sqrt{1-\beta_2^t}}{1-\beta_1^t}$$
 # $$\theta' = \theta_{t-1} - \alpha_t \frac{m_t}{\sqrt{v_t} + \epsilon} \qquad \theta_t = \theta' - \alpha\,\lambda\,\theta'$$
 #
-# All arguments are numbers: `theta` is $\theta_{t-1}$, `m` and `v` are the averages after t − 1 steps, `t` counts from 1,
-# `lr` is $\alpha$, and `weight_decay` is $\lambda$. Return the new (theta, m, v).
+# All arguments are numbers and not tensors, so use `math.sqrt`. `theta` is $\theta_{t-1}$, `m` and `v` are the averages
+# after t − 1 steps, `t` counts from 1, `lr` is $\alpha$, and `weight_decay` is $\lambda$. Return the new (theta, m, v).
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -429,9 +436,11 @@ assert check("adamw_step", adamw_step)
 #
 # {facts}
 #
-# Now write AdamW as an optimizer of PyTorch. `self.param_groups` is a list of dicts with the parameters (`"params"`) and
-# the settings. `self.state[theta]` is a dict for what the optimizer has to remember of the parameter `theta`; it is empty
-# at first. Every parameter counts its own steps. A parameter whose `grad` is None is left as it is.
+# Now AdamW becomes an optimizer of PyTorch. The method `step` is given; write `update`, which changes one parameter.
+# `self.param_groups` is a list of dicts with the parameters (`"params"`) and the settings. `self.state[theta]` is a dict
+# for what the optimizer has to remember of the parameter `theta`; it is empty at first. Every parameter counts its own
+# steps. A parameter whose `grad` is None is left as it is. Here `theta` and `g` are tensors, so use `torch.sqrt` for
+# $\sqrt{v_t}$.
 #
 # IF decay=after
 # The formulas are those of question 8: the weight decay comes *after* the step.
@@ -499,7 +508,7 @@ assert check("adamw", AdamW)
 #
 # Write a training loop of your own. `batches` is a list of (inputs, labels): `model(*inputs)` gives logits [B, C], and
 # `labels` has the shape [B]. Set the model to training mode. For each batch compute the mean cross-entropy, its gradient,
-# and one update. Return a list with one loss per batch.
+# and one update. Return a list of floats, one loss (`loss.item()`) per batch.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -599,8 +608,10 @@ assert check("evaluate", evaluate)
 # The classifier reads the mean of `last_hidden_state` over the tokens of a sentence. Padding (`attention_mask` 0) is not
 # part of the mean.
 # END IF
-# It applies dropout and then one linear layer, which gives the logits [B, C]. Name the linear layer `self.classifier`.
-# With `freeze=True` no parameter of the encoder is trained; with `freeze=False` all parameters are trained.
+# It applies `self.dropout` and then the linear layer `self.classifier`, which gives the logits [B, C]. Both are given.
+#
+# Add the freezing at the `...` of the constructor, and write `forward`. With `freeze=True` no parameter of the encoder is
+# trained; with `freeze=False` all parameters are trained.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -652,7 +663,8 @@ assert check("classifier", SentimentClassifier)
 # data are sentences from film reviews with five labels, from very negative (0) to very positive (4). The rows of train and
 # dev are drawn for this course.
 #
-# `length` is the number of tokens to which a sentence is cut. The first cell makes batches; the second trains.
+# `length` is the number of tokens to which a sentence is cut. The first cell makes batches; the second trains on the
+# first 320 of the train rows and evaluates on 200 dev rows. It takes two to five minutes on two cores.
 
 # %%
 # Experiment: the grader skips this cell.
@@ -700,17 +712,23 @@ if check.done("adamw", "train", "evaluate", "classifier"):
 #
 # Write at most 200 words, in full sentences:
 #
-# 1. Name a baseline that needs no model, compute its dev accuracy, and compare both results with it.
+# 1. The baseline always predicts the most frequent label of the 320 training rows. Compute its accuracy on the dev rows,
+#    and compare both results with it.
 # 2. Compute the standard error of an accuracy on 200 rows. Is the difference between frozen and fine-tuned larger than
-#    chance explains?
+#    chance explains? Treat the two accuracies as independent.
 # 3. The comparison changes more than one thing at once. Name these things, and propose a fairer comparison.
+#
+# Compute the baseline in a cell of your own; begin it with `# Experiment: the grader skips this cell.` The training rows
+# are `train_rows[:320]`, and the label of a row is `data.labels[row]`. Where the labels are nearly balanced, the baseline
+# can lie below 1/5, the accuracy of guessing.
 
 # %% [raw]
 # # BEGIN SOLUTION
 
 # %% [markdown]
 # **Answer to written:** The baseline is the most frequent label of the training rows. An accuracy p on n rows has the
-# standard error $\sqrt{p(1-p)/n}$, at most 0.035 here. Both models predict the same rows, so a paired comparison is sharper.
+# standard error $\sqrt{p(1-p)/n}$, at most 0.035 here, and a difference of two has at most 0.05. Both models predict the
+# same rows, so a paired comparison would be sharper.
 # The two runs differ in the frozen parameters and in the learning rate. A fairer comparison chooses the learning rate of
 # each on other rows, and repeats both with several seeds.
 
@@ -736,7 +754,10 @@ if check.done("adamw", "train", "evaluate", "classifier"):
 #
 # Report in this order, on at most one page: the question; the prediction you made before you ran it; what you changed and
 # what you kept; a table with the mean and the spread over at least three seeds; the answer, and what would change your
-# mind. Add your code in cells below. A result that contradicts your prediction is worth the same points.
+# mind. A result that contradicts your prediction is worth the same points.
+#
+# Add your code in cells below. Copy `experiment` into a cell of your own, under another name, and change the copy: the
+# cells above stay as they are. The dev rows serve to choose and to report, so say in your answer what you chose on them.
 
 # %% [raw]
 # # BEGIN SOLUTION

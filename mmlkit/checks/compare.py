@@ -7,6 +7,7 @@ answer with up to three mistakes at once, and reports the smallest set of mistak
 
 import copy
 import functools
+import inspect
 import itertools
 import textwrap
 
@@ -95,7 +96,8 @@ def call(function, *arguments):
     try:
         answer = function(*copy.deepcopy(arguments))
     except Exception as error:  # A draft may raise anything; the notebook has to go on.
-        raise WrongAnswer(f"it stopped with {type(error).__name__}: {error}.") from None
+        text = str(error).rstrip(".")
+        raise WrongAnswer(f"it stopped with {type(error).__name__}: {text}.") from None
     require(answer is not None and answer is not ..., "it returns nothing so far.")
     return answer
 
@@ -168,6 +170,7 @@ def compare(function, right, cases, rule, edges=(), order=None, show=True):
 
         return [_named(right(pick, *case), rules) for case in cases]
 
+    arguments = [*inspect.signature(right).parameters][1:]
     for name in order or rules:
         try:
             targets = [one[name] for one in results(variants[0])]
@@ -179,7 +182,8 @@ def compare(function, right, cases, rule, edges=(), order=None, show=True):
             else:
                 for number, (case, one, target) in enumerate(zip(cases, found, targets), start=1):
                     hidden = f"it differs from the right values in hidden case {number}."
-                    require(_same(one, target), _difference(case, one, target) if show else hidden)
+                    text = _difference(arguments, case, one, target) if show else hidden
+                    require(_same(one, target), text)
         except WrongAnswer as error:
             sentence = rules[name] and f" The right answer is {rules[name]}."
             raise WrongAnswer(f"{name}: {error}{sentence}".removeprefix(": ")) from None
@@ -207,12 +211,15 @@ def _same(found, target):
     return found.shape == target.shape and np.allclose(found, target, 1e-5, 1e-5, equal_nan=True)
 
 
-def _difference(case, found, target):
-    plain = all(isinstance(one, (int, float, str, list, dict)) for one in case)
+def _difference(names, case, found, target):
+    """Describe a difference, with the arguments where they are short; many are named."""
+    many = len(case) > 4 and len(names) >= len(case)
+    text = ", ".join(f"{name}={one!r}" for name, one in zip(names, case)) if many else str(case)
+    given = "" if "tensor(" in text or len(text) > 250 else f"for {text} "
     found, target = (
         np.array2string(
             one, threshold=10, edgeitems=1, separator=", ", formatter={"float": "{:.6g}".format}
         )
         for one in (found, read(target, target))
     )
-    return f"{f'for {case} ' * plain}it returns {found}, expected {target}."
+    return f"{given}it returns {found}, expected {target}."

@@ -49,12 +49,22 @@ def check_adamw_step(pick, theta, g, m, v, t, lr, beta1, beta2, eps, weight_deca
     root = pick(
         v**0.5 + eps,
         {
+            "the square root of v is missing": v + eps,
             "eps belongs outside the square root": (v + eps) ** 0.5,
             "eps is added to the bias-corrected root, as torch does": v**0.5
             + eps * (1 - beta2**t) ** 0.5,
         },
     )
     moved = theta - lr * correction * m / root
+    rate = pick(
+        lr * weight_decay,
+        {
+            "decay is not multiplied by the learning rate": weight_decay,
+            "decay is multiplied by alpha_t; it is multiplied by lr": lr
+            * correction
+            * weight_decay,
+        },
+    )
     decayed = pick(
         moved,
         {
@@ -62,7 +72,7 @@ def check_adamw_step(pick, theta, g, m, v, t, lr, beta1, beta2, eps, weight_deca
             "decay uses theta from before the step; the handout decays after it": theta,
         },
     )
-    return moved - lr * weight_decay * decayed, m, v
+    return moved - rate * decayed, m, v
 
 
 @exercise(

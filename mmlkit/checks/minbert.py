@@ -4,13 +4,18 @@ import torch
 
 from mmlkit.checks.compare import exercise
 
-__all__ = ["check_attention"]
+__all__ = ["RULE", "check_attention"]
+
+RULE = (
+    "softmax(Q K^T / sqrt(d) + M) V, where M is 0 for a token and -1e9 for a padded key, "
+    "with the softmax over keys (dim=-1)"
+)
 
 
 @exercise(
     "attention",
     [(*(torch.arange(60.0) ** 2).sin().view(3, 5, 4) * 2, torch.tensor([1, 1, 1, 1, 0]))],
-    "softmax(Q K^T / sqrt(d) + mask) V, with the softmax over keys (dim=-1)",
+    RULE,
 )
 def check_attention(pick, query, key, value, mask):
     """Check the attention of one head.
@@ -33,6 +38,18 @@ def check_attention(pick, query, key, value, mask):
             "the scores are divided by d, not by sqrt(d)": d,
         },
     )
-    hidden = pick(mask == 0, {"padding gets attention; mask it before the softmax": mask < 0})
+    scores, large = query @ key.T / scale, -1e9 * torch.ones(len(mask), len(mask))
+    only = lambda shown: scores.where(shown, large)
+    masked, factor = pick(
+        (only(mask != 0), 1),
+        {
+            "padding gets attention; mask it before the softmax": (scores, 1),
+            "the mask is inverted; it hides the tokens": (only(mask == 0), 1),
+            "the mask itself is added; it is 1 and 0, so turn it into M": (scores + mask, 1),
+            "the scores are multiplied by the mask; a score of 0 is not small": (scores * mask, 1),
+            "padded queries are masked, not padded keys": (only(mask[:, None] != 0), 1),
+            "the mask comes after the softmax, so the weights do not sum to 1": (scores, mask),
+        },
+    )
     dim = pick(-1, {"the softmax runs over the queries": 0})
-    return (query @ key.T / scale).masked_fill(hidden, -1e9).softmax(dim) @ value
+    return (masked.softmax(dim) * factor) @ value

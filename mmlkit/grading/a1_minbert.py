@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from mmlkit.checks import check_adamw_step, check_attention
+from mmlkit.checks.minbert import RULE
 from mmlkit.grading.questions import Question, question
 
 __all__ = ["QUESTIONS"]
@@ -35,7 +36,7 @@ _attention = question(
     difficulty=1,
     hours=0.5,
     cases=_attention_cases,
-    rule="softmax(Q K^T / sqrt(d) + mask) V, with the softmax over keys (dim=-1)",
+    rule=RULE,
     avoid=ATTENTION,
 )(check_attention.right)
 
@@ -46,13 +47,20 @@ def _parameters(draw, names, D, width=None):
     return {f"{one}.{kind}": draw.normal(*shape) for one in names for kind, shape in shapes.items()}
 
 
+def _mask(draw, B, T):
+    """Draw an additive mask of moderate size; the first token is shown, the last is hidden."""
+    mask = -3.0 * draw.integers(2, B, 1, 1, T)
+    mask[..., 0], mask[..., -1] = 0, -3
+    return mask
+
+
 def _self_attention_cases(draw):
     """Draw hidden states and an additive mask of moderate size, so that its place matters."""
     H, d = draw.size(2, 3), draw.size(2, 4)
     cases = []
     for _ in range(2):
         B, T = draw.size(2, 3), draw.size(3, 5)
-        mask = -3.0 * draw.integers(2, B, 1, 1, T)
+        mask = _mask(draw, B, T)
         weights = _parameters(draw, ("query", "key", "value"), H * d)
         cases.append((draw.normal(B, T, H * d), mask, weights, H))
     return cases
@@ -98,16 +106,22 @@ def _self_attention(pick, h, mask, weights, num_heads):
         for one in ("query", "key", "value")
     )
     product = Q @ K.transpose(-1, -2)
+    scaled = product / d**0.5
     scores = pick(
-        product / d**0.5 + mask,
+        scaled + mask,
         {
             "the scores are not divided by sqrt(d)": product + mask,
             "the scores are divided by sqrt(D), not by the root of the width of a head": product
             / D**0.5
             + mask,
             "the mask is added before the scores are divided": (product + mask) / d**0.5,
-            "the mask is not used": product / d**0.5,
-            "the mask is subtracted; it is negative already": product / d**0.5 - mask,
+            "the mask is not used": scaled,
+            "the mask is subtracted; it is negative already": scaled - mask,
+            "the mask is M already; add it as it is, without (1 - mask)": scaled
+            + (1 - mask) * -1e9,
+            "the mask is M already; add it as it is, without masked_fill": scaled.masked_fill(
+                mask == 0, -1e9
+            ),
             "query and key are exchanged": product.transpose(-1, -2) / d**0.5 + mask,
         },
     )
@@ -134,7 +148,7 @@ def _layer_norm_cases(draw):
     hours=0.3,
     cases=_layer_norm_cases,
     rule="g (x - mean) / sqrt(var + eps) + b, over the last dimension",
-    avoid=("LayerNorm",),
+    avoid=("LayerNorm", "layer_norm"),
 )
 def _layer_norm(pick, x, g, b, eps):
     """Return LayerNorm (Ba et al. 2016), [..., D]."""
@@ -164,50 +178,58 @@ def _feed_forward_cases(draw):
     return [(draw.normal(2, 3, D), *wide.values(), *narrow.values())]
 
 
-def _other_gelu(gelu):
-    """Return a table with the version of GELU that this edition does not ask for."""
+def _activation(pick, gelu):
+    """Return the edition's GELU, or a mistake in its place, as a function."""
+    exact, tanh = F.gelu, lambda x: F.gelu(x, approximate="tanh")
     if gelu == "exact":
-        return {"this is GELU's approximation with tanh; use the exact one": "tanh"}
-    return {"this is the exact GELU; this course asks for the approximation with tanh": "none"}
+        right, other = exact, {"this is GELU's approximation with tanh; use the exact one": tanh}
+    else:
+        message = "this is the exact GELU; this course asks for the approximation with tanh"
+        right, other = tanh, {message: exact}
+    return pick(
+        right,
+        {
+            **other,
+            "this is ReLU": F.relu,
+            "this is GELU's approximation with a sigmoid": lambda x: x * torch.sigmoid(1.702 * x),
+            "GELU is missing between the two maps": lambda x: x,
+        },
+    )
 
 
 @question(
     "feed_forward",
     points=4,
     difficulty=1,
-    hours=0.3,
+    hours=0.2,
     cases=_feed_forward_cases,
     rule=lambda gelu: f"W2 GELU(W1 x + b1) + b2, with the {gelu} GELU",
     variants=GELU,
 )
 def _feed_forward(pick, x, wide, wide_bias, narrow, narrow_bias, gelu):
     """Return the feed-forward network, [B, T, D]."""
-    form = {"exact": "none", "tanh": "tanh"}[gelu]
-    kind = pick(
-        lambda x: F.gelu(x, approximate=form),
-        {
-            **{
-                message: lambda x, other=other: F.gelu(x, approximate=other)
-                for message, other in _other_gelu(gelu).items()
-            },
-            "this is ReLU": F.relu,
-            "this is GELU's approximation with a sigmoid": lambda x: x * torch.sigmoid(1.702 * x),
-            "GELU is missing between the two maps": lambda x: x,
-        },
-    )
+    kind = _activation(pick, gelu)
     end = pick(lambda x: x, {"GELU belongs between the maps, not after the second": kind})
     biases = pick(1, {"the biases are missing": 0})
     return end(kind(x @ wide.T + biases * wide_bias) @ narrow.T + biases * narrow_bias)
 
 
 def _add_norm_cases(draw):
-    """Draw x of width F and a residual of width D."""
+    """Draw x of width I and a residual of width D; the small second case shows eps."""
     width, D = draw.size(5, 9), draw.size(4, 8)
-    weights = _parameters(draw, [""], width, D).values()
+    weight, bias = _parameters(draw, [""], width, D).values()
     return [
-        (draw.normal(2, 3, width), draw.normal(2, 3, D), *weights, draw.normal(D), draw.normal(D))
-        for _ in range(2)
+        (draw.normal(2, 3, width), draw.normal(2, 3, D) * scale, weight * scale, bias * scale)
+        + (draw.normal(D), draw.normal(D))
+        for scale in (1, 0.01)
     ]
+
+
+def _norm(pick, g, b):
+    """Return LayerNorm with an eps of 1e-12 as a function."""
+    message = "eps is 1e-5, as it is by default in torch; this question asks for 1e-12"
+    eps = pick(1e-12, {message: 1e-5})
+    return lambda x: F.layer_norm(x, x.shape[-1:], g, b, eps)
 
 
 @question(
@@ -217,10 +239,11 @@ def _add_norm_cases(draw):
     hours=0.3,
     cases=_add_norm_cases,
     rule="LayerNorm(residual + W x + b)",
+    uses=("layer_norm",),
 )
 def _add_norm(pick, x, residual, weight, bias, g, b):
     """Return the end of both halves of a layer, [B, T, D]."""
-    norm = lambda x: F.layer_norm(x, x.shape[-1:], g, b, 1e-12)
+    norm = _norm(pick, g, b)
     y = x @ weight.T + pick(bias, {"the bias of the linear map is missing": 0})
     return pick(
         norm(residual + y),
@@ -252,12 +275,14 @@ def _layer_cases(draw):
     for name in ("attention_norm", "output_norm"):
         state |= {f"{name}.weight": 1 + draw.normal(H * d), f"{name}.bias": draw.normal(H * d)}
     B, T = draw.size(2, 3), draw.size(3, 5)
-    mask = -3.0 * draw.integers(2, B, 1, 1, T)
+    mask = _mask(draw, B, T)
     return [(H * d, H, inner, state, draw.normal(B, T, H * d), mask)]
 
 
 def _run_layer(student, D, H, inner, state, h, mask):
-    """Return the output of the student's layer and its gradient with respect to h."""
+    """Return the output of the student's layer and the gradients of h and of the parameters."""
+    import torch
+
     layer = student(D, H, inner)
     layer.load_state_dict(state)
     layer.double().eval()
@@ -265,11 +290,12 @@ def _run_layer(student, D, H, inner, state, h, mask):
     output = layer(h, mask.double())
     if output is None:
         return None
-    gradient = h * 0
     if output.requires_grad:
         output.square().sum().backward()
-        gradient = h.grad if h.grad is not None else gradient
-    return output.detach(), gradient.detach()
+    parts = dict(layer.named_parameters())
+    leaves = [h, *(parts[name] for name in state)]
+    first, *rest = [one * 0 if one.grad is None else one.grad for one in leaves]
+    return output.detach(), first.detach(), torch.cat([one.detach().flatten() for one in rest])
 
 
 @question(
@@ -283,14 +309,16 @@ def _run_layer(student, D, H, inner, state, h, mask):
     rule={
         "output": "a = add_norm(attention(h), h), then add_norm(feed_forward(a), a)",
         "gradient of h": "that of the output, through both residuals",
+        "gradients of the parameters": "those of the output; without them the layer cannot learn",
     },
+    uses=("self_attention", "feed_forward"),
     variants=GELU,
     avoid=ATTENTION,
 )
 def _layer(pick, D, H, inner, state, h, mask, gelu):
-    """Return the output of a BERT layer [B, T, D] and the gradient of its squares [B, T, D]."""
+    """Return the output of a BERT layer [B, T, D] and the gradients of its squares."""
     h, mask = h.double().requires_grad_(), mask.double()
-    state = {name: one.double() for name, one in state.items()}
+    state = {name: one.double().requires_grad_() for name, one in state.items()}
     names = ("query", "key", "value")
     weights = {key: one for key, one in state.items() if key.split(".")[0] in names}
     linear = lambda name, x: F.linear(x, state[f"{name}.weight"], state[f"{name}.bias"])
@@ -315,9 +343,7 @@ def _layer(pick, D, H, inner, state, h, mask, gelu):
             "attention_norm and output_norm are exchanged": norm("output_norm", attended + h),
         },
     )
-    form = {"exact": "none", "tanh": "tanh"}[gelu]
-    wide = F.gelu(linear("wide", a), approximate=pick(form, _other_gelu(gelu)))
-    narrow = linear("narrow", wide)
+    narrow = linear("narrow", _activation(pick, gelu)(linear("wide", a)))
     output = pick(
         norm("output_norm", narrow + a),
         {
@@ -329,21 +355,42 @@ def _layer(pick, D, H, inner, state, h, mask, gelu):
             "attention_norm is used twice": norm("attention_norm", narrow + a),
         },
     )
-    (gradient,) = torch.autograd.grad(output.square().sum(), h)
-    return output.detach(), pick(
-        gradient, {"no gradient reaches h; remove detach, no_grad or .data": 0 * gradient}
+    return output.detach(), *_layer_gradients(pick, output, h, state)
+
+
+def _layer_gradients(pick, output, h, state):
+    """Return the gradients of h [B, T, D] and of all parameters, side by side."""
+    leaves = [h, *state.values()]
+    first, *rest = torch.autograd.grad(output.square().sum(), leaves, allow_unused=True)
+    rest = [0 * one if found is None else found for one, found in zip(leaves[1:], rest)]
+    lost = pick(
+        "",
+        {
+            "none reaches query, key and value; pass named_parameters(), not state_dict()": (
+                "query key value"
+            ),
+            "none reaches wide and narrow; use the parameters, not state_dict()": "wide narrow",
+            "none reaches any parameter; remove detach, no_grad or .data": " ".join(
+                [*LAYER, "attention_norm", "output_norm"]
+            ),
+        },
     )
+    rest = [
+        0 * one if name.split(".")[0] in lost.split() else one for name, one in zip(state, rest)
+    ]
+    first = pick(first, {"no gradient reaches h; remove detach, no_grad or .data": 0 * first})
+    return first, torch.cat([one.flatten() for one in rest]).detach()
 
 
 def _embeddings_cases(draw):
-    """Draw ids and the three tables."""
+    """Draw ids and the three tables; the small values of the second case show eps."""
     D, words, positions = draw.size(4, 7), draw.size(9, 15), draw.size(8, 12)
     cases = []
-    for _ in range(2):
+    for scale in (1, 0.01):
         B, T = draw.size(2, 3), draw.size(4, 7)
         ids = draw.integers(words, B, T), draw.integers(2, B, T)
         tables = draw.normal(words, D), draw.normal(positions, D), draw.normal(2, D)
-        cases.append((*ids, *tables, draw.normal(D), draw.normal(D)))
+        cases.append((*ids, *(scale * one for one in tables), draw.normal(D), draw.normal(D)))
     return cases
 
 
@@ -351,10 +398,11 @@ def _embeddings_cases(draw):
     "embeddings",
     points=4,
     difficulty=2,
-    hours=0.5,
+    hours=0.3,
     cases=_embeddings_cases,
     object="embed",
     rule="LayerNorm(words + positions + segments)",
+    uses=("layer_norm",),
 )
 def _embeddings(pick, input_ids, token_type_ids, words, positions, segments, g, b):
     """Return the vectors that enter the first layer, [B, T, D]."""
@@ -377,7 +425,7 @@ def _embeddings(pick, input_ids, token_type_ids, words, positions, segments, g, 
             "the segments are exchanged": segments[1 - token_type_ids],
         },
     )
-    norm = lambda x: F.layer_norm(x, x.shape[-1:], g, b, 1e-12)
+    norm = _norm(pick, g, b)
     total = word + place + segment
     return pick(
         norm(total),
@@ -416,7 +464,7 @@ _adamw_step = question(
     "adamw_step",
     points=4,
     difficulty=2,
-    hours=0.5,
+    hours=0.3,
     cases=_adamw_step_cases,
     rule={
         "theta": "that of the handout's formula",
@@ -448,29 +496,42 @@ def _run_optimizer(student, weights, gradients, settings):
 
     weights = [torch.nn.Parameter(one) for one in weights]
     optimizer = student(weights, **settings)
+    before = torch.cat([one.detach() for one in weights])
     for step in gradients:
         for weight, gradient in zip(weights, step):
             weight.grad = gradient
         optimizer.step()
-    return torch.cat([one.detach() for one in weights])
+    after = torch.cat([one.detach() for one in weights])
+    return None if torch.equal(before, after) and not any(optimizer.state.values()) else after
 
 
-def _adamw_path(theta, gradients, settings, corrections, roots, place, state):
-    """Return one parameter after all steps; `state` is right, global, empty or fresh."""
+def _adamw_times(gradients, count):
+    """Return t for every step and parameter; `count` is right, step, shared or one."""
+    times, own, shared = [], [0] * len(gradients[0]), 0
+    for step, row in enumerate(gradients, start=1):
+        times.append([])
+        for i, g in enumerate(row):
+            own[i], shared = own[i] + (g is not None), shared + (g is not None)
+            times[-1].append({"right": own[i], "step": step, "shared": shared, "one": 1}[count])
+    return times
+
+
+def _adamw_path(theta, gradients, times, settings, corrections, roots, decay, fresh, power):
+    """Return one parameter after all steps, with `decay` = (place, factor of (lr, alpha))."""
     lr, rate, (b1, b2) = settings["lr"], settings["weight_decay"], settings["betas"]
+    place, factor = decay
     m = v = torch.zeros_like(theta)
-    t = 0
-    for step, g in enumerate(gradients, start=1):
-        if g is None and state != "empty":
+    for g, t in zip(gradients, times):
+        if g is None:
             continue
-        g = 0 * theta if g is None else g
-        t = step if state == "global" else t + 1
+        alpha = lr * corrections(t, b1, b2)
         g = g + rate * theta if place == "gradient" else g
-        m, v = (0 * m, 0 * v) if state == "fresh" else (m, v)
-        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
-        theta = theta * (1 - lr * rate) if place == "before" else theta
-        theta = theta - lr * corrections(t, b1, b2) * m / roots(v, t, b2)
-        theta = theta * {"after": 1 - lr * rate, "raw": 1 - rate}.get(place, 1)
+        m, v = (0 * m, 0 * v) if fresh else (m, v)
+        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g**power
+        shrink = 1 - factor(lr, alpha) * rate
+        theta = theta * shrink if place == "before" else theta
+        theta = theta - alpha * m / roots(v, t, b2)
+        theta = theta * shrink if place == "after" else theta
     return theta
 
 
@@ -489,14 +550,19 @@ def _adamw_path(theta, gradients, settings, corrections, roots, place, state):
 def _adamw(pick, weights, gradients, settings, decay):
     """Return the weights of all parameters after AdamW's steps, [N]."""
     eps, other = settings["eps"], {"after": "before", "before": "after"}[decay]
-    state = pick(
+    message = "a parameter whose grad is None must not move; skip it"
+    zeros = [[0 * w if g is None else g for g, w in zip(row, weights)] for row in gradients]
+    gradients = pick(gradients, {message: zeros})
+    count = pick(
         "right",
         {
-            "a parameter whose grad is None must not move; skip it": "empty",
-            "every parameter counts its own steps, from its first gradient": "global",
-            "the averages start again at 0 in every step; keep them in state": "fresh",
+            "every parameter counts its own steps, from its first gradient": "step",
+            "all parameters share one step counter; keep t in state": "shared",
+            "t is 1 in every step; keep it in state": "one",
         },
     )
+    fresh = pick(False, {"the averages start again at 0 in every step; keep them in state": True})
+    power = pick(2, {"g is not squared in v": 1})
     corrections = pick(
         lambda t, b1, b2: (1 - b2**t) ** 0.5 / (1 - b1**t),
         {
@@ -508,6 +574,7 @@ def _adamw(pick, weights, gradients, settings, decay):
     roots = pick(
         lambda v, t, b2: v**0.5 + eps,
         {
+            "the square root of v is missing": lambda v, t, b2: v + eps,
             "eps belongs outside the square root": lambda v, t, b2: (v + eps) ** 0.5,
             "eps is added to the bias-corrected root, as torch does": lambda v, t, b2: (
                 v**0.5 + eps * (1 - b2**t) ** 0.5
@@ -520,11 +587,18 @@ def _adamw(pick, weights, gradients, settings, decay):
             f"decay comes {other} the step; in this course it comes {decay} the step": other,
             "weight decay is missing": None,
             "decay is added to the gradient (L2); AdamW decouples it": "gradient",
-            "decay is not multiplied by the learning rate": "raw",
         },
     )
-    paths = zip(weights, zip(*gradients))
-    moved = [_adamw_path(*path, settings, corrections, roots, place, state) for path in paths]
+    factor = pick(
+        lambda lr, alpha: lr,
+        {
+            "decay is not multiplied by the learning rate": lambda lr, alpha: 1,
+            "decay is multiplied by alpha_t; it is multiplied by lr": lambda lr, alpha: alpha,
+        },
+    )
+    paths = zip(weights, zip(*gradients), zip(*_adamw_times(gradients, count)))
+    parts = corrections, roots, (place, factor), fresh, power
+    moved = [_adamw_path(*path, settings, *parts) for path in paths]
     still = {"no weight moves; change theta in place, with sub_ or mul_": torch.cat(weights)}
     return pick(torch.cat(moved), still)
 
@@ -561,14 +635,15 @@ def _run_training(student, weight, batches, lr):
 
     model = Model().eval()
     losses = student(model, torch.optim.SGD(model.parameters(), lr=lr), batches)
-    return losses and ([float(one) for one in losses], model.weight.detach())
+    numbers = lambda: [one.item() if hasattr(one, "item") else float(one) for one in losses]
+    return losses and (numbers(), model.weight.detach())
 
 
 @question(
     "train",
     points=8,
     difficulty=2,
-    hours=0.7,
+    hours=0.4,
     object="train_epoch",
     cases=_train_cases,
     driver=_run_training,
@@ -607,13 +682,15 @@ def _train(pick, weight, batches, lr):
 
 
 def _evaluate_cases(draw):
-    """Draw a classifier and batches of different sizes, the last one small."""
+    """Draw a classifier and batches with 3, 5 and all rows right, so that all means differ."""
     D, C = draw.size(3, 5), draw.size(3, 4)
     batches = _batches_of(draw, D, C, [draw.size(6, 8), draw.size(6, 8), draw.size(2, 3)])
     weight = draw.normal(C, D)
-    (x,), _ = batches[-1]  # all of them right: the mean over batches is then another number
-    batches[-1] = ((x,), (x @ weight.T).argmax(-1))
-    return [(weight, batches)]
+    labelled = []
+    for ((x,), y), right in zip(batches, (3, 5, 8)):
+        wrong = torch.arange(len(y)) >= right
+        labelled.append(((x,), ((x @ weight.T).argmax(-1) + wrong) % C))
+    return [(weight, labelled)]
 
 
 def _run_evaluation(student, weight, batches):
@@ -650,7 +727,7 @@ def _run_evaluation(student, weight, batches):
     rule={
         "predictions": "the label with the largest logit, in the order of the rows",
         "accuracy": "the share of right rows among all rows",
-        "passes with gradients": "0",
+        "passes that record gradients": "0; call the model inside torch.no_grad()",
     },
 )
 def _evaluate(pick, weight, batches):
@@ -667,12 +744,14 @@ def _evaluate(pick, weight, batches):
             )
             / len(right),
             "this is the number of right rows; divide by the number of rows": rows.sum(),
+            "this is the number of right rows, divided by the number of batches": rows.sum()
+            / len(right),
             "this is in percent": 100 * rows.mean(),
             "this is the accuracy of the last batch": right[-1].float().mean(),
             "this is the share of wrong rows": 1 - rows.mean(),
         },
     )
-    recorded = pick(0, {"gradients are recorded; use torch.no_grad()": len(batches)})
+    recorded = pick(0, {"autograd records every pass; use torch.no_grad()": len(batches)})
     return torch.cat(found), accuracy, recorded
 
 
@@ -689,7 +768,10 @@ def _classifier_cases(draw):
 
 
 def _run_classifier(student, words, pooler, input_ids, attention_mask, weight, bias):
-    """Return the student's logits and the trainable _parameters, frozen and fine-tuned."""
+    """Return the student's logits in both modes, and the trainable parameters in both.
+
+    The encoder adds twice the mean of the tokens to each token, as a substitute for attention.
+    """
     import types
 
     import torch
@@ -699,31 +781,34 @@ def _run_classifier(student, words, pooler, input_ids, attention_mask, weight, b
             super().__init__()
             self.words, self.pooler = torch.nn.Parameter(words), torch.nn.Parameter(pooler)
 
-        def forward(self, input_ids, attention_mask):
-            h = self.words[input_ids]
+        def forward(self, input_ids, attention_mask=None):
+            h, mask = self.words[input_ids], torch.ones_like(input_ids)[..., None]
+            mask = mask if attention_mask is None else attention_mask[..., None]
+            h = h + 2 * (h * mask).sum(1, keepdim=True) / mask.sum(1, keepdim=True)
             pooled = torch.tanh(h[:, 0] @ self.pooler.T)
             return types.SimpleNamespace(last_hidden_state=h, pooler_output=pooled)
 
     def make(freeze):
-        model = student(Encoder(), words.shape[1], len(weight), dropout=0.5, freeze=freeze)
+        model = student(Encoder(), words.shape[1], len(weight), dropout=1.0, freeze=freeze)
         model.classifier.load_state_dict({"weight": weight, "bias": bias})
         return model
 
     logits = make(False).eval()(input_ids, attention_mask)
     if logits is None:
         return None
+    trained = make(False).train()(input_ids, attention_mask)
     counts = [
         sum(one.numel() for one in make(freeze).parameters() if one.requires_grad)
         for freeze in (True, False)
     ]
-    return logits.detach(), *counts
+    return logits.detach(), trained.detach(), *counts
 
 
 @question(
     "classifier",
     points=8,
     difficulty=2,
-    hours=0.7,
+    hours=0.5,
     object="SentimentClassifier",
     cases=_classifier_cases,
     driver=_run_classifier,
@@ -732,14 +817,17 @@ def _run_classifier(student, words, pooler, input_ids, attention_mask, weight, b
             "pooler": "W dropout(pooler_output) + b",
             "mean": "W dropout(mean of the token vectors without padding) + b",
         }[pooling],
+        "logits in training with dropout=1": "b alone: nn.Dropout(dropout) sets every feature to 0",
         "trainable with freeze=True": "the parameters of the last layer alone",
         "trainable with freeze=False": "all parameters",
     },
     variants={"pooling": ("pooler", "mean")},
 )
 def _classifier(pick, words, pooler, input_ids, attention_mask, weight, bias, pooling):
-    """Return the logits [B, C] and two numbers of trainable parameters."""
+    """Return the logits in both modes [B, C] and two numbers of trainable parameters."""
     h, mask = words[input_ids], attention_mask[..., None]
+    seen = pick(mask, {"attention_mask is not passed to the encoder": torch.ones_like(mask)})
+    h = h + 2 * (h * seen).sum(1, keepdim=True) / seen.sum(1, keepdim=True)
     vectors = {
         "pooler": torch.tanh(h[:, 0] @ pooler.T),
         "mean": (h * mask).sum(1) / mask.sum(1),
@@ -769,7 +857,14 @@ def _classifier(pick, words, pooler, input_ids, attention_mask, weight, bias, po
             "the encoder is trained and the last layer is frozen": body,
         },
     )
-    return logits, frozen, pick(head + body, {"the encoder is frozen in any case": head})
+    trained = pick(
+        bias.expand_as(logits),
+        {
+            "dropout is missing": logits,
+            "dropout comes after the linear layer; it belongs before it": 0 * logits,
+        },
+    )
+    return logits, trained, frozen, pick(head + body, {"the encoder is frozen in any case": head})
 
 
 QUESTIONS = (

@@ -5,6 +5,8 @@ draws cases. The same right answer serves the student's check, on public cases, 
 hidden cases. An edition of a course is one number, from which sizes, values and variants follow.
 """
 
+import ast
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -19,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from mmlkit.checks.compare import compare, verdict
+from mmlkit.checks.compare import WrongAnswer, compare, require, verdict
 
-__all__ = ["Assignment", "Draw", "Edition", "Question", "load_questions", "question"]
+__all__ = ["Assignment", "Draw", "Edition", "Question", "load_questions", "names_in", "question"]
 
 
 class Draw:
@@ -105,7 +107,9 @@ class Question:
         variants: {name: values}; an edition asks for one value of each, the default edition for
             the first. A name means the same in all questions of an assignment.
         allowed: packages that it may import, beside torch and numpy.
-        avoid: names that would do the exercise; the report mentions them.
+        avoid: names that would do the exercise; an answer that uses one is worth nothing.
+        uses: names of questions whose functions an answer may call; a message about a wrong answer
+            mentions those that are not right.
         seconds: the time limit for all cases.
     """
 
@@ -123,6 +127,7 @@ class Question:
     variants: dict = dataclasses.field(default_factory=dict)
     allowed: tuple = ()
     avoid: tuple = ()
+    uses: tuple = ()
     seconds: float = 10
 
     def compare(self, function, cases, variants=None, **more):
@@ -144,6 +149,33 @@ class Question:
         rule = self.rule(**wanted) if callable(self.rule) else self.rule
         compare(function, right, cases, rule, self.edges, self.order, **more)
 
+    def refuse(self, tree):
+        """Refuse an answer that uses a name of `avoid`.
+
+        Args:
+            tree: the syntax tree of the student's function or class.
+
+        Raises:
+            WrongAnswer: it uses such a name.
+        """
+        found = ", ".join(sorted(names_in(tree) & {*self.avoid}))
+        require(not found, f"it uses {found}, which does the exercise; write this part yourself.")
+
+    def advise(self, message, right):
+        """Add to a message that a used function is wrong itself.
+
+        Args:
+            message: the message about a wrong answer.
+            right: the names of the questions with a right answer.
+
+        Returns:
+            The message.
+        """
+        wrong = ", ".join(use for use in self.uses if use not in right)
+        if not wrong or "it returns nothing so far" in message:
+            return message
+        return f"If it calls your answer to {wrong}: first correct that. Else: {message}"
+
     def call(self, student):
         """Return the function of a case that calls the student's function or class.
 
@@ -158,6 +190,34 @@ class Question:
     def driver_source(self):
         """Return the source of the driver, or None."""
         return self.driver and textwrap.dedent(inspect.getsource(self.driver))
+
+
+def names_in(tree):
+    """Return what the imports and attributes of a program name, whole and the first word.
+
+    Args:
+        tree: a syntax tree.
+
+    Returns:
+        A set of texts such as "torch.optim.AdamW", "AdamW" and "torch".
+    """
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names += [getattr(node, "module", None), *(alias.name for alias in node.names)]
+        elif isinstance(node, ast.Attribute):
+            names += [node.attr, ast.unparse(node)]
+    return {*filter(None, names), *(name.split(".")[0] for name in filter(None, names))}
+
+
+def _tree_of(student):
+    """Return the syntax tree of a function or of a class's functions, where Python knows it."""
+    parts = vars(student).values() if isinstance(student, type) else [student]
+    body = []
+    for part in parts:
+        with contextlib.suppress(OSError, TypeError, SyntaxError):
+            body += ast.parse(textwrap.dedent(inspect.getsource(part))).body
+    return ast.Module(body, [])
 
 
 def question(name, **fields):
@@ -285,7 +345,16 @@ class Assignment:
             raise ValueError(f"question {name!r} is unknown; expected one of {[*self.questions]}.")
         one = self.questions[name]
         cases = one.cases(Draw(f"{self.seed} {name}"))
-        self.passed[name] = verdict(name, one.compare, one.call(student), cases, self.variants)
+        right = [other for other, passed in self.passed.items() if passed]
+
+        def check():
+            try:
+                one.compare(one.call(student), cases, self.variants)
+                one.refuse(_tree_of(student))
+            except WrongAnswer as error:
+                raise WrongAnswer(one.advise(str(error), right)) from None
+
+        self.passed[name] = verdict(name, check)
         return self.passed[name]
 
     def done(self, *names):
@@ -323,3 +392,5 @@ class Assignment:
             total += points
             print(f"{points:>3} of {one.points:<3} {one.name}")
         print(f"{total:>3} of {sum(one.points for one in judged):<3} points for code")
+        if written := sum(one.points for one in self.questions.values() if not one.right):
+            print(f"    and {written} points for the written parts")

@@ -17,7 +17,7 @@ import numpy as np
 
 from mmlkit.checks.compare import WrongAnswer
 from mmlkit.grading import runner
-from mmlkit.grading.questions import Edition, load_questions
+from mmlkit.grading.questions import Edition, load_questions, names_in
 from mmlkit.grading.sandbox import ANSWERS, find_sandbox
 from mmlkit.runtime import atomic_write
 
@@ -147,12 +147,14 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
         found, more = _run(path, part, allowed, edition, sandbox, slot)
         documents |= found
         notes += [note for note in more if note not in notes]
-    judged = []
+    judged, right = [], []
     for one in questions.values():
         points, message = None, BY_HAND
         if one.right:
-            message = _judge(one, documents.get(one.name), edition, questions)
+            message = _judge(one, documents.get(one.name), edition, questions, cells)
             points = one.points if message == "right" else 0
+            right += [one.name] if points else []
+            message = message if points else one.advise(message, right)
         text = "" if one.right else _written(cells, one.name)
         judged.append(
             {"name": one.name, "points": points, "of": one.points, "message": message, "text": text}
@@ -244,7 +246,7 @@ def _array(values, kind):
     return array if array.dtype.kind in "biuf" else "a tensor without numbers"
 
 
-def _judge(one, document, edition, questions):
+def _judge(one, document, edition, questions, cells):
     """Return "right", or the message about a mistake."""
     if document is None:
         return "no result came back: the notebook ended the process, or it took too long."
@@ -253,6 +255,9 @@ def _judge(one, document, edition, questions):
     variants = edition.variants(questions.values())
     try:
         one.compare(replay(document), edition.cases(one), variants, show=False)
+        nodes = [node for _, node in runner.definitions({"cells": cells})]
+        own = [node for node in nodes if getattr(node, "name", "") == (one.object or one.name)]
+        one.refuse(own[-1] if own else ast.Module([], []))
         return "right"
     except WrongAnswer as error:
         return f"not yet: {error}"[:600]
@@ -277,18 +282,6 @@ def _mentions(cells, questions):
     found = set()
     for number, node in runner.definitions({"cells": cells}):
         own = avoided.get(getattr(node, "name", None), anywhere) | refused
-        for part in ast.walk(node) if node else ():
-            for name in sorted(_names(part) & own):
-                found.add(f"cell {number} uses {name}; read it")
+        if node:
+            found |= {f"cell {number} uses {name}; read it" for name in names_in(node) & own}
     return sorted(found)
-
-
-def _names(node):
-    """Return what an import or an attribute names, whole and its first word."""
-    names = []
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        base = getattr(node, "module", None)
-        names = [base] * bool(base) + [alias.name for alias in node.names]
-    elif isinstance(node, ast.Attribute):
-        names = [node.attr, ast.unparse(node)]
-    return {*names, *(name.split(".")[0] for name in names)}

@@ -1,12 +1,18 @@
 """The right answers of assignment 1 equal mmlkit's own modules."""
 
+import ast
 import copy
+import warnings
 
+import pytest
 import torch
-from common import code_questions
+from common import code_questions, judge, student_object
 
 from mmlkit.bert.model import BertConfig, BertEmbeddings, BertLayer
-from mmlkit.grading.questions import Draw
+from mmlkit.checks.compare import WrongAnswer
+from mmlkit.grading.questions import Assignment, Draw, Edition
+from mmlkit.grading.runner import encode
+from mmlkit.grading.submissions import _judge
 from mmlkit.training.optimizers import AdamW
 
 QUESTIONS = {one.name: one for one in code_questions("a1_minbert")}
@@ -34,9 +40,15 @@ def test_the_layer_and_its_parts_equal_the_library():
         h = h.double().requires_grad_()
         expected = layer(h, mask.double())
         expected.square().sum().backward()
-        output, gradient = right("layer", (D, H, inner, state, h.detach(), mask), gelu="exact")
+        output, gradient, others = right(
+            "layer", (D, H, inner, state, h.detach(), mask), gelu="exact"
+        )
         torch.testing.assert_close(output, expected.detach(), atol=1e-10, rtol=1e-8)
         torch.testing.assert_close(gradient, h.grad, atol=1e-8, rtol=1e-6)
+        found = dict(layer.named_parameters())
+        names = [f"{THEIRS[key.split('.')[0]]}.{key.split('.')[1]}" for key in state]
+        expected = torch.cat([found[name].grad.flatten() for name in names])
+        torch.testing.assert_close(others, expected, atol=1e-8, rtol=1e-6)
 
 
 def test_the_embeddings_equal_the_library():
@@ -79,3 +91,62 @@ def test_an_evaluation_by_hand():
     predictions, accuracy, recorded = right("evaluate", (weight, batches))
     assert predictions.tolist() == [0, 1, 1] and recorded == 0
     assert accuracy.item() == torch.tensor(2 / 3).item()
+
+
+def test_losses_with_a_gradient_are_read_without_a_warning():
+    change = "losses.append(loss.item())", "losses.append(loss)"
+    student = student_object(QUESTIONS["train"], "a1_minbert", "solution", 0, change)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        judge(QUESTIONS["train"], "a1_minbert", student)
+
+
+def fused(query, key, value, mask):
+    """Compute attention with the function that the question forbids."""
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, mask.bool())
+
+
+def test_a_function_that_does_the_exercise_is_refused_by_the_check_and_by_the_grader(capsys):
+    assert Assignment("a1", seed=5)("attention", fused) is False
+    refused = "it uses scaled_dot_product_attention, which does the exercise; write this part yours"
+    assert capsys.readouterr().out.startswith(f"attention: not yet: {refused}")
+    one, edition = QUESTIONS["attention"], Edition(5)
+    document = {"records": [{"value": encode(fused(*case))} for case in edition.cases(one)]}
+    forbidden = "def attention(q, k, v, m):\n    return F.scaled_dot_product_attention(q, k, v, m)"
+    own = "def attention(q, k, v, m):\n    return 'F.scaled_dot_product_attention'"
+    helper = forbidden.replace("def attention", "def compare")
+    cells = lambda *sources: [{"cell_type": "code", "source": text} for text in sources]
+    grade = lambda *sources: _judge(one, document, edition, QUESTIONS, cells(*sources))
+    assert grade(own, forbidden).startswith(f"not yet: {refused}")
+    assert grade(forbidden, helper, own) == "right"  # the last definition counts
+
+
+def test_every_avoided_name_is_found_and_torchs_base_class_is_not():
+    source = "class AdamW(torch.optim.Optimizer):\n    pass"
+    QUESTIONS["adamw"].refuse(ast.parse(source))
+    with pytest.raises(WrongAnswer, match="it uses torch.optim.AdamW, which does the exercise"):
+        QUESTIONS["adamw"].refuse(ast.parse(source.replace("Optimizer", "AdamW")))
+
+
+def test_a_wrong_function_of_another_question_is_pointed_to(capsys):
+    check = Assignment("a1", seed=5, gelu="exact")
+    norm = student_object(QUESTIONS["layer_norm"], "a1_minbert", "solution")
+    change = "layer_norm(residual + y, g, beta, 1e-12)", "residual + y"
+    add_norm = student_object(QUESTIONS["add_norm"], "a1_minbert", "solution", 0, change)
+    assert check("add_norm", add_norm) is False
+    message = "add_norm: not yet: If it calls your answer to layer_norm: first correct that. Else: "
+    assert capsys.readouterr().out.startswith(message)
+    assert check("layer_norm", norm) and not check("add_norm", add_norm)
+    assert "add_norm: not yet: LayerNorm is missing" in capsys.readouterr().out
+    assert check("add_norm", lambda *_: None) is False
+    assert "add_norm: not yet: it returns nothing so far" in capsys.readouterr().out
+
+
+def test_an_optimizer_that_does_nothing_is_a_stub_and_one_that_rebinds_is_not(capsys):
+    check = Assignment("a1", seed=5, decay="after")
+    assert not check("adamw", student_object(QUESTIONS["adamw"], "a1_minbert", "student"))
+    assert capsys.readouterr().out == "adamw: not yet: it returns nothing so far.\n"
+    change = "theta.sub_(", "theta = theta - ("
+    student = student_object(QUESTIONS["adamw"], "a1_minbert", "solution", 0, change)
+    assert not check("adamw", student)
+    assert "theta=" not in capsys.readouterr().out

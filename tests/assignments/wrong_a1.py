@@ -4,6 +4,7 @@
 """
 
 SCORES = "math.sqrt(query.shape[-1])"
+FILL = "scores.masked_fill(mask == 0, -1e9)"
 MANY = "Q @ K.transpose(-1, -2) / math.sqrt(Q.shape[-1]) + mask"
 SPLIT = ".view(B, T, num_heads, D // num_heads).transpose(1, 2)"
 RETURN = "return layer_norm(residual + y, g, beta, 1e-12)"
@@ -17,6 +18,17 @@ WRONG = {
         ("dim=-1", "dim=0", "the softmax runs over the queries"),
         ("mask == 0", "mask < 0", "padding gets attention"),
         ("return scores.softmax(dim=-1)", "return scores", "The right answer is softmax(Q K^T"),
+        ("mask == 0", "mask == 1", "the mask is inverted"),
+        (FILL, "scores + mask * -1e9", "the mask is inverted"),
+        (FILL, "scores + mask", "the mask itself is added"),
+        (FILL, "scores * mask", "the scores are multiplied by the mask"),
+        ("mask == 0", "mask[:, None] == 0", "padded queries are masked, not padded keys"),
+        (
+            f"{FILL}\n    return scores.softmax(dim=-1)",
+            "scores\n    return (scores.softmax(dim=-1) * mask)",
+            "the mask comes after the softmax",
+        ),
+        (FILL, "scores + mask", "where M is 0 for a token and -1e9 for a padded key"),
     ],
     "self_attention": [
         (MANY, "Q @ K.transpose(-1, -2) + mask", "the scores are not divided by sqrt(d)"),
@@ -28,6 +40,8 @@ WRONG = {
         ),
         (" + mask", "", "the mask is not used"),
         (" + mask", " - mask", "the mask is subtracted"),
+        (" + mask", " + (1 - mask) * -1e9", "add it as it is, without (1 - mask)"),
+        (MANY, f"({MANY[:-7]}).masked_fill(mask == 0, -1e9)", "as it is, without masked_fill"),
         ("dim=-1", "dim=-2", "the softmax runs over the queries"),
         (SPLIT, ".view(B, num_heads, T, D // num_heads)", "cut with view(B, H, T, d)"),
         (
@@ -62,6 +76,8 @@ WRONG = {
         (RETURN, "return layer_norm(y, g, beta, 1e-12)", "the residual is missing"),
         (RETURN, "return residual + layer_norm(y, g, beta, 1e-12)", "comes before the sum"),
         (RETURN, "return residual + y", "LayerNorm is missing"),
+        ("1e-12", "1e-5", "eps is 1e-5, as it is by default in torch"),
+        (RETURN, "return F.layer_norm(residual + y, g.shape, g, beta)", "eps is 1e-5"),
         (" + bias", "", "the bias of the linear map is missing"),
         (RETURN, f"{RETURN} + residual", "the residual is added again after LayerNorm"),
     ],
@@ -78,6 +94,18 @@ WRONG = {
         ("self.attention_dense(attended)", "attended", "attention_dense is not applied"),
         ("self.output_norm(a", "self.attention_norm(a", "attention_norm is used twice"),
         ("self_attention(h,", "self_attention(h.detach(),", "gradient of h"),
+        ("dict(self.named_parameters())", "self.state_dict()", "none reaches query, key and value"),
+        (
+            "w = (self.wide.weight, self.wide.bias, self.narrow.weight, self.narrow.bias)",
+            'w = [self.state_dict()[f"{a}.{b}"] for a in ("wide", "narrow") '
+            'for b in ("weight", "bias")]',
+            "none reaches wide and narrow",
+        ),
+        (
+            "feed_forward(a, *w)",
+            "self.narrow(F.relu(self.wide(a)))",
+            "this is ReLU",
+        ),
         (
             "return self.output_norm(a + feed_forward(a, *w))",
             "return self.output_norm(a + feed_forward(a, *w)).detach()",
@@ -91,6 +119,7 @@ WRONG = {
         (" + segments[token_type_ids]", "", "the segments are left out"),
         ("segments[token_type_ids]", "segments[0]", "every token is in segment 0"),
         ("return layer_norm(summed, g, beta, 1e-12)", "return summed", "LayerNorm is missing"),
+        ("1e-12", "1e-5", "eps is 1e-5, as it is by default in torch"),
     ],
     "adamw_step": [
         (
@@ -107,6 +136,10 @@ WRONG = {
             "eps is added to the bias-corrected root, as torch does",
         ),
         (" - lr * weight_decay * theta", "", "weight decay is missing"),
+        ("v**0.5 + eps", "v + eps", "the square root of v is missing"),
+        ("- lr * weight_decay", "- weight_decay", "decay is not multiplied by the learning rate"),
+        ("- lr * weight_decay", "- alpha * weight_decay", "decay is multiplied by alpha_t"),
+        ("return theta -", "return 1 + theta -", "weight_decay=0."),
         (
             "theta = theta - alpha * m / (v**0.5 + eps)\n    return theta -",
             "return theta - alpha * m / (v**0.5 + eps) -",
@@ -139,6 +172,25 @@ WRONG = {
             "decay is added to the gradient (L2)",
         ),
         ('state.get("m", 0)', "0", "The right answer is AdamW"),
+        ('betas[0] * state.get("m", 0)', "0", "it returns ["),
+        ('t = state["t"] = state.get("t", 0) + 1', "t = 1", "t is 1 in every step"),
+        (
+            't = state["t"] = state.get("t", 0) + 1',
+            "t = 1; state = {}",
+            "start again at 0 in every",
+        ),
+        (
+            't = state["t"] = state.get("t", 0) + 1',
+            't = self.t = getattr(self, "t", 0) + 1',
+            "all parameters share one step counter; keep t in state",
+        ),
+        (
+            "        theta.mul_(1 - lr * weight_decay)\n",
+            "        theta.mul_(1 - alpha * weight_decay)\n",
+            "decay is multiplied by alpha_t",
+        ),
+        ("* g * g", "* g", "g is not squared in v"),
+        ("v.sqrt() + eps", "v + eps", "the square root of v is missing"),
         ("if theta.grad is not None:\n", "if theta.grad is None:\n", "it stopped with TypeError"),
         (
             "theta.sub_(alpha * m / (v.sqrt() + eps))\n        theta.mul_(1 - lr * weight_decay)",
@@ -166,7 +218,22 @@ WRONG = {
     ],
     "evaluate": [
         ("    model.eval()\n", "", "the model is in training mode"),
-        ("torch.no_grad()", "torch.enable_grad()", "gradients are recorded"),
+        (
+            "torch.no_grad()",
+            "torch.enable_grad()",
+            "autograd records every pass; use torch.no_grad()",
+        ),
+        ("right / len(predictions)", "right / len(batches)", "divided by the number of batches"),
+        (
+            "right += (found == labels).sum().item()\n",
+            "right = (found == labels).float().mean() * len(labels)\n",
+            "The right answer is the share of right rows",
+        ),
+        (
+            "return right / len(predictions)",
+            "return (found == labels).float().mean()",
+            "this is the accuracy of the last batch",
+        ),
         ("right / len(predictions)", "right", "this is the number of right rows"),
         ("right / len(predictions)", "100 * right / len(predictions)", "this is in percent"),
         ("right / len(predictions)", "1 - right / len(predictions)", "the share of wrong rows"),
@@ -184,6 +251,23 @@ WRONG = {
             "return self.classifier(self.dropout(x))",
             "return self.classifier(self.dropout(x)).softmax(-1)",
             "these are probabilities; cross-entropy takes logits",
+        ),
+        ("self.classifier(self.dropout(x))", "self.classifier(x)", "dropout is missing"),
+        (
+            "self.classifier(self.dropout(x))",
+            "self.dropout(self.classifier(x))",
+            "dropout comes after the linear layer",
+        ),
+        ("nn.Dropout(dropout)", "nn.Dropout(0.5)", "b alone: nn.Dropout(dropout) sets"),
+        (
+            "self.encoder(input_ids, attention_mask)",
+            "self.encoder(input_ids)",
+            "attention_mask is not passed to the encoder",
+        ),
+        (
+            "self.encoder(input_ids, attention_mask)",
+            "self.encoder(input_ids, attention_mask * 0 + 1)",
+            "attention_mask is not passed to the encoder",
         ),
         ("encoder.requires_grad_(not freeze)", "pass", "the encoder is not frozen"),
         ("requires_grad_(not freeze)", "requires_grad_(False)", "the encoder is frozen in any"),

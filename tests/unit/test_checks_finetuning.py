@@ -65,15 +65,17 @@ STEPS = [
     ),
     (
         lambda theta, g, m, *rest: (*step(theta, g, m, *rest)[:1], m, 0),
-        "m: for (0.5, 0.3, 0.02, 0.004, 2, 0.1, 0.9, 0.99, 0.01, 0.1) it returns 0.02, "
+        "m: for theta=0.5, g=0.3, m=0.02, v=0.004, t=2, lr=0.1, beta1=0.9, beta2=0.99, eps=0.01, "
+        "weight_decay=0.1 it returns 0.02, "
         "expected 0.048. The right answer is beta1 m + (1 - beta1) g.",
     ),
     (
         step_solution(squared=lambda g: g),
-        "v: for (0.5, 0.3, 0.02, 0.004, 2, 0.1, 0.9, 0.99, 0.01, 0.1) it returns 0.00696, "
+        "v: for theta=0.5, g=0.3, m=0.02, v=0.004, t=2, lr=0.1, beta1=0.9, beta2=0.99, eps=0.01, "
+        "weight_decay=0.1 it returns 0.00696, "
         "expected 0.00486. The right answer is beta2 v + (1 - beta2) g^2.",
     ),
-    (lambda *arguments: (1.0, *step(*arguments)[1:]), "theta: for (0.5, 0.3, "),
+    (lambda *arguments: (1.0, *step(*arguments)[1:]), "theta: for theta=0.5, g=0.3, "),
 ]
 
 
