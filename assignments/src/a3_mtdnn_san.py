@@ -1,0 +1,864 @@
+# %% [raw]
+# # ASSIGNMENT CONFIG
+# name: a3_mtdnn_san
+# init_cell: false
+# check_all_cell: false
+# export_cell: false
+# solutions_pdf: false
+
+# %% [markdown]
+# # Assignment 3: one encoder for several tasks
+#
+# You write the parts of MT-DNN: the answer module SAN, the losses of three kinds of tasks, and the training of all tasks
+# together. Then you train three tasks together and alone, and you compare the results.
+#
+# | | |
+# |---|---|
+# | Work | about {hours} hours, {points} points |
+# | Hardware | a CPU is enough; the experiment in part 4 takes one to three minutes on two cores |
+# | Read before | notebook 06 (One encoder, many tasks) of mmlkit |
+# | Papers | Liu et al. 2019 (MT-DNN), sections 3 and 4; Liu et al. 2018 (SAN) |
+#
+# **How it works.** Replace each `...` by your code. Then run the cell below it: it compares your function with
+# reference values and prints one line. The grader uses other values and other sizes, so do not write sizes into your
+# code. You may use numpy and torch. You may not use mmlkit or transformers inside your functions, nor a function that
+# is the exercise, such as `nn.GRUCell` in question 3, `F.mse_loss` in question 6 or `torch.nn.utils.clip_grad_norm_` in
+# question 9.
+#
+# The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines,
+# and it skips cells whose first line says so.
+#
+# Letters: B pairs in a batch, T tokens, D width of a vector, C labels, K steps, Q queries, N candidates of a query.
+# A product $a \cdot b$ of two vectors is their inner product.
+
+# %%
+# Setup of the course: the grader skips this cell.
+try:
+    import mmlkit
+except ImportError:  # on Colab: install the library from its one address
+    from IPython import get_ipython
+    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
+from mmlkit.grading import Assignment
+
+check = Assignment(
+    {edition}
+)
+
+# %%
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+# %% [markdown]
+# # Part 1: the answer module
+#
+# The answer module decides how a second text, the *hypothesis*, relates to a first text, the *premise*. The encoder has
+# read both as one sequence, so each pair has T vectors $M_1, \dots, M_T$ of width D. Two masks tell which tokens belong
+# to which text. Padding belongs to neither.
+#
+# The module keeps a *state* $s$, a vector of width D. The first state $s_0$ is a summary of the hypothesis (question 1).
+# In every step the state looks at the premise (question 2). What it sees, and the state itself, give an answer, and a
+# GRU makes the next state (questions 3 and 4).
+
+# %% [raw]
+# # BEGIN QUESTION
+# name: summary
+
+# %% [markdown]
+# ## Question 1: the first state
+#
+# {facts}
+#
+# $$\alpha = \text{softmax}_j(w \cdot M_j) \qquad s_0 = \sum_j \alpha_j M_j$$
+#
+# Softmax and sum run over the tokens $j$ of the hypothesis. All other tokens have the weight 0, and the weights of a pair
+# sum to 1.
+#
+# `M` has the shape [B, T, D]. `hypothesis` [B, T] is a bool tensor with True for a token of the hypothesis; every pair
+# has at least one such token. `w` has the shape [D]. Return `(alpha, s_0)` with the shapes [B, T] and [B, D].
+
+# %% [raw]
+# # BEGIN SOLUTION
+
+# %%
+def summarise(M, hypothesis, w):
+    """Return (alpha [B, T], s_0 [B, D])."""
+    # BEGIN SOLUTION
+    alpha = (M @ w).masked_fill(~hypothesis, -math.inf).softmax(dim=1)
+    s_0 = (alpha[:, :, None] * M).sum(dim=1)
+    return alpha, s_0
+    # END SOLUTION
+
+# %% [raw]
+# # END SOLUTION
+
+# %% [raw]
+# # BEGIN TESTS
+
+# %%
+assert check("summary", summarise)
+
+# %% [raw]
+# # END TESTS
+
+# %% [raw]
+# # END QUESTION
+
+# %% [raw]
+# # BEGIN QUESTION
+# name: look
+
+# %% [markdown]
+# ## Question 2: a look at the premise
+#
+# {facts}
+#
+# $$\beta = \text{softmax}_j(M_j \cdot W s) \qquad x = \sum_j \beta_j M_j$$
+#
+# Softmax and sum run over the tokens $j$ of the premise, and all other tokens have the weight 0. Every pair has a state
+# of its own.
+#
+# `s` has the shape [B, D], `M` [B, T, D] and `W` [D, D]. Here $W s$ is the matrix times the vector of one pair.
+# `premise` [B, T] is a bool tensor with True for a token of the premise; every pair has at least one such token. Return
+# `(beta, x)` with the shapes [B, T] and [B, D].
+
+# %% [raw]
+# # BEGIN SOLUTION
+
+# %%
+def attend(s, M, premise, W):
+    """Return (beta [B, T], x [B, D])."""
+    # BEGIN SOLUTION
+    scores = torch.einsum("btd,bd->bt", M, s @ W.T)
+    beta = scores.masked_fill(~premise, -math.inf).softmax(dim=1)
+    x = (beta[:, :, None] * M).sum(dim=1)
+    return beta, x
+    # END SOLUTION
+
+# %% [raw]
+# # END SOLUTION
+
+# %% [raw]
+# # BEGIN TESTS
+
+# %%
+assert check("look", attend)
+
+# %% [raw]
+# # END TESTS
+
+# %% [raw]
+# # END QUESTION
+
+# %% [raw]
+# # BEGIN QUESTION
+# name: gru
+
+# %% [markdown]
+# ## Question 3: a GRU
+#
+# {facts}
+#
+# A GRU makes a new state $s'$ from an input $x$ and the old state $s$. The gates $r$ and $z$ are vectors between 0 and 1,
+# $\sigma$ is the sigmoid, and $\odot$ multiplies two vectors entry by entry.
+#
+# $$r = \sigma(W_r x + U_r s + b_r) \qquad z = \sigma(W_z x + U_z s + b_z)$$
+#
+# Several forms of the GRU are in use, which differ in the next two formulas. In this course they are:
+#
+# IF reset=after
+# $$n = \tanh(W_n x + r \odot (U_n s) + b_n)$$
+# END IF
+# IF reset=before
+# $$n = \tanh(W_n x + U_n (r \odot s) + b_n)$$
+# END IF
+# IF update=keep
+# $$s' = z \odot s + (1 - z) \odot n$$
+# END IF
+# IF update=take
+# $$s' = (1 - z) \odot s + z \odot n$$
+# END IF
+#
+# `x` and `s` have the shape [B, D]. `weights` is a dict with the keys `"W_r"`, `"U_r"`, `"W_z"`, `"U_z"`, `"W_n"`,
+# `"U_n"` (each [D, D]), `"b_r"`, `"b_z"` and `"b_n"` (each [D]). Return the new states, [B, D].
+
+# %% [raw]
+# # BEGIN SOLUTION
+
+# %%
+def gru(x, s, weights):
+    """Return the new state, [B, D]."""
+    # BEGIN SOLUTION
+    W, U, b = ({gate: weights[f"{part}_{gate}"] for gate in "rzn"} for part in "WUb")
+    r = torch.sigmoid(x @ W["r"].T + s @ U["r"].T + b["r"])
+    z = torch.sigmoid(x @ W["z"].T + s @ U["z"].T + b["z"])
+    # IF reset=after
+    n = torch.tanh(x @ W["n"].T + r * (s @ U["n"].T) + b["n"])
+    # END IF
+    # IF reset=before
+    n = torch.tanh(x @ W["n"].T + (r * s) @ U["n"].T + b["n"])
+    # END IF
+    # IF update=keep
+    return z * s + (1 - z) * n
+    # END IF
+    # IF update=take
+    return (1 - z) * s + z * n
+    # END IF
+    # END SOLUTION
+
+# %% [raw]
+# # END SOLUTION
+
+# %% [raw]
+# # BEGIN TESTS
+
+# %%
+assert check("gru", gru)
+
+# %% [raw]
+# # END TESTS
+
+# %% [raw]
+# # END QUESTION
+
+# %% [raw]
+# # BEGIN QUESTION
+# name: answers
+
+# %% [markdown]
+# ## Question 4: the answers of all steps
+#
+# {facts}
+#
+# Step $k = 0, \dots, K-1$ has the state $s_k$. It looks at the premise, it answers, and then the GRU makes the next
+# state:
+#
+# $$x_k = \text{look}(s_k) \qquad P_k = \text{softmax}(W f_k + b) \qquad s_{k+1} = \text{gru}(x_k, s_k)$$
+#
+# The paper prints $x_k$ as a function of $s_{k-1}$, which leaves $x_0$ undefined. Here it is a function of $s_k$. The
+# features $f_k$ are four vectors side by side, in this order:
+#
+# IF order=state
+# $$f_k = [\,s_k;\; x_k;\; |s_k - x_k|;\; s_k \odot x_k\,]$$
+# END IF
+# IF order=seen
+# $$f_k = [\,x_k;\; s_k;\; |x_k - s_k|;\; x_k \odot s_k\,]$$
+# END IF
+#
+# `s` [B, D] is the first state. `look` and `gru` are *functions* that you get as arguments: `look(s)` returns x [B, D],
+# and `gru(x, s)` returns the next state [B, D]. Call these, and not your functions of the questions before: the check
+# passes other, simple functions. In part 4, `look` calls your `attend`, and `gru` calls your `gru`. `W` has the shape
+# [C, 4D], `b` has [C], and `K` is a number. The softmax runs over the labels. Return the probabilities of all steps,
+# [B, K, C].
+
+# %% [raw]
+# # BEGIN SOLUTION
+
+# %%
+def answer_steps(s, look, gru, W, b, K):
+    """Return the probabilities of all steps, [B, K, C]."""
+    # BEGIN SOLUTION
+    P = []
+    for _ in range(K):
+        x = look(s)
+        # IF order=state
+        features = torch.cat([s, x, (s - x).abs(), s * x], dim=1)
+        # END IF
+        # IF order=seen
+        features = torch.cat([x, s, (x - s).abs(), x * s], dim=1)
+        # END IF
+        P.append((features @ W.T + b).softmax(dim=1))
+        s = gru(x, s)
+    return torch.stack(P, dim=1)
+    # END SOLUTION
+
+# %% [raw]
+# # END SOLUTION
+
+# %% [raw]
+# # BEGIN TESTS
+
+# %%
+assert check("answers", answer_steps)
+
+# %% [raw]
+# # END TESTS
+
+# %% [raw]
+# # END QUESTION
+
+# %% [markdown]
+# # Part 2: three losses
+
+# %% [raw]
+# # BEGIN QUESTION
+# name: answer_loss
+
+# %% [markdown]
+# ## Question 5: the loss of the answer module, with prediction dropout
+#
+# {facts}
+#
+# The answer of the module is the mean of its steps' probabilities. In training, some steps are dropped before the mean,
+# so that no step can rely on the others. Random numbers decide which steps are dropped. They are arguments here, so
+# that your result is determined:
+#
+# - Step $k$ of pair $i$ is dropped if `u[i, k] < p`. Each `u[i, k]` is drawn between 0 and 1, and `p` is a number.
+# - Step `sure[i]` of pair $i$ is kept in any case, so that at least one step is left.
+#
+# The loss of a pair is $-\log \bar P[y]$. Here $\bar P$ is the mean of $P_k$ over the *kept* steps of that pair, and
+# $y$ is its right label. The loss of the batch is the mean over its pairs.
+#
+# `P` has the shape [B, K, C] and `u` has [B, K]. `y` and `sure` are tensors of whole numbers, [B]. Return `(kept,
+# loss)`: `kept` is a bool tensor [B, K] with True for a kept step, and `loss` is a scalar tensor.
+
+# %% [raw]
+# # BEGIN SOLUTION
+
+# %%
+def answer_loss(P, y, u, sure, p):
+    """Return (kept [B, K], loss)."""
+    # BEGIN SOLUTION
+    rows = torch.arange(len(P))
+    kept = u >= p
+    kept[rows, sure] = True
+    mean = (P * kept[:, :, None]).sum(dim=1) / kept.sum(dim=1, keepdim=True)
+    return kept, -mean[rows, y].log().mean()
+    # END SOLUTION
+
+# %% [raw]
+# # END SOLUTION
+
+# %% [raw]
+# # BEGIN TESTS
+
+# %%
+assert check("answer_loss", answer_loss)
+
+# %% [raw]
+# # END TESTS
+
+# %% [raw]
+# # END QUESTION
+
+# %% [raw]
+# # BEGIN QUESTION
+# name: similarity_loss
+
+# %% [markdown]
+# ## Question 6: the loss of a similarity
+#
+# {facts}
+#
+# How similar are two sentences? The label is a number from 0 to `highest` (5 for STS-B). The model reads one vector $x$
+# per pair, and a sigmoid keeps its output between 0 and 1: $g = \sigma(w \cdot x + b)$ (Eq. 2 of the MT-DNN paper). Eq.
+# 7 of the paper is a squared error, but the paper does not say how $g$ and the label come to the same unit. In this
+# course:
+#
+# IF units=fraction
+# $$L = \frac{1}{B} \sum_i \left(g_i - \frac{y_i}{\text{highest}}\right)^2$$
+# END IF
+# IF units=score
+# $$L = \frac{1}{B} \sum_i \left(\text{highest} \cdot g_i - y_i\right)^2$$
+# END IF
+#
+# The sum runs over the B pairs. `x` has the shape [B, D] and `y` has [B]. `w` [1, D] and `b` [1] are the weight and the
+# bias of an `nn.Linear(D, 1)`. Return a scalar tensor.
+
+# %% [raw]
+# # BEGIN SOLUTION
+
+# %%
+def similarity_loss(x, y, w, b, highest):
+    """Return the mean squared error, a scalar."""
+    # BEGIN SOLUTION
+    g = torch.sigmoid(x @ w[0] + b)
+    # IF units=fraction
+    return (g - y / highest).square().mean()
+    # END IF
+    # IF units=score
+    return (highest * g - y).square().mean()
+    # END IF
+    # END SOLUTION
+
+# %% [raw]
+# # END SOLUTION
+
+# %% [raw]
+# # BEGIN TESTS
+
+# %%
+assert check("similarity_loss", similarity_loss)
+
+# %% [raw]
+# # END TESTS
+
+# %% [raw]
+# # END QUESTION
+
+# %% [raw]
+# # BEGIN QUESTION
+# name: ranking_loss
+
+# %% [markdown]
+# ## Question 7: the loss of a ranking
+#
+# {facts}
+#
+# A query has several candidates, and one of them is its answer. The model gives each candidate a score $e_j$. With a
+# factor $\gamma$, the loss of a query is
+#
+# $$-\log \frac{\exp(\gamma\, e_{\text{answer}})}{\sum_j \exp(\gamma\, e_j)}$$
+#
+# and the loss of the batch is the mean over its queries. (Eq. 8 of the paper lacks the log. The sigmoid of its Eq. 5 is
+# left out here, because it would bound the loss from below.)
+#
+# Queries have different numbers of candidates, so rows are padded to N candidates. `scores` has the shape [Q, N]. `real`
+# [Q, N] is a bool tensor, False for padding. A padded place takes part in nothing, whatever its score. `answer` [Q] holds
+# the place of the answer in its row, a whole number. `gamma` is a number.
+#
+# Return `(accuracy, loss)`: `accuracy` is the share of queries whose answer has the highest score, a number from 0 to 1,
+# and `loss` is a scalar tensor.
+
+# %% [raw]
+# # BEGIN SOLUTION
+
+# %%
+def ranking_loss(scores, real, answer, gamma):
+    """Return (accuracy, loss)."""
+    # BEGIN SOLUTION
+    scores = scores.masked_fill(~real, -math.inf)
+    accuracy = (scores.argmax(dim=1) == answer).float().mean().item()
+    log = (gamma * scores).log_softmax(dim=1)
+    return accuracy, -log[torch.arange(len(log)), answer].mean()
+    # END SOLUTION
+
+# %% [raw]
+# # END SOLUTION
+
+# %% [raw]
+# # BEGIN TESTS
+
+# %%
+assert check("ranking_loss", ranking_loss)
+
+# %% [raw]
+# # END TESTS
+
+# %% [raw]
+# # END QUESTION
+
+# %% [markdown]
+# # Part 3: training on several tasks
+
+# %% [raw]
+# # BEGIN QUESTION
+# name: merge
+
+# %% [markdown]
+# ## Question 8: the batches of an epoch
+#
+# {facts}
+#
+# Algorithm 1 of the paper makes the batches of an epoch. Write it in this form:
+#
+# 1. For each task, shuffle its rows and cut them into batches of `batch_size` rows, from the first to the last.
+# 2. Put the batches of all tasks into one list, in the order of the tasks in `rows`.
+# 3. Shuffle that list. A batch holds rows of one task alone.
+#
+# IF last=keep
+# If the rows of a task cannot be divided evenly, its last batch has fewer rows. This batch is *kept*.
+# END IF
+# IF last=drop
+# If the rows of a task cannot be divided evenly, its last batch would have fewer rows. This batch is *dropped*.
+# END IF
+#
+# `rows` is a dict from the name of a task to a list of row numbers. `shuffle` is a function that you get as an
+# argument: `shuffle(items)` returns a new list with the elements of the list `items` in another order, and does not
+# change `items`. Call it, and no other source of randomness. Return a list of pairs (name of the task, list of row
+# numbers), one per batch.
+
+# %% [raw]
+# # BEGIN SOLUTION
+
+# %%
+def merge_batches(rows, batch_size, shuffle):
+    """Return a list of (task, row numbers)."""
+    # BEGIN SOLUTION
+    batches = []
+    for task, numbers in rows.items():
+        mixed = shuffle(numbers)
+        for start in range(0, len(mixed), batch_size):
+            batches.append((task, mixed[start : start + batch_size]))
+    # IF last=drop
+    batches = [(task, part) for task, part in batches if len(part) == batch_size]
+    # END IF
+    return shuffle(batches)
+    # END SOLUTION
+
+# %% [raw]
+# # END SOLUTION
+
+# %% [raw]
+# # BEGIN TESTS
+
+# %%
+assert check("merge", merge_batches)
+
+# %% [raw]
+# # END TESTS
+
+# %% [raw]
+# # END QUESTION
+
+# %% [raw]
+# # BEGIN QUESTION
+# name: clip
+
+# %% [markdown]
+# ## Question 9: clipping by the global norm
+#
+# {facts}
+#
+# All gradients together are one long vector. Its length is the *global norm*: the square root of the sum of the squares
+# of all entries of all gradients. If this norm is larger than `limit`, every gradient is multiplied by the same factor,
+# so that the global norm becomes `limit`. Otherwise the gradients stay as they are.
+#
+# `parameters` is a list of tensors of different shapes. The gradient of a parameter `theta` is `theta.grad`; change it in
+# place. It may be None, and then the parameter counts for nothing. Return the global norm from *before* clipping, as a
+# number or a scalar tensor.
+
+# %% [raw]
+# # BEGIN SOLUTION
+
+# %%
+def clip_gradients(parameters, limit):
+    """Clip the gradients in place; return the global norm from before."""
+    # BEGIN SOLUTION
+    gradients = [theta.grad for theta in parameters if theta.grad is not None]
+    norm = math.sqrt(sum(g.square().sum().item() for g in gradients))
+    if norm > limit:
+        for g in gradients:
+            g.mul_(limit / norm)
+    return norm
+    # END SOLUTION
+
+# %% [raw]
+# # END SOLUTION
+
+# %% [raw]
+# # BEGIN TESTS
+
+# %%
+assert check("clip", clip_gradients)
+
+# %% [raw]
+# # END TESTS
+
+# %% [raw]
+# # END QUESTION
+
+# %% [raw]
+# # BEGIN QUESTION
+# name: update
+
+# %% [markdown]
+# ## Question 10: one update
+#
+# {facts}
+#
+# Write one update on one batch of one task. The model has a shared encoder and a head for each task.
+# `model.loss(task, batch)` returns the loss of a batch as a scalar tensor. It uses the encoder and the head of that task.
+#
+# Set the model to training mode, compute the loss and its gradients, clip the gradients of *all* parameters of the
+# model by their global norm to `limit`, and call `optimizer.step()`. Return the loss as a number.
+#
+# The encoder and the head of `task` must move. The heads of the other tasks must not change at all, although the
+# optimizer may have momentum and weight decay, and although they had gradients in earlier updates. An optimizer leaves
+# a parameter alone if its gradient is None; a gradient of zeros is not enough.
+#
+# `list(model.parameters())` is the list of all parameters. You may call your `clip_gradients` or, in this question,
+# `torch.nn.utils.clip_grad_norm_`.
+
+# %% [raw]
+# # BEGIN SOLUTION
+
+# %%
+def multitask_step(model, task, batch, optimizer, limit):
+    """Make one update; return the loss, a number."""
+    # BEGIN SOLUTION
+    model.train()
+    optimizer.zero_grad(set_to_none=True)
+    loss = model.loss(task, batch)
+    loss.backward()
+    clip_gradients(list(model.parameters()), limit)
+    optimizer.step()
+    return loss.item()
+    # END SOLUTION
+
+# %% [raw]
+# # END SOLUTION
+
+# %% [raw]
+# # BEGIN TESTS
+
+# %%
+assert check("update", multitask_step)
+
+# %% [raw]
+# # END TESTS
+
+# %% [raw]
+# # END QUESTION
+
+# %% [markdown]
+# # Part 4: together or alone?
+#
+# Your functions now train a real encoder on three small tasks. MiniLM is a small BERT with pretrained weights.
+#
+# | task | question | measured on dev | a random guess |
+# |---|---|---|---|
+# | snli | does the hypothesis follow from the premise, contradict it, or neither? | accuracy | 0.33 |
+# | stsb | how similar are two sentences, from 0 to 5? | Pearson's correlation | 0 |
+# | qnli_rank | which of two sentences answers the question? | accuracy | 0.50 |
+#
+# The first cell draws the examples of your course and encodes all rows. An example of qnli_rank is a query with its two
+# candidates. `make_batch(task, part, examples)` makes a batch, and `part` is `"train"`, `"dev"` or `"separate"` (the dev
+# rows with each text encoded by itself).
+
+# %%
+# Experiment: the grader skips this cell.
+from mmlkit import load_pretrained, load_task
+from mmlkit.data import collate, encode
+from mmlkit.heads import rank_queries
+
+sizes = {"snli": 128, "stsb": 128, "qnli_rank": 64}  # examples to learn from
+encoder, tokenizer = load_pretrained("minilm", device="cpu")
+encoded = {}
+for task in sizes:
+    data = rank_queries(load_task("qnli")) if task == "qnli_rank" else load_task(task)
+    encoded |= {(task, part): encode(tokenizer, data.split(part)) for part in ("train", "dev")}
+    encoded[task, "separate"] = encode(tokenizer, data.dev, pairs="separate")
+draw = lambda task, part, n: check.split(len(encoded[task, part]), dev=n)[1]
+train_examples = {task: draw(task, "train", n) for task, n in sizes.items()}
+dev_examples = {task: draw(task, "dev", 160) for task in sizes}
+
+# %%
+# Experiment: the grader skips this cell.
+def make_batch(task, part, examples):
+    rows = encoded[task, part]
+    if task == "qnli_rank":  # the rows of a query's two candidates
+        queries = sorted(set(rows.queries))
+        examples = [row for i in examples for row in (rows.queries == queries[i]).nonzero()[0]]
+    return collate(rows, examples)
+
+
+def hidden_states(encoder, batch):
+    return encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids).last_hidden_state
+
+
+def mean_vector(M, batch):
+    token = batch.attention_mask[:, :, None]
+    return (M * token).sum(1) / token.sum(1)
+
+# %% [markdown]
+# The next cell is the head of snli, made of your functions. The two cells after it are the whole model. stsb and
+# qnli_rank read the mean of all token vectors with one linear layer each. The embeddings are not trained, which saves
+# time.
+
+# %%
+# Experiment: the grader skips this cell.
+class SAN(nn.Module):
+    def __init__(self, D, C, K=5):
+        super().__init__()
+        small = lambda *shape: nn.Parameter(0.02 * torch.randn(*shape))
+        self.w, self.W, self.out, self.b, self.K = small(D), small(D, D), small(C, 4 * D), small(C), K
+        shapes = {"W": (D, D), "U": (D, D), "b": (D,)}
+        self.cell = nn.ParameterDict({f"{part}_{gate}": small(*shapes[part]) for part in "WUb" for gate in "rzn"})
+
+    def forward(self, M, premise, hypothesis):
+        s_0 = summarise(M, hypothesis, self.w)[1]
+        look = lambda s: attend(s, M, premise, self.W)[1]
+        return answer_steps(s_0, look, lambda x, s: gru(x, s, self.cell), self.out, self.b, self.K)
+
+# %%
+# Experiment: the grader skips this cell.
+def output(model, task, batch):
+    M = hidden_states(model.encoder, batch)
+    if task != "snli":
+        return mean_vector(M, batch)  # x [B, D]
+    token, second = batch.attention_mask.bool(), batch.token_type_ids.bool()
+    return model.heads[task](M, token & ~second, token & second)  # P [B, K, C]
+
+
+def rank(scores, labels):
+    scores = scores.view(-1, 2)  # one row per query; label 1 is its answer
+    return ranking_loss(scores, torch.ones_like(scores) > 0, labels.view(-1, 2).argmax(1), 1.0)
+
+# %%
+# Experiment: the grader skips this cell.
+class Model(nn.Module):
+    def __init__(self, encoder, D=384):
+        super().__init__()
+        self.encoder = encoder
+        encoder.embeddings.requires_grad_(False)
+        self.heads = nn.ModuleDict({"snli": SAN(D, 3), "stsb": nn.Linear(D, 1), "qnli_rank": nn.Linear(D, 1)})
+
+    def loss(self, task, batch):
+        out, head, y = output(self, task, batch), self.heads[task], batch.labels
+        if task == "stsb":
+            return similarity_loss(out, y, head.weight, head.bias, 5.0)
+        if task == "qnli_rank":
+            return rank(head(out)[:, 0], y)[1]
+        sure = torch.randint(out.shape[1], out.shape[:1])
+        return answer_loss(out, y, torch.rand(out.shape[:2]), sure, 0.1)[1]
+
+# %% [markdown]
+# `score` measures predictions, and `measure` applies it to a trained model. `untrained` needs no training: its prediction
+# for two texts is the cosine of their mean vectors from the pretrained encoder, each text encoded by itself. MiniLM was
+# pretrained for exactly this comparison.
+
+# %%
+# Experiment: the grader skips this cell.
+def score(task, predicted, labels):
+    if task == "stsb":
+        return torch.corrcoef(torch.stack([predicted, labels]))[0, 1].item()
+    if task == "qnli_rank":
+        return rank(predicted, labels)[0]
+    return (predicted.argmax(1) == labels).float().mean().item()
+
+
+@torch.no_grad()
+def measure(model, task):
+    batch, head = make_batch(task, "dev", dev_examples[task]), model.heads[task]
+    out = output(model.eval(), task, batch)
+    return score(task, out.mean(1) if task == "snli" else head(out)[:, 0].sigmoid(), batch.labels)
+
+# %%
+# Experiment: the grader skips this cell.
+@torch.no_grad()
+def untrained(task):
+    batch = make_batch(task, "separate", dev_examples[task])
+    u, v = (mean_vector(hidden_states(encoder.eval(), one), one) for one in (batch, batch.second))
+    return score(task, F.cosine_similarity(u, v), batch.labels)
+
+# %% [markdown]
+# `experiment` trains a model on the tasks in `names`. The last cell trains all tasks together, and then each task alone.
+# The pretrained weights, the first parameters of the heads, the examples, the batch size and the number of epochs are the
+# same.
+
+# %%
+# Experiment: the grader skips this cell.
+import random
+
+
+def experiment(names, epochs=3, seed=0):
+    torch.manual_seed(seed)
+    model, mixer = Model(load_pretrained("minilm", device="cpu")[0]), random.Random(seed)
+    shuffle = lambda items: mixer.sample(items, len(items))
+    groups = [{"params": model.encoder.parameters(), "lr": 1e-4}, {"params": model.heads.parameters(), "lr": 1e-3}]
+    optimizer = torch.optim.AdamW(groups)
+    for epoch in range(epochs):
+        losses = {name: [] for name in names}
+        for task, rows in merge_batches({name: train_examples[name] for name in names}, 16, shuffle):
+            losses[task].append(multitask_step(model, task, make_batch(task, "train", rows), optimizer, 1.0))
+        print(f"epoch {epoch + 1}:", *(f"{task} loss {sum(one) / len(one):.3f}" for task, one in losses.items()))
+    return {name: measure(model, name) for name in names}
+
+# %%
+# Experiment: the grader skips this cell.
+names = [name for name, one in check.questions.items() if one.right]
+if check.done(*names):
+    together = experiment(list(sizes))
+    results = {task: {"alone": experiment([task])[task], "together": together[task]} for task in sizes}
+    for task in ("stsb", "qnli_rank"):
+        results[task]["untrained"] = untrained(task)
+    for task, one in results.items():
+        print(f"{task}:", *(f"{name} {value:.3f}" for name, value in one.items()))
+
+# %% [raw]
+# # BEGIN QUESTION
+# name: written
+# manual: true
+
+# %% [markdown]
+# ## Question 11: what do the numbers say?
+#
+# {facts}
+#
+# Write at most 250 words, in full sentences, with your calculations:
+#
+# 1. Compare both results of each task with a random guess, and those of stsb and qnli_rank with the untrained encoder too.
+#    Where the untrained encoder is better, name a possible reason.
+# 2. Estimate the standard error of one result. For an accuracy $a$ on $n$ examples it is $\sqrt{a(1-a)/n}$; for a
+#    correlation $r$ it is about $(1-r^2)/\sqrt{n-1}$. For which tasks is the difference between alone and together larger
+#    than chance explains?
+# 3. How many updates did the encoder get in the run together, and how many alone, for each task? Somebody says: "The
+#    difference shows what the other tasks teach." Which second explanation is there, and which run would separate the
+# two?
+# 4. Eq. 5 of the paper passes each score through a sigmoid before the loss of question 7, with $\gamma = 1$. Compute the
+#    lowest value that the loss of a query with two candidates can then approach. What does $\gamma$ have to be, so that
+#    this value is below 0.01?
+
+# %% [raw]
+# # BEGIN SOLUTION
+
+# %% [markdown]
+# **Answer to written:** A random guess has 0.33, 0 and 0.50. Where the untrained encoder is better, one reason is that
+# MiniLM was pretrained to compare texts that are encoded apart, and it meets packed pairs here for the first time, with
+# few examples. With n = 160 the standard error of an accuracy is at most 0.040. The standard error of a difference is
+# about $\sqrt 2$ times as large, less where both models err on the same examples, so a difference of two accuracies
+# below about 0.1 is within chance. In 3 epochs the encoder gets 60 updates together, and 24, 24 and 12 alone. More
+# updates are the second explanation. A run alone with 60 updates separates the two. The sigmoid keeps scores between 0
+# and 1, so the loss stays above $\log(1 + e^{-\gamma})$: 0.3133 for $\gamma = 1$, and below 0.01 for $\gamma$ above
+# 4.60.
+
+# %% [raw]
+# # END SOLUTION
+
+# %% [raw]
+# # END QUESTION
+
+# %% [raw]
+# # BEGIN QUESTION
+# name: extension
+# manual: true
+
+# %% [markdown]
+# ## Question 12: a small project of your own
+#
+# {facts}
+#
+# Change *one* thing in the experiment and find out what it does. For example: the number of steps K or the probability
+# p of prediction dropout, a task alone with as many updates as in the run together, the order of the tasks (one after
+# another instead of shuffled), the GRU form of another course, or a fourth task. Your own idea is welcome.
+#
+# Report in this order, on at most one page: the question; the prediction you made before you ran it; what you changed and
+# what you kept; a table with the mean and the spread over at least three seeds; the answer, and what would change your
+# mind. Add your code in cells below. A result that contradicts your prediction is worth the same points.
+
+# %% [raw]
+# # BEGIN SOLUTION
+
+# %% [markdown]
+# **Answer to extension:** One possible report compares each task alone, with as many updates as in the run together, for
+# three seeds.
+
+# %% [raw]
+# # END SOLUTION
+
+# %% [raw]
+# # END QUESTION
+
+# %% [markdown]
+# # Hand in
+#
+# 1. Run the notebook from top to bottom (Runtime, Run all) and read the summary below.
+# 2. Download it: on Colab with File, Download, Download .ipynb; in Jupyter it already lies in your folder.
+# 3. Name the file after yourself, as your teacher asks, and upload it. The grader reads only this file.
+
+# %%
+# Summary: the grader skips this cell.
+check.summary()
