@@ -168,10 +168,10 @@ assert check("look", attend)
 #
 # Several forms of the GRU are in use, which differ in the next two formulas. In this course they are:
 #
-# IF reset=after
+# IF reset_gate=after
 # $$n = \tanh(W_n x + r \odot (U_n s) + b_n)$$
 # END IF
-# IF reset=before
+# IF reset_gate=before
 # $$n = \tanh(W_n x + U_n (r \odot s) + b_n)$$
 # END IF
 # IF update=keep
@@ -194,10 +194,10 @@ def gru(x, s, weights):
     W, U, b = ({gate: weights[f"{part}_{gate}"] for gate in "rzn"} for part in "WUb")
     r = torch.sigmoid(x @ W["r"].T + s @ U["r"].T + b["r"])
     z = torch.sigmoid(x @ W["z"].T + s @ U["z"].T + b["z"])
-    # IF reset=after
+    # IF reset_gate=after
     n = torch.tanh(x @ W["n"].T + r * (s @ U["n"].T) + b["n"])
     # END IF
-    # IF reset=before
+    # IF reset_gate=before
     n = torch.tanh(x @ W["n"].T + (r * s) @ U["n"].T + b["n"])
     # END IF
     # IF update=keep
@@ -357,10 +357,10 @@ assert check("answer_loss", answer_loss)
 # 7 of the paper is a squared error, but the paper does not say how $g$ and the label come to the same unit. In this
 # course:
 #
-# IF units=fraction
+# IF unit=fraction
 # $$L = \frac{1}{B} \sum_i \left(g_i - \frac{y_i}{\text{highest}}\right)^2$$
 # END IF
-# IF units=score
+# IF unit=score
 # $$L = \frac{1}{B} \sum_i \left(\text{highest} \cdot g_i - y_i\right)^2$$
 # END IF
 #
@@ -375,10 +375,10 @@ def similarity_loss(x, y, w, b, highest):
     """Return the mean squared error, a scalar."""
     # BEGIN SOLUTION
     g = torch.sigmoid(x @ w[0] + b)
-    # IF units=fraction
+    # IF unit=fraction
     return (g - y / highest).square().mean()
     # END IF
-    # IF units=score
+    # IF unit=score
     return (highest * g - y).square().mean()
     # END IF
     # END SOLUTION

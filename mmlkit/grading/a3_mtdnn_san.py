@@ -147,11 +147,11 @@ OTHER = {"after": "before", "before": "after", "keep": "take", "take": "keep"}
     difficulty=3,
     hours=0.8,
     cases=_gru_cases,
-    rule=lambda reset, update: f"the GRU in which {RESET[reset]}, and {UPDATE[update]}",
-    variants={"reset": tuple(RESET), "update": tuple(UPDATE)},
+    rule=lambda reset_gate, update: f"the GRU in which {RESET[reset_gate]}, and {UPDATE[update]}",
+    variants={"reset_gate": tuple(RESET), "update": tuple(UPDATE)},
     avoid=("GRUCell", "nn.GRU"),
 )
-def _gru(pick, x, s, weights, reset, update):
+def _gru(pick, x, s, weights, reset_gate, update):
     """Return the new state [B, D] (Cho et al. 2014)."""
     x, s = pick((x, s), {"x and s are exchanged": (s, x)})
     W, U, b = ({gate: weights[f"{part}_{gate}"] for gate in "rzn"} for part in "WUb")
@@ -163,9 +163,11 @@ def _gru(pick, x, s, weights, reset, update):
     new, old = x @ turn(W["n"]) + b["n"], s @ turn(U["n"])
     parts = {"after": r * old, "before": (r * s) @ turn(U["n"])}
     n = new + pick(
-        parts[reset],
+        parts[reset_gate],
         {
-            f"{RESET[OTHER[reset]]}; in this course {RESET[reset]}": parts[OTHER[reset]],
+            f"{RESET[OTHER[reset_gate]]}; in this course {RESET[reset_gate]}": parts[
+                OTHER[reset_gate]
+            ],
             "r is not used": old,
             "U_n s is missing": 0 * old,
         },
@@ -348,25 +350,25 @@ UNITS = {
     difficulty=1,
     hours=0.4,
     cases=_similarity_cases,
-    rule=lambda units: UNITS[units],
-    variants={"units": tuple(UNITS)},
+    rule=lambda unit: UNITS[unit],
+    variants={"unit": tuple(UNITS)},
     avoid=("mse_loss", "MSELoss"),
 )
-def _similarity_loss(pick, x, y, w, b, highest, units):
+def _similarity_loss(pick, x, y, w, b, highest, unit):
     """Return the squared error of MT-DNN's Eqs. 2 and 7."""
     g = (x @ w.T + b)[:, 0]
     g = pick(g.sigmoid(), {"the sigmoid is missing": g, "tanh replaces the sigmoid": g.tanh()})
     ranges = {"fraction": (1, y / highest), "score": (highest, y)}
-    other = {"fraction": "score", "score": "fraction"}[units]
+    other = {"fraction": "score", "score": "fraction"}[unit]
     unscaled = {
         "fraction": "the labels are not divided by highest",
         "score": "the sigmoid is not multiplied by highest",
     }
     factor, y = pick(
-        ranges[units],
+        ranges[unit],
         {
-            unscaled[units]: (1, y),
-            f"this is in the other unit; in this course the loss is {UNITS[units]}": ranges[other],
+            unscaled[unit]: (1, y),
+            f"this is in the other unit; in this course the loss is {UNITS[unit]}": ranges[other],
         },
     )
     error = factor * g - y

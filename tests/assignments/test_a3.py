@@ -34,7 +34,7 @@ def test_the_gru_equals_torch_and_its_forms_differ():
     ((x, s, weights),) = cases("gru")
     expected = cell_with(weights, x.shape[1])(x, s).detach()
     forms = [
-        right("gru", (x, s, weights), reset=reset, update=update)
+        right("gru", (x, s, weights), reset_gate=reset, update=update)
         for reset in ("after", "before")
         for update in ("keep", "take")
     ]
@@ -62,7 +62,7 @@ def test_the_parts_of_the_answer_module_equal_the_library():
         torch.testing.assert_close(beta, inside.premise_weights[:, k].detach(), atol=1e-5, rtol=0)
         P = (torch.cat([s, x, (s - x).abs(), s * x], 1) @ out.T).softmax(1)
         torch.testing.assert_close(P, inside.probabilities[:, k].detach(), atol=1e-5, rtol=0)
-        s = right("gru", (x, s, weights), reset="after", update="keep")
+        s = right("gru", (x, s, weights), reset_gate="after", update="keep")
 
 
 @pytest.mark.parametrize("order", ["state", "seen"])
@@ -101,10 +101,10 @@ def test_the_similarity_loss_equals_the_library_and_its_units_differ_by_25():
     nothing = torch.zeros(len(x), 1, dtype=torch.long)
     rows = tuple(range(len(x)))
     batch = Batch(get_task("stsb"), nothing, nothing, nothing, y, rows)
-    fraction = right("similarity_loss", (x, y, w, b, highest), units="fraction")
+    fraction = right("similarity_loss", (x, y, w, b, highest), unit="fraction")
     expected = head.loss((x, (0.0, 5.0)), batch).total.detach()
     torch.testing.assert_close(fraction, expected)
-    score = right("similarity_loss", (x, y, w, b, highest), units="score")
+    score = right("similarity_loss", (x, y, w, b, highest), unit="score")
     torch.testing.assert_close(score, 25 * expected)
 
 
