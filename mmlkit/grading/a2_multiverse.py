@@ -1,0 +1,718 @@
+"""The questions of assignment 2: orthogonal heads and their pruning (MML v2).
+
+The right answers are written with functions of torch, because a table of mistakes replaces their
+parts. The tests compare them with mmlkit.heads, with autograd and with scikit-learn.
+"""
+
+import torch
+from torch.nn import functional as F
+
+from mmlkit.checks import check_collapse
+from mmlkit.grading.questions import Question, question
+
+__all__ = ["QUESTIONS"]
+
+# The default edition has the first value of each variant.
+LOSS = {"pairs": ("unordered", "ordered"), "similarity": ("dot", "cosine")}
+TIES = {"ties": ("higher", "lower")}
+GATE = {"gate": ("at_least", "more_than")}
+
+
+def _right(value, _):
+    """Choose the right value everywhere, where one right answer needs another."""
+    return value
+
+
+def _mask(draw, M):
+    """Draw the mask of M heads: the first is dropped, and half of the others stay active."""
+    active = torch.ones(M, dtype=torch.bool)
+    active[[0, 1 + draw.size(1, M - 2)]] = False
+    return active
+
+
+# ---- the heads and their task losses ----
+
+
+def _head_logits_cases(draw):
+    """Draw sentence vectors, the heads and their mask."""
+    cases = []
+    for _ in range(2):
+        B, M, C, D = draw.size(2, 3), draw.size(5, 7), draw.size(3, 4), draw.size(4, 6)
+        heads = draw.normal(M, C, D), draw.normal(M, C), _mask(draw, M)
+        cases.append((draw.normal(B, D), *heads))
+    return cases
+
+
+@question(
+    "head_logits",
+    points=6,
+    difficulty=1,
+    hours=0.5,
+    cases=_head_logits_cases,
+    rule={
+        "logits": "x F_j^T + b_j of every active head j, [B, A, C]",
+        "probabilities": "the softmax of the active heads' mean logits, [B, C]",
+    },
+    order=("probabilities", "logits"),
+)
+def _head_logits(pick, x, weight, bias, active):
+    """Return the logits of the active heads [B, A, C] and the probabilities [B, C]."""
+    A = int(active.sum())
+    chosen = pick(
+        active,
+        {
+            "dropped heads are used too": torch.ones_like(active),
+            "the dropped heads are used, the active ones are not": ~active,
+            "the first A heads are used; the mask says which ones": torch.arange(len(active)) < A,
+        },
+    )
+    weight, bias = weight[chosen], bias[chosen]
+    biases = pick(bias, {"the biases are missing": 0 * bias})
+    plain = torch.einsum("bd,acd->bac", x, weight)
+    mixed = plain.flatten(1).view(len(x), -1, len(weight)).transpose(1, 2)
+    logits = biases + pick(plain, {"view mixes heads and classes; the classes run fastest": mixed})
+    mean = logits.mean(1)
+    probabilities = pick(
+        mean.softmax(-1),
+        {
+            "this is the mean of the heads' probabilities; average the logits, then take the "
+            "softmax": logits.softmax(-1).mean(1),
+            "the logits are summed, not averaged": logits.sum(1).softmax(-1),
+            "the sum is divided by the number of all heads, not of the active ones": (
+                logits.sum(1) / len(active)
+            ).softmax(-1),
+            "these are logits; the softmax is missing": mean,
+            "the softmax runs over the sentences": mean.softmax(0),
+        },
+    )
+    return logits, probabilities
+
+
+def _task_losses_cases(draw):
+    """Draw logits of several heads, and labels; one label is 2, which the misprint multiplies."""
+    cases = []
+    for _ in range(2):
+        B, A, C = draw.size(4, 6), draw.size(3, 5), draw.size(3, 4)
+        labels = draw.integers(C, B)
+        labels[0] = 2
+        cases.append((draw.normal(B, A, C), labels))
+    return cases
+
+
+def _run_task_losses(student, logits, labels):
+    """Return the student's sum, its parts, and the gradient of the sum by the logits."""
+    import torch
+
+    logits = logits.clone().requires_grad_()
+    answer = student(logits, labels)
+    if answer is None:
+        return None
+    total, losses = answer
+    gradient = torch.zeros_like(logits)
+    if isinstance(total, torch.Tensor) and total.requires_grad:
+        total.backward()
+        gradient = logits.grad
+    if not isinstance(losses, torch.Tensor):
+        raise TypeError(f"expected a tensor of losses, found {type(losses).__name__}")
+    return torch.as_tensor(total).detach(), losses.detach(), gradient
+
+
+@question(
+    "task_losses",
+    points=6,
+    difficulty=2,
+    hours=0.5,
+    cases=_task_losses_cases,
+    driver=_run_task_losses,
+    rule={
+        "total": "the sum over heads of their mean cross-entropies",
+        "losses": "the mean over the sentences of each head's cross-entropy, [A]",
+        "gradient of total": "that which autograd finds",
+    },
+)
+def _task_losses(pick, logits, labels):
+    """Return the sum of the heads' losses, the losses [A], and the sum's gradient [B, A, C]."""
+    logits = logits.clone().requires_grad_()
+    places = labels[:, None, None].expand(-1, logits.shape[1], 1)
+    of_label = lambda values: values.gather(-1, places)[..., 0]  # [B, A, C] to [B, A]
+    logs = of_label(logits.log_softmax(-1))
+    each = pick(
+        -logs,
+        {
+            "this is the logarithm of a logit, as Eq. 3 is printed; take log softmax": -of_label(
+                logits.log()
+            ),
+            "the number of the label is a factor, as Eq. 3 is printed": -logs * labels[:, None],
+            "the minus is missing": logs,
+            "the logarithm is missing": -logs.exp(),
+            "the softmax runs over the heads": -of_label(logits.log_softmax(1)),
+        },
+    )
+    losses = pick(
+        each.mean(0),
+        {"the losses are summed over the sentences; take their mean": each.sum(0)},
+    )
+    total = pick(
+        losses.sum(),
+        {
+            "this is the mean over the heads; Eq. 3 takes their sum": losses.mean(),
+            "this is the largest loss": losses.max(),
+            "this is the loss of the mean logits, not the sum of the heads' losses": (
+                F.cross_entropy(logits.mean(1), labels)
+            ),
+        },
+    )
+    (gradient,) = torch.autograd.grad(total, logits)
+    lost = {"no gradient reaches the logits; do not use item, detach or no_grad": 0 * gradient}
+    return total.detach(), losses.detach(), pick(gradient, lost)
+
+
+# ---- the multiverse loss ----
+
+
+def _heads_cases(draw):
+    """Draw the weights of active heads; A, C and D differ."""
+    return [
+        (draw.normal(draw.size(5, 6), draw.size(3, 4), draw.size(7, 9), scale=0.5),)
+        for _ in range(3)
+    ]
+
+
+def _similarities(similarity, weight):
+    """Return the right heads, and the table with those of the other similarity."""
+    unit = F.normalize(weight, dim=-1)
+    if similarity == "dot":
+        return weight, {"these are cosines; this course takes dot products": unit}
+    return unit, {
+        "these are dot products; this course takes cosines": weight,
+        "cosines divide by both lengths; this divides by the square root of them": weight
+        / weight.norm(dim=-1, keepdim=True).sqrt(),
+    }
+
+
+def _loss_rule(pairs, similarity):
+    """Return Eq. 4 of an edition in words."""
+    which = {"unordered": "r < s", "ordered": "r != s"}[pairs]
+    what = {"dot": "<f_r, f_s>", "cosine": "cos(f_r, f_s)"}[similarity]
+    return f"the sum of |{what}| over the classes and the pairs of heads with {which}"
+
+
+@question(
+    "multiverse_loss",
+    points=8,
+    difficulty=2,
+    hours=0.7,
+    cases=_heads_cases,
+    rule=_loss_rule,
+    variants=LOSS,
+)
+def _multiverse_loss(pick, weight, pairs, similarity):
+    """Return the multiverse loss of heads [A, C, D] (MML v2, Eq. 4)."""
+    heads = pick(*_similarities(similarity, weight))
+    rows = pick(
+        heads.transpose(0, 1),
+        {
+            "the classes of one head are compared, as the first version of the paper prints it; "
+            "compare the heads of one class": heads,
+            "different classes are compared too": heads.flatten(0, 1)[None],
+            "the products are those of the columns": heads.permute(1, 2, 0),
+        },
+    )
+    G = rows @ rows.transpose(1, 2)
+    ones, diagonal = torch.ones_like(G[0]), torch.eye(G.shape[1])
+    once, twice = ones.triu(1), ones - diagonal
+    right, other = (once, twice) if pairs == "unordered" else (twice, once)
+    count = {"unordered": "twice; r < s", "ordered": "only once; r != s"}[pairs]
+    weights = pick(
+        right,
+        {f"every pair is counted {count}": other, "the diagonal is counted": right + diagonal},
+    )
+    loss = (weights * G.abs()).sum()
+    return pick(
+        loss,
+        {
+            "the absolute value is missing": (weights * G).sum(),
+            "the absolute value is taken of the sum, not of each product": (weights * G)
+            .sum((1, 2))
+            .abs()
+            .sum(),
+            "the products are squared": (weights * G**2).sum(),
+            "this is the mean over the pairs": loss / weights.sum(),
+            "this is the mean over the classes": loss / len(G),
+        },
+    )
+
+
+@question(
+    "multiverse_gradient",
+    points=10,
+    difficulty=3,
+    hours=1,
+    cases=_heads_cases,
+    rule=lambda pairs, similarity: f"the gradient of {_loss_rule(pairs, similarity)}",
+    variants=LOSS,
+    avoid=("torch.autograd", "autograd.grad", "torch.func"),
+)
+def _multiverse_gradient(pick, weight, pairs, similarity):
+    """Return the gradient of the multiverse loss by the heads, [A, C, D]."""
+    lengths = weight.norm(dim=-1, keepdim=True).transpose(0, 1)
+    heads = pick(*_similarities(similarity, weight))
+    rows = heads.transpose(0, 1)
+    off = lambda matrix: matrix * (1 - torch.eye(matrix.shape[-1]))
+    G = off(rows @ rows.transpose(1, 2))
+    S = G.sign()
+    wrong = {
+        "each pair moves only one of its heads; take the whole matrix of signs": S.triu(1),
+        "the signs are missing: the products themselves stand in the matrix": G,
+        "the matrix holds |G|; it holds the signs of G": G.abs(),
+    }
+    if similarity == "dot":  # with cosines, the last step removes the diagonal's part
+        wrong["the diagonal is not set to zero"] = S + torch.eye(len(weight))
+    S = pick(S, wrong)
+    factor = {"unordered": 1, "ordered": 2}[pairs]
+    factor = pick(
+        factor,
+        {
+            f"the gradient is half of the right one: no factor 1/2, {pairs} pairs": factor / 2,
+            f"the gradient is twice the right one, {pairs} pairs": 2 * factor,
+            "the sign of the whole gradient is wrong": -factor,
+        },
+    )
+    gradient = factor * S @ rows
+    if similarity == "cosine":
+        along = (gradient * rows).sum(-1, keepdim=True) * rows
+        gradient = pick(
+            (gradient - along) / lengths,
+            {
+                "the derivative of the length is missing: subtract the part along the head": (
+                    gradient / lengths
+                ),
+                "the division by the length is missing": gradient - along,
+            },
+        )
+    return gradient.transpose(0, 1)
+
+
+# ---- the moving average ----
+
+
+def _averages_cases(draw):
+    """Draw averages of all heads, losses of the active ones, a step and a momentum."""
+    cases = []
+    for _ in range(2):
+        active = _mask(draw, draw.size(6, 8))
+        averages = 0.3 + draw.normal(len(active)).abs() / 10
+        losses = 0.5 + draw.normal(int(active.sum())).abs() / 5
+        cases.append((averages, losses, active, draw.size(3, 6), draw.number(0.7, 0.9)))
+    return cases
+
+
+@question(
+    "update_averages",
+    points=6,
+    difficulty=2,
+    hours=0.5,
+    cases=_averages_cases,
+    rule={
+        "averages": "gamma a_j + (1 - gamma) L_j for the active heads, and the old a_j for others",
+        "corrected": "the new averages / (1 - gamma^t)",
+    },
+)
+def _update_averages(pick, averages, losses, active, t, gamma):
+    """Return the new averages [M] and their bias-corrected values [M]."""
+    every = torch.zeros_like(averages)
+    every[active] = losses
+    first = torch.zeros_like(averages)
+    first[: len(losses)] = losses
+    own = pick(
+        every,
+        {
+            "every head gets the sum of the losses, as Algorithm 1 is printed; take its own": (
+                losses.sum() + 0 * every
+            ),
+            "every head gets the mean of the losses, not its own": losses.mean() + 0 * every,
+            "the losses belong to the active heads, not to the first A heads": first,
+        },
+    )
+    kept = pick(gamma, {"gamma stands at the new loss, as Algorithm 1 is printed": 1 - gamma})
+    moved = kept * averages + (1 - kept) * own
+    still = torch.where(active, moved, averages)
+    new = pick(still, {"the averages of dropped heads change; they stay": moved})
+    bias = 1 - gamma**t
+    corrected = pick(
+        new / bias,
+        {
+            "the correction is missing": new,
+            "the correction is one step behind": new / (1 - gamma ** (t - 1)),
+            "the correction multiplies": new * bias,
+        },
+    )
+    return pick(new, {"these are the corrected averages": new / bias}), corrected
+
+
+# ---- MeanShift ----
+
+
+def _numbers(draw, count, low, high):
+    """Draw a float64 tensor of uniform numbers, [count]."""
+    return torch.tensor([draw.number(low, high) for _ in range(count)], dtype=torch.float64)
+
+
+def _mean_shift_cases(draw):
+    """Draw values; no distance of two values equals the bandwidth, which has more decimals."""
+    return [
+        (_numbers(draw, draw.size(16, 20), 0.3, 0.9), draw.number(0.07, 0.1) + 0.000137)
+        for _ in range(3)
+    ]
+
+
+@question(
+    "mean_shift",
+    points=10,
+    difficulty=3,
+    hours=1,
+    cases=_mean_shift_cases,
+    rule="the place where the window of each value stands still",
+    avoid=("sklearn",),
+)
+def _mean_shift(pick, values, bandwidth):
+    """Return the resting place of every value's window, [N]."""
+    width = pick(
+        bandwidth,
+        {
+            "the window reaches half of the bandwidth to each side": bandwidth / 2,
+            "the window reaches twice the bandwidth to each side": 2 * bandwidth,
+        },
+    )
+    moves = pick(
+        300,
+        {
+            "the windows move once; go on until all stand still": 1,
+            "the windows move twice; go on until all stand still": 2,
+            "the windows do not move": 0,
+        },
+    )
+    how = pick(
+        "mean",
+        {
+            "the values move with the windows; a mean is one of the original values": "blurred",
+            "the windows move to the median, not to the mean": "median",
+            "near values weigh more (a Gaussian kernel); all values in a window count the same": (
+                "Gaussian"
+            ),
+            "a window stays in the middle between its smallest and largest value": "middle",
+        },
+    )
+    places = values
+    for _ in range(moves):
+        before, data = places, places if how == "blurred" else values
+        distances = (places[:, None] - data).abs()
+        inside = (distances <= width).double()
+        if how == "Gaussian":
+            inside = (-0.5 * (distances / width) ** 2).exp()
+        places = (inside * data).sum(1) / inside.sum(1)
+        windows = torch.where(inside > 0, data.expand_as(inside), torch.nan)
+        if how == "median":
+            places = windows.nanquantile(0.5, dim=1)
+        elif how == "middle":
+            places = (windows.nanquantile(0, dim=1) + windows.nanquantile(1, dim=1)) / 2
+        if torch.equal(places, before):
+            break
+    return places
+
+
+def _merge_cases(draw):
+    """Draw values with their resting places.
+
+    The last four values of a case are symmetric: two places hold three values each and lie closer
+    than the bandwidth, so the rule for ties decides.
+    """
+    cases = []
+    for _ in range(6):
+        unit, start = draw.number(0.05, 0.15) + 0.000137, draw.number(0.2, 0.4)
+        even = start + unit * torch.tensor([0, 0.4, 1, 1.4], dtype=torch.float64)
+        values = _numbers(draw, draw.size(24, 26), start + 4 * unit, start + 14 * unit)
+        values, bandwidth = torch.cat([values, even]), 0.65 * unit
+        cases.append((values, _mean_shift.right(_right, values, bandwidth), bandwidth))
+    return cases
+
+
+def _centres(places, counts, bandwidth, sign):
+    """Return the places that are kept, those with the largest counts first."""
+    kept = []
+    for place in sorted(places, key=lambda one: (-counts[one], sign * one)):
+        if all(abs(place - centre) > bandwidth for centre in kept):
+            kept.append(place)
+    return torch.tensor(kept, dtype=torch.float64)
+
+
+@question(
+    "merge",
+    points=8,
+    difficulty=3,
+    hours=1,
+    cases=_merge_cases,
+    rule=lambda ties: (
+        "the nearest centre of every value; of places closer than the bandwidth, that with the "
+        f"most values is a centre, and with equal counts the {ties} one"
+    ),
+    variants=TIES,
+    avoid=("sklearn",),
+)
+def _merge(pick, values, places, bandwidth, ties):
+    """Return the centre of every value's cluster, [N]."""
+    each = places.unique()
+    near = lambda data, width: ((each[:, None] - data).abs() <= width).sum(1).tolist()
+    right = dict(zip(each.tolist(), near(values, bandwidth)))
+    windows = dict(zip(each.tolist(), near(places, 1e-9)))
+    each = each.tolist()
+    counts = pick(
+        right,
+        {
+            "the places are taken in ascending order, not by their counts": {
+                one: -one for one in each
+            },
+            "the places with the fewest values come first": {one: -right[one] for one in each},
+            "the windows that rest at a place are counted, not the values around it": windows,
+        },
+    )
+    other = {"higher": "lower", "lower": "higher"}[ties]
+    order = {"higher": -1, "lower": 1}
+    sign = pick(
+        order[ties], {f"of places with equal counts the {other} one comes first": order[other]}
+    )
+    reach = pick(
+        bandwidth,
+        {
+            "places closer than two bandwidths are merged": 2 * bandwidth,
+            "places closer than half of the bandwidth are merged": bandwidth / 2,
+            "no places are merged": 1e-9,
+        },
+    )
+    centres = _centres(each, counts, reach, sign)
+    nearest = centres[(values[:, None] - centres).abs().argmin(1)]
+    by_place = centres[(places[:, None] - centres).abs().argmin(1)]
+    same = (nearest[:, None] == nearest).double()
+    return pick(
+        nearest,
+        {
+            "the centre nearest to a value's resting place is taken, not that nearest to the "
+            "value": by_place,
+            "these are the resting places of the values' own windows": places,
+            "a centre is replaced by the mean of its values": same @ values / same.sum(1),
+        },
+    )
+
+
+# ---- the pruning ----
+
+
+def _group(draw, count, level):
+    """Draw averages of one group of heads, at most 0.006 from its level."""
+    return [level + draw.number(-0.006, 0.006) for _ in range(count)]
+
+
+def _prune_case(draw, groups, threshold):
+    """Draw one state of the heads: groups (count, level) of active heads, and two dropped ones."""
+    averages = [one for count, level in groups for one in _group(draw, count, level)]
+    averages += [groups[0][1] - 0.1, groups[0][1] - 0.09]
+    active = torch.tensor([True] * (len(averages) - 2) + [False] * 2)
+    order = draw.normal(len(averages)).argsort()
+    averages = torch.tensor(averages, dtype=torch.float64)
+    return averages[order], active[order], draw.number(0.4, 0.55), threshold
+
+
+def _prune_cases(draw):
+    """Draw more heads than the threshold, as many, fewer, and heads with equal averages."""
+    low = draw.number(0.4, 0.5)
+    few = [(3, low), (draw.size(3, 5), low + 0.1)]
+    count = sum(one for one, _ in few)
+    many = [(draw.size(6, 7), low), (8, low + 0.06), (4, low + 0.2)]
+    _, active, scale, _ = _prune_case(draw, few, 0)
+    equal = torch.full((len(active),), low, dtype=torch.float64)
+    return [
+        _prune_case(draw, many, draw.size(4, 5)),
+        _prune_case(draw, many, draw.size(9, 12)),
+        _prune_case(draw, few, count),
+        _prune_case(draw, few, count + 2),
+        (equal, active, scale, 3),
+    ]
+
+
+def _run_prune(student, averages, active, scale, threshold):
+    """Return the student's mask as numbers."""
+    import torch
+
+    answer = student(averages, active, scale, threshold)
+    if answer is None:
+        return None
+    if getattr(answer, "dtype", None) != torch.bool:
+        raise TypeError(f"expected a bool tensor, found {answer!r}")
+    return answer.long()
+
+
+@question(
+    "prune",
+    points=8,
+    difficulty=2,
+    hours=0.7,
+    cases=_prune_cases,
+    driver=_run_prune,
+    rule=lambda ties, gate: (
+        f"the mask of the lowest cluster of active heads, if {gate.replace('_', ' ')} `threshold` "
+        "heads are active; else the old mask"
+    ),
+    variants={**TIES, **GATE},
+    avoid=("sklearn",),
+)
+def _prune(pick, averages, active, scale, threshold, ties, gate):
+    """Return the new mask [M], as 0 and 1."""
+    everybody = {"dropped heads are clustered too": torch.ones_like(active)}
+    taken = pick(active, everybody)
+    chosen, count = averages[taken], int(active.sum())
+    many = {"at_least": count >= threshold, "more_than": count > threshold}
+    other = {"at_least": "more_than", "more_than": "at_least"}[gate]
+    words = {name: name.replace("_", " ") for name in many}
+    gone = torch.zeros_like(active)
+    deviation = float(chosen.std(correction=0))
+    bandwidth = pick(
+        scale * deviation,
+        {
+            "the bandwidth is `scale` itself; multiply it by the standard deviation": scale,
+            "the bandwidth is the standard deviation; multiply it by `scale`": deviation,
+        },
+    )
+    if chosen.min() == chosen.max():
+        return taken.long()
+    places = _mean_shift.right(_right, chosen, bandwidth)
+    centres = _merge.right(_right, chosen, places, bandwidth, ties=ties)
+    size = torch.stack([(centres == one).sum() for one in centres])
+    keep = pick(
+        centres == centres.min(),
+        {
+            "the highest cluster is kept; a low loss is good": centres == centres.max(),
+            "the largest cluster is kept": centres == centres[size.argmax()],
+            "the heads at or below the lowest centre are kept; keep its whole cluster": (
+                chosen <= centres.min()
+            ),
+            "only the best head is kept": chosen == chosen.min(),
+        },
+    )
+    new = gone.clone()
+    new[taken] = keep
+    result = pick(
+        new if many[gate] else active,
+        {
+            f"heads are dropped where {words[other]} `threshold` are active; this course asks for "
+            f"{words[gate]}": new if many[other] else active,
+            "the threshold is not used, or dropped heads count for it": new,
+            "the threshold is compared with the number of heads left; compare it with the number "
+            "before": new if int(new.sum()) >= threshold else active,
+        },
+    )
+    return result.long()
+
+
+# ---- the collapse and the comparison ----
+
+
+def _collapse_cases(draw):
+    """Draw the heads, their mask and sentence vectors."""
+    cases = []
+    for _ in range(2):
+        M, C, D = draw.size(5, 7), draw.size(2, 4), draw.size(4, 6)
+        heads = draw.normal(M, C, D), draw.normal(M, C), _mask(draw, M)
+        cases.append((*heads, draw.normal(3, D)))
+    return cases
+
+
+def _run_collapse(student, weight, bias, active, x):
+    """Return the weight and the bias of the student's layer, and its logits."""
+    import torch
+
+    layer = student(weight, bias, active)
+    if layer is None:
+        return None
+    if not isinstance(layer, torch.nn.Linear):
+        raise TypeError(f"expected a torch.nn.Linear, found {type(layer).__name__}")
+    return layer.weight.detach(), layer.bias.detach(), layer(x).detach()
+
+
+@question(
+    "collapse",
+    points=4,
+    difficulty=1,
+    hours=0.3,
+    cases=_collapse_cases,
+    driver=_run_collapse,
+    rule={
+        "weight": "the mean of the active heads' weights, [C, D]",
+        "bias": "the mean of the active heads' biases, [C]",
+        "logits": "those of a torch.nn.Linear with this weight and bias",
+    },
+)
+def _collapse(pick, weight, bias, active, x):
+    """Return the weight [C, D] and the bias [C] of the one layer, and its logits [3, C]."""
+    weight, bias = check_collapse.right(pick, weight, bias, active)
+    return weight, bias, x @ weight.T + bias
+
+
+def _improvements_cases(draw):
+    """Draw accuracies in percent of models (rows) on sets (columns), and each model's own set."""
+    cases = []
+    for _ in range(2):
+        R, S = draw.size(3, 4), draw.size(4, 5)
+        baseline, ours = (_numbers(draw, R * S, 45, 95).view(R, S) for _ in range(2))
+        cases.append((ours, baseline, draw.integers(S, R)))
+    return cases
+
+
+@question(
+    "improvements",
+    points=4,
+    difficulty=2,
+    hours=0.4,
+    cases=_improvements_cases,
+    rule="the mean of ours / baseline over the other sets, minus 1, in percent",
+)
+def _improvements(pick, ours, baseline, own):
+    """Return the relative improvement of every model in percent, [R]."""
+    others = torch.ones_like(ours)
+    others[torch.arange(len(own)), own] = 0
+    used = pick(others, {"the model's own set is counted": torch.ones_like(ours)})
+    mean = lambda values: (used * values).sum(1) / used.sum(1)
+    ratio = pick(
+        mean(ours / baseline),
+        {
+            "this is the ratio of the means": mean(ours) / mean(baseline),
+            "the ratio is upside down": mean(baseline / ours),
+            "the sum is divided by the number of all sets": (used * ours / baseline).sum(1)
+            / ours.shape[1],
+            "the model's own ratio is in the sum, but not in its number": (ours / baseline).sum(1)
+            / (ours.shape[1] - 1),
+        },
+    )
+    return pick(
+        100 * (ratio - 1),
+        {
+            "this is a difference in points, not a ratio": mean(ours - baseline),
+            "this is a share, not percent": ratio - 1,
+            "1 is not subtracted": 100 * ratio,
+        },
+    )
+
+
+QUESTIONS = (
+    _head_logits,
+    _task_losses,
+    _multiverse_loss,
+    _multiverse_gradient,
+    _update_averages,
+    _mean_shift,
+    _merge,
+    _prune,
+    _collapse,
+    _improvements,
+    Question("written", points=10, difficulty=2, hours=1),
+    Question("extension", points=20, difficulty=3, hours=4),
+)
