@@ -1,9 +1,9 @@
 """Assignments that grade themselves: questions, the sandbox, reports and the leaderboard.
 
     questions     what a question is, the cases of an edition, the check that a student calls
-    a1_minbert    the questions of assignment 1
+    a1_minbert    the questions of assignment 1: the encoder and its training
+    a2_multiverse the questions of assignment 2: many heads
     a3_mtdnn_san  the questions of assignment 3: one encoder for several tasks
-    a2_multiverse the questions of assignment 2
     runner        the process that runs a student's functions; it holds no answers
     sandbox       bubblewrap, or limits alone
     submissions   a folder of notebooks, graded by comparing raw values
