@@ -2,6 +2,7 @@
 
     questions     what a question is, the cases of an edition, the check that a student calls
     a1_minbert    the questions of assignment 1
+    a4_pals       the questions of assignment 4
     runner        the process that runs a student's functions; it holds no answers
     sandbox       bubblewrap, or limits alone
     submissions   a folder of notebooks, graded by comparing raw values
