@@ -4,6 +4,7 @@
     a1_minbert    the questions of assignment 1: the encoder and its training
     a2_multiverse the questions of assignment 2: many heads
     a3_mtdnn_san  the questions of assignment 3: one encoder for several tasks
+    a4_pals       the questions of assignment 4: projected attention, sampling, prediction files
     runner        the process that runs a student's functions; it holds no answers
     sandbox       bubblewrap, or limits alone
     submissions   a folder of notebooks, graded by comparing raw values
