@@ -947,18 +947,24 @@ def _train_epoch(pick, *case, clip):
         lambda used, task, step: used[task],
         {
             "every step uses the first batch of its task": lambda used, task, step: 0,
+            "batches count from 0, not from 1": lambda used, task, step: used[task] + 1,
             "the place in order chooses the batch; each task counts its own steps": (
                 lambda used, task, step: step
             ),
         },
     )
     counts = pick(
-        True, {"used is not changed, so every epoch begins with the first batches again": False}
+        "all",
+        {
+            "used is not changed, so every epoch begins with the first batches again": None,
+            "used counts the steps of this epoch alone": "epoch",
+        },
     )
 
     def train(model, optimizer, batches, order, used):
         model.train(mode)
-        own, losses = dict(used), []
+        own = dict.fromkeys(used, 0) if counts == "epoch" else dict(used)
+        losses = []
         for step, task in enumerate(order):
             one = batches[task][batch(own, task, step) % len(batches[task])]
             own[task] += 1

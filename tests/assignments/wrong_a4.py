@@ -88,7 +88,6 @@ WRONG = {
         ("(h, mask, weights", "(h, 0 * mask, weights", "the mask is not passed on"),
     ],
     "largest_size": [
-        (ENDS, "2 * hidden_size * S", "The right answer is the largest multiple S of H"),
         (
             f"ends = {ENDS}\n        return num_tasks * (ends + num_layers * 3 * (S * S + S))",
             "return num_tasks * (2 * hidden_size * S + num_layers * 3 * S * S)",
@@ -101,11 +100,6 @@ WRONG = {
         ("<= budget", "< budget", "a size that costs exactly the budget is allowed"),
         ("    return S\n", "    return S + num_heads\n", "the first size above the budget"),
         (
-            "        S += num_heads\n",
-            "        S += 1\n",
-            "The right answer is the largest multiple",
-        ),
-        (
             "cost(S + num_heads) <= budget:\n        S += num_heads",
             "cost(S + 1) <= budget:\n        S += 1",
             "this is no multiple of num_heads",
@@ -114,7 +108,7 @@ WRONG = {
     "fold_sequential": [
         ('weights["up.weight"] @ weights["value.weight"]', 'weights["up.weight"]', "left out"),
         ('weights["value.weight"]', 'weights["value.weight"].T', "the values is transposed"),
-        ('weights["value.weight"]', 'weights["query.weight"]', "The right answer is W V^D W_v"),
+        ('weights["value.weight"]', 'weights["query.weight"]', "the map of the queries stands for"),
         ('value @ weights["down.bias"] + ', "", "the bias of V^E is left out"),
         ('weights["up.weight"] @ weights["value.bias"] + ', "", "the bias of the values is left"),
         (' + weights["up.bias"]', "", "the bias of V^D is left out"),
@@ -141,7 +135,11 @@ WRONG = {
             "(sizes[task] / sum(sizes.values())) ** alpha",
             "N is divided by the sum before the power",
         ),
-        ("np.cumsum(list(p.values()))", "np.array(list(p.values()))", "order"),
+        (
+            '[list(sizes)[i] for i in np.searchsorted(borders, uniform, side="right")]',
+            "[next((task for task in p if u < p[task]), list(p)[-1]) for u in uniform]",
+            "u is compared with each probability",
+        ),
         ('"right"', '"left"', "a number on a border belongs to the task that begins there"),
         (
             "borders = np.cumsum(list(p.values()))[:-1]",
@@ -206,14 +204,14 @@ WRONG = {
         ),
         (
             "    losses = []\n",
-            "    losses, before = [], dict(used)\n    used.update(dict.fromkeys(used, 0))\n",
-            "used: ",
+            "    losses = []\n    used.update(dict.fromkeys(used, 0))\n",
+            "used counts the steps of this epoch alone",
         ),
         (" % len(batches[task])", "", "it stopped with IndexError"),
         (
             f"used[task] % len(batches[task])]\n{USED}",
             f"(used[task] + 1) % len(batches[task])]\n{USED}",
-            "The right answer is those",
+            "batches count from 0, not from 1",
         ),
     ],
     "prediction_file": [
