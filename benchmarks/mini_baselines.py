@@ -45,8 +45,8 @@ MODES = {
 }
 FROZEN_TOO = ("sst", "cfimdb")
 # Batch sizes for enough updates.
-SMALL = {"cfimdb": 8, "wnli": 8, "rte": 16, "mrpc": 16, "mnli": 16, "scitail": 16}
-EPOCHS = {"wnli": 6, "rte": 5, "mrpc": 4, "scitail": 4, "mnli": 4, "snli": 4}
+SMALL = {"cfimdb": 8, "wnli": 8, "rte": 16, "mrpc": 16, "mnli": 16, "sst2": 16}
+EPOCHS = {"sst2": 5, "wnli": 6, "rte": 5, "mrpc": 4, "scitail": 4, "mnli": 4, "snli": 4}
 SISTERS = (
     {"rte", "qnli", "mnli", "snli", "scitail"},
     {"qqp", "mrpc", "stsb_star"},

@@ -146,9 +146,9 @@ class _Pipelines:
         classify = pipeline(
             "text-classification",
             AutoModelForSequenceClassification.from_pretrained(
-                self.folder, dtype=dtype, attn_implementation=attention
+                self.folder, dtype=dtype, attn_implementation=attention, trust_remote_code=False
             ),
-            tokenizer=AutoTokenizer.from_pretrained(self.folder),
+            tokenizer=AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False),
             device=self.device,
             top_k=None,
         )

@@ -193,10 +193,10 @@ def _trainer_speed(folder, encoded, batches, seed, *, precision, best, warm_up, 
 
     with tempfile.TemporaryDirectory() as scratch:
         trainer = Trainer(
-            AutoModelForSequenceClassification.from_pretrained(folder),
+            AutoModelForSequenceClassification.from_pretrained(folder, trust_remote_code=False),
             _arguments(scratch, batches, precision, best, device),
             train_dataset=_trainer_rows(encoded, order),
-            processing_class=AutoTokenizer.from_pretrained(folder),
+            processing_class=AutoTokenizer.from_pretrained(folder, trust_remote_code=False),
             callbacks=[Clock()],
         )
         trainer.remove_callback(PrinterCallback)

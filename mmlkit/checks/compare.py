@@ -215,7 +215,8 @@ def _difference(names, case, found, target):
     """Describe a difference, with the arguments where they are short; many are named."""
     many = len(case) > 4 and len(names) >= len(case)
     text = ", ".join(f"{name}={one!r}" for name, one in zip(names, case)) if many else str(case)
-    given = "" if "tensor(" in text or len(text) > 250 else f"for {text} "
+    bulky = "tensor(" in text or "array(" in text or len(text) > 250
+    given = "" if bulky else f"for {text} "
     found, target = (
         np.array2string(
             one, threshold=10, edgeitems=1, separator=", ", formatter={"float": "{:.6g}".format}
