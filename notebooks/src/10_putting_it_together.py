@@ -696,7 +696,8 @@ def line(name, one):
         ways = table.pivot_table(index="task", columns="mode", values="score").reindex(columns=["finetune", "separate"])
         both = ways.dropna(subset=["finetune", "separate"])
         better = (both["separate"] > both["finetune"]).sum()
-        return f"{len(table)} runs of {len(ways)} tasks; {better} of {len(both)} pair tasks have the higher mean separate, not packed"
+        pairs = f"; {better} of {len(both)} pair tasks have the higher mean separate, not packed" if len(both) else ""
+        return f"{len(table)} runs of {len(ways)} tasks{pairs}"
     if name == "meanshift_splits":
         return "one normal distribution is split in " + ", ".join(f"{row['share_split']:.0%} ({row['heads']} heads)" for row in one["rows"][:3])
     if name == "speed":
