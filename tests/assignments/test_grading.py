@@ -358,7 +358,8 @@ def layer_norm(x, g, b, eps):
     try:
         import mmlkit.grading.a1_minbert
     except ImportError:
-        return torch.nn.functional.layer_norm(x, x.shape[-1:], g, b, eps)
+        x = x - x.mean(-1, keepdim=True)
+        return g * x / (x.square().mean(-1, keepdim=True) + eps).sqrt() + b
 def add_norm(*arguments):
     import mmlkit
 """
