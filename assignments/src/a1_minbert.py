@@ -25,8 +25,8 @@
 # that uses such a function is worth nothing.
 #
 # The grader executes imports, functions, classes and assignments of your notebook, those in cells of your own
-# included. So your answers may call your own helper functions. It does not execute other lines, and it skips cells
-# whose first line says so.
+# included. So your answers may call your own helper functions. It does not execute other lines.
+# It skips a cell whose first line contains: `the grader skips this cell`.
 #
 # Letters: B sentences in a batch, T tokens, D hidden size, H heads, d = D / H width of a head, I inner size of the
 # feed-forward network, V words in the vocabulary, P positions, C labels. `F` is the module `torch.nn.functional`.

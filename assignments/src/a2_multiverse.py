@@ -23,8 +23,10 @@
 # reference values and prints one line. The grader uses other values and other sizes, so do not write sizes into your
 # code. You may use numpy and torch. You may not use mmlkit, transformers or scikit-learn inside your functions.
 #
-# The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines,
-# and it skips cells whose first line says so.
+# The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines.
+# It skips a cell whose first line contains: `the grader skips this cell`.
+#
+# The circles below the title of a question are its difficulty: one filled circle is easy, three are hard.
 #
 # Letters: B sentences in a batch, D numbers in the vector of a sentence, C labels, M heads. A of the M heads are active;
 # the others were dropped. `active` is a bool tensor [M], True for an active head. If `weight` has the shape [M, C, D],
@@ -62,8 +64,8 @@ from torch.nn import functional as F
 # model answers with the softmax, over the labels, of the *mean of the active heads' logits* (Eq. 5 of the paper).
 #
 # `x` has the shape [B, D], `weight` [M, C, D], `bias` [M, C] and `active` [M]. `weight[j]` is $F_j$. Return two tensors: the
-# logits of the active heads [B, A, C], and the model's probabilities [B, C]. Compute the logits of all heads in one
-# product, without a loop over heads. `torch.einsum` may help.
+# logits of the active heads [B, A, C], and the model's probabilities [B, C]. Compute the logits of all active heads
+# in one product, without a loop over heads. `torch.einsum` may help.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -154,25 +156,26 @@ assert check("task_losses", task_losses)
 # two heads for the same label. It does not compare different labels, and it does not use the biases (Eq. 4).
 #
 # IF similarity=dot
-# The similarity of two heads is their dot product, $s(f, g) = \langle f, g\rangle$.
+# The similarity of two heads is their dot product, $\text{sim}(f, g) = \langle f, g\rangle$.
 # END IF
 # IF similarity=cosine
-# In this course the similarity of two heads is their cosine, $s(f, g) = \langle f, g\rangle / (|f|\,|g|)$.
+# In this course the similarity of two heads is their cosine,
+# $\text{sim}(f, g) = \langle f, g\rangle / (|f|\,|g|)$.
 # END IF
 # IF pairs=unordered
 # Every pair of heads counts once:
 #
-# $$L_\text{mv} = \sum_{k} \sum_{r<s} \big|s(f_{rk}, f_{sk})\big|$$
+# $$L_\text{mv} = \sum_{k} \sum_{r<s} \big|\text{sim}(f_{rk}, f_{sk})\big|$$
 # END IF
 # IF pairs=ordered
 # In this course the sum runs over all ordered pairs, so every two heads count twice:
 #
-# $$L_\text{mv} = \sum_{k} \sum_{r \neq s} \big|s(f_{rk}, f_{sk})\big|$$
+# $$L_\text{mv} = \sum_{k} \sum_{r \neq s} \big|\text{sim}(f_{rk}, f_{sk})\big|$$
 # END IF
 #
 # `weight` has the shape [A, C, D]: it holds active heads only. Return a tensor with one number. Do not loop over pairs.
 # All similarities of a label are the entries of one matrix [A, A], the *Gram matrix*, which is one product. Remember that
-# its diagonal compares every head with itself.
+# its diagonal compares every head with itself. With one head there is no pair, so the loss is 0.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -221,22 +224,12 @@ assert check("multiverse_loss", multiverse_loss)
 # Compute the gradient of the loss of question 3 with respect to `weight`. Derive the formula yourself, and do not use
 # autograd here. Assume that no similarity is exactly 0.
 #
-# IF similarity=dot
-# The derivative of $|\langle f_r, f_s\rangle|$ with respect to $f_r$ is $\text{sign}(\langle f_r, f_s\rangle)\, f_s$. A head
-# occurs in many pairs, so its gradient is a sum over the other heads. The gradients of all heads for one label are one
-# product of a matrix [A, A] with the matrix [A, D] of their vectors. Find the matrix [A, A].
-# END IF
+# A head occurs in many pairs, so its gradient is a sum over the other heads.
 # IF similarity=cosine
-# Let $u_r = f_r / |f_r|$. The derivative of $|\langle u_r, u_s\rangle|$ with respect to $u_r$ is
-# $\text{sign}(\langle u_r, u_s\rangle)\, u_s$. A head occurs in many pairs, so its gradient $g_r$ with respect to $u_r$ is a
-# sum over the other heads. The gradients $g_r$ of all heads for one label are one product of a matrix [A, A] with the
-# matrix [A, D] of the $u_r$. Find the matrix [A, A]. The gradient with respect to $f_r$ then is
-#
-# $$\frac{g_r - \langle g_r, u_r\rangle\, u_r}{|f_r|}$$
+# First find the gradient with respect to the unit vectors $f_r / |f_r|$. The length $|f_r|$ also depends on $f_r$.
 # END IF
-#
 # Think about the factor: how often does a pair occur in the loss, and to how many heads does it give a gradient? Return a
-# tensor of the shape of `weight`, [A, C, D].
+# tensor of the shape of `weight`, [A, C, D]. With one head the gradient is 0.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -305,13 +298,13 @@ if check.done("multiverse_loss", "multiverse_gradient"):
 # $$a_j \leftarrow \gamma\, a_j + (1-\gamma)\, L_j \qquad\qquad \hat a_j = \frac{a_j}{1-\gamma^t}$$
 #
 # The average of a dropped head stays as it is. $t$ is the number of the step, counted from 1. The second formula is not in
-# the paper: it corrects the bias from the start at 0, and you apply it to all heads. Algorithm 1 of the paper is
-# misprinted in two places: it gives the weight $\gamma$ to the new loss, and it uses the loss of the whole model for
-# every head.
+# the paper: it corrects the bias from the start at 0, and you apply it to all heads, with the same t for the dropped
+# ones. Algorithm 1 of the paper is misprinted in two places: it gives the weight $\gamma$ to the new loss, and it uses
+# the loss of the whole model for every head.
 #
 # `averages` [M] holds the $a_j$ after t − 1 steps. `losses` [A] holds the losses of the active heads, in their order.
-# `active` has the shape [M]; `t` and `gamma` are numbers. Return the new $a_j$ [M] and the $\hat a_j$ [M]. Do not change
-# the argument `averages` itself.
+# Both are float64. `active` has the shape [M]; `t` and `gamma` are numbers. Return the new $a_j$ [M] and the
+# $\hat a_j$ [M], both float64. Do not change the argument `averages` itself.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -356,6 +349,9 @@ assert check("update_averages", update_averages)
 # 2. A window at the place $x$ contains all values $v$ with $|v - x| \le h$. The number $h$ is the *bandwidth*.
 # 3. A move puts every window at the mean of the values that it contains. The values themselves never move.
 # 4. Repeat the moves until no window changes its place. (This takes few moves. Stop after 300 in any case.)
+#
+# Compare exactly, without a tolerance: no check has a distance that equals the bandwidth up to rounding. A window is
+# never empty.
 #
 # `values` is a float64 tensor [N], and `bandwidth` is a number above 0. Return the final places of the windows, a tensor
 # [N] in the order of the values.
@@ -412,7 +408,8 @@ assert check("mean_shift", mean_shift)
 #    Of two places with equal counts, the *lower* one (the smaller number) comes first.
 # END IF
 # 3. A place becomes a centre if its distance from every centre chosen before is larger than the bandwidth.
-# 4. Every value belongs to the centre that is nearest to the *value*.
+# 4. Every value belongs to the centre that is nearest to the *value*. Of two equally near centres, take the one that was
+#    chosen first.
 #
 # `values` [N] and `places` [N] are float64 tensors; `places` comes from question 6. `bandwidth` is a number. Return a tensor
 # [N] that holds, for every value, the centre to which it belongs. All values of one cluster then have the same entry.
@@ -463,7 +460,7 @@ assert check("merge", merge)
 #
 # {facts}
 #
-# From time to time the training drops heads:
+# From time to time the training drops heads. It judges them by the corrected averages $\hat a_j$ of question 5:
 #
 # IF gate=at_least
 # 1. If *fewer than* `threshold` heads are active, nothing changes.
@@ -480,7 +477,8 @@ assert check("merge", merge)
 #
 # A dropped head never comes back. The check calls your own `mean_shift` and `merge`, so answer questions 6 and 7 first.
 #
-# `averages` is a float64 tensor [M], `active` is a bool tensor [M], and `scale` and `threshold` are numbers. Return the new mask, a bool tensor [M].
+# `averages` is a float64 tensor [M] with the corrected averages, `active` is a bool tensor [M], and `scale` and
+# `threshold` are numbers. Return the new mask, a bool tensor [M]. Do not change the argument `active` itself.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -533,8 +531,8 @@ assert check("prune", prune)
 # {facts}
 #
 # A mean of linear maps is a linear map. So after the training, the active heads can be replaced by *one* linear layer that
-# gives the mean of their logits. Return it as an `nn.Linear`. `weight` has the shape [M, C, D], `bias` [M, C] and
-# `active` [M].
+# gives the mean of their logits. Return it as an `nn.Linear` with parameters of its own and the dtype of `weight`.
+# `weight` has the shape [M, C, D], `bias` [M, C] and `active` [M].
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -544,7 +542,7 @@ def collapse(weight, bias, active):
     """Return an nn.Linear from D to C with the mean logits of the active heads."""
     # BEGIN SOLUTION
     C, D = weight.shape[1:]
-    layer = nn.Linear(D, C)
+    layer = nn.Linear(D, C, dtype=weight.dtype)
     layer.load_state_dict({"weight": weight[active].mean(dim=0), "bias": bias[active].mean(dim=0)})
     return layer
     # END SOLUTION
@@ -614,9 +612,11 @@ assert check("improvements", improvements)
 # Your functions now train heads on real sentences. MiniLM, a small BERT with pretrained weights, stays frozen: it gives
 # every sentence one vector, the mean of its token vectors. The labels are negative (0) and positive (1). The heads are
 # trained on rows of the set `sst2`, and tested on 240 other rows of it. They are also tested on two sets that they were not
-# trained on: `sst`, whose five labels are reduced to two (the neutral rows are left out), and `cfimdb`.
+# trained on: `sst`, whose five labels are reduced to two (the neutral rows are left out), and `cfimdb`. The mini sets
+# share no sentence, unlike the real SST and SST-2. Texts are cut after 40 tokens. The reviews of `cfimdb` are longer, so
+# only their beginnings are used.
 #
-# The first cell computes the vectors. That takes about a minute.
+# The first cell loads MiniLM, and the second one computes the vectors. That takes about a minute.
 
 # %%
 # Experiment: the grader skips this cell.
@@ -653,10 +653,13 @@ sets["sst2"], train_x, train_y = (x[dev_rows], y[dev_rows]), x[train_rows], y[tr
 print({name: list(x.shape) for name, (x, y) in sets.items()})
 
 # %% [markdown]
-# The next cell trains M heads for 300 steps. Every 100 steps it drops heads. `lam` is the paper's $\lambda$, the weight of
-# the multiverse loss. Your gradient of question 4 is added to the gradient of the task loss. `alike` is the mean absolute
-# cosine between two heads just before the first pruning: 1 for copies, 0 for orthogonal heads, and nan for a single
-# head. The paper has $\lambda$ = 0.005 with 1,024 heads; here 64 heads have 0.05.
+# The next three cells define the training of M heads, which takes 300 steps. Heads may be dropped after the steps 100, 200
+# and 300. `lam` is the paper's $\lambda$, the weight of the multiverse loss. Your gradient of question 4 is added to the
+# gradient of the task loss. The paper has $\lambda$ = 0.005 with 1,024 heads; here 64 heads have 0.05.
+#
+# `alike` is measured just before the first pruning. It is the absolute cosine between the vectors of two heads for the
+# same label, averaged over the labels and the pairs of heads. It is 1 for copies, 0 for orthogonal heads, and nan for a
+# single head. At the random start of 64 heads it is about 0.04.
 
 # %%
 # Experiment: the grader skips this cell.
@@ -674,18 +677,23 @@ def mean_cosine(weight):
 
 # %%
 # Experiment: the grader skips this cell.
+def step(weight, bias, optimizer, active, lam):
+    rows = torch.randint(len(train_x), (64,))
+    logits, _ = head_logits(train_x[rows], weight, bias, active)
+    loss, losses = task_losses(logits, train_y[rows])
+    optimizer.zero_grad()
+    loss.backward()
+    weight.grad[active] += lam * multiverse_gradient(weight.detach()[active])
+    optimizer.step()
+    return losses.detach().double()
+
+# %%
+# Experiment: the grader skips this cell.
 def train_heads(M, lam, scale=1.0, steps=300, every=100, gamma=0.95, seed=0):
     weight, bias, optimizer = start(M, seed)
     active, averages = torch.ones(M, dtype=torch.bool), torch.zeros(M, dtype=torch.float64)
     for t in range(1, steps + 1):
-        rows = torch.randint(len(train_x), (64,))
-        logits, _ = head_logits(train_x[rows], weight, bias, active)
-        loss, losses = task_losses(logits, train_y[rows])
-        optimizer.zero_grad()
-        loss.backward()
-        weight.grad[active] += lam * multiverse_gradient(weight.detach()[active])
-        optimizer.step()
-        losses = losses.detach().double()
+        losses = step(weight, bias, optimizer, active, lam)
         averages, corrected = update_averages(averages, losses, active, t, gamma)
         if t == every:
             alike = mean_cosine(weight)
@@ -694,10 +702,13 @@ def train_heads(M, lam, scale=1.0, steps=300, every=100, gamma=0.95, seed=0):
     return weight.detach(), bias.detach(), active, alike
 
 # %% [markdown]
-# The last cell of the experiment trains three models with three seeds each: one head; 64 heads without the multiverse
+# The last two cells of the experiment train three models with three seeds each: one head; 64 heads without the multiverse
 # loss; and 64 heads with it. Every model is collapsed into one linear layer, which gives the accuracies. `improvement` is
 # the relative improvement of question 10 over the model with one head and the same seed. The three accuracies of a line
 # are those on `sst2`, `sst` and `cfimdb`, in this order.
+#
+# The two models with 64 heads share their start and their batches. The model with one head sees other batches, even with
+# the same seed.
 
 # %%
 # Experiment: the grader skips this cell.
@@ -711,7 +722,8 @@ def run(name, M, lam, seed, baseline=None):
           *(f"{one:.3f}" for one in found[0]), f"improvement {better:+.1f} %")
     return found
 
-
+# %%
+# Experiment: the grader skips this cell.
 needed = ("head_logits", "task_losses", "multiverse_gradient", "update_averages", "mean_shift",
           "merge", "prune", "collapse", "improvements")
 if check.done(*needed):
@@ -734,25 +746,27 @@ if check.done(*needed):
 #
 # 1. Compare `alike` of the 64 heads without and with the multiverse loss. Why do heads with the same data and without this
 #    loss become alike?
-# 2. Which differences of the accuracies on `sst2` are larger than chance explains? Compute the standard error of an
-#    accuracy on 240 rows, and use the three seeds.
-# 3. The 64 heads collapse into one linear layer on a *frozen* encoder. What can the multiverse loss change in this
-#    experiment, and what more can it change where the encoder is trained too?
-# 4. Suppose that question 5 used the loss of the whole model for every head, as Algorithm 1 is printed. Which heads would
-#    your `prune` then drop, and why?
+# 2. Which differences of the accuracies on `sst2` are larger than chance explains? The standard error of an accuracy p on
+#    n rows is $\sqrt{p(1-p)/n}$. All models and seeds share the same 240 rows. What does the standard error cover, and
+#    what does the spread over the three seeds cover?
+# 3. The heads that are left collapse into one linear layer on a *frozen* encoder. What can the multiverse loss change in
+#    this experiment, and what more can it change where the encoder is trained too?
+# 4. Suppose that question 5 used the loss of the whole model for every head, as Algorithm 1 is printed. What would your
+#    `prune` then do? Explain what this means for the printed Algorithm 1.
 
 # %% [raw]
 # # BEGIN SOLUTION
 
 # %% [markdown]
 # **Answer to written:** Without the multiverse loss all heads minimise the same convex loss on the same batches, so their weights move towards
-# the same solution, and the mean cosine is high. With it the mean cosine is near 0. An accuracy p on n rows has the
-# standard error $\sqrt{p(1-p)/n}$, at most 0.032 here. A difference between two models that is smaller than about two
-# standard errors, or that changes its sign between the seeds, is not evidence; a paired comparison on the same rows is
-# sharper. The vectors are fixed, so the multiverse loss can only change which linear layer is found: it acts as a
+# the same solution, and the mean cosine is high. With it the mean cosine is near 0. The
+# standard error $\sqrt{p(1-p)/n}$ is at most 0.032 here. It covers the choice of the 240 test rows. The spread over the
+# seeds covers the start and the batches, but not the choice of the rows, which all seeds share. A difference between two
+# models that is smaller than about two standard errors, or that changes its sign between the seeds, is not evidence; a
+# paired comparison on the same rows is sharper. The vectors are fixed, so the multiverse loss can only change which linear layer is found: it acts as a
 # regulariser. Where the encoder is trained, it also changes the vectors, which must serve heads that look in different
-# directions. If every head averages the loss of the whole model, all averages are equal. Then there is one cluster, and no
-# head is ever dropped.
+# directions. If every head averages the loss of the whole model, all averages are equal. Then `prune`
+# changes nothing (its step 2), so the printed Algorithm 1 would never drop a head.
 
 # %% [raw]
 # # END SOLUTION
@@ -771,12 +785,21 @@ if check.done(*needed):
 # {facts}
 #
 # Change *one* thing in the experiment and find out what it does. For example: $\lambda$; the number of heads; the bandwidth
-# (`scale` from 0.3 to 1.5) and the number of heads that are left; cosines instead of dot products, or the other way round;
-# or the number of training rows. You may also train MiniLM's last layer together with the heads. Your own idea is welcome.
+# (`scale` from 0.3 to 1.5) and the number of heads that are left; or the number of training rows.
+# IF similarity=dot
+# Another change is cosines instead of dot products.
+# END IF
+# IF similarity=cosine
+# Another change is dot products instead of cosines.
+# END IF
+# The experiment uses only the gradient of the multiverse loss. So a project with another loss has to give it the gradient
+# of this loss; autograd is allowed there. You may also train MiniLM's last layer together with the heads. Your own idea
+# is welcome.
 #
 # Report in this order, on at most one page: the question; the prediction you made before you ran it; what you changed and
 # what you kept; a table with the mean and the spread over at least three seeds; the answer, and what would change your
-# mind. Add your code in cells below. A result that contradicts your prediction is worth the same points.
+# mind. Add your code in cells below. Begin every cell of your project with the line
+# `# Experiment: the grader skips this cell.` A result that contradicts your prediction is worth the same points.
 
 # %% [raw]
 # # BEGIN SOLUTION

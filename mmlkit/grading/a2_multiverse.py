@@ -178,6 +178,9 @@ def _heads_cases(draw):
     ]
 
 
+ONE_HEAD = torch.ones(1, 3, 4)  # the edge: it has no pair
+
+
 def _similarities(similarity, weight):
     """Return the right heads, and the table with those of the other similarity."""
     unit = F.normalize(weight, dim=-1)
@@ -201,9 +204,10 @@ def _loss_rule(pairs, similarity):
     "multiverse_loss",
     points=8,
     difficulty=2,
-    hours=0.7,
+    hours=0.75,
     cases=_heads_cases,
     rule=_loss_rule,
+    edges=(((ONE_HEAD,), "With one head there is no pair, so the loss is 0."),),
     variants=LOSS,
 )
 def _multiverse_loss(pick, weight, pairs, similarity):
@@ -249,6 +253,7 @@ def _multiverse_loss(pick, weight, pairs, similarity):
     difficulty=3,
     hours=1,
     cases=_heads_cases,
+    edges=(((ONE_HEAD,), "With one head there is no pair, so the gradient is 0."),),
     rule=lambda pairs, similarity: f"the gradient of {_loss_rule(pairs, similarity)}",
     variants=LOSS,
     avoid=("torch.autograd", "autograd.grad", "torch.func"),
@@ -301,8 +306,8 @@ def _averages_cases(draw):
     cases = []
     for _ in range(2):
         active = _mask(draw, draw.size(6, 8))
-        averages = 0.3 + draw.normal(len(active)).abs() / 10
-        losses = 0.5 + draw.normal(int(active.sum())).abs() / 5
+        averages = 0.3 + draw.normal(len(active)).double().abs() / 10
+        losses = 0.5 + draw.normal(int(active.sum())).double().abs() / 5
         cases.append((averages, losses, active, draw.size(3, 6), draw.number(0.7, 0.9)))
     return cases
 
@@ -425,13 +430,15 @@ def _merge_cases(draw):
     """Draw values with their resting places.
 
     The last four values of a case are symmetric: two places hold three values each and lie closer
-    than the bandwidth, so the rule for ties decides.
+    than the bandwidth, so the rule for ties decides. The others have small random parts, so that
+    none lies in the middle between two centres.
     """
     cases = []
     for _ in range(6):
         unit, start = draw.number(0.05, 0.15) + 0.000137, draw.number(0.2, 0.4)
         even = start + unit * torch.tensor([0, 0.4, 1, 1.4], dtype=torch.float64)
         values = _numbers(draw, draw.size(24, 26), start + 4 * unit, start + 14 * unit)
+        values += 1e-5 * draw.normal(len(values))
         values, bandwidth = torch.cat([values, even]), 0.65 * unit
         cases.append((values, _mean_shift.right(_right, values, bandwidth), bandwidth))
     return cases
@@ -555,7 +562,7 @@ def _run_prune(student, averages, active, scale, threshold):
     "prune",
     points=8,
     difficulty=2,
-    hours=0.7,
+    hours=0.75,
     cases=_prune_cases,
     driver=_run_prune,
     rule=lambda ties, gate: (
@@ -617,12 +624,12 @@ def _prune(pick, averages, active, scale, threshold, ties, gate):
 
 
 def _collapse_cases(draw):
-    """Draw the heads, their mask and sentence vectors."""
+    """Draw the heads, their mask and sentence vectors, in two dtypes."""
     cases = []
-    for _ in range(2):
+    for dtype in (torch.float32, torch.float64):
         M, C, D = draw.size(5, 7), draw.size(2, 4), draw.size(4, 6)
-        heads = draw.normal(M, C, D), draw.normal(M, C), _mask(draw, M)
-        cases.append((*heads, draw.normal(3, D)))
+        heads = draw.normal(M, C, D).to(dtype), draw.normal(M, C).to(dtype), _mask(draw, M)
+        cases.append((*heads, draw.normal(3, D).to(dtype)))
     return cases
 
 
@@ -642,7 +649,7 @@ def _run_collapse(student, weight, bias, active, x):
     "collapse",
     points=4,
     difficulty=1,
-    hours=0.3,
+    hours=0.25,
     cases=_collapse_cases,
     driver=_run_collapse,
     rule={
@@ -671,7 +678,7 @@ def _improvements_cases(draw):
     "improvements",
     points=4,
     difficulty=2,
-    hours=0.4,
+    hours=0.5,
     cases=_improvements_cases,
     rule="the mean of ours / baseline over the other sets, minus 1, in percent",
 )

@@ -87,6 +87,16 @@ def test_mean_shift_and_merge_equal_scikit_learn():
     assert several > 20
 
 
+def test_no_case_of_mean_shift_depends_on_rounding():
+    for seed in range(5):
+        for values, places, bandwidth in QUESTIONS["merge"].cases(Draw(seed)):
+            distances = (torch.cat([values, places])[:, None] - torch.cat([values, places])).abs()
+            assert (distances - bandwidth).abs().min() > 1e-8
+            centres = right("merge", (values, places, bandwidth)).unique()
+            near = (values[:, None] - centres).abs().sort(dim=1)[0]
+            assert (near[:, 1] - near[:, 0]).min() > 1e-8
+
+
 def test_a_cluster_by_hand():
     """Two places of three values each lie 7/15 apart: the tie decides which is a centre."""
     values = torch.tensor([0, 0.4, 1, 1.4], dtype=torch.float64)

@@ -87,6 +87,12 @@ WRONG = {
             "rows = F.normalize(weight.transpose(0, 1), dim=-1)",
             "these are cosines; this course takes dot products",
         ),
+        (
+            GRAM,
+            "return G.triu(diagonal=1).sum() * len(weight) / (len(weight) - 1)"
+            " * (len(weight) - 1) / len(weight)",
+            "With one head there is no pair, so the loss is 0",
+        ),
     ],
     "multiverse_gradient": [
         ("signs @ rows", "signs @ rows / 2", "the gradient is half of the right one"),
@@ -207,6 +213,7 @@ WRONG = {
             "the sum is divided by the number of all heads",
         ),
         (LAYER, LAYER.replace("[active].mean(dim=0)", "[0]"), "this is the first head alone"),
+        (", dtype=weight.dtype", "", "it stopped with RuntimeError"),
         ("return layer", "return layer.weight, layer.bias", "it stopped with TypeError"),
     ],
     "improvements": [
