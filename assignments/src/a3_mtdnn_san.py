@@ -9,8 +9,8 @@
 # %% [markdown]
 # # Assignment 3: one encoder for several tasks
 #
-# You write the parts of MT-DNN: the answer module SAN, the losses of three kinds of tasks, and the training of all tasks
-# together. Then you train three tasks together and alone, and you compare the results.
+# You write the parts of MT-DNN (multi-task deep neural network): the answer module SAN (stochastic answer network), the
+# losses of three kinds of tasks, and the training of all tasks together. Then you train three tasks together and alone, and you compare the results.
 #
 # | | |
 # |---|---|
@@ -21,12 +21,22 @@
 #
 # **How it works.** Replace each `...` by your code. Then run the cell below it: it compares your function with
 # reference values and prints one line. The grader uses other values and other sizes, so do not write sizes into your
-# code. You may use numpy and torch. You may not use mmlkit or transformers inside your functions, nor a function that
-# is the exercise, such as `nn.GRUCell` in question 3, `F.mse_loss` in question 6 or `torch.nn.utils.clip_grad_norm_` in
-# question 9.
+# code. The cell with `check` holds the conventions of your course; the questions state them.
 #
-# The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines,
-# and it skips cells whose first line says so.
+# You may use torch, and numpy where no gradient is needed. `softmax`, `log_softmax`, `logsumexp`, `masked_fill` and
+# `F.linear` are allowed everywhere. You may not use mmlkit or transformers inside your functions, nor a function that is
+# the exercise: `nn.GRUCell` in question 3, `F.mse_loss` in question 6, `F.cross_entropy` in question 7, and
+# `torch.nn.utils.clip_grad_norm_` in question 9. In questions 1 to 7, return torch tensors. Part 4 computes gradients
+# through them, so do not convert to numpy and do not detach.
+#
+# The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines. It
+# skips a cell that begins with the line `# Experiment: the grader skips this cell.` Begin cells for trials of your own
+# with this line.
+#
+# **What differs from the paper.** The fourth kind of task, the classification of one sentence, is left out. For
+# similarity and ranking the paper reads the vector of [CLS], and part 4 reads the mean of all token vectors. The paper
+# cuts the rows into batches once, and question 8 does it in every epoch. Equation numbers are those of the first arXiv
+# version of the paper, as later versions differ.
 #
 # Letters: B pairs in a batch, T tokens, D width of a vector, C labels, K steps, Q queries, N candidates of a query.
 # A product $a \cdot b$ of two vectors is their inner product.
@@ -56,7 +66,8 @@ from torch.nn import functional as F
 #
 # The answer module decides how a second text, the *hypothesis*, relates to a first text, the *premise*. The encoder has
 # read both as one sequence, so each pair has T vectors $M_1, \dots, M_T$ of width D. Two masks tell which tokens belong
-# to which text. Padding belongs to neither.
+# to which text. In part 4, [CLS] and the first [SEP] count as premise, and the last [SEP] counts as hypothesis. Padding
+# belongs to neither.
 #
 # The module keeps a *state* $s$, a vector of width D. The first state $s_0$ is a summary of the hypothesis (question 1).
 # In every step the state looks at the premise (question 2). What it sees, and the state itself, give an answer, and a
@@ -161,8 +172,9 @@ assert check("look", attend)
 #
 # {facts}
 #
-# A GRU makes a new state $s'$ from an input $x$ and the old state $s$. The gates $r$ and $z$ are vectors between 0 and 1,
-# $\sigma$ is the sigmoid, and $\odot$ multiplies two vectors entry by entry.
+# GRU stands for gated recurrent unit. It makes a new state $s'$ from an input $x$ and the old state $s$. The entries of
+# the gates $r$ and $z$ lie between 0 and 1, $\sigma$ is the sigmoid, and $\odot$ multiplies two vectors entry by entry.
+# The formulas are for one pair: $W_r x$ is the matrix times the vector of that pair.
 #
 # $$r = \sigma(W_r x + U_r s + b_r) \qquad z = \sigma(W_z x + U_z s + b_z)$$
 #
@@ -238,7 +250,7 @@ assert check("gru", gru)
 # $$x_k = \text{look}(s_k) \qquad P_k = \text{softmax}(W f_k + b) \qquad s_{k+1} = \text{gru}(x_k, s_k)$$
 #
 # The paper prints $x_k$ as a function of $s_{k-1}$, which leaves $x_0$ undefined. Here it is a function of $s_k$. The
-# features $f_k$ are four vectors side by side, in this order:
+# features $f_k$ are four vectors side by side, in this order, where $|\cdot|$ takes the absolute value entry by entry:
 #
 # IF order=state
 # $$f_k = [\,s_k;\; x_k;\; |s_k - x_k|;\; s_k \odot x_k\,]$$
@@ -250,8 +262,8 @@ assert check("gru", gru)
 # `s` [B, D] is the first state. `look` and `gru` are *functions* that you get as arguments: `look(s)` returns x [B, D],
 # and `gru(x, s)` returns the next state [B, D]. Call these, and not your functions of the questions before: the check
 # passes other, simple functions. In part 4, `look` calls your `attend`, and `gru` calls your `gru`. `W` has the shape
-# [C, 4D], `b` has [C], and `K` is a number. The softmax runs over the labels. Return the probabilities of all steps,
-# [B, K, C].
+# [C, 4D] and is not the `W` of question 2. `b` has [C], and `K` is a whole number, at least 1. The softmax runs over the
+# labels. The last state $s_K$ is not needed. Return the probabilities of all steps, [B, K, C].
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -353,9 +365,9 @@ assert check("answer_loss", answer_loss)
 # {facts}
 #
 # How similar are two sentences? The label is a number from 0 to `highest` (5 for STS-B). The model reads one vector $x$
-# per pair, and a sigmoid keeps its output between 0 and 1: $g = \sigma(w \cdot x + b)$ (Eq. 2 of the MT-DNN paper). Eq.
-# 7 of the paper is a squared error, but the paper does not say how $g$ and the label come to the same unit. In this
-# course:
+# per pair, and a sigmoid keeps its output between 0 and 1: $g = \sigma(w \cdot x + b)$ (Eq. 2 in the first version of the
+# MT-DNN paper, without the bias). Eq. 7 of the paper is a squared error, but the paper does not say how $g$ and the label
+# come to the same unit. In this course:
 #
 # IF unit=fraction
 # $$L = \frac{1}{B} \sum_i \left(g_i - \frac{y_i}{\text{highest}}\right)^2$$
@@ -413,14 +425,15 @@ assert check("similarity_loss", similarity_loss)
 # $$-\log \frac{\exp(\gamma\, e_{\text{answer}})}{\sum_j \exp(\gamma\, e_j)}$$
 #
 # and the loss of the batch is the mean over its queries. (Eq. 8 of the paper lacks the log. The sigmoid of its Eq. 5 is
-# left out here, because it would bound the loss from below.)
+# left out here. With it, the loss could not come close to 0.)
 #
 # Queries have different numbers of candidates, so rows are padded to N candidates. `scores` has the shape [Q, N]. `real`
-# [Q, N] is a bool tensor, False for padding. A padded place takes part in nothing, whatever its score. `answer` [Q] holds
-# the place of the answer in its row, a whole number. `gamma` is a number.
+# [Q, N] is a bool tensor, False for padding. A padded place takes part in nothing, whatever its score. The check pads
+# with finite numbers, and some of them are the highest of their row. `answer` [Q] holds the place of the answer in its
+# row, a whole number; this place is never padding. `gamma` is a positive number.
 #
-# Return `(accuracy, loss)`: `accuracy` is the share of queries whose answer has the highest score, a number from 0 to 1,
-# and `loss` is a scalar tensor.
+# Return `(accuracy, loss)`: `accuracy` is the share of queries whose answer has the highest score. It is a Python number
+# or a scalar tensor, from 0 to 1. `loss` is a scalar tensor. The check has no ties between real candidates.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -464,31 +477,32 @@ assert check("ranking_loss", ranking_loss)
 #
 # Algorithm 1 of the paper makes the batches of an epoch. Write it in this form:
 #
-# 1. For each task, shuffle its rows and cut them into batches of `batch_size` rows, from the first to the last.
-# 2. Put the batches of all tasks into one list, in the order of the tasks in `rows`.
-# 3. Shuffle that list. A batch holds rows of one task alone.
+# 1. For each task, shuffle its examples and cut them into batches of `batch_size` examples, from the first to the last.
+# 2. Put the batches of all tasks into one list, in the order of the tasks in `examples`.
+# 3. Shuffle that list. A batch holds examples of one task alone.
 #
 # IF last=keep
-# If the rows of a task cannot be divided evenly, its last batch has fewer rows. This batch is *kept*.
+# If the examples of a task cannot be divided evenly, its last batch has fewer examples. This batch is *kept*.
 # END IF
 # IF last=drop
-# If the rows of a task cannot be divided evenly, its last batch would have fewer rows. This batch is *dropped*.
+# If the examples of a task cannot be divided evenly, its last batch would have fewer examples. This batch is *dropped*.
 # END IF
 #
-# `rows` is a dict from the name of a task to a list of row numbers. `shuffle` is a function that you get as an
-# argument: `shuffle(items)` returns a new list with the elements of the list `items` in another order, and does not
-# change `items`. Call it, and no other source of randomness. Return a list of pairs (name of the task, list of row
-# numbers), one per batch.
+# `examples` is a dict from the name of a task to a list of the numbers of its examples. `shuffle` is a function that you
+# get as an argument: `shuffle(items)` returns a new list with the elements of the list `items` in another order, and does
+# not change `items`. Use no other source of randomness. `shuffle` may have a state, so its calls have a fixed order: one
+# for each task, in the order of the dict, and then one for the list of all batches. Return a list with one tuple (name of
+# the task, list of numbers) per batch.
 
 # %% [raw]
 # # BEGIN SOLUTION
 
 # %%
-def merge_batches(rows, batch_size, shuffle):
-    """Return a list of (task, row numbers)."""
+def merge_batches(examples, batch_size, shuffle):
+    """Return a list of (task, numbers of examples)."""
     # BEGIN SOLUTION
     batches = []
-    for task, numbers in rows.items():
+    for task, numbers in examples.items():
         mixed = shuffle(numbers)
         for start in range(0, len(mixed), batch_size):
             batches.append((task, mixed[start : start + batch_size]))
@@ -526,9 +540,10 @@ assert check("merge", merge_batches)
 # of all entries of all gradients. If this norm is larger than `limit`, every gradient is multiplied by the same factor,
 # so that the global norm becomes `limit`. Otherwise the gradients stay as they are.
 #
-# `parameters` is a list of tensors of different shapes. The gradient of a parameter `theta` is `theta.grad`; change it in
-# place. It may be None, and then the parameter counts for nothing. Return the global norm from *before* clipping, as a
-# number or a scalar tensor.
+# `parameters` is a list of tensors of different shapes. The gradient of a parameter `theta` is the tensor `theta.grad`.
+# Change this tensor itself, for example with `mul_`. The gradient may be None, and then the parameter counts for nothing
+# and stays without a gradient. If all gradients are None, the norm is 0. Return the global norm from *before* clipping,
+# as a number or a scalar tensor.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -576,8 +591,8 @@ assert check("clip", clip_gradients)
 # model by their global norm to `limit`, and call `optimizer.step()`. Return the loss as a number.
 #
 # The encoder and the head of `task` must move. The heads of the other tasks must not change at all, although the
-# optimizer may have momentum and weight decay, and although they had gradients in earlier updates. An optimizer leaves
-# a parameter alone if its gradient is None; a gradient of zeros is not enough.
+# optimizer may have momentum and weight decay, and although they had gradients in earlier updates. Find out when an
+# optimizer leaves a parameter completely alone.
 #
 # `list(model.parameters())` is the list of all parameters. You may call your `clip_gradients` or, in this question,
 # `torch.nn.utils.clip_grad_norm_`.
@@ -616,7 +631,11 @@ assert check("update", multitask_step)
 # %% [markdown]
 # # Part 4: together or alone?
 #
-# Your functions now train a real encoder on three small tasks. MiniLM is a small BERT with pretrained weights.
+# Your functions now train a real encoder on three small tasks. MiniLM is a small BERT. Our version was also trained to
+# compare sentences.
+#
+# This part needs all ten questions. If one is missing, ask your teacher for a table of results, and answer question 11
+# with it.
 #
 # | task | question | measured on dev | a random guess |
 # |---|---|---|---|
@@ -625,7 +644,8 @@ assert check("update", multitask_step)
 # | qnli_rank | which of two sentences answers the question? | accuracy | 0.50 |
 #
 # The first cell draws the examples of your course and encodes all rows. An example of qnli_rank is a query with its two
-# candidates. `make_batch(task, part, examples)` makes a batch, and `part` is `"train"`, `"dev"` or `"separate"` (the dev
+# candidates, which are two rows. A batch of 16 examples therefore has 32 rows in qnli_rank, and 16 in the other tasks.
+# `make_batch(task, part, examples)` makes a batch, and `part` is `"train"`, `"dev"` or `"separate"` (the dev
 # rows with each text encoded by itself).
 
 # %%
@@ -665,8 +685,8 @@ def mean_vector(M, batch):
 
 # %% [markdown]
 # The next cell is the head of snli, made of your functions. The two cells after it are the whole model. stsb and
-# qnli_rank read the mean of all token vectors with one linear layer each. The embeddings are not trained, which saves
-# time.
+# qnli_rank read the mean of all token vectors with one linear layer each. The answer module has K = 5 steps, and its
+# prediction dropout has p = 0.1. The embeddings are not trained, which saves time.
 
 # %%
 # Experiment: the grader skips this cell.
@@ -716,9 +736,9 @@ class Model(nn.Module):
         return answer_loss(out, y, torch.rand(out.shape[:2]), sure, 0.1)[1]
 
 # %% [markdown]
-# `score` measures predictions, and `measure` applies it to a trained model. `untrained` needs no training: its prediction
-# for two texts is the cosine of their mean vectors from the pretrained encoder, each text encoded by itself. MiniLM was
-# pretrained for exactly this comparison.
+# `score` measures predictions, and `measure` applies it to a trained model. The sigmoid in `measure` belongs to stsb; it
+# does not change a ranking. `untrained` needs no training: its prediction for two texts is the cosine of their mean
+# vectors from the pretrained encoder, each text encoded by itself.
 
 # %%
 # Experiment: the grader skips this cell.
@@ -762,8 +782,8 @@ def experiment(names, epochs=3, seed=0):
     optimizer = torch.optim.AdamW(groups)
     for epoch in range(epochs):
         losses = {name: [] for name in names}
-        for task, rows in merge_batches({name: train_examples[name] for name in names}, 16, shuffle):
-            losses[task].append(multitask_step(model, task, make_batch(task, "train", rows), optimizer, 1.0))
+        for task, examples in merge_batches({name: train_examples[name] for name in names}, 16, shuffle):
+            losses[task].append(multitask_step(model, task, make_batch(task, "train", examples), optimizer, 1.0))
         print(f"epoch {epoch + 1}:", *(f"{task} loss {sum(one) / len(one):.3f}" for task, one in losses.items()))
     return {name: measure(model, name) for name in names}
 
@@ -788,29 +808,31 @@ if check.done(*names):
 #
 # {facts}
 #
-# Write at most 250 words, in full sentences, with your calculations:
+# Write at most 250 words, in full sentences, with your calculations. Formulas and tables do not count as words.
 #
 # 1. Compare both results of each task with a random guess, and those of stsb and qnli_rank with the untrained encoder too.
 #    Where the untrained encoder is better, name a possible reason.
 # 2. Estimate the standard error of one result. For an accuracy $a$ on $n$ examples it is $\sqrt{a(1-a)/n}$; for a
-#    correlation $r$ it is about $(1-r^2)/\sqrt{n-1}$. For which tasks is the difference between alone and together larger
-#    than chance explains?
+#    correlation $r$ it is about $(1-r^2)/\sqrt{n-1}$. Here $n$ is 160 for every task; in qnli_rank it counts queries. The
+#    difference of two results has about the standard error $\sqrt{SE_1^2 + SE_2^2}$. A difference of more than two of
+#    these counts as larger than chance. For which tasks is the difference between alone and together that large? This
+#    calculation leaves out the chance of the seed.
 # 3. How many updates did the encoder get in the run together, and how many alone, for each task? Somebody says: "The
 #    difference shows what the other tasks teach." Which second explanation is there, and which run would separate the
 # two?
 # 4. Eq. 5 of the paper passes each score through a sigmoid before the loss of question 7, with $\gamma = 1$. Compute the
-#    lowest value that the loss of a query with two candidates can then approach. What does $\gamma$ have to be, so that
-#    this value is below 0.01?
+#    lowest value that the loss of a query with two candidates can then approach. Above which $\gamma$ is this value below
+#    0.01?
 
 # %% [raw]
 # # BEGIN SOLUTION
 
 # %% [markdown]
 # **Answer to written:** A random guess has 0.33, 0 and 0.50. Where the untrained encoder is better, one reason is that
-# MiniLM was pretrained to compare texts that are encoded apart, and it meets packed pairs here for the first time, with
+# MiniLM was trained to compare texts that are encoded apart, and it meets packed pairs here for the first time, with
 # few examples. With n = 160 the standard error of an accuracy is at most 0.040. The standard error of a difference is
 # about $\sqrt 2$ times as large, less where both models err on the same examples, so a difference of two accuracies
-# below about 0.1 is within chance. In 3 epochs the encoder gets 60 updates together, and 24, 24 and 12 alone. More
+# below about 0.11 is within chance; other seeds add to it. In 3 epochs the encoder gets 60 updates together, and 24, 24 and 12 alone. More
 # updates are the second explanation. A run alone with 60 updates separates the two. The sigmoid keeps scores between 0
 # and 1, so the loss stays above $\log(1 + e^{-\gamma})$: 0.3133 for $\gamma = 1$, and below 0.01 for $\gamma$ above
 # 4.60.
@@ -831,20 +853,26 @@ if check.done(*names):
 #
 # {facts}
 #
-# Change *one* thing in the experiment and find out what it does. For example: the number of steps K or the probability
-# p of prediction dropout, a task alone with as many updates as in the run together, the order of the tasks (one after
-# another instead of shuffled), the GRU form of another course, or a fourth task. Your own idea is welcome.
+# Change *one* thing in the experiment and find out what it does. For example: the number of steps K, the probability p of
+# prediction dropout, the order of the tasks (one after another instead of shuffled), another form of the GRU, or a fourth
+# task. Your own idea is welcome.
+#
+# Begin every cell of question 12 with `# Experiment: the grader skips this cell.` Give a changed function a new name, such
+# as `gru_changed`. Otherwise it may take the place of the function that is graded.
+#
+# The argument `seed` of `experiment` changes the first parameters of the heads, the order of the batches and the dropout,
+# but not the examples. The runs of part 4 take one to three minutes per seed on two cores.
 #
 # Report in this order, on at most one page: the question; the prediction you made before you ran it; what you changed and
-# what you kept; a table with the mean and the spread over at least three seeds; the answer, and what would change your
-# mind. Add your code in cells below. A result that contradicts your prediction is worth the same points.
+# what you kept; a table with mean and standard deviation over at least three seeds; the answer, and what would change
+# your mind. Add your code in cells below. A result that contradicts your prediction is worth the same points.
 
 # %% [raw]
 # # BEGIN SOLUTION
 
 # %% [markdown]
-# **Answer to extension:** One possible report compares each task alone, with as many updates as in the run together, for
-# three seeds.
+# **Answer to extension:** One possible report compares K = 1, 5 and 10 steps of the answer module on snli, with three
+# seeds each.
 
 # %% [raw]
 # # END SOLUTION

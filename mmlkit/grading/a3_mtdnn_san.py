@@ -144,8 +144,8 @@ OTHER = {"after": "before", "before": "after", "keep": "take", "take": "keep"}
 @question(
     "gru",
     points=9,
-    difficulty=3,
-    hours=0.8,
+    difficulty=2,
+    hours=0.4,
     cases=_gru_cases,
     rule=lambda reset_gate, update: f"the GRU in which {RESET[reset_gate]}, and {UPDATE[update]}",
     variants={"reset_gate": tuple(RESET), "update": tuple(UPDATE)},
@@ -409,6 +409,7 @@ def _ranking_cases(draw):
         "softmax runs over the real candidates",
     },
     order=("loss", "accuracy"),
+    avoid=("cross_entropy", "CrossEntropyLoss"),
 )
 def _ranking_loss(pick, scores, real, answer, gamma):
     """Return the accuracy and the loss of MT-DNN's Eqs. 8 and 9, with the log."""
@@ -484,8 +485,8 @@ LAST = {"keep": "is kept", "drop": "is dropped"}
     cases=_batches_cases,
     driver=_run_batches,
     rule=lambda last: (
-        "the shuffled list of the batches of all tasks; each task's rows are "
-        f"shuffled and cut, and an incomplete batch {LAST[last]}"
+        "the shuffled list of the batches of all tasks; each task's examples "
+        f"are shuffled and cut, and an incomplete batch {LAST[last]}"
     ),
     variants={"last": tuple(LAST)},
 )
@@ -493,13 +494,13 @@ def _merge(pick, rows, size, keys, last):
     """Return the table of batches that `_run_batches` makes, [R, size + 1]."""
     shuffle = lambda items: [items[i] for i in sorted(range(len(items)), key=keys.__getitem__)]
     same = lambda items: items
-    inner = pick(shuffle, {"the rows of a task are not shuffled before they are cut": same})
+    inner = pick(shuffle, {"the examples of a task are not shuffled before they are cut": same})
     other = {"keep": "drop", "drop": "keep"}[last]
     last = pick(
         last,
         {
             f"an incomplete batch {LAST[other]}; in this course it {LAST[last]}": other,
-            "an incomplete batch is filled with rows from the start": "fill",
+            "an incomplete batch is filled with examples from the start": "fill",
         },
     )
     tasks = []
@@ -526,18 +527,18 @@ def _merge(pick, rows, size, keys, last):
 
 
 def _clip_cases(draw):
-    """Draw gradients above and below the limit; one parameter has none."""
+    """Draw gradients above and below the limit; one parameter has none, and then all."""
     D = draw.size(3, 5)
     cases = []
     for share in (draw.number(0.2, 0.4), draw.number(1.5, 2.5)):
         gradients = [draw.normal(D, D), None, draw.normal(D), 3 * draw.normal(2, D)]
         norm = torch.cat([one.flatten() for one in gradients if one is not None]).norm()
         cases.append((gradients, round(share * norm.item(), 3)))
-    return cases
+    return [*cases, ([None, None], 1.0)]
 
 
 def _run_clipping(student, gradients, limit):
-    """Return the student's norm and all gradients afterwards."""
+    """Return the student's norm and all gradients afterwards, two zeros where there is none."""
     import torch
 
     given = [torch.zeros(2) if one is None else one for one in gradients]
@@ -547,7 +548,7 @@ def _run_clipping(student, gradients, limit):
     norm = student(parameters, limit)
     if norm is None:
         return None
-    left = [one.grad for one, gradient in zip(parameters, gradients) if gradient is not None]
+    left = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
     return float(norm), torch.cat([one.flatten() for one in left])
 
 
@@ -567,7 +568,7 @@ def _run_clipping(student, gradients, limit):
 )
 def _clip(pick, gradients, limit):
     """Return the global norm and the clipped gradients, [N]."""
-    parts = [one.flatten() for one in gradients if one is not None]
+    parts = [torch.zeros(2) if one is None else one.flatten() for one in gradients]
     whole, norms = torch.cat(parts), torch.stack([one.norm() for one in parts])
     norm = whole.norm()
     found = pick(
@@ -585,7 +586,9 @@ def _clip(pick, gradients, limit):
         scaled,
         {
             "every tensor is clipped by its own norm; one factor holds for all": torch.cat(own),
-            "a norm below the limit is raised to it; leave it": whole * limit / norm,
+            "a norm below the limit is raised to it; leave it": whole
+            * limit
+            / norm.clamp(min=1e-9),
             "the entries are clipped one by one": whole.clamp(-limit, limit),
             "the gradients are not changed; change them in place": whole,
             "the limit is missing from the factor": whole / norm.clamp(min=1),

@@ -127,7 +127,7 @@ WRONG = {
         (".float().mean()", ".float().sum()", "this is a number of queries; divide by Q"),
     ],
     "merge": [
-        ("mixed = shuffle(numbers)", "mixed = numbers", "the rows of a task are not shuffled"),
+        ("mixed = shuffle(numbers)", "mixed = numbers", "the examples of a task are not shuffled"),
         ("return shuffle(batches)", "return batches", "the merged batches are not shuffled"),
         (
             "return shuffle(batches)",
@@ -137,23 +137,23 @@ WRONG = {
         (
             "mixed = shuffle(numbers)",
             "mixed = shuffle(numbers)\n        mixed = mixed + mixed[: -len(mixed) % batch_size]",
-            "an incomplete batch is filled with rows from the start",
+            "an incomplete batch is filled with examples from the start",
         ),
         (
-            "in rows.items()",
-            "in shuffle(list(rows.items()))",
+            "in examples.items()",
+            "in shuffle(list(examples.items()))",
             "The right answer is the shuffled list",
         ),
         (
             "    return shuffle(batches)",
-            "    groups = shuffle([[one for one in batches if one[0] == task] for task in rows])\n"
-            "    return sum(groups, [])",
+            "    groups = [[one for one in batches if one[0] == task] for task in examples]\n"
+            "    return sum(shuffle(groups), [])",
             "only the order of the tasks is shuffled",
         ),
         (
             "    return shuffle(batches)",
-            "    groups = [shuffle([one for one in batches if one[0] == task]) for task in rows]\n"
-            "    return sum(groups, [])",
+            "    groups = [[one for one in batches if one[0] == task] for task in examples]\n"
+            "    return sum(map(shuffle, groups), [])",
             "the batches are shuffled within each task",
         ),
     ],
@@ -178,6 +178,11 @@ WRONG = {
         ("g.mul_(limit / norm)", "g = g * limit / norm", "the gradients are not changed"),
         ("    return norm\n", "    return min(norm, limit)\n", "this is the norm after clipping"),
         (" if theta.grad is not None]", "]", "it stopped with AttributeError"),
+        (
+            "math.sqrt(sum(g.square().sum().item() for g in gradients))",
+            "torch.cat([g.flatten() for g in gradients]).norm().item()",
+            "it stopped with RuntimeError",
+        ),
     ],
     "update": [
         ("set_to_none=True", "set_to_none=False", "the other heads have gradients of zero"),
