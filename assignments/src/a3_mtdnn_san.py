@@ -10,7 +10,8 @@
 # # Assignment 3: one encoder for several tasks
 #
 # You write the parts of MT-DNN (multi-task deep neural network): the answer module SAN (stochastic answer network), the
-# losses of three kinds of tasks, and the training of all tasks together. Then you train three tasks together and alone, and you compare the results.
+# losses of three kinds of tasks, and the training of all tasks together. Then you train three tasks together and alone,
+# and you compare the results.
 #
 # | | |
 # |---|---|

@@ -534,7 +534,7 @@ def _clip_cases(draw):
         gradients = [draw.normal(D, D), None, draw.normal(D), 3 * draw.normal(2, D)]
         norm = torch.cat([one.flatten() for one in gradients if one is not None]).norm()
         cases.append((gradients, round(share * norm.item(), 3)))
-    return [*cases, ([None, None], 1.0)]
+    return [*cases, ([None] * 2, draw.number(1, 3))]
 
 
 def _run_clipping(student, gradients, limit):

@@ -181,7 +181,7 @@ WRONG = {
         (
             "math.sqrt(sum(g.square().sum().item() for g in gradients))",
             "torch.cat([g.flatten() for g in gradients]).norm().item()",
-            "it stopped with RuntimeError",
+            "torch.cat(): expected a non-empty list",
         ),
     ],
     "update": [
