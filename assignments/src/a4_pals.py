@@ -17,18 +17,20 @@
 # | Work | about {hours} hours, {points} points |
 # | Hardware | a CPU is enough; the experiment in part 5 takes about three minutes on two cores |
 # | Read before | notebooks 08 (Annealed sampling), 09 (Projected attention layers) and 10 (Putting it together) of mmlkit |
-# | Papers | Stickland and Murray 2019, sections 3 and 4.1; *Multitask BERT*, a CS224N report, section 3 |
+# | Papers | Stickland and Murray 2019, *BERT and PALs: Projected Attention Layers for Efficient Adaptation in Multi-Task Learning*, ICML, sections 3 and 4.1; Hu and Xiao, *Multitask BERT*, CS224N default project report, Stanford University, section 3 ("the CS224N report" below) |
 #
 # **How it works.** Replace each `...` by your code. Then run the cell below it: it compares your function with
 # reference values and prints one line. The grader uses other values and other sizes, so do not write sizes into your
 # code. You may use numpy and torch. You may not use mmlkit or transformers inside your functions, nor a function that
 # is the exercise, such as `F.scaled_dot_product_attention`. Only the cells of the experiment import mmlkit.
 #
-# The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines,
-# and it skips cells whose first line says so.
+# The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines. An
+# assignment such as `result = experiment(...)` would run your experiment again. Start each cell of your own that is not part of
+# an answer with the line `# Experiment: the grader skips this cell.`
 #
 # Letters: B sentences in a batch, T tokens, D hidden size of the encoder, S projected size, H heads of a projected
-# attention, L layers, C labels.
+# attention, L layers, C labels, N rows, e an epoch, E the number of epochs, s and t tasks. The E and the D in $V^E$ and $V^D$
+# are no numbers: they stand for encoder and decoder.
 #
 # The three tasks have the names of the CS224N project: `sst` (the sentiment of a sentence, five labels from 0 to 4), `quora`
 # (is a question a paraphrase of another one, 1 or 0) and `sts` (the similarity of two sentences, a number from 0 to 5).
@@ -77,8 +79,9 @@ from torch.nn import functional as F
 #
 # 1. $V^E$ is a linear map from D to S features.
 # 2. $g$ is self-attention with H heads of width S / H. Queries, keys and values are linear maps from S to S features of
-#    $V^E h$. The scores are divided by $\sqrt{S / H}$, then the mask is added, then the softmax runs over the keys. The heads
-#    are put side by side again. There is no output projection after the heads, and no residual.
+#    $V^E h$. S is a multiple of H. Head k, counted from 0, owns the features k S / H to (k + 1) S / H - 1 of queries, keys and
+#    values. The scores are divided by $\sqrt{S / H}$, then the mask is added, then the softmax runs over the keys. The results
+#    of the heads are put side by side in this order. There is no output projection after the heads, no residual and no dropout.
 # 3. $V^D$ is a linear map from S back to D features.
 # IF gelu=after
 # 4. The GELU comes last. It is the exact one, `F.gelu(x)`. The authors' code has it, and their formula has not.
@@ -143,8 +146,8 @@ assert check("projected_attention", projected_attention)
 #
 # $$a = \text{LN}_1(h + \text{MH}(h)) \qquad\qquad h' = \text{LN}_2(a + \text{FFN}(a) + \text{TS}(h))$$
 #
-# MH is the layer's multi-head attention and FFN its feed-forward network. The CS224N report prints another formula, which is
-# not BERT for TS = 0. Follow the formula above.
+# MH is the layer's multi-head attention and FFN its feed-forward network. Papers print this formula in other ways. With
+# TS = 0, the formula above is exactly a BERT layer. Follow it.
 #
 # `layers` is a list with one object per layer. Its functions take and return tensors [B, T, D]:
 #
@@ -327,8 +330,15 @@ assert check("largest_size", largest_size)
 # (The report has no residual x here. In this course there is one.)
 # END IF
 #
-# Here T = 1, and TS is $V^D g(V^E x)$ without a GELU and without a mask. Show that this is one linear head: return a weight
-# [C, D] and a bias [C] so that logits = weight x + bias, for every vector x [D].
+# IF gelu=none
+# Here T = 1. TS is that of question 1, with all its biases. There is no mask, because there is no padding.
+# END IF
+# IF gelu=after
+# Here T = 1. TS is that of question 1 with all its biases, but without the GELU. There is no mask, because there is no padding.
+# END IF
+#
+# Show that this is one linear head: return a weight [C, D] and a bias [C] so that logits = weight x + bias, for every vector
+# x [D].
 #
 # `weights` is the dict of question 1, `head_weight` is W [C, D] and `head_bias` is b [C]. Hint: first write down the softmax
 # of a single score.
@@ -394,7 +404,8 @@ assert check("fold_sequential", fold_sequential)
 #
 # `uniform` is a list of numbers from 0 to 1, and 1 is excluded. Each of them draws one task. Cut the interval from 0 to 1 into
 # pieces in the order of `sizes`: the first task owns the numbers from 0 to $p_1$, the second those from $p_1$ to $p_1 + p_2$,
-# and so on. A number on a border belongs to the task that begins there.
+# and so on. A number on a border belongs to the task that begins there. The last task owns all numbers up to 1, also if
+# rounding makes the sum of the probabilities a little smaller than 1.
 #
 # `sizes` is a dict {task: N}, `epoch` is e and `epochs` is E. Return a tuple: the dict {task: p}, and the list of the drawn
 # names, one for each number in `uniform`.
@@ -458,13 +469,13 @@ assert check("task_order", task_order)
 #
 # | task | `scores(task, u, v)` | `labels` [B] | `loss(task, scores, labels)` |
 # |---|---|---|---|
-# | `sst` | `self.sst` on u: logits [B, 5]; v is None | whole numbers from 0 to 4 | cross-entropy |
-# | `quora` | `self.quora` on the features: logits [B] | whole numbers 0 and 1 | binary cross-entropy of the sigmoid of the logits |
-# | `sts` | `self.sts` on the features: numbers [B] | numbers from 0 to 5 | squared difference of score and label |
+# | `sst` | `self.sst` on u: logits [B, 5]; v is None | whole numbers from 0 to 4, int64 | cross-entropy |
+# | `quora` | `self.quora` on the features: logits [B] | whole numbers 0 and 1, int64 | binary cross-entropy of the sigmoid of the logits |
+# | `sts` | `self.sts` on the features: numbers [B] | numbers from 0 to 5, float32 | squared difference of score and label |
 #
 # Mind the shapes: the layers of `quora` and `sts` return [B, 1], and the scores have the shape [B]. Every loss is a mean over
 # the rows. The constructor is given; do not rename its parts. You may use the losses of `torch.nn.functional`. Its binary
-# cross-entropies take labels as floating-point numbers, and the labels of `quora` are int64.
+# cross-entropies take labels as floating-point numbers.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -538,10 +549,12 @@ assert check("heads", Heads)
 # Train one epoch. `order` is a list of task names, one per step. `batches` is a dict from a task to the list of its batches, and
 # `model.loss(task, batch)` returns the loss of a batch, a scalar tensor. For every name in `order`:
 #
-# 1. Choose the batch. `used` is a dict from a task to the number of its steps so far, in *all* epochs. A task that made k
-#    steps now uses its batch number k, counted from 0. After its last batch, the first one follows again. Then add 1 to
-#    `used[task]`, in place, because the next epoch continues there.
-# 2. Compute the loss and its gradients.
+# 1. Choose the batch. `used` is a dict from a task to the number of its steps so far, in *all* epochs. It has every task as a
+#    key, and every number is 0 before the first epoch. A task that made k steps now uses its batch number k, counted from 0.
+#    After its last batch, the first one follows again. Then add 1 to `used[task]`, in place, because the next epoch
+#    continues there.
+# 2. Compute the loss and its gradients. The parameters may hold old gradients when your function starts, so clear them
+#    before every step.
 # IF clip=global
 # 3. Clip the gradient: if the norm of the gradient of all parameters *together* is larger than 1, scale it down to 1.
 # END IF
@@ -553,7 +566,7 @@ assert check("heads", Heads)
 # 4. Make one update with `optimizer.step()`.
 #
 # The parameters of the other tasks must not move in this step, not even by momentum or weight decay. An optimizer skips a
-# parameter whose `grad` is None. It does not skip a parameter whose `grad` is 0.
+# parameter whose `grad` is None.
 #
 # Set the model to training mode first. Return a list with the loss of every step, as numbers.
 
@@ -624,9 +637,9 @@ assert check("train_epoch", train_epoch)
 #
 # | `task` | word in the header | `scores`, a tensor | value of a row |
 # |---|---|---|---|
-# | `sst` | `Predicted_Sentiment` | logits [N, 5] | the label with the largest logit, as `3` |
-# | `quora` | `Predicted_Is_Paraphrase` | logits [N] | `1.0` where the sigmoid of the logit is larger than one half, otherwise `0.0` |
-# | `sts` | `Predicted_Similiary` | numbers [N] | the number with three digits after the point, as `2.500` |
+# | `sst` | `Predicted_Sentiment` | logits [N, 5] | the label with the largest logit, as `3`; of equal logits the first counts |
+# | `quora` | `Predicted_Is_Paraphrase` | logits [N] | `1.0` where the logit is larger than 0, otherwise `0.0` |
+# | `sts` | `Predicted_Similiary` | numbers [N] | the number in Python's format `.3f`, as `2.500` |
 #
 # The misprint in the last word belongs to the format. `ids` is a list of N texts, in the order of the rows.
 
@@ -673,11 +686,12 @@ assert check("prediction_file", prediction_file)
 #
 # Read the three files of a team and compute its score. `texts` is a dict from a task to the content of its file, in the format
 # of question 9. `labels` is a dict from a task to a dict {id: label}, where the label is a number. The rows of a file may
-# stand in another order than the labels, so match them by id.
+# stand in another order than the labels, so match them by id. You may assume that the header and the form of every row are
+# right, that every value is a number, and that no id has a comma or a space.
 #
 # * sst and quora: the accuracy, from 0 to 1. A row is right if its value is equal to its label, as numbers.
-# * sts: Pearson's correlation r of predictions and labels. If all predictions of sts are equal, r is not defined; it counts as
-#   0 then. You may use `np.corrcoef`.
+# * sts: Pearson's correlation r of predictions and labels. If all predictions of sts are equal, or all its labels, r is not
+#   defined; it counts as 0 then. You may use `np.corrcoef`.
 # * overall: $\frac{1}{3}\left(\text{sst} + \text{quora} + \frac{r + 1}{2}\right)$
 #
 # Raise a `ValueError` if the ids of a file are not exactly the ids of its labels, each of them once. A missing, a repeated or
@@ -698,7 +712,7 @@ def score_files(texts, labels):
         pairs[task] = np.array([[float(value), truth[one]] for one, value in rows]).T
     sst, quora = ((pairs[task][0] == pairs[task][1]).mean() for task in ("sst", "quora"))
     found, truth = pairs["sts"]
-    r = np.corrcoef(found, truth)[0, 1] if found.std() > 0 else 0.0
+    r = np.corrcoef(found, truth)[0, 1] if min(np.ptp(found), np.ptp(truth)) > 0 else 0.0
     return sst, quora, r, (sst + quora + (r + 1) / 2) / 3
     # END SOLUTION
 
@@ -724,14 +738,16 @@ assert check("score_files", score_files)
 #
 # Your functions now train one encoder on three tasks, twice. MiniLM is a small BERT with pretrained weights and L = 6
 # layers. The team `shared` has no PALs, so all tasks use the same encoder. The team `pals` has your `TaskPart` for every task.
-# Both start from the same weights of the encoder and of the heads, and see the same batches in the same order. Each
-# writes the files of one team.
+# Both start from the same weights of the encoder and of the heads, and see the same batches in the same order. The random
+# dropout of the two teams differs. Each writes the files of one team.
 #
-# The rows are short texts that were written for mmlkit. The training rows are drawn for this course. The board compares
-# the files with the labels of the dev rows. These labels are public, so this board is for practice.
+# The rows are short texts that were written for mmlkit. The experiment trains on four fifths of the training rows, which are
+# drawn for this course. The board compares the files with the labels of the dev rows. These labels are public, so this board is
+# for practice.
 #
-# The first cell makes batches. A batch is a tuple (first sentences, second sentences, labels), and a list of sentences is a pair
-# of token ids and mask, both [B, T]. `length` is the number of tokens to which a sentence is cut.
+# The first cell makes batches. A batch is a tuple (first sentences, second sentences, labels). The first and the second sentences
+# are each a tuple (token ids, mask), both [B, T]. This mask is 1 for a token and 0 for padding. For `sst`, second sentences is
+# None. `length` is the number of tokens to which a sentence is cut.
 
 # %%
 # Experiment: the grader skips this cell.
@@ -752,7 +768,7 @@ def make_batches(split, size=8, length=32):
     return batches
 
 # %% [markdown]
-# The next cell builds the model. `four_functions` gives a layer of mmlkit the form of question 2. A sentence's vector is the mean
+# The next cells build the model. `four_functions` gives a layer of mmlkit the form of question 2. A sentence's vector is the mean
 # of its token vectors without padding.
 
 # %%
@@ -772,6 +788,16 @@ def four_functions(layer):
 
 # %%
 # Experiment: the grader skips this cell.
+def vectors(encoder, sentences, ts):
+    """Return one vector per sentence, [B, D]."""
+    ids, mask = sentences
+    h = encoder.embeddings(ids, torch.zeros_like(ids))
+    layers = [four_functions(one) for one in encoder.encoder.layer]
+    h = pal_encoder(h, encoder.additive_mask(mask, h), layers, ts)
+    return (h * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+
+# %%
+# Experiment: the grader skips this cell.
 class Model(nn.Module):
     def __init__(self, pals, size=96, num_heads=12):
         super().__init__()
@@ -780,16 +806,9 @@ class Model(nn.Module):
         self.heads = Heads(D)
         self.parts = nn.ModuleDict({task: TaskPart(D, size, num_heads, L) for task in data} if pals else {})
 
-    def vector(self, task, sentences):
-        ids, mask = sentences
-        h = self.encoder.embeddings(ids, torch.zeros_like(ids))
-        layers = [four_functions(one) for one in self.encoder.encoder.layer]
-        ts = self.parts[task] if self.parts else lambda h, mask, i: 0
-        h = pal_encoder(h, self.encoder.additive_mask(mask, h), layers, ts)
-        return (h * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
-
     def scores(self, task, first, second):
-        return self.heads.scores(task, *(one and self.vector(task, one) for one in (first, second)))
+        ts = self.parts[task] if self.parts else lambda h, mask, i: 0
+        return self.heads.scores(task, *(one and vectors(self.encoder, one, ts) for one in (first, second)))
 
     def loss(self, task, batch):
         return self.heads.loss(task, self.scores(task, *batch[:2]), batch[2])
@@ -869,21 +888,25 @@ if Path("board").is_dir() and check.done("score_files"):
 #
 # Write at most 250 words, in full sentences:
 #
-# 1. A student says that the sequential form of question 5 only needs more training. Which of its parameters have a gradient of
-#    zero in every step, and why? Name one change to the model after which they learn.
-# 2. Compute the standard error of the sst accuracy of a team on the 160 dev rows. Is the difference between `shared` and `pals`
-#    larger than chance explains? Both teams predict the same rows; say what this changes.
-# 3. The row "most frequent label" has an overall score well above 0, without a model. Explain each of its three parts. What
-#    does this say about a team with an overall score of 0.5?
+# 1. A student says that the attention of question 5 will learn if it is only trained longer. Which parameters have a gradient
+#    of zero in every step, and why? Name one change to the model after which most of these parameters learn. Which one still
+#    does not?
+# 2. Compute the standard error of the sst accuracy of each team on the 160 dev rows, and of the difference of the two as if they
+#    were independent. Is the difference of `shared` and `pals` larger than twice its standard error? Both teams predict the same
+#    rows; say what this changes.
+# 3. The row "most frequent label" of the board predicts one value for all rows of a task. For sst and quora it is the most
+#    frequent label of the dev rows themselves; for sts it is any constant. Its overall score is well above 0, without a model.
+#    Explain each of its three parts. What does this say about a team with an overall score of 0.5?
 
 # %% [raw]
 # # BEGIN SOLUTION
 
 # %% [markdown]
 # **Answer to written:** Query and key have a gradient of zero. The softmax of a single score is 1, whatever the score is, so the
-# loss does not depend on them. They learn if the attention has all tokens as keys. An accuracy p on n rows has the standard error
-# $\sqrt{p(1-p)/n}$, at most 0.040 here. As both teams predict the same rows, only the rows on which they differ matter, and
-# a paired comparison is sharper. The accuracy of a constant is the share of its label, and r = 0 adds one half to the sum. So an
+# loss does not depend on them. With all tokens as keys, most of them learn. The bias of the keys still does not: it adds the same
+# number to all scores of a query, and the softmax does not see it. An accuracy p on n rows has the standard error
+# $\sqrt{p(1-p)/n}$, at most 0.040 here. The squares of two independent teams add up, so their difference has at most 0.056. As
+# both teams predict the same rows, only the rows on which they differ matter, and a paired comparison is sharper. The accuracy of a constant is the share of its label, and r = 0 adds one half to the sum. So an
 # overall score must be compared with this row and not with 0.
 
 # %% [raw]
@@ -906,12 +929,15 @@ if Path("board").is_dir() and check.done("score_files"):
 # one task after another), both sentences of a pair in one input, the projected size S, a frozen encoder with PALs alone, or
 # a loss for `sts` that uses the cosine of u and v. Your own idea is welcome.
 #
-# Choose between settings on the training rows that the experiment leaves aside: `check.split(n, dev=n // 5)[1]` returns their
-# numbers, where n is the number of training rows of the task. Use the dev rows once, at the end.
+# The experiment leaves one fifth of the training rows aside: `check.split(n, dev=n // 5)[1]` returns their numbers, where n is
+# the number of training rows of the task. Evaluate your settings on these rows, with code of your own, and choose between them
+# there. Evaluate on the dev rows once more, at the end, with the final setting over all your seeds.
 #
 # Report in this order, on at most one page: the question; the prediction you made before you ran it; what you changed and
 # what you kept; a table with the mean and the spread over at least three seeds; the answer, and what would change your
-# mind. Add your code in cells below. A result that contradicts your prediction is worth the same points.
+# mind. Add your code in cells below. Start each of these cells with the line `# Experiment: the grader skips this cell.` The
+# grader would execute an assignment such as `result = experiment(...)`. A result that contradicts your prediction is worth the
+# same points.
 
 # %% [raw]
 # # BEGIN SOLUTION

@@ -397,7 +397,7 @@ def _fold_sequential_cases(draw):
     "fold_sequential",
     points=7,
     difficulty=3,
-    hours=1,
+    hours=0.75,
     cases=_fold_sequential_cases,
     rule=lambda skip: {
         "weight": "W V^D W_v V^E" if skip == "none" else "W (I + V^D W_v V^E)",
@@ -446,7 +446,11 @@ LAST = {"fifth": 0.2, "half": 0.5}  # alpha in the last epoch
 
 
 def _task_order_cases(draw):
-    """Draw sizes and numbers from 0 to 1; two tasks of one size put a number on a border."""
+    """Draw sizes and numbers from 0 to 1.
+
+    Two tasks of one size put a number on a border. The sum of ten times 0.1 is below 1, so the
+    largest number below 1 lies above it.
+    """
     E, cases = draw.size(4, 8), []
     for epoch, epochs in ((draw.size(2, E - 1), E), (E, E), (1, 1)):
         sizes = {"sst": draw.size(60, 99), "quora": draw.size(10, 30), "sts": draw.size(300, 900)}
@@ -455,7 +459,8 @@ def _task_order_cases(draw):
     equal = {"sts": draw.size(50, 500)}
     equal["sst"] = equal["sts"]
     cases.append((equal, 2, E, [0.5, 0.0, draw.number(0.1, 0.4), draw.number(0.6, 0.9)]))
-    return cases
+    ten = dict.fromkeys((f"task {i}" for i in range(10)), draw.size(50, 500))
+    return [*cases, (ten, 1, 1, [draw.number(0.91, 0.99), float(np.nextafter(1, 0))])]
 
 
 def _run_task_order(student, sizes, epoch, epochs, uniform):
@@ -528,7 +533,9 @@ def _task_order(pick, sizes, epoch, epochs, uniform, last):
         share[names].cumsum(),
         {"u is compared with each probability; add up those of the tasks before": share[names]},
     )
-    ends[-1] = 1.0
+    ends[-1] = pick(
+        1.0, {"rounding makes the sum smaller than 1; the last task owns the rest": ends[-1]}
+    )
     side = pick("right", {"a number on a border belongs to the task that begins there": "left"})
     inside = (lambda u: u < ends) if side == "right" else (lambda u: u <= ends)
     order = [names[int(inside(u).argmax())] for u in uniform]
@@ -570,7 +577,7 @@ def _run_heads(student, u, v, sentiment, paraphrase, similarity, own, pair, bias
 
 @question(
     "heads",
-    points=8,
+    points=6,
     difficulty=2,
     hours=0.7,
     object="Heads",
@@ -747,9 +754,9 @@ def _text(name, rows):
 
 
 def _score_files_cases(draw):
-    """Draw files in another order than the labels, faulty ones, and a constant prediction."""
+    """Draw files in another order than the labels; predictions or labels may be constant."""
     cases = []
-    for constant in (False, True):
+    for constant in (None, "guess", "truth"):
         texts, labels = {}, {}
         for name in HEADERS:
             ids = _ids(draw, draw.size(7, 9))
@@ -757,8 +764,10 @@ def _score_files_cases(draw):
             guess = [one if draw.size(0, 2) else 1 - (one > 0) for one in truth]
             if name == "sts":
                 noise = draw.normal(len(ids)).tolist()
-                guess = [2.5 if constant else round(a + b, 3) for a, b in zip(truth, noise)]
+                guess = [round(a + b, 3) for a, b in zip(truth, noise)]
                 truth[:2] = 0, 5
+                guess = [2.5] * len(ids) if constant == "guess" else guess
+                truth = [2.5] * len(ids) if constant == "truth" else truth
             values = [float(one) if name == "quora" else one for one in guess]
             labels[name] = dict(zip(ids, map(float, truth)))
             order = draw.random.permutation(len(ids))
@@ -802,7 +811,7 @@ def _run_score_files(student, texts, labels):
     rule={
         "sst": "the share of right rows",
         "quora": "the share of right rows",
-        "r": "Pearson's correlation, or 0 for a constant prediction",
+        "r": "Pearson's correlation, or 0 if all predictions or all labels are equal",
         "overall": "the mean of sst, quora and (r + 1) / 2",
         "refused faults": "a ValueError for a missing, a repeated, an unknown and a replaced id",
     },
@@ -826,8 +835,15 @@ def _score_files(pick, texts, labels):
         },
     )
     sst, quora = share(right["sst"]), share(right["quora"])
-    empty = pick(0.0, {"the correlation of a constant is nan; it counts as 0": np.nan})
-    r = empty if not np.ptp(guess["sts"]) else np.corrcoef(guess["sts"], truth["sts"])[0, 1]
+    flat, level = not np.ptp(guess["sts"]), not np.ptp(truth["sts"])
+    empty = pick(
+        0.0,
+        {
+            "the correlation of a constant is nan; it counts as 0": np.nan,
+            "r is nan if all labels are equal; it counts as 0": 0.0 if flat else np.nan,
+        },
+    )
+    r = empty if flat or level else np.corrcoef(guess["sts"], truth["sts"])[0, 1]
     covariance = np.cov(guess["sts"], truth["sts"])[0, 1]
     r = pick(
         r,
@@ -879,7 +895,8 @@ def _train_epoch_cases(draw):
 def _run_train_epoch(student, shared, own, batches, orders, settings):
     """Return losses, the shared and the own parameters, and the number of steps of each task.
 
-    The model halves its output in training mode, as a visible substitute for dropout.
+    The model halves its output in training mode, as a visible substitute for dropout. Its
+    parameters start with old gradients.
     """
     import torch
 
@@ -894,6 +911,8 @@ def _run_train_epoch(student, shared, own, batches, orders, settings):
             return (y / (2 if self.training else 1) - 1) ** 2
 
     model, used = Model().eval(), dict.fromkeys(batches, 0)
+    for one in model.parameters():
+        one.grad = torch.ones_like(one)
     optimizer = torch.optim.SGD(model.parameters(), **settings)
     lists = {task: list(one) for task, one in batches.items()}
     found = [student(model, optimizer, lists, order, used) for order in orders]
@@ -906,7 +925,7 @@ def _run_train_epoch(student, shared, own, batches, orders, settings):
 
 @question(
     "train_epoch",
-    points=6,
+    points=8,
     difficulty=3,
     hours=0.8,
     cases=_train_epoch_cases,
@@ -928,6 +947,7 @@ def _train_epoch(pick, *case, clip):
         True,
         {
             "the gradients are not removed before the next step": None,
+            "old gradients are in the first step; remove them before a step, not after": "after",
             "the gradients of other tasks are 0, not None, so momentum and decay move their "
             "parameters": False,
         },
@@ -969,7 +989,7 @@ def _train_epoch(pick, *case, clip):
             one = batches[task][batch(own, task, step) % len(batches[task])]
             own[task] += 1
             loss = model.loss(task, one)
-            if none is not None:
+            if none in (True, False):
                 optimizer.zero_grad(set_to_none=none)
             loss.backward()
             parameters = list(model.parameters())
@@ -977,6 +997,8 @@ def _train_epoch(pick, *case, clip):
                 torch.nn.utils.clip_grad_norm_(group, 1.0)
             if moves:
                 optimizer.step()
+            if none == "after":
+                optimizer.zero_grad()
             losses.append(loss.item())
         if counts:
             used.update(own)

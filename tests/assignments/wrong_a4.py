@@ -15,8 +15,9 @@ BINARY = "F.binary_cross_entropy_with_logits(scores, labels.float())"
 USED = "        used[task] += 1\n"
 BATCH = "batches[task][used[task] % len(batches[task])]"
 CLIP = "        nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n"
+CLEAR = "        optimizer.zero_grad(set_to_none=True)\n"
 IDS = "sorted(one for one, _ in rows) != sorted(truth)"
-R = "np.corrcoef(found, truth)[0, 1] if found.std() > 0 else 0.0"
+R = "np.corrcoef(found, truth)[0, 1] if min(np.ptp(found), np.ptp(truth)) > 0 else 0.0"
 
 WRONG = {
     "projected_attention": [
@@ -142,6 +143,11 @@ WRONG = {
         ),
         ('"right"', '"left"', "a number on a border belongs to the task that begins there"),
         (
+            '[list(sizes)[i] for i in np.searchsorted(borders, uniform, side="right")]',
+            "[list(sizes)[(np.cumsum(list(p.values())) > u).argmax()] for u in uniform]",
+            "rounding makes the sum smaller than 1",
+        ),
+        (
             "borders = np.cumsum(list(p.values()))[:-1]",
             "sizes = sorted(p)\n    borders = np.cumsum([p[task] for task in sizes])[:-1]",
             "the tasks are sorted by name",
@@ -184,8 +190,13 @@ WRONG = {
     ],
     "train_epoch": [
         ("    model.train()\n", "", "the model is not set to training mode"),
-        ("        optimizer.zero_grad(set_to_none=True)\n", "", "the gradients are not removed"),
+        (CLEAR, "", "the gradients are not removed"),
         ("set_to_none=True", "set_to_none=False", "the gradients of other tasks are 0, not None"),
+        (
+            f"{CLEAR}        loss.backward()\n{CLIP}        optimizer.step()\n",
+            f"        loss.backward()\n{CLIP}        optimizer.step()\n{CLEAR}",
+            "remove them before a step, not after",
+        ),
         (CLIP, "", "the gradients are not clipped"),
         (
             CLIP,
@@ -237,6 +248,7 @@ WRONG = {
         (".mean() for", ".sum() for", "this is the number of right rows"),
         ("pairs[task][0] == pairs", "pairs[task][0] != pairs", "this is the share of wrong rows"),
         (R, "np.corrcoef(found, truth)[0, 1]", "the correlation of a constant is nan"),
+        ("min(np.ptp(found), np.ptp(truth))", "np.ptp(found)", "nan if all labels are equal"),
         (R, R.replace("np.corrcoef", "np.cov"), "this is the covariance"),
         (R, R.replace("[0, 1]", "[0, 1] ** 2"), "this is r squared"),
         ("(r + 1) / 2", "r", "r is not brought from -1..1 to 0..1"),
