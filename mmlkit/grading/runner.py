@@ -178,10 +178,7 @@ def _answers(question, names):
     for case in question["cases"]:
         torch.manual_seed(0)
         try:
-            arguments = decode(
-                case, lambda one, kind: torch.tensor(one, dtype=getattr(torch, kind))
-            )
-            records.append({"value": encode(function(*arguments))})
+            records.append({"value": encode(function(*decode(case, tensor)))})
         except Exception as error:
             records.append({"error": [type(error).__name__, str(error)[:200]]})
     return records
