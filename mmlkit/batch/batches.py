@@ -99,6 +99,8 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
         print(f"{experiment.title}\n{estimate(experiment, todo, cores)}", flush=True)
         status = _run_snakemake(experiment, folder, cores, list(options)) if todo else 0
         todo = unfinished(experiment, folder)
+        for run in set(experiment.runs) - set(todo):  # killed after its result was written
+            shutil.rmtree(folder / "work" / run, ignore_errors=True)
     causes = {run: cause for run in todo if (cause := _cause(folder, run))} if status else {}
     for run, cause in causes.items():
         print(f"{run} failed: {cause}")

@@ -162,6 +162,7 @@ def execute_run(experiment, folder, run, parent=None):
     work = folder / "work" / run
     with file_lock(work / "lock"), _one_gpu(folder) as gpu:
         if result.is_file():
+            shutil.rmtree(work, ignore_errors=True)  # the lock made it, while another run finished
             return None
         plan = {
             "parameters": experiment.runs[run],

@@ -290,6 +290,13 @@ def test_a_run_with_an_unreadable_result_is_repeated(toy, tmp_path):
     assert read_result(out / "results" / "0.json")["scores"][0]["value"] == 0.5
 
 
+def test_the_folder_of_a_run_killed_after_its_result_is_removed(toy, tmp_path):
+    experiment, out = load_experiment(toy("", [0])), tmp_path / "out"
+    assert reproduce(experiment, out) == []
+    (out / "work" / "0" / "checkpoint-0").mkdir(parents=True)
+    assert reproduce(experiment, out) == [] and not (out / "work" / "0").exists()
+
+
 WRITE_ENVIRONMENT = """
 names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 pathlib.Path(f"{log}.{item}.json").write_text(json.dumps([os.environ.get(name) for name in names]))
@@ -483,6 +490,7 @@ def test_a_single_run(toy, tmp_path):
     assert result["scores"] == [SCORE] and result["name"] == "3"
     assert 0 < result["minutes"] <= (time.time() - started) / 60 + 0.01
     assert execute_run(experiment, out, "3") is None and len(starts(tmp_path)["3"]) == 1
+    assert not (out / "work" / "3").exists()
     assert changes(result, experiment, "3") == []
     experiment.runs["3"].update(item=4, lr=1)
     assert changes(result, experiment, "3") == ["item", "lr"]
