@@ -141,8 +141,8 @@ def test_a_collapsed_model_predicts_like_the_original_model(tokenizer, tmp_path,
         (
             ["submit", "--source", "x"],
             "mmlkit submit: no model was named: expected --model and a folder written by "
-            "save_model. Notebook 10 makes one: "
-            "`mmlkit run 10` writes runs/together",
+            "save_model. Notebook 12 makes one: "
+            "`mmlkit run 12` writes runs/together",
         ),
         (
             ["predict", "--model", "FOLDER", "text"],
@@ -257,7 +257,7 @@ def test_a_missing_model_is_reported_without_torch(tmp_path):
 
 
 def test_the_notebooks_in_the_messages_make_these_folders():
-    for name, folder in (("00_start_here", "first-model"), ("10_putting_it_together", "together")):
+    for name, folder in (("00_start_here", "first-model"), ("12_putting_it_together", "together")):
         source = (ROOT / "notebooks" / "src" / f"{name}.py").read_text(encoding="utf-8")
         assert f'folder = Path(output_dir) / "{folder}"' in source and "save_model(" in source
 

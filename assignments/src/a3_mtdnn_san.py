@@ -17,7 +17,7 @@
 # |---|---|
 # | Work | about {hours} hours, {points} points |
 # | Hardware | a CPU is enough; the experiment in part 4 takes one to three minutes on two cores |
-# | Read before | notebook 06 (One encoder, many tasks) of mmlkit |
+# | Read before | notebook 07 (One encoder, many tasks) of mmlkit |
 # | Papers | Liu et al. 2019 (MT-DNN), sections 3 and 4; Liu et al. 2018 (SAN) |
 #
 # **How it works.** Replace each `...` by your code. Then run the cell below it: it compares your function with

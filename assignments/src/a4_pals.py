@@ -16,7 +16,7 @@
 # |---|---|
 # | Work | about {hours} hours, {points} points |
 # | Hardware | a CPU is enough; the experiment in part 5 takes about three minutes on two cores |
-# | Read before | notebooks 08 (Annealed sampling), 09 (Projected attention layers) and 10 (Putting it together) of mmlkit |
+# | Read before | notebooks 10 (Annealed sampling), 11 (Projected attention layers) and 12 (Putting it together) of mmlkit |
 # | Papers | Stickland and Murray 2019, *BERT and PALs: Projected Attention Layers for Efficient Adaptation in Multi-Task Learning*, ICML, sections 3 and 4.1; Hu and Xiao, *Multitask BERT*, CS224N default project report, Stanford University, section 3 ("the CS224N report" below) |
 #
 # **How it works.** Replace each `...` by your code. Then run the cell below it: it compares your function with

@@ -9,7 +9,7 @@
     reports       the report of tables and figures, as Markdown and HTML
 
 The rules for Snakemake are in Snakefile, those for an experiment's file in
-experiment.schema.json. Notebooks 05 to 10 read recorded results with these modules. Code that
+experiment.schema.json. Notebooks 05 to 12 read recorded results with these modules. Code that
 depends on a model does not belong here.
 """
 

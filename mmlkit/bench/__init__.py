@@ -7,7 +7,7 @@
     start         the time of imports and of `mmlkit --help`
     record        all comparisons in one record, and its table
 
-Every comparison returns plain records with all of its rounds. Notebook 10 and the README show what
+Every comparison returns plain records with all of its rounds. Notebook 12 and the README show what
 was recorded. Timings in tests do not belong here: a test never times anything.
 """
 

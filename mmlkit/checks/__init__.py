@@ -6,11 +6,11 @@
     multiverse      notebook 03
     pruning         notebook 04
     cross_dataset   notebook 05
-    mtdnn           notebook 06
-    adaptation      notebook 07
-    sampling        notebook 08
-    pals            notebook 09
-    project         notebook 10
+    mtdnn           notebook 07
+    adaptation      notebook 09
+    sampling        notebook 10
+    pals            notebook 11
+    project         notebook 12
 
 A check takes the student's function, prints one line and returns True or False. It names the
 mistake where it is a known one, and it never raises because of a wrong answer. The arguments in

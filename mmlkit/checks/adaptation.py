@@ -1,4 +1,4 @@
-"""The checks of notebook 07's exercises."""
+"""The checks of notebook 09's exercises."""
 
 import itertools
 import math

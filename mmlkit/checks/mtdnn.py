@@ -1,4 +1,4 @@
-"""The checks of notebook 06's exercises."""
+"""The checks of notebook 07's exercises."""
 
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits

@@ -1,4 +1,4 @@
-"""The checks of notebook 09's exercises."""
+"""The checks of notebook 11's exercises."""
 
 import torch
 from torch.nn.functional import layer_norm

@@ -1,4 +1,4 @@
-"""The checks of notebook 10's exercises."""
+"""The checks of notebook 12's exercises."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The checks of notebook 08's exercises."""
+"""The checks of notebook 10's exercises."""
 
 import numpy as np
 

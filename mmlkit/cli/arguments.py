@@ -196,7 +196,7 @@ _ARGUMENTS = {
     "submit": (
         "the CS224N project's prediction files: written, then checked",
         [
-            ("--model", _text("a folder of save_model, such as runs/together of notebook 10")),
+            ("--model", _text("a folder of save_model, such as runs/together of notebook 12")),
             ("--source", {"required": True, "help": "the folder with the course's data"}),
             ("--out", _text("folder for the files", default="predictions")),
             (

@@ -196,7 +196,7 @@ def _read_texts(options, task):
 
 
 def _submit(options):
-    model = _load(options, "10", "runs/together")
+    model = _load(options, "12", "runs/together")
     from mmlkit.studies.cs224n import check_submission, write_submission
 
     scores = write_submission(model, options.source, options.out, option=options.option)

@@ -1,6 +1,6 @@
 """Relevance ranking: the answer of a query should score highest (MT-DNN, section 3, Eqs. 5, 8, 9).
 
-Notebook 06 uses it. Letters: B batch (the candidates of all its queries), D hidden size, Q queries,
+Notebook 08 uses it. Letters: B batch (the candidates of all its queries), D hidden size, Q queries,
 N candidates.
 """
 

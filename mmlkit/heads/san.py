@@ -1,6 +1,6 @@
 """The stochastic answer network: a head for pairs that reasons in steps (MT-DNN).
 
-Notebook 06 builds it by hand. Letters: B batch, T tokens, D hidden size, C labels, K reasoning
+Notebook 07 builds it by hand. Letters: B batch, T tokens, D hidden size, C labels, K reasoning
 steps.
 """
 

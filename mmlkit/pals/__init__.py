@@ -5,7 +5,7 @@
     adapters     low-rank layers and Houlsby's adapters
     task_parts   `add_pals`, `save_pals` and `load_pals`
 
-Notebook 09 builds them by hand. Heads on top of the encoder do not belong here.
+Notebook 11 builds them by hand. Heads on top of the encoder do not belong here.
 """
 
 from mmlkit.pals.adapters import Bottleneck, HoulsbyAdapters, LowRankLayers

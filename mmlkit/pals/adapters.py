@@ -1,6 +1,6 @@
 """The two alternatives to PALs with as many parameters: low-rank layers and Houlsby's adapters.
 
-Stickland and Murray 2019, section 3.2; Houlsby et al. 2019, section 2.1. Notebook 09 compares them.
+Stickland and Murray 2019, section 3.2; Houlsby et al. 2019, section 2.1. Notebook 11 compares them.
 Letters: B batch, T tokens, Q queries (the tokens that are computed), D hidden size, S inner size.
 """
 

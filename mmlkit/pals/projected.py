@@ -1,6 +1,6 @@
 """Projected attention layers, PALs (Stickland and Murray 2019, section 3.1).
 
-A PAL is a small attention of one task, in parallel to every layer of a shared encoder. Notebook 09
+A PAL is a small attention of one task, in parallel to every layer of a shared encoder. Notebook 11
 builds it by hand. Letters: B batch, T tokens, Q queries (the tokens that are computed), D hidden
 size, S projected size.
 """

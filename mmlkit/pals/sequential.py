@@ -1,6 +1,6 @@
 """Sequential attention: one projected attention on top of the encoder (CS224N report, 3.4.2).
 
-Notebook 09 shows why the report's form cannot learn to attend. Letters: B batch, T tokens,
+Notebook 11 shows why the report's form cannot learn to attend. Letters: B batch, T tokens,
 Q queries (the tokens that are computed), D hidden size, S projected size.
 """
 

@@ -1,6 +1,6 @@
 """Add, save and load the modules that each task has in a shared encoder.
 
-Notebook 09 compares all kinds. The encoder holds them as `encoder.pals`, a `TaskParts`, and uses
+Notebook 11 compares all kinds. The encoder holds them as `encoder.pals`, a `TaskParts`, and uses
 the modules of the task that it is called with.
 """
 

@@ -3,8 +3,8 @@
     common       the style: colours, markers and lines of series and methods
     basics       attention, errors, curves and bars, of notebooks 00 to 02
     multiverse   orthogonality, pruning and comparisons of methods, of notebooks 03 to 05
-    multitask    several tasks in one encoder, of notebooks 06 to 09
-    claims       the closing figure of notebook 10
+    multitask    several tasks in one encoder, of notebooks 07 to 11
+    claims       the closing figure of notebook 12
     widgets      sliders: a static figure everywhere, a moving one in a live front end
 
 All notebooks use it. Numbers are computed elsewhere: a function here only draws what it is given.

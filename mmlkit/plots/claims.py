@@ -1,4 +1,4 @@
-"""The closing figure of notebook 10: every claim as a difference with its interval, on one axis."""
+"""The closing figure of notebook 12: every claim as a difference with its interval, on one axis."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Figures of notebooks 06 to 09: several tasks in one encoder, and the answer module's steps."""
+"""Figures of notebooks 07 to 11: several tasks in one encoder, and the answer module's steps."""
 
 import numpy as np
 

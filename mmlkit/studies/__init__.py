@@ -6,8 +6,9 @@
     cs224n          the course project's files and its overall score
     glue            GLUE's average, and the files of a submission
     dssm            the multi-task network of 2015, MT-DNN's forerunner
+    lessons         the effects of the lessons, recorded over seeds
 
-Notebooks 05, 06 and 10 use it. Training of the other models does not belong here.
+Notebooks 02 to 10 and 12 use it. Training of the other models does not belong here.
 """
 
 from mmlkit.studies import published
@@ -45,3 +46,4 @@ from mmlkit.studies.dssm import (
     trigrams,
 )
 from mmlkit.studies.glue import glue_average, write_glue_submission
+from mmlkit.studies.lessons import recorded_effects

@@ -1,6 +1,6 @@
 """Comparisons of two methods over the same seeds: a difference, its interval, and what it supports.
 
-Notebooks 05, 06, 07 and 10 use this module for the claims of the papers.
+Notebooks 05 to 09 and 12 use this module for the claims of the papers.
 """
 
 import math

@@ -1,7 +1,7 @@
 """The prediction files and the score of the CS224N default project (minBERT).
 
 Names, headers and rows are those of the starter code, misspelling included: a header of `id`, tab
-and column name, then rows `id , value`; every line ends in a space. Notebook 10 uses this module.
+and column name, then rows `id , value`; every line ends in a space. Notebook 12 uses this module.
 """
 
 import math

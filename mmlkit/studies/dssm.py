@@ -2,7 +2,7 @@
 
 Liu et al. (2015), as in the slides that reproduce MT-DNN: a historical baseline without word order
 or pretrained weights that trains in seconds. l1 counts each trigram; l2 = tanh(W1 l1) is shared;
-l3 = tanh(W2^t l2) belongs to task t. There are no biases, as printed. Notebook 06 uses this module.
+l3 = tanh(W2^t l2) belongs to task t. There are no biases, as printed. Notebook 08 uses this module.
 Letters: B batch, V trigrams, C labels.
 """
 

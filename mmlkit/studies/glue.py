@@ -1,7 +1,7 @@
 """GLUE's average scores, and the prediction files of its server, https://gluebenchmark.com.
 
 A file has a header `index`, tab, `prediction`, and then a row per example. The server takes all
-files in one zip archive. It asks for WNLI.tsv too, which is not written here. Notebook 06 shows the
+files in one zip archive. It asks for WNLI.tsv too, which is not written here. Notebook 07 shows the
 tasks.
 """
 

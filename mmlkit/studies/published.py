@@ -3,7 +3,7 @@
 `tables/published.csv` has one row per printed number. Some numbers follow from others, and have the
 recomputed number beside them: the improvements of MML's Tables 2 to 5, averages, GLUE scores,
 overall scores, counts of examples. `tables/*.md` are the tables as printed; the script
-`tests/derive_published.py` computes the csv file from them. Notebook 05 teaches with these tables.
+`tests/derive_published.py` computes the csv file from them. Notebook 06 teaches with these tables.
 
     mml_v2   Maximal multiverse learning, EACL 2021       mt_dnn   Multi-task deep neural networks,
     mml_v1   its first arXiv version                               first arXiv version

@@ -14,7 +14,7 @@
     pretraining   BERT's two pre-training objectives
     fast          CPU shortcuts, which act inside `train_step` alone
 
-Notebooks 02, 06 and 08 build and use it. One paper's protocol or tables do not belong here.
+Notebooks 02, 07 and 10 build and use it. One paper's protocol or tables do not belong here.
 """
 
 from mmlkit.training import metrics

@@ -1,7 +1,7 @@
 """Pre-training in miniature: BERT's two objectives (Devlin et al. 2019, section 3.1).
 
 The encoder predicts masked words, and whether a sentence follows another. Parameter names are those
-of transformers' BertForPreTraining without "cls.". Notebook 06 runs it. Letters: B batch, T tokens,
+of transformers' BertForPreTraining without "cls.". Notebook 08 runs it. Letters: B batch, T tokens,
 D hidden size, V words.
 """
 

@@ -30,7 +30,9 @@ output_dir = "../runs"
 try:
     import mmlkit
 except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
+    get_ipython().run_line_magic(
+        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
+    )
     import mmlkit
 import pandas as pd
 
@@ -46,7 +48,9 @@ print(f"mmlkit {mmlkit.__version__} on {about['device']}, weights {size.model}, 
 # The same check from a terminal is `mmlkit doctor`.
 
 # %%
-pd.Series({"device": about["device"], "threads": about["threads"], **about["versions"]}, name="found").to_frame()
+pd.Series(
+    {"device": about["device"], "threads": about["threads"], **about["versions"]}, name="found"
+).to_frame()
 
 # %% [markdown]
 # Every notebook starts with a cell like the one tagged *parameters* above. `profile` is the one switch: the same text and
@@ -67,7 +71,9 @@ from mmlkit.bert import load_pretrained
 
 encoder, tokenizer = load_pretrained(size.model, device="cpu")
 # NBVAL_CHECK_OUTPUT
-print(f"{sum(p.numel() for p in encoder.parameters()):,} numbers in {encoder.config.num_hidden_layers} layers")
+print(
+    f"{sum(p.numel() for p in encoder.parameters()):,} numbers in {encoder.config.num_hidden_layers} layers"
+)
 
 # %% [markdown]
 # The tokenizer cuts text into pieces it knows. `[CLS]` opens a text and `[SEP]` closes it; `##` marks the inside of a word.
@@ -110,7 +116,9 @@ from mmlkit.data import load_task
 
 data = load_task("sst", size.source, seed=seed)
 pd.set_option("display.max_colwidth", 120)
-data.train.frame().groupby("label").sample(1, random_state=seed)[["label", "sentence"]].reset_index(drop=True)
+data.train.frame().groupby("label").sample(1, random_state=seed)[["label", "sentence"]].reset_index(
+    drop=True
+)
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -136,8 +144,17 @@ print(sum(p.numel() for p in head.parameters()), "numbers to learn")
 # %%
 from mmlkit.training import fit
 
-history = fit(model, data, freeze_encoder=True, epochs=3, lr=size.frozen_lr, batch_size=size.batch_size,
-              max_length=size.max_length, precision=size.precision, seed=seed)
+history = fit(
+    model,
+    data,
+    freeze_encoder=True,
+    epochs=3,
+    lr=size.frozen_lr,
+    batch_size=size.batch_size,
+    max_length=size.max_length,
+    precision=size.precision,
+    seed=seed,
+)
 history[["epoch", "train_loss", "accuracy", "macro_f1"]].round(3)
 
 # %% [markdown]
@@ -158,9 +175,11 @@ print(f"majority class {majority:.2f}, this classifier {best:.2f}")
 # %%
 from mmlkit.training import predict_proba
 
-texts = ["A glorious, tender, perfect film.",
-         "Set in Lisbon, it follows two brothers through one summer.",
-         "A dreadful, tedious mess that wastes a fine cast."]
+texts = [
+    "A glorious, tender, perfect film.",
+    "Set in Lisbon, it follows two brothers through one summer.",
+    "A dreadful, tedious mess that wastes a fine cast.",
+]
 shares = predict_proba(model, texts, task="sst")
 pd.DataFrame(shares.round(2), index=texts, columns=data.task.labels)
 
@@ -183,7 +202,7 @@ def draw(sentence):
     """The probabilities of one sentence."""
     row = shares[texts.index(sentence)]
     ax = plots.bars(dict(zip(data.task.labels, row)), xlabel="probability", title=sentence)
-    ax.set_xlim(0, 1.12)        # the same axis for all sentences
+    ax.set_xlim(0, 1.12)  # the same axis for all sentences
 
 
 sliders(draw, sentence=texts)

@@ -29,16 +29,21 @@
 # drawing from left to right.
 
 # %% tags=["parameters"]
-profile = "fast"            # "fast": MiniLM, comes with the installation; "colab", "paper": BERT-base from the hub
+profile = (
+    "fast"  # "fast": MiniLM, comes with the installation; "colab", "paper": BERT-base from the hub
+)
 seed = 0
-output_dir = "../runs"      # this notebook writes nothing there; all notebooks share the parameter
+output_dir = "../runs"  # this notebook writes nothing there; all notebooks share the parameter
 
 # %%
 try:
     import mmlkit
-except ImportError:                       # Colab: install the library from its one address
+except ImportError:  # Colab: install the library from its one address
     from IPython import get_ipython
-    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
+
+    get_ipython().run_line_magic(
+        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
+    )
     import mmlkit
 import matplotlib.pyplot as plt
 import numpy as np
@@ -50,12 +55,14 @@ from torch.nn import functional as F
 
 # %%
 settings = profiles.get_profile(profile)
-torch.set_grad_enabled(False)             # nothing is trained here, so no gradients are kept
+torch.set_grad_enabled(False)  # nothing is trained here, so no gradients are kept
 torch.set_printoptions(precision=3, sci_mode=False)
 pd.options.display.max_colwidth = None
 about = runtime.describe("cpu")
-print(f"device {about['device']}, weights {settings.model}, mmlkit {mmlkit.__version__},",
-      ", ".join(f"{name} {about['versions'][name]}" for name in ("torch", "transformers")))
+print(
+    f"device {about['device']}, weights {settings.model}, mmlkit {mmlkit.__version__},",
+    ", ".join(f"{name} {about['versions'][name]}" for name in ("torch", "transformers")),
+)
 
 # %% [markdown]
 # ## 1. Attention on three tokens
@@ -73,9 +80,13 @@ print(f"device {about['device']}, weights {settings.model}, mmlkit {mmlkit.__ver
 
 # %%
 tokens = ["the", "river", "bank"]
-x = torch.tensor([[0.0, 1.0],     # the
-                  [2.0, 0.0],     # river
-                  [1.0, 1.0]])    # bank
+x = torch.tensor(
+    [
+        [0.0, 1.0],  # the
+        [2.0, 0.0],  # river
+        [1.0, 1.0],
+    ]
+)  # bank
 scores = x @ x.T
 pd.DataFrame(scores.numpy(), index=tokens, columns=tokens)
 
@@ -90,7 +101,7 @@ pd.DataFrame(scores.numpy(), index=tokens, columns=tokens)
 
 # %%
 # NBVAL_CHECK_OUTPUT
-scaled = scores[2] / 2 ** 0.5
+scaled = scores[2] / 2**0.5
 exponentials = scaled.exp()
 weights = exponentials / exponentials.sum()
 print("scores          ", scores[2])
@@ -105,16 +116,26 @@ print("weights         ", weights)
 # $0.198 \cdot (0, 1) + 0.401 \cdot (2, 0) + 0.401 \cdot (1, 1) = (1.203,\ 0.599)$. The same for every row at once:
 
 # %%
-mixed = (x @ x.T / 2 ** 0.5).softmax(-1) @ x
+mixed = (x @ x.T / 2**0.5).softmax(-1) @ x
 with plots.style():
     ax = plt.subplots(figsize=(4.5, 2.8), layout="constrained")[1]
     for token, old, new, colour, marker in zip(tokens, x, mixed, plots.COLOURS, plots.MARKERS):
         ax.plot(*old, marker, markersize=9, markerfacecolor="white", color=colour)
-        ax.annotate("", new, old, arrowprops={"arrowstyle": "->", "color": colour, "shrinkA": 6, "shrinkB": 5})
+        ax.annotate(
+            "",
+            new,
+            old,
+            arrowprops={"arrowstyle": "->", "color": colour, "shrinkA": 6, "shrinkB": 5},
+        )
         ax.plot(*new, marker, markersize=9, color=colour)
         ax.annotate(token, old, (8, 7), textcoords="offset points", color=colour)
-    ax.set(xlabel="first number", ylabel="second number", xlim=(-0.15, 2.35), ylim=(-0.1, 1.25),
-           title="Before (hollow) and after (filled)")
+    ax.set(
+        xlabel="first number",
+        ylabel="second number",
+        xlim=(-0.15, 2.35),
+        ylim=(-0.1, 1.25),
+        title="Before (hollow) and after (filled)",
+    )
     plt.show()
 
 # %% [markdown]
@@ -141,11 +162,13 @@ with plots.style():
 # | softmax(...) | attention weights: who looks, who is looked at | `[B, H, T, T]` |
 # | $a$ | after attention, its residual and LayerNorm | `[B, T, D]` |
 
+
 # %%
 def attention(Q, K, V, M=0.0):
     """The new vectors, and the weights that made them."""
     weights = (Q @ K.transpose(-1, -2) / Q.shape[-1] ** 0.5 + M).softmax(-1)
     return weights @ V, weights
+
 
 new, weights = attention(x, x, x)
 print("weights\n", weights, "\nnew vectors\n", new, "\nsame as by hand:", torch.equal(new, mixed))
@@ -163,7 +186,7 @@ sizes, largest = [2, 8, 32, 128, 512], {"not divided": [], "divided by √d": []
 with runtime.seeded(seed):
     for d in sizes:
         raw = torch.einsum("nd,nkd->nk", torch.randn(400, d), torch.randn(400, 8, d))
-        for name, scale in zip(largest, (1, d ** 0.5)):
+        for name, scale in zip(largest, (1, d**0.5)):
             largest[name].append((raw / scale).softmax(-1).amax(-1).mean().item())
 with plots.style():
     ax = plt.subplots(figsize=(4.8, 2.6), layout="constrained")[1]
@@ -171,7 +194,12 @@ with plots.style():
         ax.plot(sizes, values, line, marker=marker, label=name)
     ax.axhline(1 / 8, color="grey", linewidth=1, linestyle=":", label="all equal: 1/8")
     ax.set_xscale("log", base=2)
-    ax.set(xlabel="length d of the vectors", ylabel="largest of 8 weights (mean)", ylim=(0, 1.05), xticks=sizes)
+    ax.set(
+        xlabel="length d of the vectors",
+        ylabel="largest of 8 weights (mean)",
+        ylim=(0, 1.05),
+        xticks=sizes,
+    )
     ax.set_xticklabels(sizes)
     ax.legend()
     plt.show()
@@ -188,11 +216,11 @@ with plots.style():
 # sum 1. Setting weights to 0 after the softmax would leave rows with a sum below 1.
 
 # %%
-padded = torch.cat([x, torch.tensor([[3.0, 3.0]])])      # a loud [PAD], to make the point
+padded = torch.cat([x, torch.tensor([[3.0, 3.0]])])  # a loud [PAD], to make the point
 is_token = torch.tensor([1, 1, 1, 0])
 M = (1 - is_token) * torch.finfo(torch.float32).min / 2
 new, weights = attention(padded, padded, padded, M)
-assert torch.allclose(new[:3], mixed, atol=1e-6)     # the tokens have the same vectors as before
+assert torch.allclose(new[:3], mixed, atol=1e-6)  # the tokens have the same vectors as before
 plots.attention(weights, [*tokens, "[PAD]"], title="With the mask")
 plt.show()
 
@@ -210,8 +238,16 @@ plt.show()
 # %%
 for dtype in (torch.float32, torch.float16):
     row, lowest = torch.tensor([-20, -30, -40], dtype=dtype), torch.finfo(dtype).min
-    for name, value in {"-inf": float("-inf"), "-10000": -1e4, "min": lowest, "min / 2": lowest / 2}.items():
-        print(f"{dtype}  {name:>7}  weights", [round(w, 2) for w in (row + value).softmax(-1).tolist()])
+    for name, value in {
+        "-inf": float("-inf"),
+        "-10000": -1e4,
+        "min": lowest,
+        "min / 2": lowest / 2,
+    }.items():
+        print(
+            f"{dtype}  {name:>7}  weights",
+            [round(w, 2) for w in (row + value).softmax(-1).tolist()],
+        )
 
 # %% [markdown]
 # With minus infinity the softmax computes $\infty - \infty$: the row is NaN, and one NaN spreads through the whole
@@ -232,7 +268,7 @@ config = bert.BertConfig.tiny()
 B, T, D, H = 2, 5, config.hidden_size, config.num_attention_heads
 with runtime.seeded(seed):
     h, one_layer = torch.randn(B, T, D), bert.BertLayer(config).eval()
-heads = h.view(B, T, H, D // H).transpose(1, 2)       # [B,T,D] -> [B,T,H,d] -> [B,H,T,d]
+heads = h.view(B, T, H, D // H).transpose(1, 2)  # [B,T,D] -> [B,T,H,d] -> [B,H,T,d]
 print("h", list(h.shape), " split", list(heads.shape))
 print("merging undoes splitting:", torch.equal(heads.transpose(1, 2).reshape(B, T, D), h))
 
@@ -243,19 +279,25 @@ print("merging undoes splitting:", torch.equal(heads.transpose(1, 2).reshape(B, 
 # **Checkpoint.** Now the whole of self-attention, and right away the comparison: the same weights, the same input and
 # the same mask in `mmlkit.bert.BertSelfAttention`. The second sentence ends with two tokens of padding.
 
+
 # %%
 # NBVAL_CHECK_OUTPUT
 def self_attention(part, h, M=0.0):
     """part: anything with .query, .key, .value and .num_heads. [B,T,D] to [B,T,D]."""
     B, T, D = h.shape
-    Q, K, V = (linear(h).view(B, T, part.num_heads, -1).transpose(1, 2)
-               for linear in (part.query, part.key, part.value))
+    Q, K, V = (
+        linear(h).view(B, T, part.num_heads, -1).transpose(1, 2)
+        for linear in (part.query, part.key, part.value)
+    )
     return attention(Q, K, V, M)[0].transpose(1, 2).reshape(B, T, D)
+
 
 attention_mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
 M = bert.BertModel.additive_mask(attention_mask, h)
 theirs = one_layer.attention.self(h, M)
-torch.testing.assert_close(self_attention(one_layer.attention.self, h, M), theirs, atol=1e-6, rtol=1e-5)
+torch.testing.assert_close(
+    self_attention(one_layer.attention.self, h, M), theirs, atol=1e-6, rtol=1e-5
+)
 print("mask", list(M.shape), " equal to 1e-6: True")
 
 # %% [markdown]
@@ -269,15 +311,22 @@ print("mask", list(M.shape), " equal to 1e-6: True")
 # Mean and variance run over the $D$ features of one token. Other tokens and other sentences play no part. BERT's
 # $\varepsilon$ is $10^{-12}$.
 
+
 # %%
 def layer_norm(x, g, b, eps=1e-12):
     """[..., D] to [..., D]; the variance divides by D, not D - 1."""
     mean, var = x.mean(-1, keepdim=True), x.var(-1, keepdim=True, unbiased=False)
     return g * (x - mean) / (var + eps).sqrt() + b
 
+
 numbers = torch.tensor([1.0, 2.0, 6.0])
 by_hand = layer_norm(numbers, g=1.0, b=0.0)
-print("1, 2, 6 becomes", by_hand, " same as torch:", torch.allclose(by_hand, F.layer_norm(numbers, (3,))))
+print(
+    "1, 2, 6 becomes",
+    by_hand,
+    " same as torch:",
+    torch.allclose(by_hand, F.layer_norm(numbers, (3,))),
+)
 
 # %% [markdown]
 # By hand: the mean is 3, the differences are −2, −1 and 3, their mean square is 14/3, its root 2.16.
@@ -288,7 +337,10 @@ print("1, 2, 6 becomes", by_hand, " same as torch:", torch.allclose(by_hand, F.l
 
 # %%
 points = torch.linspace(-5, 5, 501)
-exact, approximate = points * (1 + torch.erf(points / 2 ** 0.5)) / 2, F.gelu(points, approximate="tanh")
+exact, approximate = (
+    points * (1 + torch.erf(points / 2**0.5)) / 2,
+    F.gelu(points, approximate="tanh"),
+)
 with plots.style():
     left, right = plt.subplots(1, 2, figsize=(6.2, 2.1), layout="constrained")[1]
     left.plot(points, exact, label="exact")
@@ -311,16 +363,19 @@ with plots.style():
 #
 # (In training, dropout acts on the attention weights and on what comes out of $W_O$ and $W_2$. Here it is off.)
 
+
 # %%
 def add_norm(part, x, residual):
     """part: anything with .dense and .LayerNorm."""
     return layer_norm(residual + part.dense(x), part.LayerNorm.weight, part.LayerNorm.bias)
+
 
 def bert_layer(layer, h, M=0.0):
     """[B,T,D] to [B,T,D]."""
     a = add_norm(layer.attention.output, self_attention(layer.attention.self, h, M), h)
     wide = F.gelu(layer.intermediate.dense(a))
     return add_norm(layer.output, wide, a)
+
 
 torch.testing.assert_close(bert_layer(one_layer, h, M), one_layer(h, M), atol=1e-5, rtol=1e-5)
 print("layer by hand and mmlkit.bert.BertLayer, equal to 1e-5: True")
@@ -333,15 +388,19 @@ print("layer by hand and mmlkit.bert.BertLayer, equal to 1e-5: True")
 #
 # **Predict before you run.** How similar are the two results: cosine near 1, or far less?
 
+
 # %%
 def misprinted_layer(layer, h, M=0.0):
     """As bert_layer, but with the wrong second residual."""
     a = add_norm(layer.attention.output, self_attention(layer.attention.self, h, M), h)
     return add_norm(layer.output, F.gelu(layer.intermediate.dense(a)), h)
 
+
 right, wrong = one_layer(h, M), misprinted_layer(one_layer, h, M)
-print(f"one fresh layer: cosine {F.cosine_similarity(right, wrong, dim=-1).mean():.3f},",
-      f"largest difference {(right - wrong).abs().max():.2f}")
+print(
+    f"one fresh layer: cosine {F.cosine_similarity(right, wrong, dim=-1).mean():.3f},",
+    f"largest difference {(right - wrong).abs().max():.2f}",
+)
 
 # %% [markdown]
 # For one fresh layer the two are close enough to be overlooked, and no shape complains. Section 5 repeats the
@@ -362,18 +421,29 @@ print(f"one fresh layer: cosine {F.cosine_similarity(right, wrong, dim=-1).mean(
 # NBVAL_CHECK_OUTPUT
 encoder, tokenizer = bert.load_pretrained(settings.model, device="cpu")
 pair = tokenizer("Is the bank open?", "It closes at noon.", return_tensors="pt")
-pd.DataFrame({"piece": tokenizer.convert_ids_to_tokens(pair.input_ids[0]), "input_ids": pair.input_ids[0],
-              "position": range(pair.input_ids.shape[1]), "token_type_ids": pair.token_type_ids[0]}).T
+pd.DataFrame(
+    {
+        "piece": tokenizer.convert_ids_to_tokens(pair.input_ids[0]),
+        "input_ids": pair.input_ids[0],
+        "position": range(pair.input_ids.shape[1]),
+        "token_type_ids": pair.token_type_ids[0],
+    }
+).T
+
 
 # %%
 def embed(part, input_ids, token_type_ids):
     """[B,T] numbers to [B,T,D] vectors."""
     positions = torch.arange(input_ids.shape[1])
-    summed = (part.word_embeddings.weight[input_ids] + part.position_embeddings.weight[positions]
-              + part.token_type_embeddings.weight[token_type_ids])
+    summed = (
+        part.word_embeddings.weight[input_ids]
+        + part.position_embeddings.weight[positions]
+        + part.token_type_embeddings.weight[token_type_ids]
+    )
     return layer_norm(summed, part.LayerNorm.weight, part.LayerNorm.bias)
 
-with runtime.seeded(seed):            # a tiny, untrained model with the real vocabulary
+
+with runtime.seeded(seed):  # a tiny, untrained model with the real vocabulary
     tiny = bert.BertModel(bert.BertConfig.tiny(vocab_size=len(tokenizer))).eval()
 h = embed(tiny.embeddings, pair.input_ids, pair.token_type_ids)
 theirs = tiny.embeddings(pair.input_ids, pair.token_type_ids)
@@ -382,6 +452,7 @@ print(list(h.shape), " equal to 1e-5:", torch.allclose(h, theirs, atol=1e-5))
 # %% [markdown]
 # **The whole encoder** is the embeddings, a loop over layers, and a *pooler*: one more map and a $\tanh$ on the
 # vector of `[CLS]`, for tasks that want one vector for the whole text.
+
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -393,9 +464,16 @@ def my_bert(model, input_ids, token_type_ids, attention_mask, layer_function=ber
         h = layer_function(layer, h, M)
     return h, torch.tanh(model.pooler.dense(h[:, 0]))
 
+
 mine, theirs = my_bert(tiny, **pair), tiny(**pair)
 torch.testing.assert_close(mine, tuple(theirs), atol=1e-5, rtol=1e-5)
-print("last_hidden_state", list(mine[0].shape), " pooler_output", list(mine[1].shape), " equal to 1e-5: True")
+print(
+    "last_hidden_state",
+    list(mine[0].shape),
+    " pooler_output",
+    list(mine[1].shape),
+    " equal to 1e-5: True",
+)
 
 # %% [markdown]
 # **Checkpoint.** That is all of BERT's encoder. From here on we use `mmlkit.bert.BertModel`.
@@ -409,23 +487,34 @@ print("last_hidden_state", list(mine[0].shape), " pooler_output", list(mine[1].s
 # **Predict before you run.** Which part of BERT-base is largest: the word table, all attention maps together, or all
 # feed-forward networks together?
 
+
 # %%
 # NBVAL_CHECK_OUTPUT
 def count_parameters(c):
     """The terms of the sum, by name, for a BertConfig."""
     D, inner, L = c.hidden_size, c.intermediate_size, c.num_hidden_layers
-    return {"word table: V D": c.vocab_size * D,
-            "position and segment tables: (P + 2) D": (c.max_position_embeddings + c.type_vocab_size) * D,
-            "LayerNorms: (2 L + 1) 2 D": (2 * L + 1) * 2 * D,
-            "query, key, value, output: L 4 (D² + D)": L * 4 * (D * D + D),
-            "feed-forward: L (2 D I + I + D)": L * (2 * D * inner + inner + D),
-            "pooler: D² + D": D * D + D}
+    return {
+        "word table: V D": c.vocab_size * D,
+        "position and segment tables: (P + 2) D": (c.max_position_embeddings + c.type_vocab_size)
+        * D,
+        "LayerNorms: (2 L + 1) 2 D": (2 * L + 1) * 2 * D,
+        "query, key, value, output: L 4 (D² + D)": L * 4 * (D * D + D),
+        "feed-forward: L (2 D I + I + D)": L * (2 * D * inner + inner + D),
+        "pooler: D² + D": D * D + D,
+    }
 
-kinds = {"BERT-base": bert.BertConfig.base(), "BERT-large": bert.BertConfig.large(), "this notebook's": encoder.config}
+
+kinds = {
+    "BERT-base": bert.BertConfig.base(),
+    "BERT-large": bert.BertConfig.large(),
+    "this notebook's": encoder.config,
+}
 terms = pd.DataFrame({name: count_parameters(c) for name, c in kinds.items()})
 terms.loc["sum"] = terms.sum()
-with torch.device("meta"):                # shapes only: no memory for the numbers
-    terms.loc["counted in the model"] = [sum(p.numel() for p in bert.BertModel(c).parameters()) for c in kinds.values()]
+with torch.device("meta"):  # shapes only: no memory for the numbers
+    terms.loc["counted in the model"] = [
+        sum(p.numel() for p in bert.BertModel(c).parameters()) for c in kinds.values()
+    ]
 terms.map("{:,}".format)
 
 # %% [markdown]
@@ -452,13 +541,22 @@ with tempfile.TemporaryDirectory() as folder:
     published = AutoModel.from_pretrained(folder).eval()
 real = batch.attention_mask.bool()
 theirs = published(**batch).last_hidden_state[real]
-tolerance = 1e-5 if profile == "fast" else 1e-4      # BERT-base has more layers, so more rounding
-found = {"mmlkit": encoder(**batch)[0][real], "yours": my_bert(encoder, **batch)[0][real],
-         "yours, misprinted layer": my_bert(encoder, **batch, layer_function=misprinted_layer)[0][real]}
+tolerance = 1e-5 if profile == "fast" else 1e-4  # BERT-base has more layers, so more rounding
+found = {
+    "mmlkit": encoder(**batch)[0][real],
+    "yours": my_bert(encoder, **batch)[0][real],
+    "yours, misprinted layer": my_bert(encoder, **batch, layer_function=misprinted_layer)[0][real],
+}
 torch.testing.assert_close(found["mmlkit"], theirs, atol=tolerance, rtol=1e-5)
-pd.DataFrame({name: {f"all within {tolerance:.0e}": torch.allclose(ours, theirs, atol=tolerance),
-                     "mean cosine": f"{F.cosine_similarity(ours, theirs, dim=-1).mean():.3f}"}
-              for name, ours in found.items()})
+pd.DataFrame(
+    {
+        name: {
+            f"all within {tolerance:.0e}": torch.allclose(ours, theirs, atol=tolerance),
+            "mean cosine": f"{F.cosine_similarity(ours, theirs, dim=-1).mean():.3f}",
+        }
+        for name, ours in found.items()
+    }
+)
 
 # %% [markdown]
 # With trained weights the wrong residual destroys the result. This is why it pays to compare with a reference, and
@@ -468,6 +566,7 @@ pd.DataFrame({name: {f"all within {tolerance:.0e}": torch.allclose(ours, theirs,
 #
 # **Where do heads look?** `BertSelfAttention.probabilities` gives the weights of a layer for the hidden states that
 # enter it. We walk through the layers and keep them all. Layers and heads count from 0.
+
 
 # %%
 def attention_maps(text):
@@ -479,17 +578,20 @@ def attention_maps(text):
         h = layer(h)
     return tokenizer.convert_ids_to_tokens(ids[0]), torch.stack(maps)
 
+
 tokens, maps = attention_maps(texts[0])
 print(list(maps.shape), "layers, heads, tokens that look, tokens looked at")
 
 # %%
-previous = maps.diagonal(-1, dim1=2, dim2=3).mean(-1)      # from each token to the one before it
+previous = maps.diagonal(-1, dim1=2, dim2=3).mean(-1)  # from each token to the one before it
 looks = {"previous token": previous, "[CLS]": maps[..., 0].mean(-1)}
 with plots.style():
     axes = plt.subplots(1, 2, figsize=(8, 2.5), sharey=True, layout="constrained")[1]
     for ax, (name, values) in zip(axes, looks.items()):
         image = ax.imshow(values.numpy(), vmin=0, vmax=1, aspect="auto")
-        ax.set(xlabel="head", ylabel="layer", title=f"Mean weight on the {name}".replace("the [", "["))
+        ax.set(
+            xlabel="head", ylabel="layer", title=f"Mean weight on the {name}".replace("the [", "[")
+        )
         ax.set(xticks=range(values.shape[1]), yticks=range(values.shape[0]))
         ax.grid(False)
     plt.colorbar(image, ax=axes, label="attention weight")
@@ -506,11 +608,13 @@ with plots.style():
 # head that looks most at the previous token. Can you find a head in which many tokens look at the
 # *next* token? (Exercise 3 does it by code.)
 
+
 # %%
 def draw(layer, head):
     with plots.style():
         ax = plt.subplots(figsize=(4.8, 3.7), layout="constrained")[1]
         plots.attention(maps[layer, head], tokens, title=f"Layer {layer}, head {head}", ax=ax)
+
 
 sharpest = divmod(int(previous.argmax()), previous.shape[1])
 layers, heads = map(range, previous.shape)
@@ -528,14 +632,29 @@ sliders(draw, start=dict(zip(("layer", "head"), sharpest)), layer=layers, head=h
 # picked on; one of them changes *tall* to *narrow*, so that *it* should now be the shelf.
 
 # %%
-layer, head = divmod(int(maps[:, :, tokens.index("it"), tokens.index("kettle")].argmax()), maps.shape[1])
+layer, head = divmod(
+    int(maps[:, :, tokens.index("it"), tokens.index("kettle")].argmax()), maps.shape[1]
+)
 rows = []
-for text, nouns in ((texts[0], ("kettle", "shelf")), (texts[0].replace("tall", "narrow"), ("kettle", "shelf")),
-                    ("The farmer sold the horse because it was too old.", ("farmer", "horse")),
-                    ("My sister painted the door while it was raining.", ("sister", "door"))):
+for text, nouns in (
+    (texts[0], ("kettle", "shelf")),
+    (texts[0].replace("tall", "narrow"), ("kettle", "shelf")),
+    ("The farmer sold the horse because it was too old.", ("farmer", "horse")),
+    ("My sister painted the door while it was raining.", ("sister", "door")),
+):
     words, found = attention_maps(text)
-    rows.append([text, *(f"{noun} {found[layer, head, words.index('it'), words.index(noun)]:.2f}" for noun in nouns)])
-pd.DataFrame(rows, columns=[f"layer {layer}, head {head}", "it to the first noun", "it to the second"])
+    rows.append(
+        [
+            text,
+            *(
+                f"{noun} {found[layer, head, words.index('it'), words.index(noun)]:.2f}"
+                for noun in nouns
+            ),
+        ]
+    )
+pd.DataFrame(
+    rows, columns=[f"layer {layer}, head {head}", "it to the first noun", "it to the second"]
+)
 
 # %% [markdown]
 # In MiniLM the head does more than look at the first noun: with *farmer* and *horse* it takes the horse. But *narrow*
@@ -551,15 +670,22 @@ pd.DataFrame(rows, columns=[f"layer {layer}, head {head}", "it to the first noun
 # the model group them by word or by meaning?
 
 # %%
-sentences = ["She sat on the bank of the river.", "He fished from the river bank.",
-             "The bank raised its interest rates.", "My savings account pays little interest.",
-             "The soup needs more salt.", "Add a pinch of salt to the broth."]
+sentences = [
+    "She sat on the bank of the river.",
+    "He fished from the river bank.",
+    "The bank raised its interest rates.",
+    "My savings account pays little interest.",
+    "The soup needs more salt.",
+    "Add a pinch of salt to the broth.",
+]
+
 
 def sentence_vectors(texts):
     """Mean pooling, then length 1: [N,D]."""
     batch = tokenizer(texts, padding=True, return_tensors="pt")
     weight = batch.attention_mask[..., None]
     return F.normalize((encoder(**batch).last_hidden_state * weight).sum(1) / weight.sum(1), dim=-1)
+
 
 vectors = sentence_vectors(sentences)
 print(list(vectors.shape), "one vector for each sentence")
@@ -595,7 +721,7 @@ alone = tokenizer(sentences[1], return_tensors="pt")
 filled = tokenizer(sentences[1], padding="max_length", max_length=40, return_tensors="pt")
 n, reference = alone.input_ids.shape[1], encoder(**alone).last_hidden_state
 with_mask = encoder(**filled).last_hidden_state[:, :n]
-without = encoder(filled.input_ids).last_hidden_state[:, :n]       # mask forgotten
+without = encoder(filled.input_ids).last_hidden_state[:, :n]  # mask forgotten
 print("with the mask, equal to 1e-5:", torch.allclose(with_mask, reference, atol=1e-5))
 print(f"mask forgotten: largest difference {(without - reference).abs().max():.2f}")
 
@@ -618,7 +744,9 @@ for first_token_only in (False, True):
     work[first_token_only] = counter.get_total_flops()
 same = torch.allclose(outputs[True].pooler_output, outputs[False].pooler_output, atol=1e-5)
 print("last_hidden_state", *(list(outputs[flag].last_hidden_state.shape) for flag in (False, True)))
-print(f"pooled [CLS] equal to 1e-5: {same}, arithmetic {work[True] / work[False]:.1%} of the full forward pass")
+print(
+    f"pooled [CLS] equal to 1e-5: {same}, arithmetic {work[True] / work[False]:.1%} of the full forward pass"
+)
 
 # %% [markdown]
 # Only the last layer gets cheaper, and it keeps its keys and values: 2 of its 12 $D^2$ products for each token. So
@@ -632,10 +760,12 @@ print(f"pooled [CLS] equal to 1e-5: {same}, arithmetic {work[True] / work[False]
 # ● ○ ○ · 10 minutes. Do not scroll up. Write attention for one head. The mask has
 # 1 for a token and 0 for padding.
 
+
 # %%
 def my_attention(query, key, value, mask):
     """query, key, value [T,d], mask [T]; returns [T,d]."""
     # your lines go here
+
 
 right = checks.check_attention(my_attention)
 
@@ -665,15 +795,21 @@ right = checks.check_attention(my_attention)
 # segment, then LayerNorm), run all layers, and take the mean over tokens. What happens to *The dog bit the man* and
 # *The man bit the dog*? First predict, then compute.
 
+
 # %%
 def without_positions(text):
     """The mean vector [1,D] of a text when no position is added."""
     # your lines go here
 
+
 bites = ["The dog bit the man.", "The man bit the dog."]
 print(f"with positions {F.cosine_similarity(*sentence_vectors(bites), dim=0):.4f}")
 one, two = map(without_positions, bites)
-print("without", "not yet" if one is None else f"{F.cosine_similarity(one, two).item():.4f}", "(expected 1.0000)")
+print(
+    "without",
+    "not yet" if one is None else f"{F.cosine_similarity(one, two).item():.4f}",
+    "(expected 1.0000)",
+)
 
 # %% [markdown]
 # <details><summary>Hint</summary>
@@ -707,14 +843,20 @@ print("without", "not yet" if one is None else f"{F.cosine_similarity(one, two).
 # ● ● ● · 20 minutes. For weights `[L,H,T,T]` compute for each head the mean weight from a
 # token to the *next* one. Which head has the largest? Does it stay the winner on another sentence?
 
+
 # %%
 def next_token_score(maps):
     """[L,H,T,T] to [L,H]."""
     # your lines go here
 
+
 for text in (texts[0], "The river bank was muddy, but the fishermen stayed until dusk."):
     score = next_token_score(attention_maps(text)[1])
-    found = "not yet" if score is None else f"{divmod(int(score.argmax()), score.shape[1])}, weight {score.max():.2f}"
+    found = (
+        "not yet"
+        if score is None
+        else f"{divmod(int(score.argmax()), score.shape[1])}, weight {score.max():.2f}"
+    )
     print(f"layer and head: {found} (expected for MiniLM: (1, 8), weight 0.5 to 0.65)")
 
 # %% [markdown]

@@ -34,7 +34,9 @@ epochs = None  # None: what the profile says
 try:
     import mmlkit
 except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
+    get_ipython().run_line_magic(
+        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
+    )
     import mmlkit
 import matplotlib.pyplot as plt
 import numpy as np
@@ -50,7 +52,9 @@ from mmlkit.runtime import describe, fastest_precision, pick_device
 size, device, about = get_profile(profile), pick_device(), describe()
 source, epochs = source or size.source, epochs or size.epochs
 precision = fastest_precision(device) if size.precision == "auto" else size.precision
-print(f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}")
+print(
+    f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}"
+)
 print(f"weights {size.model}, data {source}, {epochs} epochs")
 
 # %% [markdown]
@@ -125,6 +129,7 @@ print(f"largest difference over 60 steps: {difference:.1e}")
 # $\sqrt{v_t/(1-\beta_2^t)}$. The first difference is of the order of $\alpha^2\lambda$ and invisible; the second makes the
 # handout's $\epsilon$ weigh more in early steps, by $1/\sqrt{1-\beta_2^t}$: 32 times at $t = 1$.
 
+
 # %%
 def first_step(make, g):
     """How far a weight at 0 moves in its first step, in units of the learning rate."""
@@ -135,15 +140,21 @@ def first_step(make, g):
 
 
 gradients = np.logspace(-9, -2, 60)
-steps = {name: [first_step(make, g) for g in gradients] for name, make in
-         {"handout": AdamW, "torch": torch.optim.AdamW}.items()}
+steps = {
+    name: [first_step(make, g) for g in gradients]
+    for name, make in {"handout": AdamW, "torch": torch.optim.AdamW}.items()
+}
 
 # %%
 with plots.style():
     fig, ax = plt.subplots(layout="constrained")
     for (name, values), line in zip(steps.items(), ("-", "--")):
         ax.semilogx(gradients, values, line, label=name)
-    ax.set(xlabel="gradient", ylabel="first step / learning rate", title="The same eps = 1e-6, in two places")
+    ax.set(
+        xlabel="gradient",
+        ylabel="first step / learning rate",
+        title="The same eps = 1e-6, in two places",
+    )
     ax.legend()
     plt.show()
 
@@ -167,8 +178,18 @@ def schedule(warmup):
     """The learning rate over 100 steps, as a share of its peak."""
     with plots.style():
         fig, ax = plt.subplots(figsize=(6, 2.6), layout="constrained")
-        ax.plot([learning_rate(step, peak=1.0, warmup=int(100 * warmup), total=100) for step in range(100)])
-        ax.set(xlabel="step", ylabel="learning rate / peak", title=f"warm-up over {warmup:.0%} of the steps", ylim=(0, 1.05))
+        ax.plot(
+            [
+                learning_rate(step, peak=1.0, warmup=int(100 * warmup), total=100)
+                for step in range(100)
+            ]
+        )
+        ax.set(
+            xlabel="step",
+            ylabel="learning rate / peak",
+            title=f"warm-up over {warmup:.0%} of the steps",
+            ylim=(0, 1.05),
+        )
 
 
 sliders(schedule, start={"warmup": 0.1}, warmup=[0.0, 0.05, 0.1, 0.2, 0.5])
@@ -189,7 +210,10 @@ from mmlkit.bert import load_pretrained
 sst = load_task("sst", source, seed=seed)
 encoder, tokenizer = load_pretrained(size.model)
 encoded = encode(tokenizer, sst.train, max_length=size.max_length)
-print(f"{len(sst.train)} train, {len(sst.dev)} dev; {encoded.lengths.mean():.1f} tokens on average, at most {encoded.lengths.max()}")
+print(
+    f"{len(sst.train)} train, {len(sst.dev)} dev; {encoded.lengths.mean():.1f} tokens on average, at most {encoded.lengths.max()}"
+)
+
 
 # %%
 def real_share(batches):
@@ -198,8 +222,10 @@ def real_share(batches):
 
 
 order = np.random.default_rng(seed).permutation(len(sst.train))
-at_random = [order[i:i + 32] for i in range(0, len(order), 32)]
-print(f"real tokens: {real_share(at_random):.0%} in random batches, {real_share(plan(encoded.lengths, 32, seed=seed)):.0%} in planned ones")
+at_random = [order[i : i + 32] for i in range(0, len(order), 32)]
+print(
+    f"real tokens: {real_share(at_random):.0%} in random batches, {real_share(plan(encoded.lengths, 32, seed=seed)):.0%} in planned ones"
+)
 
 # %% [markdown]
 # ## 4 One step, by hand
@@ -226,7 +252,7 @@ def new_model(task):
 
 # %%
 batch = collate(encoded, plan(encoded.lengths, 32, seed=seed)[0]).to(device)
-by_hand = new_model(sst.task).eval()            # eval: no dropout, so that two models can be compared
+by_hand = new_model(sst.task).eval()  # eval: no dropout, so that two models can be compared
 optimizer = torch.optim.AdamW(by_hand.parameters(), lr=1e-4, eps=1e-8, weight_decay=0.0)
 out = by_hand.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids)
 head = by_hand.head(sst.task)
@@ -248,10 +274,14 @@ from mmlkit.training import train_step
 with_library = new_model(sst.task).eval()
 optimizer = torch.optim.AdamW(with_library.parameters(), lr=1e-4, eps=1e-8, weight_decay=0.0)
 result = train_step(with_library, batch, optimizer, clip=1.0)
-moved = max((a - b).abs().max().item() for a, b in zip(by_hand.parameters(), with_library.parameters()))
-tolerance = 1e-4 if device.type == "cpu" else 1e-2      # on a GPU train_step multiplies in TF32
+moved = max(
+    (a - b).abs().max().item() for a, b in zip(by_hand.parameters(), with_library.parameters())
+)
+tolerance = 1e-4 if device.type == "cpu" else 1e-2  # on a GPU train_step multiplies in TF32
 assert abs(result.total.item() - loss.item()) < tolerance and moved < 2.1e-4
-print(f"loss {result.total.item():.4f}; no weight ends more than two steps of 1e-4 apart: {moved < 2.1e-4}")
+print(
+    f"loss {result.total.item():.4f}; no weight ends more than two steps of 1e-4 apart: {moved < 2.1e-4}"
+)
 
 # %% [markdown]
 # Why not exactly equal? Adam's first step depends on little more than the *sign* of a gradient. Where a gradient is almost
@@ -270,15 +300,26 @@ def train(data, freeze_encoder, batch_size):
     """One run; returns the model at its best epoch and the history."""
     model = new_model(data.task)
     rates = dict(lr=size.frozen_lr) if freeze_encoder else dict(lr=size.lr, head_lr=size.head_lr)
-    history = fit(model, data, freeze_encoder=freeze_encoder, epochs=epochs, batch_size=batch_size,
-                  max_length=size.max_length, precision=precision, seed=seed, **rates)
+    history = fit(
+        model,
+        data,
+        freeze_encoder=freeze_encoder,
+        epochs=epochs,
+        batch_size=batch_size,
+        max_length=size.max_length,
+        precision=precision,
+        seed=seed,
+        **rates,
+    )
     return model, history
 
 
 # %%
 _, sst_frozen = train(sst, True, size.batch_size)
 sst_model, sst_tuned = train(sst, False, size.batch_size)
-pd.concat({"frozen": sst_frozen, "fine-tuned": sst_tuned}, names=["run", ""])[["epoch", "train_loss", "accuracy", "macro_f1"]].round(3)
+pd.concat({"frozen": sst_frozen, "fine-tuned": sst_tuned}, names=["run", ""])[
+    ["epoch", "train_loss", "accuracy", "macro_f1"]
+].round(3)
 
 # %%
 plots.learning_curves({"frozen": sst_frozen, "fine-tuned": sst_tuned}, title="SST, dev split")
@@ -306,9 +347,13 @@ plt.show()
 # positive*). Which do you expect more of?
 
 # %%
-said, true = scores.argmax(1) - 2, sst.dev.labels - 2       # -2 very negative ... 2 very positive
+said, true = scores.argmax(1) - 2, sst.dev.labels - 2  # -2 very negative ... 2 very positive
 wrong = said != true
-for name, kind in {"strength": said * true > 0, "sign": said * true < 0, "to or from neutral": said * true == 0}.items():
+for name, kind in {
+    "strength": said * true > 0,
+    "sign": said * true < 0,
+    "to or from neutral": said * true == 0,
+}.items():
     print(f"{(wrong & kind).sum():>3} of {wrong.sum()} mistakes: {name}")
 
 # %% [markdown]
@@ -321,7 +366,9 @@ for name, kind in {"strength": said * true > 0, "sign": said * true < 0, "to or 
 shares = probabilities(scores, sst_model.heads["sst"])
 worst = sorted(np.flatnonzero(wrong), key=lambda i: -shares[i].max())[:5]
 for i in worst:
-    print(f"{sst.task.labels[shares[i].argmax()]} ({shares[i].max():.2f}), in truth {sst.dev[i]['label']}:")
+    print(
+        f"{sst.task.labels[shares[i].argmax()]} ({shares[i].max():.2f}), in truth {sst.dev[i]['label']}:"
+    )
     print("   ", sst.dev.texts[i][0])
 
 # %% [markdown]
@@ -331,14 +378,16 @@ for i in worst:
 # turns. Two labels only, but counting nice words will not do.
 
 # %%
-cfimdb = load_task("cfimdb", "mini" if source == "hub" else source, seed=seed)      # not on the hub
+cfimdb = load_task("cfimdb", "mini" if source == "hub" else source, seed=seed)  # not on the hub
 print(f"{len(cfimdb.train)} train, {len(cfimdb.dev)} dev\n")
 print(cfimdb.train[0]["label"], "|", cfimdb.train[0]["sentence"][:300], "...")
 
 # %%
 _, cfimdb_frozen = train(cfimdb, True, size.review_batch_size)
 cfimdb_model, cfimdb_tuned = train(cfimdb, False, size.review_batch_size)
-plots.learning_curves({"frozen": cfimdb_frozen, "fine-tuned": cfimdb_tuned}, title="CFIMDB, dev split")
+plots.learning_curves(
+    {"frozen": cfimdb_frozen, "fine-tuned": cfimdb_tuned}, title="CFIMDB, dev split"
+)
 plt.show()
 
 # %% [markdown]
@@ -360,11 +409,17 @@ for i in np.flatnonzero(scores.argmax(1) != cfimdb.dev.labels)[:2]:
 # and with smaller weights our column answers a different question: compare the *difference* between rows, not the rows.
 
 # %%
-histories = {("SST", "frozen"): sst_frozen, ("SST", "fine-tuned"): sst_tuned,
-             ("CFIMDB", "frozen"): cfimdb_frozen, ("CFIMDB", "fine-tuned"): cfimdb_tuned}
+histories = {
+    ("SST", "frozen"): sst_frozen,
+    ("SST", "fine-tuned"): sst_tuned,
+    ("CFIMDB", "frozen"): cfimdb_frozen,
+    ("CFIMDB", "fine-tuned"): cfimdb_tuned,
+}
 published = [0.387, 0.520, 0.780, 0.966]
 ours = {key: history["accuracy"].max() for key, history in histories.items()}
-result = pd.DataFrame({"published": published, "this run": ours.values()}, index=pd.MultiIndex.from_tuples(ours))
+result = pd.DataFrame(
+    {"published": published, "this run": ours.values()}, index=pd.MultiIndex.from_tuples(ours)
+)
 
 # %% [markdown]
 # One run is one draw. Where `results/` holds runs of several seeds on the mini data, their mean and standard deviation stand
@@ -379,8 +434,13 @@ if source == "mini" and recorded.is_file():
     rows = pd.DataFrame(json.loads(recorded.read_text())["runs"])
     rows = rows[rows["task"].isin(["sst", "cfimdb"])]
     spread = rows.groupby(["task", "mode"])["accuracy"].agg(["mean", "std", "count"])
-    keys = [(task.lower(), "pretrain" if mode == "frozen" else "finetune") for task, mode in result.index]
-    result["recorded, mean ± sd"] = [f"{spread.loc[k, 'mean']:.3f} ± {spread.loc[k, 'std']:.3f}" for k in keys]
+    keys = [
+        (task.lower(), "pretrain" if mode == "frozen" else "finetune")
+        for task, mode in result.index
+    ]
+    result["recorded, mean ± sd"] = [
+        f"{spread.loc[k, 'mean']:.3f} ± {spread.loc[k, 'std']:.3f}" for k in keys
+    ]
     result["seeds"] = [int(spread.loc[k, "count"]) for k in keys]
 result.round(3)
 
@@ -399,7 +459,11 @@ for task, rows in (("SST", len(sst.dev)), ("CFIMDB", len(cfimdb.dev))):
 from mmlkit.training import save_model
 
 folder = Path(output_dir) / "sst-model"
-save_model(sst_model, folder, metadata={"seed": seed, "source": str(source), "accuracy": float(ours["SST", "fine-tuned"])})
+save_model(
+    sst_model,
+    folder,
+    metadata={"seed": seed, "source": str(source), "accuracy": float(ours["SST", "fine-tuned"])},
+)
 print(f'mmlkit predict --model {folder.name} "A small, stubborn marvel."')
 
 # %%
@@ -417,6 +481,7 @@ plt.show()
 #
 # ● ● ○ · 10 minutes. Write the handout's AdamW step for one number, with every constant as an
 # argument.
+
 
 # %%
 def my_adamw_step(theta, g, m, v, t, lr, beta1, beta2, eps, weight_decay):
@@ -449,6 +514,7 @@ _ = checks.check_adamw_step(my_adamw_step)
 # ### Exercise 2: the learning rate as a function of the step
 #
 # ● ○ ○ · 5 minutes. Write the learning rate's path as a function of the step.
+
 
 # %%
 def my_learning_rate(step, peak, warmup, total):

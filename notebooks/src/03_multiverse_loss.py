@@ -36,7 +36,9 @@ epochs = None  # None: what the profile says
 try:
     import mmlkit
 except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
+    get_ipython().run_line_magic(
+        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
+    )
     import mmlkit
 import matplotlib.pyplot as plt
 import numpy as np
@@ -53,7 +55,9 @@ from mmlkit.training.fast import fast_matmul
 size, device, about = get_profile(profile), pick_device(), describe()
 source, epochs = source or size.source, epochs or size.epochs
 precision = fastest_precision(device) if size.precision == "auto" else size.precision
-print(f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}")
+print(
+    f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}"
+)
 print(f"weights {size.model}, data {task} from {source}, {epochs} epochs per method")
 
 # %% [markdown]
@@ -92,7 +96,14 @@ def dot(F):
 
 
 f1, f2 = start
-print("one step of 0.1:", f1 - 0.1 * f2, f2 - 0.1 * f1, f"the product falls from {dot(start):.2f} to {(f1 - 0.1 * f2) @ (f2 - 0.1 * f1):.2f}")
+print(
+    "one step of 0.1:",
+    f1 - 0.1 * f2,
+    f2 - 0.1 * f1,
+    f"the product falls from {dot(start):.2f} to {(f1 - 0.1 * f2) @ (f2 - 0.1 * f1):.2f}",
+)
+
+
 def descend(loss, steps, lr=0.01, F=start):
     """Plain gradient descent on the heads; returns every position, [steps + 1, 2, 2]."""
     path = [F]
@@ -107,14 +118,24 @@ def angle(F):
     cosine = torch.nn.functional.cosine_similarity(F[0], F[1], dim=0)
     return torch.rad2deg(cosine.clamp(-1, 1).arccos()).item(), F.norm(dim=1).mean().item()
 
+
 # %%
 def draw_paths(ax, path, title):
     """Both heads at the start (dashed), on their way (thin) and at the end (arrows)."""
-    for j, (line, colour, beside) in enumerate(zip(("-", "-."), plots.COLOURS, ((3, -12), (-12, 5)))):
+    for j, (line, colour, beside) in enumerate(
+        zip(("-", "-."), plots.COLOURS, ((3, -12), (-12, 5)))
+    ):
         ax.plot([0, path[0, j, 0]], [0, path[0, j, 1]], "--", color=colour, alpha=0.5)
         ax.plot(*path[:, j].T, linewidth=1, color=colour)
-        ax.annotate("", path[-1, j].tolist(), (0, 0), arrowprops=dict(arrowstyle="->", linewidth=2, linestyle=line, color=colour))
-        ax.annotate(f"$f_{j + 1}$", path[-1, j].tolist(), beside, textcoords="offset points", color=colour)
+        ax.annotate(
+            "",
+            path[-1, j].tolist(),
+            (0, 0),
+            arrowprops=dict(arrowstyle="->", linewidth=2, linestyle=line, color=colour),
+        )
+        ax.annotate(
+            f"$f_{j + 1}$", path[-1, j].tolist(), beside, textcoords="offset points", color=colour
+        )
     ax.set(xlabel="first weight", ylabel="second weight", title=title, aspect="equal")
 
 
@@ -140,6 +161,7 @@ with plots.style():
 # Shrinking is the cheap way out: two heads of length 0 are orthogonal to everything. The *cosine* does not change with length, so
 # it leaves only the turn. (The paper takes the product. The cosine is an option of the library, `similarity="cosine"`.)
 
+
 # %%
 def cosine(F):
     """|cos| of the angle between two heads."""
@@ -148,7 +170,9 @@ def cosine(F):
 
 for name, loss in {"product": dot, "cosine": cosine}.items():
     degrees, length = angle(descend(loss, steps=400)[-1])
-    print(f"{name}: angle {degrees:.1f}°, mean length {length:.2f} (at the start {angle(start)[0]:.1f}° and {angle(start)[1]:.2f})")
+    print(
+        f"{name}: angle {degrees:.1f}°, mean length {length:.2f} (at the start {angle(start)[0]:.1f}° and {angle(start)[1]:.2f})"
+    )
     assert degrees > 85
 
 # %% [markdown]
@@ -168,7 +192,10 @@ def data(F):
     return torch.nn.functional.softplus(-y[:, None] * (points @ F.T)).mean(0).sum()
 
 
-ways = {"data alone": descend(data, steps=1500), "data + 0.3 |⟨f₁, f₂⟩|": descend(lambda F: data(F) + 0.3 * dot(F), steps=1500)}
+ways = {
+    "data alone": descend(data, steps=1500),
+    "data + 0.3 |⟨f₁, f₂⟩|": descend(lambda F: data(F) + 0.3 * dot(F), steps=1500),
+}
 with plots.style():
     fig, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained", sharex=True, sharey=True)
     for ax, (title, path) in zip(axes, ways.items()):
@@ -198,7 +225,9 @@ assert angle(ways["data alone"][-1])[0] < 20 < 70 < angle(ways["data + 0.3 |⟨f
 
 # %%
 a, b = torch.meshgrid(*[torch.linspace(0, torch.pi, 361, dtype=torch.float64)] * 2, indexing="ij")
-total = a.cos().abs() + b.cos().abs() + (a - b).cos().abs()     # head 1 along the first axis, heads 2 and 3 at angles a and b
+total = (
+    a.cos().abs() + b.cos().abs() + (a - b).cos().abs()
+)  # head 1 along the first axis, heads 2 and 3 at angles a and b
 print(f"smallest sum over all directions: {total.min():.3f}")
 
 # %% [markdown]
@@ -243,7 +272,7 @@ print(f"smallest sum over all directions: {total.min():.3f}")
 M = D = 1024
 C = 2
 generator = torch.Generator().manual_seed(seed)
-F = 0.02 * torch.randn(M, C, D, generator=generator)            # as BERT-large's heads start
+F = 0.02 * torch.randn(M, C, D, generator=generator)  # as BERT-large's heads start
 logits = torch.einsum("bd,mcd->bmc", torch.randn(32, D, generator=generator), F)
 print(f"log of a logit is not a number for {logits.log().isnan().float().mean():.0%} of them")
 print(f"pairs in the sum: v2 {C * M * (M - 1) // 2:,}, v1 as printed {M * C * (C - 1) // 2:,}")
@@ -260,7 +289,9 @@ from mmlkit.heads import MultiverseHead, multiverse_loss
 
 orthogonality = 0.005 * multiverse_loss(F).item()
 for reduction, L_task in {"sum": M * np.log(C), "mean": np.log(C)}.items():
-    print(f"{reduction:>4}: L_task {L_task:7.2f}, lambda L_mv {orthogonality:.2f}, ratio {orthogonality / L_task:.3g}")
+    print(
+        f"{reduction:>4}: L_task {L_task:7.2f}, lambda L_mv {orthogonality:.2f}, ratio {orthogonality / L_task:.3g}"
+    )
 assert 70 < orthogonality / np.log(C) < 85
 
 # %% [markdown]
@@ -274,12 +305,16 @@ assert 70 < orthogonality / np.log(C) < 85
 # %%
 M, C, D, B = 48, 2, 64, 8
 generator = torch.Generator().manual_seed(seed)
-F, b, x = (torch.randn(*shape, dtype=torch.float64, generator=generator) for shape in ((M, C, D), (M, C), (B, D)))
+F, b, x = (
+    torch.randn(*shape, dtype=torch.float64, generator=generator)
+    for shape in ((M, C, D), (M, C), (B, D))
+)
 logits = torch.einsum("bd,mcd->bmc", x, F) + b
 print("F", list(F.shape), " x", list(x.shape), " logits", list(logits.shape))
 
 # %% [markdown]
 # Eq. 4 as it is written, pair by pair:
+
 
 # %%
 def multiverse_by_loop(F):
@@ -294,11 +329,12 @@ print(f"{multiverse_by_loop(F):.6f} from {C * M * (M - 1) // 2:,} dot products")
 # All dot products of a class are the entries of one matrix, $G = F_k F_k^\top$, the *Gram matrix*. Its diagonal holds
 # $|f|^2$, which is nobody's business here, and every pair stands in it twice.
 
+
 # %%
 def multiverse_by_gram(F):
     """Eq. 4 from one matrix product per class."""
-    rows = F.transpose(0, 1)                                    # [C,M,D]
-    G = (rows @ rows.transpose(1, 2)).abs()                     # [C,M,M]
+    rows = F.transpose(0, 1)  # [C,M,D]
+    G = (rows @ rows.transpose(1, 2)).abs()  # [C,M,M]
     return (G.sum() - G.diagonal(dim1=1, dim2=2).sum()) / 2
 
 
@@ -319,7 +355,9 @@ def seconds(function):
 
 
 loop, gram = seconds(multiverse_by_loop), seconds(multiverse_by_gram)
-print(f"{M} heads: the loop takes {1e3 * loop:.1f} ms, the product {1e3 * gram:.2f} ms; ratio {loop / gram:.0f}")
+print(
+    f"{M} heads: the loop takes {1e3 * loop:.1f} ms, the product {1e3 * gram:.2f} ms; ratio {loop / gram:.0f}"
+)
 
 # %% [markdown]
 # **The gradient** needs no automatic differentiation. The derivative of $|\langle f_r, f_s\rangle|$ by $f_r$ is
@@ -330,12 +368,16 @@ print(f"{M} heads: the loop takes {1e3 * loop:.1f} ms, the product {1e3 * gram:.
 # %%
 rows = F.transpose(0, 1)
 G = rows @ rows.transpose(1, 2)
-sign = G.sign() - torch.eye(M, dtype=torch.float64)             # the diagonal of G is positive, so its sign is 1
-by_hand = (sign @ rows).transpose(0, 1)                         # [M,C,D]
+sign = G.sign() - torch.eye(
+    M, dtype=torch.float64
+)  # the diagonal of G is positive, so its sign is 1
+by_hand = (sign @ rows).transpose(0, 1)  # [M,C,D]
 weight = F.clone().requires_grad_()
 multiverse_by_gram(weight).backward()
 torch.testing.assert_close(by_hand, weight.grad, rtol=1e-12, atol=1e-12)
-print("gradient", list(by_hand.shape), " equal to autograd's:", torch.allclose(by_hand, weight.grad))
+print(
+    "gradient", list(by_hand.shape), " equal to autograd's:", torch.allclose(by_hand, weight.grad)
+)
 
 # %% [markdown]
 # No factor: the pair $(r, s)$ gives $f_s$ to head $r$ and $f_r$ to head $s$, once each. A pair's
@@ -359,10 +401,10 @@ from mmlkit.data import get_task
 head = MultiverseHead(D, C, num_heads=M).double().eval()
 head.weight.data, head.bias.data = F.clone(), b.clone()
 labels = torch.arange(B) % C
-by_hand = -logits.log_softmax(-1)[torch.arange(B), :, labels].mean(0).sum()                 # Eq. 3
+by_hand = -logits.log_softmax(-1)[torch.arange(B), :, labels].mean(0).sum()  # Eq. 3
 L_task = head.loss((x,), SimpleNamespace(task=get_task("sst2"), labels=labels)).total
 torch.testing.assert_close(L_task.double(), by_hand, rtol=1e-5, atol=0)
-torch.testing.assert_close(head(x), logits.mean(1))                                         # Eq. 5
+torch.testing.assert_close(head(x), logits.mean(1))  # Eq. 5
 torch.testing.assert_close(head.penalty(), 0.005 * multiverse_by_gram(F))
 print(f"L_task {L_task:.3f}, lambda L_mv {head.penalty():.3f}, y_hat {list(head(x).shape)}: equal")
 
@@ -380,19 +422,32 @@ file = Path("../results/multiverse_cost.json")
 cost = json.loads(file.read_text()) if file.is_file() else None
 if cost:
     for step in cost["training_step"]:
-        print(f"a MiniLM step in {step['precision']}: {step['overhead_percent']:+.1f} % with 384 heads of 3 classes instead of one")
-    print(f"384 heads at once are {cost['loops']['times_faster']:,} times as fast as one by one with a loop over pairs")
+        print(
+            f"a MiniLM step in {step['precision']}: {step['overhead_percent']:+.1f} % with 384 heads of 3 classes instead of one"
+        )
+    print(
+        f"384 heads at once are {cost['loops']['times_faster']:,} times as fast as one by one with a loop over pairs"
+    )
 
 
 if cost:
     memory = pd.DataFrame(cost["memory"]["rows"]).set_index("heads")
     with plots.style():
         fig, ax = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
-        for column, label, marker in (("broadcast_mb", "all products [M, M, D], computed", "s"), ("added_mb", "Gram form, measured", "o"), ("gram_mb", "one Gram matrix [M, M], computed", "^")):
+        for column, label, marker in (
+            ("broadcast_mb", "all products [M, M, D], computed", "s"),
+            ("added_mb", "Gram form, measured", "o"),
+            ("gram_mb", "one Gram matrix [M, M], computed", "^"),
+        ):
             ax.loglog(memory.index, memory[column], marker=marker, label=label)
         ax.set_xticks(memory.index, memory.index)
         ax.minorticks_off()
-        ax.set(xlabel="heads M", ylabel="MB", title=f"Memory of the loss and its gradient, D = {cost['memory']['size']}, {cost['memory']['labels']} classes", ylim=(0.1, 1e7))
+        ax.set(
+            xlabel="heads M",
+            ylabel="MB",
+            title=f"Memory of the loss and its gradient, D = {cost['memory']['size']}, {cost['memory']['labels']} classes",
+            ylim=(0.1, 1e7),
+        )
         ax.legend(loc="upper left")
         plt.show()
 
@@ -416,9 +471,14 @@ if cost:
 from mmlkit.data import load_task
 
 data = load_task(task, source, limit=20_000 if profile == "colab" else size.limit, seed=seed)
-assert data.task.kind == "classification", f"{task} is a regression task; this notebook counts correct labels."
+assert data.task.kind == "classification", (
+    f"{task} is a regression task; this notebook counts correct labels."
+)
 print(f"{len(data.train)} train, {len(data.dev)} dev, labels {list(data.task.labels)}\n")
-print(*(f"{column}: {data.train[0][column]}" for column in (*data.task.text_columns, "label")), sep="\n")
+print(
+    *(f"{column}: {data.train[0][column]}" for column in (*data.task.text_columns, "label")),
+    sep="\n",
+)
 from mmlkit.heads import build_head
 from mmlkit.training import MultitaskModel, fit
 from mmlkit.bert import load_pretrained
@@ -428,7 +488,9 @@ def new_model(method):
     """Fresh weights from the checkpoint, and the method's heads drawn from the seed."""
     encoder, _ = load_pretrained(size.model)
     torch.manual_seed(seed)
-    head, _ = build_head(method, encoder.config.hidden_size, data.task.num_labels, pooling=size.pooling)     # no hooks: nothing is pruned
+    head, _ = build_head(
+        method, encoder.config.hidden_size, data.task.num_labels, pooling=size.pooling
+    )  # no hooks: nothing is pruned
     return MultitaskModel(encoder, {data.task.name: head}).to(device)
 
 
@@ -436,10 +498,23 @@ def new_model(method):
 models, histories = {}, {}
 for method in ("bert", "bert-ensemble", "mv-m"):
     models[method] = new_model(method)
-    histories[method] = fit(models[method], data, epochs=epochs, lr=size.lr, head_lr=size.head_lr, batch_size=size.batch_size,
-                            max_length=size.max_length, precision=precision, seed=seed)
-    histories[method]["loss per head"] = histories[method]["train_loss"] / models[method].head(data.task).num_heads
-pd.concat(histories, names=["method", ""])[["epoch", "train_loss", "loss per head", "accuracy", "best"]].round(3)
+    histories[method] = fit(
+        models[method],
+        data,
+        epochs=epochs,
+        lr=size.lr,
+        head_lr=size.head_lr,
+        batch_size=size.batch_size,
+        max_length=size.max_length,
+        precision=precision,
+        seed=seed,
+    )
+    histories[method]["loss per head"] = (
+        histories[method]["train_loss"] / models[method].head(data.task).num_heads
+    )
+pd.concat(histories, names=["method", ""])[
+    ["epoch", "train_loss", "loss per head", "accuracy", "best"]
+].round(3)
 
 # %%
 plots.learning_curves(histories, title=f"{task}, dev split")
@@ -452,13 +527,25 @@ plt.show()
 # head's loss.
 
 # %%
-published = {"sst2": {"bert": 0.932, "bert-ensemble": 0.932, "mv-m": 0.932},      # MML v2, Table 1, dev
-             "mrpc": {"bert": 0.880, "bert-ensemble": 0.880, "mv-m": 0.897}}.get(task, {})
-result = pd.DataFrame({"published": published, "this run": {name: history["accuracy"].max() for name, history in histories.items()}})
+published = {
+    "sst2": {"bert": 0.932, "bert-ensemble": 0.932, "mv-m": 0.932},  # MML v2, Table 1, dev
+    "mrpc": {"bert": 0.880, "bert-ensemble": 0.880, "mv-m": 0.897},
+}.get(task, {})
+result = pd.DataFrame(
+    {
+        "published": published,
+        "this run": {name: history["accuracy"].max() for name, history in histories.items()},
+    }
+)
 always, error = np.bincount(data.dev.labels).max() / len(data.dev), 0.5 / len(data.dev) ** 0.5
 clear = [name for name, accuracy in result["this run"].items() if accuracy > always + 2 * error]
-print(f"always the most frequent label: {always:.3f}; one standard error on {len(data.dev)} rows: at most {error:.3f}")
-print("clearly above it:", ", ".join(clear) or "none, so what follows tells about the heads, and nothing about the task")
+print(
+    f"always the most frequent label: {always:.3f}; one standard error on {len(data.dev)} rows: at most {error:.3f}"
+)
+print(
+    "clearly above it:",
+    ", ".join(clear) or "none, so what follows tells about the heads, and nothing about the task",
+)
 result.round(3)
 
 # %% [markdown]
@@ -478,7 +565,10 @@ from mmlkit.data import collate, encode, plan
 def vectors(model, split):
     """x [N,D]: what the heads read of each row, in row order."""
     encoded = encode(model.tokenizer, split, max_length=size.max_length)
-    head, x = model.eval().head(data.task), torch.empty(len(split), model.encoder.config.hidden_size)
+    head, x = (
+        model.eval().head(data.task),
+        torch.empty(len(split), model.encoder.config.hidden_size),
+    )
     with fast_matmul(device):
         for chosen in plan(encoded.lengths, 64):
             batch = collate(encoded, chosen).to(device)
@@ -503,11 +593,19 @@ print({name: list(x.shape) for name, x in dev_x.items()})
 rows, right = [], {}
 for method in ("bert-ensemble", "mv-m"):
     with torch.no_grad():
-        logits = heads[method].all_logits(dev_x[method])                    # [N,M,C]
-    said, mean_said = logits.argmax(-1), logits.mean(1).argmax(-1)          # [N,M] and [N]
-    right[method] = (said == dev_y[:, None]).float().mean(0)                # [M]
-    rows.append({"method": method, "worst": right[method].min(), "mean": right[method].mean(), "best": right[method].max(),
-                 "Eq. 5": (mean_said == dev_y).float().mean(), "agreement": (said == mean_said[:, None]).float().mean()})
+        logits = heads[method].all_logits(dev_x[method])  # [N,M,C]
+    said, mean_said = logits.argmax(-1), logits.mean(1).argmax(-1)  # [N,M] and [N]
+    right[method] = (said == dev_y[:, None]).float().mean(0)  # [M]
+    rows.append(
+        {
+            "method": method,
+            "worst": right[method].min(),
+            "mean": right[method].mean(),
+            "best": right[method].max(),
+            "Eq. 5": (mean_said == dev_y).float().mean(),
+            "agreement": (said == mean_said[:, None]).float().mean(),
+        }
+    )
 heads_table = pd.DataFrame(rows).set_index("method").astype(float)
 heads_table.round(3)
 
@@ -517,7 +615,9 @@ with plots.style():
     low, high = (edge([one.numpy() for one in right.values()]) for edge in (np.min, np.max))
     for ax, (method, each), colour in zip(axes, right.items(), plots.COLOURS):
         ax.hist(each, bins=30, range=(low - 0.01, high + 0.01), color=colour)
-        ax.axvline(heads_table.loc[method, "Eq. 5"], linestyle="--", color="black", label="average (Eq. 5)")
+        ax.axvline(
+            heads_table.loc[method, "Eq. 5"], linestyle="--", color="black", label="average (Eq. 5)"
+        )
         ax.set(ylabel="heads", title=method)
     axes[1].set_xlabel("dev accuracy of a single head")
     axes[0].legend()
@@ -535,6 +635,7 @@ with plots.style():
 # **Predict before you run.** Random directions in $D$ dimensions have a mean $|\cos|$ near $\sqrt{2/(\pi D)}$. On which
 # side of it will the ensemble end, and on which mv-m?
 
+
 # %%
 def cosines(weight):
     """|cos| of all pairs r < s of every class, [C, M(M-1)/2]."""
@@ -544,14 +645,22 @@ def cosines(weight):
 
 
 fresh = new_model("mv-m").head(data.task).weight.cpu()
-stacks = {"at the start": fresh, **{method: heads[method].weight for method in ("bert-ensemble", "mv-m")}}
+stacks = {
+    "at the start": fresh,
+    **{method: heads[method].weight for method in ("bert-ensemble", "mv-m")},
+}
 mean_cosine = {name: cosines(weight).mean().item() for name, weight in stacks.items()}
-print(f"random directions {(2 / np.pi / fresh.shape[-1]) ** 0.5:.4f};", ", ".join(f"{name} {value:.4f}" for name, value in mean_cosine.items()))
+print(
+    f"random directions {(2 / np.pi / fresh.shape[-1]) ** 0.5:.4f};",
+    ", ".join(f"{name} {value:.4f}" for name, value in mean_cosine.items()),
+)
 
 # %%
 assert mean_cosine["mv-m"] < mean_cosine["bert-ensemble"]
 assert multiverse_loss(stacks["mv-m"]) < multiverse_loss(stacks["bert-ensemble"])
-limit = cosines(stacks["bert-ensemble"]).flatten()[:100_000].quantile(0.95).item()      # one colour scale for both
+limit = (
+    cosines(stacks["bert-ensemble"]).flatten()[:100_000].quantile(0.95).item()
+)  # one colour scale for both
 for method in ("bert-ensemble", "mv-m"):
     axes = plots.head_similarity(stacks[method][:24], data.task.labels, limit=limit)
     axes[0].figure.suptitle(f"{method}, the first 24 heads", fontsize=11)
@@ -571,6 +680,7 @@ for method in ("bert-ensemble", "mv-m"):
 # - the *effective rank* $\exp(-\sum_i p_i \log p_i)$ with $p_i = \sigma_i / \sum_j \sigma_j$ (Roy and Vetterli 2007): $n$ equal values
 #   give $n$;
 # - the number of singular values that hold 99 % of the variance $\sum_i \sigma_i^2$.
+
 
 # %%
 def spectrum(x):
@@ -592,11 +702,26 @@ spectra = {name: spectrum(x) for name, x in dev_x.items()}
 with plots.style():
     fig, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
     for (name, values), marker in zip(spectra.items(), plots.MARKERS):
-        ax.semilogy(range(1, 61), (values / values[0])[:60], marker=marker, markevery=6, markersize=5, linewidth=1.2, label=name)
-    ax.set(xlabel="singular value, by size", ylabel="singular value / the largest", title=f"{task}: centred dev vectors")
+        ax.semilogy(
+            range(1, 61),
+            (values / values[0])[:60],
+            marker=marker,
+            markevery=6,
+            markersize=5,
+            linewidth=1.2,
+            label=name,
+        )
+    ax.set(
+        xlabel="singular value, by size",
+        ylabel="singular value / the largest",
+        title=f"{task}: centred dev vectors",
+    )
     ax.legend()
     plt.show()
-rank = pd.DataFrame({name: ranks(values) for name, values in spectra.items()}, index=["effective rank", "values for 99 % of variance"]).T
+rank = pd.DataFrame(
+    {name: ranks(values) for name, values in spectra.items()},
+    index=["effective rank", "values for 99 % of variance"],
+).T
 rank.round(1)
 
 # %% [markdown]
@@ -604,8 +729,14 @@ rank.round(1)
 # carry the vectors.*
 
 # %%
-against = {name: rank.loc["mv-m", "effective rank"] / rank.loc[name, "effective rank"] - 1 for name in ("checkpoint", "bert", "bert-ensemble")}
-print("effective rank of mv-m:", ", ".join(f"{100 * change:+.0f} % against {name}" for name, change in against.items()))
+against = {
+    name: rank.loc["mv-m", "effective rank"] / rank.loc[name, "effective rank"] - 1
+    for name in ("checkpoint", "bert", "bert-ensemble")
+}
+print(
+    "effective rank of mv-m:",
+    ", ".join(f"{100 * change:+.0f} % against {name}" for name, change in against.items()),
+)
 
 # %% [markdown]
 # Read the comparison with the ensemble first: it has the same heads and the same summed loss, so $\lambda$ is the only difference. The step from one head to
@@ -620,11 +751,14 @@ print("effective rank of mv-m:", ", ".join(f"{100 * change:+.0f} % against {name
 # **Predict before you run.** With $\lambda = 0$, where does the mean $|\cos|$ go? And what does the largest $\lambda$ do to the
 # task loss?
 
+
 # %%
 def train_heads(lam, similarity="dot", steps=60):
     """Adam on the heads alone; (mean |cos|, loss per head) along the way, the head, and its dev accuracy."""
     torch.manual_seed(seed)
-    head, _ = build_head("mv-m", train_x.shape[1], data.task.num_labels, orthogonality_weight=lam, dropout=0.0)
+    head, _ = build_head(
+        "mv-m", train_x.shape[1], data.task.num_labels, orthogonality_weight=lam, dropout=0.0
+    )
     head.similarity = similarity
     batch, path = SimpleNamespace(task=data.task, labels=train_y[:2000]), []
     optimizer = torch.optim.Adam(head.parameters(), lr=2e-3)
@@ -639,12 +773,21 @@ def train_heads(lam, similarity="dot", steps=60):
 
 
 # %%
-lambdas = [0, 0.0005, 0.005, 0.05, 0.5]                 # 0.005 is the paper's
+lambdas = [0, 0.0005, 0.005, 0.05, 0.5]  # 0.005 is the paper's
 with fast_matmul(torch.device("cpu")):
     runs = {lam: train_heads(lam) for lam in lambdas}
-pd.DataFrame({lam: {"mean |cos|": path[-1][0], "loss per head": path[-1][1], "mean length": head.weight.norm(dim=-1).mean().item(),
-                    "dev accuracy": accuracy}
-              for lam, (path, head, accuracy) in runs.items()}).T.rename_axis("lambda").round(4)
+pd.DataFrame(
+    {
+        lam: {
+            "mean |cos|": path[-1][0],
+            "loss per head": path[-1][1],
+            "mean length": head.weight.norm(dim=-1).mean().item(),
+            "dev accuracy": accuracy,
+        }
+        for lam, (path, head, accuracy) in runs.items()
+    }
+).T.rename_axis("lambda").round(4)
+
 
 # %%
 def trade(lam):
@@ -656,10 +799,25 @@ def trade(lam):
         fig, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
         for i, (one, (path, _, _)) in enumerate(runs.items()):
             ax.semilogx(*path[-1], "o", color="black" if one == lam else "grey")
-            ax.annotate(f"λ = {one}", path[-1], (-8, 9 if i % 2 else -16), textcoords="offset points", fontsize=8)
-        ax.semilogx(*zip(*runs[lam][0]), "-", marker=".", color=plots.COLOURS[1], label=f"on the way, λ = {lam}")
-        ax.set(xlabel="mean |cos| of two heads (log)", ylabel="loss per head, train",
-               title="Orthogonality and its price")
+            ax.annotate(
+                f"λ = {one}",
+                path[-1],
+                (-8, 9 if i % 2 else -16),
+                textcoords="offset points",
+                fontsize=8,
+            )
+        ax.semilogx(
+            *zip(*runs[lam][0]),
+            "-",
+            marker=".",
+            color=plots.COLOURS[1],
+            label=f"on the way, λ = {lam}",
+        )
+        ax.set(
+            xlabel="mean |cos| of two heads (log)",
+            ylabel="loss per head, train",
+            title="Orthogonality and its price",
+        )
         ax.set(xlim=(0.8 * low[0], 1.25 * high[0]), ylim=(low[1] - room, high[1] + room))
         ax.legend(loc="lower left")
 
@@ -674,10 +832,12 @@ sliders(trade, start={"lam": 0.005}, lam=lambdas)
 ends = {lam: path[-1] for lam, (path, _, _) in runs.items()}
 assert ends[0.05][0] < ends[0][0], "more lambda, more orthogonal"
 assert ends[0][1] < ends[0.05][1], "and a higher loss"
-if profile == "fast":       # a tenth of the paper's lambda: tried with MiniLM alone
+if profile == "fast":  # a tenth of the paper's lambda: tried with MiniLM alone
     assert ends[0.05][0] < ends[0.0005][0] < ends[0][0]
 price = np.log(data.task.num_labels)
-print(f"guessing costs {price:.3f} per head; lambda 0 ends at {ends[0][1]:.3f}, 0.005 at {ends[0.005][1]:.3f}, 0.5 at {ends[0.5][1]:.3f}")
+print(
+    f"guessing costs {price:.3f} per head; lambda 0 ends at {ends[0][1]:.3f}, 0.005 at {ends[0.005][1]:.3f}, 0.5 at {ends[0.5][1]:.3f}"
+)
 
 # %% [markdown]
 # Without $\lambda$ the heads become copies. With more of it they are more orthogonal and fit less, and the table's *mean length* shows the toy's cheap way out:
@@ -692,8 +852,8 @@ print(f"guessing costs {price:.3f} per head; lambda 0 ends at {ends[0][1]:.3f}, 
 # %%
 from mmlkit.bert import BertConfig, BertModel
 
-kept = np.mean([19, 14, 23, 979, 31, 45, 913, 1024])            # MML v2, Table 1, last row
-with torch.device("meta"):                                      # shapes without memory
+kept = np.mean([19, 14, 23, 979, 31, 45, 913, 1024])  # MML v2, Table 1, last row
+with torch.device("meta"):  # shapes without memory
     large = sum(p.numel() for p in BertModel(BertConfig.large()).parameters())
 added = int(kept) * (1024 + 1) * 2
 print(f"{kept:.0f} heads, {added:,} parameters, {added / large:.2%} of BERT-large's {large:,}")
@@ -716,7 +876,9 @@ with torch.no_grad():
 difference = ((collapsed - eq5).abs().max() / eq5.abs().max()).item()
 assert type(linear) is torch.nn.Linear and difference < 1e-6
 print(linear, f"relative difference {difference:.0e}")
-print(f"parameters: {sum(p.numel() for p in head.parameters()):,} in training, {sum(p.numel() for p in linear.parameters()):,} at inference")
+print(
+    f"parameters: {sum(p.numel() for p in head.parameters()):,} in training, {sum(p.numel() for p in linear.parameters()):,} at inference"
+)
 
 # %% [markdown]
 # The price at inference is zero, in parameters and in time. (A mean of *probabilities* would not fold, since the softmax is not
@@ -729,14 +891,28 @@ print(f"parameters: {sum(p.numel() for p in head.parameters()):,} in training, {
 from mmlkit.training import load_model, predict_scores, probabilities, save_model
 
 folder = Path(output_dir) / f"{task}-multiverse"
-save_model(models["mv-m"].collapse(), folder, metadata={"method": "mv-m", "seed": seed, "source": str(source)})
+save_model(
+    models["mv-m"].collapse(),
+    folder,
+    metadata={"method": "mv-m", "seed": seed, "source": str(source)},
+)
 loaded = load_model(folder)
 texts = data.dev.texts[:16]
-scores, reloaded = (predict_scores(model, texts, task=task, max_length=size.max_length) for model in (models["mv-m"], loaded))
+scores, reloaded = (
+    predict_scores(model, texts, task=task, max_length=size.max_length)
+    for model in (models["mv-m"], loaded)
+)
 assert np.abs(scores - reloaded).max() < 1e-4
-print(type(loaded.head(data.task)).__name__, f"largest difference of a score {np.abs(scores - reloaded).max():.0e}")
+print(
+    type(loaded.head(data.task)).__name__,
+    f"largest difference of a score {np.abs(scores - reloaded).max():.0e}",
+)
 print(f"mmlkit predict --model {folder.name}", *(f'"{text}"' for text in texts[0]))
-plots.bars(dict(zip(data.task.labels, probabilities(reloaded, loaded.head(data.task))[0])), xlabel="probability", title="first dev row")
+plots.bars(
+    dict(zip(data.task.labels, probabilities(reloaded, loaded.head(data.task))[0])),
+    xlabel="probability",
+    title="first dev row",
+)
 plt.show()
 
 # %% [markdown]
@@ -748,6 +924,7 @@ plt.show()
 #
 # ● ○ ○ · 10 minutes. Write the multiverse loss of one class with the Gram matrix. `F` has one head
 # per row.
+
 
 # %%
 def my_multiverse_loss(F):
@@ -776,6 +953,7 @@ _ = checks.check_multiverse_loss(my_multiverse_loss)
 # ### Exercise 2: the collapse with pruned heads
 #
 # ● ● ○ · 10 minutes. Write the collapse, with pruned heads: `active` says which heads still count.
+
 
 # %%
 def my_collapse(weight, bias, active):

@@ -37,7 +37,9 @@ bandwidth = None  # None: scikit-learn's estimate; or a number, "auto:0.1", "std
 try:
     import mmlkit
 except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
+    get_ipython().run_line_magic(
+        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
+    )
     import mmlkit
 import matplotlib.pyplot as plt
 import numpy as np
@@ -53,7 +55,9 @@ from mmlkit.runtime import describe, fastest_precision, pick_device
 size, device, about = get_profile(profile), pick_device(), describe()
 source = source or size.source
 precision = fastest_precision(device) if size.precision == "auto" else size.precision
-print(f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}")
+print(
+    f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}"
+)
 print(f"weights {size.model}, task {task}, data {source}")
 
 # %% [markdown]
@@ -97,7 +101,7 @@ print(f"weights {size.model}, task {task}, data {source}")
 from mmlkit.heads import cluster, literal_average
 
 generator = np.random.default_rng(seed)
-losses = np.array([0.4, 0.6, 0.6]) + 0.1 * generator.normal(size=(200, 3))      # [steps, heads]
+losses = np.array([0.4, 0.6, 0.6]) + 0.1 * generator.normal(size=(200, 3))  # [steps, heads]
 a = np.zeros(3)
 for each in losses:
     a = literal_average(a, task_loss=each.sum())
@@ -117,6 +121,7 @@ assert np.ptp(a) == 0 and len(cluster(a)[0]) == 1
 # dividing by that share frees it of the zero. Predict: a head's first loss is 0.7. What is $a_j$ after this step, and what is
 # $\hat a_j$?
 
+
 # %%
 def average(a, L, t, gamma=0.99):
     """Update t, counted from 1: the new average, and the same freed of its start."""
@@ -129,7 +134,9 @@ by_hand, a = [], np.zeros(3)
 for t, L in enumerate([[0.7, 0.6, 0.8], [0.5, 0.6, 0.9], [0.6, 0.6, 0.7]], start=1):
     a, freed = average(a, np.array(L), t)
     by_hand.append([*L, *a, *freed])
-columns = pd.MultiIndex.from_product([["loss", "average", "corrected"], ["head 0", "head 1", "head 2"]])
+columns = pd.MultiIndex.from_product(
+    [["loss", "average", "corrected"], ["head 0", "head 1", "head 2"]]
+)
 pd.DataFrame(by_hand, columns=columns, index=pd.Index([1, 2, 3], name="step")).round(4)
 
 # %% [markdown]
@@ -146,7 +153,7 @@ for t, L in enumerate(noisy, start=1):
     a, freed = average(a, L, t)
     swapped = 0.01 * swapped + 0.99 * L
     lines.append([a, freed, swapped])
-lines = np.array(lines)         # [steps, kinds, heads]
+lines = np.array(lines)  # [steps, kinds, heads]
 
 # %%
 with plots.style():
@@ -155,7 +162,12 @@ with plots.style():
         left.plot(lines[:, 1, j], line, color=plots.COLOURS[j], label=f"head {j}")
         left.plot(lines[:, 0, j], line, color=plots.COLOURS[j], linewidth=0.8, alpha=0.6)
         right.plot(lines[:, 2, j], line, color=plots.COLOURS[j], linewidth=0.8)
-    left.set(xlabel="step", ylabel="average loss", title="as meant: corrected (thick), raw (thin)", ylim=(0, 1.05))
+    left.set(
+        xlabel="step",
+        ylabel="average loss",
+        title="as meant: corrected (thick), raw (thin)",
+        ylim=(0, 1.05),
+    )
     right.set(xlabel="step", title="as printed: 0.99 on the newest batch")
     left.legend(loc="lower right")
     plt.show()
@@ -175,12 +187,13 @@ with plots.style():
 #
 # $$x \leftarrow \frac{1}{|N(x)|} \sum_{a_j \in N(x)} a_j \qquad N(x) = \{a_j : |a_j - x| \le h\}$$
 
+
 # %%
 def mean_shift(a, h, most=50):
     """Where the window of each value stands after 0, 1, 2, ... moves: [moves + 1, A]."""
     path = [a]
     while len(path) <= most:
-        inside = abs(path[-1][:, None] - a) <= h            # [A,A]: window, value
+        inside = abs(path[-1][:, None] - a) <= h  # [A,A]: window, value
         path.append((inside * a).sum(1) / inside.sum(1))
         if abs(path[-1] - path[-2]).max() < 1e-3 * h:
             break
@@ -190,11 +203,14 @@ def mean_shift(a, h, most=50):
 # %%
 a = np.array([0.41, 0.43, 0.46, 0.48, 0.50, 0.53, 0.60, 0.63, 0.65, 0.69, 0.80, 0.83])
 path = mean_shift(a, h=0.06)
-print(f"{len(path) - 1} moves, the last one idle; the windows stand at", np.unique(path[-1].round(4)))
+print(
+    f"{len(path) - 1} moves, the last one idle; the windows stand at", np.unique(path[-1].round(4))
+)
 
 # %% [markdown]
 # Six places, not three: a flat window can come to rest on a plateau, beside the densest spot. So there is a second part: of
 # resting places closer than $h$, keep the one whose window holds the most values. Then each value joins the nearest place.
+
 
 # %%
 def clusters(a, h):
@@ -210,7 +226,7 @@ def clusters(a, h):
 
 
 # %%
-toy_averages, widths = a, [0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2]      # bandwidths to try
+toy_averages, widths = a, [0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2]  # bandwidths to try
 most_moves = max(len(mean_shift(toy_averages, h)) - 1 for h in widths)
 
 
@@ -220,13 +236,26 @@ def draw_shift(h):
     with plots.style():
         fig, ax = plt.subplots(figsize=(6.6, 3.4), layout="constrained")
         for j, k in enumerate(labels):
-            ax.plot(path[:, j], range(len(path)), marker=plots.MARKERS[k % 7], color=plots.COLOURS[k % 7], linewidth=1, markersize=5)
+            ax.plot(
+                path[:, j],
+                range(len(path)),
+                marker=plots.MARKERS[k % 7],
+                color=plots.COLOURS[k % 7],
+                linewidth=1,
+                markersize=5,
+            )
         for centre in centres:
             ax.axvline(centre, color="black", linestyle=":", linewidth=1)
-        ax.set(xlabel="average loss", ylabel="move", ylim=(most_moves + 0.3, -0.3),
-               yticks=range(most_moves + 1))
-        ax.set_title(f"bandwidth {h}: {len(centres)} clusters, "
-                     f"{(labels == 0).sum()} of {len(toy_averages)} heads in the lowest")
+        ax.set(
+            xlabel="average loss",
+            ylabel="move",
+            ylim=(most_moves + 0.3, -0.3),
+            yticks=range(most_moves + 1),
+        )
+        ax.set_title(
+            f"bandwidth {h}: {len(centres)} clusters, "
+            f"{(labels == 0).sum()} of {len(toy_averages)} heads in the lowest"
+        )
 
 
 draw_shift(0.06)
@@ -251,8 +280,12 @@ print("centroids", np.round(centroids, 4), "labels", labels)
 
 # %%
 found = {h: cluster(a, h) for h in widths}
-pd.DataFrame({"clusters": {h: len(c) for h, (c, _, _) in found.items()},
-              "heads kept": {h: labels.count(0) for h, (_, labels, _) in found.items()}}).rename_axis("bandwidth").T
+pd.DataFrame(
+    {
+        "clusters": {h: len(c) for h, (c, _, _) in found.items()},
+        "heads kept": {h: labels.count(0) for h, (_, labels, _) in found.items()},
+    }
+).rename_axis("bandwidth").T
 
 # %%
 sliders(draw_shift, start={"h": 0.04}, h=widths)
@@ -272,8 +305,17 @@ sliders(draw_shift, start={"h": 0.04}, h=widths)
 # | `"std:k"` | $k$ standard deviations of the averages | doubles too |
 
 # %%
-pd.DataFrame([{"bandwidth": repr(b), "value": cluster(a, b)[2], "with losses doubled": cluster(2 * a, b)[2],
-               "clusters": len(cluster(a, b)[0])} for b in (0.06, None, "auto:0.1", "std:0.5", "std:1.0")]).round(3)
+pd.DataFrame(
+    [
+        {
+            "bandwidth": repr(b),
+            "value": cluster(a, b)[2],
+            "with losses doubled": cluster(2 * a, b)[2],
+            "clusters": len(cluster(a, b)[0]),
+        }
+        for b in (0.06, None, "auto:0.1", "std:0.5", "std:1.0")
+    ]
+).round(3)
 
 # %% [markdown]
 # ## 4 The pruner on made-up losses
@@ -284,15 +326,20 @@ pd.DataFrame([{"bandwidth": repr(b), "value": cluster(a, b)[2], "with losses dou
 # %%
 from mmlkit.heads import HeadPruner, MultiverseHead
 
-level = torch.tensor([0.50] * 24 + [0.60] * 26 + [0.75] * 10)[torch.randperm(60, generator=torch.Generator().manual_seed(seed))]
+level = torch.tensor([0.50] * 24 + [0.60] * 26 + [0.75] * 10)[
+    torch.randperm(60, generator=torch.Generator().manual_seed(seed))
+]
 
 
 def made_up(bandwidth, steps=500):
     """A pruner that has watched `steps` made-up steps, with a check after every hundred."""
-    pruner, noise = HeadPruner(MultiverseHead(8, 2, num_heads=60), every=100, bandwidth=bandwidth), torch.Generator().manual_seed(seed)
+    pruner, noise = (
+        HeadPruner(MultiverseHead(8, 2, num_heads=60), every=100, bandwidth=bandwidth),
+        torch.Generator().manual_seed(seed),
+    )
     for step in range(1, steps + 1):
         losses = level + 0.1 * torch.randn(60, generator=noise)
-        pruner.observe(losses[pruner.head.active])      # only active heads have a loss
+        pruner.observe(losses[pruner.head.active])  # only active heads have a loss
         pruner.maybe_prune(step)
     return pruner
 
@@ -300,8 +347,20 @@ def made_up(bandwidth, steps=500):
 # %%
 def events_table(events):
     """One row for each check."""
-    return pd.DataFrame([{"step": e["step"], "active": len(e["head_ids"]), "bandwidth": e["bandwidth"], "clusters": len(e["centroids"]),
-                          "kept": len(e["kept"]), "dropped": len(e["dropped"]), "note": e["note"]} for e in events])
+    return pd.DataFrame(
+        [
+            {
+                "step": e["step"],
+                "active": len(e["head_ids"]),
+                "bandwidth": e["bandwidth"],
+                "clusters": len(e["centroids"]),
+                "kept": len(e["kept"]),
+                "dropped": len(e["dropped"]),
+                "note": e["note"],
+            }
+            for e in events
+        ]
+    )
 
 
 toy = made_up(bandwidth=0.05)
@@ -340,7 +399,7 @@ import math
 
 from mmlkit.data import get_task, load_task
 
-names = get_task(task).labels      # integer labels of files are in the hub's order
+names = get_task(task).labels  # integer labels of files are in the hub's order
 data = load_task(task, source, limit=size.limit, seed=seed, labels=names)
 per_epoch = math.ceil(len(data.train) / size.batch_size)
 epochs = size.epochs if source == "mini" else max(size.epochs, math.ceil(300 / per_epoch))
@@ -348,7 +407,9 @@ rates = dict(lr=size.lr, head_lr=size.head_lr) if source == "mini" else dict(lr=
 steps = epochs * per_epoch
 every = 1000 if profile == "paper" and steps >= 4000 else max(1, steps // 5)
 lambda_, momentum = 0.005, 0.99
-print(f"{data.task.name}: {len(data.train):,} train, {len(data.dev):,} dev; {steps} steps, a check every {every}")
+print(
+    f"{data.task.name}: {len(data.train):,} train, {len(data.dev):,} dev; {steps} steps, a check every {every}"
+)
 
 # %%
 from mmlkit.heads import build_head
@@ -357,8 +418,16 @@ from mmlkit.bert import load_pretrained
 
 encoder, _ = load_pretrained(size.model)
 torch.manual_seed(seed)
-head, hooks = build_head("mml", encoder.config.hidden_size, data.task.num_labels, pooling=size.pooling,
-                         orthogonality_weight=lambda_, momentum=momentum, every=every, bandwidth=bandwidth)
+head, hooks = build_head(
+    "mml",
+    encoder.config.hidden_size,
+    data.task.num_labels,
+    pooling=size.pooling,
+    orthogonality_weight=lambda_,
+    momentum=momentum,
+    every=every,
+    bandwidth=bandwidth,
+)
 model, pruner = MultitaskModel(encoder, {data.task.name: head}).to(device), hooks[0]
 print("weights of the heads", list(head.weight.shape), "active", int(head.active.sum()))
 
@@ -372,8 +441,17 @@ import time
 from mmlkit.training import fit
 
 started = time.perf_counter()
-history = fit(model, data, epochs=epochs, batch_size=size.batch_size, max_length=size.max_length,
-              precision=precision, seed=seed, hooks=hooks, **rates)
+history = fit(
+    model,
+    data,
+    epochs=epochs,
+    batch_size=size.batch_size,
+    max_length=size.max_length,
+    precision=precision,
+    seed=seed,
+    hooks=hooks,
+    **rates,
+)
 minutes = (time.perf_counter() - started) / 60
 history.drop(columns=["task", "seconds"]).round(4)
 
@@ -397,16 +475,39 @@ from pathlib import Path
 from mmlkit.runtime import atomic_write
 
 at_end = pruner.active_at(steps)
-record = {"task": data.task.name, "source": source if source in ("mini", "hub") else "folder", "profile": profile, "model": size.model,
-          "rows": len(data.train), "steps": steps, "minutes": round(minutes, 2), "precision": precision, "seed": seed,
-          "parameters": {"epochs": epochs, "batch_size": size.batch_size, **rates, "every": every, "momentum": momentum,
-                         "bandwidth": bandwidth, "orthogonality_weight": lambda_, "threshold": pruner.threshold},
-          "num_heads": head.num_heads, "heads_kept": int(head.active.sum()), "heads_at_end": int(at_end.sum()),
-          "history": json.loads(history.to_json(orient="records")), "events": events,
-          "final_averages": pruner.averages[at_end].tolist(), **describe(device)}
+record = {
+    "task": data.task.name,
+    "source": source if source in ("mini", "hub") else "folder",
+    "profile": profile,
+    "model": size.model,
+    "rows": len(data.train),
+    "steps": steps,
+    "minutes": round(minutes, 2),
+    "precision": precision,
+    "seed": seed,
+    "parameters": {
+        "epochs": epochs,
+        "batch_size": size.batch_size,
+        **rates,
+        "every": every,
+        "momentum": momentum,
+        "bandwidth": bandwidth,
+        "orthogonality_weight": lambda_,
+        "threshold": pruner.threshold,
+    },
+    "num_heads": head.num_heads,
+    "heads_kept": int(head.active.sum()),
+    "heads_at_end": int(at_end.sum()),
+    "history": json.loads(history.to_json(orient="records")),
+    "events": events,
+    "final_averages": pruner.averages[at_end].tolist(),
+    **describe(device),
+}
 with atomic_write(Path(output_dir) / f"pruning_{data.task.name}.json") as temporary:
     temporary.write_text(json.dumps(record) + "\n")
-print(f"pruning_{data.task.name}.json: {len(json.dumps(record)) / 1e3:.0f} kB, {record['heads_at_end']} of {head.num_heads} heads left")
+print(
+    f"pruning_{data.task.name}.json: {len(json.dumps(record)) / 1e3:.0f} kB, {record['heads_at_end']} of {head.num_heads} heads left"
+)
 
 # %% [markdown]
 # The mini data is too small for conclusions. Where `results/` holds runs of this notebook on the real sets
@@ -416,18 +517,23 @@ print(f"pruning_{data.task.name}.json: {len(json.dumps(record)) / 1e3:.0f} kB, {
 runs = [json.loads(file.read_text()) for file in sorted(Path("../results").glob("pruning_*.json"))]
 recorded = {run["task"]: run for run in runs if run["source"] != "mini"}
 for run in recorded.values():
-    print(f"recorded on a real set: {run['task']}, {run['rows']:,} rows, {run['steps']} steps, {run['minutes']:.0f} min on {run['device']} "
-          f"({run['threads']} threads), torch {run['versions']['torch']}, mmlkit {run['versions']['mmlkit']}")
+    print(
+        f"recorded on a real set: {run['task']}, {run['rows']:,} rows, {run['steps']} steps, {run['minutes']:.0f} min on {run['device']} "
+        f"({run['threads']} threads), torch {run['versions']['torch']}, mmlkit {run['versions']['mmlkit']}"
+    )
 shown = recorded.get(record["task"], recorded.get("mrpc", record)) if source == "mini" else record
 many = recorded or {record["task"]: record}
-print(f"The figures show the {'recorded' if shown is not record else 'live'} run of {shown['task']}, {shown['rows']:,} rows"
-      + ("." if recorded else "; results/ holds no recorded run."))
+print(
+    f"The figures show the {'recorded' if shown is not record else 'live'} run of {shown['task']}, {shown['rows']:,} rows"
+    + ("." if recorded else "; results/ holds no recorded run.")
+)
 
 # %% [markdown]
 # ## 6 Figure 2, from the events alone
 #
 # Which heads were active after step $s$? All of them, less those that some event up to $s$ dropped. `pruner.active_at(s)` does it;
 # so do four lines over the file.
+
 
 # %%
 def active_at(run, step):
@@ -443,7 +549,9 @@ best_step = int(history.loc[history["best"], "step"].iloc[0])
 for step in range(steps + 1):
     assert (active_at(record, step) == pruner.active_at(step).numpy()).all()
 assert (active_at(record, best_step) == head.active.cpu().numpy()).all()
-print(f"the kept weights are those of step {best_step}, with {active_at(record, best_step).sum()} active heads, as rebuilt")
+print(
+    f"the kept weights are those of step {best_step}, with {active_at(record, best_step).sum()} active heads, as rebuilt"
+)
 
 # %% [markdown]
 # `fit` gives back the weights of the best epoch, and the mask is one of them. If a later check dropped heads, the model that
@@ -453,7 +561,9 @@ print(f"the kept weights are those of step {best_step}, with {active_at(record, 
 # a lower average than a kept one.
 
 # %%
-checked = [event for run in (record, *recorded.values()) for event in run["events"] if event["dropped"]]
+checked = [
+    event for run in (record, *recorded.values()) for event in run["events"] if event["dropped"]
+]
 for event in checked:
     average_of = dict(zip(event["head_ids"], event["averages"]))
     lowest = int(np.argmin(event["centroids"]))
@@ -463,7 +573,9 @@ print(f"{len(checked)} prunings: in each, the survivors are the lowest cluster")
 
 # %%
 if any(event["dropped"] for event in shown["events"]):
-    plots.figure2(shown["events"], shown["num_heads"], last_step=shown["steps"], final=shown["final_averages"])
+    plots.figure2(
+        shown["events"], shown["num_heads"], last_step=shown["steps"], final=shown["final_averages"]
+    )
 else:
     plots.pruning_event(shown["events"][-1], title="no check dropped a head; the last one")
 plt.show()
@@ -485,7 +597,7 @@ plt.show()
 # %%
 averages = [average for event in shown["events"] for average in event["averages"]]
 low, high = min(averages), max(averages)
-limits = low - 0.06 * (high - low), high + 0.22 * (high - low)      # above is room for the legend
+limits = low - 0.06 * (high - low), high + 0.22 * (high - low)  # above is room for the legend
 
 
 def replay(check):
@@ -495,7 +607,11 @@ def replay(check):
         fig, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained")
         plots.pruning_event(event, ax=left)
         left.set(xlim=(-8, shown["num_heads"] + 8), ylim=limits)
-        plots.head_counts({shown["task"]: (shown["num_heads"], shown["events"])}, last_step=shown["steps"], ax=right)
+        plots.head_counts(
+            {shown["task"]: (shown["num_heads"], shown["events"])},
+            last_step=shown["steps"],
+            ax=right,
+        )
         right.axvline(event["step"], color="black", linestyle=":")
 
 
@@ -512,15 +628,31 @@ sliders(replay, check=list(range(1, len(shown["events"]) + 1)))
 # 10 to 100 epochs and up to 122 checks.
 
 # %%
-plots.head_counts({name: (run["num_heads"], run["events"]) for name, run in many.items()}, title="Active heads")
+plots.head_counts(
+    {name: (run["num_heads"], run["events"]) for name, run in many.items()}, title="Active heads"
+)
 plt.show()
 
 # %% [markdown]
 # *One staircase for each run, from 384 heads down, with a marker at each check; the legend gives the count at the end.*
 
 # %%
-published = {"mnli": 19, "qqp": 14, "qnli": 23, "sst2": 979, "cola": 31, "stsb": 45, "mrpc": 913, "rte": 1024}      # of 1,024
-counts = pd.DataFrame({"published, heads": published, "published, share": {name: f"{heads / 1024:.0%}" for name, heads in published.items()}})
+published = {
+    "mnli": 19,
+    "qqp": 14,
+    "qnli": 23,
+    "sst2": 979,
+    "cola": 31,
+    "stsb": 45,
+    "mrpc": 913,
+    "rte": 1024,
+}  # of 1,024
+counts = pd.DataFrame(
+    {
+        "published, heads": published,
+        "published, share": {name: f"{heads / 1024:.0%}" for name, heads in published.items()},
+    }
+)
 for name, run in many.items():
     for column, key in {"kept weights": "heads_kept", "end": "heads_at_end"}.items():
         counts.loc[name, f"ours, {column}"] = f"{run[key]} of {run['num_heads']}"
@@ -541,21 +673,33 @@ counts.fillna("")
 # %%
 file = Path("../results/meanshift_splits.json")
 if file.is_file():
-    splits = pd.DataFrame(json.loads(file.read_text())["rows"]).drop_duplicates(["heads", "bin_seeding"])
-    names = {"draws": "draws", "share_split": "share split", "mean_clusters": "mean clusters", "median_share_kept": "median kept, if split"}
+    splits = pd.DataFrame(json.loads(file.read_text())["rows"]).drop_duplicates(
+        ["heads", "bin_seeding"]
+    )
+    names = {
+        "draws": "draws",
+        "share_split": "share split",
+        "mean_clusters": "mean clusters",
+        "median_share_kept": "median kept, if split",
+    }
     display(splits.set_index(["bin_seeding", "heads"]).rename(columns=names))
 else:
-    print("results/meanshift_splits.json is not here; python benchmarks/meanshift_splits.py writes it")
+    print(
+        "results/meanshift_splits.json is not here; python benchmarks/meanshift_splits.py writes it"
+    )
 
 # %% [markdown]
 # Recorded by `benchmarks/meanshift_splits.py`. `bin_seeding` starts windows only where values crowd, which saves time and is
 # what `HeadPruner` does unless told otherwise. A few draws here and now:
 
+
 # %%
 def chance(heads, bandwidth=None, draws=30):
     """Share of draws from one normal distribution in which MeanShift finds two or more clusters."""
     generator = np.random.default_rng(seed)
-    return np.mean([len(cluster(generator.normal(size=heads), bandwidth)[0]) > 1 for _ in range(draws)])
+    return np.mean(
+        [len(cluster(generator.normal(size=heads), bandwidth)[0]) > 1 for _ in range(draws)]
+    )
 
 
 for heads in (45, 10):
@@ -569,6 +713,7 @@ assert chance(10) > 0.5
 # ### What that means for the counts
 #
 # Let 45 heads differ by chance alone, prune, draw new losses for those left, prune again:
+
 
 # %%
 def chain(heads, generator, checks=8):
@@ -602,8 +747,17 @@ first = shown["events"][0]
 choices = []
 for b in (None, "std:0.5", "std:1.0", "auto:0.1"):
     centroids, labels, width = cluster(first["averages"], b)
-    choices.append({"bandwidth": repr(b), "value": width, "clusters": len(centroids), "kept": labels.count(0), "of": len(labels),
-                    "split by chance": f"{chance(len(labels), b, draws=10):.0%}", "45 by chance": f"{chance(45, b):.0%}"})
+    choices.append(
+        {
+            "bandwidth": repr(b),
+            "value": width,
+            "clusters": len(centroids),
+            "kept": labels.count(0),
+            "of": len(labels),
+            "split by chance": f"{chance(len(labels), b, draws=10):.0%}",
+            "45 by chance": f"{chance(45, b):.0%}",
+        }
+    )
 pd.DataFrame(choices).round(5)
 
 # %% [markdown]
@@ -625,7 +779,12 @@ from mmlkit.training import evaluate
 full = copy.deepcopy(model)
 full.head(data.task).active.fill_(True)
 votes = {f"survivors: {int(head.active.sum())}": model, f"all heads: {head.num_heads}": full}
-pd.DataFrame({name: evaluate(one, data, max_length=size.max_length, precision=precision) for name, one in votes.items()}).T.round(4)
+pd.DataFrame(
+    {
+        name: evaluate(one, data, max_length=size.max_length, precision=precision)
+        for name, one in votes.items()
+    }
+).T.round(4)
 
 # %% [markdown]
 # One run on one dev split: a difference of a few rows is within chance, and we claim nothing from it.
@@ -636,6 +795,7 @@ pd.DataFrame({name: evaluate(one, data, max_length=size.max_length, precision=pr
 #
 # ● ○ ○ · 5 minutes. One update of the averages as Algorithm 1 means it, and the correction for the
 # start.
+
 
 # %%
 def my_head_average(a, losses, t, gamma):
@@ -666,6 +826,7 @@ _ = checks.check_head_average(my_head_average)
 #
 # ● ● ○ · 10 minutes. Which heads survive? You get each head's average and cluster, and the centre
 # of each cluster, in no particular order.
+
 
 # %%
 def my_survivors(averages, labels, centroids):

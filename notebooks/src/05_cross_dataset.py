@@ -37,7 +37,9 @@ methods = None  # None: all six; or some of them, such as ["mml", "mv-5"]; bert,
 try:
     import mmlkit
 except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
+    get_ipython().run_line_magic(
+        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
+    )
     import mmlkit
 import matplotlib.pyplot as plt
 import numpy as np
@@ -51,9 +53,14 @@ from mmlkit.runtime import describe, fastest_precision, pick_device
 
 # %%
 size, device, about = get_profile(profile), pick_device(), describe()
-source, methods = source or size.source, ["bert", *(method for method in methods or METHODS if method != "bert")]
+source, methods = (
+    source or size.source,
+    ["bert", *(method for method in methods or METHODS if method != "bert")],
+)
 precision = fastest_precision(device) if size.precision == "auto" else size.precision
-print(f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}")
+print(
+    f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}"
+)
 print(f"weights {size.model}, trained on {task} from {source}, methods {', '.join(methods)}")
 
 # %% [markdown]
@@ -74,8 +81,14 @@ print(f"weights {size.model}, trained on {task} from {source}, methods {', '.joi
 # %%
 from mmlkit.studies import CATEGORIES
 
-experiments = [(trained, other, split) for sets in CATEGORIES.values() for trained in sets for other in sets
-               if other != trained for split in ("train", "dev")]
+experiments = [
+    (trained, other, split)
+    for sets in CATEGORIES.values()
+    for trained in sets
+    for other in sets
+    if other != trained
+    for split in ("train", "dev")
+]
 for name, sets in CATEGORIES.items():
     print(f"{name}: {', '.join(sets)}; {sum(one[0] in sets for one in experiments)} experiments")
 print(len(experiments), "experiments for each method; the first:", experiments[0])
@@ -91,11 +104,16 @@ print(len(experiments), "experiments for each method; the first:", experiments[0
 # disagree?
 
 # %%
-chances = pd.DataFrame([[0.80, 0.15, 0.05], [0.45, 0.30, 0.25], [0.30, 0.60, 0.10], [0.10, 0.20, 0.70]],
-                       columns=["entailment", "neutral", "contradiction"], index=["pair 1", "pair 2", "pair 3", "pair 4"])
+chances = pd.DataFrame(
+    [[0.80, 0.15, 0.05], [0.45, 0.30, 0.25], [0.30, 0.60, 0.10], [0.10, 0.20, 0.70]],
+    columns=["entailment", "neutral", "contradiction"],
+    index=["pair 1", "pair 2", "pair 3", "pair 4"],
+)
 by_best = chances.idxmax(axis=1) == "entailment"
 by_sum = chances["entailment"] > chances["neutral"] + chances["contradiction"]
-chances.assign(argmax=by_best.map({True: "yes", False: "no"}), sum=by_sum.map({True: "yes", False: "no"}))
+chances.assign(
+    argmax=by_best.map({True: "yes", False: "no"}), sum=by_sum.map({True: "yes", False: "no"})
+)
 
 # %% [markdown]
 # Pair 2: entailment is the best of three, yet less likely than the other two together. That is the only way to disagree, so the rule
@@ -110,15 +128,26 @@ import itertools
 
 from mmlkit.studies import two_way
 
-turned = chances[["contradiction", "neutral", "entailment"]].to_numpy()          # the same model, its outputs in another order
-print("by place:", turned.argmax(axis=1) == 0, "\nby name: ", two_way(turned, ["contradiction", "neutral", "entailment"]))
+turned = chances[
+    ["contradiction", "neutral", "entailment"]
+].to_numpy()  # the same model, its outputs in another order
+print(
+    "by place:",
+    turned.argmax(axis=1) == 0,
+    "\nby name: ",
+    two_way(turned, ["contradiction", "neutral", "entailment"]),
+)
 for order in map(list, itertools.permutations(chances.columns)):
     logits = np.log(chances[order].to_numpy())
-    assert (two_way(logits, order) == by_best).all() and (two_way(logits, order, "sum") == by_sum).all()
+    assert (two_way(logits, order) == by_best).all() and (
+        two_way(logits, order, "sum") == by_sum
+    ).all()
 random, names = np.random.default_rng(seed).dirichlet([1, 1, 1], size=10_000), list(chances.columns)
 differ = two_way(random, names) != two_way(random, names, "sum", as_probabilities=True)
 assert (differ == ((random.argmax(axis=1) == 0) & (random[:, 0] < 0.5))).all()
-print(f"two_way gives the same; on random probabilities the two manners differ in {differ.mean():.0%} of the rows")
+print(
+    f"two_way gives the same; on random probabilities the two manners differ in {differ.mean():.0%} of the rows"
+)
 
 # %% [markdown]
 # Read by place, three of four answers turn round, and no error message comes. So the library matches labels by name.
@@ -137,11 +166,16 @@ print(f"two_way gives the same; on random probabilities the two manners differ i
 from mmlkit.data import load_task, make_split
 
 scores = [0, 1.8, 2, 2.2, 3.9, 4, 5]
-kept = make_split("stsb_star", [(score, {"sentence1": "one", "sentence2": "another", "label": score}) for score in scores])
+kept = make_split(
+    "stsb_star",
+    [(score, {"sentence1": "one", "sentence2": "another", "label": score}) for score in scores],
+)
 labels = dict(zip(kept.ids, (kept[i]["label"] for i in range(len(kept)))))
 print({score: labels.get(score, "dropped") for score in scores})
 both = {name: load_task(name).train for name in ("stsb", "stsb_star")}
-print(f"mini data: {len(both['stsb'])} scores, of which {len(both['stsb_star'])} become labels, {both['stsb_star'].labels.mean():.0%} of them similar")
+print(
+    f"mini data: {len(both['stsb'])} scores, of which {len(both['stsb_star'])} become labels, {both['stsb_star'].labels.mean():.0%} of them similar"
+)
 
 # %% [markdown]
 # Both boundaries stay. In the mini data *similar* is the rarer label, so who always says no is right more often than not. Keep that in
@@ -158,7 +192,12 @@ paper = published.tables("mml_v2")
 
 def printed_row(row, split, table="Table 4", metric="accuracy"):
     """The printed cells of one row, by column."""
-    part = paper[(paper["table"] == table) & (paper["row"] == row) & (paper["split"] == split) & (paper["metric"] == metric)]
+    part = paper[
+        (paper["table"] == table)
+        & (paper["row"] == row)
+        & (paper["split"] == split)
+        & (paper["metric"] == metric)
+    ]
     return part.set_index("column")["printed"]
 
 
@@ -179,9 +218,17 @@ pair.T
 from mmlkit.studies import relative_improvement
 
 a, b = (pair.drop("QNLI")[name] for name in pair)
-by_hand, printed = 100 * ((a / b).mean() - 1), printed_row("MML-QNLI", "dev", metric="improvement")["improvement"]
-print(f"difference {a.mean() - b.mean():.4f} points, ratio of means {100 * (a.sum() / b.sum() - 1):.4f} %, mean of ratios {by_hand:.4f} %; printed {printed}")
-assert abs(relative_improvement(a, b) - by_hand) < 1e-9 and relative_improvement(a, b, truncate=True) == printed     # the checkpoint
+by_hand, printed = (
+    100 * ((a / b).mean() - 1),
+    printed_row("MML-QNLI", "dev", metric="improvement")["improvement"],
+)
+print(
+    f"difference {a.mean() - b.mean():.4f} points, ratio of means {100 * (a.sum() / b.sum() - 1):.4f} %, mean of ratios {by_hand:.4f} %; printed {printed}"
+)
+assert (
+    abs(relative_improvement(a, b) - by_hand) < 1e-9
+    and relative_improvement(a, b, truncate=True) == printed
+)  # the checkpoint
 
 # %% [markdown]
 # The mean of the ratios; and its digits are not rounded but cut off. The three differ for a reason. A point gained counts more
@@ -210,12 +257,16 @@ from dataclasses import replace
 
 related = next(sets for sets in CATEGORIES.values() if task in sets)
 train_rows, read_rows = {"fast": (200, 100), "colab": (20_000, 5_000)}.get(profile, (None, None))
-pairs, epochs, batch_size = ("separate", 2, 8) if profile == "fast" else ("packed", size.epochs, size.batch_size)
+pairs, epochs, batch_size = (
+    ("separate", 2, 8) if profile == "fast" else ("packed", size.epochs, size.batch_size)
+)
 sets = {name: load_task(name, source, limit=read_rows, seed=seed) for name in related}
 data = replace(load_task(task, source, limit=train_rows, seed=seed), dev=sets[task].dev)
 steps = -(-len(data.train) // batch_size) * epochs
-print(f"{len(data.train):,} rows of {task} to train on, {steps:,} steps; to read:",
-      ", ".join(f"{name} {len(one.train):,} + {len(one.dev):,}" for name, one in sets.items()))
+print(
+    f"{len(data.train):,} rows of {task} to train on, {steps:,} steps; to read:",
+    ", ".join(f"{name} {len(one.train):,} + {len(one.dev):,}" for name, one in sets.items()),
+)
 
 # %%
 from pathlib import Path
@@ -231,10 +282,27 @@ def train(method):
     with seeded(seed, device):
         encoder, _ = load_pretrained(size.model)
         pruning = {"every": max(1, steps // 5)} if method == "mml" else {}
-        head, hooks = build_head(method, encoder.config.hidden_size, data.task.num_labels, pooling=size.pooling, pairs=pairs, **pruning)
+        head, hooks = build_head(
+            method,
+            encoder.config.hidden_size,
+            data.task.num_labels,
+            pooling=size.pooling,
+            pairs=pairs,
+            **pruning,
+        )
     model = MultitaskModel(encoder, {task: head}).to(device)
-    fit(model, data, hooks=hooks, seed=seed, epochs=epochs, batch_size=batch_size, lr=size.lr, head_lr=size.head_lr,
-        max_length=size.max_length, precision=precision)
+    fit(
+        model,
+        data,
+        hooks=hooks,
+        seed=seed,
+        epochs=epochs,
+        batch_size=batch_size,
+        lr=size.lr,
+        head_lr=size.head_lr,
+        max_length=size.max_length,
+        precision=precision,
+    )
     return model.collapse(), f"{int(head.active.sum())} of {head.num_heads}"
 
 
@@ -242,12 +310,18 @@ def train(method):
 parts, heads = [], {}
 for method in methods:
     model, heads[method] = train(method)
-    parts.append(cross_dataset_table({task: model}, sets, method=method, max_length=size.max_length, precision=precision))
+    parts.append(
+        cross_dataset_table(
+            {task: model}, sets, method=method, max_length=size.max_length, precision=precision
+        )
+    )
 table = pd.concat(parts, ignore_index=True)
 assert len(table) == len(methods) * len(related) * 2
 with atomic_write(Path(output_dir) / f"cross_{task}.csv") as temporary:
     table.to_csv(temporary, index=False)
-wide = table.pivot(index="method", columns=["evaluated_on", "split"], values="accuracy").loc[methods]
+wide = table.pivot(index="method", columns=["evaluated_on", "split"], values="accuracy").loc[
+    methods
+]
 wide.columns = [f"{name} {split}" for name, split in wide]
 wide.assign(heads=heads).round(3)
 
@@ -261,32 +335,52 @@ wide.assign(heads=heads).round(3)
 # First of all, whether anything was carried over. Without it a comparison of methods would compare noise. Who always gives the most
 # frequent answer is right in half of the rows or more; what was learnt on one set should beat that on its sisters.
 
+
 # %%
 def guessing(split):
     """The accuracy of always giving the most frequent answer: of two, or of three where both sets have the same three."""
     names = split.task.labels
-    answers = split.labels if set(names) == set(data.task.labels) else two_way(np.eye(len(names))[split.labels], names)
+    answers = (
+        split.labels
+        if set(names) == set(data.task.labels)
+        else two_way(np.eye(len(names))[split.labels], names)
+    )
     return np.bincount(answers).max() / len(split)
 
 
 others = table[table["evaluated_on"] != task]
 carried = others.groupby("method", sort=False)["accuracy"].mean()
-chance = np.mean([guessing(split) for name, one in sets.items() if name != task for split in (one.train, one.dev)])
+chance = np.mean(
+    [
+        guessing(split)
+        for name, one in sets.items()
+        if name != task
+        for split in (one.train, one.dev)
+    ]
+)
 error = 0.5 / np.sqrt(others.groupby("method")["rows"].sum().iloc[0])
-print("accuracy on the other sets:", ", ".join(f"{name} {value:.3f}" for name, value in carried.items()))
+print(
+    "accuracy on the other sets:",
+    ", ".join(f"{name} {value:.3f}" for name, value in carried.items()),
+)
 print(f"guessing {chance:.3f}; one standard error of such a mean: at most {error:.3f}")
-if profile == "fast" and source == "mini" and task == "stsb_star":      # others: nobody has tried
+if profile == "fast" and source == "mini" and task == "stsb_star":  # others: nobody has tried
     assert carried.mean() > chance + 2 * error
 
 # %% [markdown]
 # Now the improvement over BERT in every cell, and the mean. The colours run to the same distance on both sides of zero, and the
 # number stands in the cell.
 
+
 # %%
 def improvement_cells(table):
     """The improvement over BERT in percent, mean over seeds: (split, trained_on, evaluated_on) x methods."""
-    others = table[table["trained_on"] != table["evaluated_on"]].assign(seed=lambda frame: frame.get("seed", 0))
-    wide = others.pivot(index=["split", "trained_on", "evaluated_on", "seed"], columns="method", values="accuracy")
+    others = table[table["trained_on"] != table["evaluated_on"]].assign(
+        seed=lambda frame: frame.get("seed", 0)
+    )
+    wide = others.pivot(
+        index=["split", "trained_on", "evaluated_on", "seed"], columns="method", values="accuracy"
+    )
     percent = 100 * (wide.div(wide["bert"], axis=0) - 1)
     return percent.groupby(level=[0, 1, 2]).mean()
 
@@ -294,7 +388,11 @@ def improvement_cells(table):
 live = improvement_cells(table).loc[:, [method for method in methods if method != "bert"]].T
 live = live[[(split, task, name) for name in related if name != task for split in ("train", "dev")]]
 live.columns = [f"{name}\n{split}" for split, _, name in live]
-plots.improvements(live.assign(mean=live.mean(axis=1)), label="improvement over bert, %", title=f"trained on {task}, this run")
+plots.improvements(
+    live.assign(mean=live.mean(axis=1)),
+    label="improvement over bert, %",
+    title=f"trained on {task}, this run",
+)
 plt.show()
 
 # %% [markdown]
@@ -306,10 +404,14 @@ from mmlkit.studies import improvements
 
 mean = improvements(table).groupby("method")["improvement"].mean()
 mean["bert"] = 0.0
-assert np.allclose(mean[live.index], live.mean(axis=1))         # the mean of the cells is what `improvements` gives
+assert np.allclose(
+    mean[live.index], live.mean(axis=1)
+)  # the mean of the cells is what `improvements` gives
 spread = 100 * np.sqrt(2) * error / carried["bert"]
 best, worst = mean.idxmax(), mean.idxmin()
-print(f"{best} {mean[best]:+.1f} %, {worst} {mean[worst]:+.1f} %; by the rows alone such a mean is uncertain by up to {spread:.1f} %")
+print(
+    f"{best} {mean[best]:+.1f} %, {worst} {mean[worst]:+.1f} %; by the rows alone such a mean is uncertain by up to {spread:.1f} %"
+)
 print(f"the furthest two lie {(mean[best] - mean[worst]) / spread:.1f} such errors apart")
 
 # %% [markdown]
@@ -336,15 +438,30 @@ SETS = [name for sets in CATEGORIES.values() for name in sets]
 places = [Path("../results/mml-tables-fast"), Path("../results/archive/mml-tables-fast-mini2")]
 folder = next((place for place in places if place.is_dir()), places[0])
 runs = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))]
-rows = [{**{key: run["parameters"][key] for key in ("method", "seed")}, "trained_on": run["parameters"]["task"], "evaluated_on": score["on"],
-         "split": score["split"], "accuracy": score["value"]} for run in runs for score in run["scores"]]
-recorded = pd.DataFrame(rows, columns=["method", "seed", "trained_on", "evaluated_on", "split", "accuracy"])
+rows = [
+    {
+        **{key: run["parameters"][key] for key in ("method", "seed")},
+        "trained_on": run["parameters"]["task"],
+        "evaluated_on": score["on"],
+        "split": score["split"],
+        "accuracy": score["value"],
+    }
+    for run in runs
+    for score in run["scores"]
+]
+recorded = pd.DataFrame(
+    rows, columns=["method", "seed", "trained_on", "evaluated_on", "split", "accuracy"]
+)
 if runs:
     hours = sum(run["minutes"] for run in runs) / 60
-    print(f"{len(runs)} runs, {hours:.1f} hours of computing on {runs[0]['device']}, mmlkit {runs[0]['versions']['mmlkit']},",
-          f"edition {runs[0]['versions'].get('mini_data', 2)} of the mini data ({folder.name})")
+    print(
+        f"{len(runs)} runs, {hours:.1f} hours of computing on {runs[0]['device']}, mmlkit {runs[0]['versions']['mmlkit']},",
+        f"edition {runs[0]['versions'].get('mini_data', 2)} of the mini data ({folder.name})",
+    )
 else:
-    print("results/mml-tables-fast holds no runs; `mmlkit reproduce mml-tables --seeds 6` makes them, in runs/mml-tables-fast/results.")
+    print(
+        "results/mml-tables-fast holds no runs; `mmlkit reproduce mml-tables --seeds 6` makes them, in runs/mml-tables-fast/results."
+    )
 whole = recorded.groupby(["method", "seed"])["trained_on"].nunique() == len(SETS)
 seeds = {method: {one for name, one in whole[whole].index if name == method} for method in METHODS}
 common = seeds["bert"] & seeds["mml"]
@@ -352,8 +469,12 @@ shown = [method for method in METHODS if len(common) > 1 and common <= seeds[met
 left_out = {method: len(seeds[method]) for method in METHODS if method not in shown}
 ours = recorded[recorded["method"].isin(shown) & recorded["seed"].isin(common)]
 if runs:
-    print(f"shown: {', '.join(shown) or 'none'}, with {len(common)} seeds; left out:",
-          ", ".join(f"{method} ({count} complete seeds)" for method, count in left_out.items()) or "none")
+    print(
+        f"shown: {', '.join(shown) or 'none'}, with {len(common)} seeds; left out:",
+        ", ".join(f"{method} ({count} complete seeds)" for method, count in left_out.items())
+        or "none",
+    )
+
 
 # %%
 def grid(cells, split, sets):
@@ -368,13 +489,21 @@ def panels(cells, title):
         fig, axes = plt.subplots(2, 2, figsize=(9.5, 5), layout="constrained", width_ratios=(5, 4))
         for row, split in zip(axes, ("train", "dev")):
             for ax, (name, sets), label in zip(row, CATEGORIES.items(), ("", "improvement, %")):
-                plots.improvements(grid(cells, split, sets), limit=cells.abs().max(), label=label, title=f"{name}, {split}", ax=ax)
+                plots.improvements(
+                    grid(cells, split, sets),
+                    limit=cells.abs().max(),
+                    label=label,
+                    title=f"{name}, {split}",
+                    ax=ax,
+                )
                 ax.set(xlabel="evaluated on", ylabel="trained on")
         fig.suptitle(title, fontsize=11)
 
 
 if shown:
-    panels(improvement_cells(ours)["mml"], f"MML against BERT, our runs, mean over {len(common)} seeds")
+    panels(
+        improvement_cells(ours)["mml"], f"MML against BERT, our runs, mean over {len(common)} seeds"
+    )
     plt.show()
 
 # %% [markdown]
@@ -386,10 +515,30 @@ if shown:
 
 # %%
 if shown:
-    over_seeds = improvements(ours).groupby(["method", "split", "trained_on"])["improvement"].agg(["mean", "std"])
-    display((over_seeds["mean"].map("{:+.1f}".format) + " ± " + over_seeds["std"].map("{:.1f}".format)).unstack()[SETS])
-    left = {name: [run["heads_left"] for run in runs if run["parameters"]["task"] == name and run["parameters"]["method"] == "mml"] for name in SETS}
-    print("heads left in mml, fewest to most over seeds:", ", ".join(f"{name} {min(counts)} to {max(counts)}" for name, counts in left.items()))
+    over_seeds = (
+        improvements(ours)
+        .groupby(["method", "split", "trained_on"])["improvement"]
+        .agg(["mean", "std"])
+    )
+    display(
+        (
+            over_seeds["mean"].map("{:+.1f}".format)
+            + " ± "
+            + over_seeds["std"].map("{:.1f}".format)
+        ).unstack()[SETS]
+    )
+    left = {
+        name: [
+            run["heads_left"]
+            for run in runs
+            if run["parameters"]["task"] == name and run["parameters"]["method"] == "mml"
+        ]
+        for name in SETS
+    }
+    print(
+        "heads left in mml, fewest to most over seeds:",
+        ", ".join(f"{name} {min(counts)} to {max(counts)}" for name, counts in left.items()),
+    )
 
 # %% [markdown]
 # ### The verdict
@@ -409,14 +558,33 @@ def points(method, own=False):
     return 100 * part[(part["split"] == "dev") | (not own)].groupby("seed")["accuracy"].mean()
 
 
-claims = {f"{method} does better than {other} on sets it was not trained on": (points(method), points(other))
-          for method, other in [*((one, "bert") for one in shown[1:]), *(("mml", one) for one in shown[2:])]}
+claims = {
+    f"{method} does better than {other} on sets it was not trained on": (
+        points(method),
+        points(other),
+    )
+    for method, other in [
+        *((one, "bert") for one in shown[1:]),
+        *(("mml", one) for one in shown[2:]),
+    ]
+}
 if shown:
-    claims["mml does better than bert on the dev split of its own set"] = points("mml", own=True), points("bert", own=True)
-    dev = ours[(ours["method"] == "bert") & (ours["split"] == "dev") & ~ours["evaluated_on"].isin(["mnli", "snli"])]
-    parts = {own: 100 * part.groupby(["seed", "evaluated_on"])["accuracy"].mean().groupby("seed").mean()
-             for own, part in dev.groupby(dev["trained_on"] == dev["evaluated_on"])}
-    claims["bert trained on a set does better on its dev split than bert trained on a sister set"] = parts[True], parts[False]
+    claims["mml does better than bert on the dev split of its own set"] = (
+        points("mml", own=True),
+        points("bert", own=True),
+    )
+    dev = ours[
+        (ours["method"] == "bert")
+        & (ours["split"] == "dev")
+        & ~ours["evaluated_on"].isin(["mnli", "snli"])
+    ]
+    parts = {
+        own: 100 * part.groupby(["seed", "evaluated_on"])["accuracy"].mean().groupby("seed").mean()
+        for own, part in dev.groupby(dev["trained_on"] == dev["evaluated_on"])
+    }
+    claims[
+        "bert trained on a set does better on its dev split than bert trained on a sister set"
+    ] = parts[True], parts[False]
     assert (parts[True] - parts[False]).mean() > 2, "a sister set should cost at least two points"
 for claim, (first, second) in claims.items():
     print(outcome_sentence(paired_bootstrap(first, second), claim), end="\n\n")
@@ -434,19 +602,36 @@ for claim, (first, second) in claims.items():
 # Now the paper's own. Tables 4 and 5 hold all six methods; 2 and 3 are their rows of BERT and MML. In the shape of our table:
 
 # %%
-NAMES = {"BERT": "bert", "MML": "mml", "MV-1024": "mv-m", "MV-5": "mv-5", "BERT-D": "bert-drop", "BERT-Drop": "bert-drop",
-         "BERT-Ensemble": "bert-ensemble"}
+NAMES = {
+    "BERT": "bert",
+    "MML": "mml",
+    "MV-1024": "mv-m",
+    "MV-5": "mv-5",
+    "BERT-D": "bert-drop",
+    "BERT-Drop": "bert-drop",
+    "BERT-Ensemble": "bert-ensemble",
+}
 printed_sets = dict(zip(["RTE", "MNLI", "QNLI", "SNLI", "QQP", "MRPC", "STS-B*"], SETS))
 cells = paper[paper["table"].isin(["Table 4", "Table 5"])].copy()
 parts = cells["row"].str.extract(r"^(.+?)(?:-(RTE|MNLI|QNLI|SNLI|QQP|MRPC|STS-B\*)| impr\.)$")
-cells = cells.assign(method=parts[0].map(NAMES), trained_on=parts[1].map(printed_sets), evaluated_on=cells["column"].map(printed_sets))
-theirs = cells[cells["metric"] == "accuracy"].rename(columns={"printed": "accuracy"})[["method", "trained_on", "evaluated_on", "split", "accuracy"]]
+cells = cells.assign(
+    method=parts[0].map(NAMES),
+    trained_on=parts[1].map(printed_sets),
+    evaluated_on=cells["column"].map(printed_sets),
+)
+theirs = cells[cells["metric"] == "accuracy"].rename(columns={"printed": "accuracy"})[
+    ["method", "trained_on", "evaluated_on", "split", "accuracy"]
+]
 off = theirs[theirs["trained_on"] != theirs["evaluated_on"]]
-print(f"{len(theirs)} accuracies, {len(off)} of them off the diagonal: {len(off) // 6} for each of six methods")
+print(
+    f"{len(theirs)} accuracies, {len(off)} of them off the diagonal: {len(off) // 6} for each of six methods"
+)
 assert len(off) == 6 * len(experiments)
 
 # %%
-panels(improvement_cells(theirs)["mml"], "MML against BERT as published (Tables 2 and 3), recomputed")
+panels(
+    improvement_cells(theirs)["mml"], "MML against BERT as published (Tables 2 and 3), recomputed"
+)
 plt.show()
 
 # %% [markdown]
@@ -458,8 +643,10 @@ plt.show()
 
 # %%
 qnli = off[off["evaluated_on"] == "qnli"]
-print(f"accuracy on QNLI of models trained elsewhere: median {qnli['accuracy'].median():.1f} %,",
-      f"{qnli['accuracy'].between(48, 53).mean():.0%} of them between 48 and 53 %")
+print(
+    f"accuracy on QNLI of models trained elsewhere: median {qnli['accuracy'].median():.1f} %,",
+    f"{qnli['accuracy'].between(48, 53).mean():.0%} of them between 48 and 53 %",
+)
 rest = off[off["evaluated_on"] != "qnli"]
 print(f"on the other sets: median {rest['accuracy'].median():.1f} %")
 
@@ -476,27 +663,63 @@ print(f"on the other sets: median {rest['accuracy'].median():.1f} %")
 # %%
 from mmlkit.studies import column_improvements
 
-said = cells[cells["metric"] == "improvement"].merge(published.misprints()[["source", "table", "row", "column", "split", "arithmetic"]], how="left")
-ends = said[said["column"] == "improvement"].merge(improvements(theirs), on=["trained_on", "split", "method"]).rename(columns={"trained_on": "set"})
-feet = said[said["column"] != "improvement"].merge(column_improvements(theirs), on=["evaluated_on", "split", "method"]).rename(columns={"evaluated_on": "set"})
+said = cells[cells["metric"] == "improvement"].merge(
+    published.misprints()[["source", "table", "row", "column", "split", "arithmetic"]], how="left"
+)
+ends = (
+    said[said["column"] == "improvement"]
+    .merge(improvements(theirs), on=["trained_on", "split", "method"])
+    .rename(columns={"trained_on": "set"})
+)
+feet = (
+    said[said["column"] != "improvement"]
+    .merge(column_improvements(theirs), on=["evaluated_on", "split", "method"])
+    .rename(columns={"evaluated_on": "set"})
+)
 beside = pd.concat([ends.assign(place="end of the row"), feet.assign(place="footer")])
-assert np.allclose(beside["improvement"], beside["recomputed"])       # the protocol and `published` agree
+assert np.allclose(
+    beside["improvement"], beside["recomputed"]
+)  # the protocol and `published` agree
 beside["wrong"] = beside["arithmetic"].notna()
 counts = beside.groupby("method")["wrong"].sum()[list(METHODS[1:])]
 assert counts["bert-ensemble"] == (beside["method"] == "bert-ensemble").sum()
-print(f"{len(beside)} printed improvements, {beside['wrong'].sum()} of them cannot be right: {counts.to_dict()}, each of {len(beside) // 5}")
+print(
+    f"{len(beside)} printed improvements, {beside['wrong'].sum()} of them cannot be right: {counts.to_dict()}, each of {len(beside) // 5}"
+)
+
 
 # %%
 def draw_improvements(place, kinds):
     """Improvements by method and set, a row of tables for each kind; a frame where the print cannot be right."""
-    part = beside[beside["place"] == place].rename(columns={"recomputed": "", "improvement": "recomputed"})
+    part = beside[beside["place"] == place].rename(
+        columns={"recomputed": "", "improvement": "recomputed"}
+    )
     with plots.style():
-        fig, axes = plt.subplots(len(kinds), 2, figsize=(10, 1.9 * len(kinds) + 0.5), layout="constrained", sharex=True, sharey=True, squeeze=False)
+        fig, axes = plt.subplots(
+            len(kinds),
+            2,
+            figsize=(10, 1.9 * len(kinds) + 0.5),
+            layout="constrained",
+            sharex=True,
+            sharey=True,
+            squeeze=False,
+        )
         for row, kind in zip(axes, kinds):
             for ax, split, label in zip(row, ("train", "dev"), ("", "improvement, %")):
-                square = part[part["split"] == split].pivot(index="method", columns="set").reindex(index=METHODS[1:])
-                plots.improvements(square[kind][SETS], limit=10, digits=2, marked=square["wrong"][SETS].astype(bool), label=label,
-                                   title=f"{kind}, {split}", ax=ax)
+                square = (
+                    part[part["split"] == split]
+                    .pivot(index="method", columns="set")
+                    .reindex(index=METHODS[1:])
+                )
+                plots.improvements(
+                    square[kind][SETS],
+                    limit=10,
+                    digits=2,
+                    marked=square["wrong"][SETS].astype(bool),
+                    label=label,
+                    title=f"{kind}, {split}",
+                    ax=ax,
+                )
         fig.suptitle(f"Tables 4 and 5, improvement over BERT, {place}", fontsize=11)
 
 
@@ -512,7 +735,9 @@ draw_improvements("footer", ["printed"])
 plt.show()
 few = feet[feet["arithmetic"].notna() & (feet["method"] != "bert-ensemble")]
 for foot in few.itertuples():
-    print(f"{foot.method} on {foot.set} {foot.split}: printed {foot.printed:+.2f}, recomputed {foot.improvement:+.2f}")
+    print(
+        f"{foot.method} on {foot.set} {foot.split}: printed {foot.printed:+.2f}, recomputed {foot.improvement:+.2f}"
+    )
 
 # %% [markdown]
 # *The printed footers in the same colours, columns now the sets that were evaluated; frames as before. The line below the picture has the framed
@@ -534,10 +759,15 @@ for foot in few.itertuples():
 # %%
 from mmlkit.studies import hold_out_errors, performance_profile
 
-small = pd.DataFrame({"A": [10, 20, 40], "B": [12, 20, 30], "C": [15, 30, 33]}, index=["exp. 1", "exp. 2", "exp. 3"])
+small = pd.DataFrame(
+    {"A": [10, 20, 40], "B": [12, 20, 30], "C": [15, 30, 33]}, index=["exp. 1", "exp. 2", "exp. 3"]
+)
 ratios = small.div(small.min(axis=1), axis=0)
 shares = performance_profile(small, [1.0, 1.2])
-pd.concat({"error": small.T, "ratio to the best": ratios.T.round(2), "share within τ": shares.T.round(2)}, axis=1)
+pd.concat(
+    {"error": small.T, "ratio to the best": ratios.T.round(2), "share within τ": shares.T.round(2)},
+    axis=1,
+)
 
 # %% [markdown]
 # In experiment 2 A and B are equally good, and both count, so shares at $\tau = 1$ may add up to more than 1.
@@ -551,31 +781,59 @@ errors = hold_out_errors(theirs, top=100)
 taus = [1.0, 1.02, 1.05, 1.1, 1.2, 1.5]
 shares = performance_profile(errors, taus)[list(METHODS)]
 assert len(errors) == 36 and (shares["mml"] >= shares.max(axis=1)).all()
-assert shares.loc[1.05].round(3).to_dict() == {"bert": 0.389, "mml": 0.889, "mv-5": 0.556, "mv-m": 0.5, "bert-drop": 0.556, "bert-ensemble": 0.444}
+assert shares.loc[1.05].round(3).to_dict() == {
+    "bert": 0.389,
+    "mml": 0.889,
+    "mv-5": 0.556,
+    "mv-m": 0.5,
+    "bert-drop": 0.556,
+    "bert-ensemble": 0.444,
+}
 shares.round(3)
+
 
 # %%
 def steps_of(errors, most, reading="error", top=100):
     """Every tau at which some share rises, up to `most`, and the shares there."""
     good = top - errors
-    ratios = errors.div(errors.min(axis=1), axis=0) if reading == "error" else (1 / good).mul(good.max(axis=1), axis=0)
+    ratios = (
+        errors.div(errors.min(axis=1), axis=0)
+        if reading == "error"
+        else (1 / good).mul(good.max(axis=1), axis=0)
+    )
     ratios = ratios.to_numpy().ravel()
-    return performance_profile(errors, np.unique([1, *ratios[ratios <= most].round(9), most]), measure=reading, top=top)
+    return performance_profile(
+        errors, np.unique([1, *ratios[ratios <= most].round(9), most]), measure=reading, top=top
+    )
 
 
 mine, origin = (ours, f"our {len(common)} seeds") if shown else (table, "this run alone")
 our_errors = hold_out_errors(mine)
-readings = {"error": steps_of(errors, 1.5)[list(METHODS)], "accuracy": steps_of(errors, 1.15, "accuracy")[list(METHODS)]}
+readings = {
+    "error": steps_of(errors, 1.5)[list(METHODS)],
+    "accuracy": steps_of(errors, 1.15, "accuracy")[list(METHODS)],
+}
 with plots.style():
     fig, axes = plt.subplots(1, 3, figsize=(11.5, 3.6), layout="constrained", sharey=True)
     plots.profile(readings["error"], title="published, error", ax=axes[0])
-    plots.profile(readings["accuracy"], xlabel="factor τ on the accuracy", title="published, accuracy", ax=axes[1])
-    plots.profile(steps_of(our_errors, 1.5, top=1)[[method for method in METHODS if method in our_errors]], title=f"{origin}, error", ax=axes[2])
+    plots.profile(
+        readings["accuracy"],
+        xlabel="factor τ on the accuracy",
+        title="published, accuracy",
+        ax=axes[1],
+    )
+    plots.profile(
+        steps_of(our_errors, 1.5, top=1)[[method for method in METHODS if method in our_errors]],
+        title=f"{origin}, error",
+        ax=axes[2],
+    )
     plt.show()
 for reading, shares in readings.items():
     passed = shares[shares["mml"] < shares.max(axis=1)]
-    print(f"published, {reading}: mml is first up to tau = {passed.index[0]:.3f}, where {passed.iloc[0].idxmax()} passes it;",
-          f"behind at {len(passed)} of {len(shares)} steps")
+    print(
+        f"published, {reading}: mml is first up to tau = {passed.index[0]:.3f}, where {passed.iloc[0].idxmax()} passes it;",
+        f"behind at {len(passed)} of {len(shares)} steps",
+    )
 print(f"{origin}: {len(our_errors)} experiments")
 
 # %% [markdown]
@@ -597,7 +855,9 @@ print(f"{origin}: {len(our_errors)} experiments")
 # **A copied cell.** Numbers of two decimals rarely agree twice in a row. So look for pairs (train, dev) that occur twice:
 
 # %%
-two = ends.pivot(index=["method", "set"], columns="split", values=["printed", "improvement"]).rename(columns={"improvement": "recomputed"})
+two = ends.pivot(
+    index=["method", "set"], columns="split", values=["printed", "improvement"]
+).rename(columns={"improvement": "recomputed"})
 twins = two[two["printed"].duplicated(keep=False)]
 twins.sort_values(("printed", "dev")).round(2)
 
@@ -619,9 +879,14 @@ lost[["table", "row", "column", "split", "printed", "improvement"]].round(3)
 
 # %%
 key = ["row", "column", "split", "metric"]
-repeated = paper[paper["table"].isin(["Table 2", "Table 3"])].merge(cells, on=key, suffixes=("", " again"))
+repeated = paper[paper["table"].isin(["Table 2", "Table 3"])].merge(
+    cells, on=key, suffixes=("", " again")
+)
 print(f"{len(repeated)} cells are printed twice")
-repeated.loc[repeated["printed"] != repeated["printed again"], ["table", *key[:3], "printed", "table again", "printed again", "recomputed"]].round(3)
+repeated.loc[
+    repeated["printed"] != repeated["printed again"],
+    ["table", *key[:3], "printed", "table again", "printed again", "recomputed"],
+].round(3)
 
 # %% [markdown]
 # That one of the two is wrong can be seen without any arithmetic. With it, both are: −0.35 would be right.
@@ -631,13 +896,24 @@ repeated.loc[repeated["printed"] != repeated["printed again"], ["table", *key[:3
 
 # %%
 told = paper[(paper["table"] == "text") & paper["row"].str.startswith("mean over")]
-told = told.assign(method=told["row"].str.removeprefix("mean over the seven sets, ").map(NAMES)).set_index("method")["printed"]
+told = told.assign(
+    method=told["row"].str.removeprefix("mean over the seven sets, ").map(NAMES)
+).set_index("method")["printed"]
 means = ends.pivot_table(index="method", columns="split", values=["printed", "improvement"])
-summary = pd.DataFrame({"text, train": told, "printed column, train": means["printed", "train"], "recomputed, train": means["improvement", "train"],
-                        "recomputed, dev": means["improvement", "dev"]}).loc[list(METHODS[1:])]
+summary = pd.DataFrame(
+    {
+        "text, train": told,
+        "printed column, train": means["printed", "train"],
+        "recomputed, train": means["improvement", "train"],
+        "recomputed, dev": means["improvement", "dev"],
+    }
+).loc[list(METHODS[1:])]
 display(summary.round(2))
 every = published.tables().query("metric == 'improvement' and table in ('Table 3', 'text')")
-every.loc[every["row"].isin(["MML-MRPC", "MML-MRPC, mean of train and dev"]), ["source", "table", "row", "split", "printed", "recomputed"]].round(2)
+every.loc[
+    every["row"].isin(["MML-MRPC", "MML-MRPC, mean of train and dev"]),
+    ["source", "table", "row", "split", "printed", "recomputed"],
+].round(2)
 
 # %% [markdown]
 # For `mv-m` and `mv-5` the text averages the printed column, errors and all; for `bert-drop` it agrees with neither. The words follow the
@@ -648,11 +924,16 @@ every.loc[every["row"].isin(["MML-MRPC", "MML-MRPC, mean of train and dev"]), ["
 # have the same accuracy to the last digit?
 
 # %%
-diagonal = theirs[theirs["trained_on"] == theirs["evaluated_on"]].pivot(index=["trained_on", "split"], columns="method", values="accuracy")
+diagonal = theirs[theirs["trained_on"] == theirs["evaluated_on"]].pivot(
+    index=["trained_on", "split"], columns="method", values="accuracy"
+)
 equal = diagonal.drop(columns="bert").eq(diagonal["bert"], axis=0)
 for method in equal.columns[equal.any()]:
     found = diagonal.loc[equal[method], "bert"]
-    print(f"{method} equals bert on", ", ".join(f"{name} {split} ({value})" for (name, split), value in found.items()))
+    print(
+        f"{method} equals bert on",
+        ", ".join(f"{name} {split} ({value})" for (name, split), value in found.items()),
+    )
 
 # %% [markdown]
 # A set that is learnt to 100 % explains such a pair, and chance may do it on a dev split of a few hundred rows; on MNLI's 392,702 and 9,815
@@ -664,12 +945,24 @@ for method in equal.columns[equal.any()]:
 from mmlkit.studies import glue_average
 
 for name in ("BERT", "MML"):
-    part = paper[(paper["table"] == "Table 1") & (paper["row"] == name) & (paper["split"] == "test")].set_index("column")["printed"]
-    scores = {column.lower().replace("-", ""): value for column, value in part.items() if column[:4] not in ("MNLI", "Aver")}
+    part = paper[
+        (paper["table"] == "Table 1") & (paper["row"] == name) & (paper["split"] == "test")
+    ].set_index("column")["printed"]
+    scores = {
+        column.lower().replace("-", ""): value
+        for column, value in part.items()
+        if column[:4] not in ("MNLI", "Aver")
+    }
     scores["mnli"] = part["MNLI-m"], part["MNLI-mm"]
-    first = published.tables("mml_v1").query("table == 'Table 1' and split == 'test' and column == 'Average'").set_index("row")["printed"]
-    print(f"{name}: v1 prints {first[name]}, v2 prints {part['Average']}; nine columns, MNLI twice: {glue_average(scores, 'mml-v1'):.3f}; "
-          f"eight tasks: {glue_average(scores, 'mml-v2'):.3f}")
+    first = (
+        published.tables("mml_v1")
+        .query("table == 'Table 1' and split == 'test' and column == 'Average'")
+        .set_index("row")["printed"]
+    )
+    print(
+        f"{name}: v1 prints {first[name]}, v2 prints {part['Average']}; nine columns, MNLI twice: {glue_average(scores, 'mml-v1'):.3f}; "
+        f"eight tasks: {glue_average(scores, 'mml-v2'):.3f}"
+    )
 
 # %% [markdown]
 # Neither is wrong, and nothing got worse from one version to the other. An average means nothing until you know what was averaged.
@@ -684,9 +977,17 @@ assert (recomputed.idxmax() == "mml").all()
 for split, column in (("train", "recomputed, train"), ("dev", "recomputed, dev")):
     order = recomputed[column].sort_values(ascending=False)
     print(f"{split}: mml {order['mml']:+.2f} %, then {order.index[1]} {order.iloc[1]:+.2f} %")
-print(", ".join(f"{name} {summary.loc[name, 'printed column, train']:+.2f} % as printed, {summary.loc[name, 'recomputed, train']:+.2f} % recomputed"
-                for name in ("mv-m", "bert-ensemble")))
-without = ends[ends["set"] != "rte"].pivot_table(index="method", columns="split", values="improvement").loc["mml"]
+print(
+    ", ".join(
+        f"{name} {summary.loc[name, 'printed column, train']:+.2f} % as printed, {summary.loc[name, 'recomputed, train']:+.2f} % recomputed"
+        for name in ("mv-m", "bert-ensemble")
+    )
+)
+without = (
+    ends[ends["set"] != "rte"]
+    .pivot_table(index="method", columns="split", values="improvement")
+    .loc["mml"]
+)
 print(f"mml without the row of RTE: train {without['train']:+.2f} %, dev {without['dev']:+.2f} %")
 
 # %% [markdown]
@@ -701,6 +1002,7 @@ print(f"mml without the row of RTE: train {without['train']:+.2f} %, dev {withou
 # A profile divides by the best of *all* methods shown. So it depends on who is shown: take one away, and the others' curves
 # change, sometimes even their order (Gould and Scott 2016). Try it on the published numbers.
 
+
 # %%
 def draw_profile(without, splits):
     """The published profile without one method, on some of the splits."""
@@ -709,7 +1011,12 @@ def draw_profile(without, splits):
     plots.profile(steps_of(part, 1.5), title=f"{len(part)} experiments, without {without}")
 
 
-sliders(draw_profile, start={"without": "mml"}, without=["nobody", *METHODS[1:]], splits=["both", "train", "dev"])
+sliders(
+    draw_profile,
+    start={"without": "mml"},
+    without=["nobody", *METHODS[1:]],
+    splits=["both", "train", "dev"],
+)
 
 # %% [markdown]
 # *The published profile by error without MML: five staircases, closer together than with it. Where a live front end exists, two sliders choose who
@@ -725,6 +1032,7 @@ sliders(draw_profile, start={"without": "mml"}, without=["nobody", *METHODS[1:]]
 # ● ○ ○ · 10 minutes. The improvement as Tables 2 to 5 mean it: `ours` and `baseline` hold the
 # accuracy on every set, the one trained on included, and not always in the same order. Cut the
 # result to two decimals, towards zero.
+
 
 # %%
 def my_improvement(ours, baseline, own):
@@ -756,6 +1064,7 @@ _ = checks.check_improvement(my_improvement)
 # ### Exercise 2: a performance profile
 #
 # ● ● ○ · 10 minutes. A profile at one $\tau$, in one line of numpy.
+
 
 # %%
 def my_profile(errors, tau):
@@ -802,4 +1111,4 @@ _ = checks.check_profile(my_profile)
 # Performance Profiles for Benchmarking Software*, ACM Transactions on Mathematical Software. Efron and Tibshirani (1993), *An Introduction to the
 # Bootstrap*.
 #
-# Before: [04 Pruning heads](04_pruning_heads.ipynb). Next: [06 One encoder, many tasks](06_mtdnn_san.ipynb).
+# Before: [04 Pruning heads](04_pruning_heads.ipynb). Next: [07 One encoder, many tasks](07_mtdnn_san.ipynb).

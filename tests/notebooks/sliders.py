@@ -62,7 +62,7 @@ def _move_all():
 _move_all()
 '''
 
-MAY_RESCALE = {"06_mtdnn_san": ["row"]}  # the axis shows the tokens of that row
+MAY_RESCALE = {"07_mtdnn_san": ["row"]}  # the axis shows the tokens of that row
 
 
 def count_sliders(path):

@@ -47,11 +47,60 @@ def test_cells_ran_once_in_order_without_errors(path):
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_limits_of_length_and_size(path):
     text = path.read_text(encoding="utf-8")
-    lengths = ["".join(cell["source"]).count("\n") + 1 for cell in code_cells(path)]
-    assert max(lengths) <= 30 and statistics.median(lengths) <= 8
-    assert len(text) <= 300_000
+    code = ["".join(cell["source"]) for cell in code_cells(path)]
+    lengths = [sum(bool(line.strip()) for line in cell.split("\n")) for cell in code]
+    assert not [cell for cell, length in zip(code, lengths) if length > 15]
+    assert statistics.median(lengths) <= 8
+    assert not [line for cell in code for line in cell.split("\n") if len(line) > 100]
+    assert len(text) <= 400_000
     assert "widgets" not in json.loads(text)["metadata"] and "widget-view" not in text
     assert not re.search(r"(/work/|/root/|/home/|/tmp/)", text), "the path of a machine"
+
+
+def sentences(text):
+    """Return the sentences of a markdown text, without code, formulas, tables and addresses."""
+    text = re.sub(r"```.*?```|\$\$.*?\$\$|<[^>]+>", " ", text, flags=re.S)
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"`[^`]*`|\$[^$]*\$", "x", text)
+    lines = ["" if line.lstrip().startswith(("|", "#")) else line for line in text.split("\n")]
+    text = re.sub(r"^\s*(?:[-*●]|\d+\.)\s", "\n", "\n".join(lines), flags=re.M)
+    blocks = re.split(r"\n\s*\n", text)
+    return [one for block in blocks for one in re.split(r"(?<=[.!?:;])[*\"”)]*\s+", block)]
+
+
+def test_sentences_are_counted():
+    text = "One `x = 1` two. *Three* $a. b$ four:\n\n- five\n- six\n| a | b |\n\n[Seven](a.b). 8"
+    found = [len(one.split()) for one in sentences(text) if one.strip()]
+    assert found == [3, 3, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_no_sentence_has_more_than_30_words(path):
+    found = [one for cell in markdown_cells(path) for one in sentences(cell)]
+    assert not [one for one in found if len(one.split()) > 30]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_prose_has_at_most_3000_words(path):
+    """Tables, formulas, code and folded solutions do not count."""
+    text = re.sub(r"<details>.*?</details>", "", "\n\n".join(markdown_cells(path)), flags=re.S)
+    assert sum(len(one.split()) for one in sentences(text)) <= 3000
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_prediction_is_answered(path):
+    """A later cell computes the answer, before the next question, and its output is folded."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    texts = ["".join(cell["source"]) for cell in cells]
+    asked = [i for i, text in enumerate(texts) if "Predict before you run" in text]
+    assert not [i for i, text in enumerate(texts) if "**Predict" in text and i not in asked]
+    for i, end in zip(asked, [*asked[1:], len(cells)]):
+        assert texts[i].count("Predict before you run") == 1
+        answers = [c for c in cells[i:end] if "answer" in c["metadata"].get("tags", [])]
+        assert answers, texts[i]
+        source, printed = "".join(answers[0]["source"]), answers[0]["outputs"][0]["text"]
+        assert "".join(printed).startswith("Answer: ") and re.search(r"f[\"'].*\{", source)
+        assert answers[0]["metadata"]["jupyter"]["outputs_hidden"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -100,7 +149,7 @@ def test_every_exercise_has_a_heading(path):
     cells = markdown_cells(path)
     text = "\n".join(cells)
     numbers = [int(number) for number in re.findall(r"^### Exercise (\d+): \w", text, flags=re.M)]
-    assert len(numbers) >= 2 and numbers == list(range(1, len(numbers) + 1))
+    assert 3 <= len(numbers) <= 4 and numbers == list(range(1, len(numbers) + 1))
     assert text.count("<summary>Solution</summary>") == len(numbers)
     assert len(re.findall(r"^● [●○] [●○] · \d+ minutes", text, flags=re.M)) == len(numbers)
     later = [cell for cell in cells if re.search(r"^### Exercise ([2-9]|1\d)", cell, flags=re.M)]

@@ -1,4 +1,4 @@
-"""The checks of notebook 07 accept the solution and name each known mistake."""
+"""The checks of notebook 09 accept the solution and name each known mistake."""
 
 import itertools
 import math

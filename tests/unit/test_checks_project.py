@@ -1,4 +1,4 @@
-"""The checks of notebook 10 accept the solution and name each known mistake."""
+"""The checks of notebook 12 accept the solution and name each known mistake."""
 
 import math
 

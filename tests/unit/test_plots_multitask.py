@@ -1,4 +1,4 @@
-"""The figures of notebooks 06 to 09 show the values that they are given."""
+"""The figures of notebooks 07 to 11 show the values that they are given."""
 
 import matplotlib
 import numpy as np
@@ -168,7 +168,7 @@ def test_nine_systems_have_nine_different_markers():
 
 
 def test_scores_may_be_a_column_of_a_table():
-    """The parameters and scores may be columns of a table, as in notebook 09."""
+    """The parameters and scores may be columns of a table, as in notebook 11."""
     table = pd.DataFrame({"own": [10.0, 1000.0], "overall": [0.4, 0.5]}, index=["PALs", "low-rank"])
     ax = plots_multitask.parameters_against_score(table["own"], table["overall"], {"PALs": 0.01})
     marks = [

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 06 One encoder, many tasks
+# # 07 One encoder, many tasks
 #
 # MT-DNN trains one BERT on all tasks at once and gives each a small output of its own. You will work its most elaborate output, the
 # answer module, out on five words, rebuild it, meet three losses that cannot do as printed what they are meant to do, and see live
@@ -24,7 +24,7 @@
 # ![Above: one encoder, shared by all tasks, and four outputs: a softmax for one text, a sigmoid for the similarity of two, the answer
 # module for the relation of two, a score for each candidate of a question. Below, the answer module: a summary of the hypothesis is the
 # first state. At every step the state looks at the premise; state and what it saw give an answer, and a GRU makes the next state. The
-# answers are averaged.](images/06_mtdnn.svg)
+# answers are averaged.](images/07_mtdnn.svg)
 
 # %% tags=["parameters"]
 profile = "fast"
@@ -38,7 +38,9 @@ epochs = None  # None: what the profile says
 try:
     import mmlkit
 except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
+    get_ipython().run_line_magic(
+        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
+    )
     import mmlkit
 import matplotlib.pyplot as plt
 import numpy as np
@@ -52,10 +54,17 @@ from mmlkit.runtime import describe, fastest_precision, pick_device
 
 # %%
 size, device, about = get_profile(profile), pick_device(), describe()
-source, epochs = source or size.source, epochs or {"fast": 2, "colab": 3}.get(profile, 5)       # the paper: at most 5
-batch_size, lr, head_lr, update = (16, 2e-4, 5e-3, "adamw") if profile == "fast" else (32, 5e-5, 5e-5, "adamax")      # the second are the paper's
+source, epochs = (
+    source or size.source,
+    epochs or {"fast": 2, "colab": 3}.get(profile, 5),
+)  # the paper: at most 5
+batch_size, lr, head_lr, update = (
+    (16, 2e-4, 5e-3, "adamw") if profile == "fast" else (32, 5e-5, 5e-5, "adamax")
+)  # the second are the paper's
 precision = fastest_precision(device) if size.precision == "auto" else size.precision
-print(f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}")
+print(
+    f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}"
+)
 print(f"weights {size.model}, data from {source}, {epochs} epochs")
 
 # %% [markdown]
@@ -92,11 +101,26 @@ def some(split, n):
 
 
 whole = {name: load_task(name, source) for name in ("sst2", "stsb", "snli")}
-whole["qnli_rank"] = rank_queries(load_task("qnli", source))       # rows with the same question become one query
-few = {"sst2": 240, "stsb": 160, "snli": 320, "qnli_rank": 80} if profile == "fast" else dict.fromkeys(whole, 20_000 if profile == "colab" else 10**9)
-data = {name: replace(one, train=some(one.train, rows or few[name]), dev=some(one.dev, 100 if profile == "fast" else 10**9)) for name, one in whole.items()}
+whole["qnli_rank"] = rank_queries(
+    load_task("qnli", source)
+)  # rows with the same question become one query
+few = (
+    {"sst2": 240, "stsb": 160, "snli": 320, "qnli_rank": 80}
+    if profile == "fast"
+    else dict.fromkeys(whole, 20_000 if profile == "colab" else 10**9)
+)
+data = {
+    name: replace(
+        one,
+        train=some(one.train, rows or few[name]),
+        dev=some(one.dev, 100 if profile == "fast" else 10**9),
+    )
+    for name, one in whole.items()
+}
 for name, one in data.items():
-    print(f"{name}, {one.task.kind}, {len(one.train):,} rows to learn from and {len(one.dev):,} to test on, such as:")
+    print(
+        f"{name}, {one.task.kind}, {len(one.train):,} rows to learn from and {len(one.dev):,} to test on, such as:"
+    )
     label = one.train[0]["label"]
     print("   ", " | ".join(one.train.texts[0]), "|", label if one.task.labels else f"{label:.1f}")
 
@@ -118,7 +142,11 @@ def new_head(task):
         return RankingHead(D, pooling=size.pooling)
     if task.kind == "regression":
         return LinearHead(D, 1, pooling=size.pooling, activation="sigmoid")
-    return SANHead(D, task.num_labels) if task.is_pair else LinearHead(D, task.num_labels, pooling=size.pooling)
+    return (
+        SANHead(D, task.num_labels)
+        if task.is_pair
+        else LinearHead(D, task.num_labels, pooling=size.pooling)
+    )
 
 
 def new_model(names):
@@ -129,21 +157,32 @@ def new_model(names):
             heads[name] = new_head(data[name].task)
     return MultitaskModel(copy.deepcopy(pretrained), heads, tokenizer).to(device).eval()
 
+
 # %%
 from mmlkit.data import collate, encode, plan_examples
 
 
 def batch_of(name, examples, split="train"):
     """One batch of so many examples of a task."""
-    encoded = encode(tokenizer, some(getattr(data[name], split), examples), max_length=size.max_length)
+    encoded = encode(
+        tokenizer, some(getattr(data[name], split), examples), max_length=size.max_length
+    )
     return collate(encoded, plan_examples(encoded, examples, seed=seed, epoch=0)[0]).to(device)
 
 
 model = new_model(data)
 with torch.no_grad():
     shapes = {name: list(model(batch_of(name, 3, "dev")).shape) for name in data}
-pd.DataFrame({name: {"head": type(head).__name__, "scores of 3 examples": shapes[name], "numbers of its own": sum(p.numel() for p in head.parameters())}
-              for name, head in model.heads.items()}).T
+pd.DataFrame(
+    {
+        name: {
+            "head": type(head).__name__,
+            "scores of 3 examples": shapes[name],
+            "numbers of its own": sum(p.numel() for p in head.parameters()),
+        }
+        for name, head in model.heads.items()
+    }
+).T
 
 # %% [markdown]
 # A query has several candidates, and each gets a score. Three of the heads are one matrix and no more. The answer module is something else:
@@ -174,7 +213,14 @@ w_1, W_2 = torch.tensor([np.log(3), 0], **exact), np.log(4) * torch.eye(2, **exa
 s_0 = (M_h @ w_1).softmax(0) @ M_h
 beta = (M_p @ (W_2 @ s_0)).softmax(0)
 x_0 = beta @ M_p
-print("s_0", s_0.numpy(), " beta * 11", (11 * beta).numpy().round(6), " x_0 * 11", (11 * x_0).numpy().round(6))
+print(
+    "s_0",
+    s_0.numpy(),
+    " beta * 11",
+    (11 * beta).numpy().round(6),
+    " x_0 * 11",
+    (11 * x_0).numpy().round(6),
+)
 assert torch.allclose(11 * beta, torch.tensor([8, 2, 1], **exact))
 
 # %% [markdown]
@@ -193,9 +239,11 @@ assert torch.allclose(11 * beta, torch.tensor([8, 2, 1], **exact))
 # %%
 cell, W_3 = torch.nn.GRUCell(2, 2, **exact), torch.zeros(2, 8, **exact)
 for parameter in cell.parameters():
-    torch.nn.init.zeros_(parameter)                                         # both gates: sigmoid(0) = 1/2
-cell.weight_ih.data[4:] = torch.tensor([[0, 1], [1, 0]], **exact)           # the last third makes the new part: it swaps
-W_3[0, 6:], W_3[1, 4:6] = 1, 1                                              # follows: s·x; does not: |s - x|
+    torch.nn.init.zeros_(parameter)  # both gates: sigmoid(0) = 1/2
+cell.weight_ih.data[4:] = torch.tensor(
+    [[0, 1], [1, 0]], **exact
+)  # the last third makes the new part: it swaps
+W_3[0, 6:], W_3[1, 4:6] = 1, 1  # follows: s·x; does not: |s - x|
 assert torch.allclose(cell(x_0, s_0), 0.5 * s_0 + 0.5 * x_0.flip(0).tanh())
 s, steps = s_0, []
 for k in range(3):
@@ -204,14 +252,32 @@ for k in range(3):
     x = beta @ M_p
     P = (W_3 @ torch.cat([s, x, (s - x).abs(), s * x])).softmax(0)
     steps.append(torch.cat([s, beta, x, P]).numpy())
-columns = ["s: who", "s: what", "beta: cat", "beta: sleeps", "beta: here", "x: who", "x: what", "P: follows", "P: does not"]
+columns = [
+    "s: who",
+    "s: what",
+    "beta: cat",
+    "beta: sleeps",
+    "beta: here",
+    "x: who",
+    "x: what",
+    "P: follows",
+    "P: does not",
+]
 toy = pd.DataFrame(steps, columns=columns).rename_axis("step k")
 toy.round(3)
 
 # %%
 betas, answers = toy.iloc[:, 2:5].to_numpy(), toy.iloc[:, 7:].to_numpy()
-assert betas[0].argmax() == 0 and betas[1].argmax() == 1, "first it looks at the cat, then at what it does"
-plots.reasoning(betas, ["cat", "sleeps", "here"], answers, ["follows", "does not"], title="five words, three steps")
+assert betas[0].argmax() == 0 and betas[1].argmax() == 1, (
+    "first it looks at the cat, then at what it does"
+)
+plots.reasoning(
+    betas,
+    ["cat", "sleeps", "here"],
+    answers,
+    ["follows", "does not"],
+    title="five words, three steps",
+)
 plt.show()
 
 # %% [markdown]
@@ -260,14 +326,20 @@ plt.show()
 batch = batch_of("snli", 2, "dev")
 with torch.no_grad():
     M = model.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids).last_hidden_state
-M, batch = M.cpu().double(), batch.to(torch.device("cpu"))      # GPUs are slow in double precision
-token, names = batch.attention_mask.bool(), np.array(tokenizer.convert_ids_to_tokens(batch.input_ids[0]))
+M, batch = M.cpu().double(), batch.to(torch.device("cpu"))  # GPUs are slow in double precision
+token, names = (
+    batch.attention_mask.bool(),
+    np.array(tokenizer.convert_ids_to_tokens(batch.input_ids[0])),
+)
 premise, hypothesis = token & (batch.token_type_ids == 0), token & (batch.token_type_ids == 1)
 print("M", list(M.shape), " premise and hypothesis", list(premise.shape))
 print("premise:   ", *names[premise[0]], "\nhypothesis:", *names[hypothesis[0]])
+
+
 def attend(scores, mask):
     """softmax over the tokens of the mask, exactly 0 elsewhere; both [B,T]."""
     return scores.masked_fill(~mask, -torch.inf).softmax(-1)
+
 
 # %%
 torch.manual_seed(seed)
@@ -279,6 +351,7 @@ alpha = attend(w_1(M)[:, :, 0], hypothesis)
 s_0 = torch.einsum("bt,btd->bd", alpha, M)
 print("alpha", list(alpha.shape), "sums to", alpha.sum(-1).tolist(), " s_0", list(s_0.shape))
 
+
 # %%
 def look(s):
     """beta [B,T] and x [B,D] of a state s [B,D]."""
@@ -287,7 +360,14 @@ def look(s):
 
 
 beta, x_0 = look(s_0)
-print("beta", list(beta.shape), " x_0", list(x_0.shape), f" weight outside the premise {beta[~premise].sum():.0f}")
+print(
+    "beta",
+    list(beta.shape),
+    " x_0",
+    list(x_0.shape),
+    f" weight outside the premise {beta[~premise].sum():.0f}",
+)
+
 
 # %%
 @torch.no_grad()
@@ -304,8 +384,15 @@ def answer_module(s, K):
 
 P_k, betas = answer_module(s_0, K)
 P = P_k.mean(1)
-print("P_k", list(P_k.shape), " betas", list(betas.shape),
-      " P", list(P.shape), P.numpy().round(3).tolist())
+print(
+    "P_k",
+    list(P_k.shape),
+    " betas",
+    list(betas.shape),
+    " P",
+    list(P.shape),
+    P.numpy().round(3).tolist(),
+)
 
 # %% [markdown]
 # Four GRU steps: the first answer needs none. **Checkpoint.** The library's head with the same layers; and what it costs on BERT-base.
@@ -316,9 +403,11 @@ with torch.no_grad():
 torch.testing.assert_close(theirs, P)
 torch.testing.assert_close(inside.premise_weights, betas)
 torch.testing.assert_close(inside.probabilities, P_k)
-with torch.device("meta"):                                      # shapes without memory
+with torch.device("meta"):  # shapes without memory
     wide = sum(p.numel() for p in SANHead(768, 3).parameters())
-print(f"largest difference {(theirs - P).abs().max():.0e}; on BERT-base the head has {wide:,} numbers, a linear one {3 * 769:,}")
+print(
+    f"largest difference {(theirs - P).abs().max():.0e}; on BERT-base the head has {wide:,} numbers, a linear one {3 * 769:,}"
+)
 
 # %% [markdown]
 # From here on we import it.
@@ -333,8 +422,16 @@ print(f"largest difference {(theirs - P).abs().max():.0e}; on BERT-base the head
 
 # %%
 p, kept = 0.1, torch.tensor([True, False, True, True, True])
-printed, of_kept = (kept[:, None] * P_k[0] / (1 - p)).mean(0), P_k[0][kept].mean(0)      # weighted and averaged over all K; the mean of the kept
-print("printed", printed.numpy().round(4), f"sums to {printed.sum():.3f}; rescaled", (printed / printed.sum()).numpy().round(4))
+printed, of_kept = (
+    (kept[:, None] * P_k[0] / (1 - p)).mean(0),
+    P_k[0][kept].mean(0),
+)  # weighted and averaged over all K; the mean of the kept
+print(
+    "printed",
+    printed.numpy().round(4),
+    f"sums to {printed.sum():.3f}; rescaled",
+    (printed / printed.sum()).numpy().round(4),
+)
 torch.testing.assert_close(printed / printed.sum(), of_kept)
 torch.testing.assert_close(mean_of_steps(P_k[:1].log(), kept[None])[0], of_kept.log())
 drawn = kept_steps(100_000, K, p).sum(1)
@@ -356,8 +453,12 @@ assert drawn.min() >= 1 and abs(drawn.double().mean() - (1 + (K - 1) * (1 - p)))
 
 # %%
 y = torch.as_tensor(whole["stsb"].train.labels)
-at_best = (y - y.clamp(0, 1)).square().mean()                   # a sigmoid can give any label up to 1, and 1 for the rest
-print(f"lowest possible squared error of an unscaled sigmoid {at_best:.2f}; always the mean: {y.var(correction=0):.2f}")
+at_best = (
+    (y - y.clamp(0, 1)).square().mean()
+)  # a sigmoid can give any label up to 1, and 1 for the rest
+print(
+    f"lowest possible squared error of an unscaled sigmoid {at_best:.2f}; always the mean: {y.var(correction=0):.2f}"
+)
 assert at_best > y.var(correction=0)
 
 # %% [markdown]
@@ -378,9 +479,13 @@ from mmlkit.heads import ranking_loss
 
 right = torch.tensor([1.0, 0.0]).softmax(0)[0]
 floor = -right.log()
-print(f"probability of the answer {right:.4f}, loss {floor:.4f}; with 10 candidates {np.log(1 + 9 / np.e):.4f}, with gamma = 10 {np.log(1 + np.exp(-10)):.5f}")
+print(
+    f"probability of the answer {right:.4f}, loss {floor:.4f}; with 10 candidates {np.log(1 + 9 / np.e):.4f}, with gamma = 10 {np.log(1 + np.exp(-10)):.5f}"
+)
 assert round(floor.item(), 4) == 0.3133
-torch.testing.assert_close(ranking_loss(torch.tensor([90.0, -90.0]).sigmoid(), torch.tensor([1, 0]), (2,)), floor)     # the library's agrees
+torch.testing.assert_close(
+    ranking_loss(torch.tensor([90.0, -90.0]).sigmoid(), torch.tensor([1, 0]), (2,)), floor
+)  # the library's agrees
 
 # %% [markdown]
 # $\log(1 + 1/e) = 0.3133$, and no training gets below it: a perfect ranking counts as 73 % sure. With $N$ candidates the floor is
@@ -392,22 +497,42 @@ torch.testing.assert_close(ranking_loss(torch.tensor([90.0, -90.0]).sigmoid(), t
 
 # %%
 m = torch.linspace(-8, 8, 161, dtype=torch.float64, requires_grad=True)
-losses = {"scores as they are, −log": torch.nn.functional.softplus(-m),
-          "sigmoid first, −log": torch.nn.functional.softplus((-m / 2).sigmoid() - (m / 2).sigmoid()),
-          "Eq. 8 as printed, plus 1": 1 - m.sigmoid()}
+losses = {
+    "scores as they are, −log": torch.nn.functional.softplus(-m),
+    "sigmoid first, −log": torch.nn.functional.softplus((-m / 2).sigmoid() - (m / 2).sigmoid()),
+    "Eq. 8 as printed, plus 1": 1 - m.sigmoid(),
+}
 pulls = {name: -torch.autograd.grad(loss.sum(), m)[0] for name, loss in losses.items()}
 with plots.style():
     fig, axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    for ax, curves, ylabel, title in zip(axes, (losses, pulls), ("loss of a query", "pull, −dL/dm"), ("How low", "How hard it pulls")):
+    for ax, curves, ylabel, title in zip(
+        axes, (losses, pulls), ("loss of a query", "pull, −dL/dm"), ("How low", "How hard it pulls")
+    ):
         for (name, curve), line, mark in zip(curves.items(), plots.LINES, plots.MARKERS):
-            ax.plot(m.detach(), curve.detach(), line, marker=mark, markevery=20, markersize=4, label=name)
-        ax.set(xlabel="margin m of the answer", ylabel=ylabel, title=title, ylim=(-0.05, 4 if ax is axes[0] else 1.05))
+            ax.plot(
+                m.detach(),
+                curve.detach(),
+                line,
+                marker=mark,
+                markevery=20,
+                markersize=4,
+                label=name,
+            )
+        ax.set(
+            xlabel="margin m of the answer",
+            ylabel=ylabel,
+            title=title,
+            ylim=(-0.05, 4 if ax is axes[0] else 1.05),
+        )
     axes[0].axhline(floor, linewidth=1, color="black")
     axes[0].annotate("0.3133", (-8, floor.item()), (0, -11), textcoords="offset points", fontsize=8)
     axes[0].legend(fontsize=8)
     plt.show()
 at = [pull[20].item() for pull in pulls.values()]
-print(f"pull at m = {m[20].item():.0f}:", ", ".join(f"{name} {pull:.4f}" for name, pull in zip(pulls, at)))
+print(
+    f"pull at m = {m[20].item():.0f}:",
+    ", ".join(f"{name} {pull:.4f}" for name, pull in zip(pulls, at)),
+)
 assert at[2] < at[1] < 0.1 < 0.9 < at[0]
 
 # %% [markdown]
@@ -436,13 +561,16 @@ from mmlkit.studies import DSSM, build_vocabulary, fit_dssm, trigrams
 
 def by_hand(word):
     """All runs of three characters of the word between its fences."""
-    return [f"#{word}#"[i:i + 3] for i in range(len(word))]
+    return [f"#{word}#"[i : i + 3] for i in range(len(word))]
 
 
 for word in ("cat", "don't"):
     print(word, by_hand(word))
     assert dict(trigrams(word)) == {one: by_hand(word).count(one) for one in by_hand(word)}
-print("who bites whom is the same to it:", trigrams("the dog bites the man") == trigrams("the man bites the dog"))
+print(
+    "who bites whom is the same to it:",
+    trigrams("the dog bites the man") == trigrams("the man bites the dog"),
+)
 
 # %%
 old_data = {name: data[name] for name in ("sst2", "qnli_rank")}
@@ -450,8 +578,12 @@ vocabulary = build_vocabulary(row for one in old_data.values() for row in one.tr
 with seeded(seed):
     old = DSSM(vocabulary, old_data)
 old_history = fit_dssm(old, old_data, epochs=10, seed=seed)
-old_scores = {name: part[data[name].task.metrics[0]].iloc[-1] for name, part in old_history.groupby("task")}
-print(f"{len(vocabulary):,} trigrams; {old.shared.weight.numel():,} numbers shared (with the 50,000 of 2015: {50_000 * 300:,}), {old.task_layers['sst2'].weight.numel():,} for each task")
+old_scores = {
+    name: part[data[name].task.metrics[0]].iloc[-1] for name, part in old_history.groupby("task")
+}
+print(
+    f"{len(vocabulary):,} trigrams; {old.shared.weight.numel():,} numbers shared (with the 50,000 of 2015: {50_000 * 300:,}), {old.task_layers['sst2'].weight.numel():,} for each task"
+)
 old_history.pivot(index="epoch", columns="task", values="train_loss").iloc[[0, 4, 9]].round(3)
 
 # %% [markdown]
@@ -467,13 +599,30 @@ old_history.pivot(index="epoch", columns="task", values="train_loss").iloc[[0, 4
 # encoder can never be sure which word to trust. **Predict**: of 1,000 words, how many does [MASK] replace?
 
 # %%
-from mmlkit.training import fill_mask, load_pretraining_heads, mask_tokens, next_sentence_pairs, pretrain, pretraining_batch, pretraining_loss
+from mmlkit.training import (
+    fill_mask,
+    load_pretraining_heads,
+    mask_tokens,
+    next_sentence_pairs,
+    pretrain,
+    pretraining_batch,
+    pretraining_loss,
+)
 
-reviews = {split: [text for (text,) in getattr(load_task("cfimdb"), split).texts] for split in ("train", "dev")}      # our own, of several sentences each
-ids = torch.tensor(tokenizer(" ".join(reviews["train"]), add_special_tokens=False, truncation=False, verbose=False)["input_ids"])[None]
+reviews = {
+    split: [text for (text,) in getattr(load_task("cfimdb"), split).texts]
+    for split in ("train", "dev")
+}  # our own, of several sentences each
+ids = torch.tensor(
+    tokenizer(
+        " ".join(reviews["train"]), add_special_tokens=False, truncation=False, verbose=False
+    )["input_ids"]
+)[None]
 hidden, labels = mask_tokens(ids, tokenizer, seed=seed)
 print(tokenizer.decode(ids[0, :18]), "\n" + tokenizer.decode(hidden[0, :18]))
-print(f"{ids.numel():,} tokens: {(labels >= 0).float().mean():.1%} asked for, {(hidden == tokenizer.mask_token_id).float().mean():.1%} are [MASK]")
+print(
+    f"{ids.numel():,} tokens: {(labels >= 0).float().mean():.1%} asked for, {(hidden == tokenizer.mask_token_id).float().mean():.1%} are [MASK]"
+)
 
 # %% [markdown]
 # 120. On top stands BERT's own head: a layer, and then the table of word vectors *itself*, read the other way round. **Does the bundled
@@ -494,13 +643,26 @@ with warnings.catch_warnings(record=True) as said, seeded(seed, device):
     warnings.simplefilter("always")
     lower = load_pretrained(size.model, num_layers=2 if profile == "fast" else None)[0]
     heads = load_pretraining_heads(size.model, seed=seed)
-    config = BertConfig(hidden_size=128, num_hidden_layers=2, num_attention_heads=2, intermediate_size=512, vocab_size=pretrained.config.vocab_size)
-    learners = {size.model: (lower.to(device), heads.to(device)), "small": (BertModel(config).to(device), PretrainingHeads(config).to(device))}
+    config = BertConfig(
+        hidden_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=512,
+        vocab_size=pretrained.config.vocab_size,
+    )
+    learners = {
+        size.model: (lower.to(device), heads.to(device)),
+        "small": (BertModel(config).to(device), PretrainingHeads(config).to(device)),
+    }
 fresh = [str(one.message) for one in said if "cls." in str(one.message)]
 print(*fresh or [f"{size.model} brings heads of its own"])
-rates = dict(lr=5e-4, head_lr=1e-2) if fresh else dict(lr=5e-5)         # heads that know their trade are not to be hurried
+rates = (
+    dict(lr=5e-4, head_lr=1e-2) if fresh else dict(lr=5e-5)
+)  # heads that know their trade are not to be hurried
 texts, settings = reviews["train"][:80], dict(tokenizer=tokenizer, seed=seed, max_length=64)
-held = pretraining_batch(tokenizer, next_sentence_pairs(reviews["dev"][:12], seed=seed), seed=seed).to(device)
+held = pretraining_batch(
+    tokenizer, next_sentence_pairs(reviews["dev"][:12], seed=seed), seed=seed
+).to(device)
 
 
 @torch.no_grad()
@@ -509,22 +671,46 @@ def tested(encoder, heads):
     loss = pretraining_loss(encoder.eval(), heads.eval(), held)
     return loss.words.item(), loss.next_sentence.item()
 
+
 # %%
 before = tested(*learners[size.model])
-curves = {size.model: pretrain(*learners[size.model], texts, epochs=2, **rates, **settings),
-          "small": pretrain(*learners["small"], texts, epochs=3, lr=1e-3, **settings)}
-often = torch.bincount(ids[0], minlength=len(tokenizer)).double() + 0.01        # who knows how often each word occurs, and no more
+curves = {
+    size.model: pretrain(*learners[size.model], texts, epochs=2, **rates, **settings),
+    "small": pretrain(*learners["small"], texts, epochs=3, lr=1e-3, **settings),
+}
+often = (
+    torch.bincount(ids[0], minlength=len(tokenizer)).double() + 0.01
+)  # who knows how often each word occurs, and no more
 by_frequency = -(often / often.sum()).log()[held.labels[held.labels >= 0].cpu()].mean().item()
-losses = pd.DataFrame({f"{size.model}, before": before, **{f"{name}, after": tested(*learner) for name, learner in learners.items()},
-                       "by frequency": (by_frequency, np.log(2))}, index=["hidden words", "next sentence"]).T
+losses = pd.DataFrame(
+    {
+        f"{size.model}, before": before,
+        **{f"{name}, after": tested(*learner) for name, learner in learners.items()},
+        "by frequency": (by_frequency, np.log(2)),
+    },
+    index=["hidden words", "next sentence"],
+).T
 losses.round(3)
 
 # %%
 with plots.style():
     fig, axes = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
-    for ax, part, guess, title in zip(axes, ("words", "next_sentence"), losses.loc["by frequency"], ("Hidden words", "Next sentence")):
+    for ax, part, guess, title in zip(
+        axes,
+        ("words", "next_sentence"),
+        losses.loc["by frequency"],
+        ("Hidden words", "Next sentence"),
+    ):
         for (name, curve), line, mark in zip(curves.items(), plots.LINES, plots.MARKERS):
-            ax.plot(curve["step"], curve[part].rolling(8, min_periods=1).mean(), line, marker=mark, markevery=12, markersize=4, label=name)
+            ax.plot(
+                curve["step"],
+                curve[part].rolling(8, min_periods=1).mean(),
+                line,
+                marker=mark,
+                markevery=12,
+                markersize=4,
+                label=name,
+            )
         ax.axhline(guess, color="black", linestyle=":", linewidth=1, label="by frequency")
         ax.set(xlabel="training step", ylabel="loss, mean of 8 batches", title=title)
     axes[0].legend(fontsize=8)
@@ -538,12 +724,31 @@ with plots.style():
 # %%
 for name, curve in curves.items():
     first, last = curve["words"].iloc[0], curve["words"].tail(8).mean()
-    better = [part for part in losses if losses.loc[f"{name}, after", part] < losses.loc["by frequency", part] - 0.02]
-    print(f"{name}: hidden words {first:.2f} at first, {last:.2f} at the end; on held-out reviews better than by frequency in:", ", ".join(better) or "neither")
-    assert last < first - 1 or first < 5, "the loss should fall, where the head is not trained already"
-gaps = ["The film was [MASK].", "The music is [MASK], and so is the acting.", "The [MASK] of this film is its ending."]
+    better = [
+        part
+        for part in losses
+        if losses.loc[f"{name}, after", part] < losses.loc["by frequency", part] - 0.02
+    ]
+    print(
+        f"{name}: hidden words {first:.2f} at first, {last:.2f} at the end; on held-out reviews better than by frequency in:",
+        ", ".join(better) or "neither",
+    )
+    assert last < first - 1 or first < 5, (
+        "the loss should fall, where the head is not trained already"
+    )
+gaps = [
+    "The film was [MASK].",
+    "The music is [MASK], and so is the acting.",
+    "The [MASK] of this film is its ending.",
+]
 gaps = [text.replace("[MASK]", tokenizer.mask_token) for text in gaps]
-pd.DataFrame({name: [" ".join(word for word, _ in fill_mask(*learner, tokenizer, text)) for text in gaps] for name, learner in learners.items()}, index=gaps)
+pd.DataFrame(
+    {
+        name: [" ".join(word for word, _ in fill_mask(*learner, tokenizer, text)) for text in gaps]
+        for name, learner in learners.items()
+    },
+    index=gaps,
+)
 
 # %% [markdown]
 # Read the filled gaps for what they are. Words that fit every gap alike are counting. Words that fit *this* gap, even wrong ones of the
@@ -564,12 +769,12 @@ pd.DataFrame({name: [" ".join(word for word, _ in fill_mask(*learner, tokenizer,
 # %%
 from mmlkit.training import TaskSampler
 
-heap = [task for task, count in {"A": 4, "B": 2, "C": 1}.items() for _ in range(count)]        # 1. merge
-print("by hand:", *np.random.default_rng(seed).permutation(heap))                              # 2. shuffle
+heap = [task for task, count in {"A": 4, "B": 2, "C": 1}.items() for _ in range(count)]  # 1. merge
+print("by hand:", *np.random.default_rng(seed).permutation(heap))  # 2. shuffle
 sampler = TaskSampler("merged", sizes={"A": 4, "B": 2, "C": 1}, epochs=3, seed=seed)
 for epoch in (1, 2, 3):
     print(f"epoch {epoch}:", *sampler.order(epoch))
-    assert sorted(sampler.order(epoch)) == heap                                                 # every minibatch once
+    assert sorted(sampler.order(epoch)) == heap  # every minibatch once
 
 # %% [markdown]
 # Every minibatch comes once an epoch. So a task has as many steps as its size gives it, and the sum of objectives that "this
@@ -579,12 +784,20 @@ for epoch in (1, 2, 3):
 # %%
 paper = published.tables("mt_dnn")
 GLUE = ["CoLA", "SST-2", "MNLI", "RTE", "WNLI", "QQP", "MRPC", "STS-B", "QNLI"]
-examples = paper[(paper["table"] == "Table 1") & (paper["metric"] == "examples")].pivot(index="row", columns="split", values="printed").loc[GLUE]
+examples = (
+    paper[(paper["table"] == "Table 1") & (paper["metric"] == "examples")]
+    .pivot(index="row", columns="split", values="printed")
+    .loc[GLUE]
+)
 steps = np.ceil(examples["train"] / 32)
 share = (100 * steps / steps.sum()).sort_values(ascending=False)
-plots.bars(share.to_dict(), xlabel="share of the steps, %", title="Algorithm 1 on GLUE, minibatches of 32")
+plots.bars(
+    share.to_dict(), xlabel="share of the steps, %", title="Algorithm 1 on GLUE, minibatches of 32"
+)
 plt.show()
-print(f"{steps.sum():,.0f} steps an epoch; RTE is met once in {steps.sum() / steps['RTE']:.0f}, {share.iloc[:3].sum():.0f} % belong to {', '.join(share.index[:3])}")
+print(
+    f"{steps.sum():,.0f} steps an epoch; RTE is met once in {steps.sum() / steps['RTE']:.0f}, {share.iloc[:3].sum():.0f} % belong to {', '.join(share.index[:3])}"
+)
 
 # %% [markdown]
 # *One bar per task: MNLI and QQP have about two fifths each, QNLI a tenth, SST-2 less; the bars of the others can hardly be seen.*
@@ -601,12 +814,25 @@ from mmlkit.training import fit, make_optimizer, train_step
 
 model = new_model(["snli", "sst2"]).train()
 optimizer = make_optimizer(model, update, lr=lr, head_lr=head_lr)
-train_step(model, batch_of("snli", 8), optimizer)                   # now SNLI's head has momentum
+train_step(model, batch_of("snli", 8), optimizer)  # now SNLI's head has momentum
 before = {key: value.clone() for key, value in model.state_dict().items()}
 train_step(model, batch_of("sst2", 8), optimizer)
-moved = pd.DataFrame([{"part": key.split(".")[1] if key.startswith("heads") else "encoder", "moved": not torch.equal(value, before[key])}
-                      for key, value in model.state_dict().items()]).groupby("part")["moved"].agg(tensors="count", moved="sum")
-assert moved.loc["snli", "moved"] == 0 and moved.loc["sst2", "moved"] == moved.loc["sst2", "tensors"]
+moved = (
+    pd.DataFrame(
+        [
+            {
+                "part": key.split(".")[1] if key.startswith("heads") else "encoder",
+                "moved": not torch.equal(value, before[key]),
+            }
+            for key, value in model.state_dict().items()
+        ]
+    )
+    .groupby("part")["moved"]
+    .agg(tensors="count", moved="sum")
+)
+assert (
+    moved.loc["snli", "moved"] == 0 and moved.loc["sst2", "moved"] == moved.loc["sst2", "tensors"]
+)
 moved
 
 # %% [markdown]
@@ -618,7 +844,7 @@ moved
 for none in (True, False):
     theta, path = torch.nn.Parameter(torch.tensor([1.0])), []
     optimizer, theta.grad = torch.optim.Adamax([theta], lr=0.1), torch.tensor([1.0])
-    for _ in range(4):                                              # one step of its own task, then three of other tasks
+    for _ in range(4):  # one step of its own task, then three of other tasks
         optimizer.step()
         optimizer.zero_grad(set_to_none=none)
         path.append(round(theta.item(), 4))
@@ -634,34 +860,73 @@ for none in (True, False):
 # rows in the same batches, as often: only the company differs. (The paper's optimizer is Adamax. On the fast profile it is AdamW, which
 # gets further in a few dozen steps.)
 
+
 # %%
 def learn(names):
     """A model of these tasks after training, and its history."""
     model = new_model(names)
-    return model, fit(model, {name: data[name] for name in names}, epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, optimizer=update,
-                      max_length=size.max_length, precision=precision, seed=seed)
+    return model, fit(
+        model,
+        {name: data[name] for name in names},
+        epochs=epochs,
+        lr=lr,
+        head_lr=head_lr,
+        batch_size=batch_size,
+        optimizer=update,
+        max_length=size.max_length,
+        precision=precision,
+        seed=seed,
+    )
 
 
 together, history = learn(list(data))
 alone = {name: learn([name])[1] for name in data}
-print(*(f"{name}: the loss falls from {one['train_loss'].iloc[0]:.3f} to {one['train_loss'].iloc[-1]:.3f} alone" for name, one in alone.items()), sep="\n")
+print(
+    *(
+        f"{name}: the loss falls from {one['train_loss'].iloc[0]:.3f} to {one['train_loss'].iloc[-1]:.3f} alone"
+        for name, one in alone.items()
+    ),
+    sep="\n",
+)
+
 
 # %%
 def score(history, name):
     """The dev score of the epoch whose weights were kept, by the task's first metric."""
-    return history.loc[(history["task"] == name) & history["best"], data[name].task.metrics[0]].item()
+    return history.loc[
+        (history["task"] == name) & history["best"], data[name].task.metrics[0]
+    ].item()
 
 
 def guessing(one):
     """What the most frequent label, a constant score or a random candidate gets."""
-    return {"classification": lambda: np.bincount(one.dev.labels).max() / len(one.dev), "regression": lambda: 0.0, "ranking": one.dev.labels.mean}[one.task.kind]()
+    return {
+        "classification": lambda: np.bincount(one.dev.labels).max() / len(one.dev),
+        "regression": lambda: 0.0,
+        "ranking": one.dev.labels.mean,
+    }[one.task.kind]()
 
 
-result = pd.DataFrame([{"task": name, "metric": one.task.metrics[0], "examples": len(one.dev) if one.dev.queries is None else len(np.unique(one.dev.queries)),
-                        "guessing": guessing(one), "2015": old_scores.get(name, np.nan), "alone": score(alone[name], name), "together": score(history, name)}
-                       for name, one in data.items()]).set_index("task")
+result = pd.DataFrame(
+    [
+        {
+            "task": name,
+            "metric": one.task.metrics[0],
+            "examples": len(one.dev)
+            if one.dev.queries is None
+            else len(np.unique(one.dev.queries)),
+            "guessing": guessing(one),
+            "2015": old_scores.get(name, np.nan),
+            "alone": score(alone[name], name),
+            "together": score(history, name),
+        }
+        for name, one in data.items()
+    ]
+).set_index("task")
 r, n = result["alone"], result["examples"]
-result["error"] = np.where(result["metric"] == "pearson", (1 - r**2) / np.sqrt(n - 1), np.sqrt(r * (1 - r) / n))       # one standard error
+result["error"] = np.where(
+    result["metric"] == "pearson", (1 - r**2) / np.sqrt(n - 1), np.sqrt(r * (1 - r) / n)
+)  # one standard error
 result["difference"] = result["together"] - r
 result.round(3).astype(object).fillna("")
 
@@ -671,17 +936,35 @@ from pathlib import Path
 from mmlkit.runtime import atomic_write
 
 difference, error = result["difference"], np.sqrt(2) * result["error"]
-clear = [f"{name} {difference[name]:+.3f}" for name in data if abs(difference[name]) > 2 * error[name]]
-learnt = [name for name in data if result.loc[name, ["alone", "together"]].max() > result.loc[name, "guessing"] + 2 * result.loc[name, "error"]]
+clear = [
+    f"{name} {difference[name]:+.3f}" for name in data if abs(difference[name]) > 2 * error[name]
+]
+learnt = [
+    name
+    for name in data
+    if result.loc[name, ["alone", "together"]].max()
+    > result.loc[name, "guessing"] + 2 * result.loc[name, "error"]
+]
 millions = sum(p.numel() for p in pretrained.parameters()) / 1e6
-print(f"together is ahead in {(difference > 0).sum()} of {len(data)} tasks, {difference.mean():+.3f} on average; by more than two standard errors:", ", ".join(clear) or "none")
+print(
+    f"together is ahead in {(difference > 0).sum()} of {len(data)} tasks, {difference.mean():+.3f} on average; by more than two standard errors:",
+    ", ".join(clear) or "none",
+)
 print("clearly better than guessing, in one way or the other:", ", ".join(learnt) or "none")
-print(f"to keep, besides the heads: {millions:.1f} million numbers together, {len(data) * millions:.1f} million alone")
+print(
+    f"to keep, besides the heads: {millions:.1f} million numbers together, {len(data) * millions:.1f} million alone"
+)
 with atomic_write(Path(output_dir) / "together_or_alone.csv") as temporary:
     result.to_csv(temporary)
 assert len(learnt) > 0 and np.isfinite(history["train_loss"]).all()
-plots.spread([*r, *result["together"]], [*result["error"]] * 2, [*result.index] * 2, ["alone"] * len(r) + ["together"] * len(r),
-             xlabel="dev score (accuracy, Pearson, accuracy of the first place)", title="One run, with one standard error of its dev rows")
+plots.spread(
+    [*r, *result["together"]],
+    [*result["error"]] * 2,
+    [*result.index] * 2,
+    ["alone"] * len(r) + ["together"] * len(r),
+    xlabel="dev score (accuracy, Pearson, accuracy of the first place)",
+    title="One run, with one standard error of its dev rows",
+)
 plt.show()
 
 # %% [markdown]
@@ -708,7 +991,9 @@ plt.show()
 from mmlkit.training.fast import fast_matmul
 
 task, split = data["snli"].task, data["snli"].dev
-batch = collate(encode(tokenizer, split, max_length=size.max_length), range(min(100, len(split)))).to(device)
+batch = collate(
+    encode(tokenizer, split, max_length=size.max_length), range(min(100, len(split)))
+).to(device)
 ids, labels = batch.input_ids.cpu(), batch.labels.cpu()
 
 
@@ -716,15 +1001,25 @@ ids, labels = batch.input_ids.cpu(), batch.labels.cpu()
 def look_inside(model):
     """beta [B,K,T], P_k [B,K,C] and the premise's mask [B,T] on the dev rows."""
     with fast_matmul(device):
-        inputs = model.eval().head(task).inputs(model.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids), batch)
+        inputs = (
+            model.eval()
+            .head(task)
+            .inputs(
+                model.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids), batch
+            )
+        )
         found = model.head(task).steps(*inputs)
     return found.premise_weights.cpu(), found.probabilities.cpu(), inputs[1].cpu()
 
 
 betas, answers, premise = look_inside(together)
 fresh = look_inside(new_model(["snli"]))[0]
-assert torch.allclose(betas.sum(-1), torch.ones(()), atol=1e-5) and betas.transpose(1, 2)[~premise].abs().max() == 0
+assert (
+    torch.allclose(betas.sum(-1), torch.ones(()), atol=1e-5)
+    and betas.transpose(1, 2)[~premise].abs().max() == 0
+)
 print("betas", list(betas.shape), " answers", list(answers.shape))
+
 
 # %%
 def distance(one, other):
@@ -732,23 +1027,45 @@ def distance(one, other):
     return ((one - other).abs().sum(-1).mean(0) / 2).numpy()
 
 
-said, even, marks = answers.argmax(-1), premise / premise.sum(-1, keepdim=True), torch.isin(ids, torch.tensor(tokenizer.all_special_ids))
-steps = pd.DataFrame({"accuracy of this step": (said == labels[:, None]).double().mean(0).numpy(), "moved since step 0": distance(betas, betas[:, :1]),
-                      "the same, untrained": distance(fresh, fresh[:, :1]), "from even attention": distance(betas, even[:, None]),
-                      "on [CLS] and [SEP]": (betas * marks[:, None]).sum(-1).mean(0).numpy()}).rename_axis("step k")
+said, even, marks = (
+    answers.argmax(-1),
+    premise / premise.sum(-1, keepdim=True),
+    torch.isin(ids, torch.tensor(tokenizer.all_special_ids)),
+)
+steps = pd.DataFrame(
+    {
+        "accuracy of this step": (said == labels[:, None]).double().mean(0).numpy(),
+        "moved since step 0": distance(betas, betas[:, :1]),
+        "the same, untrained": distance(fresh, fresh[:, :1]),
+        "from even attention": distance(betas, even[:, None]),
+        "on [CLS] and [SEP]": (betas * marks[:, None]).sum(-1).mean(0).numpy(),
+    }
+).rename_axis("step k")
 display(steps.round(3))
 moved, untrained = steps[["moved since step 0", "the same, untrained"]].iloc[-1]
-right, changed = (answers.mean(1).argmax(-1) == labels).double().mean(), (said[:, 0] != said[:, -1]).double().mean()
-print(f"accuracy of the mean answer {right:.3f}; from the first step to the last {changed:.0%} of the rows change their label, and {moved:.1%} of the attention moves")
-print("nearly the same places at every step: here the module is one look, repeated" if moved < 0.1 else
-      "different places, but an untrained module does that as well: no sign of reasoning" if moved < 1.5 * untrained else
-      "different places, and training brought that about; whether it helps, the column of accuracies must tell")
+right, changed = (
+    (answers.mean(1).argmax(-1) == labels).double().mean(),
+    (said[:, 0] != said[:, -1]).double().mean(),
+)
+print(
+    f"accuracy of the mean answer {right:.3f}; from the first step to the last {changed:.0%} of the rows change their label, and {moved:.1%} of the attention moves"
+)
+print(
+    "nearly the same places at every step: here the module is one look, repeated"
+    if moved < 0.1
+    else "different places, but an untrained module does that as well: no sign of reasoning"
+    if moved < 1.5 * untrained
+    else "different places, and training brought that about; whether it helps, the column of accuracies must tell"
+)
+
 
 # %%
-def draw(row):      # every step on one dev row
+def draw(row):  # every step on one dev row
     here, tokens = premise[row], tokenizer.convert_ids_to_tokens(ids[row][premise[row]])
-    axes = plots.reasoning(betas[row][:, here], tokens, answers[row], task.labels, title=f"row {row}")
-    axes[0].images[0].set_clim(0, betas[:6].max().item())       # one colour scale for all rows
+    axes = plots.reasoning(
+        betas[row][:, here], tokens, answers[row], task.labels, title=f"row {row}"
+    )
+    axes[0].images[0].set_clim(0, betas[:6].max().item())  # one colour scale for all rows
     axes[0].figure.suptitle(f"{split[row]['hypothesis']} ({split[row]['label']})", fontsize=10)
 
 
@@ -773,24 +1090,65 @@ from mmlkit.batch import read_result
 def recorded(name):
     """The dev scores of an experiment's recorded runs, in percent, each task by its first metric."""
     runs = [read_result(file) for file in sorted(Path("../results", name).glob("*.json"))]
-    first = {"cola": "matthews", "stsb": "pearson", "average": "average"}       # of the others it is accuracy
-    rows = [{**{key: run["parameters"][key] for key in ("system", "seed")}, "on": one["on"], "value": 100 * one["value"]}
-            for run in runs for one in run["scores"] if one["split"] == "dev" and one["metric"] == first.get(one["on"], "accuracy")]
-    print(f"{name}: {len(runs)} recorded runs of {runs[0]['settings']['epochs']} epochs; rows to learn from: {runs[0]['settings']['rows']}" if runs else
-          f"{name}: no recorded runs; `mmlkit reproduce {name.removesuffix('-fast')}` makes them.")
+    first = {
+        "cola": "matthews",
+        "stsb": "pearson",
+        "average": "average",
+    }  # of the others it is accuracy
+    rows = [
+        {
+            **{key: run["parameters"][key] for key in ("system", "seed")},
+            "on": one["on"],
+            "value": 100 * one["value"],
+        }
+        for run in runs
+        for one in run["scores"]
+        if one["split"] == "dev" and one["metric"] == first.get(one["on"], "accuracy")
+    ]
+    print(
+        f"{name}: {len(runs)} recorded runs of {runs[0]['settings']['epochs']} epochs; rows to learn from: {runs[0]['settings']['rows']}"
+        if runs
+        else f"{name}: no recorded runs; `mmlkit reproduce {name.removesuffix('-fast')}` makes them."
+    )
     return pd.DataFrame(rows, columns=["system", "seed", "on", "value"]).astype({"value": float})
 
 
 ours = recorded("mtdnn-dev-fast")
-SYSTEMS = {"bert": "BERT", "st-dnn": "ST-DNN", "mt-dnn-no-fine-tuning": "no fine-tuning", "mt-dnn": "MT-DNN"}
-TASKS = {"mnli": "MNLI-m", "qqp": "QQP", "mrpc": "MRPC", "rte": "RTE", "qnli": "QNLI", "sst2": "SST-2", "cola": "CoLA", "stsb": "STS-B"}
-table3 = paper[paper["table"] == "Table 3"].drop_duplicates(["row", "column"]).pivot(index="column", columns="row", values=["printed", "recomputed"])
-table3 = table3.loc[list(TASKS.values())].rename(columns={"printed": "published", "BERT-base": "BERT"})
-for system in ("BERT", "ST-DNN", "MT-DNN"):        # the average over all eight is not printed
-    table3.loc["average", ("recomputed", system)] = table3["published", system].iloc[:8].mean(skipna=False)
+SYSTEMS = {
+    "bert": "BERT",
+    "st-dnn": "ST-DNN",
+    "mt-dnn-no-fine-tuning": "no fine-tuning",
+    "mt-dnn": "MT-DNN",
+}
+TASKS = {
+    "mnli": "MNLI-m",
+    "qqp": "QQP",
+    "mrpc": "MRPC",
+    "rte": "RTE",
+    "qnli": "QNLI",
+    "sst2": "SST-2",
+    "cola": "CoLA",
+    "stsb": "STS-B",
+}
+table3 = (
+    paper[paper["table"] == "Table 3"]
+    .drop_duplicates(["row", "column"])
+    .pivot(index="column", columns="row", values=["printed", "recomputed"])
+)
+table3 = table3.loc[list(TASKS.values())].rename(
+    columns={"printed": "published", "BERT-base": "BERT"}
+)
+for system in ("BERT", "ST-DNN", "MT-DNN"):  # the average over all eight is not printed
+    table3.loc["average", ("recomputed", system)] = (
+        table3["published", system].iloc[:8].mean(skipna=False)
+    )
 for (on, system), values in ours.groupby(["on", "system"])["value"]:
-    table3.loc[TASKS.get(on, on), ("ours", SYSTEMS[system])] = f"{values.mean():.1f}" + (f" ± {values.std():.1f}" if len(values) > 1 else "")
-columns = [(kind, system) for kind in ("published", "recomputed", "ours") for system in SYSTEMS.values()]
+    table3.loc[TASKS.get(on, on), ("ours", SYSTEMS[system])] = f"{values.mean():.1f}" + (
+        f" ± {values.std():.1f}" if len(values) > 1 else ""
+    )
+columns = [
+    (kind, system) for kind in ("published", "recomputed", "ours") for system in SYSTEMS.values()
+]
 table3 = table3[[column for column in columns if column in table3 and table3[column].notna().any()]]
 table3.round(1).astype(object).fillna("").rename_axis(None).rename_axis([None, None], axis=1)
 
@@ -806,16 +1164,39 @@ table3.round(1).astype(object).fillna("").rename_axis(None).rename_axis([None, N
 # Table 2, the GLUE score, the mean that it should be?
 
 # %%
-names = ["MNLI-m", "QQP", "MRPC", "RTE", "QNLI", "SST-2"]               # where the score is an accuracy
-n = examples["dev"].rename({"MNLI": "MNLI-m"})[names] / [2, 1, 1, 1, 1, 1]      # the 20k of MNLI are both halves
-bert, st, mt = (table3["published", system].loc[names].astype(float) for system in ("BERT", "ST-DNN", "MT-DNN"))
-gains = pd.DataFrame({"dev rows": n, "ST-DNN over BERT": st - bert, "MT-DNN over ST-DNN": mt - st, "MT-DNN over BERT": mt - bert,
-                      "error of a difference": np.sqrt(2 * bert * (100 - bert) / n)})
+names = ["MNLI-m", "QQP", "MRPC", "RTE", "QNLI", "SST-2"]  # where the score is an accuracy
+n = examples["dev"].rename({"MNLI": "MNLI-m"})[names] / [
+    2,
+    1,
+    1,
+    1,
+    1,
+    1,
+]  # the 20k of MNLI are both halves
+bert, st, mt = (
+    table3["published", system].loc[names].astype(float) for system in ("BERT", "ST-DNN", "MT-DNN")
+)
+gains = pd.DataFrame(
+    {
+        "dev rows": n,
+        "ST-DNN over BERT": st - bert,
+        "MT-DNN over ST-DNN": mt - st,
+        "MT-DNN over BERT": mt - bert,
+        "error of a difference": np.sqrt(2 * bert * (100 - bert) / n),
+    }
+)
 beyond = gains["MT-DNN over BERT"][gains["MT-DNN over BERT"] > 2 * gains["error of a difference"]]
-print("MT-DNN over BERT by more than two such errors:", ", ".join(f"{name} {gain:+.1f}" for name, gain in beyond.items()))
-glue = paper[(paper["table"] == "Table 2") & (paper["column"] == "Score")].set_index("row")[["printed", "recomputed"]]
-print(f"GLUE score, Table 2: MT-DNN {glue.loc['MT-DNN', 'printed']} printed, {glue.loc['MT-DNN', 'recomputed']:.2f} recomputed;",
-      f"over BERT-large {glue['printed']['MT-DNN'] - glue['printed']['BERT-large']:+.1f} printed, {glue['recomputed']['MT-DNN'] - glue['recomputed']['BERT-large']:+.2f} recomputed")
+print(
+    "MT-DNN over BERT by more than two such errors:",
+    ", ".join(f"{name} {gain:+.1f}" for name, gain in beyond.items()),
+)
+glue = paper[(paper["table"] == "Table 2") & (paper["column"] == "Score")].set_index("row")[
+    ["printed", "recomputed"]
+]
+print(
+    f"GLUE score, Table 2: MT-DNN {glue.loc['MT-DNN', 'printed']} printed, {glue.loc['MT-DNN', 'recomputed']:.2f} recomputed;",
+    f"over BERT-large {glue['printed']['MT-DNN'] - glue['printed']['BERT-large']:+.1f} printed, {glue['recomputed']['MT-DNN'] - glue['recomputed']['BERT-large']:+.2f} recomputed",
+)
 gains.round(1).astype(object).fillna("")
 
 # %% [markdown]
@@ -835,21 +1216,46 @@ gains.round(1).astype(object).fillna("")
 # %%
 from mmlkit.studies import outcome_sentence, paired_bootstrap
 
+
 def spread(values, sign=""):
     """Mean ± standard deviation over seeds."""
     return f"{values.mean():{sign}.1f}" + (f" ± {values.std():.1f}" if len(values) > 1 else "")
 
 
-real = recorded("together-or-alone-fast").pivot_table(index=["on", "seed"], columns="system", values="value").reindex(columns=["alone", "together"]).dropna()
+real = (
+    recorded("together-or-alone-fast")
+    .pivot_table(index=["on", "seed"], columns="system", values="value")
+    .reindex(columns=["alone", "together"])
+    .dropna()
+)
 real["difference"] = real["together"] - real["alone"]
 known = {on: real.loc[on] for on in (*TASKS, "average") if on in real.index}
 ahead = {on: (one["difference"] > 0).mean() for on, one in known.items() if on in TASKS}
 for said, share in (("ahead with every seed", 1), ("behind with every seed", 0)) if known else ():
-    print(f"together is {said} on:", ", ".join(TASKS[on] for on in ahead if ahead[on] == share) or "no task")
-for claim, on in (("Five tasks learnt together do better, on average, than each alone", "average"), ("RTE, the smallest, is learnt better in company", "rte")):
-    print(outcome_sentence(paired_bootstrap(known[on]["together"], known[on]["alone"]), claim) if on in known else f"{claim}: no recorded runs of both.")
-pd.DataFrame({TASKS.get(on, on): {"alone": spread(one["alone"]), "together": spread(one["together"]), "difference": spread(one["difference"], "+"),
-                                  "seeds": len(one)} for on, one in known.items()}).T
+    print(
+        f"together is {said} on:",
+        ", ".join(TASKS[on] for on in ahead if ahead[on] == share) or "no task",
+    )
+for claim, on in (
+    ("Five tasks learnt together do better, on average, than each alone", "average"),
+    ("RTE, the smallest, is learnt better in company", "rte"),
+):
+    print(
+        outcome_sentence(paired_bootstrap(known[on]["together"], known[on]["alone"]), claim)
+        if on in known
+        else f"{claim}: no recorded runs of both."
+    )
+pd.DataFrame(
+    {
+        TASKS.get(on, on): {
+            "alone": spread(one["alone"]),
+            "together": spread(one["together"]),
+            "difference": spread(one["difference"], "+"),
+            "seeds": len(one),
+        }
+        for on, one in known.items()
+    }
+).T
 
 # %% [markdown]
 # In hundredths: accuracy, for CoLA Matthews' correlation, for STS-B Pearson's; mean ± standard deviation over seeds. A difference is taken
@@ -872,6 +1278,7 @@ pd.DataFrame({TASKS.get(on, on): {"alone": spread(one["alone"]), "together": spr
 #
 # ● ○ ○ · 10 minutes. One look at the premise, for one pair: `s [D]` is the state, `M [T,D]` the
 # tokens, `premise [T]` says which of them belong to the premise.
+
 
 # %%
 def my_look(s, M, W_2, premise):
@@ -904,6 +1311,7 @@ _ = checks.check_premise_attention(my_look)
 # ● ● ○ · 10 minutes. The loss of one row in training: `P [K,C]` holds the steps' answers,
 # `kept [K]` says which of them survived, `y` is the right label.
 
+
 # %%
 def my_answer_loss(P, kept, y):
     """Returns -log of the averaged probability of the right label."""
@@ -935,6 +1343,7 @@ _ = checks.check_answer_loss(my_answer_loss)
 #
 # ● ● ○ · 15 minutes. Eqs. 8 and 9 with the log, as a mean over queries. Candidates stand one after
 # another; `groups` counts those of each query.
+
 
 # %%
 def my_ranking_loss(scores, relevant, groups, gamma):
@@ -1014,5 +1423,5 @@ _ = checks.check_ranking_loss(my_ranking_loss)
 # Natural Language Understanding* (slides). Devlin et al. (2019), *BERT*. Wang et al. (2020), *MiniLM: Deep Self-Attention Distillation*.
 # Cho et al. (2014), on the GRU. Bowman et al. (2015), SNLI. Wang et al. (2019), GLUE.
 #
-# Before: [05 On sets it was not trained on](05_cross_dataset.ipynb). Next: [07 A new domain with few
-# labels](07_domain_adaptation.ipynb).
+# Before: [05 On sets it was not trained on](05_cross_dataset.ipynb). Next: [09 A new domain with few
+# labels](09_domain_adaptation.ipynb).

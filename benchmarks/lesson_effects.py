@@ -1,0 +1,85 @@
+"""Repeat the live experiment of a lesson with other seeds, and record its effects.
+
+    python benchmarks/lesson_effects.py 03                    seeds 1 to 5
+    python benchmarks/lesson_effects.py 03 --seeds 1 2 3
+
+The experiment is the notebook's own code: the cell of parameters and the cells with the tag
+`effect`. These cells leave a dict `effects`, {claim: number}; the claim says that the number is
+above zero. A seed that is recorded already, for the same cells, is not repeated. The committed
+notebook has seed 0. `mmlkit.studies.recorded_effects` reads the records.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LAST = "import json as _json\nprint('EFFECTS', _json.dumps(effects))"
+
+
+def experiment(master):
+    """Return the cells of a master that make its effects, and their hash."""
+    import jupytext
+
+    cells = [cell for cell in jupytext.read(master).cells if cell.cell_type == "code"]
+    tags = {"parameters", "effect"}
+    found = [cell.source for cell in cells if tags & set(cell.metadata.get("tags", []))]
+    return found, hashlib.sha256("\n\n".join(found).encode()).hexdigest()[:16]
+
+
+def run(cells, seed):
+    """Execute the cells in a kernel of their own; return the effects and the minutes."""
+    import nbclient
+    import nbformat
+
+    first, *others = cells
+    code = [nbformat.v4.new_code_cell(text) for text in (first, f"seed = {seed}", *others, LAST)]
+    notebook = nbformat.v4.new_notebook(cells=code)
+    resources = {"metadata": {"path": str(ROOT / "notebooks")}}
+    start = time.perf_counter()
+    nbclient.NotebookClient(
+        notebook, timeout=None, kernel_name="python3", resources=resources
+    ).execute()
+    minutes = (time.perf_counter() - start) / 60
+    printed = "".join(one.get("text", "") for one in notebook.cells[-1].outputs)
+    return json.loads(printed.split("EFFECTS", 1)[1]), round(minutes, 2)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("number", help="of the notebook, such as 03")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    options = parser.parse_args()
+    masters = sorted((ROOT / "notebooks" / "src").glob(f"{options.number}_*.py"))
+    if len(masters) != 1:
+        sys.exit(f"No notebook has the number {options.number}.")
+    from mmlkit.runtime import describe
+
+    cells, digest = experiment(masters[0])
+    place = ROOT / "results" / "lessons" / f"{options.number}.json"
+    known = json.loads(place.read_text()) if place.is_file() else {}
+    runs = known["runs"] if known.get("cells") == digest else []
+    for seed in options.seeds:
+        if any(one["seed"] == seed for one in runs):
+            continue
+        effects, minutes = run(cells, seed)
+        print(f"seed {seed}, {minutes} minutes: {effects}", flush=True)
+        runs = sorted([*runs, dict(seed=seed, minutes=minutes, effects=effects)], key=seed_of)
+        threads = int(os.environ.get("OMP_NUM_THREADS", "0")) or os.cpu_count()
+        found = dict(notebook=masters[0].stem, cells=digest, threads=threads, **describe())
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary = place.with_suffix(".tmp")
+        temporary.write_text(json.dumps({**found, "runs": runs}, indent=1) + "\n")
+        os.replace(temporary, place)
+
+
+def seed_of(one):
+    return one["seed"]
+
+
+if __name__ == "__main__":
+    main()

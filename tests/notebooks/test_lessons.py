@@ -1,0 +1,43 @@
+"""The effects that the lessons show are recorded for their present code, and are real."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import jupytext
+import numpy as np
+import pytest
+
+from mmlkit.studies import recorded_effects
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDS = sorted((ROOT / "results" / "lessons").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_the_record_belongs_to_the_cells_of_the_notebook(path):
+    """Otherwise: python benchmarks/lesson_effects.py NUMBER."""
+    record = json.loads(path.read_text())
+    master = ROOT / "notebooks" / "src" / f"{record['notebook']}.py"
+    cells = [cell for cell in jupytext.read(master).cells if cell.cell_type == "code"]
+    kept = {"parameters", "effect"}
+    code = [cell.source for cell in cells if kept & set(cell.metadata.get("tags", []))]
+    assert record["cells"] == hashlib.sha256("\n\n".join(code).encode()).hexdigest()[:16]
+    assert [one["seed"] for one in record["runs"]] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_the_effects_are_large_and_have_the_right_sign(path):
+    found = recorded_effects(path.stem, path.parent)
+    assert (found.positive >= 4).all() and (found["mean"] >= 3 * found.standard_error).all(), found
+
+
+def test_recorded_effects(tmp_path):
+    """The values 1, 2, 3 and -1, 1, 3: means 2 and 1, standard errors 1 and 2 over root 3."""
+    runs = [dict(seed=i, effects=dict(a=i, b=2 * i - 3)) for i in (1, 2, 3)]
+    (tmp_path / "03.json").write_text(json.dumps({"runs": runs}))
+    found = recorded_effects("03", tmp_path)
+    assert found["mean"].to_dict() == {"a": 2, "b": 1}
+    np.testing.assert_allclose(found.standard_error, [1 / 3**0.5, 2 / 3**0.5])
+    assert found.positive.to_dict() == {"a": 3, "b": 2} and set(found.seeds) == {3}
+    assert recorded_effects("04", tmp_path).empty
