@@ -136,6 +136,9 @@ class CheckpointWriter:
 
         Args:
             step: updates so far.
+
+        Returns:
+            True or False.
         """
         if self.path is None:
             return False
