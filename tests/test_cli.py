@@ -462,10 +462,10 @@ def test_a_head_with_other_labels_is_refused(tokenizer, tmp_path, capsys):
         (
             "sst",
             9,
-            "has 9 outputs, expected 5 (very negative, negative, neutral, positive, very positive)",
+            "needs 5 outputs (very negative, negative, neutral, positive, very positive), its head ",
         ),
-        ("sts", 2, "has 2 outputs, expected 1 (one score)"),
-        ("quora", 1, "has 1 output, expected 2 (not_duplicate, duplicate)"),
+        ("sts", 2, "needs 1 output (one score), its head has 2"),
+        ("quora", 1, "needs 2 outputs (not_duplicate, duplicate), its head has 1"),
     ):
         save_model(
             MultitaskModel(

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 
 from mmlkit.data.batching import collate, encode, plan_examples
-from mmlkit.data.loading import TaskData
 from mmlkit.heads.linear import Loss
 from mmlkit.runtime import (
     autocast,
@@ -31,11 +30,12 @@ from mmlkit.runtime import (
     seeded,
 )
 from mmlkit.training import metrics
+from mmlkit.training.arguments import check_data, check_parts, check_settings
 from mmlkit.training.checkpoints import CheckpointWriter, load_latest
 from mmlkit.training.distributed import join
 from mmlkit.training.evaluation import score_encoded
 from mmlkit.training.features import precompute, with_cache
-from mmlkit.training.optimizers import SCHEDULES, learning_rate, make_optimizer
+from mmlkit.training.optimizers import learning_rate, make_optimizer
 from mmlkit.training.sampling import TaskSampler
 from mmlkit.training.step import check_finite, checks_at_once, train_step
 
@@ -159,7 +159,7 @@ def fit(
         seconds, best.
 
     Raises:
-        ValueError: settings do not fit together.
+        ValueError: settings do not fit together (see training/arguments.py).
         FloatingPointError: the loss or a gradient is not finite (raised while a step is made; on a
             GPU when the losses are read, every 50 steps and after each epoch).
 
@@ -167,10 +167,9 @@ def fit(
 
         history = fit(model, {"sst": load_task("sst")}, epochs=2, lr=1e-4, head_lr=1e-3)
     """
-    data = {data.task.name: data} if isinstance(data, TaskData) else dict(data)
-    _check(model, data, epochs=epochs, batch_size=batch_size, schedule=schedule)
-    if resume and checkpoint_dir is None:
-        raise ValueError("resume=True needs a checkpoint_dir, the folder of the run to continue.")
+    check_settings(locals())
+    data = check_data(model, data)
+    check_parts(model, optimizer, hooks)
     if not isinstance(optimizer, str) and (lr is not None or head_lr is not None):
         warnings.warn(
             "lr and head_lr have no effect: an optimizer object has its own.", stacklevel=2
@@ -392,24 +391,6 @@ class _Run:
             self.model.load_state_dict(self.best)
         self.model.eval()
         return pd.DataFrame(self.history)
-
-
-def _check(model, data, *, epochs, batch_size, schedule):
-    if schedule not in SCHEDULES:
-        raise ValueError(f"schedule {schedule!r} is not one of {list(SCHEDULES)}.")
-    if epochs < 1 or batch_size < 1:
-        raise ValueError(f"epochs {epochs} and batch_size {batch_size} must be at least 1.")
-    if not data:
-        raise ValueError("data is empty; give {'sst': load_task('sst')}.")
-    for name, one in data.items():
-        head = model.head(one.task)
-        if head.num_labels != one.task.num_labels:
-            raise ValueError(
-                f"Task {name!r} needs {one.task.num_labels} outputs "
-                f"({list(one.task.labels) or 'one score'}), its head has {head.num_labels}."
-            )
-        if one.train.labels is None or one.dev.labels is None:
-            raise ValueError(f"Task {name!r} has no labels in train or dev.")
 
 
 def _encoded(model, data, split):
