@@ -8,7 +8,9 @@ import contextlib
 import os
 import platform
 import re
+import signal
 import sys
+import threading
 from pathlib import Path
 
 import torch
@@ -16,6 +18,7 @@ import torch
 __all__ = [
     "atomic_write",
     "autocast",
+    "delayed_interrupt",
     "describe",
     "fastest_precision",
     "is_interactive",
@@ -232,6 +235,34 @@ def is_interactive():
             known("JPY_SESSION_NAME") or known("VSCODE_PID") or "google.colab" in sys.modules
         )
     return sys.stderr is not None and sys.stderr.isatty()
+
+
+@contextlib.contextmanager
+def delayed_interrupt():
+    """Note Ctrl-C in place of an error in the middle of a computation. A second one raises.
+
+    Only Python's own handler is replaced, and only in the main thread.
+
+    Yields:
+        A threading.Event that Ctrl-C sets.
+    """
+    asked = threading.Event()
+    before = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()
+    if not main or before is not signal.default_int_handler:
+        yield asked
+        return
+
+    def note(number, frame):
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

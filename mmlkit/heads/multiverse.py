@@ -4,6 +4,7 @@ Notebook 03 builds it by hand. Letters: B batch, M heads, A active heads, C labe
 """
 
 import contextlib
+import math
 
 import torch
 from torch import nn
@@ -166,6 +167,10 @@ class MultiverseHead(nn.Module):
                 raise ValueError(f"{name} {word!r} is not one of {list(CHOICES[name])}.")
             setattr(self, name, word)
         self.hidden_size, self.num_labels, self.pooling = hidden_size, num_labels, pooling
+        if not 0 <= orthogonality_weight < math.inf:  # the paper's lambda
+            raise ValueError(
+                f"orthogonality_weight is {orthogonality_weight}, expected a number of at least 0."
+            )
         self.orthogonality_weight = orthogonality_weight
         self.needs_tokens = pooling == "mean"
         self.dropout = nn.Dropout(dropout)

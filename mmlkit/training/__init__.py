@@ -10,6 +10,7 @@
     evaluation    predictions and metrics of a whole split
     features      the features of a frozen encoder, computed once
     metrics       corpus metrics
+    arguments     the arguments of `fit` and `predict`, checked in one place
     checkpoints   the file that a run resumes from
     pretraining   BERT's two pre-training objectives
     fast          CPU shortcuts, which act inside `train_step` alone

@@ -1,37 +1,65 @@
-"""Checkpoints: tensors and plain values in one safetensors file, written whole or not at all."""
+"""Checkpoints: tensors and plain values in one safetensors file, written whole or not at all.
 
+The file holds a checksum of everything in it. The checkpoint before the last one is kept beside it.
+"""
+
+import hashlib
 import json
+import os
+import time
+import warnings
 from pathlib import Path
 
 import torch
 
 from mmlkit.runtime import atomic_write
 
-__all__ = ["save_checkpoint", "load_checkpoint", "flatten", "unflatten"]
+__all__ = [
+    "CheckpointWriter",
+    "flatten",
+    "load_checkpoint",
+    "load_latest",
+    "save_checkpoint",
+    "unflatten",
+]
 
 TENSOR = "@"  # a text in the plain part that begins so is the place of a tensor
+VERSION = "2"  # of the file format; version 1 had no checksum
 
 
 def save_checkpoint(path, state):
-    """Write a checkpoint.
+    """Write a checkpoint. One that was there before becomes `previous.safetensors`.
 
     Args:
         path: the file.
         state: nested dicts and lists of tensors and plain values.
+
+    Raises:
+        OSError: the file cannot be written, for example because the disk is full. The checkpoint
+            that was there before is unchanged.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
+    path = Path(path)
     tensors, plain = flatten(state)
+    tensors = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
+    plain = json.dumps(plain)
+    about = {"version": VERSION, "plain": plain, "checksum": _checksum(tensors, plain)}
     with atomic_write(path) as temporary:
-        save_file(
-            {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()},
-            temporary,
-            metadata={"plain": json.dumps(plain)},
-        )
+        try:
+            save_file(tensors, temporary, metadata=about)
+        except SafetensorError as error:
+            raise OSError(
+                f"{path} could not be written ({error}). The checkpoint before it is unchanged. "
+                "Free some space, or choose another checkpoint_dir."
+            ) from error
+        if path.is_file():
+            os.replace(path, _previous(path))
 
 
 def load_checkpoint(path):
-    """Read a checkpoint.
+    """Read one checkpoint and compare its content with its checksum.
 
     Args:
         path: the file.
@@ -40,20 +68,116 @@ def load_checkpoint(path):
         The state that `save_checkpoint` was given; tuples come back as lists.
 
     Raises:
-        ValueError: the file is damaged or no checkpoint.
+        ValueError: the file is damaged, of another version, or no checkpoint.
     """
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(str(path), framework="pt") as file:
-            plain = json.loads((file.metadata() or {})["plain"])
-            names = file.keys()
-            return unflatten({name: file.get_tensor(name) for name in names}, plain)
-    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+            about = file.metadata() or {}
+            if about.get("version", VERSION) != VERSION:
+                raise ValueError(f"its format is {about['version']}, expected {VERSION}")
+            plain = about["plain"]
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if about["checksum"] != _checksum(tensors, plain):
+            raise ValueError("its content does not match its checksum")
+        return unflatten(tensors, json.loads(plain))
+    except (SafetensorError, KeyError, ValueError) as error:
         raise ValueError(
             f"{Path(path)} is not a readable checkpoint ({error}). Delete it to start the run "
             "again."
         ) from error
+
+
+def load_latest(path):
+    """Read the newest checkpoint that is readable: a file, or the one before it.
+
+    Args:
+        path: the file that `save_checkpoint` writes.
+
+    Returns:
+        The state, or None where there is no checkpoint. A warning names a damaged file.
+
+    Raises:
+        ValueError: no file is readable.
+    """
+    damaged = []
+    for one in filter(Path.is_file, (Path(path), _previous(Path(path)))):
+        try:
+            state = load_checkpoint(one)
+        except ValueError as error:
+            damaged.append(str(error))
+            continue
+        if damaged:
+            warnings.warn(f"{damaged[0]} The run continues from {one}.", stacklevel=3)
+        return state
+    if damaged:
+        raise ValueError(" ".join(damaged))
+    return None
+
+
+class CheckpointWriter:
+    """Write checkpoints every few steps or minutes.
+
+    Args:
+        path: the file, or None for no checkpoints.
+        steps: updates between two checkpoints, or None.
+        minutes: between two checkpoints, where `steps` is None.
+    """
+
+    def __init__(self, path, steps, minutes):
+        self.path, self.steps, self.minutes = path, steps, minutes
+        self.written = time.monotonic()
+        if path is not None:
+            _remove_temporary_files(path)
+
+    def due(self, step):
+        """Return whether a checkpoint is to be written after an update.
+
+        Args:
+            step: updates so far.
+
+        Returns:
+            True or False.
+        """
+        if self.path is None:
+            return False
+        if self.steps is not None:
+            return step % self.steps == 0
+        return time.monotonic() - self.written >= 60 * self.minutes
+
+    def write(self, state):
+        """Write a checkpoint now; nothing happens where `path` is None.
+
+        Args:
+            state: see `save_checkpoint`.
+        """
+        if self.path is not None:
+            save_checkpoint(self.path, state)
+            self.written = time.monotonic()
+
+
+def _previous(path):
+    return path.with_name(f"previous{path.suffix}")
+
+
+def _remove_temporary_files(path):
+    """Remove what killed processes were writing; see `atomic_write` for the name."""
+    import psutil
+
+    for left in path.parent.glob(f".{path.name}.*.tmp"):
+        process = left.name.split(".")[-2]
+        if not (process.isdigit() and psutil.pid_exists(int(process))):
+            left.unlink(missing_ok=True)
+
+
+def _checksum(tensors, plain):
+    """Return the SHA-256 of the plain part and of all tensors with their names and types."""
+    found = hashlib.sha256(plain.encode())
+    for name, tensor in sorted(tensors.items()):
+        found.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        found.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return found.hexdigest()
 
 
 def flatten(state, at=""):

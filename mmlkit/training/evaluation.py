@@ -9,6 +9,7 @@ from mmlkit.data.tasks import get_task
 from mmlkit.messages import count
 from mmlkit.runtime import autocast, place
 from mmlkit.training import metrics
+from mmlkit.training.arguments import check_head, check_settings
 from mmlkit.training.distributed import ALONE
 from mmlkit.training.fast import fast_matmul
 
@@ -92,13 +93,23 @@ def predict_scores(
         Scores [N, C], a numpy array in row order.
 
     Raises:
-        ValueError: texts come without a task, or a text is empty (from a private function).
+        ValueError: texts come without a task, or a text is empty (from a private function); the
+            head has another number of outputs than the task; or a score is not finite.
         OutOfMemoryError: a single row does not fit (torch.OutOfMemoryError, from `score_encoded`).
     """
+    check_settings({"batch_size": batch_size, "max_length": max_length})
     split = _as_split(data, task)
-    pairs = model.head(split.task).pairs
-    encoded = encode(model.tokenizer, split, max_length=model.cut(max_length), pairs=pairs)
-    return score_encoded(place(model, device), encoded, batch_size=batch_size, precision=precision)
+    head = model.head(split.task)
+    check_head(head, split.task)
+    encoded = encode(model.tokenizer, split, max_length=model.cut(max_length), pairs=head.pairs)
+    model = place(model, device)
+    scores = score_encoded(model, encoded, batch_size=batch_size, precision=precision)
+    if wrong := int((~np.isfinite(scores)).any(1).sum()):
+        raise ValueError(
+            f"the scores of {wrong} of {count(len(scores), 'row')} are not finite numbers: the "
+            "model has diverged. Train it again with a smaller learning rate."
+        )
+    return scores
 
 
 @torch.inference_mode()
@@ -230,26 +241,11 @@ def prediction_table(model, split, **options):
 
     Returns:
         (names of columns, rows of cells).
-
-    Raises:
-        ValueError: the head has another number of outputs than the task, or a score is not finite.
     """
-    task, head = split.task, model.head(split.task)
-    if head.num_labels != task.num_labels:
-        wanted = f"{task.num_labels} ({', '.join(task.labels) or 'one score'})"
-        raise ValueError(
-            f"the head of task {task.name!r} has {count(head.num_labels, 'output')}, expected "
-            f"{wanted}. It was trained with other labels under this name; train it again."
-        )
-    scores = predict_scores(model, split, **options)
-    if wrong := int((~np.isfinite(scores)).any(1).sum()):
-        raise ValueError(
-            f"the scores of {wrong} of {count(len(scores), 'row')} are not finite numbers: the "
-            "model has diverged. Train it again with a smaller learning rate."
-        )
+    task, scores = split.task, predict_scores(model, split, **options)
     if task.kind != "classification":
         return ["score"], [[f"{score:.4f}"] for score in scores[:, 0]]
-    shares = probabilities(scores, head)
+    shares = probabilities(scores, model.head(task))
     rows = [[task.labels[row.argmax()], *[f"{p:.4f}" for p in row]] for row in shares]
     return ["label", *[f"p({name})" for name in task.labels]], rows
 
@@ -264,6 +260,16 @@ def _as_split(data, task):
             "data is plain texts but no task was given; pass task='sst' or another of list_tasks()."
         )
     task = get_task(task)
+    if isinstance(data, str) or not hasattr(data, "__iter__"):
+        raise ValueError(
+            f"data is {data!r:.80}; expected a list of texts, such as ['A good day.']."
+        )
+    data = list(data)
+    if wrong := [row for row in data if not isinstance(row, (str, tuple, list))]:
+        raise ValueError(
+            f"a text is {wrong[0]!r:.80}; expected a text or a tuple of texts, in the order of "
+            f"{list(task.text_columns)}."
+        )
     texts = [(row,) if isinstance(row, str) else tuple(row) for row in data]
     if not texts:
         raise ValueError(f"no text was given; expected a list of texts for task {task.name!r}.")

@@ -6,6 +6,9 @@ run can be resumed.
 
 import contextlib
 import functools
+import hashlib
+import itertools
+import json
 import math
 import time
 import warnings
@@ -13,18 +16,26 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 
 from mmlkit.data.batching import collate, encode, plan_examples
-from mmlkit.data.loading import TaskData
 from mmlkit.heads.linear import Loss
-from mmlkit.runtime import autocast, is_interactive, place, seed_generators, seeded
+from mmlkit.runtime import (
+    autocast,
+    delayed_interrupt,
+    is_interactive,
+    place,
+    seed_generators,
+    seeded,
+)
 from mmlkit.training import metrics
-from mmlkit.training.checkpoints import load_checkpoint, save_checkpoint
+from mmlkit.training.arguments import check_data, check_parts, check_settings
+from mmlkit.training.checkpoints import CheckpointWriter, load_latest
 from mmlkit.training.distributed import join
 from mmlkit.training.evaluation import score_encoded
 from mmlkit.training.features import precompute, with_cache
-from mmlkit.training.optimizers import SCHEDULES, learning_rate, make_optimizer
+from mmlkit.training.optimizers import learning_rate, make_optimizer
 from mmlkit.training.sampling import TaskSampler
 from mmlkit.training.step import check_finite, checks_at_once, train_step
 
@@ -92,6 +103,8 @@ def fit(
     seed=0,
     hooks=(),
     checkpoint_dir=None,
+    save_steps=None,
+    save_minutes=5,
     resume=False,
     device=None,
 ):
@@ -105,6 +118,10 @@ def fit(
     same history as one process with this batch_size, up to rounding. Dropout has other random
     numbers then. The first process writes the checkpoint, from which any number of processes can
     resume.
+
+    Ctrl-C ends the run after the step, with a checkpoint. In a notebook or a terminal `fit` then
+    returns the finished epochs and leaves the best of their weights. Where nobody watches it raises
+    KeyboardInterrupt, so that no unfinished run counts as finished.
 
     Args:
         model: a MultitaskModel. It is moved to `device` and stays there.
@@ -128,7 +145,10 @@ def fit(
         micro_batch_size: see `train_step`. A size that fitted after memory ran out is kept.
         seed: of the order of rows and tasks and of dropout.
         hooks: objects with the methods of `Hook`.
-        checkpoint_dir: the folder for the state after each epoch.
+        checkpoint_dir: the folder for the last two checkpoints. One is written after each epoch.
+        save_steps: also write a checkpoint after every so many updates.
+        save_minutes: also write a checkpoint when so many minutes have passed, where `save_steps`
+            is None.
         resume: continue from checkpoint_dir if it holds a state. A resumed run equals an
             uninterrupted one bit for bit on a CPU. On a GPU it is equal up to rounding, because the
             backward pass of fused attention adds in no fixed order.
@@ -139,7 +159,7 @@ def fit(
         seconds, best.
 
     Raises:
-        ValueError: settings do not fit together.
+        ValueError: settings do not fit together (see training/arguments.py).
         FloatingPointError: the loss or a gradient is not finite (raised while a step is made; on a
             GPU when the losses are read, every 50 steps and after each epoch).
 
@@ -147,10 +167,9 @@ def fit(
 
         history = fit(model, {"sst": load_task("sst")}, epochs=2, lr=1e-4, head_lr=1e-3)
     """
-    data = {data.task.name: data} if isinstance(data, TaskData) else dict(data)
-    _check(model, data, epochs=epochs, batch_size=batch_size, schedule=schedule)
-    if resume and checkpoint_dir is None:
-        raise ValueError("resume=True needs a checkpoint_dir, the folder of the run to continue.")
+    check_settings(locals())
+    data = check_data(model, data)
+    check_parts(model, optimizer, hooks)
     if not isinstance(optimizer, str) and (lr is not None or head_lr is not None):
         warnings.warn(
             "lr and head_lr have no effect: an optimizer object has its own.", stacklevel=2
@@ -176,7 +195,6 @@ def fit(
         needs_scaler = autocast(precision, model.device)[1]
         scaler = torch.amp.GradScaler(model.device.type) if needs_scaler else None
         path = None if checkpoint_dir is None else Path(checkpoint_dir) / "last.safetensors"
-        run = _Run(model, optimizer, scaler, hooks, path)
         settings = {
             "epochs": epochs,
             "lr": lr,
@@ -192,45 +210,53 @@ def fit(
             "optimizer": f"{type(optimizer).__module__}.{type(optimizer).__name__}",
             "sampler": [sampler.kind, sampler.seed, sampler.sizes, sampler.steps_per_epoch],
             "rows": {name: len(one.input_ids) for name, one in train.items()},
+            **({} if path is None else _fingerprints(model, train, dev)),
         }
-        if resume and path.is_file():
-            run.load(load_checkpoint(path), settings, path)
-        group.check_equal({**settings, "the number of finished epochs": run.epoch})
+        run = _Run(model, optimizer, scaler, hooks, settings, sampler.steps_per_epoch, path)
+        if resume and (state := load_latest(path)):
+            run.load(state)
+        group.check_equal({**settings, "the number of finished steps": run.step})
+        files = CheckpointWriter(path if group.first else None, save_steps, save_minutes)
         total = epochs * sampler.steps_per_epoch
         rate = functools.partial(
             learning_rate, warmup=int(warmup * total), total=total, schedule=schedule
         )
         options = {"clip": clip, "precision": precision, "scaler": scaler, "group": group}
-        for epoch in range(run.epoch + 1, epochs + 1):
-            started, run.losses = time.perf_counter(), {name: [] for name in data}
-            precompute(model, train, sampler, batch_size=batch_size, precision=precision)
-            title = f"epoch {epoch}/{epochs}"
-            progress = _progress(sampler.steps_per_epoch, title, hidden=not group.first)
-            with seeded(seed, model.device), progress as bar:
-                model.train()
-                for name in sampler.order(epoch):
-                    for params in optimizer.param_groups:
-                        params["lr"] = rate(run.step, peak=params.setdefault("peak", params["lr"]))
-                    # No thread prefetches: the host reads nothing of a GPU between two steps, so
-                    # that it pads and sends this batch while the GPU computes earlier steps.
-                    batch = group.share(batches[name](run.task_steps.get(name, 0)))
-                    batch = batch.to(model.device)
-                    seed_generators(_seed(seed, run.step) + group.rank, model.device)
-                    size = min(filter(None, (micro_batch_size, run.micro.get(name))), default=None)
-                    with _error_names_the_step(run.step + 1, path):
-                        loss = train_step(model, batch, optimizer, micro_batch_size=size, **options)
-                    run.after_step(name, loss)
-                    bar.update()
-                run.read_losses()
-            scores = {}
-            for name, one in data.items():
-                found = score_encoded(
-                    model, dev[name], batch_size=2 * batch_size, precision=precision, group=group
-                )
-                scores[name] = metrics.compute(one.task, found, one.dev.labels, one.dev.queries)
-            run.after_epoch(epoch, scores, time.perf_counter() - started)
-            if path is not None and group.first:
-                save_checkpoint(path, {**run.state(), "settings": settings})
+
+        def step(name):
+            for params in optimizer.param_groups:
+                params["lr"] = rate(run.step, peak=params.setdefault("peak", params["lr"]))
+            # No thread prefetches: the host reads nothing of a GPU between two steps, so that it
+            # pads and sends this batch while the GPU computes earlier steps.
+            batch = group.share(batches[name](run.task_steps.get(name, 0))).to(model.device)
+            seed_generators(_seed(seed, run.step) + group.rank, model.device)
+            size = min(filter(None, (micro_batch_size, run.micro.get(name))), default=None)
+            with _error_names_the_step(run.step + 1, path):
+                return train_step(model, batch, optimizer, micro_batch_size=size, **options)
+
+        def dev_metrics(name, split):
+            sizes = {"batch_size": 2 * batch_size, "precision": precision}
+            found, one = score_encoded(model, split, group=group, **sizes), data[name]
+            return metrics.compute(one.task, found, one.dev.labels, one.dev.queries)
+
+        with delayed_interrupt() as interrupted:
+            for epoch in range(run.epoch + 1, epochs + 1):
+                precompute(model, train, sampler, batch_size=batch_size, precision=precision)
+                tasks, title = run.start_epoch(sampler.order(epoch)), f"epoch {epoch}/{epochs}"
+                progress = _progress(tasks, title, hidden=not group.first)
+                with seeded(seed, model.device), progress:
+                    model.train()
+                    for name in progress:
+                        run.after_step(name, step(name))
+                        if interrupted.is_set() or files.due(run.step):
+                            files.write(run.state())
+                        if interrupted.is_set():
+                            return run.stop()
+                    run.read_losses()
+                run.after_epoch({name: dev_metrics(name, split) for name, split in dev.items()})
+                files.write(run.state())
+                if interrupted.is_set() and epoch < epochs:
+                    return run.stop()
         group.wait()
         return run.finish()
 
@@ -238,13 +264,26 @@ def fit(
 class _Run:
     """The changing state of a run, which a checkpoint holds."""
 
-    def __init__(self, model, optimizer, scaler, hooks, path):
+    SAVED = (
+        *("epoch", "step", "task_steps", "micro", "losses", "seconds", "history", "best_score"),
+        *("best", "settings"),
+    )
+
+    def __init__(self, model, optimizer, scaler, hooks, settings, steps_per_epoch, path):
         self.model, self.optimizer, self.scaler, self.hooks = model, optimizer, scaler, list(hooks)
+        self.settings, self.steps_per_epoch = settings, steps_per_epoch
         self.path, self.at_once = path, checks_at_once(model.device, optimizer)
         self.losses, self.unread = {}, []  # of this epoch; (step, task, loss, norm) not yet read
-        self.epoch, self.step, self.task_steps = 0, 0, {}
+        self.seconds, self.started = 0.0, time.perf_counter()  # of this epoch before `started`
+        self.epoch, self.step, self.task_steps = 0, 0, {}  # `epoch` counts finished epochs
         self.micro = {}  # {task: micro-batch size}, where memory ran out
         self.history, self.best_score, self.best = [], -math.inf, None
+
+    def start_epoch(self, tasks):
+        """Return the tasks of the steps that are left of an epoch, from those of all its steps."""
+        self.started = time.perf_counter()
+        self.losses = {name: self.losses.get(name, []) for name in sorted(set(tasks))}
+        return tasks[self.step - self.epoch * self.steps_per_epoch :]
 
     def after_step(self, name, loss):
         self.step += 1
@@ -273,8 +312,9 @@ class _Run:
             self.losses[name].append(total.item())
         self.unread = []
 
-    def after_epoch(self, epoch, scores, seconds):
-        self.epoch = epoch
+    def after_epoch(self, scores):
+        self.epoch += 1
+        seconds = round(self.seconds + time.perf_counter() - self.started, 2)
         firsts = [next(iter(values.values())) for values in scores.values()]
         # A correlation of constant predictions is nan, and counts as 0.
         score = sum(0.0 if math.isnan(first) else first for first in firsts) / len(firsts)
@@ -286,36 +326,45 @@ class _Run:
             for row in self.history:
                 row["best"] = False
         for name, values in scores.items():
-            finite = [loss for loss in self.losses[name] if math.isfinite(loss)]
+            finite = [loss for loss in self.losses.get(name, []) if math.isfinite(loss)]
             mean = sum(finite) / len(finite) if finite else math.nan
-            row = {"epoch": epoch, "step": self.step, "task": name, "train_loss": mean, **values}
-            self.history.append({**row, "seconds": round(seconds, 2), "best": best})
+            row = {
+                "epoch": self.epoch,
+                "step": self.step,
+                "task": name,
+                "train_loss": mean,
+                **values,
+            }
+            self.history.append({**row, "seconds": seconds, "best": best})
+        self.losses, self.seconds, self.started = {}, 0.0, time.perf_counter()
 
     def state(self):
-        names = ("epoch", "step", "task_steps", "micro", "history", "best_score", "best")
+        self.read_losses()
+        seconds = self.seconds + time.perf_counter() - self.started
         return {
-            **{name: getattr(self, name) for name in names},
+            **{name: getattr(self, name) for name in self.SAVED},
+            "seconds": seconds if self.losses else 0.0,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "hooks": [hook.state_dict() for hook in self.hooks],
             "scaler": self.scaler.state_dict() if self.scaler else {},
         }
 
-    def load(self, state, settings, path):
-        then = state["settings"]
+    def load(self, state):
+        then, planned = state["settings"], self.settings
         if changed := {
-            key: (then.get(key), now) for key, now in settings.items() if then.get(key) != now
+            key: (then.get(key), now) for key, now in planned.items() if then.get(key) != now
         }:
             raise ValueError(
-                f"{path} belongs to another run; different are (then, now): {changed}. Use the "
-                "same settings, another checkpoint_dir, or resume=False."
+                f"{self.path} belongs to another run; different are (then, now): {changed}. Use "
+                "the same settings, another checkpoint_dir, or resume=False."
             )
         if len(self.hooks) != len(state["hooks"]):
             raise ValueError(
-                f"{path} was written with {len(state['hooks'])} hooks, this run has "
+                f"{self.path} was written with {len(state['hooks'])} hooks, this run has "
                 f"{len(self.hooks)}. Pass the same hooks."
             )
-        for name in ("epoch", "step", "task_steps", "micro", "history", "best_score", "best"):
+        for name in self.SAVED:
             setattr(self, name, state[name])
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -324,6 +373,17 @@ class _Run:
         if self.scaler:
             self.scaler.load_state_dict(state["scaler"])
 
+    def stop(self):
+        """End an interrupted run: return what there is, or raise where nobody watches."""
+        kept = (
+            f" {self.path} holds its state; fit(..., resume=True) continues." if self.path else ""
+        )
+        message = f"Training was interrupted after step {self.step}.{kept}"
+        if not is_interactive():
+            raise KeyboardInterrupt(message)
+        warnings.warn(message, stacklevel=3)
+        return self.finish()
+
     def finish(self):
         import pandas as pd
 
@@ -331,24 +391,6 @@ class _Run:
             self.model.load_state_dict(self.best)
         self.model.eval()
         return pd.DataFrame(self.history)
-
-
-def _check(model, data, *, epochs, batch_size, schedule):
-    if schedule not in SCHEDULES:
-        raise ValueError(f"schedule {schedule!r} is not one of {list(SCHEDULES)}.")
-    if epochs < 1 or batch_size < 1:
-        raise ValueError(f"epochs {epochs} and batch_size {batch_size} must be at least 1.")
-    if not data:
-        raise ValueError("data is empty; give {'sst': load_task('sst')}.")
-    for name, one in data.items():
-        head = model.head(one.task)
-        if head.num_labels != one.task.num_labels:
-            raise ValueError(
-                f"Task {name!r} needs {one.task.num_labels} outputs "
-                f"({list(one.task.labels) or 'one score'}), its head has {head.num_labels}."
-            )
-        if one.train.labels is None or one.dev.labels is None:
-            raise ValueError(f"Task {name!r} has no labels in train or dev.")
 
 
 def _encoded(model, data, split):
@@ -372,7 +414,7 @@ def _error_names_the_step(step, path, latest=0):
     except FloatingPointError as error:
         kept = ""
         if path is not None and path.is_file():
-            kept = f" The state after the last whole epoch is in {path}."
+            kept = f" The latest checkpoint is {path}."
         where = "before this step"
         if latest > step:
             where = f"after step {latest}; this step itself changed none"
@@ -380,6 +422,25 @@ def _error_names_the_step(step, path, latest=0):
             f"Training stopped at step {step}: {error}. The weights are those {where}.{kept} Try a "
             "smaller lr, clip=1.0, or precision='fp32'."
         ) from error
+
+
+def _fingerprints(model, *splits):
+    """Return what a checkpoint knows of its model and data: configurations and hashes."""
+    heads = {name: [type(head).__name__, head.to_config()] for name, head in model.heads.items()}
+    data = {name: hashlib.sha256() for name in splits[0]}
+    for name, one in ((name, one) for split in splits for name, one in split.items()):
+        for part in filter(None, (one, one.second)):
+            tokens = itertools.chain.from_iterable(part.input_ids)
+            data[name].update(np.fromiter(tokens, np.int64))
+            data[name].update(part.lengths)
+        for values in (one.labels, one.queries):
+            data[name].update(b"" if values is None else np.ascontiguousarray(values))
+    encoder = f"{model.encoder} {model.encoder.config}".encode()
+    return {
+        "heads": json.loads(json.dumps(heads)),
+        "encoder": hashlib.sha256(encoder).hexdigest()[:16],
+        "data": {name: one.hexdigest()[:16] for name, one in data.items()},
+    }
 
 
 def _stream(encoded, batch_size, seed):
@@ -397,7 +458,7 @@ def _seed(*parts):
     return zlib.crc32("/".join(map(str, parts)).encode())
 
 
-def _progress(total, text, hidden):
+def _progress(steps, text, hidden):
     from tqdm.auto import tqdm
 
-    return tqdm(total=total, desc=text, leave=False, disable=hidden or not is_interactive())
+    return tqdm(steps, desc=text, leave=False, disable=hidden or not is_interactive())

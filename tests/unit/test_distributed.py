@@ -243,9 +243,9 @@ def test_any_number_of_processes_resumes_a_checkpoint(run, tmp_path):
 
 @needs_fork
 def test_the_first_process_writes_the_checkpoint(make_model, make_toy, tmp_path, monkeypatch):
-    from mmlkit.training import loop
+    from mmlkit.training import checkpoints
 
-    save = loop.save_checkpoint
+    save = checkpoints.save_checkpoint
 
     def recorded(path, state):
         save(path, state)
@@ -255,7 +255,7 @@ def test_the_first_process_writes_the_checkpoint(make_model, make_toy, tmp_path,
         fit(make_model("sst"), make_toy("sst"), **QUICK, epochs=2, checkpoint_dir=tmp_path / "run")
         return (tmp_path / "epoch 2 by 0").exists()  # the others wait for the last checkpoint
 
-    monkeypatch.setattr(loop, "save_checkpoint", recorded)
+    monkeypatch.setattr(checkpoints, "save_checkpoint", recorded)
     assert in_every_process(train) == [True, True]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         *["epoch 1 by 0", "epoch 2 by 0", "run"]

@@ -1,0 +1,162 @@
+"""The arguments of `fit`, `evaluate` and `predict`, checked before anything is changed.
+
+Numbers out of range, data of another task and parts of another model would train silently.
+"""
+
+import math
+import numbers
+import warnings
+from pathlib import Path
+
+from mmlkit.data.loading import TaskData
+from mmlkit.messages import count
+from mmlkit.training.optimizers import SCHEDULES
+
+__all__ = ["check_data", "check_head", "check_parts", "check_settings"]
+
+# The name of a setting, whether it is a whole number, its least and its largest value.
+RANGES = (
+    ("epochs", True, 1, math.inf),
+    ("batch_size", True, 1, math.inf),
+    ("micro_batch_size", True, 1, math.inf),
+    ("max_length", True, 3, math.inf),
+    ("seed", True, 0, 2**63 - 1),
+    ("save_steps", True, 1, math.inf),
+    ("lr", False, 0, math.inf),
+    ("head_lr", False, 0, math.inf),
+    ("warmup", False, 0, 1),
+    ("clip", False, 1e-12, math.inf),
+    ("save_minutes", False, 0, math.inf),
+)
+OPTIONAL = {"micro_batch_size", "max_length", "save_steps", "lr", "head_lr", "clip"}
+
+
+def check_settings(settings):
+    """Check the settings of a run that are plain values.
+
+    Args:
+        settings: {name of an argument of `fit`: value}; others than those of RANGES are ignored.
+
+    Raises:
+        ValueError: a setting has another type, or is out of its range.
+    """
+    for name, whole, least, most in RANGES:
+        value = settings.get(name)
+        if name not in settings or (value is None and name in OPTIONAL):
+            continue
+        kind = numbers.Integral if whole else numbers.Real
+        number = isinstance(value, kind) and not isinstance(value, bool)
+        if not number or not (math.isfinite(value) and least <= value <= most):
+            some = "a whole number" if whole else "a number"
+            limits = f"of at least {least:g}" if most > 2**62 else f"from {least:g} to {most:g}"
+            limits = "above 0" if name == "clip" else limits
+            more = ", or None" if name in OPTIONAL else ""
+            raise ValueError(f"{name} is {value!r}, expected {some} {limits}{more}.")
+    if (schedule := settings.get("schedule", "linear")) not in SCHEDULES:
+        raise ValueError(f"schedule {schedule!r} is not one of {list(SCHEDULES)}.")
+    folder = settings.get("checkpoint_dir")
+    if settings.get("resume") and folder is None:
+        raise ValueError("resume=True needs a checkpoint_dir, the folder of the run to continue.")
+    if folder is not None and (not str(folder) or (path := Path(folder)).exists() > path.is_dir()):
+        raise ValueError(
+            f"checkpoint_dir {str(folder)!r} is not a folder. Give a folder, which need not exist."
+        )
+
+
+def check_head(head, task):
+    """Check that a head has the outputs of a task.
+
+    Args:
+        head: the head.
+        task: the Task.
+
+    Raises:
+        ValueError: it has another number of outputs.
+    """
+    if head.num_labels != task.num_labels:
+        raise ValueError(
+            f"Task {task.name!r} needs {count(task.num_labels, 'output')} "
+            f"({', '.join(task.labels) or 'one score'}), its head has {head.num_labels}. It was "
+            "made for other labels under this name; make a new head, and train it."
+        )
+
+
+def check_data(model, data):
+    """Return the data of a run by task.
+
+    Args:
+        model: the MultitaskModel.
+        data: {task name: TaskData}, or one TaskData.
+
+    Returns:
+        {task name: TaskData}.
+
+    Raises:
+        ValueError: the data have another form, another task than their name says, or no labels.
+    """
+    data = {data.task.name: data} if isinstance(data, TaskData) else data
+    if not isinstance(data, dict) or not all(isinstance(one, TaskData) for one in data.values()):
+        found = data if not isinstance(data, dict) else next(iter(data.values()))
+        raise ValueError(
+            f"data holds a {type(found).__name__}; give load_task('sst'), or a dict of such, like "
+            "{'sst': load_task('sst')}."
+        )
+    if not data:
+        raise ValueError("data is empty; give {'sst': load_task('sst')}.")
+    for name, one in data.items():
+        if name != one.task.name:
+            raise ValueError(
+                f"data[{name!r}] holds task {one.task.name!r}. Use the task's own name as key."
+            )
+        check_head(model.head(one.task), one.task)
+        for split in (one.train, one.dev):
+            if split.labels is None:
+                raise ValueError(f"Task {name!r} has no labels in train or dev.")
+            if len(split.labels) != len(split.texts):
+                raise ValueError(
+                    f"Task {name!r} has {count(len(split.texts), 'text')} and "
+                    f"{count(len(split.labels), 'label')} in {split.name}; expected as many."
+                )
+    return dict(data)
+
+
+def check_parts(model, optimizer, hooks):
+    """Check that an optimizer and hooks belong to the model.
+
+    Args:
+        model: the MultitaskModel.
+        optimizer: a name, or an optimizer object. A warning names trainable parameters that an
+            object does not have, for example because it was made while they were frozen.
+        hooks: objects with the methods of `Hook`.
+
+    Raises:
+        ValueError: an object has parameters of another model, a hook prunes the head of another
+            model, or a hook lacks a method.
+    """
+    for hook in hooks:
+        for method in ("after_step", "state_dict", "load_state_dict"):
+            if not callable(getattr(hook, method, None)):
+                raise ValueError(f"hook {hook!r} has no method {method}; see loop.Hook.")
+        head = getattr(hook, "head", None)
+        if hasattr(head, "parameters") and not any(head is one for one in model.modules()):
+            raise ValueError(
+                f"The head of {type(hook).__name__} is not one of this model. Make the hook with "
+                "model.heads[...]."
+            )
+    if isinstance(optimizer, str):
+        return
+    own = {id(parameter): name for name, parameter in model.named_parameters()}
+    held = {id(one) for group in optimizer.param_groups for one in group["params"]}
+    if foreign := len(held - own.keys()):
+        raise ValueError(
+            f"{foreign} of {count(len(held), 'parameter')} of the optimizer are not of this model. "
+            "Make the optimizer from this model's parameters."
+        )
+    needed = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    left = [name for name in needed if name not in {own[one] for one in held}]
+    if left:
+        warnings.warn(
+            f"The optimizer leaves {len(left)} of {count(len(needed), 'trainable parameter')} as "
+            f"they are, {left[0]} first. Make it after unfreezing, or use freeze_encoder=True.",
+            stacklevel=3,
+        )
