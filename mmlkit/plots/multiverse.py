@@ -203,6 +203,8 @@ def staircases(runs, landmarks):
     Returns:
         The two axes.
     """
+    from matplotlib.ticker import PercentFormatter
+
     paper = landmarks["left"] / landmarks["heads"], landmarks["step"] / landmarks["steps"]
     with panels(2, 1, (8.4, 5.4), sharex=True, height_ratios=(3, 2)) as ((top,), (bottom,)):
         for run, one in zip(runs, looks([run.name for run in runs]).values()):
@@ -214,10 +216,11 @@ def staircases(runs, landmarks):
             top.plot(x[1:], y[1:], marker, markersize=4, color=one["color"])
             if run.dev:
                 steps, values = zip(*((at / run.steps, v - run.majority) for at, v in run.dev))
-                bottom.plot(steps, values, marker=marker, **one, label=f"{run.task}, {run.metric}")
+                bottom.plot(steps, values, marker=marker, **one, label=f"{run.name}, {run.metric}")
         label = f"paper, QNLI: {landmarks['left']} of {landmarks['heads']:,}"
         top.plot([0, paper[1]], [1, paper[0]], "*", markersize=13, color="black", label=label)
         top.set(ylabel="share of active heads", yscale="log", ylim=(paper[0] / 4, 1.4))
+        top.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         bottom.axhline(0, linestyle=":", linewidth=1, color="black")
         bottom.set(xlabel="share of training", ylabel="dev metric less\nthat of the majority")
         for ax in (top, bottom):

@@ -56,7 +56,7 @@ class Staircase(NamedTuple):
 
     @property
     def counts(self):
-        """(step, heads before, heads after) of every check."""
+        """Every check as (step, heads before, heads after)."""
         return [(one["step"], _before(one), _after(one)) for one in self.events]
 
 

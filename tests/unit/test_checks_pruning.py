@@ -309,7 +309,7 @@ STAIRCASES = [
             max(one["kept"] for one in events if one["step"] <= step) if step >= 10 else num_heads
             for step in steps
         ],
-        "it returns [40, 40, 40, 40, 40, 40, 40], expected [40, 40, 40, 18, 18, 5, 5].",
+        "for (40, [{'step': 10, 'active': 40, 'kept': 40},",
     ),
 ]
 
