@@ -1,13 +1,14 @@
 """Count the clusters of MeanShift at scikit-learn's default bandwidth in one normal sample.
 
     python benchmarks/meanshift_splits.py --out results/meanshift_splits.json
+    python benchmarks/meanshift_splits.py --rules --draws 40 --out results/meanshift_rules.json
 
 Such a sample has one cluster: its heads differ only by chance. The default bandwidth scales with
 the sample, so mean and width do not matter. The table has a row for 1024, 200, 45 and 10 heads,
 with bin_seeding and without. A row gives the share of draws with two or more clusters and the mean
 number of clusters. For the draws that split, it also gives the median share of heads in the lowest
 cluster. Many heads without bin_seeding take seconds per draw, so they get fewer draws. Every row
-gives its number of draws.
+gives its number of draws. With --rules the table compares rules for the bandwidth instead.
 """
 
 import argparse
@@ -20,15 +21,17 @@ from mmlkit.heads.pruning import cluster
 from mmlkit.runtime import atomic_write, describe
 
 SIZES = (1024, 200, 45, 10)
+RULES = ("auto:0.3", "auto:0.1", "std:0.5", "std:1.0", "std:1.2", "std:1.3", "std:1.5")
+RULE_SIZES = (384, 200, 100, 60, 45, 20, 10, 5)
 FEWER = {(1024, True): 2, (1024, False): 20, (200, False): 5}  # divisor of the number of draws
 
 
-def splits(heads, draws, bin_seeding, seed):
+def splits(heads, draws, bin_seeding, seed, rule=None):
     """Return one row of the table: the clusters in `draws` samples of a normal distribution."""
     generator = np.random.default_rng(seed)
     counts, kept = [], []
     for _ in range(draws):
-        centroids, labels, _ = cluster(generator.normal(size=heads), bin_seeding=bin_seeding)
+        centroids, labels, _ = cluster(generator.normal(size=heads), rule, bin_seeding=bin_seeding)
         counts.append(len(centroids))
         if len(centroids) > 1:
             kept.append(labels.count(0) / heads)
@@ -42,6 +45,16 @@ def splits(heads, draws, bin_seeding, seed):
     }
 
 
+def compare_rules(draws, seed):
+    """Return the rows of all rules, with the same samples for every rule."""
+    rows = []
+    for rule in RULES:
+        for heads in RULE_SIZES:
+            rows.append({"rule": rule, **splits(heads, draws, True, seed, rule)})
+            print(rows[-1], flush=True)
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -52,7 +65,23 @@ def main():
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", help="write the figures to this .json file")
+    parser.add_argument("--rules", action="store_true", help="compare rules for the bandwidth")
     options = parser.parse_args()
+    rows = compare_rules(options.draws, options.seed) if options.rules else default_rows(options)
+    found = {
+        "what": "clusters that MeanShift finds in one normal distribution at "
+        + ("several bandwidths" if options.rules else "scikit-learn's default bandwidth"),
+        "seed": options.seed,
+        "rows": rows,
+        **describe("cpu"),
+    }
+    if options.out:
+        with atomic_write(options.out) as temporary:
+            temporary.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def default_rows(options):
+    """Return the rows of scikit-learn's default bandwidth, with bin_seeding and without."""
     rows = []
     for bin_seeding in (True, False):
         for heads in SIZES:
@@ -65,16 +94,7 @@ def main():
                 )
             )
             print(rows[-1], flush=True)
-    found = {
-        "what": "clusters that MeanShift finds in one normal distribution at scikit-learn's "
-        "default bandwidth",
-        "seed": options.seed,
-        "rows": rows,
-        **describe("cpu"),
-    }
-    if options.out:
-        with atomic_write(options.out) as temporary:
-            temporary.write_text(json.dumps(found, indent=2) + "\n")
+    return rows
 
 
 if __name__ == "__main__":

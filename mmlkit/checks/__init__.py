@@ -27,5 +27,10 @@ from mmlkit.checks.mtdnn import check_answer_loss, check_premise_attention, chec
 from mmlkit.checks.multiverse import check_collapse, check_multiverse_loss
 from mmlkit.checks.pals import check_pal_parameters, check_projected_layer
 from mmlkit.checks.project import check_overall, check_pull, check_sign_test
-from mmlkit.checks.pruning import check_head_average, check_survivors
+from mmlkit.checks.pruning import (
+    check_bandwidth,
+    check_head_average,
+    check_staircase,
+    check_survivors,
+)
 from mmlkit.checks.sampling import check_annealing, check_forgetting

@@ -1,10 +1,14 @@
 """The checks of notebook 04's exercises."""
 
+import functools
+
+import numpy as np
 import torch
 
 from mmlkit.checks.compare import exercise
+from mmlkit.heads.pruning import cluster
 
-__all__ = ["check_head_average", "check_survivors"]
+__all__ = ["check_bandwidth", "check_head_average", "check_staircase", "check_survivors"]
 
 
 @exercise(
@@ -88,5 +92,93 @@ def check_survivors(pick, averages, labels, centroids):
                 head for head, average in enumerate(averages) if average <= lowest
             },
             "only the best head is kept": {averages.index(min(averages))},
+        },
+    )
+
+
+# Twenty samples of twelve heads that differ only by chance. Of them "std:1.5" splits two.
+_SAMPLES = 0.5 + 0.01 * np.random.default_rng(4).normal(size=(20, 12))
+_FACTORS = (1.8, 0.6, 1.5, 1.2, 0.9)
+
+
+@functools.cache
+def _share_split(factor):
+    return np.mean([len(cluster(one, f"std:{factor}")[0]) > 1 for one in _SAMPLES])
+
+
+@exercise(
+    "bandwidth",
+    [(_SAMPLES, _FACTORS, 0.15)],
+    "the smallest factor that splits at most this share of the samples",
+)
+def check_bandwidth(pick, samples, factors, limit):
+    """Check the choice of a bandwidth that does not split one normal distribution.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        samples: losses of heads that differ only by chance, [S, A].
+        factors: numbers k of the rule "std:k", in no order.
+        limit: the largest share of samples that may be split.
+
+    Returns:
+        The chosen factor.
+    """
+    enough = [factor for factor in factors if _share_split(factor) <= limit]
+    narrower = [factor for factor in factors if factor < min(enough)]
+    return pick(
+        min(enough),
+        {
+            "a narrower factor is wide enough too": max(enough),
+            f"this factor still splits {_share_split(max(narrower)):.0%} of the samples": max(
+                narrower
+            ),
+            "this is the narrowest of all; a sample is split if it has two clusters or more, and "
+            "the bandwidth is the factor times the standard deviation": min(factors),
+        },
+    )
+
+
+_EVENTS = [
+    {"step": 10, "active": 40, "kept": 40},
+    {"step": 20, "active": 40, "kept": 18},
+    {"step": 30, "active": 18, "kept": 18},
+    {"step": 40, "active": 18, "kept": 5},
+]
+
+
+@exercise(
+    "staircase",
+    [(40, _EVENTS, [0, 10, 19, 20, 35, 40, 60])],
+    "the heads that the last check up to each step kept, and all heads before the first check",
+    [((40, [], [0, 50]), "Without a check all heads stay active.")],
+)
+def check_staircase(pick, num_heads, events, steps):
+    """Check the number of active heads over training, rebuilt from a record (MML v2, Fig. 2).
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        num_heads: at the beginning.
+        events: a dict for each check, in order, with step, active (heads before) and kept.
+        steps: the steps for which the number is wanted.
+
+    Returns:
+        The number of active heads after each of these steps.
+    """
+
+    def staircase(key="kept", late=0, start=num_heads):
+        past = [[one[key] for one in events if one["step"] + late <= step] for step in steps]
+        return [counts[-1] if counts else start for counts in past]
+
+    later = [[one["kept"] for one in events if one["step"] >= step] for step in steps]
+    return pick(
+        staircase(),
+        {
+            "the heads before each check are counted, not those that it kept": staircase("active"),
+            "a check counts from its own step on": staircase(late=1),
+            "no head is active before the first check": staircase(start=0),
+            "each step gets the count of the next check": [
+                counts[0] if counts else staircase()[-1] for counts in later
+            ],
+            "these are the heads that were dropped": [num_heads - one for one in staircase()],
         },
     )

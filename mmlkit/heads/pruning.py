@@ -130,7 +130,7 @@ class HeadPruner:
     """Average each head's own loss and, every K updates, keep the cluster with the lowest centre.
 
     MML v2, Algorithm 1. As a hook of `fit` it follows one task: the task of its head. The arguments
-    warmup, min_active and min_gap are safeguards that are off by default.
+    warmup, until, min_active and min_gap are safeguards that are off by default.
 
     Args:
         head: a MultiverseHead.
@@ -140,6 +140,8 @@ class HeadPruner:
         bandwidth: see `cluster`.
         bin_seeding: see `cluster`.
         warmup: the number of updates before the first clustering.
+        until: the last update after which heads are clustered, so that the survivors train on;
+            None for no end.
         min_active: no clustering leaves fewer heads.
         min_gap: the relative difference that the two lowest centroids must have.
 
@@ -163,6 +165,7 @@ class HeadPruner:
         *,
         bin_seeding=True,
         warmup=0,
+        until=None,
         min_active=1,
         min_gap=0.0,
     ):
@@ -180,6 +183,7 @@ class HeadPruner:
         self.head, self.every, self.momentum, self.threshold = head, every, momentum, threshold
         self.bandwidth, self.bin_seeding = bandwidth, bin_seeding
         self.warmup, self.min_active, self.min_gap = warmup, min_active, min_gap
+        self.until = math.inf if until is None else until
         self.observed, self.events = 0, []
         self._sums = torch.zeros(head.num_heads, dtype=torch.float64)
         self._unread = []  # per update on a GPU: the indices of the active heads, their losses
@@ -250,7 +254,7 @@ class HeadPruner:
         Returns:
             A PruningEvent, or None when the step is not due.
         """
-        if step % self.every or step <= self.warmup:
+        if step % self.every or not self.warmup < step <= self.until:
             return None
         self._read()
         ids = self.head.active_indices.tolist()

@@ -27,5 +27,7 @@ from mmlkit.plots.multiverse import (
     improvements,
     profile,
     pruning_event,
+    prunings,
+    staircases,
 )
 from mmlkit.plots.widgets import sliders

@@ -5,7 +5,16 @@ import numpy as np
 from mmlkit.messages import count
 from mmlkit.plots.common import COLOURS, heat_map, integer_ticks, looks, panel, panels
 
-__all__ = ["figure2", "head_counts", "head_similarity", "improvements", "profile", "pruning_event"]
+__all__ = [
+    "figure2",
+    "head_counts",
+    "head_similarity",
+    "improvements",
+    "profile",
+    "pruning_event",
+    "prunings",
+    "staircases",
+]
 
 HEADS = dict(xlabel="index among active heads", ylabel="average loss of the head")
 
@@ -106,7 +115,8 @@ def head_counts(runs, *, last_step=None, title="", ax=None):
 def figure2(events, num_heads, *, last_step=None, final=None):
     """Draw Fig. 2 of MML v2: two clusterings, the number of heads, and the heads that remain.
 
-    The clusterings are the first and the last that dropped heads.
+    The clusterings are the first and the last that dropped heads. Where only one dropped heads, the
+    last clustering of all is the second; where there is no other, its panel is left out.
 
     Args:
         events: of one run, as in `pruner.events` or dicts of them.
@@ -130,14 +140,92 @@ def figure2(events, num_heads, *, last_step=None, final=None):
     if final is None:
         left = dict(zip(events[-1]["head_ids"], events[-1]["averages"]))
         final = [left[head] for head in events[-1]["kept"]]
+    second = pruned[-1] if len(pruned) > 1 else events[-1]
+    name = "pruning" if second["dropped"] else "check"
     with panels(2, 2, (9.5, 6)) as ((a, b), (c, d)):
-        for ax, event, name in ((a, pruned[0], "(a) first"), (b, pruned[-1], "(b) last")):
-            pruning_event(event, ax=ax, title=f"{name} pruning, step {event['step']:,}")
-        runs = {"heads": (num_heads, events)}
+        pruning_event(pruned[0], ax=a, title=f"(a) first pruning, step {pruned[0]['step']:,}")
+        if second is pruned[0]:
+            b.set_axis_off()
+        else:
+            pruning_event(second, ax=b, title=f"(b) last {name}, step {second['step']:,}")
+        runs = {"at the end": (num_heads, events)}
         head_counts(runs, last_step=last_step, title="(c) active heads", ax=c)
         d.plot(range(len(final)), final, "o", markersize=4, color=COLOURS[0])
         d.set(**HEADS, title=f"(d) what is left: {count(len(final), 'head')}")
     return d.figure
+
+
+def prunings(runs, *, columns=3):
+    """Draw every clustering that dropped heads, a panel for each.
+
+    Args:
+        runs: {name: events}, with events as in `pruner.events` or dicts of them.
+        columns: panels side by side.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: no event dropped a head.
+    """
+    events = [(name, _fields(event)) for name, many in runs.items() for event in many]
+    events = [(name, event) for name, event in events if event["dropped"]]
+    if not events:
+        raise ValueError(
+            f"none of {list(runs)} dropped a head, so there is nothing to draw; look at "
+            "pruning_event(events[0])."
+        )
+    rows = -(-len(events) // columns)
+    with panels(rows, columns, (3.4 * columns, 2.3 * rows)) as axes:
+        for ax, (name, event) in zip(axes.flat, events):
+            pruning_event(event, ax=ax, title=f"{name}, step {event['step']:,}")
+            ax.get_legend().remove()
+            ax.set(xlabel="", ylabel="", ylim=(None, None))
+            text = f"{len(event['kept'])} of {len(event['head_ids'])} kept"
+            ax.annotate(text, (0.02, 0.97), xycoords="axes fraction", va="top", fontsize=8)
+        for ax in axes.flat[len(events) :]:
+            ax.set_axis_off()
+        axes[0, 0].figure.supxlabel(HEADS["xlabel"], fontsize=10)
+        axes[0, 0].figure.supylabel(HEADS["ylabel"], fontsize=10)
+    return axes[0, 0].figure
+
+
+def staircases(runs, landmarks):
+    """Draw the share of active heads of several runs, and the dev metric below it.
+
+    Both panels share the axis of training, from 0 to 1. The dev metric is drawn as its difference
+    from the majority class, so that metrics of different tasks have the same zero.
+
+    Args:
+        runs: a list of `mmlkit.studies.Staircase`.
+        landmarks: `mmlkit.studies.LANDMARKS`, drawn as stars.
+
+    Returns:
+        The two axes.
+    """
+    from matplotlib.ticker import PercentFormatter
+
+    paper = landmarks["left"] / landmarks["heads"], landmarks["step"] / landmarks["steps"]
+    with panels(2, 1, (8.4, 5.4), sharex=True, height_ratios=(3, 2)) as ((top,), (bottom,)):
+        for run, one in zip(runs, looks([run.name for run in runs]).values()):
+            marker, counts = one.pop("marker"), run.counts
+            x = [0, *(step / run.steps for step, _, _ in counts)]
+            y = [1, *(after / run.num_heads for _, _, after in counts)]
+            label = f"{run.name}: {counts[-1][2]} of {run.num_heads}" if counts else run.name
+            top.step([*x, 1], [*y, y[-1]], where="post", **one, label=label)
+            top.plot(x[1:], y[1:], marker, markersize=4, color=one["color"])
+            if run.dev:
+                steps, values = zip(*((at / run.steps, v - run.majority) for at, v in run.dev))
+                bottom.plot(steps, values, marker=marker, **one, label=f"{run.name}, {run.metric}")
+        label = f"paper, QNLI: {landmarks['left']} of {landmarks['heads']:,}"
+        top.plot([0, paper[1]], [1, paper[0]], "*", markersize=13, color="black", label=label)
+        top.set(ylabel="share of active heads", yscale="log", ylim=(paper[0] / 4, 1.4))
+        top.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        bottom.axhline(0, linestyle=":", linewidth=1, color="black")
+        bottom.set(xlabel="share of training", ylabel="dev metric less\nthat of the majority")
+        for ax in (top, bottom):
+            ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return top, bottom
 
 
 def improvements(

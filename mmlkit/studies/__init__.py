@@ -7,6 +7,7 @@
     glue            GLUE's average, and the files of a submission
     dssm            the multi-task network of 2015, MT-DNN's forerunner
     lessons         the effects of the lessons, recorded over seeds
+    staircases      recorded runs that prune heads, for Fig. 2 (MML v2)
 
 Notebooks 02 to 10 and 12 use it. Training of the other models does not belong here.
 """
@@ -47,3 +48,11 @@ from mmlkit.studies.dssm import (
 )
 from mmlkit.studies.glue import glue_average, write_glue_submission
 from mmlkit.studies.lessons import recorded_effects
+from mmlkit.studies.staircases import (
+    LANDMARKS,
+    Staircase,
+    recorded_staircases,
+    split_by_chance,
+    staircase,
+    staircase_table,
+)

@@ -5,7 +5,13 @@ import math
 import pytest
 import torch
 
-from mmlkit.checks import check_head_average, check_survivors
+from mmlkit.checks import (
+    check_bandwidth,
+    check_head_average,
+    check_staircase,
+    check_survivors,
+)
+from mmlkit.heads.pruning import cluster
 
 
 def average(a, losses, t, gamma):
@@ -221,3 +227,106 @@ def test_the_solution_agrees_with_the_pruner():
     )
     event = pruner.maybe_prune(2)
     assert survivors(event.averages, event.labels, event.centroids) == event.kept == [0, 1, 3, 5]
+
+
+def narrowest(samples, factors, limit):
+    """The solution of the notebook."""
+    for factor in sorted(factors):
+        split = [len(cluster(sample, f"std:{factor}")[0]) > 1 for sample in samples]
+        if sum(split) / len(split) <= limit:
+            return factor
+
+
+def absolute(samples, factors, limit):
+    """The factor itself is the bandwidth: far too wide for losses that differ by 0.01."""
+    for factor in sorted(factors):
+        if sum(len(cluster(one, factor)[0]) > 1 for one in samples) <= limit * len(samples):
+            return factor
+
+
+BANDWIDTHS = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: "std:1.5", "expected one number, found 'std:1.5'."),
+    (lambda samples, factors, limit: max(factors), "a narrower factor is wide enough too."),
+    (lambda samples, factors, limit: factors[0], "a narrower factor is wide enough too."),
+    (lambda *_: 1.2, "this factor still splits 50% of the samples."),
+    (absolute, "this is the narrowest of all; a sample is split if it has two clusters or more,"),
+    (lambda *_: 0.9, "it returns 0.9, expected 1.5."),
+]
+
+
+def test_the_chosen_bandwidth(capsys):
+    assert check_bandwidth(narrowest) and capsys.readouterr().out == "bandwidth: right.\n"
+
+
+@pytest.mark.parametrize("function, message", BANDWIDTHS)
+def test_mistakes_in_the_bandwidth_are_named(function, message, capsys):
+    assert check_bandwidth(function) is False
+    assert (out := capsys.readouterr().out).startswith(f"bandwidth: not yet: {message}"), out
+
+
+def staircase(num_heads, events, steps):
+    """The solution of the notebook."""
+    counts = []
+    for step in steps:
+        past = [event["kept"] for event in events if event["step"] <= step]
+        counts.append(past[-1] if past else num_heads)
+    return counts
+
+
+def stairs(value, counts=lambda event, step: event["step"] <= step, start=None, which=-1):
+    """Return the solution with another value, condition, beginning or choice of a check."""
+
+    def function(num_heads, events, steps):
+        past = [[value(event) for event in events if counts(event, step)] for step in steps]
+        return [one[which] if one else num_heads if start is None else start for one in past]
+
+    return function
+
+
+def kept(event):
+    return event["kept"]
+
+
+STAIRCASES = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: 3, "expected numbers of shape [7], found shape []."),
+    (stairs(lambda event: event["active"]), "the heads before each check are counted, not those"),
+    (stairs(kept, lambda event, step: event["step"] < step), "a check counts from its own step on"),
+    (stairs(kept, start=0), "no head is active before the first check."),
+    (
+        stairs(kept, lambda event, step: event["step"] >= step, 5, 0),
+        "each step gets the count of the next check.",
+    ),
+    (
+        lambda *arguments: [arguments[0] - one for one in staircase(*arguments)],
+        "these are the heads that were dropped.",
+    ),
+    (
+        lambda num_heads, events, steps: [
+            max(one["kept"] for one in events if one["step"] <= step) if step >= 10 else num_heads
+            for step in steps
+        ],
+        "for (40, [{'step': 10, 'active': 40, 'kept': 40},",
+    ),
+]
+
+
+def test_the_rebuilt_staircase(capsys):
+    assert check_staircase(staircase) and capsys.readouterr().out == "staircase: right.\n"
+
+
+@pytest.mark.parametrize("function, message", STAIRCASES)
+def test_mistakes_in_the_staircase_are_named(function, message, capsys):
+    assert check_staircase(function) is False
+    assert (out := capsys.readouterr().out).startswith(f"staircase: not yet: {message}"), out
+
+
+def test_a_staircase_without_checks_has_all_heads(capsys):
+    def fails(num_heads, events, steps):
+        return staircase(num_heads, events, steps) if events else [0, 0]
+
+    assert not check_staircase(fails)
+    assert "Without a check all heads stay active." in capsys.readouterr().out

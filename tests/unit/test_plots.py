@@ -13,6 +13,7 @@ from mmlkit import plots
 from mmlkit.heads.methods import METHODS
 from mmlkit.heads.pruning import PruningEvent
 from mmlkit.plots.common import looks
+from mmlkit.studies import LANDMARKS, Staircase
 from mmlkit.training.sampling import TaskSampler
 
 FIRST = PruningEvent(
@@ -66,13 +67,39 @@ def test_head_counts_go_down_at_the_events():
 def test_figure_2_has_four_panels_and_needs_a_pruning():
     fig = plots.figure2([FIRST, SECOND], 5, last_step=30)
     a, b, c, d = fig.axes
-    assert "step 10" in a.get_title(loc="left") and "step 10" in b.get_title(loc="left")
+    assert a.get_title(loc="left") == "(a) first pruning, step 10"
+    assert b.get_title(loc="left") == "(b) last check, step 20"  # no panel is drawn twice
     assert d.lines[0].get_ydata().tolist() == [0.4, 0.45, 0.5] and "3 heads" in d.get_title(
         loc="left"
     )
     assert c.lines[0].get_xydata().tolist()[-1] == [30, 3]
     with pytest.raises(ValueError, match="none of the 1 events dropped a head"):
         plots.figure2([SECOND], 5)
+    assert not plots.figure2([FIRST], 5).axes[1].axison
+
+
+def test_every_pruning_has_a_panel():
+    fig = plots.prunings({"rte": [FIRST, SECOND], "cola": [vars(FIRST)]})
+    titles = [ax.get_title(loc="left") for ax in fig.axes]
+    assert titles == ["rte, step 10", "cola, step 10", ""]
+    assert [ax.axison for ax in fig.axes] == [True, True, False]
+    assert fig.axes[0].texts[0].get_text() == "3 of 5 kept"
+    with pytest.raises(ValueError, match=r"none of \['rte'\] dropped a head"):
+        plots.prunings({"rte": [SECOND]})
+
+
+def test_staircases_are_shares_with_the_landmarks_of_the_paper():
+    dev = [(10, 0.6), (20, 0.8)]
+    run = Staircase(
+        "rte", "rte", 5, 40, "auto:0.3", [vars(FIRST), vars(SECOND)], "accuracy", dev, 146 / 277
+    )
+    top, bottom = plots.staircases([run], LANDMARKS)
+    stairs, _, stars = top.lines
+    assert stairs.get_xydata().tolist() == [[0, 1], [0.25, 0.6], [0.5, 0.6], [1, 0.6]]
+    np.testing.assert_allclose(stars.get_xydata()[1], [85_000 / 98_220, 23 / 1024])
+    np.testing.assert_allclose(bottom.lines[0].get_xdata(), [0.25, 0.5])
+    np.testing.assert_allclose(bottom.lines[0].get_ydata(), [0.0729, 0.2729], atol=1e-4)
+    assert [text.get_text() for text in top.get_legend().get_texts()][0] == "rte: 3 of 5"
 
 
 def test_similarity_tables_hold_each_pair_once():

@@ -112,6 +112,14 @@ def test_threshold_and_warmup_prevent_pruning():
     assert pruner.maybe_prune(3) is None and pruner.maybe_prune(4).dropped == [2, 3, 4]
 
 
+def test_no_clustering_after_the_last_step():
+    pruner = HeadPruner(make_head(5), every=2, bandwidth=1.0, until=4)
+    for step in range(1, 9):
+        pruner.observe(torch.ones(5))
+        pruner.maybe_prune(step)
+    assert [event.step for event in pruner.events] == [2, 4]
+
+
 def test_events_are_json_and_a_checkpoint_restores_the_pruner():
     pruner = HeadPruner(make_head(5), every=1, bandwidth=1.0)
     pruner.observe(torch.tensor([1.0, 1.1, 5.0, 5.1, 5.2]))

@@ -1,0 +1,180 @@
+"""Recorded pruning runs: the number of active heads over training, as in Fig. 2 of MML v2.
+
+The paper draws QNLI. `recorded_staircases` returns the recorded runs on QNLI where there are some,
+and otherwise the runs on smaller sets. Notebook 04 draws them.
+"""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "LANDMARKS",
+    "Staircase",
+    "recorded_staircases",
+    "split_by_chance",
+    "staircase",
+    "staircase_table",
+]
+
+# What section 4.1 of the paper says of its run on QNLI. The text gives no step of a pruning. Its
+# batches and epochs make 98,220 steps.
+LANDMARKS = {"heads": 1024, "left": 23, "step": 85_000, "steps": 98_220, "prunings": 3}
+
+# Of the official dev splits: 146 of 277 rows, 279 of 408, 2,761 of 5,463; a constant has MCC 0.
+MAJORITY = {"rte": 146 / 277, "mrpc": 279 / 408, "qnli": 2761 / 5463, "cola": 0.0}
+
+
+class Staircase(NamedTuple):
+    """One recorded run that pruned heads.
+
+    Attributes:
+        name: task, and rule and seed where several runs share the task.
+        task: the name of the task.
+        num_heads: at the beginning.
+        steps: updates of the whole run.
+        bandwidth: the rule of MeanShift, such as "auto:0.3".
+        events: dicts of the checks, in order. Some records hold every head, others only counts.
+        metric: of the dev split.
+        dev: (step, value) pairs of this metric, one for each epoch.
+        majority: the metric of the most frequent class, or NaN where it is not known.
+        rows: rows of the training split.
+    """
+
+    name: str
+    task: str
+    num_heads: int
+    steps: int
+    bandwidth: str
+    events: list
+    metric: str
+    dev: list
+    majority: float = float("nan")
+    rows: int | None = None
+
+    @property
+    def counts(self):
+        """Every check as (step, heads before, heads after)."""
+        return [(one["step"], _before(one), _after(one)) for one in self.events]
+
+
+def _before(event):
+    return event["active"] if "active" in event else len(event["head_ids"])
+
+
+def _after(event):
+    return event["kept"] if isinstance(event["kept"], int) else len(event["kept"])
+
+
+def recorded_staircases(folder="../results", *, smaller=False):
+    """Return the recorded runs of Fig. 2: those on QNLI, or else those on smaller sets.
+
+    Args:
+        folder: the folder of the records. Runs of experiments/real-staircase.toml are in
+            real-staircase-PROFILE/, runs of notebook 04 on real sets in pruning_TASK.json.
+        smaller: return the runs on smaller sets in any case.
+
+    Returns:
+        A list of `Staircase`, by name. It is empty where nothing is recorded.
+    """
+    longer = sorted(Path(folder).glob("real-staircase-*/*.json"))
+    found = [staircase(json.loads(path.read_text(encoding="utf-8"))) for path in longer]
+    found = [one for one in found if one.task == "qnli"]
+    if smaller or not found:
+        shorter = sorted(Path(folder).glob("pruning_*.json"))
+        runs = [json.loads(path.read_text(encoding="utf-8")) for path in shorter]
+        found = [staircase(run) for run in runs if run["source"] != "mini"]
+    return sorted(found, key=lambda one: one.name)
+
+
+def staircase(run, name=None, majority=None):
+    """Read the record of one run.
+
+    Args:
+        run: what notebook 04 or experiments/cross_dataset.ipynb writes, as a dict.
+        name: of the run; by default the task, with rule and seed in the second case.
+        majority: the dev metric of the most frequent class; by default that of the official split.
+
+    Returns:
+        A `Staircase`.
+    """
+    given = run["parameters"]
+    rule = str(given.get("bandwidth") or "auto:0.3")
+    if "settings" in run:  # a run of an experiment
+        task, steps = given["task"], run["settings"]["steps"]
+        rows = run["settings"].get("rows", {}).get(task)
+        default = f"{task}, {rule}, seed {given['seed']}"
+    else:
+        task, steps, default, rows = run["task"], run["steps"], run["task"], run.get("rows")
+    known = ("epoch", "step", "task", "train_loss", "seconds", "best")
+    metric = next(key for key in run["history"][0] if key not in known)
+    return Staircase(
+        name or default,
+        task,
+        run["num_heads"],
+        steps,
+        rule,
+        run["events"],
+        metric,
+        [(row["step"], row[metric]) for row in run["history"]],
+        MAJORITY.get(task, float("nan")) if majority is None else majority,
+        rows,
+    )
+
+
+def split_by_chance(heads, bandwidth="auto:0.3", folder="../results"):
+    """Return how often MeanShift splits as many draws of one normal distribution.
+
+    The share is recorded for some numbers of heads, and interpolated between them on a logarithmic
+    axis.
+
+    Args:
+        heads: the number of heads.
+        bandwidth: a rule of `mmlkit.heads.cluster`.
+        folder: the folder of meanshift_rules.json.
+
+    Returns:
+        The share, or NaN where the rule is not recorded.
+    """
+    path = Path(folder) / "meanshift_rules.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
+    known = sorted((one["heads"], one["share_split"]) for one in rows if one["rule"] == bandwidth)
+    if not known:
+        return float("nan")
+    sizes, shares = zip(*known)
+    return float(np.interp(np.log(heads), np.log(sizes), shares))
+
+
+def staircase_table(runs, folder="../results"):
+    """Return one row for each check of some runs.
+
+    Args:
+        runs: a list of `Staircase`.
+        folder: see `split_by_chance`.
+
+    Returns:
+        A DataFrame with the columns run, step, of training, heads, clusters, left, split by chance,
+        and dev: the metric after the last epoch that ended at or before the step, less that of the
+        majority class.
+    """
+    import pandas as pd
+
+    rows = []
+    for run in runs:
+        for event, (step, before, after) in zip(run.events, run.counts):
+            dev = [value for at, value in run.dev if at <= step]
+            rows.append(
+                {
+                    "run": run.name,
+                    "step": step,
+                    "of training": step / run.steps,
+                    "heads": before,
+                    "clusters": len(event["centroids"]),
+                    "left": after,
+                    "split by chance": split_by_chance(before, run.bandwidth, folder),
+                    "dev": dev[-1] - run.majority if dev else float("nan"),
+                }
+            )
+    return pd.DataFrame(rows)
