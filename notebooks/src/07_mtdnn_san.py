@@ -711,7 +711,7 @@ plt.show()
 #
 # Alone, RTE is near guessing: 1,992 rows are too few to teach an encoder to compare two sentences. MRPC and STS-B also compare two
 # sentences, so their steps may help. But the shared encoder had more than ten times as many updates as RTE alone. These runs cannot
-# separate the two explanations. The control would be RTE alone with as many updates.
+# separate the two explanations. The control is RTE alone with as many updates (`mmlkit reproduce real-company`).
 #
 # ## 7 What the answer module looks at
 #
@@ -868,6 +868,7 @@ gains.round(1).astype(object).fillna("")
 # - QNLI gains mostly with ST-DNN. But ST-DNN *ranks* the candidates, and BERT classifies each one. A ranker knows that exactly one candidate
 #   is right, so the two numbers answer different questions.
 # - The gains that should justify the answer module are those of ST-DNN over BERT on MNLI, QQP and MRPC. They are 0.2 to 2.1 points.
+#   (`mmlkit reproduce real-answer` compares the module with a linear head on three sets.)
 #
 # Our recorded runs use a smaller encoder and fewer rows. They agree with the paper on one point: RTE is the task that gains.
 #
