@@ -196,9 +196,7 @@ def test_scores_may_be_a_column_of_a_table():
 def test_loss_and_pull_have_the_same_look_and_fixed_axes():
     m = np.linspace(-2, 2, 5)
     losses, pulls = {"a": 1 - m, "b": m}, {"a": m**0, "b": -(m**0)}
-    left, right = plots_multitask.loss_and_pull(
-        m, losses, pulls, lines={"floor": 0.3}, top=2
-    )
+    left, right = plots_multitask.loss_and_pull(m, losses, pulls, lines={"floor": 0.3}, top=2)
     assert [line.get_ydata().tolist() for line in left.lines[:2]] == [
         [3, 2, 1, 0, -1],
         [-2, -1, 0, 1, 2],
