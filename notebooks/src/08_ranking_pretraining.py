@@ -250,7 +250,7 @@ def draw(gamma, N):
         graph = dict(retain_graph=True)
         pulls = {k: -torch.autograd.grad(one.sum(), x, **graph)[0] for k, one in curves.items()}
     losses, lowest = {k: v.detach() for k, v in curves.items()}, np.log1p((N - 1) * np.exp(-gamma))
-    lines = {f"floor {lowest:.4f}": lowest}
+    lines = {f"floor {lowest:.2g}": lowest}
     plots.loss_and_pull(x.detach(), losses, pulls, lines=lines, top=2.5, title=f"N = {N}")
 
 
