@@ -7,6 +7,7 @@
     pruning         notebook 04
     cross_dataset   notebook 05
     mtdnn           notebook 07
+    ranking         notebook 08
     adaptation      notebook 09
     sampling        notebook 10
     pals            notebook 11
@@ -23,7 +24,12 @@ from mmlkit.checks.adaptation import check_labels_needed, check_missed_label, ch
 from mmlkit.checks.cross_dataset import check_improvement, check_profile
 from mmlkit.checks.finetuning import check_adamw_step, check_learning_rate
 from mmlkit.checks.minbert import check_attention
-from mmlkit.checks.mtdnn import check_answer_loss, check_premise_attention, check_ranking_loss
+from mmlkit.checks.mtdnn import (
+    check_attention_moved,
+    check_kept_answers,
+    check_paired_difference,
+    check_san_parameters,
+)
 from mmlkit.checks.multiverse import check_collapse, check_multiverse_loss
 from mmlkit.checks.pals import check_pal_parameters, check_projected_layer
 from mmlkit.checks.project import check_overall, check_pull, check_sign_test
@@ -32,5 +38,11 @@ from mmlkit.checks.pruning import (
     check_head_average,
     check_staircase,
     check_survivors,
+)
+from mmlkit.checks.ranking import (
+    check_loss_pull,
+    check_masked_words,
+    check_ranking_floor,
+    check_reciprocal_rank,
 )
 from mmlkit.checks.sampling import check_annealing, check_forgetting

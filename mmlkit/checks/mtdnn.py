@@ -1,147 +1,174 @@
 """The checks of notebook 07's exercises."""
 
+import math
+
 import torch
-from torch.nn.functional import binary_cross_entropy_with_logits
 
 from mmlkit.checks.compare import exercise
 
-__all__ = ["check_answer_loss", "check_premise_attention", "check_ranking_loss"]
+__all__ = [
+    "check_attention_moved",
+    "check_kept_answers",
+    "check_paired_difference",
+    "check_san_parameters",
+]
 
 
 @exercise(
-    "premise attention",
+    "moved attention",
     [
         (
-            torch.tensor([0.9, -0.4, 0.3]),
-            (torch.arange(15.0) ** 2).sin().view(5, 3),
-            torch.arange(9.0).cos().view(3, 3),
-            torch.tensor([True, True, True, False, False]),
+            torch.tensor(
+                [
+                    [0.5, 0.25, 0.15, 0.1],
+                    [0.2, 0.3, 0.1, 0.4],
+                    [0.05, 0.15, 0.6, 0.2],
+                ]
+            ),
+        )
+    ],
+    "half the sum, over tokens, of |beta_k - beta_0|, for every step k",
+)
+def check_attention_moved(pick, beta):
+    """Check how much attention has moved since the first step.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        beta: the weights of one row, [K, T]; every step sums to 1.
+
+    Returns:
+        The moved share of every step, [K].
+    """
+    even = torch.full_like(beta[:1], 1 / beta.shape[1])
+    start = pick(
+        beta[:1],
+        {
+            "every step is compared with the step before it": torch.cat([beta[:1], beta[:-1]]),
+            "every step is compared with even attention": even,
+        },
+    )
+    change = pick(
+        (beta - start).abs(),
+        {
+            "the absolute value is missing": beta - start,
+            "the changes are squared": (beta - start).square(),
+        },
+    )
+    total = change.sum(-1)
+    return pick(
+        total / 2,
+        {
+            "the half is missing": total,
+            "this is the mean over the tokens": change.mean(-1),
+            "this is the largest change of a token": change.amax(-1),
+        },
+    )
+
+
+@exercise(
+    "size of the answer module",
+    [(768, 3), (384, 2), (4, 5)],
+    "(D + 1) + (D² + D) + (6 D² + 6 D) + (4 D C + C)",
+)
+def check_san_parameters(pick, D, C):
+    """Check the number of parameters of a SAN, biases included.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        D: the size of a vector.
+        C: the number of labels.
+
+    Returns:
+        A whole number.
+    """
+    bias = pick(1, {"the biases are missing": 0})
+    summary = pick(D + bias, {"the summary w_1 is missing": 0})
+    look = pick(D * D + bias * D, {"the attention W_2 is missing": 0})
+    one = D * D + bias * D
+    gru = pick(
+        6 * one,
+        {
+            "the GRU is counted as one matrix": one,
+            "the GRU has only its three matrices for x": 3 * one,
+            "the GRU has only its two gates": 4 * one,
+            "the GRU has one bias for each gate, not two": 6 * D * D + bias * 3 * D,
+        },
+    )
+    width = pick(
+        4 * D,
+        {"W_3 reads the state alone": D, "W_3 reads two vectors, not four": 2 * D},
+    )
+    total = summary + look + gru + width * C + bias * C
+    return pick(total, {"the parameters are counted once for each of 5 steps": 5 * total})
+
+
+@exercise(
+    "kept answers",
+    [(5, 0.1), (4, 0.5), (3, 0.25)],
+    "binomial(K - 1, j - 1) (1 - p)^(j - 1) p^(K - j), for j = 1 to K",
+    [((3, 0.0), "Without dropout all K answers are kept.")],
+)
+def check_kept_answers(pick, K, p):
+    """Check the distribution of the number of answers that prediction dropout keeps.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        K: the number of steps.
+        p: the probability with which an answer is dropped.
+
+    Returns:
+        The probabilities that 1, 2, ..., K answers are kept, a list of K numbers.
+    """
+    sure = pick(1, {"no answer is kept for sure": 0})
+    stay = pick(1 - p, {"p and 1 - p are exchanged, or the order is reversed": p})
+    open_ = K - sure
+    ways = pick(
+        [math.comb(open_, j - sure) for j in range(1, K + 1)],
+        {"the number of ways to choose the kept answers is missing": [1] * K},
+    )
+    return [way * stay ** (j - sure) * (1 - stay) ** (K - j) for j, way in enumerate(ways, start=1)]
+
+
+@exercise(
+    "paired difference",
+    [
+        (
+            torch.tensor([55.0, 53.5, 57.25, 54.0, 56.5]),
+            torch.tensor([62.0, 61.0, 63.25, 58.0, 65.5]),
         )
     ],
     {
-        "beta": "the softmax, over the premise alone, of M_j · (W_2 s)",
-        "x": "the sum of beta_j M_j",
+        "mean": "the mean of together - alone over the seeds",
+        "error": "the standard deviation of the differences, with n - 1, over the root of n",
     },
 )
-def check_premise_attention(pick, s, M, W_2, premise):
-    """Check one step of attention to the premise (SAN).
+def check_paired_difference(pick, alone, together):
+    """Check the mean of a paired difference and its standard error.
 
     Args:
         pick: the choice between a right value and known mistakes.
-        s: the state, [D].
-        M: the tokens, [T, D].
-        W_2: the weight, [D, D].
-        premise: bool, True for a token of the premise, [T].
+        alone: a score for every seed, [n].
+        together: a score for every seed, in the same order, [n].
 
     Returns:
-        The weights beta [T], 0 outside the premise, and the weighted sum x [D].
+        The mean difference and its standard error, two numbers.
     """
-
-    def attend(e):
-        return e.masked_fill(~premise, -torch.inf).softmax(0)
-
-    e = M @ pick(W_2 @ s, {"W_2 is transposed": W_2.T @ s, "W_2 is missing": s})
-    beta = pick(
-        attend(e),
+    n, difference = len(alone), together - alone
+    mean = pick(difference.mean(), {"the difference has the wrong sign": -difference.mean()})
+    unpaired = (alone.var() + together.var()).sqrt()
+    deviation = pick(
+        difference.std(),
         {
-            "tokens outside the premise get attention": e.softmax(0),
-            "scores outside the premise are 0, not very negative": (e * premise).softmax(0),
-            "the mask comes after the softmax, so the weights do not sum to 1": e.softmax(0)
-            * premise,
-            "the softmax is missing": e * premise,
-            "the softmax and the mask are missing": e,
+            "the error ignores the pairs": unpaired,
+            "the variance is divided by n, not by n - 1": difference.std(correction=0),
         },
     )
-    right = attend(M @ W_2 @ s)
-    x = right @ M
-    return beta, pick(
-        x,
+    error = deviation / n**0.5
+    return mean, pick(
+        error,
         {
-            "this is the token with the largest beta": M[right.argmax()],
-            "this is the plain mean of the premise": M[premise].mean(0),
-            "the sum is divided by the number of tokens": x / premise.sum(),
-            "this is a mean over all tokens": x / len(M),
-        },
-    )
-
-
-@exercise(
-    "loss of the answer",
-    [
-        (
-            torch.arange(12.0).sin().view(4, 3).softmax(1),
-            torch.tensor([True, False, True, True]),
-            1,
-        )
-    ],
-    "-log of the mean, over kept steps, of P_k[y]",
-)
-def check_answer_loss(pick, P, kept, y):
-    """Check the loss of one row in training with step dropout (SAN).
-
-    Args:
-        pick: the choice between a right value and known mistakes.
-        P: the probabilities of the steps, [K, C].
-        kept: bool, False for a dropped step, [K].
-        y: the right label.
-
-    Returns:
-        -log of the mean probability of the right label.
-    """
-    steps = pick(
-        kept,
-        {"dropped steps are counted": kept | True, "the mask is inverted": ~kept},
-    )
-    likeliest = P[kept].mean(0).argmax()
-    label = pick(y, {"the likeliest label is taken": likeliest, "labels count from 0": y - 1})
-    q = P[steps, label]
-    log = pick(
-        q.mean().log(),
-        {
-            "this is the mean of the steps' losses": q.log().mean(),
-            "this is the sum of the steps' losses": q.log().sum(),
-            "the sum is divided by the number of all steps": (q.sum() / len(P)).log(),
-            "the probabilities are summed": q.sum().log(),
-            "the log is missing": q.mean(),
-        },
-    )
-    return pick(-log, {"the minus is missing": log})
-
-
-@exercise(
-    "ranking loss",
-    [(torch.tensor([1.2, -0.3, 0.4, 2.0, -1.0]), torch.tensor([1, 0, 0, 0, 1]), [2, 3], 1.5)],
-    "the mean over queries of -log softmax(gamma * scores) at the relevant candidate",
-)
-def check_ranking_loss(pick, scores, relevant, groups, gamma):
-    """Check the ranking loss of MT-DNN, Eqs. 8 and 9, with the log.
-
-    Args:
-        pick: the choice between a right value and known mistakes.
-        scores: the scores of all candidates, [B].
-        relevant: 1 for an answer and 0 otherwise, [B].
-        groups: the number of candidates of each query.
-        gamma: the factor of the scores.
-
-    Returns:
-        The mean loss over queries.
-    """
-    factor = pick(gamma, {"gamma is missing": 1, "the scores are divided by gamma": 1 / gamma})
-    e = factor * pick(scores, {"a sigmoid comes first": scores.sigmoid()})
-    parts = [part.log_softmax(0) for part in e.split(groups)]
-    log = pick(torch.cat(parts), {"the softmax runs over the whole batch": e.log_softmax(0)})
-    q = log[relevant == 1]
-    q = pick(q, {"the log is missing, as in the printed Eq. 8": q.exp()})
-    return pick(
-        -q.mean(),
-        {
-            "this is the sum over queries": -q.sum(),
-            "the minus is missing": q.mean(),
-            "the sum is divided by the candidates": -q.sum() / len(e),
-            "the first candidate is taken for the answer": -torch.stack(
-                [p[0] for p in parts]
-            ).mean(),
-            "every candidate is taken for the answer": -log.mean(),
-            "each candidate is judged alone": binary_cross_entropy_with_logits(e, relevant.float()),
+            "this is the standard deviation": deviation,
+            "the standard deviation is divided by n, not by its root": deviation / n,
+            "this is twice the standard error": 2 * error,
         },
     )

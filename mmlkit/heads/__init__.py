@@ -7,7 +7,7 @@
     san          the stochastic answer network of MT-DNN
     ranking      relevance ranking of MT-DNN
 
-Notebooks 02, 03, 04 and 07 build them by hand. Loops over data do not belong here.
+Notebooks 02, 03, 04, 07 and 08 build them by hand. Loops over data do not belong here.
 """
 
 from mmlkit.heads.linear import (

@@ -16,7 +16,9 @@ from mmlkit.plots.common import COLOURS, LINES, MARKERS, style
 from mmlkit.plots.multitask import (
     forgetting,
     learning_curve,
+    loss_and_pull,
     parameters_against_score,
+    pretraining,
     reasoning,
     sampling,
 )

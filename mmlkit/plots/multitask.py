@@ -4,12 +4,20 @@ import numpy as np
 
 from mmlkit.plots.common import COLOURS, MARKERS, heat_map, looks, panel, panels
 
-__all__ = ["forgetting", "learning_curve", "parameters_against_score", "reasoning", "sampling"]
+__all__ = [
+    "forgetting",
+    "learning_curve",
+    "loss_and_pull",
+    "parameters_against_score",
+    "pretraining",
+    "reasoning",
+    "sampling",
+]
 
 OUTSIDE = dict(loc="center left", bbox_to_anchor=(1, 0.5))  # a legend at the right of its axes
 
 
-def reasoning(weights, tokens, probabilities, labels, *, title=""):
+def reasoning(weights, tokens, probabilities, labels, *, title="", values=False):
     """Draw the steps of a SANHead on one row: attention over the premise, and the answers.
 
     Args:
@@ -18,6 +26,7 @@ def reasoning(weights, tokens, probabilities, labels, *, title=""):
         probabilities: P_k, [K, C]. A line without markers shows their mean, the final answer.
         labels: the C names.
         title: of the left panel.
+        values: whether every weight is printed in its cell.
 
     Returns:
         The two axes.
@@ -49,6 +58,9 @@ def reasoning(weights, tokens, probabilities, labels, *, title=""):
             interpolation="nearest",
         )
         left.set(xlabel="token of the premise", ylabel="step k", title=title)
+        for (k, j), weight in np.ndenumerate(weights) if values else ():
+            colour = "black" if weight > 0.55 * weights.max() else "white"
+            left.text(j, k, f"{weight:.3f}", ha="center", va="center", color=colour)
         for answers, (label, one) in zip(probabilities.T, looks(labels).items()):
             right.plot(steps, answers, label=f"{label}: {answers.mean():.2f}", **one)
             right.axhline(answers.mean(), linewidth=1, alpha=0.5, **{**one, "marker": None})
@@ -210,3 +222,59 @@ def learning_curve(scores, *, lines=None, title="", ax=None):
         ax.minorticks_off()
         ax.legend(fontsize=8)
     return ax
+
+
+def loss_and_pull(margins, losses, pulls, *, lines=None, top=1.05, title=""):
+    """Draw losses of one query, and how hard they pull, against the margin of the answer.
+
+    Args:
+        margins: m, [N].
+        losses: {name: loss, [N]}.
+        pulls: {name: -dL/dm, [N]}, with the same names.
+        lines: {name: height} of horizontal lines in the left panel, or None.
+        top: the upper end of the right panel.
+        title: of the left panel.
+
+    Returns:
+        The two axes.
+    """
+    with panels(1, 2, (9, 3.4)) as (axes,):
+        left, right = axes
+        for name, one in looks(losses).items():
+            one = dict(**one, markevery=20, markersize=4, label=name)
+            left.plot(margins, losses[name], **one)
+            right.plot(margins, pulls[name], **one)
+        for name, y in (lines or {}).items():
+            left.axhline(y, color="black", linewidth=1, linestyle=":", label=name)
+        left.set(xlabel="margin m", ylabel="loss of a query", ylim=(-0.05, 4), title=title)
+        right.set(xlabel="margin m", ylabel="pull, −dL/dm", ylim=(-0.03 * top, top))
+        left.legend(fontsize=8)
+    return axes
+
+
+def pretraining(curves, guesses, *, window=8):
+    """Draw both losses of pre-training against the steps, as means over a window of batches.
+
+    The band is one standard error of the mean over the window.
+
+    Args:
+        curves: {name: DataFrame of `pretrain`}.
+        guesses: the losses on words and on next sentences that need no reading.
+        window: the number of batches.
+
+    Returns:
+        The two axes.
+    """
+    with panels(1, 2, (9, 3.2)) as (axes,):
+        for ax, part, guess in zip(axes, ("words", "next_sentence"), guesses):
+            for (name, curve), one in zip(curves.items(), looks(curves).values()):
+                rolling = curve[part].rolling(window, min_periods=2)
+                mean, error = rolling.mean(), rolling.std() / rolling.count() ** 0.5
+                ax.plot(curve["step"], mean, **one, markevery=12, markersize=4, label=name)
+                band = dict(color=one["color"], alpha=0.2, linewidth=0)
+                ax.fill_between(curve["step"], mean - error, mean + error, **band)
+            ax.axhline(guess, color="black", linestyle=":", linewidth=1, label="by frequency")
+            ax.set(xlabel="training step", ylabel=f"loss, mean of {window} batches")
+            ax.set_title(part.replace("_", " "))
+        axes[0].legend(fontsize=8)
+    return axes

@@ -16,7 +16,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 
 
 def test_the_number_of_sliders():
-    assert [count_sliders(path) for path in NOTEBOOKS] == [1, 1, 1, 1, 2, 1, 1, 1, 3, 1, 2]
+    assert [count_sliders(path) for path in NOTEBOOKS] == [1, 1, 1, 1, 2, 1, 2, 1, 1, 3, 1, 2]
 
 
 DRAW = """

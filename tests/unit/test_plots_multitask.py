@@ -39,6 +39,16 @@ def test_reasoning_shows_attention_weights_probabilities_and_their_mean():
     assert left.get_ylabel() == "step k" and right.get_ylabel() == "probability"
 
 
+def test_reasoning_prints_the_weights_where_asked():
+    left, _ = plots_multitask.reasoning(WEIGHTS, ["a", "b", "c"], ANSWERS, ["no", "yes"])
+    assert not left.texts
+    left, _ = plots_multitask.reasoning(
+        WEIGHTS, ["a", "b", "c"], ANSWERS, ["no", "yes"], values=True
+    )
+    printed = {one.get_position(): one.get_text() for one in left.texts}
+    assert len(printed) == 6 and printed[0, 0] == "0.500" and printed[2, 1] == "0.700"
+
+
 def test_reasoning_of_one_step():
     left, right = plots_multitask.reasoning(
         WEIGHTS[:1], ["a", "b", "c"], ANSWERS[:1], ["no", "yes"]
@@ -181,3 +191,29 @@ def test_scores_may_be_a_column_of_a_table():
         (1000.0, 0.5),
     }
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["PALs", "low-rank"]
+
+
+def test_loss_and_pull_have_the_same_look_and_fixed_axes():
+    m = np.linspace(-2, 2, 5)
+    losses, pulls = {"a": 1 - m, "b": m}, {"a": m**0, "b": -(m**0)}
+    left, right = plots_multitask.loss_and_pull(m, losses, pulls, lines={"floor": 0.3}, top=2)
+    assert [line.get_ydata().tolist() for line in left.lines[:2]] == [
+        [3, 2, 1, 0, -1],
+        [-2, -1, 0, 1, 2],
+    ]
+    assert [line.get_ydata()[0] for line in right.lines] == [1, -1]
+    assert left.lines[2].get_ydata()[0] == 0.3 and left.lines[2].get_label() == "floor"
+    for one, other in zip(left.lines, right.lines):
+        assert one.get_color() == other.get_color() and one.get_marker() == other.get_marker()
+    assert left.get_ylim() == (-0.05, 4) and right.get_ylim() == (-0.06, 2)
+
+
+def test_pretraining_shows_means_over_a_window_and_their_error():
+    """The window of two batches, 1 and 3, has the mean 2 and the standard error 1."""
+    curve = pd.DataFrame({"step": [1, 2, 3], "words": [1.0, 3, 5], "next_sentence": [0.5] * 3})
+    left, right = plots_multitask.pretraining({"small": curve}, (7, 0.7), window=2)
+    assert left.lines[0].get_ydata()[1:].tolist() == [2, 4]
+    band = left.collections[0].get_paths()[0].vertices
+    assert {(2.0, 1.0), (2.0, 3.0)} <= {tuple(point) for point in band.tolist()}
+    assert left.lines[1].get_ydata()[0] == 7 and right.lines[1].get_ydata()[0] == 0.7
+    assert left.get_title() == "words" or left.get_title(loc="left") == "words"
