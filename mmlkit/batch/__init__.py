@@ -7,6 +7,7 @@
     batches       all runs of an experiment, through Snakemake
     tables        tables of the results, and what they say about a claim
     reports       the report of tables and figures, as Markdown and HTML
+    overviews     short tables and sentences of all recorded runs
 
 The rules for Snakemake are in Snakefile, those for an experiment's file in
 experiment.schema.json. Notebooks 05 to 12 read recorded results with these modules. Code that
@@ -24,6 +25,8 @@ _MODULES = {
     "batches": "reproduce",
     "tables": "compare_claim headline judge load_results long_frame",
     "reports": "write_readme write_report",
+    "overviews": "claim_rows claim_sentences headlines measurement_sentences recorded_experiments "
+    "runs_table",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(_MODULE_OF)

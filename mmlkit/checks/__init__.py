@@ -31,7 +31,12 @@ from mmlkit.checks.mtdnn import (
     check_san_parameters,
 )
 from mmlkit.checks.multiverse import check_collapse, check_multiverse_loss
-from mmlkit.checks.pals import check_pal_parameters, check_projected_layer
+from mmlkit.checks.pals import (
+    check_constant_answers,
+    check_pal_parameters,
+    check_projected_layer,
+    check_zero_start,
+)
 from mmlkit.checks.project import check_overall, check_pull, check_sign_test
 from mmlkit.checks.pruning import (
     check_bandwidth,

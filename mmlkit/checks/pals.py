@@ -1,11 +1,18 @@
 """The checks of notebook 11's exercises."""
 
+import math
+
 import torch
 from torch.nn.functional import layer_norm
 
 from mmlkit.checks.compare import exercise
 
-__all__ = ["check_pal_parameters", "check_projected_layer"]
+__all__ = [
+    "check_constant_answers",
+    "check_pal_parameters",
+    "check_projected_layer",
+    "check_zero_start",
+]
 
 _H, _FFN, _TS = (torch.arange(48.0) ** 2).sin().view(3, 4, 4)
 
@@ -110,3 +117,85 @@ def check_projected_layer(pick, h, MH, FFN, TS, LN):
             "TS is added before the feed-forward network": LN(residual + FFN(a + task)),
         },
     )
+
+
+@exercise(
+    "constant answers",
+    [
+        (0.253, [139, 289, 229, 279, 165]),
+        (0.262, [139, 289, 229, 279, 165]),
+        (0.25, [2, 2, 2, 2]),
+        (0.5, [1, 1]),
+        (0.667, [1, 2]),
+    ],
+    "every label whose share, rounded to three decimals, is the printed accuracy",
+    [((0.512, [139, 289, 229, 279, 165]), "No constant has this accuracy, so the set is empty.")],
+)
+def check_constant_answers(pick, printed, counts):
+    """Check which constant predictions explain a printed accuracy.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        printed: an accuracy with three decimals, from 0 to 1.
+        counts: how many rows of the dev set have each label.
+
+    Returns:
+        The set of the labels' places, from 0.
+    """
+    total = pick(sum(counts), {"a count is divided by the largest count, not by all": max(counts)})
+    shares = [round(count / total, 3) for count in counts]
+    cut = [math.floor(1000 * count / total) / 1000 for count in counts]
+    shares = pick(
+        shares,
+        {
+            "the share is cut off after three decimals, not rounded": cut,
+            "the share is rounded to two decimals": [round(one, 2) for one in shares],
+        },
+    )
+    fits = {label for label, share in enumerate(shares) if abs(share - printed) < 5e-4}
+    majority = {label for label in fits if counts[label] == max(counts)}
+    return pick(
+        fits,
+        {
+            "only the majority class is considered": majority,
+            "only the first label that fits is returned": set(sorted(fits)[:1]),
+        },
+    )
+
+
+@exercise(
+    "zero start",
+    [(_H[:3], _FFN[:3, :2], False), (_H[:3], _FFN[:3, :2], True)],
+    "the sum over tokens of the products of error and z, and half of it with GELU",
+)
+def check_zero_start(pick, z, error, gelu):
+    """Check the gradient of V^D in the first step, where V^D and its bias are 0.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        z: the output of g, [T, S].
+        error: the gradient of the loss with respect to TS(h), [T, D].
+        gelu: whether TS(h) = GELU(V^D z) instead of V^D z.
+
+    Returns:
+        The gradient of V^D, [D, S].
+    """
+    total = error.T @ z
+    total = pick(
+        total,
+        {
+            "the products are averaged over the tokens; the gradient is their sum": total / len(z),
+            "only the first token is counted": error[:1].T @ z[:1],
+            "the gradient is zero; that holds for the other matrices, not for V^D": 0 * total,
+            "z is summed before it is multiplied": torch.outer(error.sum(0), z.sum(0)),
+        },
+    )
+    slope = pick(
+        0.5,
+        {
+            "the slope of GELU at 0 is 1/2, not 1": 1.0,
+            "the slope of GELU at 0 is 1/2, not 0": 0.0,
+        },
+    )
+    always = "the factor 1/2 belongs to GELU alone"
+    return total * pick(slope if gelu else 1.0, {always: 0.5})

@@ -5,15 +5,23 @@
     multiverse   orthogonality, pruning and comparisons of methods, of notebooks 03 to 05
     multitask    several tasks in one encoder, of notebooks 07 to 11
     claims       the closing figure of notebook 12
-    widgets      sliders: a static figure everywhere, a moving one in a live front end
+    widgets      sliders and text boxes, with a static result where there is no live front end
 
 All notebooks use it. Numbers are computed elsewhere: a function here only draws what it is given.
 """
 
-from mmlkit.plots.basics import attention, bars, confusion_matrix, learning_curves, spread
+from mmlkit.plots.basics import (
+    attention,
+    bars,
+    bars_side_by_side,
+    confusion_matrix,
+    learning_curves,
+    spread,
+)
 from mmlkit.plots.claims import axis_limit, forest
 from mmlkit.plots.common import COLOURS, LINES, MARKERS, style
 from mmlkit.plots.multitask import (
+    accuracy_by_step,
     forgetting,
     learning_curve,
     loss_and_pull,
@@ -32,4 +40,4 @@ from mmlkit.plots.multiverse import (
     prunings,
     staircases,
 )
-from mmlkit.plots.widgets import sliders
+from mmlkit.plots.widgets import sliders, text_boxes

@@ -2,9 +2,16 @@
 
 import numpy as np
 
-from mmlkit.plots.common import COLOURS, heat_map, integer_ticks, looks, panel
+from mmlkit.plots.common import COLOURS, heat_map, integer_ticks, looks, panel, panels
 
-__all__ = ["attention", "bars", "confusion_matrix", "learning_curves", "spread"]
+__all__ = [
+    "attention",
+    "bars",
+    "bars_side_by_side",
+    "confusion_matrix",
+    "learning_curves",
+    "spread",
+]
 
 
 def attention(weights, tokens, *, title="", ax=None):
@@ -106,6 +113,27 @@ def bars(values, *, xlabel, title="", ax=None):
         ax.invert_yaxis()
         ax.margins(x=0.12)
     return ax
+
+
+def bars_side_by_side(charts, *, xlabels, limit):
+    """Draw several bar charts with the same rows on the same axis.
+
+    Args:
+        charts: {title: {name: value}}, with the same names in each.
+        xlabels: what the values of each chart are.
+        limit: where every axis ends.
+
+    Returns:
+        The array of axes.
+    """
+    rows = len(next(iter(charts.values())))
+    size = (4.5 * len(charts), 0.35 * rows + 1)
+    with panels(1, len(charts), size, sharey=True) as (axes,):
+        for ax, (title, values), xlabel in zip(axes, charts.items(), xlabels):
+            bars(values, xlabel=xlabel, title=title, ax=ax)
+            ax.set_xlim(0, limit)
+        axes[0].set_ylim(rows - 0.5, -0.5)  # the first row on top, for all
+    return axes
 
 
 def spread(means, sds, rows, groups, *, published=None, xlabel, title="", ax=None):

@@ -1,10 +1,13 @@
 """Figures of notebooks 07 to 11: several tasks in one encoder, and the answer module's steps."""
 
+import math
+
 import numpy as np
 
 from mmlkit.plots.common import COLOURS, MARKERS, heat_map, looks, panel, panels
 
 __all__ = [
+    "accuracy_by_step",
     "forgetting",
     "learning_curve",
     "loss_and_pull",
@@ -142,6 +145,31 @@ def sampling(sampler, *, steps=120):
     return axes
 
 
+def accuracy_by_step(runs, *, lines=None, title="", ax=None):
+    """Draw accuracy against training steps: the mean over seeds, and a band of one sd.
+
+    Args:
+        runs: {name: {step: accuracies of its seeds}}.
+        lines: {name: accuracy} of horizontal lines, or None.
+        title: of the figure.
+        ax: matplotlib axes, or None for a new figure.
+
+    Returns:
+        The axes.
+    """
+    labels = dict(xlabel="training step", ylabel="dev accuracy", title=title)
+    with panel(ax, size=(6.6, 3.6), **labels) as ax:
+        for (name, curve), one in zip(runs.items(), looks(runs).values()):
+            values = np.array([curve[step] for step in curve], dtype=float)  # [steps, seeds]
+            mean, sd = values.mean(1), values.std(1, ddof=min(1, values.shape[1] - 1))
+            ax.plot(list(curve), mean, **one, markersize=5, label=name)
+            ax.fill_between(list(curve), mean - sd, mean + sd, color=one["color"], alpha=0.15)
+        for name, y in (lines or {}).items():
+            ax.axhline(y, color="black", linewidth=1, linestyle=":", label=name)
+        ax.legend(fontsize=8, **OUTSIDE)
+    return ax
+
+
 def parameters_against_score(
     parameters,
     scores,
@@ -152,6 +180,8 @@ def parameters_against_score(
     ax=None,
 ):
     """Draw the score of each system against the number of parameters of one task.
+
+    Marks of nearly the same number would hide each other, so they are drawn side by side.
 
     Args:
         parameters: {system: number of parameters that belong to one task}, on a logarithmic axis.
@@ -164,10 +194,11 @@ def parameters_against_score(
     Returns:
         The axes.
     """
+    places = _side_by_side({name: parameters[name] for name, _ in scores.items()})
     with panel(ax, size=(6.6, 3.8), xlabel=xlabel, ylabel="overall score", title=title) as ax:
         for i, (name, one) in enumerate(looks(scores).items()):
             ax.errorbar(
-                parameters[name],
+                places[name],
                 scores[name],
                 yerr=(errors or {}).get(name),
                 fmt=one["marker"],
@@ -182,6 +213,24 @@ def parameters_against_score(
         if len(scores):
             ax.legend(fontsize=8, **OUTSIDE)
     return ax
+
+
+def _side_by_side(numbers, *, near=1.25, step=1.14):
+    """Return {name: place on a logarithmic axis}; numbers that are near each other are spread."""
+    groups, last = [], None
+    for name in sorted(numbers, key=lambda name: numbers[name]):
+        if last is None or numbers[name] > near * last:
+            groups.append([])
+        groups[-1].append(name)
+        last = numbers[name]
+    places = {}
+    for group in groups:
+        middle = math.prod(float(numbers[name]) ** (1 / len(group)) for name in group)
+        ordered = [name for name in numbers if name in group]
+        for i, name in enumerate(ordered):
+            shift = step ** (i - (len(group) - 1) / 2)
+            places[name] = middle * shift if len(group) > 1 else numbers[name]
+    return places
 
 
 def learning_curve(scores, *, lines=None, title="", ax=None):

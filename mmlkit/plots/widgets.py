@@ -1,8 +1,8 @@
-"""Sliders: a static figure always, and the moving one where a live front end exists."""
+"""Sliders and text boxes: a static result always, a moving one where a live front end exists."""
 
 from mmlkit.runtime import is_interactive
 
-__all__ = ["sliders"]
+__all__ = ["sliders", "text_boxes"]
 
 READOUT = 20  # letters: the widgets' own style cuts the value beside a slider at 148 pixels
 
@@ -38,6 +38,32 @@ def sliders(draw, *, start=None, show=True, **choices):
         )
     elif show:
         redraw(**start)
+
+
+def text_boxes(show, *, button="Predict", **texts):
+    """Show a result for the given texts, and for the reader's own where a live front end exists.
+
+    Args:
+        show: a function of keyword arguments that prints or draws the result of some texts.
+        button: the words on the button.
+        **texts: the text of each argument at the start.
+
+    Raises:
+        ValueError: there are no texts.
+    """
+    if not texts:
+        raise ValueError(
+            "there are no texts to start with, expected at least one. Pass one for each argument: "
+            "text_boxes(show, sentence='A quiet triumph.')."
+        )
+    show(**texts)
+    if is_interactive():
+        from ipywidgets import Layout, Text, interact_manual
+
+        wide = dict(style={"description_width": "initial"}, layout=Layout(width="48em"))
+        boxes = {name: Text(value=text, description=name, **wide) for name, text in texts.items()}
+        run = interact_manual.options(manual_name=button)
+        run(show, **boxes)
 
 
 def _starts(choices, start):

@@ -35,6 +35,9 @@ from mmlkit.studies.cs224n import (
     constant_accuracies,
     overall_score,
     prediction_file,
+    score_table,
+    untrained_scores,
+    write_course_files,
     write_predictions,
     write_submission,
 )

@@ -15,10 +15,12 @@ import numpy as np
 from mmlkit.data.files import find_files, read_rows
 from mmlkit.data.loading import make_split
 from mmlkit.data.tasks import get_task
+from mmlkit.heads.linear import PairHead
 from mmlkit.messages import count
 from mmlkit.runtime import atomic_write
 from mmlkit.training import metrics
 from mmlkit.training.evaluation import predict_scores
+from mmlkit.training.model import MultitaskModel
 
 __all__ = [
     "Problem",
@@ -26,6 +28,9 @@ __all__ = [
     "constant_accuracies",
     "overall_score",
     "prediction_file",
+    "score_table",
+    "untrained_scores",
+    "write_course_files",
     "write_predictions",
     "write_submission",
 ]
@@ -128,7 +133,127 @@ def constant_accuracies(split):
     return dict(zip(names, (counts / len(split)).tolist()))
 
 
+def untrained_scores(encoder, tokenizer, splits, *, max_length=None):
+    """Score dev rows without training: the majority class, or the cosine of the two sentences.
+
+    Args:
+        encoder: a BertModel, whose mean vectors are compared. It stays on its device.
+        tokenizer: of the encoder.
+        splits: {task: Split}. The majority class is that of the split itself.
+        max_length: the largest number of tokens of a row, or None.
+
+    Returns:
+        {task: scores [N, C]}, as from `predict_scores`.
+    """
+    found, device = {}, next(encoder.parameters()).device
+    for name, split in splits.items():
+        if split.task.labels:
+            counts = np.bincount(split.labels, minlength=split.task.num_labels)
+            found[name] = np.tile(counts == counts.max(), (len(split), 1)).astype(np.float32)
+            continue
+        head = PairHead(encoder.config.hidden_size, 1, pooling="mean").eval()
+        head.linear.dense.load_state_dict(_cosine_weights(head.hidden_size))
+        model = MultitaskModel(encoder, {name: head}, tokenizer)
+        found[name] = predict_scores(model, split, max_length=max_length, device=device)
+    return found
+
+
+def _cosine_weights(width):
+    """Weights of a PairHead whose score is the cosine; its features have length sqrt(D)."""
+    import torch
+
+    weight = torch.zeros(1, 4 * width)
+    weight[:, 3 * width :] = 1 / width
+    return {"weight": weight, "bias": torch.zeros(1)}
+
+
+def score_table(scores, splits, *, baseline, draws=300, level=0.95, seed=0):
+    """Return the course's scores of several systems, and their differences from one of them.
+
+    Errors and intervals are those of other dev rows, not of other seeds: rows are drawn with
+    replacement, the same ones for all systems.
+
+    Args:
+        scores: {system: {task: scores [N, C]}} of "sst", "quora" and "sts".
+        splits: {task: Split} with the labels.
+        baseline: the system that the others are compared with.
+        draws: the number of bootstrap samples.
+        level: of the intervals.
+        seed: of the draws.
+
+    Returns:
+        A DataFrame with a row for each system: sst, quora, sts, overall, error (one standard error
+        of overall), difference (the system minus the baseline), low, high.
+    """
+    import pandas as pd
+
+    generator = np.random.default_rng(seed)
+    whole = {task: np.arange(len(split)) for task, split in splits.items()}
+    drawn = [
+        {task: generator.integers(len(rows), size=len(rows)) for task, rows in whole.items()}
+        for _ in range(draws)
+    ]
+    found, again = {}, {}
+    for name, one in scores.items():
+        parts = _course_scores(one, splits, whole)
+        found[name] = [*parts, overall_score(*parts)]
+        again[name] = [overall_score(*_course_scores(one, splits, rows)) for rows in drawn]
+    table = pd.DataFrame.from_dict(found, orient="index", columns=[*TASKS[None], "overall"])
+    again = pd.DataFrame(again)
+    apart, tail = again.sub(again[baseline], axis=0), (1 - level) / 2
+    return table.assign(
+        error=again.std(),
+        difference=table["overall"] - table.loc[baseline, "overall"],
+        low=apart.quantile(tail),
+        high=apart.quantile(1 - tail),
+    )
+
+
+def _course_scores(scores, splits, rows):
+    """Two accuracies and a correlation on some rows; a constant has the correlation 0."""
+    found = []
+    for task in TASKS[None]:
+        given, labels = scores[task][rows[task]], splits[task].labels[rows[task]]
+        if splits[task].task.labels:
+            found.append(float((given.argmax(1) == labels).mean()))
+            continue
+        x, y = given[:, 0] - given[:, 0].mean(), labels - labels.mean()
+        size = math.sqrt(float(x @ x) * float(y @ y))
+        found.append(float(x @ y) / size if size > 0 else 0.0)
+    return found
+
+
 # ---- writing ----
+
+
+def write_course_files(data, folder, *, limit=None):
+    """Write data in the form of the course's files: tabs, and a first column without a name.
+
+    Args:
+        data: {task: TaskData} of "sst", "quora" or "sts". Where a task has no test rows, those of
+            dev stand in.
+        folder: the folder to write into.
+        limit: the largest number of test rows, or None.
+
+    Returns:
+        The folder.
+    """
+    import pandas as pd
+
+    for name, one in data.items():
+        column = {"sst": "sentiment", "quora": "is_duplicate", "sts": "similarity"}[name]
+        for part in ("train", "dev", "test"):
+            split = one.split(part) if part != "test" else one.test or one.dev
+            if part == "test" and limit:
+                split = split.take(range(min(limit, len(split))))
+            columns = {"id": [f"{name}{row}" for row in split.ids]}
+            columns |= dict(zip(one.task.text_columns, zip(*split.texts)))
+            if part != "test":
+                kind = float if name == "quora" else split.labels.dtype
+                columns[column] = split.labels.astype(kind)
+            with atomic_write(Path(folder) / one.task.files[part]) as temporary:
+                pd.DataFrame(columns).to_csv(temporary, sep="\t")
+    return Path(folder)
 
 
 def prediction_file(task, split, option=None):

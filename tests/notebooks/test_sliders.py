@@ -163,3 +163,33 @@ def test_wrong_arguments_are_refused(start, choices, sentence):
     with pytest.raises(ValueError) as error:
         plots.sliders(lambda **chosen: None, start=start, **choices)
     assert str(error.value) == sentence
+
+
+# ---- text boxes ----
+
+
+def test_text_boxes_show_the_result_of_the_given_texts(monkeypatch):
+    monkeypatch.setattr(widgets, "is_interactive", lambda: False)
+    shown = []
+    plots.text_boxes(lambda **texts: shown.append(texts), first="a", second="b")
+    assert shown == [{"first": "a", "second": "b"}]
+    with pytest.raises(ValueError, match="there are no texts to start with"):
+        plots.text_boxes(print)
+
+
+def test_text_boxes_wait_for_the_button(monkeypatch):
+    ipywidgets, shown, calls = pytest.importorskip("ipywidgets"), [], []
+
+    class Manual:
+        def options(self, **named):
+            calls.append(named)
+            return lambda function, **boxes: calls.append((function, boxes))
+
+    monkeypatch.setattr(widgets, "is_interactive", lambda: True)
+    monkeypatch.setattr(ipywidgets, "interact_manual", Manual())
+    plots.text_boxes(lambda **texts: shown.append(texts), button="Go", first="a")
+    named, (function, boxes) = calls
+    assert named == {"manual_name": "Go"} and shown == [{"first": "a"}]
+    assert boxes["first"].value == "a" and boxes["first"].description == "first"
+    function(first="new")
+    assert shown[1:] == [{"first": "new"}]

@@ -1,10 +1,17 @@
 """The checks of notebook 11 accept the solution and name each known mistake."""
 
+import math
+
 import pytest
 import torch
 
 from mmlkit.bert.model import BertConfig, BertModel
-from mmlkit.checks import check_pal_parameters, check_projected_layer
+from mmlkit.checks import (
+    check_constant_answers,
+    check_pal_parameters,
+    check_projected_layer,
+    check_zero_start,
+)
 from mmlkit.pals.task_parts import add_pals
 
 
@@ -186,11 +193,106 @@ def test_the_projected_layer_equals_the_library(capsys):
     assert check_projected_layer(layer) and capsys.readouterr().out == "projected layer: right.\n"
 
 
+def constants_solution(
+    total=sum, share=lambda x: round(x, 3), choose=lambda fits, counts: fits, near=1e-9
+):
+    """Return the solution. Each argument replaces one of its parts."""
+
+    def function(printed, counts):
+        fits = {
+            label
+            for label, count in enumerate(counts)
+            if abs(share(count / total(counts)) - printed) < near
+        }
+        return choose(fits, counts)
+
+    return function
+
+
+CONSTANTS = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: "positive", "expected a list of whole numbers such as [0, 3], found 'positive'."),
+    (constants_solution(total=max), "a count is divided by the largest count, not by all."),
+    (
+        constants_solution(share=lambda x: math.floor(1000 * x) / 1000),
+        "the share is cut off after three decimals, not rounded.",
+    ),
+    (
+        constants_solution(share=lambda x: round(x, 2)),
+        "the share is rounded to two decimals.",
+    ),
+    (
+        constants_solution(
+            choose=lambda fits, counts: {one for one in fits if counts[one] == max(counts)}
+        ),
+        "only the majority class is considered.",
+    ),
+    (
+        constants_solution(choose=lambda fits, counts: set(sorted(fits)[:1])),
+        "only the first label that fits is returned.",
+    ),
+]
+
+
+def test_the_constant_answers_of_the_report(capsys):
+    """279 of 1,101 round to 0.253 and 289 to 0.262: label 3, positive, and label 1, negative."""
+    counts = [139, 289, 229, 279, 165]
+    assert constants_solution()(0.253, counts) == {3} and constants_solution()(0.262, counts) == {1}
+    assert check_constant_answers(constants_solution())
+    assert check_constant_answers(lambda *case: sorted(constants_solution()(*case)))
+    assert capsys.readouterr().out == 2 * "constant answers: right.\n"
+
+
+def start_solution(total=lambda z, error: error.T @ z, slope=lambda gelu: 0.5 if gelu else 1.0):
+    """Return the solution. Each argument replaces one of its parts."""
+    return lambda z, error, gelu: slope(gelu) * total(z, error)
+
+
+STARTS = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda z, error, gelu: z.T @ error, "expected numbers of shape"),
+    (
+        start_solution(lambda z, error: error.T @ z / len(z)),
+        "the products are averaged over the tokens; the gradient is their sum.",
+    ),
+    (
+        start_solution(lambda z, error: error[:1].T @ z[:1]),
+        "only the first token is counted.",
+    ),
+    (
+        start_solution(lambda z, error: 0 * error.T @ z),
+        "the gradient is zero; that holds for the other matrices, not for V^D.",
+    ),
+    (
+        start_solution(lambda z, error: torch.outer(error.sum(0), z.sum(0))),
+        "z is summed before it is multiplied.",
+    ),
+    (start_solution(slope=lambda gelu: 1.0), "the slope of GELU at 0 is 1/2, not 1."),
+    (start_solution(slope=lambda gelu: float(not gelu)), "the slope of GELU at 0 is 1/2, not 0."),
+    (start_solution(slope=lambda gelu: 0.5), "the factor 1/2 belongs to GELU alone."),
+]
+
+
+@pytest.mark.parametrize("gelu", [False, True])
+def test_the_zero_start_equals_autograd(gelu, capsys):
+    torch.manual_seed(0)
+    z, error, up = torch.randn(5, 4), torch.randn(5, 6), torch.zeros(6, 4, requires_grad=True)
+    out = torch.nn.functional.gelu(z @ up.T) if gelu else z @ up.T
+    (out * error).sum().backward()
+    torch.testing.assert_close(start_solution()(z, error, gelu), up.grad)
+    assert check_zero_start(start_solution())
+    assert capsys.readouterr().out == "zero start: right.\n"
+
+
 @pytest.mark.parametrize(
     "check, name, function, message",
     [
         *((check_pal_parameters, "PAL parameters", *case) for case in COUNTS),
         *((check_projected_layer, "projected layer", *case) for case in LAYERS),
+        *((check_constant_answers, "constant answers", *case) for case in CONSTANTS),
+        *((check_zero_start, "zero start", *case) for case in STARTS),
     ],
 )
 def test_mistakes_are_named(check, name, function, message, capsys):

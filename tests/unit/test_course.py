@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from mmlkit.cli.main import main
 from mmlkit.data.loading import load_task, make_split
@@ -37,6 +38,53 @@ def report():
             strict=True,
         )
     }
+
+
+def test_score_table_by_hand(make_toy):
+    """One system is right everywhere; the other always says label 0, and its scores are constant.
+
+    Both are drawn on the same rows, so that the difference of a system from itself has no spread.
+    """
+    splits = {task: make_toy(task, dev=8).dev for task in ("sst", "quora", "sts")}
+    right, constant = {}, {}
+    for task, split in splits.items():
+        C = max(split.task.num_labels, 1)
+        right[task] = np.eye(C)[split.labels] if split.task.labels else 2 * split.labels[:, None]
+        constant[task] = np.tile(np.eye(C)[0], (len(split), 1))
+    found = course.score_table({"right": right, "zero": constant}, splits, baseline="zero")
+    zero = [(splits[task].labels == 0).mean() for task in ("sst", "quora")]
+    assert found.loc["right", ["sst", "quora", "sts", "overall"]].tolist() == pytest.approx([1] * 4)
+    assert found.loc["zero", ["sst", "quora", "sts"]].tolist() == pytest.approx([*zero, 0])
+    expected = 1 - (sum(zero) + 0.5) / 3
+    assert found.loc["right", "difference"] == pytest.approx(expected)
+    assert found.loc["zero", ["difference", "low", "high"]].tolist() == [0, 0, 0]
+    assert found.loc["right", "low"] < expected < found.loc["right", "high"]
+    assert found.loc["right", "error"] == pytest.approx(0) and found.loc["zero", "error"] > 0
+
+
+def test_untrained_scores_are_the_majority_class_and_the_cosine(make_model, make_toy):
+    model = make_model("sst", "sts")
+    splits = {task: make_toy(task, dev=8).dev for task in ("sst", "sts")}
+    found = course.untrained_scores(model.encoder, model.tokenizer, splits)
+    best = max(course.constant_accuracies(splits["sst"]).values())
+    assert (found["sst"].argmax(1) == splits["sst"].labels).mean() == pytest.approx(best)
+    cosines = []
+    for texts in splits["sts"].texts:
+        ids = [torch.tensor([model.tokenizer(text)["input_ids"]]) for text in texts]
+        with torch.no_grad():
+            u, v = (model.encoder.eval()(one).last_hidden_state[0].mean(0) for one in ids)
+        cosines.append(torch.cosine_similarity(u, v, dim=0).item())
+    np.testing.assert_allclose(found["sts"][:, 0], cosines, atol=1e-4)
+
+
+def test_course_files_are_read_again(make_toy, tmp_path):
+    data = {task: make_toy(task) for task in ("sst", "quora", "sts")}
+    folder = course.write_course_files(data, tmp_path / "course", limit=2)
+    for task, one in data.items():
+        again = load_task(task, folder)
+        assert again.train.texts == one.train.texts and again.dev.texts == one.dev.texts
+        np.testing.assert_allclose(again.dev.labels, one.dev.labels)
+        assert len(again.test) == 2 and again.dev.ids == [f"{task}{row}" for row in one.dev.ids]
 
 
 def test_overall_score_of_the_twelve_rows():

@@ -235,3 +235,14 @@ def test_a_method_looks_the_same_in_every_figure():
 
 def test_every_name_that_notebooks_use_is_there():
     assert plots.LINES[0] == "-" and {"attention", "forest", "sliders"} <= set(dir(plots))
+
+
+def test_bar_charts_side_by_side_have_one_axis_and_the_first_row_on_top():
+    charts = {"steps": {"sst": 0.25, "sts": 0.75}, "pull": {"sst": 0.5, "sts": 0.5}}
+    axes = plots.bars_side_by_side(charts, xlabels=["share a", "share b"], limit=1.1)
+    assert [ax.get_title(loc="left") for ax in axes] == ["steps", "pull"]
+    assert [ax.get_xlabel() for ax in axes] == ["share a", "share b"]
+    assert [ax.get_xlim() for ax in axes] == [(0, 1.1)] * 2
+    assert [bar.get_width() for bar in axes[0].patches] == [0.25, 0.75]
+    top, bottom = (bar.get_y() for bar in axes[0].patches)
+    assert axes[0].transData.transform([0, top])[1] > axes[0].transData.transform([0, bottom])[1]

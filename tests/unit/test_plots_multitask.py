@@ -217,3 +217,29 @@ def test_pretraining_shows_means_over_a_window_and_their_error():
     assert {(2.0, 1.0), (2.0, 3.0)} <= {tuple(point) for point in band.tolist()}
     assert left.lines[1].get_ydata()[0] == 7 and right.lines[1].get_ydata()[0] == 0.7
     assert left.get_title() == "words" or left.get_title(loc="left") == "words"
+
+
+def test_marks_of_nearly_equal_numbers_are_drawn_side_by_side():
+    """100, 110 and 120 get places around their geometric mean, in the order of the systems."""
+    numbers = {"a": 120, "b": 10, "c": 100, "d": 110}
+    ax = plots_multitask.parameters_against_score(numbers, dict.fromkeys(numbers, 0.5))
+    x = {one.get_label(): one.lines[0].get_xdata()[0] for one in ax.containers}
+    middle = (100 * 110 * 120) ** (1 / 3)
+    assert x["b"] == 10 and x["c"] == pytest.approx(middle)
+    assert x["a"] == pytest.approx(middle / 1.14) and x["d"] == pytest.approx(middle * 1.14)
+
+
+def test_accuracy_by_step_shows_the_mean_and_one_standard_deviation():
+    runs = {"linear": {50: [0.2, 0.4], 100: [0.5, 0.5]}, "sequential": {50: [0.1], 100: [0.3]}}
+    ax = plots_multitask.accuracy_by_step(runs, lines={"majority class": 0.25}, title="sst")
+    linear, sequential, line = ax.lines
+    assert (
+        linear.get_xdata().tolist() == [50, 100] and linear.get_marker() != sequential.get_marker()
+    )
+    assert linear.get_ydata().tolist() == pytest.approx([0.3, 0.5])
+    assert sequential.get_ydata().tolist() == [0.1, 0.3] and set(line.get_ydata()) == {0.25}
+    band = ax.collections[0].get_paths()[0].vertices
+    assert band[:, 1].max() == pytest.approx(0.5)
+    assert band[:, 1].min() == pytest.approx(0.3 - 0.02**0.5)
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["linear", "sequential", "majority class"]

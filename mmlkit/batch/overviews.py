@@ -1,0 +1,203 @@
+"""All recorded runs at a glance: a table of each experiment, its claims, and single measurements.
+
+Notebook 12 shows them. The report of `mmlkit report` has every cell; these tables are short.
+"""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from mmlkit.batch.experiments import Experiment, load_experiment
+from mmlkit.batch.tables import compare_claim, headline, judge, load_results, long_frame
+
+__all__ = [
+    "Recorded",
+    "claim_rows",
+    "claim_sentences",
+    "headlines",
+    "measurement_sentences",
+    "recorded_experiments",
+    "runs_table",
+]
+
+
+class Recorded(NamedTuple):
+    """An experiment and its runs.
+
+    Attributes:
+        title: name, size, and the edition of the mini data where the runs read it.
+        experiment: the Experiment.
+        results: a list of results of `load_results`.
+        frame: a DataFrame of `long_frame`.
+    """
+
+    title: str
+    experiment: Experiment
+    results: list
+    frame: object
+
+
+def recorded_experiments(folders):
+    """Return every experiment that has runs below some folders.
+
+    Args:
+        folders: a list of folders.
+
+    Returns:
+        A list of Recorded, empty where there is no run.
+    """
+    try:
+        found = load_results(folders)
+    except FileNotFoundError:
+        return []
+    experiments = []
+    for (name, profile, edition), results in found.items():
+        experiment = load_experiment(name, profile)
+        data = f", mini data of edition {edition}" if edition else ""
+        frame = long_frame(experiment, results)
+        experiments.append(Recorded(f"{name} ({profile}{data})", experiment, results, frame))
+    return experiments
+
+
+def runs_table(recorded):
+    """Return how much was run: a row for each experiment.
+
+    Args:
+        recorded: a list of Recorded.
+
+    Returns:
+        A DataFrame with runs, seeds, hours and device.
+    """
+    import pandas as pd
+
+    rows = {
+        one.title: {
+            "runs": len(one.results),
+            "seeds": one.frame["seed"].nunique(),
+            "hours": round(sum(result["minutes"] for result in one.results) / 60, 1),
+            "device": ", ".join(sorted({str(result["device"]) for result in one.results})),
+        }
+        for one in recorded
+    }
+    columns = ["runs", "seeds", "hours", "device"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("experiment")
+
+
+def headlines(recorded):
+    """Return the headline of each experiment: published, and ours with its spread over seeds.
+
+    Args:
+        recorded: a list of Recorded.
+
+    Returns:
+        A DataFrame of texts with published, ours, sd, seeds and number (what is counted).
+    """
+    import pandas as pd
+
+    tables = []
+    for one in recorded:
+        table = headline(one.experiment, one.frame)
+        by, digits = table.columns[0], 2 if table["ours"].abs().max() > 1.5 else 3
+        words = table[["published", "ours", "sd"]].map(f"{{:.{digits}f}}".format)
+        words = words.replace("nan", "").assign(seeds=table["seeds"], number=by.split(": ")[1])
+        tables.append(words.set_index(pd.MultiIndex.from_product([[one.title], table[by]])))
+    return pd.concat([pd.DataFrame(), *tables])
+
+
+def claim_sentences(recorded):
+    """Judge the claims of each experiment that has runs of both sides.
+
+    Args:
+        recorded: a list of Recorded.
+
+    Returns:
+        {title: list of sentences}. An experiment without such a claim is left out.
+    """
+    found = {}
+    for title, experiment, _, frame in recorded:
+        scale = experiment.published.get("scale", 1)
+        both = [one for one in experiment.claims if compare_claim(one, frame) is not None]
+        found |= {title: [judge(claim, frame, scale) for claim in both]} if both else {}
+    return found
+
+
+def claim_rows(recorded, level=0.95):
+    """Compare both sides of every claim, in points of 100; `plots.forest` draws the rows.
+
+    Args:
+        recorded: a list of Recorded.
+        level: the level of the intervals.
+
+    Returns:
+        A list of (title, claim, Comparison, at_least). Claims without runs of both sides are left
+        out.
+    """
+    rows = []
+    for title, experiment, _, frame in recorded:
+        for claim in experiment.claims:
+            found = compare_claim(claim, frame, 100, level)
+            least = 100 / experiment.published.get("scale", 1) * claim.get("at_least", 0.0)
+            rows += [(title, claim["says"], found, least)] if found is not None else []
+    return rows
+
+
+def measurement_sentences(folder):
+    """State what each single measurement found.
+
+    Args:
+        folder: with the JSON files of the measurements, such as results.
+
+    Returns:
+        {name of the file: sentence}. A file of another kind is described by its `what`.
+    """
+    found = {}
+    for file in sorted(Path(folder).glob("*.json")):
+        record, kind = json.loads(file.read_text(encoding="utf-8")), file.stem.split("_")[0]
+        found[file.stem] = _SENTENCES.get(kind, _what)(record)
+    return found
+
+
+def _what(record):
+    return record.get("what", "No description.")
+
+
+def _pruning(record):
+    return (
+        f"{record['rows']:,} rows, {record['num_heads']} heads: {record['heads_at_end']} left "
+        f"after {record['steps']} steps, {record['heads_kept']} in the best epoch."
+    )
+
+
+def _multiverse(record):
+    parts = [
+        f"{step['overhead_percent']:.1f} % of a training step in {step['precision']}"
+        for step in record["training_step"]
+    ]
+    return f"The many heads cost {', '.join(parts)}."
+
+
+def _mini(record):
+    return f"{len(record['runs'])} runs of {len({run['task'] for run in record['runs']})} tasks."
+
+
+def _meanshift(record):
+    parts = [f"{row['share_split']:.0%} ({row['heads']} heads)" for row in record["rows"][:3]]
+    return f"A sample of one normal distribution is split in {', '.join(parts)} of the draws."
+
+
+def _speed(record):
+    parts = [
+        f"{step['over_best']['median']:.2f} times on {step['task']} in {step['precision']}"
+        for step in record["comparisons"]
+        if step["comparison"] == "step"
+    ]
+    return f"Training steps per second, relative to the Trainer's best: {', '.join(parts)}."
+
+
+_SENTENCES = {
+    "pruning": _pruning,
+    "multiverse": _multiverse,
+    "mini": _mini,
+    "meanshift": _meanshift,
+    "speed": _speed,
+}
