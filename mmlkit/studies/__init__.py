@@ -46,4 +46,4 @@ from mmlkit.studies.dssm import (
     trigrams,
 )
 from mmlkit.studies.glue import glue_average, write_glue_submission
-from mmlkit.studies.lessons import recorded_effects
+from mmlkit.studies.lessons import recorded_baselines, recorded_effects

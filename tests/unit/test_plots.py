@@ -208,3 +208,15 @@ def test_a_method_looks_the_same_in_every_figure():
 
 def test_every_name_that_notebooks_use_is_there():
     assert plots.LINES[0] == "-" and {"attention", "forest", "sliders"} <= set(dir(plots))
+
+
+def test_learning_curves_show_the_error_of_the_rows_and_the_baseline():
+    """An accuracy of 0.5 on 100 rows has a standard error of 0.05."""
+    history = pd.DataFrame({"epoch": [1, 2], "accuracy": [0.5, 0.8], "best": [False, True]})
+    ax = plots.learning_curves({"one": history}, rows=100, baseline=0.2)
+    segments = ax.collections[0].get_segments()
+    np.testing.assert_allclose(segments[0][:, 1], [0.45, 0.55])
+    np.testing.assert_allclose(segments[1][:, 1], [0.76, 0.84])
+    assert ax.get_ylim() == (0, 1) and ax.lines[-1].get_ydata()[0] == 0.2
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "majority class"]
+    assert not plots.learning_curves({"one": history}).collections
