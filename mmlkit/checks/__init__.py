@@ -22,7 +22,12 @@ The rest of the library imports nothing from here.
 
 from mmlkit.checks.adaptation import check_labels_needed, check_missed_label, check_share
 from mmlkit.checks.cross_dataset import check_improvement, check_profile
-from mmlkit.checks.finetuning import check_adamw_step, check_learning_rate
+from mmlkit.checks.finetuning import (
+    check_adamw_step,
+    check_first_step,
+    check_learning_rate,
+    check_paired_error,
+)
 from mmlkit.checks.minbert import check_attention
 from mmlkit.checks.mtdnn import (
     check_attention_moved,
@@ -50,4 +55,4 @@ from mmlkit.checks.ranking import (
     check_ranking_floor,
     check_reciprocal_rank,
 )
-from mmlkit.checks.sampling import check_annealing, check_forgetting
+from mmlkit.checks.sampling import check_exponent, check_forgetting, check_passes

@@ -4,55 +4,82 @@ import numpy as np
 
 from mmlkit.checks.compare import exercise
 
-__all__ = ["check_annealing", "check_forgetting"]
+__all__ = ["check_exponent", "check_forgetting", "check_passes"]
 
 _SIZES = {"quora": 1600, "sst": 400, "sts": 100}
 _HISTORY = [[0.20, 0.50, 0.10], [0.60, 0.52, 0.21], [0.55, 0.80, 0.15], [0.40, 0.70, 0.60]]
 
 
 @exercise(
-    "annealing",
-    [(_SIZES, epoch, 5) for epoch in (1, 3, 5)],
-    "N ** alpha / sum of N ** alpha with alpha = 1 - 0.8 (e - 1) / (E - 1)",
-    [((_SIZES, 1, 1), "With one epoch alone E - 1 is 0; take alpha = 1.")],
+    "exponent",
+    [(_SIZES, ratio) for ratio in (16, 4, 2, 1)],
+    "log(ratio) / log(largest N / smallest N)",
 )
-def check_annealing(pick, sizes, epoch, epochs):
-    """Check the task probabilities of annealed sampling (PALs, section 4.1).
+def check_exponent(pick, sizes, ratio):
+    """Check the exponent that gives the largest task a chosen multiple of the smallest one's draws.
 
     Args:
         pick: the choice between a right value and known mistakes.
         sizes: {task: number of rows N}.
-        epoch: the epoch e, from 1.
-        epochs: the number of epochs E.
+        ratio: the probability of the largest task divided by that of the smallest.
 
     Returns:
-        {task: probability}.
+        The exponent alpha, a float.
     """
-    passed, steps = epoch - 1, max(epochs - 1, 1)
+    N = np.array([*sizes.values()], dtype=float)
+    sizes_apart = pick(
+        np.log(N.max() / N.min()),
+        {
+            "the sizes need a logarithm too": N.max() / N.min(),
+            "this takes the largest size alone, not its ratio to the smallest": np.log(N.max()),
+            "this takes the sum of the sizes, not the smallest": np.log(N.sum() / N.min()),
+            "this takes the first two sizes, not the largest and the smallest": np.log(N[0] / N[1]),
+        },
+    )
+    wanted = pick(np.log(ratio), {"the ratio needs a logarithm too": ratio})
     alpha = pick(
-        1 - 0.8 * passed / steps,
+        wanted / sizes_apart, {"the fraction is upside down": sizes_apart / max(wanted, 1e-9)}
+    )
+    return float(alpha)
+
+
+@exercise(
+    "passes",
+    [(_SIZES, alpha, 1000, 8) for alpha in (1.0, 0.5, 0.0)],
+    "steps * batch * p / N for each task",
+)
+def check_passes(pick, sizes, alpha, steps, batch):
+    """Check how often each row of a task is seen in a run, on average.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        sizes: {task: number of rows N}.
+        alpha: the exponent of the probabilities.
+        steps: the number of steps of the run.
+        batch: the number of rows of a batch.
+
+    Returns:
+        {task: passes over its rows}.
+    """
+    N = np.array([*sizes.values()], dtype=float)
+    power = pick(N**alpha, {"alpha has no effect; it is an exponent": N})
+    share = pick(power / power.sum(), {"the probabilities do not add up to 1": power})
+    rows = pick(
+        steps * batch,
         {
-            "epochs count from 1, so alpha is not 1 in the first": 1 - 0.8 * epoch / steps,
-            "alpha is not 0.2 in the last epoch": 1 - 0.8 * passed / epochs,
-            "alpha is not 1 in the first epoch": 1 - 0.8 * epoch / epochs,
-            "alpha falls to 0, not to 0.2": 1 - passed / steps,
-            "alpha ends at 0.8, not at 0.2": 1 - 0.2 * passed / steps,
-            "alpha rises": 0.2 + 0.8 * passed / steps,
-            "alpha has no effect; it is an exponent, as a factor it would cancel": 1,
+            "the rows of a batch are not counted": steps,
+            "the steps are not counted": batch,
         },
     )
-    N = np.array([*sizes.values()])
-    power = N**alpha
-    share = power / power.sum()
-    share = pick(
-        share,
+    seen = pick(
+        rows * share / N,
         {
-            "the sum over tasks is not 1": power,
-            "N is divided by the sum before it is raised to alpha": (N / N.sum()) ** alpha,
-            "this is in percent": 100 * share,
+            "these are the rows seen; divide by the rows of the task": rows * share,
+            "this is divided by the rows of all tasks": rows * share / N.sum(),
+            "this is upside down": N / (rows * share),
         },
     )
-    return dict(zip(sizes, share))
+    return dict(zip(sizes, seen))
 
 
 @exercise(

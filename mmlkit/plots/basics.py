@@ -70,12 +70,15 @@ def confusion_matrix(labels, predictions, names, *, title="", ax=None):
     return ax
 
 
-def learning_curves(histories, metric="accuracy", *, title="", ax=None):
+def learning_curves(histories, metric="accuracy", *, rows=None, baseline=None, title="", ax=None):
     """Draw a dev metric against epochs; a ring marks each best epoch.
 
     Args:
         histories: {name: DataFrame of `fit`}.
         metric: a column of the histories.
+        rows: the number of dev rows. Bars then show one standard error of an accuracy, and the
+            axis goes from 0 to 1.
+        baseline: the accuracy of the majority class, drawn as a dotted line; or None.
         title: of the figure.
         ax: matplotlib axes, or None for a new figure.
 
@@ -89,6 +92,14 @@ def learning_curves(histories, metric="accuracy", *, title="", ax=None):
             best = history[history["best"]]
             x, y, colour = best["epoch"], best[metric], one["color"]
             ax.plot(x, y, "o", markersize=13, fillstyle="none", color=colour)
+            if rows:
+                p = history[metric]
+                error = (p * (1 - p) / rows) ** 0.5
+                ax.errorbar(history["epoch"], p, error, fmt="none", capsize=3, color=colour)
+        if rows:
+            ax.set_ylim(0, 1)
+        if baseline is not None:
+            ax.axhline(baseline, color="black", linestyle=":", linewidth=1, label="majority class")
         integer_ticks(ax.xaxis)
         ax.legend()
     return ax

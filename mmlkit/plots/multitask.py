@@ -73,7 +73,7 @@ def reasoning(weights, tokens, probabilities, labels, *, title="", values=False)
     return axes
 
 
-def forgetting(runs, *, ylabel="dev accuracy, or Pearson's r"):
+def forgetting(runs, *, ylabel="dev accuracy, or Pearson's r", baselines=None, rows=None):
     """Draw the score of each task while the others are trained.
 
     There is a panel for each schedule, and below it a row per task with a stroke for each of its
@@ -81,8 +81,11 @@ def forgetting(runs, *, ylabel="dev accuracy, or Pearson's r"):
 
     Args:
         runs: {schedule: (history, order)}. history is a DataFrame with `step` and a column per
-            task; order has the task of every step, from step 1.
+            task; order has the task of every step, from step 1. A score that was not measured
+            is nan.
         ylabel: what the scores are.
+        baselines: {task: score of the majority class}, drawn as dotted lines; or None.
+        rows: {task: number of dev rows}. Bars then show one standard error of an accuracy.
 
     Returns:
         The array of axes, [2, schedules].
@@ -93,8 +96,15 @@ def forgetting(runs, *, ylabel="dev accuracy, or Pearson's r"):
             tasks = [column for column in history if column != "step"]
             order = np.asarray(order)
             for i, (task, one) in enumerate(looks(tasks).items()):
-                above.plot(history["step"], history[task], **one, markersize=4, label=task)
-                at, colour = np.flatnonzero(order == task) + 1, one["color"]
+                measured, colour = history[["step", task]].dropna(), one["color"]
+                x, p = measured["step"], measured[task]
+                above.plot(x, p, **one, markersize=4, label=task)
+                if rows:
+                    error = (p * (1 - p) / rows[task]) ** 0.5
+                    above.errorbar(x, p, error, fmt="none", capsize=2, color=colour)
+                if baselines:
+                    above.axhline(baselines[task], linestyle=":", linewidth=1, color=colour)
+                at = np.flatnonzero(order == task) + 1
                 below.eventplot(at, lineoffsets=i, linelengths=0.8, linewidths=1, colors=colour)
             below.set_yticks(range(len(tasks)), tasks)
             below.set(xlabel="step", ylim=(len(tasks) - 0.4, -0.6))

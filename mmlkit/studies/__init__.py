@@ -59,3 +59,4 @@ from mmlkit.studies.staircases import (
     staircase,
     staircase_table,
 )
+from mmlkit.studies.lessons import recorded_baselines, recorded_effects

@@ -1,27 +1,28 @@
 # %% [markdown]
 # # 02 Fine-tuning
 #
-# The update rule by hand, then the training step, then two sentiment tasks: what a frozen encoder can do, what fine-tuning
-# adds, and which sentences still fool it.
+# This notebook builds one training step by hand. It then measures how much fine-tuning adds to a frozen encoder, on sentiment
+# and on sentence similarity.
 #
 # | | |
 # |---|---|
-# | time | fast: 2 min on two CPU cores · colab: 12 min on one GPU · paper: 2 h on one GPU |
+# | time | fast: 2 min on two CPU cores · colab: about 12 min on one GPU (estimated) · paper: about 2 h on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [01 minBERT](01_minbert.ipynb) |
-# | papers | Kingma and Ba 2015, section 2 · Loshchilov and Hutter 2019 · Devlin et al. 2019, section 4 · CS224N default project (minBERT) |
+# | papers | Kingma and Ba 2015, section 2 · Loshchilov and Hutter 2019 · Devlin et al. 2019, section 4 · Reimers and Gurevych 2019 |
 
 # %% [markdown]
 # ## You will be able to
 #
-# - write AdamW as the CS224N handout does, and say in which two places torch's differs,
-# - take one training step by hand, and read every line of `train_step`,
-# - train a classifier with the encoder frozen and with everything moving, and compare them fairly,
-# - read a learning curve, a confusion matrix, and the mistakes behind them.
+# - write AdamW as the CS224N handout does, and name the two places where torch's version differs,
+# - take one training step by hand, read the code of `train_step`, and test that both have the same gradient,
+# - train a classifier with a frozen and with a fine-tuned encoder, and state the difference with its uncertainty,
+# - train a similarity model that is better than its own untrained encoder,
+# - read a learning curve and a confusion matrix.
 #
-# ![One training step: a batch of similar lengths goes through the encoder and the head to a loss; the gradients come back,
-# are clipped to norm 1, and AdamW updates the weights with a learning rate that first rises and then
-# falls.](images/02_step.svg)
+# ![Flow chart of one training step. A batch of texts of similar length goes through the encoder and the head to a loss. The
+# gradients are clipped to norm 1, and AdamW updates the parameters. A small curve shows the learning rate, which rises
+# and then falls.](images/02_step.svg)
 
 # %% tags=["parameters"]
 profile = "fast"
@@ -30,7 +31,7 @@ output_dir = "../runs"
 source = None  # a folder with the CS224N files; None: what the profile says
 epochs = None  # None: what the profile says
 
-# %%
+# %% tags=["effect"]
 try:
     import mmlkit
 except ImportError:  # on Colab: install the library from its one address
@@ -38,30 +39,40 @@ except ImportError:  # on Colab: install the library from its one address
         "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
     )
     import mmlkit
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit import checks, plots
-from mmlkit.plots import sliders
+# %% tags=["effect"]
+from mmlkit.bert import load_pretrained
+from mmlkit.data import load_task
+from mmlkit.heads import LinearHead
 from mmlkit.profiles import get_profile
-from mmlkit.runtime import describe, fastest_precision, pick_device
+from mmlkit.runtime import fastest_precision, pick_device
+from mmlkit.training import MultitaskModel, fit, predict_scores
+
+size, device = get_profile(profile), pick_device()
+source = source or size.source
+epochs = epochs or (2 if profile == "fast" else size.epochs)
+precision = fastest_precision(device) if size.precision == "auto" else size.precision
 
 # %%
-size, device, about = get_profile(profile), pick_device(), describe()
-source, epochs = source or size.source, epochs or size.epochs
-precision = fastest_precision(device) if size.precision == "auto" else size.precision
-print(
-    f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']} in {precision}"
-)
+import matplotlib.pyplot as plt
+
+from mmlkit import checks, plots
+from mmlkit.plots import sliders
+from mmlkit.runtime import describe
+
+about = describe()
+print(f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']}", end=", ")
+print(f"{about['device']} in {precision}")
 print(f"weights {size.model}, data {source}, {epochs} epochs")
 
 # %% [markdown]
-# ## 1 AdamW on one number
+# ## 1 AdamW for one parameter
 #
-# Start with a single weight $\theta = 0.5$ and the loss $\theta^2$, so the gradient is $g = 2\theta$. The handout's rule keeps
-# two running averages, of $g$ and of $g^2$:
+# Take a single parameter $\theta = 0.5$ and the loss $\theta^2$. Its gradient is $g = 2\theta$. The rule of the handout keeps
+# two moving averages, of $g$ and of $g^2$:
 #
 # $$m_t = \beta_1 m_{t-1} + (1-\beta_1)\, g_t \qquad v_t = \beta_2 v_{t-1} + (1-\beta_2)\, g_t^2$$
 # $$\alpha_t = \alpha \frac{\sqrt{1-\beta_2^t}}{1-\beta_1^t} \qquad
@@ -70,19 +81,21 @@ print(f"weights {size.model}, data {source}, {epochs} epochs")
 # | symbol | name | value here |
 # |---|---|---|
 # | $\alpha$ | learning rate, `lr` | 0.1 |
-# | $\beta_1, \beta_2$ | share of the old average kept, `betas` | 0.9, 0.999 |
-# | $\epsilon$ | keeps the division finite, `eps` | 1e-6 |
+# | $\beta_1, \beta_2$ | weights of the old averages, `betas` | 0.9, 0.999 |
+# | $\epsilon$ | small number in the denominator, `eps` | 1e-6 |
 # | $\lambda$ | weight decay, `weight_decay` | 0.01 |
 #
-# The two averages start at 0. How large is the first step, before decay, if the gradient is 1? And if it is 100? Decide
-# before you run the cell.
+# Both averages start at 0.
+#
+# **Predict before you run.** How large is the first step, before weight decay, if the gradient is 1? How large is it if the
+# gradient is 100?
 
 # %%
 lr, beta1, beta2, eps, decay = 0.1, 0.9, 0.999, 1e-6, 0.01
 
 
 def adamw_step(theta, g, m, v, t):
-    """One update of one number, as the handout writes it."""
+    """One update of one parameter, as the handout writes it."""
     m = beta1 * m + (1 - beta1) * g
     v = beta2 * v + (1 - beta2) * g * g
     alpha_t = lr * (1 - beta2**t) ** 0.5 / (1 - beta1**t)
@@ -90,14 +103,14 @@ def adamw_step(theta, g, m, v, t):
     return theta - lr * decay * theta, m, v
 
 
-# %%
-for g in (1.0, 100.0, 0.001):
-    theta, _, _ = adamw_step(0.5, g, 0.0, 0.0, 1)
-    print(f"gradient {g:>7}: theta goes from 0.5 to {theta:.5f}")
+# %% tags=["answer"] jupyter={"outputs_hidden": true}
+sizes = {g: 0.5 - adamw_step(0.5, g, 0, 0, 1)[0] / (1 - lr * decay) for g in (1, 100, 1e-3, 1e-6)}
+print(f"Answer: the step is {sizes[1]:.5f} for a gradient of 1 and {sizes[100]:.5f} for 100.")
+print(f"It is {sizes[1e-3]:.5f} for 0.001, and {sizes[1e-6]:.5f} for a millionth.")
 
 # %% [markdown]
-# The size of the gradient hardly matters: the first step is $\alpha$ long, with the sign of the gradient. Only where
-# gradients are tiny does $\epsilon$ begin to count.
+# The size of the gradient hardly matters. The first step has the length of the learning rate and the sign of the gradient.
+# Only for very small gradients does $\epsilon$ make the step shorter.
 
 # %%
 theta, m, v, path = 0.5, 0.0, 0.0, []
@@ -107,7 +120,7 @@ for t in range(1, 61):
 print("first five:", [round(x, 4) for x in path[:5]])
 
 # %% [markdown]
-# **Checkpoint.** The same sixty steps with the library's class. From here on we import it.
+# **Checkpoint.** The class of the library makes the same sixty steps. From here on we import it.
 
 # %%
 from mmlkit.training import AdamW
@@ -123,16 +136,18 @@ assert difference < 1e-12
 print(f"largest difference over 60 steps: {difference:.1e}")
 
 # %% [markdown]
-# ### Where torch differs
+# ### Two differences from torch
 #
-# `torch.optim.AdamW` decays *before* the step, on the old $\theta$, and adds $\epsilon$ to the bias-corrected
-# $\sqrt{v_t/(1-\beta_2^t)}$. The first difference is of the order of $\alpha^2\lambda$ and invisible; the second makes the
-# handout's $\epsilon$ weigh more in early steps, by $1/\sqrt{1-\beta_2^t}$: 32 times at $t = 1$.
+# `torch.optim.AdamW` decays the weights *before* the step, from the old $\theta$. This difference is of the order of
+# $\alpha^2\lambda$, which is invisible in practice.
+#
+# It also adds $\epsilon$ to the bias-corrected root $\sqrt{v_t/(1-\beta_2^t)}$. So the handout's $\epsilon$ counts more in early
+# steps, by the factor $1/\sqrt{1-\beta_2^t}$. This factor is 32 at $t = 1$.
 
 
 # %%
 def first_step(make, g):
-    """How far a weight at 0 moves in its first step, in units of the learning rate."""
+    """The first step of a parameter at 0, divided by the learning rate."""
     weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
     weight.grad = torch.tensor([g], dtype=torch.float64)
     make([weight], lr=1.0, eps=1e-6, weight_decay=0.0).step()
@@ -140,380 +155,503 @@ def first_step(make, g):
 
 
 gradients = np.logspace(-9, -2, 60)
-steps = {
-    name: [first_step(make, g) for g in gradients]
-    for name, make in {"handout": AdamW, "torch": torch.optim.AdamW}.items()
-}
+rules = {"handout": AdamW, "torch": torch.optim.AdamW}
+steps = {name: [first_step(make, g) for g in gradients] for name, make in rules.items()}
 
 # %%
 with plots.style():
     fig, ax = plt.subplots(layout="constrained")
     for (name, values), line in zip(steps.items(), ("-", "--")):
         ax.semilogx(gradients, values, line, label=name)
-    ax.set(
-        xlabel="gradient",
-        ylabel="first step / learning rate",
-        title="The same eps = 1e-6, in two places",
-    )
+    ax.set(xlabel="gradient", ylabel="first step / learning rate")
+    ax.set(title="The same eps = 1e-6, in two places")
     ax.legend()
     plt.show()
 
 # %% [markdown]
-# *Both curves rise from 0 to 1 as the gradient grows; the handout's rises 32 times later, so it takes shorter first steps
-# where gradients lie below about 1e-4.*
+# *The step is half as long as the learning rate at a gradient of 3e-5 with the handout's rule, and at 1e-6 with torch's. The
+# two curves are a factor of 32 apart.*
 #
-# Which one trains better? Over a whole run you will hardly tell them apart. We train with torch's, because it is fused into
-# one pass over the weights.
+# We train with torch's version, because it updates all parameters in one pass.
 #
-# ## 2 The learning rate's path
+# ## 2 The learning rate schedule
 #
-# $\alpha$ rises linearly for the first tenth of all steps and then falls to 0. It is a pure function of the step, so a run
-# that was stopped needs no memory of it.
+# The learning rate rises linearly during the first tenth of all steps (warm-up) and then falls linearly to 0. It is a function
+# of the step alone. So a resumed run needs no saved state for it.
 
 # %%
 from mmlkit.training import learning_rate
 
 
 def schedule(warmup):
-    """The learning rate over 100 steps, as a share of its peak."""
+    """The learning rate over 100 steps, divided by its peak."""
+    warm = int(100 * warmup)
+    rates = [learning_rate(step, peak=1.0, warmup=warm, total=100) for step in range(100)]
     with plots.style():
         fig, ax = plt.subplots(figsize=(6, 2.6), layout="constrained")
-        ax.plot(
-            [
-                learning_rate(step, peak=1.0, warmup=int(100 * warmup), total=100)
-                for step in range(100)
-            ]
-        )
-        ax.set(
-            xlabel="step",
-            ylabel="learning rate / peak",
-            title=f"warm-up over {warmup:.0%} of the steps",
-            ylim=(0, 1.05),
-        )
+        ax.plot(rates)
+        ax.set(xlabel="step, counted from 0", ylabel="learning rate / peak", ylim=(0, 1.05))
+        ax.set(title=f"warm-up over {warmup:.0%} of the steps")
 
 
 sliders(schedule, start={"warmup": 0.1}, warmup=[0.0, 0.05, 0.1, 0.2, 0.5])
 
 # %% [markdown]
-# *A straight rise to 1 at step 10, then a straight fall to 0 at step 100. Where a live front end exists, a slider moves the
-# top.*
+# *With a warm-up of 10 %, the learning rate reaches its peak in the tenth step, which has the number 9. It falls to 0 at the
+# end. In a live front end, a slider changes the length of the warm-up.*
 #
-# ## 3 The data, in batches of similar length
+# ## 3 Batches of similar length
 #
-# Texts in a batch are padded to its longest. Random batches waste a good part of the work on padding; sorting within pools of
-# fifty batches wastes almost none and keeps the order random enough.
+# All texts of a batch are padded to the length of the longest one. In random batches a large part of the computation is
+# padding. `plan` therefore sorts the rows by length within pools of fifty batches, and then shuffles the batches.
+
+# %% tags=["effect"]
+sst = load_task("sst", source, seed=seed)
 
 # %%
-from mmlkit.data import collate, encode, load_task, plan
-from mmlkit.bert import load_pretrained
+from mmlkit.data import collate, encode, plan
 
-sst = load_task("sst", source, seed=seed)
-encoder, tokenizer = load_pretrained(size.model)
+tokenizer = load_pretrained(size.model)[1]
 encoded = encode(tokenizer, sst.train, max_length=size.max_length)
-print(
-    f"{len(sst.train)} train, {len(sst.dev)} dev; {encoded.lengths.mean():.1f} tokens on average, at most {encoded.lengths.max()}"
-)
+print(f"{len(sst.train)} rows for training, {len(sst.dev)} dev rows")
+print(f"{encoded.lengths.mean():.1f} tokens on average, at most {encoded.lengths.max()}")
 
 
 # %%
 def real_share(batches):
     """Share of real tokens in padded batches."""
-    return encoded.lengths.sum() / sum(len(rows) * encoded.lengths[rows].max() for rows in batches)
+    padded = sum(len(rows) * encoded.lengths[rows].max() for rows in batches)
+    return encoded.lengths.sum() / padded
 
 
 order = np.random.default_rng(seed).permutation(len(sst.train))
 at_random = [order[i : i + 32] for i in range(0, len(order), 32)]
-print(
-    f"real tokens: {real_share(at_random):.0%} in random batches, {real_share(plan(encoded.lengths, 32, seed=seed)):.0%} in planned ones"
-)
+planned = plan(encoded.lengths, 32, seed=seed)
+print(f"real tokens: {real_share(at_random):.0%} in random batches", end=", ")
+print(f"{real_share(planned):.0%} in planned ones")
 
 # %% [markdown]
 # ## 4 One step, by hand
 #
 # | symbol | name | shape |
 # |---|---|---|
-# | $x$ | vector of a sentence: mean of its tokens, or [CLS] | $[B, D]$ |
-# | $W, b$ | the head | $[C, D]$, $[C]$ |
+# | $x$ | sentence vector: the mean of the token vectors, or the vector of [CLS] | $[B, D]$ |
+# | $W, b$ | parameters of the head | $[C, D]$, $[C]$ |
 # | $z = W\,\mathrm{dropout}(x) + b$ | logits | $[B, C]$ |
 # | $L = -\frac1B\sum_i \log \mathrm{softmax}(z_i)_{y_i}$ | loss | scalar |
 
-# %%
-from mmlkit.heads import LinearHead
-from mmlkit.training import MultitaskModel
 
-
-def new_model(task):
-    """Fresh weights from the checkpoint, and a head drawn from the seed."""
+# %% tags=["effect"]
+def new_model(task, head=None):
+    """The pretrained encoder, and a head that is initialised with the seed."""
     encoder, _ = load_pretrained(size.model)
     torch.manual_seed(seed)
-    head = LinearHead(encoder.config.hidden_size, task.num_labels, pooling=size.pooling)
+    if head is None:
+        head = LinearHead(encoder.config.hidden_size, task.num_labels, pooling=size.pooling)
     return MultitaskModel(encoder, {task.name: head}).to(device)
 
 
+# %% [markdown]
+# The next cell makes the forward pass and the backward pass, and clips the gradient to norm 1. The model is in eval mode, so
+# that no dropout makes the two computations differ.
+
 # %%
-batch = collate(encoded, plan(encoded.lengths, 32, seed=seed)[0]).to(device)
-by_hand = new_model(sst.task).eval()  # eval: no dropout, so that two models can be compared
-optimizer = torch.optim.AdamW(by_hand.parameters(), lr=1e-4, eps=1e-8, weight_decay=0.0)
+batch = collate(encoded, planned[0]).to(device)
+by_hand = new_model(sst.task).eval()
 out = by_hand.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids)
 head = by_hand.head(sst.task)
 logits = head(*head.inputs(out, batch))
 loss = torch.nn.functional.cross_entropy(logits, batch.labels)
 loss.backward()
 norm = torch.nn.utils.clip_grad_norm_(by_hand.parameters(), 1.0)
-optimizer.step()
+ours = {name: p.grad for name, p in by_hand.named_parameters() if p.grad is not None}
 print(f"loss {loss.item():.4f}, gradient norm {norm.item():.2f}, clipped to 1")
 
 # %% [markdown]
-# **Checkpoint.** The library's `train_step` does the same, and adds micro-batches, mixed precision and the penalty of later
-# heads. On a GPU it also multiplies matrices in TF32, which keeps 10 bits after the binary point
-# instead of 23. So the losses may differ by one percent there.
+# This is the code of `train_step`, the function that `fit` calls for every batch.
 
 # %%
-from mmlkit.training import train_step
+import inspect
+import textwrap
 
-with_library = new_model(sst.task).eval()
-optimizer = torch.optim.AdamW(with_library.parameters(), lr=1e-4, eps=1e-8, weight_decay=0.0)
-result = train_step(with_library, batch, optimizer, clip=1.0)
-moved = max(
-    (a - b).abs().max().item() for a, b in zip(by_hand.parameters(), with_library.parameters())
-)
-tolerance = 1e-4 if device.type == "cpu" else 1e-2  # on a GPU train_step multiplies in TF32
-assert abs(result.total.item() - loss.item()) < tolerance and moved < 2.1e-4
-print(
-    f"loss {result.total.item():.4f}; no weight ends more than two steps of 1e-4 apart: {moved < 2.1e-4}"
-)
+from mmlkit.training import step, train_step
+
+print(textwrap.dedent(inspect.getsource(train_step).split('"""')[2].strip("\n")))
 
 # %% [markdown]
-# Why not exactly equal? Adam's first step depends on little more than the *sign* of a gradient. Where a gradient is almost
-# zero, rounding decides the sign, and the two runs go opposite ways by one learning rate.
+# | lines | what they do |
+# |---|---|
+# | the first two `if` | check the arguments and choose the precision |
+# | `zero_grad` | deletes the gradients of the previous step |
+# | `_backward` | forward pass, loss and backward pass, in micro-batches if asked |
+# | `group.sum` | adds the gradients of several processes |
+# | `_with_penalty` | adds the gradient of a head's penalty (notebook 03) |
+# | `_update` | clips the gradient to `clip` and calls the optimizer |
+# | `_half` and the last lines | try again with half the micro-batch when memory runs out |
+#
+# The two lines of `_backward` that matter for a single micro-batch are `loss = model.loss(part)` and `.backward()`.
+
+# %%
+print(inspect.getsource(step._backward))
+
+# %% [markdown]
+# **Checkpoint.** We compare the gradients in fp32, after clipping and before the optimizer changes any parameter. A hook of the
+# optimizer copies them at that moment.
+
+
+# %%
+def gradients_of(model):
+    """The gradients that train_step hands to the optimizer, and the loss."""
+    found, optimizer = {}, torch.optim.SGD(model.parameters(), lr=0.0)
+
+    def copy(*_):
+        trained = [(name, p) for name, p in model.named_parameters() if p.grad is not None]
+        found.update({name: p.grad.clone() for name, p in trained})
+
+    optimizer.register_step_pre_hook(copy)
+    result = train_step(model, batch, optimizer, clip=1.0, precision="fp32")
+    return found, result.total.item()
+
+
+theirs, their_loss = gradients_of(new_model(sst.task).eval())
+
+
+# %%
+def relative_difference(a, b):
+    """Norm of the difference of two gradients, divided by the norm of the second."""
+    assert a.keys() == b.keys()
+    return sum((a[k] - b[k]).square().sum() for k in b).sqrt().item() / np.sqrt(
+        sum(b[k].square().sum().item() for k in b)
+    )
+
+
+tolerance = 1e-4 if device.type == "cpu" else 3e-2  # a GPU multiplies matrices in TF32
+assert relative_difference(ours, theirs) < tolerance and abs(their_loss - loss.item()) < tolerance
+print(f"{len(theirs)} gradients, relative difference {relative_difference(ours, theirs):.1e}")
+
+# %% [markdown]
+# Is this check able to fail? A weaker check compares the parameters *after* one step of AdamW with the learning rate 1e-4. It
+# accepts differences up to 2.1e-4. We give both checks a faulty gradient: ours with the opposite sign.
+#
+# **Predict before you run.** Which of the two checks notices the opposite sign?
+
+# %%
+negated = {name: -g for name, g in ours.items()}
+
+
+def after_one_step(gradients):
+    """All parameters after one step of AdamW with these gradients, as one vector."""
+    model = new_model(sst.task)
+    for name, p in model.named_parameters():
+        p.grad = gradients.get(name)
+    torch.optim.AdamW(model.parameters(), lr=1e-4, eps=1e-8, weight_decay=0.0).step()
+    return torch.nn.utils.parameters_to_vector(model.parameters()).detach()
+
+
+moved = (after_one_step(negated) - after_one_step(theirs)).abs().max().item()
+gap = relative_difference(negated, theirs)
+
+# %% tags=["answer"] jupyter={"outputs_hidden": true}
+found = {"gradients": gap >= tolerance, "parameters after the step": moved >= 2.1e-4}
+noticed = [name for name, fails in found.items() if fails]
+print(f"Answer: the check that notices the opposite sign compares the {' and the '.join(noticed)}.")
+print(f"Its relative difference is {gap:.3f}, the largest of the parameters {moved:.2e}.")
+assert gap > 1.99 and moved < 2.1e-4
+
+# %% [markdown]
+# The first step of Adam has the length of the learning rate for every parameter, with either sign. Two models are then never
+# more than two learning rates apart. So the weaker check cannot fail, and a test has to compare the gradients themselves.
 #
 # ## 5 SST: frozen against fine-tuned
 #
-# *Frozen* trains the head alone, on vectors that never change. *Fine-tuned* trains everything, the encoder at a small rate
-# and the new head at a larger one. Which do you expect to win, and by how much?
+# A *frozen* run trains the head alone, on sentence vectors that never change. A *fine-tuned* run trains everything. Both runs
+# have the same data, batches, number of updates, pooling and initialisation. Only the trained parameters and their learning
+# rates differ. Each run keeps its best dev epoch.
+#
+# **Predict before you run.** SST has five labels, from very negative to very positive. Which run has the higher dev accuracy,
+# and by how many points?
 
-# %%
-from mmlkit.training import fit
 
-
-def train(data, freeze_encoder, batch_size):
-    """One run; returns the model at its best epoch and the history."""
-    model = new_model(data.task)
-    rates = dict(lr=size.frozen_lr) if freeze_encoder else dict(lr=size.lr, head_lr=size.head_lr)
-    history = fit(
-        model,
-        data,
-        freeze_encoder=freeze_encoder,
-        epochs=epochs,
-        batch_size=batch_size,
-        max_length=size.max_length,
-        precision=precision,
-        seed=seed,
-        **rates,
-    )
+# %% tags=["effect"]
+def train(model, data, epochs=epochs, **rates):
+    """Train one model; return it at its best epoch, with the history of the epochs."""
+    batches = dict(batch_size=size.batch_size, max_length=size.max_length)
+    history = fit(model, data, epochs=epochs, precision=precision, seed=seed, **batches, **rates)
     return model, history
 
 
-# %%
-_, sst_frozen = train(sst, True, size.batch_size)
-sst_model, sst_tuned = train(sst, False, size.batch_size)
-pd.concat({"frozen": sst_frozen, "fine-tuned": sst_tuned}, names=["run", ""])[
-    ["epoch", "train_loss", "accuracy", "macro_f1"]
-].round(3)
+sst_frozen, frozen_history = train(new_model(sst.task), sst, freeze_encoder=True, lr=size.frozen_lr)
+sst_tuned, tuned_history = train(new_model(sst.task), sst, lr=size.lr, head_lr=size.head_lr)
+
+
+# %% tags=["effect"]
+def right(model):
+    """For each dev row 1 if the prediction is right, else 0."""
+    scores = predict_scores(model, sst.dev, max_length=size.max_length, precision=precision)
+    return (scores.argmax(1) == sst.dev.labels).astype(float)
+
+
+frozen_right, tuned_right = right(sst_frozen), right(sst_tuned)
+effects = {"SST: fine-tuned minus frozen": float((tuned_right - frozen_right).mean())}
+
+# %% tags=["answer"] jupyter={"outputs_hidden": true}
+from mmlkit.studies import paired_bootstrap, recorded_effects
+
+compared = paired_bootstrap(tuned_right, frozen_right)
+best = "fine-tuned" if compared.difference > 0 else "frozen"
+print(f"Answer: the {best} run is more accurate; fine-tuned minus frozen", end=" ")
+print(f"is {100 * compared.difference:+.1f} points", end=" ")
+print(f"(95 % interval {100 * compared.low:+.1f} to {100 * compared.high:+.1f}).")
 
 # %%
-plots.learning_curves({"frozen": sst_frozen, "fine-tuned": sst_tuned}, title="SST, dev split")
+histories = {"frozen": frozen_history, "fine-tuned": tuned_history}
+majority = np.bincount(sst.dev.labels).max() / len(sst.dev)
+plots.learning_curves(histories, rows=len(sst.dev), baseline=majority, title="SST, dev split")
 plt.show()
 
 # %% [markdown]
-# *Dev accuracy against epochs, one line for each run; a ring marks the epoch that is kept.*
+# *The fine-tuned run ends at 0.71 and the frozen run at 0.64. The majority class (dotted) has 0.20. Bars show one standard
+# error of an accuracy on 160 rows, which is 0.04. A ring marks the epoch that is kept.*
 #
-# `fit` keeps the weights of the best dev epoch. That choice looks at the dev split, so a dev score is a little too kind; a
-# test split is for the last look.
+# Both runs are scored on the same rows, so many rows are right or wrong in both. The paired difference is therefore more
+# certain than the bars suggest. The interval in the answer comes from drawing dev rows with replacement.
 #
-# ### Where it is wrong
+# Other seeds give more evidence. `benchmarks/lesson_effects.py` repeats the experiments of this notebook with five of them. The
+# second line of its record belongs to section 7.
 
 # %%
-from mmlkit.training import predict_proba, predict_scores, probabilities
+recorded = recorded_effects("02")
+for claim, row in recorded.iterrows():
+    print(f"{claim}: {row['mean']:+.3f} ± {row.standard_error:.3f} (mean and standard error),")
+    print(f"    above zero with {row.positive:.0f} of {row.seeds:.0f} other seeds")
 
-scores = predict_scores(sst_model, sst.dev, max_length=size.max_length, precision=precision)
+# %% [markdown]
+# `fit` keeps the weights of the best dev epoch. This choice looks at the dev split, so a dev score is a little too high. A
+# final result needs the test split.
+#
+# ### Errors
+#
+# There are two kinds of error. The *strength* can be wrong (positive for very positive), or the *sign* (very negative for
+# very positive).
+#
+# **Predict before you run.** Which kind of error is more frequent in the fine-tuned model?
+
+# %%
+scores = predict_scores(sst_tuned, sst.dev, max_length=size.max_length, precision=precision)
 plots.confusion_matrix(sst.dev.labels, scores.argmax(1), sst.task.labels, title="SST, fine-tuned")
 plt.show()
 
 # %% [markdown]
-# *Rows are true labels, columns predicted ones; a perfect model would fill the diagonal alone.*
-#
-# Two kinds of mistake: the strength is wrong (*positive* for *very positive*), or the sign is (*very negative* for *very
-# positive*). Which do you expect more of?
+# *Most rows are on the diagonal, where the prediction is right. The confusions outside it connect neighbouring labels and also
+# opposite ones.*
 
-# %%
-said, true = scores.argmax(1) - 2, sst.dev.labels - 2  # -2 very negative ... 2 very positive
-wrong = said != true
-for name, kind in {
-    "strength": said * true > 0,
-    "sign": said * true < 0,
-    "to or from neutral": said * true == 0,
-}.items():
-    print(f"{(wrong & kind).sum():>3} of {wrong.sum()} mistakes: {name}")
+# %% tags=["answer"] jupyter={"outputs_hidden": true}
+predicted, true = scores.argmax(1) - 2, sst.dev.labels - 2  # -2 very negative ... 2 very positive
+products = (predicted * true)[predicted != true]
+strength, sign, neutral = [(products > 0).sum(), (products < 0).sum(), (products == 0).sum()]
+more = "sign" if sign > strength else "strength" if strength > sign else "neither kind"
+print(f"Answer: {more} is more frequent. Of {len(products)} errors, {strength} are of strength,")
+print(f"{sign} are of sign, and {neutral} involve the label neutral.")
 
 # %% [markdown]
-# Where the wrong *sign* is more frequent than the wrong strength, the model hears how strongly a critic feels better than which
-# way. Strong words are easy to notice; irony and negation turn them round.
-#
-# The five mistakes of which the model was surest. Read them aloud: is the label wrong, the sentence hard, or the model blind?
+# The model recognises strong words more easily than the direction of the opinion. Negation and irony reverse the direction
+# without weaker words. These are the five errors with the highest predicted probability. In each case, decide whether the
+# label is wrong or the sentence is hard.
 
 # %%
-shares = probabilities(scores, sst_model.heads["sst"])
-worst = sorted(np.flatnonzero(wrong), key=lambda i: -shares[i].max())[:5]
-for i in worst:
-    print(
-        f"{sst.task.labels[shares[i].argmax()]} ({shares[i].max():.2f}), in truth {sst.dev[i]['label']}:"
-    )
-    print("   ", sst.dev.texts[i][0])
+from mmlkit.training import predict_proba, probabilities
+
+shares = probabilities(scores, sst_tuned.heads["sst"])
+wrong = np.flatnonzero(scores.argmax(1) != sst.dev.labels)
+for i in sorted(wrong, key=lambda i: -shares[i].max())[:5]:
+    label, truth = sst.task.labels[shares[i].argmax()], sst.dev[i]["label"]
+    print(f"{label} ({shares[i].max():.2f}), true label {truth}:\n    {sst.dev.texts[i][0]}")
 
 # %% [markdown]
-# ## 6 CFIMDB: whole reviews, and twins
+# ## 6 CFIMDB: reviews and their twins
 #
-# CFIMDB holds reviews of several sentences, among them *counterfactual twins*: the same review, rewritten so that the verdict
-# turns. Two labels only, but counting nice words will not do.
+# CFIMDB holds reviews of several sentences. Some are *counterfactual twins*: the same review, rewritten so that the verdict
+# changes. A model that counts friendly words cannot separate twins.
 
 # %%
-cfimdb = load_task("cfimdb", "mini" if source == "hub" else source, seed=seed)  # not on the hub
-print(f"{len(cfimdb.train)} train, {len(cfimdb.dev)} dev\n")
-print(cfimdb.train[0]["label"], "|", cfimdb.train[0]["sentence"][:300], "...")
-
-# %%
-_, cfimdb_frozen = train(cfimdb, True, size.review_batch_size)
-cfimdb_model, cfimdb_tuned = train(cfimdb, False, size.review_batch_size)
-plots.learning_curves(
-    {"frozen": cfimdb_frozen, "fine-tuned": cfimdb_tuned}, title="CFIMDB, dev split"
-)
-plt.show()
+cfimdb = load_task("cfimdb", "mini")  # not on the hub
+groups = np.array(cfimdb.train.columns["group"])
+numbers, counts = np.unique(groups, return_counts=True)
+for i in np.flatnonzero(groups == numbers[counts == 2][0]):
+    text = cfimdb.train.texts[i][0]
+    print(f"{cfimdb.train[i]['label']}:\n{textwrap.fill(text[:420], 100)} ...\n")
 
 # %% [markdown]
-# *Dev accuracy against epochs, one line for each run; guessing gives 0.5. On the 76 rows of the mini data one standard error is
-# up to 0.06.*
+# The reviews are about five times as long as the sentences of SST. So these runs are not repeated here. The table of section 8
+# reads them from recorded runs.
 #
-# The frozen vectors know what a review is about; the twins are about the same things. Fine-tuning has to find the verdict.
+# ## 7 Similarity: better than the untrained encoder
+#
+# STS asks how similar two sentences are, from 0 (unrelated) to 5 (same meaning). MiniLM was trained for sentence similarity.
+# So the cosine of two *untrained* sentence vectors is already a strong baseline. Untrained means here: without any training on
+# our data. Every trained model has to be compared with it.
+#
+# A *cross-encoder* packs both sentences into one input. A *bi-encoder* encodes them separately. The head below belongs to a
+# bi-encoder. Its prediction is the cosine, scaled to the range of the labels. It has no parameters of its own. So training
+# starts exactly at the baseline.
 
-# %%
-scores = predict_scores(cfimdb_model, cfimdb.dev, max_length=size.max_length, precision=precision)
-for i in np.flatnonzero(scores.argmax(1) != cfimdb.dev.labels)[:2]:
-    print(f"in truth {cfimdb.dev[i]['label']}:\n    {cfimdb.dev.texts[i][0]}\n")
+# %% tags=["effect"]
+from mmlkit.heads import Loss, sentence_vector
+
+
+class CosineHead(torch.nn.Module):
+    """Five times the cosine of two sentence vectors (Reimers and Gurevych 2019)."""
+
+    pairs, kinds, needs_tokens, num_labels = "separate", ("regression",), True, 1
+
+    def inputs(self, out, batch):
+        return (sentence_vector(out, batch, "mean"),)
+
+    def forward(self, u, v):
+        return 5 * torch.cosine_similarity(u.float(), v.float())[:, None]
+
+    def loss(self, inputs, batch):
+        return Loss(((self(*inputs)[:, 0] - batch.labels) / 5).square().mean())
+
+    def penalty(self):
+        return None
+
 
 # %% [markdown]
-# ## 7 Result
-#
-# Published are the reference accuracies of the course (BERT-base, the real data, dev split): for SST the means over ten seeds
-# of the public reference repository neubig/minbert-assignment, for CFIMDB the course handout's single values. On the mini data
-# and with smaller weights our column answers a different question: compare the *difference* between rows, not the rows.
+# **Predict before you run.** The baseline has a Pearson correlation of about 0.80 with the labels. What does one epoch of
+# training make of it?
 
-# %%
-histories = {
-    ("SST", "frozen"): sst_frozen,
-    ("SST", "fine-tuned"): sst_tuned,
-    ("CFIMDB", "frozen"): cfimdb_frozen,
-    ("CFIMDB", "fine-tuned"): cfimdb_tuned,
-}
-published = [0.387, 0.520, 0.780, 0.966]
-ours = {key: history["accuracy"].max() for key, history in histories.items()}
-result = pd.DataFrame(
-    {"published": published, "this run": ours.values()}, index=pd.MultiIndex.from_tuples(ours)
-)
+# %% tags=["effect"]
+from mmlkit.training import evaluate
+
+sts = load_task("sts", source, seed=seed)
+similarity = new_model(sts.task, CosineHead())
+options = dict(max_length=size.max_length, precision=precision)
+untrained = evaluate(similarity, sts, **options)["pearson"]
+_, sts_history = train(similarity, sts, epochs=1, lr=size.lr)
+trained = sts_history["pearson"].iloc[-1]
+effects["STS: trained minus untrained cosine"] = float(trained - untrained)
+
+# %% tags=["answer"] jupyter={"outputs_hidden": true}
+change = "raises" if trained > untrained else "does not raise"
+print(f"Answer: one epoch {change} the correlation, from {untrained:.3f} to {trained:.3f}.")
 
 # %% [markdown]
-# One run is one draw. Where `results/` holds runs of several seeds on the mini data, their mean and standard deviation stand
-# beside this one.
+# The gain is small. It has the same sign with the five other seeds, which section 5 lists. The next table has recorded runs of
+# three epochs. There the cosine head gains twice as much. The row `fine-tuned` is a cross-encoder with a new linear head, and it
+# stays *below* the untrained cosine. It has to learn the comparison from 780 pairs. The cosine head starts with it.
 
 # %%
-import json
 from pathlib import Path
 
-recorded = Path("../results/mini_baselines.json")
-if source == "mini" and recorded.is_file():
-    rows = pd.DataFrame(json.loads(recorded.read_text())["runs"])
-    rows = rows[rows["task"].isin(["sst", "cfimdb"])]
-    spread = rows.groupby(["task", "mode"])["accuracy"].agg(["mean", "std", "count"])
-    keys = [
-        (task.lower(), "pretrain" if mode == "frozen" else "finetune")
-        for task, mode in result.index
-    ]
-    result["recorded, mean ± sd"] = [
-        f"{spread.loc[k, 'mean']:.3f} ± {spread.loc[k, 'std']:.3f}" for k in keys
-    ]
-    result["seeds"] = [int(spread.loc[k, "count"]) for k in keys]
-result.round(3)
+from mmlkit.studies import recorded_baselines
 
-# %%
-for task, rows in (("SST", len(sst.dev)), ("CFIMDB", len(cfimdb.dev))):
-    gain = ours[task, "fine-tuned"] - ours[task, "frozen"]
-    # on other profiles it may lose by chance: two standard errors of a difference
-    slack = 0.02 if profile == "fast" else 2 * (0.5 / rows) ** 0.5
-    assert gain > -slack, f"{task}: fine-tuning should not lose to frozen, but it gains {gain:+.3f}"
-    print(f"{task}: fine-tuning adds {gain:+.3f}")
+baselines = recorded_baselines("../results/mini_baselines.json")
+if source == "mini" and len(baselines):
+    display(baselines.loc[["stsb"]])
 
 # %% [markdown]
-# ## 8 Keep it
+# ## 8 Result
+#
+# The published column has the reference accuracies of the course, for BERT-base on the real data. SST is the mean over ten
+# seeds of the public repository neubig/minbert-assignment. CFIMDB has the single values of the course handout. Our columns are
+# MiniLM on the mini data, so only the *differences* can be compared. The recorded runs have three epochs. CFIMDB has no run in
+# this notebook.
+
+# %%
+published = {("sst", "frozen"): 0.387, ("sst", "fine-tuned"): 0.520}
+published |= {("cfimdb", "frozen"): 0.780, ("cfimdb", "fine-tuned"): 0.966}
+kept = {name: history["accuracy"].max() for name, history in histories.items()}
+this_run = {("sst", name): value for name, value in kept.items()}
+this_run["sst", "majority class"] = majority
+this_run["cfimdb", "majority class"] = np.bincount(cfimdb.dev.labels).max() / len(cfimdb.dev)
+
+# %%
+columns = {"published": published, "this run": this_run}
+if source == "mini" and len(baselines):
+    columns["recorded, 3 seeds"] = baselines["mean"].to_dict()
+    columns["sd"] = baselines["sd"].to_dict()
+rows = ["majority class", "frozen", "fine-tuned"]
+result = pd.DataFrame(columns).reindex(pd.MultiIndex.from_product([["sst", "cfimdb"], rows]))
+gains = result.xs("fine-tuned", level=1) - result.xs("frozen", level=1)
+gains.index = pd.MultiIndex.from_product([gains.index, ["difference"]])
+result = pd.concat([result, gains.drop(columns="sd", errors="ignore")]).loc[["sst", "cfimdb"]]
+result.round(3).astype(object).fillna("")
+
+# %%
+gain = kept["fine-tuned"] - kept["frozen"]
+slack = 0.02 if profile == "fast" else 2 * (0.5 / len(sst.dev)) ** 0.5  # two standard errors
+assert gain > -slack, f"fine-tuning should not lose to frozen, but it gains {gain:+.3f}"
+assert profile != "fast" or trained > untrained - 0.01, (trained, untrained)
+print(f"SST: fine-tuning adds {gain:+.3f}; published {0.520 - 0.387:+.3f}")
+print(f"STS: training adds {trained - untrained:+.3f} to the untrained cosine")
+
+# %% [markdown]
+# Fine-tuning adds accuracy in both tasks, here and in the published numbers. The gain is larger for CFIMDB than for SST, in both
+# columns. Frozen vectors are still far above the majority class.
+#
+# ## 9 Save the model
 
 # %%
 from mmlkit.training import save_model
 
 folder = Path(output_dir) / "sst-model"
-save_model(
-    sst_model,
-    folder,
-    metadata={"seed": seed, "source": str(source), "accuracy": float(ours["SST", "fine-tuned"])},
-)
+metadata = {"seed": seed, "source": str(source), "accuracy": float(kept["fine-tuned"])}
+save_model(sst_tuned, folder, metadata=metadata)
 print(f'mmlkit predict --model {folder.name} "A small, stubborn marvel."')
 
 # %%
 text = "The songs are lovely, every joke lands, and I left the cinema smiling."
-row = predict_proba(sst_model, [text], task="sst")[0]
+row = predict_proba(sst_tuned, [text], task="sst")[0]
 plots.bars(dict(zip(sst.task.labels, row)), xlabel="probability", title=text)
 plt.show()
 
 # %% [markdown]
-# *One bar per label for a sentence that nobody labelled.*
+# *The model gives most of the probability to the two positive labels for this new sentence.*
 #
 # ## Exercises
 #
-# ### Exercise 1: one step of AdamW
+# ### Exercise 1: the first step in closed form
 #
-# ● ● ○ · 10 minutes. Write the handout's AdamW step for one number, with every constant as an
-# argument.
+# ● ● ○ · 10 minutes
+#
+# Section 1 draws the first step of the handout's AdamW. Write it as one formula of the gradient, without averages. The
+# parameter starts at 0, and there is no weight decay.
 
 
 # %%
-def my_adamw_step(theta, g, m, v, t, lr, beta1, beta2, eps, weight_decay):
-    """Return the new (theta, m, v)."""
+def my_first_step(g, lr, beta2, eps):
+    """Return theta after the first step from theta = 0; beta1 cancels."""
     ...
 
 
-_ = checks.check_adamw_step(my_adamw_step)
+_ = checks.check_first_step(my_first_step)
 
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Five lines, in the order of the formulas at the top; decay comes last, on the moved theta.
+# At $t = 1$ the averages are $m = (1-\beta_1) g$ and $v = (1-\beta_2) g^2$. Divide numerator and denominator by
+# $\sqrt{1-\beta_2}$.
 #
 # </details>
 #
 # <details><summary>Solution</summary>
 #
 # ```python
-# m = beta1 * m + (1 - beta1) * g
-# v = beta2 * v + (1 - beta2) * g * g
-# alpha = lr * (1 - beta2**t) ** 0.5 / (1 - beta1**t)
-# theta = theta - alpha * m / (v**0.5 + eps)
-# return theta - lr * weight_decay * theta, m, v
+# return -lr * g / (abs(g) + eps / (1 - beta2) ** 0.5)
 # ```
+#
+# The half-way gradient is $\epsilon / \sqrt{1-\beta_2}$, which is 32 times $\epsilon$. That is the distance between the two
+# curves of section 1.
 #
 # </details>
 
 # %% [markdown]
-# ### Exercise 2: the learning rate as a function of the step
+# ### Exercise 2: the learning rate schedule
 #
-# ● ○ ○ · 5 minutes. Write the learning rate's path as a function of the step.
+# ● ○ ○ · 5 minutes
+#
+# Write the schedule of section 2 as a function of the step.
 
 
 # %%
@@ -527,7 +665,7 @@ _ = checks.check_learning_rate(my_learning_rate)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Two straight lines; which of the two is lower?
+# There are two straight lines. The step number `warmup - 1` has the peak.
 #
 # </details>
 #
@@ -542,43 +680,64 @@ _ = checks.check_learning_rate(my_learning_rate)
 # </details>
 
 # %% [markdown]
-# ### Exercise 3: a learning rate too large, and one too small
+# ### Exercise 3: the standard error of a paired difference
 #
-# ● ● ● · 20 minutes. Fine-tune with `lr` ten times larger and ten times smaller (change `size.lr`
-# in a call of `fit`). Draw the three learning curves with `plots.learning_curves`. Which way is the
-# danger, and how does it look?
+# ● ● ○ · 15 minutes
 #
+# Two models are scored on the same N rows. `first` and `second` hold 1 for a right answer and 0 for a wrong one. Return the
+# standard error of the difference of the two accuracies. Use the variance with N − 1.
+
+
+# %%
+def my_paired_error(first, second):
+    """first, second: numpy arrays [N] of 0 and 1. Returns one number."""
+    ...
+
+
+_ = checks.check_paired_error(my_paired_error)
+
+# %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Copy the function `train` and give it a learning rate.
+# Each row has a difference of −1, 0 or 1. The difference of the accuracies is the mean of these N numbers.
 #
 # </details>
 #
 # <details><summary>Solution</summary>
 #
-# Ten times smaller learns the same thing too slowly. Ten times larger destroys what the encoder knew: the loss falls to that of
-# guessing, log 5 = 1.61, and stays there.
+# ```python
+# differences = first - second
+# return differences.std(ddof=1) / len(differences) ** 0.5
+# ```
+#
+# Try `my_paired_error(tuned_right, frozen_right)`. Compare it with the error of two independent samples, which is
+# $\sqrt{s_1^2 + s_2^2}$ for the errors $s_1$ and $s_2$ of the two accuracies.
 #
 # </details>
 
 # %% [markdown]
 # ## If it goes wrong
 #
-# - *The loss is nan, and fit stops*: the learning rate is too large, or fp16 overflowed; try a tenth, or `precision="fp32"`.
-# - *Accuracy stays at the majority class*: the head learns too slowly (raise `head_lr`), or labels were read in the wrong
-#   order (look at `data.train.frame()`).
-# - *Out of memory*: pass `micro_batch_size=8` to `fit`; the gradient, and so the result, stays that of the whole batch.
+# - *The loss is nan, and fit stops*: the learning rate is too large, or fp16 overflowed. Try a tenth of it, or
+#   `precision="fp32"`.
+# - *The loss stays at log C, the loss of guessing among C labels*: the learning rate of the encoder is ten times too large, or
+#   that of the head too small.
+# - *Accuracy stays at the majority class*: labels may be in the wrong order. Look at `data.train.frame()`.
+# - *Out of memory*: pass `micro_batch_size=8` to `fit`. The gradient is still that of the whole batch.
 #
 # ## Takeaways
 #
-# - Adam's step has the size of the learning rate, whatever the size of the gradient; $\epsilon$ decides only for tiny ones.
-# - Frozen vectors carry above all what a text is about; fine-tuning helps where the same topic can have either label.
-# - Length-sorted batches, a schedule that is a function of the step, clipping, and the best dev epoch: that is all of `fit`.
+# - The first step of Adam has the length of the learning rate, whatever the size of the gradient. $\epsilon$ matters only for
+#   very small gradients.
+# - A test of a training step compares gradients. Parameters after one step of Adam cannot show a wrong sign.
+# - Fine-tuning adds about 7 points to a frozen encoder on SST, and about 12 points on CFIMDB in the recorded runs.
+# - Compare a similarity model with the untrained cosine. One epoch with the cosine head adds about 0.01 to it, and three epochs
+#   add 0.02. The cross-encoder does not reach it.
 #
 # ## References
 #
 # Kingma and Ba (2015), *Adam*. Loshchilov and Hutter (2019), *Decoupled Weight Decay Regularization*. Devlin et al. (2019),
-# *BERT*. Kaushik, Hovy and Lipton (2020), *Learning the Difference that Makes a Difference with Counterfactually-Augmented
-# Data*. Stanford CS224N, *Default final project: minBERT*.
+# *BERT*. Reimers and Gurevych (2019), *Sentence-BERT*. Kaushik, Hovy and Lipton (2020), *Learning the Difference that Makes a
+# Difference with Counterfactually-Augmented Data*. Stanford CS224N, *Default final project: minBERT*.
 #
 # Before: [01 minBERT](01_minbert.ipynb). Next: [03 The maximal multiverse loss](03_multiverse_loss.ipynb).

@@ -8,7 +8,7 @@ import jupytext
 import numpy as np
 import pytest
 
-from mmlkit.studies import recorded_effects
+from mmlkit.studies import recorded_baselines, recorded_effects
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = sorted((ROOT / "results" / "lessons").glob("*.json"))
@@ -41,3 +41,18 @@ def test_recorded_effects(tmp_path):
     np.testing.assert_allclose(found.standard_error, [1 / 3**0.5, 2 / 3**0.5])
     assert found.positive.to_dict() == {"a": 3, "b": 2} and set(found.seeds) == {3}
     assert recorded_effects("04", tmp_path).empty
+
+
+def test_recorded_baselines(tmp_path):
+    """The values 0.6 and 0.8 have the mean 0.7 and the standard deviation 0.1414."""
+    runs = [dict(task="sst", mode="pretrain", seed=i, accuracy=0.6 + 0.2 * i) for i in (0, 1)]
+    runs += [dict(task="stsb", mode="cosine", seed=0, pearson=0.5)]
+    path = tmp_path / "mini_baselines.json"
+    path.write_text(json.dumps({"runs": runs}))
+    found = recorded_baselines(path)
+    assert found.loc[("sst", "frozen"), ["metric", "seeds"]].tolist() == ["accuracy", 2]
+    np.testing.assert_allclose(
+        found.loc[("sst", "frozen"), ["mean", "sd"]].tolist(), [0.7, 0.02**0.5]
+    )
+    assert found.loc[("stsb", "fine-tuned cosine"), "mean"] == 0.5
+    assert recorded_baselines(tmp_path / "none.json").empty

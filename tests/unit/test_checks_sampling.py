@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mmlkit.checks import check_annealing, check_forgetting
+from mmlkit.checks import check_exponent, check_forgetting, check_passes
 from mmlkit.training.sampling import TaskSampler
 
 
@@ -14,130 +14,120 @@ def raises(*arguments):
     raise TypeError("a draft")
 
 
-def linear_alpha(e, E):
-    return 1 - 0.8 * (e - 1) / (E - 1)
+SIZES = {"quora": 1600, "sst": 400, "sts": 100}
 
 
-def annealing_solution(
-    alpha=linear_alpha,
-    weigh=lambda N, alpha: N**alpha,
-    normaliser=lambda weights: sum(weights.values()),
-    is_single_epoch=lambda E: E == 1,
-):
-    """Return the solution. Each argument replaces one of its parts."""
-
-    def function(sizes, epoch, epochs):
-        power = 1.0 if is_single_epoch(epochs) else alpha(epoch, epochs)
-        weights = {task: weigh(N, power) for task, N in sizes.items()}
-        return {task: weight / normaliser(weights) for task, weight in weights.items()}
-
-    return function
+def exponent(sizes, ratio):
+    return np.log(ratio) / np.log(max(sizes.values()) / min(sizes.values()))
 
 
-def normalises_before_the_power(sizes, epoch, epochs):
-    return {
-        task: (N / sum(sizes.values())) ** linear_alpha(epoch, epochs) for task, N in sizes.items()
-    }
-
-
-def ignores_a_single_epoch(sizes, epoch, epochs):
-    with np.errstate(all="ignore"):
-        return annealing_solution(
-            lambda e, E: 1 - 0.8 * np.float64(e - 1) / np.float64(E - 1),
-            is_single_epoch=lambda E: False,
-        )(sizes, epoch, epochs)
-
-
-ANNEALINGS = [
+EXPONENTS = [
     (stub, "it returns nothing so far."),
     (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: [0.5, 0.3], "expected one number, found shape [2]."),
     (
-        lambda *_: [0.5, 0.3, 0.2],
-        "expected a dict with a number for each of quora, sst, sts, found [0.5, 0.3, 0.2].",
+        lambda sizes, ratio: np.log(ratio) / 16,
+        "the sizes need a logarithm too.",
     ),
     (
-        lambda *_: {"sst": 1.0},
-        "expected a dict with a number for each of quora, sst, sts, found {'sst': 1.0}.",
-    ),
-    (lambda *_: 0.5, "expected a dict with a number for each of quora, sst, sts, found 0.5."),
-    (
-        annealing_solution(lambda e, E: 1 - 0.8 * e / (E - 1)),
-        "epochs count from 1, so alpha is not 1 in the first.",
-    ),
-    (annealing_solution(lambda e, E: 1 - 0.8 * (e - 1) / E), "alpha is not 0.2 in the last epoch."),
-    (annealing_solution(lambda e, E: 1 - 0.8 * e / E), "alpha is not 1 in the first epoch."),
-    (annealing_solution(lambda e, E: 1 - (e - 1) / (E - 1)), "alpha falls to 0, not to 0.2."),
-    (
-        annealing_solution(lambda e, E: 1 - 0.2 * (e - 1) / (E - 1)),
-        "alpha ends at 0.8, not at 0.2.",
-    ),
-    (annealing_solution(lambda e, E: 0.2 + 0.8 * (e - 1) / (E - 1)), "alpha rises."),
-    (
-        annealing_solution(lambda e, E: 1.0),
-        "alpha has no effect; it is an exponent, as a factor it would cancel.",
+        lambda sizes, ratio: np.log(ratio) / np.log(1600),
+        "this takes the largest size alone, not its ratio to the smallest.",
     ),
     (
-        annealing_solution(weigh=lambda N, alpha: N * alpha),
-        "alpha has no effect; it is an exponent, as a factor it would cancel.",
-    ),
-    (annealing_solution(normaliser=lambda weights: 1), "the sum over tasks is not 1."),
-    (normalises_before_the_power, "N is divided by the sum before it is raised to alpha."),
-    (
-        annealing_solution(normaliser=lambda weights: sum(weights.values()) / 100),
-        "this is in percent.",
+        lambda sizes, ratio: np.log(ratio) / np.log(21),
+        "this takes the sum of the sizes, not the smallest.",
     ),
     (
-        annealing_solution(lambda e, E: 1 - (e - 1) / (E - 1), normaliser=lambda weights: 1),
-        "alpha falls to 0, not to 0.2, and the sum over tasks is not 1.",
+        lambda sizes, ratio: np.log(ratio) / np.log(4),
+        "this takes the first two sizes, not the largest and the smallest.",
+    ),
+    (lambda sizes, ratio: ratio / np.log(16), "the ratio needs a logarithm too."),
+    (
+        lambda sizes, ratio: ratio / 16,
+        "the sizes need a logarithm too, and the ratio needs a logarithm too.",
     ),
     (
-        annealing_solution(is_single_epoch=lambda E: False),
-        (
-            "it stopped with ZeroDivisionError: float division by zero. With one epoch alone E "
-            "- 1 is 0; take alpha = 1."
-        ),
+        lambda sizes, ratio: np.log(16) / max(np.log(ratio), 1e-9),
+        "the fraction is upside down.",
     ),
     (
-        ignores_a_single_epoch,
-        (
-            "for ({'quora': 1600, 'sst': 400, 'sts': 100}, 1, 1) it returns [nan, nan, nan], "
-            "expected [0.761905, 0.190476, 0.047619]. With one epoch alone E - 1 is 0; take "
-            "alpha = 1."
-        ),
-    ),
-    (
-        annealing_solution(lambda e, E: 0.5),
-        (
-            "for ({'quora': 1600, 'sst': 400, 'sts': 100}, 1, 5) it returns [0.571429, "
-            "0.285714, 0.142857], expected [0.761905, 0.190476, 0.047619]."
-        ),
+        lambda sizes, ratio: 0.2,
+        "for ({'quora': 1600, 'sst': 400, 'sts': 100}, 16) it returns 0.2, expected 1.",
     ),
 ]
 
 
-def test_annealing_worked_by_hand(capsys):
-    """The sizes are 16 : 4 : 1; alpha is 1, 0.6 and 0.2 in epochs 1, 3 and 5 of 5.
+@pytest.mark.parametrize(("ratio", "alpha"), [(16, 1), (4, 0.5), (2, 0.25), (1, 0)])
+def test_the_exponent_worked_by_hand(ratio, alpha):
+    """The sizes are 16 : 4 : 1, and 16^(1/4) = 2."""
+    assert exponent(SIZES, ratio) == pytest.approx(alpha)
+    p = {task: N**alpha for task, N in SIZES.items()}
+    assert p["quora"] / p["sts"] == pytest.approx(ratio)
 
-    16^0.6 = 5.278 and 4^0.6 = 2.297; 16^0.2 = 1.741 and 4^0.2 = 1.320.
-    """
-    sizes = {"quora": 1600, "sst": 400, "sts": 100}
-    assert list(annealing_solution()(sizes, 1, 5).values()) == pytest.approx(
-        [16 / 21, 4 / 21, 1 / 21]
-    )
-    assert list(annealing_solution()(sizes, 3, 5).values()) == pytest.approx(
-        [5.278 / 8.575, 2.297 / 8.575, 1 / 8.575], abs=1e-4
-    )
-    assert annealing_solution()(sizes, 5, 5) == pytest.approx(
-        TaskSampler("annealed", sizes=sizes, epochs=5).probabilities(5)
-    )
-    assert (
-        check_annealing(annealing_solution()) and capsys.readouterr().out == "annealing: right.\n"
-    )
-    assert check_annealing(
-        lambda sizes, epoch, epochs: TaskSampler(
-            "annealed", sizes=sizes, epochs=epochs
-        ).probabilities(epoch)
-    )
+
+def test_the_solution_of_the_exponent_is_accepted(capsys):
+    assert check_exponent(exponent) and capsys.readouterr().out == "exponent: right.\n"
+
+
+def passes(sizes, alpha, steps, batch):
+    weights = {task: N**alpha for task, N in sizes.items()}
+    total = sum(weights.values())
+    return {task: steps * batch * weights[task] / total / N for task, N in sizes.items()}
+
+
+def changed_passes(change):
+    """Return the solution with every value changed by change(value, N)."""
+    return lambda sizes, *rest: {
+        task: change(value, sizes[task]) for task, value in passes(sizes, *rest).items()
+    }
+
+
+PASSES = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: 0.5, "expected a dict with a number for each of quora, sst, sts, found 0.5."),
+    (
+        lambda *_: {"sst": 1.0},
+        "expected a dict with a number for each of quora, sst, sts, found {'sst': 1.0}.",
+    ),
+    (
+        lambda sizes, alpha, *rest: passes(sizes, 1.0, *rest),
+        "alpha has no effect; it is an exponent.",
+    ),
+    (
+        lambda sizes, alpha, steps, batch: {
+            task: steps * batch * N**alpha / N for task, N in sizes.items()
+        },
+        "the probabilities do not add up to 1.",
+    ),
+    (changed_passes(lambda value, N: value / 8), "the rows of a batch are not counted."),
+    (changed_passes(lambda value, N: value / 1000), "the steps are not counted."),
+    (
+        changed_passes(lambda value, N: value * N),
+        "these are the rows seen; divide by the rows of the task.",
+    ),
+    (
+        changed_passes(lambda value, N: value * N / 2100),
+        "this is divided by the rows of all tasks.",
+    ),
+    (changed_passes(lambda value, N: 1 / value), "this is upside down."),
+    (
+        lambda *_: dict.fromkeys(SIZES, 1.0),
+        "for ({'quora': 1600, 'sst': 400, 'sts': 100}, 1.0, 1000, 8) it returns [1, 1, 1], "
+        "expected [3.80952, 3.80952, 3.80952].",
+    ),
+]
+
+
+def test_passes_worked_by_hand(capsys):
+    """With alpha 1 every row is seen 8000 / 2100 times. With alpha 0 a task has 8000 / 3 rows."""
+    assert list(passes(SIZES, 1.0, 1000, 8).values()) == pytest.approx([8000 / 2100] * 3)
+    uniform = list(passes(SIZES, 0.0, 1000, 8).values())
+    assert uniform == pytest.approx([8000 / 3 / N for N in SIZES.values()])
+    shares = TaskSampler("sqrt", sizes=SIZES).probabilities(1)
+    expected = [8000 * shares[task] / N for task, N in SIZES.items()]
+    assert list(passes(SIZES, 0.5, 1000, 8).values()) == pytest.approx(expected)
+    assert check_passes(passes) and capsys.readouterr().out == "passes: right.\n"
 
 
 def forgetting(history):
@@ -184,7 +174,8 @@ def test_forgetting_worked_by_hand(capsys):
 @pytest.mark.parametrize(
     "check, name, function, message",
     [
-        *((check_annealing, "annealing", *case) for case in ANNEALINGS),
+        *((check_exponent, "exponent", *case) for case in EXPONENTS),
+        *((check_passes, "passes", *case) for case in PASSES),
         *((check_forgetting, "forgetting", *case) for case in FORGETTINGS),
     ],
 )
@@ -194,7 +185,7 @@ def test_mistakes_are_named(check, name, function, message, capsys):
 
 
 def test_changing_the_arguments_in_place_does_not_pass():
-    def clears_sizes(sizes, epoch, epochs):
+    def clears_sizes(sizes, alpha, steps, batch):
         sizes.clear()
         return {"quora": 0, "sst": 0, "sts": 0}
 
@@ -202,4 +193,4 @@ def test_changing_the_arguments_in_place_does_not_pass():
         history.fill(0)
         return history[0]
 
-    assert check_annealing(clears_sizes) is False and check_forgetting(zeroes_history) is False
+    assert check_passes(clears_sizes) is False and check_forgetting(zeroes_history) is False

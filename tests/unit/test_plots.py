@@ -246,3 +246,15 @@ def test_bar_charts_side_by_side_have_one_axis_and_the_first_row_on_top():
     assert [bar.get_width() for bar in axes[0].patches] == [0.25, 0.75]
     top, bottom = (bar.get_y() for bar in axes[0].patches)
     assert axes[0].transData.transform([0, top])[1] > axes[0].transData.transform([0, bottom])[1]
+
+
+def test_learning_curves_show_the_error_of_the_rows_and_the_baseline():
+    """An accuracy of 0.5 on 100 rows has a standard error of 0.05."""
+    history = pd.DataFrame({"epoch": [1, 2], "accuracy": [0.5, 0.8], "best": [False, True]})
+    ax = plots.learning_curves({"one": history}, rows=100, baseline=0.2)
+    segments = ax.collections[0].get_segments()
+    np.testing.assert_allclose(segments[0][:, 1], [0.45, 0.55])
+    np.testing.assert_allclose(segments[1][:, 1], [0.76, 0.84])
+    assert ax.get_ylim() == (0, 1) and ax.lines[-1].get_ydata()[0] == 0.2
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "majority class"]
+    assert not plots.learning_curves({"one": history}).collections

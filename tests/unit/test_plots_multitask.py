@@ -102,6 +102,21 @@ def test_forgetting_has_a_panel_per_schedule_and_a_mark_per_step():
     assert [text.get_text() for text in axes[0][1].get_legend().get_texts()] == ["sst", "sts"]
 
 
+def test_forgetting_leaves_out_what_was_not_measured_and_draws_errors_and_baselines():
+    """An accuracy of 0.5 on 100 rows has a standard error of 0.05, one of 0.2 of 0.04."""
+    history = pd.DataFrame({"step": [1, 2], "sst": [0.5, 0.2], "qqp": [np.nan, 0.5]})
+    options = dict(baselines={"sst": 0.25, "qqp": 0.5}, rows={"sst": 100, "qqp": 100})
+    axes = plots_multitask.forgetting({"merged": (history, ["sst", "qqp"])}, **options)
+    data = [line.get_xydata().tolist() for line in axes[0][0].lines if line.get_marker() in "os"]
+    assert data == [[[1, 0.5], [2, 0.2]], [[2, 0.5]]]
+    dotted = [line for line in axes[0][0].lines if line.get_linestyle() == ":"]
+    assert [line.get_ydata()[0] for line in dotted] == [0.25, 0.5]
+    bars = [bar for part in axes[0][0].collections for bar in part.get_segments()]
+    np.testing.assert_allclose(
+        [bar[:, 1] for bar in bars], [[0.45, 0.55], [0.16, 0.24], [0.45, 0.55]]
+    )
+
+
 def test_parameters_lie_on_a_logarithmic_axis():
     ax = plots_multitask.parameters_against_score(
         {"heads": 2_000, "PAL": 240_000}, {"heads": 0.5, "PAL": 0.6}, {"PAL": 0.1}, title="live"
