@@ -596,8 +596,8 @@ assert min(effects.values()) > 0
 pd.Series(share).unstack().rename_axis("share of 30 sets split", axis=1).map("{:.0%}".format)
 
 # %% [markdown]
-# The default splits both kinds of sets, so that its verdict carries no information. The wide rule separates them. The same experiment was
-# repeated with other seeds, which change the initialisation, the batches and the rows:
+# The default splits both kinds of sets, so that its verdict carries no information. The wide rule separates them. `benchmarks/lesson_effects.py 04`
+# repeats the experiment with other seeds, which change the initialisation, the batches and the rows. Its record is printed here where it exists:
 
 # %%
 for claim, one in studies.recorded_effects("04").iterrows():
