@@ -2,10 +2,11 @@
 
     common       the style: colours, markers and lines of series and methods
     basics       attention, errors, curves and bars, of notebooks 00 to 02
+    encoder      vectors, curves and tables of heads, of notebook 01
     multiverse   orthogonality, pruning and comparisons of methods, of notebooks 03 to 05
     multitask    several tasks in one encoder, of notebooks 07 to 11
     claims       the closing figure of notebook 12
-    widgets      sliders: a static figure everywhere, a moving one in a live front end
+    widgets      sliders and a text box: static everywhere, moving in a live front end
 
 All notebooks use it. Numbers are computed elsewhere: a function here only draws what it is given.
 """
@@ -13,6 +14,7 @@ All notebooks use it. Numbers are computed elsewhere: a function here only draws
 from mmlkit.plots.basics import attention, bars, confusion_matrix, learning_curves, spread
 from mmlkit.plots.claims import axis_limit, forest
 from mmlkit.plots.common import COLOURS, LINES, MARKERS, style
+from mmlkit.plots.encoder import bands, head_tables, moved_vectors, similarities
 from mmlkit.plots.multitask import (
     forgetting,
     learning_curve,
@@ -28,4 +30,4 @@ from mmlkit.plots.multiverse import (
     profile,
     pruning_event,
 )
-from mmlkit.plots.widgets import sliders
+from mmlkit.plots.widgets import sliders, text_box
