@@ -29,11 +29,11 @@ def moved_vectors(names, before, after, *, title="", ax=None):
             ax.annotate("", new, old, arrowprops=arrow)
             ax.plot(*new, **look)
             ax.annotate(name, old, (8, 7), textcoords="offset points", color=colour)
-        ax.margins(0.13)
+        ax.margins(0.18)
     return ax
 
 
-def bands(x, series, *, xlabel, ylabel, reference=None, base=None, title="", ax=None):
+def bands(x, series, *, xlabel, ylabel, reference=None, base=None, ylim=None, title="", ax=None):
     """Draw curves of means with bands of one standard deviation.
 
     Args:
@@ -43,14 +43,15 @@ def bands(x, series, *, xlabel, ylabel, reference=None, base=None, title="", ax=
         ylabel: what the series are.
         reference: (name, value) of a dotted horizontal line, or None.
         base: the base of a logarithmic x axis, or None.
+        ylim: the ends of the y axis, or None.
         title: of the figure.
         ax: matplotlib axes, or None for a new figure.
 
     Returns:
         The axes.
     """
-    labels = dict(xlabel=xlabel, ylabel=ylabel, title=title)
-    with panel(ax, size=(4.8, 2.7), **labels) as ax:
+    labels = dict(xlabel=xlabel, ylabel=ylabel, title=title) | (dict(ylim=ylim) if ylim else {})
+    with panel(ax, size=(6.4, 2.6), **labels) as ax:
         for (name, values), one in zip(series.items(), looks(series).values()):
             values = np.asarray(values, float).reshape(len(x), -1)
             mean, sd = values.mean(1), values.std(1)
@@ -62,7 +63,7 @@ def bands(x, series, *, xlabel, ylabel, reference=None, base=None, title="", ax=
         if base:
             ax.set_xscale("log", base=base)
             ax.set_xticks(x, x)
-        ax.legend()
+        ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return ax
 
 

@@ -193,7 +193,7 @@ def draw(text):
 plots.text_box(draw, start="A slow film, but the last scene is magnificent.", name="your sentence")
 
 # %% [markdown]
-# *One bar per label; the five probabilities sum to 1.*
+# *The classifier is not sure about this sentence: "positive" leads with a probability of 0.34.*
 #
 # ## Sentences that it gets wrong
 #
@@ -215,6 +215,8 @@ wrong = int((true != found).sum())
 print(f"{wrong} of {len(true)} dev sentences are wrong, {int(flipped.sum())} in their sign.")
 
 # %% [markdown]
+# In the committed run, the negative sentence contains *like*, and the positive one contains *wrong*. The exercises return to this.
+#
 # ## From the command line
 #
 # A saved model answers from a terminal.
