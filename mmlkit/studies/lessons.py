@@ -12,7 +12,7 @@ __all__ = ["COURSE", "course_table", "recorded_effects"]
 # File, title, subject, minutes on two cores (fast), and the gigabytes of memory that it needs.
 COURSE = (
     ("00_start_here", "Start here", "this machine, a first classifier", 1, 2),
-    ("01_minbert", "minBERT", "the encoder, written by you", 1.5, 2),
+    ("01_minbert", "minBERT", "the encoder, written by you", 2, 2),
     ("02_finetuning", "Fine-tuning", "AdamW, frozen and fine-tuned encoders", 2, 3),
     ("03_multiverse_loss", "The multiverse loss", "hundreds of orthogonal heads", 2, 3),
     ("04_pruning_heads", "Pruning heads", "MeanShift on the losses of heads", 1.5, 3),
