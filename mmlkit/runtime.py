@@ -18,6 +18,7 @@ import torch
 __all__ = [
     "atomic_write",
     "autocast",
+    "capacity",
     "delayed_interrupt",
     "describe",
     "fastest_precision",
@@ -205,6 +206,25 @@ def _processor():
         if found := re.search(r"^model name\s*:(.*\S)", text, re.M):
             return " ".join(found[1].split())
     return platform.processor() or platform.machine()
+
+
+def capacity():
+    """Return what this machine has: processor cores, main memory and GPU.
+
+    Returns:
+        A dict: cores (those that this process may use), memory_gb (None where the system does not
+        say), gpu (its name, or None) and gpu_gb (0 without one).
+    """
+    known = hasattr(os, "sched_getaffinity")  # on Linux
+    cores = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
+    memory = None
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
+        memory = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    gpu, gpu_gb = None, 0
+    if torch.cuda.is_available():
+        gpu = torch.cuda.get_device_name()
+        gpu_gb = round(torch.cuda.get_device_properties(0).total_memory / 2**30, 1)
+    return {"cores": cores, "memory_gb": memory, "gpu": gpu, "gpu_gb": gpu_gb}
 
 
 def peak_memory():

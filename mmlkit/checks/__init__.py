@@ -1,7 +1,8 @@
 """Feedback on the exercises of the notebooks.
 
     compare         the comparator, the safe call and the printed verdict
-    minbert         notebook 01
+    start           notebook 00
+    minbert         notebook 01, and assignment 1
     finetuning      notebook 02
     multiverse      notebook 03
     pruning         notebook 04
@@ -13,8 +14,8 @@
     pals            notebook 11
     project         notebook 12
 
-A check takes the student's function, prints one line and returns True or False. It names the
-mistake where it is a known one, and it never raises because of a wrong answer. The arguments in
+A check takes the student's function or class, prints one line and returns True or False. It names
+the mistake where it is a known one, and it never raises because of a wrong answer. The arguments in
 the docstring of a check are those of the student's function.
 
 The rest of the library imports nothing from here.
@@ -28,7 +29,13 @@ from mmlkit.checks.finetuning import (
     check_learning_rate,
     check_paired_error,
 )
-from mmlkit.checks.minbert import check_attention
+from mmlkit.checks.minbert import (
+    check_add_norm,
+    check_attention,
+    check_layer,
+    check_order_free,
+    check_self_attention,
+)
 from mmlkit.checks.mtdnn import (
     check_attention_moved,
     check_kept_answers,
@@ -56,3 +63,4 @@ from mmlkit.checks.ranking import (
     check_reciprocal_rank,
 )
 from mmlkit.checks.sampling import check_exponent, check_forgetting, check_passes
+from mmlkit.checks.start import check_majority, check_mean_pooling, check_sign_errors

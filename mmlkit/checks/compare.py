@@ -54,12 +54,14 @@ def verdict(name, check, *arguments):
     return found == "right."
 
 
-def exercise(name, *arguments):
+def exercise(name, *arguments, driver=None):
     """Turn a right answer into the check of an exercise.
 
     Args:
         name: the first words of the verdict.
         *arguments: the arguments of `compare` from `cases` on.
+        driver: `driver(student, *case)` computes the answer with the student's object, such as a
+            class. By default the student's object is a function of the case.
 
     Returns:
         A decorator for the right answer, `right` of `compare`. The decorated function takes the
@@ -71,7 +73,8 @@ def exercise(name, *arguments):
     def decorate(right):
         @functools.wraps(right)
         def check(function):
-            return verdict(name, compare, function, right, *arguments)
+            answer = functools.partial(driver, function) if driver else function
+            return verdict(name, compare, answer, right, *arguments)
 
         del check.__wrapped__  # The signature is that of the check.
         check.right = right

@@ -2,10 +2,12 @@
 
     common       the style: colours, markers and lines of series and methods
     basics       attention, errors, curves and bars, of notebooks 00 to 02
+    encoder      vectors, curves and tables of heads, of notebook 01
     multiverse   orthogonality, pruning and comparisons of methods, of notebooks 03 to 05
     multitask    several tasks in one encoder, of notebooks 07 to 11
     claims       the closing figure of notebook 12
     widgets      sliders and text boxes, with a static result where there is no live front end
+    widgets      sliders and a text box: static everywhere, moving in a live front end
 
 All notebooks use it. Numbers are computed elsewhere: a function here only draws what it is given.
 """
@@ -20,6 +22,7 @@ from mmlkit.plots.basics import (
 )
 from mmlkit.plots.claims import axis_limit, forest
 from mmlkit.plots.common import COLOURS, LINES, MARKERS, style
+from mmlkit.plots.encoder import bands, head_tables, moved_vectors, similarities
 from mmlkit.plots.multitask import (
     accuracy_by_step,
     forgetting,
@@ -41,3 +44,4 @@ from mmlkit.plots.multiverse import (
     staircases,
 )
 from mmlkit.plots.widgets import sliders, text_boxes
+from mmlkit.plots.widgets import sliders, text_box

@@ -1,12 +1,59 @@
-"""The effects that the lessons show, recorded over other seeds.
+"""The list of the lessons, and the effects that they show, recorded over other seeds.
 
 `benchmarks/lesson_effects.py` repeats the live experiment of a notebook and writes the records.
+Notebook 00 shows the list.
 """
 
 import json
 from pathlib import Path
 
 __all__ = ["recorded_baselines", "recorded_effects"]
+
+
+__all__ = ["COURSE", "course_table", "recorded_effects"]
+
+# File, title, subject, minutes on two cores (fast), and the gigabytes of memory that it needs.
+COURSE = (
+    ("00_start_here", "Start here", "this machine, a first classifier", 1, 2),
+    ("01_minbert", "minBERT", "the encoder, written by you", 2, 2),
+    ("02_finetuning", "Fine-tuning", "AdamW, frozen and fine-tuned encoders", 2, 3),
+    ("03_multiverse_loss", "The multiverse loss", "hundreds of orthogonal heads", 2, 3),
+    ("04_pruning_heads", "Pruning heads", "MeanShift on the losses of heads", 1.5, 3),
+    ("05_cross_dataset", "On sets it was not trained on", "the cross-dataset protocol", 1.5, 3),
+    ("06_published_tables", "Reading published tables", "misprints, profiles, chance", 1, 3),
+    ("07_mtdnn_san", "One encoder, many tasks", "MT-DNN and its answer module, SAN", 1.5, 3),
+    ("08_ranking_pretraining", "Ranking and pre-training", "the 2015 model, hidden words", 1.5, 3),
+    ("09_domain_adaptation", "A new domain with few labels", "many draws of few rows", 2, 3),
+    ("10_annealed_sampling", "Annealed sampling", "the order of tasks, forgetting", 2, 3),
+    ("11_pals", "Projected attention layers", "a small attention for every task", 2, 3),
+    ("12_putting_it_together", "Putting it together", "all parts in one model", 2, 4),
+)
+NO_GPU = ("01_minbert", "06_published_tables")  # their profile colab trains nothing
+COLAB_GB = 14  # GPU memory of the profile colab; a T4 shows 14.7
+
+
+def course_table(machine):
+    """Return the list of the notebooks, and what of it runs on a machine, as a Markdown table.
+
+    Args:
+        machine: a dict of `runtime.capacity`. Minutes were measured on two cores; on one core they
+            are doubled here.
+
+    Returns:
+        A text with links to the notebooks.
+    """
+    factor, memory = 2 / min(2, machine["cores"]), machine["memory_gb"]
+    lines = [
+        "| notebook | subject | minutes here, `fast` | `fast` runs here | `colab` runs here |",
+        "|---|---|---|---|---|",
+    ]
+    for stem, title, subject, minutes, needed in COURSE:
+        fast = "yes" if memory is None or memory >= needed else f"needs {needed} GB of memory"
+        small = f"the GPU has less than {COLAB_GB} GB" if machine["gpu_gb"] else "needs a GPU"
+        colab = "yes" if stem in NO_GPU or machine["gpu_gb"] >= COLAB_GB else small
+        link = f"[{stem[:2]} {title}]({stem}.ipynb)"
+        lines.append(f"| {link} | {subject} | {minutes * factor:g} | {fast} | {colab} |")
+    return "\n".join(lines)
 
 
 def recorded_effects(number, folder="../results/lessons"):

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from mmlkit.studies import recorded_baselines, recorded_effects
+from mmlkit.studies import recorded_effects
+from mmlkit.studies.lessons import COURSE, course_table
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = sorted((ROOT / "results" / "lessons").glob("*.json"))
@@ -56,3 +58,25 @@ def test_recorded_baselines(tmp_path):
     )
     assert found.loc[("stsb", "fine-tuned cosine"), "mean"] == 0.5
     assert recorded_baselines(tmp_path / "none.json").empty
+
+
+def test_the_list_of_the_lessons_names_every_notebook():
+    """The numbers run from 00 to 12, and no notebook is missing."""
+    stems = [one[0] for one in COURSE]
+    assert [stem[:2] for stem in stems] == [f"{i:02d}" for i in range(13)]
+    found = {path.stem for path in (ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")}
+    assert found <= set(stems), found - set(stems)
+
+
+def test_the_list_says_what_runs_on_a_machine():
+    machine = dict(cores=1, memory_gb=3.5, gpu=None, gpu_gb=0)
+    rows = [row.split(" | ") for row in course_table(machine).splitlines()[2:]]
+    assert len(rows) == 13 and rows[2][0] == "| [02 Fine-tuning](02_finetuning.ipynb)"
+    assert rows[2][2:] == ["4", "yes", "needs a GPU |"]  # one core doubles the minutes
+    assert rows[1][4] == "yes |" and rows[12][3] == "needs 4 GB of memory"
+    large = dict(cores=16, memory_gb=None, gpu="A", gpu_gb=80)
+    assert [row.split(" | ")[2:] for row in course_table(large).splitlines()[4:5]] == [
+        ["2", "yes", "yes |"]
+    ]
+    small = course_table({**large, "gpu_gb": 8}).splitlines()[4]
+    assert "the GPU has less than 14 GB" in small

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import os
 
 import pytest
 import torch
@@ -216,3 +217,12 @@ def test_the_hardware_of_a_gpu_is_its_name(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
     assert runtime.describe("cuda")["hardware"] == "Tesla T4"
+
+
+def test_the_capacity_of_this_machine(monkeypatch):
+    found = runtime.capacity()
+    assert 1 <= found["cores"] <= os.cpu_count() and found["memory_gb"] > 0.5
+    if not torch.cuda.is_available():
+        assert found["gpu"] is None and found["gpu_gb"] == 0
+    monkeypatch.delattr(os, "sysconf", raising=False)
+    assert runtime.capacity()["memory_gb"] is None
