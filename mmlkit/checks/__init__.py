@@ -24,7 +24,12 @@ from mmlkit.checks.cross_dataset import check_improvement, check_profile
 from mmlkit.checks.finetuning import check_adamw_step, check_learning_rate
 from mmlkit.checks.minbert import check_attention
 from mmlkit.checks.mtdnn import check_answer_loss, check_premise_attention, check_ranking_loss
-from mmlkit.checks.multiverse import check_collapse, check_multiverse_loss
+from mmlkit.checks.multiverse import (
+    check_collapse,
+    check_effective_rank,
+    check_free_directions,
+    check_mean_cosine,
+)
 from mmlkit.checks.pals import check_pal_parameters, check_projected_layer
 from mmlkit.checks.project import check_overall, check_pull, check_sign_test
 from mmlkit.checks.pruning import check_head_average, check_survivors

@@ -21,11 +21,15 @@ from mmlkit.plots.multitask import (
     sampling,
 )
 from mmlkit.plots.multiverse import (
+    drift,
     figure2,
     head_counts,
+    head_paths,
     head_similarity,
     improvements,
     profile,
     pruning_event,
+    singular_values,
+    trade_off,
 )
 from mmlkit.plots.widgets import sliders
