@@ -745,7 +745,7 @@ rows = {}
 for lam, (path, head) in runs.items():
     norms = gradient_norms(head, train_x["checkpoint"], train_y, lam)
     said = head(dev_x["checkpoint"]).argmax(-1)
-    length, accuracy = head.weight.norm(dim=-1).mean(), (said == dev_y).float().mean()
+    length, accuracy = head.weight.detach().norm(dim=-1).mean(), (said == dev_y).float().mean()
     rows[lam] = [*path[-1], *map(float, (length, accuracy)), *norms]
 columns = ["mean |cos|", "loss per head", "mean length", "dev accuracy"]
 columns += ["gradient of L_task", "gradient of lambda L_mv"]
