@@ -42,7 +42,12 @@ from mmlkit.checks.mtdnn import (
     check_paired_difference,
     check_san_parameters,
 )
-from mmlkit.checks.multiverse import check_collapse, check_multiverse_loss
+from mmlkit.checks.multiverse import (
+    check_collapse,
+    check_effective_rank,
+    check_free_directions,
+    check_mean_cosine,
+)
 from mmlkit.checks.pals import (
     check_constant_answers,
     check_pal_parameters,

@@ -34,14 +34,18 @@ from mmlkit.plots.multitask import (
     sampling,
 )
 from mmlkit.plots.multiverse import (
+    drift,
     figure2,
     head_counts,
+    head_paths,
     head_similarity,
     improvements,
     profile,
     pruning_event,
     prunings,
     staircases,
+    singular_values,
+    trade_off,
 )
 from mmlkit.plots.widgets import sliders, text_boxes
 from mmlkit.plots.widgets import sliders, text_box

@@ -2,18 +2,23 @@
 
 import numpy as np
 
+from mmlkit.heads.methods import METHODS
 from mmlkit.messages import count
 from mmlkit.plots.common import COLOURS, heat_map, integer_ticks, looks, panel, panels
 
 __all__ = [
+    "drift",
     "figure2",
     "head_counts",
+    "head_paths",
     "head_similarity",
     "improvements",
     "profile",
     "pruning_event",
     "prunings",
+    "singular_values",
     "staircases",
+    "trade_off",
 ]
 
 HEADS = dict(xlabel="index among active heads", ylabel="average loss of the head")
@@ -46,6 +51,113 @@ def head_similarity(weight, names=None, *, limit=1.0):
             ax.grid(False)
         ax.figure.colorbar(image, ax=list(axes), label="|cosine|")
     return axes
+
+
+def head_paths(paths, points=None, labels=None):
+    """Draw heads with two weights on their way: start dashed, path thin, end as an arrow.
+
+    Args:
+        paths: {title: positions [steps + 1, M, 2]}; every title gets a panel with the same limits.
+        points: [N, 2] data points behind the heads, or None.
+        labels: [N] labels of the points, -1 or 1.
+
+    Returns:
+        The array of axes.
+    """
+    names = ("first", "second") if points is None else ("first coordinate", "second coordinate")
+    units = [f"{name} weight" if points is None else name for name in names]
+    shared = dict(sharex=True, sharey=True, subplot_kw=dict(aspect="equal"))
+    with panels(1, len(paths), (4 * len(paths), 3.6), **shared) as (axes,):
+        for ax, (title, path) in zip(axes, paths.items()):
+            for label, marker in ((1, "+"), (-1, "_")) if points is not None else ():
+                here = np.asarray(points)[np.asarray(labels) == label]
+                ax.plot(*here.T, marker, color="grey", label=f"x, y = {label:+d}")
+            for j, one in enumerate(looks([f"f{i}" for i in range(path.shape[1])]).values()):
+                place = (4, -12) if j % 2 == 0 else (-16, 4)
+                _head_path(ax, np.asarray(path)[:, j], one, f"$f_{j + 1}$", place)
+            ax.set(xlabel=units[0], ylabel=units[1], title=title)
+        if points is not None:
+            axes[0].legend(loc="lower right", fontsize=8)
+    return axes
+
+
+def _head_path(ax, path, look, name, place):
+    colour, end = look["color"], path[-1].tolist()
+    ax.plot([0, path[0, 0]], [0, path[0, 1]], "--", color=colour, alpha=0.5)
+    ax.plot(*path.T, linewidth=1, color=colour)
+    arrow = dict(arrowstyle="->", linewidth=2, linestyle=look["linestyle"], color=colour)
+    ax.annotate("", end, (0, 0), arrowprops=arrow)
+    ax.annotate(name, end, place, textcoords="offset points", color=colour)
+
+
+def drift(paths, level, *, title=""):
+    """Draw the mean |cosine| of pairs of heads over training, with the middle 80 % of the pairs.
+
+    Args:
+        paths: {method: rows of (step, mean, 10 % quantile, 90 % quantile)}.
+        level: the mean |cosine| of random directions, a dotted line.
+        title: of the figure.
+
+    Returns:
+        The axes.
+    """
+    labels = dict(xlabel="update", ylabel="|cosine| of two heads of a class", title=title)
+    with panel(size=(6.4, 3.6), **labels, ylim=(0, 1)) as ax:
+        for (name, path), one in zip(paths.items(), looks(paths).values()):
+            step, mean, low, high = np.asarray(path).T
+            ax.fill_between(step, low, high, color=one["color"], alpha=0.18, linewidth=0)
+            ax.plot(step, mean, **one, markersize=4, label=name)
+        ax.axhline(level, linestyle=":", color="black", label=f"random: {level:.3f}")
+        ax.legend(loc="upper left")
+    return ax
+
+
+def singular_values(spectra, *, first=60, title=""):
+    """Draw the largest singular values of several sets of vectors, each divided by its largest.
+
+    Args:
+        spectra: {name: singular values, largest first}.
+        first: how many are drawn.
+        title: of the figure.
+
+    Returns:
+        The axes.
+    """
+    labels = dict(xlabel="singular value, by size", ylabel="singular value / the largest")
+    with panel(size=(6.4, 3.6), **labels, title=title) as ax:
+        for name, values in spectra.items():
+            look = looks([one for one in spectra if one in METHODS]).get(name)
+            look = look or dict(color="grey", linestyle=":", marker="P")
+            values = np.asarray(values)[:first] / float(values[0])
+            place = range(1, len(values) + 1)
+            ax.semilogy(place, values, **look, markevery=6, markersize=5, label=name)
+        ax.legend(loc="upper right")
+    return ax
+
+
+def trade_off(paths, chosen):
+    """Draw where runs with several lambda end, and the way of one of them.
+
+    Args:
+        paths: {lambda: rows of (mean |cosine|, loss per head)}.
+        chosen: the lambda whose way is drawn; the axes hold all of them.
+
+    Returns:
+        The axes.
+    """
+    points = np.concatenate([np.asarray(path) for path in paths.values()])
+    low, high = points.min(0), points.max(0)
+    room = 0.2 * (high[1] - low[1])
+    limits = dict(xlim=(0.7 * low[0], 1.4), ylim=(low[1] - room, high[1] + room))
+    labels = dict(xlabel="mean |cosine| of two heads (log)", ylabel="train loss per head")
+    with panel(size=(6.4, 3.6), **labels, **limits) as ax:
+        for i, (one, path) in enumerate(paths.items()):
+            ax.semilogx(*path[-1], "o", color="black" if one == chosen else "grey")
+            place = dict(xytext=(-8, 9 if i % 2 else -16), textcoords="offset points")
+            ax.annotate(f"λ = {one:g}", path[-1], **place, fontsize=8)
+        ax.semilogx(*zip(*paths[chosen]), ".-", color=COLOURS[1], label=f"λ = {chosen:g}")
+        ax.legend(loc="lower left")
+    return ax
 
 
 def _fields(event):

@@ -1,14 +1,17 @@
 """The checks of notebook 03 accept the solution and name each known mistake."""
 
+import math
+
 import pytest
 import torch
 
-from mmlkit.checks import check_collapse, check_multiverse_loss
-from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
-
-
-def loss(F):
-    return (F @ F.T).triu(diagonal=1).abs().sum()
+from mmlkit.checks import (
+    check_collapse,
+    check_effective_rank,
+    check_free_directions,
+    check_mean_cosine,
+)
+from mmlkit.heads.multiverse import MultiverseHead
 
 
 def stub(*arguments): ...
@@ -18,60 +21,152 @@ def raises(*arguments):
     raise TypeError("a draft")
 
 
-LOSSES = [
+def alike(weight):
+    """The mean |cos| of each class, pair by pair."""
+    cosine = torch.nn.functional.cosine_similarity
+    pairs = [
+        [
+            cosine(weight[r, k], weight[s, k], dim=0).abs()
+            for s in range(len(weight))
+            for r in range(s)
+        ]
+        for k in range(weight.shape[1])
+    ]
+    return torch.tensor(pairs).mean(1)
+
+
+def unit(weight):
+    rows = weight.transpose(0, 1)
+    return rows / rows.norm(dim=-1, keepdim=True)
+
+
+def table(rows):
+    return (rows @ rows.transpose(1, 2)).abs()
+
+
+ALIKE = [
     (stub, "it returns nothing so far."),
     (raises, "it stopped with TypeError: a draft."),
-    (lambda F: "text", "expected one number, found 'text'."),
-    (lambda F: F @ F.T, "expected one number, found shape [4, 4]."),
-    (lambda F: (F @ F.T).triu().abs().sum(), "the diagonal is counted."),
-    (lambda F: (F @ F.T).abs().sum() / 2, "half of the diagonal is counted."),
-    (lambda F: (F @ F.T).fill_diagonal_(0).abs().sum(), "every pair is counted twice."),
-    (lambda F: (F @ F.T).abs().sum(), "every pair is counted twice, and the diagonal is counted."),
-    (lambda F: (F @ F.T).triu(1).sum(), "the absolute value is missing."),
+    (lambda w: alike(w).mean(), "expected numbers of shape [2], found shape []."),
     (
-        lambda F: (F @ F.T).fill_diagonal_(0).sum(),
-        "every pair is counted twice, and the absolute value is missing.",
+        lambda w: table(w.transpose(0, 1)).triu(1).sum((1, 2)) / 6,
+        "the vectors are not divided by their lengths.",
     ),
     (
-        lambda F: (F @ F.T).triu(1).sum().abs(),
-        "the absolute value is taken of the sum, not of each product.",
+        lambda w: (unit(w) @ unit(w).transpose(1, 2)).triu(1).sum((1, 2)) / 6,
+        "the absolute value is missing.",
     ),
-    (lambda F: (F @ F.T).triu(1).square().sum(), "the products are squared."),
-    (lambda F: (F.T @ F).triu(1).abs().sum(), "the products are those of the columns."),
+    (lambda w: table(unit(w)).mean((1, 2)), "every head is compared with itself too."),
     (
-        lambda F: (F.T @ F).fill_diagonal_(0).abs().sum(),
-        "the products are those of the columns, and every pair is counted twice.",
+        lambda w: table(unit(w)).triu(1).mean((1, 2)),
+        "the sum is divided by M², which counts more than the pairs.",
     ),
-    (lambda F: loss(F) / 6, "this is the mean over pairs."),
-    (lambda F: loss(F) + 1, "it returns 6.51214, expected 5.51214."),
-    (lambda F: loss(F) * float("nan"), "it returns nan, expected 5.51214."),
+    (lambda w: 6 * alike(w), "this is the sum over pairs."),
+    (
+        lambda w: table(w.transpose(0, 1)).mean((1, 2)),
+        "the vectors are not divided by their lengths, and every head is compared with itself too.",
+    ),
+    (lambda w: alike(w) + 1, "it returns [1.5856, 1.52523], expected [0.585604, 0.525231]."),
 ]
 
 
-def test_the_loss_worked_by_hand(capsys):
-    assert loss(torch.tensor([[1.0, 0.0], [0.0, 2.0], [1.0, -1.0]])) == 3  # 0, 1 and |-2|
-    assert check_multiverse_loss(loss) and capsys.readouterr().out == "multiverse loss: right.\n"
-    assert check_multiverse_loss(lambda F: loss(F).item())
-    assert check_multiverse_loss(lambda F: loss(F.requires_grad_()))
-    assert check_multiverse_loss(lambda F: (F @ F.T).fill_diagonal_(0).abs().sum() / 2)
-    assert check_multiverse_loss(lambda F: multiverse_loss(F[:, None])), (
-        "the exercise asks for what the library computes"
-    )
+def test_the_likeness_of_heads_by_hand():
+    weight = torch.tensor([[[3.0, 4.0]], [[1.0, 0.0]], [[0.0, -2.0]]])  # |cos|: 0.6, 0.8 and 0
+    torch.testing.assert_close(alike(weight), torch.tensor([1.4 / 3]))
+    assert check_mean_cosine(alike)
+    assert check_mean_cosine(lambda w: table(unit(w)).triu(1).sum((1, 2)) / 6)
 
 
-@pytest.mark.parametrize("function, message", LOSSES)
-def test_mistakes_in_the_loss_are_named(function, message, capsys):
-    assert check_multiverse_loss(function) is False
+@pytest.mark.parametrize("function, message", ALIKE)
+def test_mistakes_in_the_likeness_are_named(function, message, capsys):
+    assert check_mean_cosine(function) is False
     out = capsys.readouterr().out
-    assert out.startswith(f"multiverse loss: not yet: {message}") and out.count("\n") == 1, out
+    assert out.startswith(f"likeness of heads: not yet: {message}") and out.count("\n") == 1, out
 
 
 def test_changing_the_argument_in_place_does_not_pass():
-    def function(F):
-        F *= 0
-        return loss(F)
+    def function(weight):
+        weight *= -1
+        return alike(weight) - 2 * weight.sum()
 
-    assert not check_multiverse_loss(function)
+    assert not check_mean_cosine(function)
+
+
+def free(F):
+    return F.shape[1] - torch.linalg.matrix_rank(F[1:] - F[0])
+
+
+FREE = [
+    (stub, "it returns nothing so far."),
+    (lambda F: torch.linalg.matrix_rank(F[1:] - F[0]), "this is the rank of the differences"),
+    (lambda F: F.shape[1] - torch.linalg.matrix_rank(F), "this is D minus the rank of the heads"),
+    (torch.linalg.matrix_rank, "this is the rank of the heads."),
+    (lambda F: F.shape[1] - len(F) + 1, "this is D - M + 1, which holds only for independent"),
+    (lambda F: F.shape[1] - len(F), "this is D - M."),
+    (lambda F: len(F), "it returns 3, expected 4."),
+]
+
+
+def test_free_directions_by_hand():
+    """x = (a, a, b) has equal products with the first two axes: two directions are free."""
+    assert free(torch.eye(3)[:2]) == 2 and free(torch.eye(4)) == 1
+    assert check_free_directions(free)
+    assert check_free_directions(
+        lambda F: torch.linalg.svdvals(F - F[:1]).lt(1e-4).sum() + (F.shape[1] - min(F.shape))
+    )
+
+
+@pytest.mark.parametrize("function, message", FREE)
+def test_mistakes_in_the_free_directions_are_named(function, message, capsys):
+    assert check_free_directions(function) is False
+    assert (out := capsys.readouterr().out).startswith(f"free directions: not yet: {message}"), out
+
+
+def entropy(values):
+    return torch.special.entr(values / values.sum()).sum()
+
+
+def centred_values(x):
+    return torch.linalg.svdvals(x - x.mean(0))
+
+
+RANKS = [
+    (stub, "it returns nothing so far."),
+    (lambda x: entropy(torch.linalg.svdvals(x)).exp(), "the vectors are not centred."),
+    (
+        lambda x: entropy(torch.linalg.svdvals(x - x.mean(1, keepdim=True))).exp(),
+        "the mean of each row is taken off.",
+    ),
+    (
+        lambda x: entropy(centred_values(x).square()).exp(),
+        "the singular values are squared.",
+    ),
+    (lambda x: entropy(centred_values(x)), "this is the entropy; exp is missing."),
+    (
+        lambda x: torch.exp2(entropy(centred_values(x))),
+        "this is 2 to the power of the natural entropy.",
+    ),
+    (
+        lambda x: (entropy(centred_values(x)) / torch.tensor(2.0).log()).exp(),
+        "the logarithm has base 2, the power base e.",
+    ),
+    (lambda x: torch.linalg.matrix_rank(x - x.mean(0)), "this is the number of values above zero."),
+    (lambda x: 0 * x.sum(), "it returns 0, expected "),
+]
+
+
+def test_the_effective_rank_counts_equal_values():
+    """Four corners of a square: two equal singular values after centring, so the rank is 2."""
+    square = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]) + 5
+    assert entropy(centred_values(square)).exp().item() == pytest.approx(2)
+    assert check_effective_rank(lambda x: entropy(centred_values(x)).exp())
+    assert check_effective_rank(lambda x: 2 ** (entropy(centred_values(x)) / math.log(2)))
+
+
+@pytest.mark.parametrize("function, message", RANKS)
+def test_mistakes_in_the_effective_rank_are_named(function, message, capsys):
+    assert check_effective_rank(function) is False
+    assert (out := capsys.readouterr().out).startswith(f"effective rank: not yet: {message}"), out
 
 
 def collapse(weight, bias, active):

@@ -121,6 +121,46 @@ def test_similarity_tables_hold_each_pair_once():
     assert other.images[0].get_clim() == (0, 0.5)
 
 
+def test_drift_draws_the_mean_the_spread_and_the_random_level():
+    path = [(0, 0.04, 0.01, 0.08), (5, 0.3, 0.1, 0.6)]
+    ax = plots.drift({"bert-ensemble": path, "mv-m": path[:1]}, 0.041)
+    first, second, level = ax.lines
+    assert first.get_xydata().tolist() == [[0, 0.04], [5, 0.3]] and len(second.get_xdata()) == 1
+    assert first.get_color() == looks(["bert-ensemble"])["bert-ensemble"]["color"]
+    assert list(level.get_ydata()) == [0.041, 0.041] and level.get_label() == "random: 0.041"
+    band = ax.collections[0].get_paths()[0].vertices
+    assert {(5, 0.1), (5, 0.6)} <= {tuple(point) for point in band.tolist()}
+
+
+def test_heads_are_drawn_from_the_start_to_the_end():
+    path = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 3.0]]])
+    points = torch.tensor([[1.0, 1.0], [-1.0, -2.0]])
+    (alone,) = plots.head_paths({"a": path})
+    starts, way = alone.lines[0], alone.lines[1]
+    assert starts.get_xydata().tolist() == [[0, 0], [1, 0]]
+    assert way.get_xydata().tolist() == [[1, 0], [2, 0]] and alone.get_xlabel() == "first weight"
+    first, second = plots.head_paths({"a": path, "b": path}, points, torch.tensor([1.0, -1.0]))
+    assert [line.get_xydata().tolist() for line in first.lines[:2]] == [[[1, 1]], [[-1, -2]]]
+    assert second.get_title(loc="left") == "b" and second.get_xlabel() == "first coordinate"
+
+
+def test_singular_values_are_divided_by_the_largest():
+    ax = plots.singular_values({"checkpoint": [4.0, 2.0, 1.0], "mv-m": [10.0, 1.0]}, first=2)
+    assert [line.get_xydata().tolist() for line in ax.lines] == [
+        [[1, 1], [2, 0.5]],
+        [[1, 1], [2, 0.1]],
+    ]
+    assert ax.lines[1].get_color() == looks(["mv-m"])["mv-m"]["color"] != ax.lines[0].get_color()
+
+
+def test_the_trade_off_keeps_its_axes_when_another_lambda_is_chosen():
+    paths = {0: [(0.04, 0.7), (0.9, 0.4)], 0.5: [(0.04, 0.7), (0.01, 0.69)]}
+    first, second = (plots.trade_off(paths, lam) for lam in paths)
+    assert (first.get_xlim(), first.get_ylim()) == (second.get_xlim(), second.get_ylim())
+    np.testing.assert_allclose(second.lines[-1].get_xydata(), paths[0.5])
+    assert {text.get_text() for text in first.texts} == {"λ = 0", "λ = 0.5"}
+
+
 def test_improvements_are_written_into_the_cells_and_zero_is_white():
     percent = pd.DataFrame(
         [[np.nan, -4.0], [1.26, 0.0]], index=["mml-rte", "mml-mnli"], columns=["rte", "mnli"]
