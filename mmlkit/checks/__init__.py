@@ -6,6 +6,7 @@
     multiverse      notebook 03
     pruning         notebook 04
     cross_dataset   notebook 05
+    published       notebook 06
     mtdnn           notebook 07
     adaptation      notebook 09
     sampling        notebook 10
@@ -20,7 +21,12 @@ The rest of the library imports nothing from here.
 """
 
 from mmlkit.checks.adaptation import check_labels_needed, check_missed_label, check_share
-from mmlkit.checks.cross_dataset import check_improvement, check_profile
+from mmlkit.checks.cross_dataset import (
+    check_group_error,
+    check_improvement,
+    check_price,
+    check_two_way,
+)
 from mmlkit.checks.finetuning import check_adamw_step, check_learning_rate
 from mmlkit.checks.minbert import check_attention
 from mmlkit.checks.mtdnn import check_answer_loss, check_premise_attention, check_ranking_loss
@@ -28,4 +34,5 @@ from mmlkit.checks.multiverse import check_collapse, check_multiverse_loss
 from mmlkit.checks.pals import check_pal_parameters, check_projected_layer
 from mmlkit.checks.project import check_overall, check_pull, check_sign_test
 from mmlkit.checks.pruning import check_head_average, check_survivors
+from mmlkit.checks.published import check_leave_one_out, check_profile, check_range
 from mmlkit.checks.sampling import check_annealing, check_forgetting

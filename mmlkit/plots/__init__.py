@@ -2,7 +2,7 @@
 
     common       the style: colours, markers and lines of series and methods
     basics       attention, errors, curves and bars, of notebooks 00 to 02
-    multiverse   orthogonality, pruning and comparisons of methods, of notebooks 03 to 05
+    multiverse   orthogonality, pruning and comparisons of methods, of notebooks 03 to 06
     multitask    several tasks in one encoder, of notebooks 07 to 11
     claims       the closing figure of notebook 12
     widgets      sliders: a static figure everywhere, a moving one in a live front end
@@ -24,6 +24,8 @@ from mmlkit.plots.multiverse import (
     figure2,
     head_counts,
     head_similarity,
+    improvement_grid,
+    improvement_panels,
     improvements,
     profile,
     pruning_event,

@@ -6,7 +6,7 @@
     cs224n          the course project's files and its overall score
     glue            GLUE's average, and the files of a submission
     dssm            the multi-task network of 2015, MT-DNN's forerunner
-    lessons         the effects of the lessons, recorded over seeds
+    lessons         recorded effects and runs that the lessons read
 
 Notebooks 02 to 10 and 12 use it. Training of the other models does not belong here.
 """
@@ -20,11 +20,13 @@ from mmlkit.studies.comparisons import (
 )
 from mmlkit.studies.cross_dataset import (
     CATEGORIES,
+    cell_improvements,
     column_improvements,
     cross_dataset_table,
     hold_out_errors,
     improvements,
     performance_profile,
+    profile_steps,
     relative_improvement,
     two_way,
 )
@@ -46,4 +48,4 @@ from mmlkit.studies.dssm import (
     trigrams,
 )
 from mmlkit.studies.glue import glue_average, write_glue_submission
-from mmlkit.studies.lessons import recorded_effects
+from mmlkit.studies.lessons import recorded_effects, recorded_protocol
