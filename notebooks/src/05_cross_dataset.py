@@ -397,10 +397,11 @@ print(f"On {sister}, its own model is {100 * back.mean():+.1f} ± {back_error:.1
 print(f"against the model of {task} (one standard error).")
 
 # %% [markdown]
-# @@CAPTION@@
+# *Accuracy of both models on both dev splits, with standard errors; the dotted line is the majority class. The line of text above has
+# the difference on the sister set.*
 #
-# The price depends on the direction. With 40 updates, MRPC teaches little, even about itself: its sentences are long, and its false
-# pairs differ in small facts. A price can only be seen where the own model has learned its set.
+# The price may depend on the direction. The pairs of MRPC are longer than those of QQP, and 40 updates teach less about them. A price
+# can be seen only where the own model has learned its set.
 #
 # ## 4 One row of the table, live
 #
