@@ -145,7 +145,7 @@ def test_the_range_worked_by_hand(capsys):
 
 
 def test_cells_that_are_not_wrong_are_within_their_range():
-    """A printed improvement that is not a misprint lies within the range, up to its last digit."""
+    """A printed improvement that is not a misprint lies within the range, up to its last printed digit."""
     cells = published.cross_dataset()
     accuracy = cells.query("metric == 'accuracy'")
     wide = accuracy.pivot(
@@ -156,7 +156,8 @@ def test_cells_that_are_not_wrong_are_within_their_range():
     for one in ends.itertuples():
         pair = wide.loc[(one.trained_on, one.split)].drop(one.trained_on)
         low, high = improvement_range(pair[one.method], pair["bert"])
-        assert (low - 0.01 <= one.printed <= high + 0.01) == (not one.wrong), one
+        last = 0.1 if round(one.printed, 1) == one.printed else 0.01  # 10.4 has one decimal
+        assert (low - last <= one.printed <= high + last) == (not one.wrong), one
 
 
 @pytest.mark.parametrize("function, message", RANGES)
