@@ -7,6 +7,7 @@
     multiverse      notebook 03
     pruning         notebook 04
     cross_dataset   notebook 05
+    published       notebook 06
     mtdnn           notebook 07
     ranking         notebook 08
     adaptation      notebook 09
@@ -22,7 +23,12 @@ The rest of the library imports nothing from here.
 """
 
 from mmlkit.checks.adaptation import check_labels_needed, check_missed_label, check_share
-from mmlkit.checks.cross_dataset import check_improvement, check_profile
+from mmlkit.checks.cross_dataset import (
+    check_group_error,
+    check_improvement,
+    check_price,
+    check_two_way,
+)
 from mmlkit.checks.finetuning import (
     check_adamw_step,
     check_first_step,
@@ -61,6 +67,7 @@ from mmlkit.checks.pruning import (
     check_staircase,
     check_survivors,
 )
+from mmlkit.checks.published import check_leave_one_out, check_profile, check_range
 from mmlkit.checks.ranking import (
     check_loss_pull,
     check_masked_words,

@@ -4,6 +4,7 @@
     basics       attention, errors, curves and bars, of notebooks 00 to 02
     encoder      vectors, curves and tables of heads, of notebook 01
     multiverse   orthogonality, pruning and comparisons of methods, of notebooks 03 to 05
+    multiverse   orthogonality, pruning and comparisons of methods, of notebooks 03 to 06
     multitask    several tasks in one encoder, of notebooks 07 to 11
     claims       the closing figure of notebook 12
     widgets      sliders and text boxes, with a static result where there is no live front end
@@ -39,6 +40,8 @@ from mmlkit.plots.multiverse import (
     head_counts,
     head_paths,
     head_similarity,
+    improvement_grid,
+    improvement_panels,
     improvements,
     profile,
     pruning_event,

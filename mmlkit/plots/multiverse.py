@@ -1,4 +1,4 @@
-"""Figures of notebooks 03 to 05: orthogonality, pruning, improvements and performance profiles."""
+"""Figures of notebooks 03 to 06: orthogonality, pruning, improvements and performance profiles."""
 
 import numpy as np
 
@@ -12,6 +12,8 @@ __all__ = [
     "head_counts",
     "head_paths",
     "head_similarity",
+    "improvement_grid",
+    "improvement_panels",
     "improvements",
     "profile",
     "pruning_event",
@@ -393,6 +395,61 @@ def improvements(
         for i, j in zip(*np.nonzero(frames)):
             ax.add_patch(Rectangle((j - 0.47, i - 0.46), 0.94, 0.92, fill=False, linewidth=1.6))
     return ax
+
+
+def improvement_grid(tables, *, marked=None, limit=None, digits=1, xlabel="", ylabel="", title=""):
+    """Draw tables of improvements, two in a row and in the same colours.
+
+    Args:
+        tables: {title: DataFrame}, see `improvements`.
+        marked: {title: DataFrame of booleans}, or None; see `improvements`.
+        limit: where the colours end on either side; by default the largest number of all tables.
+        digits: decimals of the numbers.
+        xlabel: what the columns are.
+        ylabel: what the rows are.
+        title: of the figure.
+
+    Returns:
+        The array of axes, [rows, 2].
+
+    Raises:
+        ValueError: the number of tables is odd, or there are none.
+    """
+    if not tables or len(tables) % 2:
+        raise ValueError(f"{len(tables)} tables cannot be drawn in rows of two; expected 2, 4, ...")
+    frames, rows = list(tables.values()), len(tables) // 2
+    limit = limit or max(np.nanmax(np.abs(one.to_numpy(float)), initial=1e-9) for one in frames)
+    widths = [frames[0].shape[1] + 1, frames[1].shape[1] + 1]
+    height = sum(0.34 * len(one) + 1.1 for one in frames[::2])
+    with panels(rows, 2, (0.66 * sum(widths) + 2.4, height), width_ratios=widths) as axes:
+        for i, (name, one) in enumerate(tables.items()):
+            ax, label = axes.flat[i], "improvement, %" if i % 2 else ""
+            frame = marked[name] if marked else None
+            options = dict(limit=limit, marked=frame, digits=digits, label=label, title=name)
+            improvements(one, **options, ax=ax)
+            ax.set(xlabel=xlabel, ylabel="" if i % 2 else ylabel)
+        axes[0][0].figure.suptitle(title, fontsize=11)
+    return axes
+
+
+def improvement_panels(cells, categories, *, title=""):
+    """Draw the improvements of one method as in MML v2, Tables 2 and 3, with means at the right.
+
+    Args:
+        cells: Series of `cell_improvements`, indexed by split, trained_on and evaluated_on.
+        categories: {name: data sets}.
+        title: of the figure.
+
+    Returns:
+        The array of axes: a row per split, a column per category.
+    """
+    tables = {}
+    for split in ("train", "dev"):
+        for name, sets in categories.items():
+            table = cells[split].unstack().reindex(index=list(sets), columns=list(sets))
+            tables[f"{name}, {split} split"] = table.assign(mean=table.mean(axis=1))
+    labels = dict(xlabel="evaluated on", ylabel="trained on")
+    return improvement_grid(tables, **labels, title=title)
 
 
 def profile(shares, *, xlabel="factor τ on the lowest error", title="", ax=None):

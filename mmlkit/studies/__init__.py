@@ -8,6 +8,7 @@
     dssm            the multi-task network of 2015, MT-DNN's forerunner
     lessons         the effects of the lessons, recorded over seeds
     staircases      recorded runs that prune heads, for Fig. 2 (MML v2)
+    lessons         recorded effects and runs that the lessons read
 
 Notebooks 02 to 10 and 12 use it. Training of the other models does not belong here.
 """
@@ -21,11 +22,13 @@ from mmlkit.studies.comparisons import (
 )
 from mmlkit.studies.cross_dataset import (
     CATEGORIES,
+    cell_improvements,
     column_improvements,
     cross_dataset_table,
     hold_out_errors,
     improvements,
     performance_profile,
+    profile_steps,
     relative_improvement,
     two_way,
 )
@@ -59,3 +62,4 @@ from mmlkit.studies.staircases import (
     staircase,
     staircase_table,
 )
+from mmlkit.studies.lessons import recorded_effects, recorded_protocol

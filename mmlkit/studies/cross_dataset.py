@@ -20,8 +20,10 @@ __all__ = [
     "relative_improvement",
     "improvements",
     "column_improvements",
+    "cell_improvements",
     "hold_out_errors",
     "performance_profile",
+    "profile_steps",
 ]
 
 CATEGORIES = {
@@ -291,6 +293,57 @@ def column_improvements(table, baseline="bert"):
         As `improvements`, with evaluated_on in the place of trained_on.
     """
     return improvements(table, baseline, over="trained_on")
+
+
+def cell_improvements(table, baseline="bert"):
+    """Return the improvement over a baseline in every cell off the diagonal, in percent.
+
+    Args:
+        table: as in `improvements`. A cell with several seeds holds their mean, each seed compared
+            with its own baseline.
+        baseline: the method to compare with.
+
+    Returns:
+        A DataFrame with the index split, trained_on, evaluated_on and a column per method.
+
+    Raises:
+        ValueError: the baseline is not a method of the table, or the table is incomplete.
+
+    Example::
+
+        cell_improvements(table)["mml"]["dev"].unstack()    # trained_on x evaluated_on
+    """
+    accuracies = 1 - hold_out_errors(table)
+    if baseline not in accuracies:
+        raise ValueError(f"baseline {baseline!r} is not one of the methods {list(accuracies)}.")
+    percent = 100 * (accuracies.div(accuracies[baseline], axis=0) - 1)
+    return percent.groupby(level=["split", "trained_on", "evaluated_on"]).mean()
+
+
+def profile_steps(errors, most, *, measure="error", top=None):
+    """Return a performance profile at every factor where one of its lines rises.
+
+    Args:
+        errors: DataFrame, experiments x methods.
+        most: the largest factor.
+        measure: see `performance_profile`.
+        top: see `performance_profile`.
+
+    Returns:
+        A DataFrame of shares, factors x methods; the first factor is 1 and the last is `most`.
+
+    Raises:
+        ValueError: as `performance_profile`, or `most` is below 1.
+    """
+    values = errors.to_numpy(dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if measure == "error":
+            ratios = values / values.min(axis=1, keepdims=True)
+        else:
+            good = (top or np.nan) - values
+            ratios = good.max(axis=1, keepdims=True) / good
+    factors = np.unique(ratios[(ratios > 1) & (ratios < most)].round(9))
+    return performance_profile(errors, [1.0, *factors, most], measure=measure, top=top)
 
 
 def performance_profile(errors, taus, *, measure="error", top=None):

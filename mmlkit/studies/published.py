@@ -13,7 +13,19 @@ overall scores, counts of examples. `tables/*.md` are the tables as printed; the
 import difflib
 from pathlib import Path
 
-__all__ = ["misprints", "tables"]
+__all__ = ["cross_dataset", "misprints", "tables"]
+
+_METHODS = {
+    "BERT": "bert",
+    "MML": "mml",
+    "MV-1024": "mv-m",
+    "MV-5": "mv-5",
+    "BERT-D": "bert-drop",
+    "BERT-Drop": "bert-drop",
+    "BERT-Ensemble": "bert-ensemble",
+}
+_SETS = {name: name.lower() for name in ("RTE", "MNLI", "QNLI", "SNLI", "QQP", "MRPC")}
+_SETS["STS-B*"] = "stsb_star"
 
 
 def tables(source=None):
@@ -58,6 +70,30 @@ def misprints():
     """
     frame = _read()
     return frame[frame["arithmetic"] != ""].drop(columns="note").reset_index(drop=True)
+
+
+def cross_dataset():
+    """Return Tables 4 and 5 of MML v2 with the names of methods and tasks that mmlkit uses.
+
+    Returns:
+        A DataFrame with a row per printed cell: method, trained_on, evaluated_on, split, metric,
+        printed, recomputed, wrong. Accuracies are percents. An improvement at the end of a row has
+        no evaluated_on, one in a footer has no trained_on. Wrong marks the cells of `misprints`.
+
+    Example::
+
+        cross_dataset().query("metric == 'accuracy'")
+    """
+    frame = _read().query("source == 'mml_v2' and table in ('Table 4', 'Table 5')")
+    names = frame["row"].str.extract(r"^(.+?)(?:-(RTE|MNLI|QNLI|SNLI|QQP|MRPC|STS-B\*)| impr\.)$")
+    frame = frame.assign(
+        method=names[0].map(_METHODS),
+        trained_on=names[1].map(_SETS),
+        evaluated_on=frame["column"].map(_SETS),
+        wrong=frame["arithmetic"] != "",
+    )
+    keys = ["method", "trained_on", "evaluated_on", "split", "metric"]
+    return frame[[*keys, "printed", "recomputed", "wrong"]].reset_index(drop=True)
 
 
 def _read():

@@ -3,11 +3,10 @@
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from mmlkit.checks import check_improvement, check_profile
-from mmlkit.studies.cross_dataset import performance_profile, relative_improvement
+from mmlkit.checks import check_group_error, check_improvement, check_price, check_two_way
+from mmlkit.studies.cross_dataset import relative_improvement, two_way
 
 
 def stub(*arguments): ...
@@ -117,90 +116,184 @@ def test_mistakes_in_the_improvement_are_named(function, message, capsys):
     assert (out := capsys.readouterr().out).startswith(f"improvement: not yet: {message}"), out
 
 
-def profile(errors, tau):
-    return (errors <= tau * errors.min(axis=1, keepdims=True)).mean(axis=0)
+CHANCES = np.array([[0.05, 0.8, 0.15], [0.1, 0.48, 0.42], [0.5, 0.3, 0.2], [0.2, 0.1, 0.7]])
+NAMES = ("contradiction", "entailment", "neutral")
 
 
-def first_best_only(errors, tau):
-    best = errors.min(axis=1, keepdims=True)
-    first = np.arange(errors.shape[1]) == errors.argmin(axis=1)[:, None]
-    return ((errors <= tau * best) & (first | (errors > best))).mean(axis=0)
+def two_way_accuracy(probabilities, names, answers):
+    predicted = probabilities.argmax(axis=1) == names.index("entailment")
+    return np.mean([one == (answer == "entailment") for one, answer in zip(predicted, answers)])
 
 
-PROFILES = [
+def accuracy_of(predict):
+    """Return a solution whose predictions, True for entailment, come from another rule."""
+
+    def function(probabilities, names, answers):
+        return np.mean(predict(probabilities, names) == [one == "entailment" for one in answers])
+
+    return function
+
+
+def compared_by_name(probabilities, names, answers):
+    return np.mean([names[i] == answer for i, answer in zip(probabilities.argmax(1), answers)])
+
+
+TWO_WAY = [
     (stub, "it returns nothing so far."),
     (raises, "it stopped with TypeError: a draft."),
-    (lambda *_: 3, "expected numbers of shape [3], found shape []."),
-    (lambda errors, tau: profile(errors.T, tau), "expected numbers of shape [3], found shape [4]."),
+    (lambda *_: [True, False], "expected one number, found [True, False]."),
     (
-        lambda errors, tau: (errors < tau * errors.min(axis=1, keepdims=True)).mean(axis=0),
-        "an equal error does not count.",
+        accuracy_of(lambda p, names: p.argmax(1) == 0),
+        "columns are read by place: the first one is taken for entailment.",
     ),
     (
-        lambda errors, tau: (errors <= tau * errors.min(axis=0)).mean(axis=0),
-        "the lowest error is that of the column.",
+        accuracy_of(lambda p, names: p[:, 1] > p[:, 0] + p[:, 2]),
+        "this is the sum rule: entailment needs more than a half.",
     ),
+    (accuracy_of(lambda p, names: p.argmax(1) != 0), "neutral counts as entailment."),
     (
-        lambda errors, tau: (errors <= tau * errors.min()).mean(axis=0),
-        "the lowest error is that of all experiments.",
+        compared_by_name,
+        "a predicted neutral or contradiction never equals not_entailment.",
     ),
+    (lambda *case: 1 - two_way_accuracy(*case), "right and wrong are exchanged."),
     (
-        lambda errors, tau: (errors <= tau * errors[:, :1]).mean(axis=0),
-        "errors are compared with the first method.",
+        lambda p, names, answers: len(answers) * two_way_accuracy(p, names, answers),
+        "the count is not divided by the rows.",
     ),
-    (
-        lambda errors, tau: (errors <= errors.min(axis=1, keepdims=True) + tau - 1).mean(axis=0),
-        "tau is added, not multiplied.",
-    ),
-    (first_best_only, "of two equal best methods only one counts."),
-    (lambda errors, tau: 4 * profile(errors, tau), "the count is not divided by the experiments."),
-    (
-        lambda errors, tau: 4 * (errors < tau * errors.min(axis=1, keepdims=True)).mean(axis=0),
-        "an equal error does not count, and the count is not divided by the experiments.",
-    ),
-    (
-        lambda errors, tau: 100 * profile(errors, tau),
-        "it returns [50, 50, 25], expected [0.5, 0.5, 0.25].",
-    ),
+    (lambda *_: 0.37, "it returns 0.37, expected 1."),
 ]
 
 
-def test_the_profile_worked_by_hand(capsys):
-    """The lowest errors of the four experiments are 10, 20, 30 and 6.
+def test_two_way_worked_by_hand(capsys):
+    """Entailment leads in the first two of the four rows; both are right, with 1 and 2 noes."""
+    answers = ["entailment", "entailment", "not_entailment", "not_entailment"]
+    assert two_way_accuracy(CHANCES, NAMES, answers) == 1
+    assert two_way(CHANCES, NAMES, as_probabilities=True).tolist() == [True, True, False, False]
+    turned = ["not_entailment", *answers[1:3], "entailment"]
+    assert two_way_accuracy(CHANCES, NAMES, turned) == 0.5
+    assert check_two_way(two_way_accuracy) and capsys.readouterr().out == "two_way: right.\n"
 
-    Errors at most a quarter above the lowest: 10 and 12, 20 and 20, 30 and 33, and only 6.
+
+@pytest.mark.parametrize("function, message", TWO_WAY)
+def test_mistakes_in_two_way_are_named(function, message, capsys):
+    assert check_two_way(function) is False
+    assert (out := capsys.readouterr().out).startswith(f"two_way: not yet: {message}"), out
+
+
+def price_solution(formula=lambda own, down, along: own - np.mean(down), factor=100):
+    """Return the solution; the formula takes the own accuracy, its column and its row."""
+
+    def function(accuracy):
+        found = {}
+        for name in accuracy:
+            others = [one for one in accuracy if one != name]
+            down = [accuracy[one][name] for one in others]
+            along = [accuracy[name][one] for one in others]
+            found[name] = factor * formula(accuracy[name][name], down, along)
+        return found
+
+    return function
+
+
+PRICES = [
+    (stub, "it returns nothing so far."),
+    (lambda _: 15.0, "expected a dict with a number for each of qqp, mrpc, found 15.0."),
+    (
+        price_solution(lambda own, down, along: own - np.mean(along)),
+        "this compares one model on other sets, so it mixes in how hard a set is.",
+    ),
+    (
+        price_solution(lambda own, down, along: own - np.mean([*down, own])),
+        "the own model is counted among the sisters.",
+    ),
+    (price_solution(factor=-100), "this is sister minus own, of the other sign."),
+    (
+        price_solution(lambda own, down, along: own - max(down)),
+        "this takes the best sister, not their mean.",
+    ),
+    (price_solution(factor=1), "this is a share, not points."),
+]
+
+
+def test_the_price_worked_by_hand(capsys):
+    """On qqp 80 - 65 = 15 points, on mrpc 85 - 70 = 15; along the rows 10 and 20."""
+    accuracy = {"qqp": {"qqp": 0.8, "mrpc": 0.7}, "mrpc": {"qqp": 0.65, "mrpc": 0.85}}
+    found = price_solution()(accuracy)
+    assert {name: round(value, 9) for name, value in found.items()} == {"qqp": 15, "mrpc": 15}
+    assert check_price(price_solution()) and capsys.readouterr().out == "price: right.\n"
+
+
+@pytest.mark.parametrize("function, message", PRICES)
+def test_mistakes_in_the_price_are_named(function, message, capsys):
+    assert check_price(function) is False
+    assert (out := capsys.readouterr().out).startswith(f"price: not yet: {message}"), out
+
+
+def group_error(values, groups):
+    names = sorted(set(groups))
+    sums = [sum(v - values.mean() for v, g in zip(values, groups) if g == name) for name in names]
+    factor = len(names) / (len(names) - 1)
+    return math.sqrt(factor * sum(one**2 for one in sums)) / len(values)
+
+
+def mean_of_groups(values, groups):
+    names = sorted(set(groups))
+    means = [np.mean([v for v, g in zip(values, groups) if g == name]) for name in names]
+    return np.std(means, ddof=1) / math.sqrt(len(names))
+
+
+def uncorrected(values, groups):
+    count = len(set(groups))
+    return group_error(values, groups) * math.sqrt((count - 1) / count)
+
+
+def uncentred(values, groups):
+    names = sorted(set(groups))
+    sums = [sum(v for v, g in zip(values, groups) if g == name) for name in names]
+    factor = len(names) / (len(names) - 1)
+    return math.sqrt(factor * sum(one**2 for one in sums)) / len(values)
+
+
+GROUP_ERRORS = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (
+        lambda values, groups: values.std(ddof=1) / math.sqrt(len(values)),
+        "every row counts as independent.",
+    ),
+    (mean_of_groups, "every group counts the same, however many rows it has."),
+    (uncorrected, "the factor G/(G-1) is missing."),
+    (uncentred, "the mean is not subtracted."),
+    (
+        lambda values, groups: group_error(values, groups) * len(values) / len(set(groups)),
+        "the sum is divided by the groups, not by the rows.",
+    ),
+    (lambda *case: group_error(*case) ** 2, "this is the variance, without its root."),
+]
+
+
+def test_the_error_of_groups_worked_by_hand(capsys):
+    """Values 1, 1 and 0, 0 in two groups: the centred sums are 1 and -1, so sqrt(2 * 2) / 4.
+
+    With a group per row it is the usual standard error.
     """
-    errors = np.array([[10.0, 12, 15], [20, 20, 30], [40, 30, 33], [8, 9, 6]])
-    assert profile(errors, 1.0).tolist() == [0.5, 0.5, 0.25] and profile(errors, 1.25).tolist() == [
-        0.5,
-        0.75,
-        0.5,
-    ]
-    assert performance_profile(pd.DataFrame(errors), [1.0, 1.25]).to_numpy().tolist() == [
-        [0.5, 0.5, 0.25],
-        [0.5, 0.75, 0.5],
-    ]
-    assert check_profile(profile) and capsys.readouterr().out == "profile: right.\n"
-    assert check_profile(lambda errors, tau: list(profile(errors, tau)))
-    assert check_profile(
-        lambda errors, tau: performance_profile(pd.DataFrame(errors), [tau]).iloc[0]
-    )
+    assert group_error(np.array([1.0, 1, 0, 0]), [1, 1, 2, 2]) == 0.5
+    values = np.random.default_rng(0).normal(size=9)
+    assert abs(group_error(values, range(9)) - values.std(ddof=1) / 3) < 1e-12
+    assert check_group_error(group_error)
+    assert capsys.readouterr().out == "group_error: right.\n"
 
 
-@pytest.mark.parametrize("function, message", PROFILES)
-def test_mistakes_in_the_profile_are_named(function, message, capsys):
-    assert check_profile(function) is False
-    assert (out := capsys.readouterr().out).startswith(f"profile: not yet: {message}"), out
+@pytest.mark.parametrize("function, message", GROUP_ERRORS)
+def test_mistakes_in_the_error_of_groups_are_named(function, message, capsys):
+    assert check_group_error(function) is False
+    assert (out := capsys.readouterr().out).startswith(f"group_error: not yet: {message}"), out
 
 
-@pytest.mark.parametrize("check", [check_improvement, check_profile])
-def test_changing_the_arguments_in_place_does_not_pass(check, capsys):
-    def function(first, *rest):
-        if isinstance(first, dict):
-            first.update(dict.fromkeys(first, 1.0))
-            rest[0].update(first)
-            return 0.0
-        first[:] = 1.0
-        return profile(first, rest[0])
+def test_changing_the_arguments_in_place_does_not_pass(capsys):
+    def function(ours, baseline, own):
+        ours.update(dict.fromkeys(ours, 1.0))
+        baseline.update(ours)
+        return 0.0
 
-    assert check(function) is False
+    assert check_improvement(function) is False

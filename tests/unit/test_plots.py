@@ -191,6 +191,35 @@ def test_improvements_are_written_into_the_cells_and_zero_is_white():
     assert not list(plots.improvements(percent * np.nan).texts)
 
 
+def test_a_grid_of_improvements_shares_its_colours():
+    small = pd.DataFrame([[1.0, -2.0]], index=["mml"], columns=["rte", "qqp"])
+    large = pd.DataFrame([[8.0]], index=["mml"], columns=["qqp"])
+    marked = {"a": small < 0, "b": large < 0}
+    axes = plots.improvement_grid({"a": small, "b": large}, marked=marked, ylabel="trained on")
+    assert axes.shape == (1, 2) and {ax.images[0].get_clim() for ax in axes.flat} == {(-8, 8)}
+    assert [len(ax.patches) for ax in axes.flat] == [1, 0]
+    assert [ax.get_ylabel() for ax in axes.flat] == ["trained on", ""]
+    assert len(axes[0][0].figure.axes) == 3  # one colour bar, at the right
+    with pytest.raises(ValueError, match="3 tables cannot be drawn in rows of two"):
+        plots.improvement_grid({"a": small, "b": large, "c": large})
+
+
+def test_improvement_panels_have_a_mean_at_the_end_of_each_row():
+    keys = ["split", "trained_on", "evaluated_on"]
+    places = [(split, *pair) for split in ("train", "dev") for pair in (("a", "b"), ("b", "a"))]
+    places += [(split, *pair) for split in ("train", "dev") for pair in (("c", "d"), ("d", "c"))]
+    cells = pd.Series(np.arange(8.0), pd.MultiIndex.from_tuples(places, names=keys))
+    axes = plots.improvement_panels(cells, {"one": ("a", "b"), "two": ("c", "d")}, title="all")
+    assert [ax.get_title(loc="left") for ax in axes.flat] == [
+        "one, train split",
+        "two, train split",
+        "one, dev split",
+        "two, dev split",
+    ]
+    assert [text.get_text() for text in axes[1][0].texts] == ["+2.0", "+2.0", "+3.0", "+3.0"]
+    assert [tick.get_text() for tick in axes[0][1].get_xticklabels()] == ["c", "d", "mean"]
+
+
 def test_numbers_can_be_read_on_every_colour():
     """The text is white on dark cells and black elsewhere, with a WCAG 2 contrast above 3 to 1."""
     percent = pd.DataFrame([np.linspace(-5, 5, 21)])

@@ -14,11 +14,13 @@ from mmlkit.heads.linear import PairHead
 from mmlkit.studies.comparisons import Comparison, outcome_sentence, paired_bootstrap
 from mmlkit.studies.cross_dataset import (
     CATEGORIES,
+    cell_improvements,
     column_improvements,
     cross_dataset_table,
     hold_out_errors,
     improvements,
     performance_profile,
+    profile_steps,
     relative_improvement,
     two_way,
 )
@@ -394,6 +396,49 @@ def test_stsb_star_keeps_its_boundary_values(part):
         texts: int(score >= 4) for texts, score in scores.items() if score <= 2 or score >= 4
     }
     assert {2.0, 4.0} <= {scores[texts] for texts in found} and len(found) < len(scores)
+
+
+# ---- cells and steps of a profile ----
+
+
+def long_table(rows):
+    columns = ["method", "seed", "trained_on", "evaluated_on", "split", "accuracy"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def test_cell_improvements_worked_by_hand():
+    """0.6 against 0.5 is +20 % with seed 0, 0.4 against 0.5 is -20 % and 0.9 against 0.6 +50 %."""
+    table = long_table(
+        [
+            (method, seed, "qqp", other, "dev", value)
+            for method, values in {"bert": (0.5, 0.5, 0.6), "mml": (0.6, 0.4, 0.9)}.items()
+            for (seed, other), value in zip([(0, "mrpc"), (1, "mrpc"), (0, "stsb_star")], values)
+        ]
+        + [("mml", 1, "qqp", "stsb_star", "dev", 0.3), ("bert", 1, "qqp", "stsb_star", "dev", 0.2)]
+        + [(method, 0, "qqp", "qqp", "dev", 0.9) for method in ("bert", "mml")]
+    )
+    found = cell_improvements(table)
+    assert list(found.index) == [("dev", "qqp", "mrpc"), ("dev", "qqp", "stsb_star")]
+    np.testing.assert_allclose(found["mml"], [0, 50], atol=1e-9)
+    assert (found["bert"] == 0).all()
+    with pytest.raises(ValueError, match="baseline 'mv-5' is not one of the methods"):
+        cell_improvements(table, "mv-5")
+
+
+def test_a_profile_has_a_step_at_every_ratio():
+    """Ratios by error are 1.2, 1.5 and 2; by accuracy 90/88, 80/70 and 90/80."""
+    errors = pd.DataFrame({"a": [10.0, 20, 10], "b": [12.0, 30, 20]})
+    found = profile_steps(errors, 1.6)
+    np.testing.assert_allclose(found.index, [1, 1.2, 1.5, 1.6])
+    np.testing.assert_allclose(found["b"], [0, 1 / 3, 2 / 3, 2 / 3])
+    assert (found["a"] == 1).all()
+    found = profile_steps(errors, 1.5, measure="accuracy", top=100)
+    np.testing.assert_allclose(found.index, [1, 90 / 88, 90 / 80, 80 / 70, 1.5])
+    np.testing.assert_allclose(found["b"], [0, 1 / 3, 2 / 3, 1, 1])
+    with pytest.raises(ValueError, match="tau 0.9 is below 1"):
+        profile_steps(errors, 0.9)
+    with pytest.raises(ValueError, match="pass top=100"):
+        profile_steps(errors, 1.5, measure="accuracy")
 
 
 # ---- Tables 4 and 5 of MML v2, copied independently of mmlkit.studies.published ----

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mmlkit.studies.published import misprints, tables
+from mmlkit.studies.published import cross_dataset, misprints, tables
 
 SCRIPT = Path(__file__).resolve().parents[1] / "derive_published.py"
 spec = importlib.util.spec_from_file_location("derive_published", SCRIPT)
@@ -633,3 +633,17 @@ def test_printed_cells_are_split_into_values():
         r"expected one for each of \[\('RTE', 'train', 'accuracy'\)",
     ):
         cells("RTE", "train/dev", "accuracy", "1/2/3")
+
+
+def test_the_cross_dataset_tables_have_the_names_of_mmlkit():
+    """Seven training sets, 5 methods x 28 improvements; the cells of one row, as printed."""
+    found = cross_dataset()
+    assert found.groupby("metric").size().to_dict() == {"accuracy": 300, "improvement": 140}
+    assert set(found["method"]) == {"bert", "mml", "mv-m", "mv-5", "bert-drop", "bert-ensemble"}
+    row = found.query("method == 'mml' and trained_on == 'qnli' and split == 'dev'")
+    printed = row.set_index(row["evaluated_on"].fillna("improvement"))["printed"].to_dict()
+    expected = {"rte": 53.79, "mnli": 63.85, "qnli": 92.86, "snli": 63.58, "improvement": 7.63}
+    assert printed == expected
+    feet = found[found["trained_on"].isna()]
+    assert len(feet) == 70 and set(feet["metric"]) == {"improvement"}
+    assert found.groupby("method")["wrong"].sum()[["mml", "bert-ensemble"]].tolist() == [1, 28]

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mmlkit.studies import recorded_protocol
+
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 RUNS = sorted(RESULTS.glob("pruning_*.json"))
 
@@ -66,3 +68,16 @@ def test_every_result_is_strict_json():
 
     for path in sorted(RESULTS.rglob("*.json")):
         json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+
+
+def test_the_runs_of_the_protocol_are_read_from_the_first_folder(tmp_path):
+    folder = RESULTS / "archive" / "mml-tables-fast-mini2"
+    found = recorded_protocol([tmp_path / "none", folder, tmp_path])
+    assert set(found["method"]) == {"bert", "mml"} and set(found["seed"]) == set(range(6))
+    assert set(found["edition"]) == {2} and found["accuracy"].between(0, 1).all()
+    runs = found.groupby(["method", "trained_on", "seed"])
+    assert len(runs) == 2 * 7 * 6 and set(runs.size()) == {8, 6}  # inference and similarity
+    pruned = found[found["method"] == "mml"]
+    assert (pruned["first_check"] == pruned["steps"] // 5).all()
+    assert found.loc[found["method"] == "bert", "first_check"].isna().all()
+    assert recorded_protocol([tmp_path / "none"]).empty
