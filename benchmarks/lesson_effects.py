@@ -70,7 +70,7 @@ def main():
         print(f"seed {seed}, {minutes} minutes: {effects}", flush=True)
         runs = sorted([*runs, dict(seed=seed, minutes=minutes, effects=effects)], key=seed_of)
         threads = int(os.environ.get("OMP_NUM_THREADS", "0")) or os.cpu_count()
-        found = dict(notebook=masters[0].stem, cells=digest, threads=threads, **describe())
+        found = {**describe(), "notebook": masters[0].stem, "cells": digest, "threads": threads}
         place.parent.mkdir(parents=True, exist_ok=True)
         temporary = place.with_suffix(".tmp")
         temporary.write_text(json.dumps({**found, "runs": runs}, indent=1) + "\n")
