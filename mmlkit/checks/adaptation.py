@@ -180,7 +180,7 @@ def check_paired_error(pick, a, b):
         {
             "the standard errors are added, not their squares": (a.std(ddof=1) + b.std(ddof=1))
             / S**0.5,
-            "this is the standard deviation of one draw, not of the mean": both**0.5,
+            "this is the standard deviation of one difference, not of the mean": both**0.5,
             "the variances are divided by S, not by S - 1": ((a.var() + b.var()) / S) ** 0.5,
             "this is the paired error; take no covariance": sd / S**0.5,
             "the root is missing": both / S,

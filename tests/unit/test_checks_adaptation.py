@@ -444,7 +444,7 @@ PAIRED = [
     ),
     (
         changed(2, lambda a, b: (np.var(a, ddof=1) + np.var(b, ddof=1)) ** 0.5),
-        "independent error: this is the standard deviation of one draw, not of the mean.",
+        "independent error: this is the standard deviation of one difference, not of the mean.",
     ),
     (
         changed(2, lambda a, b: ((np.var(a) + np.var(b)) / len(a)) ** 0.5),
