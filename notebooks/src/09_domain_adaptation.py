@@ -664,7 +664,7 @@ print(
 print(change.round(3).to_string())
 
 # %% [markdown]
-# In this run the frozen heads are ahead in all cases but one. With 40 labels and 10 updates,
+# In this run fine-tuning is ahead in one case of six, and equal in one. With 40 labels and 10 updates,
 # fine-tuning is 0.11 behind. With 160 labels and 20 updates it is at most 0.03 behind. So our
 # fine-tuned models lacked updates too. A ridge head needs none.
 #
