@@ -22,7 +22,12 @@ the docstring of a check are those of the student's function.
 The rest of the library imports nothing from here.
 """
 
-from mmlkit.checks.adaptation import check_labels_needed, check_missed_label, check_share
+from mmlkit.checks.adaptation import (
+    check_labels_needed,
+    check_missed_label,
+    check_paired_error,
+    check_share,
+)
 from mmlkit.checks.cross_dataset import (
     check_group_error,
     check_improvement,

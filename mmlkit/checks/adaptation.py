@@ -7,7 +7,7 @@ import numpy as np
 
 from mmlkit.checks.compare import call, exercise, read, require, verdict
 
-__all__ = ["check_labels_needed", "check_missed_label", "check_share"]
+__all__ = ["check_labels_needed", "check_missed_label", "check_paired_error", "check_share"]
 
 _CURVE = [23, 235, 2359, 23596], [51.2, 82.2, 90.5, 94.3]
 _LABELS = (np.arange(3000) % 5 < 2).astype(int)  # 1,800 rows of label 0 and 1,200 of label 1
@@ -139,3 +139,51 @@ def check_labels_needed(pick, rows, accuracies, wanted):
             "this is the size before in the list": rows[before - 1],
         },
     )
+
+
+@exercise(
+    "paired error",
+    [
+        (np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 2.0])),
+        (np.array([0.31, 0.42, 0.28, 0.5]), np.array([0.4, 0.44, 0.41, 0.49])),
+    ],
+    {
+        "mean": "the mean of b - a",
+        "error": "the standard deviation of b - a, divided by the root of S",
+        "independent error": "the root of (Var(a) + Var(b)) / S",
+    },
+)
+def check_paired_error(pick, a, b):
+    """Check the standard error of a difference of two starting points, paired and unpaired.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        a: the accuracies of the first starting point, [S].
+        b: those of the second on the same draws, [S].
+
+    Returns:
+        The mean of b - a, its standard error, and the standard error for independent draws.
+    """
+    S, sd = len(a), (b - a).std(ddof=1)
+    mean = pick((b - a).mean(), {"this is a - b, not b - a": (a - b).mean()})
+    error = pick(
+        sd / S**0.5,
+        {
+            "this is the standard deviation of one draw, not of the mean": sd,
+            "the variance is divided by S, not by S - 1": (b - a).std() / S**0.5,
+            "the standard deviation is divided by S, not by its root": sd / S,
+        },
+    )
+    both = a.var(ddof=1) + b.var(ddof=1)
+    independent = pick(
+        (both / S) ** 0.5,
+        {
+            "the standard errors are added, not their squares": (a.std(ddof=1) + b.std(ddof=1))
+            / S**0.5,
+            "this is the standard deviation of one difference, not of the mean": both**0.5,
+            "the variances are divided by S, not by S - 1": ((a.var() + b.var()) / S) ** 0.5,
+            "this is the paired error; take no covariance": sd / S**0.5,
+            "the root is missing": both / S,
+        },
+    )
+    return mean, error, independent

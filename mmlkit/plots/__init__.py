@@ -6,6 +6,7 @@
     multiverse   orthogonality, pruning and comparisons of methods, of notebooks 03 to 05
     multiverse   orthogonality, pruning and comparisons of methods, of notebooks 03 to 06
     multitask    several tasks in one encoder, of notebooks 07 to 11
+    adaptation   the luck of the draw, of notebook 09
     claims       the closing figure of notebook 12
     widgets      sliders and text boxes, with a static result where there is no live front end
     widgets      sliders and a text box: static everywhere, moving in a live front end
@@ -21,6 +22,8 @@ from mmlkit.plots.basics import (
     learning_curves,
     spread,
 )
+from mmlkit.plots.adaptation import label_draws, paired_draws
+from mmlkit.plots.basics import attention, bars, confusion_matrix, learning_curves, spread
 from mmlkit.plots.claims import axis_limit, forest
 from mmlkit.plots.common import COLOURS, LINES, MARKERS, style
 from mmlkit.plots.encoder import bands, head_tables, moved_vectors, similarities

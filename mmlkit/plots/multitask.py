@@ -244,11 +244,15 @@ def _side_by_side(numbers, *, near=1.25, step=1.14):
 
 
 def learning_curve(scores, *, lines=None, title="", ax=None):
+
+
+def learning_curve(scores, *, lines=None, counts=False, title="", ax=None):
     """Draw accuracy against the share of labels, on a logarithmic axis, with standard deviations.
 
     Args:
         scores: {name: {share: accuracies of its draws}}. A single draw has no error bar.
         lines: {name: accuracy} of horizontal lines, or None.
+        counts: whether the keys are numbers of labels, not shares of them.
         title: of the figure.
         ax: matplotlib axes, or None for a new figure.
 
@@ -265,7 +269,9 @@ def learning_curve(scores, *, lines=None, title="", ax=None):
             f"scores has the shares {shares}; expected some, all above 0, with at least one "
             f"accuracy for each of {list(scores)}."
         )
-    labels = dict(xlabel="share of the labels", ylabel="dev accuracy", title=title)
+    xlabel = "labels" if counts else "share of the labels"
+    ticks = [f"{share:,.0f}" if counts else f"{100 * share:.3g} %" for share in shares]
+    labels = dict(xlabel=xlabel, ylabel="dev accuracy", title=title)
     with panel(ax, size=(5.4, 3.6), **labels) as ax:
         for i, (name, one) in enumerate(looks(scores).items()):
             curve = dict(sorted(scores[name].items()))
@@ -277,7 +283,7 @@ def learning_curve(scores, *, lines=None, title="", ax=None):
         for (name, y), line in zip((lines or {}).items(), (":", (0, (1, 3)), (0, (6, 4)))):
             ax.axhline(y, color="black", linewidth=1, linestyle=line, label=name)
         ax.set_xscale("log")
-        ax.set_xticks(shares, [f"{100 * share:.3g} %" for share in shares])
+        ax.set_xticks(shares, ticks)
         ax.minorticks_off()
         ax.legend(fontsize=8)
     return ax
