@@ -7,7 +7,7 @@ import numpy as np
 
 from mmlkit.checks.compare import call, exercise, read, require, verdict
 
-__all__ = ["check_labels_needed", "check_missed_label", "check_paired_error", "check_share"]
+__all__ = ["check_labels_needed", "check_missed_label", "check_error_of_draws", "check_share"]
 
 _CURVE = [23, 235, 2359, 23596], [51.2, 82.2, 90.5, 94.3]
 _LABELS = (np.arange(3000) % 5 < 2).astype(int)  # 1,800 rows of label 0 and 1,200 of label 1
@@ -142,7 +142,7 @@ def check_labels_needed(pick, rows, accuracies, wanted):
 
 
 @exercise(
-    "paired error",
+    "error of draws",
     [
         (np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 2.0])),
         (np.array([0.31, 0.42, 0.28, 0.5]), np.array([0.4, 0.44, 0.41, 0.49])),
@@ -153,7 +153,7 @@ def check_labels_needed(pick, rows, accuracies, wanted):
         "independent error": "the root of (Var(a) + Var(b)) / S",
     },
 )
-def check_paired_error(pick, a, b):
+def check_error_of_draws(pick, a, b):
     """Check the standard error of a difference of two starting points, paired and unpaired.
 
     Args:

@@ -3,17 +3,16 @@
     common       the style: colours, markers and lines of series and methods
     basics       attention, errors, curves and bars, of notebooks 00 to 02
     encoder      vectors, curves and tables of heads, of notebook 01
-    multiverse   orthogonality, pruning and comparisons of methods, of notebooks 03 to 05
     multiverse   orthogonality, pruning and comparisons of methods, of notebooks 03 to 06
     multitask    several tasks in one encoder, of notebooks 07 to 11
     adaptation   the luck of the draw, of notebook 09
     claims       the closing figure of notebook 12
     widgets      sliders and text boxes, with a static result where there is no live front end
-    widgets      sliders and a text box: static everywhere, moving in a live front end
 
 All notebooks use it. Numbers are computed elsewhere: a function here only draws what it is given.
 """
 
+from mmlkit.plots.adaptation import label_draws, paired_draws
 from mmlkit.plots.basics import (
     attention,
     bars,
@@ -22,8 +21,6 @@ from mmlkit.plots.basics import (
     learning_curves,
     spread,
 )
-from mmlkit.plots.adaptation import label_draws, paired_draws
-from mmlkit.plots.basics import attention, bars, confusion_matrix, learning_curves, spread
 from mmlkit.plots.claims import axis_limit, forest
 from mmlkit.plots.common import COLOURS, LINES, MARKERS, style
 from mmlkit.plots.encoder import bands, head_tables, moved_vectors, similarities
@@ -49,9 +46,8 @@ from mmlkit.plots.multiverse import (
     profile,
     pruning_event,
     prunings,
-    staircases,
     singular_values,
+    staircases,
     trade_off,
 )
 from mmlkit.plots.widgets import sliders, text_boxes
-from mmlkit.plots.widgets import sliders, text_box

@@ -243,9 +243,6 @@ def _side_by_side(numbers, *, near=1.25, step=1.14):
     return places
 
 
-def learning_curve(scores, *, lines=None, title="", ax=None):
-
-
 def learning_curve(scores, *, lines=None, counts=False, title="", ax=None):
     """Draw accuracy against the share of labels, on a logarithmic axis, with standard deviations.
 

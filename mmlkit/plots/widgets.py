@@ -3,8 +3,6 @@
 from mmlkit.runtime import is_interactive
 
 __all__ = ["sliders", "text_boxes"]
-"""Sliders and a text box: a static figure always, and a moving one in a live front end."""
-__all__ = ["sliders", "text_box"]
 
 READOUT = 20  # letters: the widgets' own style cuts the value beside a slider at 148 pixels
 
@@ -66,31 +64,6 @@ def text_boxes(show, *, button="Predict", **texts):
         boxes = {name: Text(value=text, description=name, **wide) for name, text in texts.items()}
         run = interact_manual.options(manual_name=button)
         run(show, **boxes)
-
-
-def text_box(draw, *, start, name="text"):
-    """Draw one figure for a text, and again for every text that a reader enters.
-
-    Args:
-        draw: a function of one text that draws one figure.
-        start: the text at the start.
-        name: the word beside the box.
-    """
-    import matplotlib.pyplot as plt
-
-    def redraw(text):
-        if text.strip():
-            draw(text)
-            plt.show()
-
-    if is_interactive():
-        from ipywidgets import Layout, Text, interact
-
-        look = dict(description=name, style={"description_width": "initial"})
-        look["layout"] = Layout(width="44em", max_width="100%")
-        interact(redraw, text=Text(start, continuous_update=False, **look))
-    else:
-        redraw(start)
 
 
 def _starts(choices, start):

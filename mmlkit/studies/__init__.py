@@ -53,7 +53,7 @@ from mmlkit.studies.dssm import (
     trigrams,
 )
 from mmlkit.studies.glue import glue_average, write_glue_submission
-from mmlkit.studies.lessons import recorded_baselines, recorded_effects
+from mmlkit.studies.lessons import recorded_baselines, recorded_effects, recorded_protocol
 from mmlkit.studies.staircases import (
     LANDMARKS,
     Staircase,
@@ -62,4 +62,3 @@ from mmlkit.studies.staircases import (
     staircase,
     staircase_table,
 )
-from mmlkit.studies.lessons import recorded_effects, recorded_protocol

@@ -1,5 +1,4 @@
-"""The list of the lessons, and the effects that they show, recorded over other seeds.
-"""Recorded runs that the lessons read: effects over other seeds, and runs of the protocol.
+"""The list of the lessons, and what they read: effects over other seeds, and recorded runs.
 
 `benchmarks/lesson_effects.py` repeats the live experiment of a notebook and writes the records.
 Notebook 00 shows the list.
@@ -8,10 +7,13 @@ Notebook 00 shows the list.
 import json
 from pathlib import Path
 
-__all__ = ["recorded_baselines", "recorded_effects"]
-
-
-__all__ = ["COURSE", "course_table", "recorded_effects"]
+__all__ = [
+    "COURSE",
+    "course_table",
+    "recorded_baselines",
+    "recorded_effects",
+    "recorded_protocol",
+]
 
 # File, title, subject, minutes on two cores (fast), and the gigabytes of memory that it needs.
 COURSE = (
@@ -55,9 +57,6 @@ def course_table(machine):
         link = f"[{stem[:2]} {title}]({stem}.ipynb)"
         lines.append(f"| {link} | {subject} | {minutes * factor:g} | {fast} | {colab} |")
     return "\n".join(lines)
-
-
-__all__ = ["recorded_effects", "recorded_protocol"]
 
 
 def recorded_effects(number, folder="../results/lessons"):

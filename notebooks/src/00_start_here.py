@@ -173,24 +173,27 @@ assert best > majority + margin, f"expected more than {majority + margin:.2f}, f
 #
 # ## Your own sentence
 #
-# In a live notebook, the next cell shows a text box. Enter a sentence about a film and press Enter. Without a kernel you see the
+# In a live notebook, the next cell shows a text box. Enter a sentence about a film and press *Predict*. Without a kernel you see the
 # result for the first sentence.
 
 # %%
 import textwrap
 
+import matplotlib.pyplot as plt
+
 from mmlkit.training import predict_proba
 
 
-def draw(text):
+def draw(sentence):
     """Draw the five probabilities of one sentence."""
-    row = predict_proba(model, [text], task="sst")[0]
-    title = textwrap.shorten(text, 70, placeholder=" ...")
+    row = predict_proba(model, [sentence], task="sst")[0]
+    title = textwrap.shorten(sentence, 70, placeholder=" ...")
     ax = plots.bars(dict(zip(data.task.labels, row)), xlabel="probability", title=title)
     ax.set_xlim(0, 1.12)  # the same axis for all sentences
+    plt.show()
 
 
-plots.text_box(draw, start="A slow film, but the last scene is magnificent.", name="your sentence")
+plots.text_boxes(draw, sentence="A slow film, but the last scene is magnificent.")
 
 # %% [markdown]
 # *The classifier is not sure about this sentence: "positive" leads with a probability of 0.34.*

@@ -844,7 +844,7 @@ def my_paired_error(a, b):
     ...
 
 
-_ = checks.check_paired_error(my_paired_error)
+_ = checks.check_error_of_draws(my_paired_error)
 
 # %% [markdown]
 # <details><summary>Hint</summary>

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from mmlkit.studies import recorded_baselines, recorded_effects
-from mmlkit.studies import recorded_effects
 from mmlkit.studies.lessons import COURSE, course_table
 
 ROOT = Path(__file__).resolve().parents[2]

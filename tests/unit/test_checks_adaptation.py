@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mmlkit.checks import (
+    check_error_of_draws,
     check_labels_needed,
     check_missed_label,
-    check_paired_error,
     check_share,
 )
 
@@ -461,11 +461,13 @@ def test_the_paired_error_worked_by_hand(capsys):
     """The differences 1, 2 and 0 have mean 1 and variance 1; a and b have variance 1 each."""
     found = paired_error(np.array([0, 1, 2]), np.array([1, 3, 2]))
     assert found == pytest.approx((1, 1 / 3**0.5, (2 / 3) ** 0.5))
-    assert check_paired_error(paired_error) and capsys.readouterr().out == "paired error: right.\n"
+    assert (
+        check_error_of_draws(paired_error) and capsys.readouterr().out == "error of draws: right.\n"
+    )
 
 
 @pytest.mark.parametrize("function, message", PAIRED)
 def test_mistakes_in_the_paired_error_are_named(function, message, capsys):
-    assert check_paired_error(function) is False
+    assert check_error_of_draws(function) is False
     out = capsys.readouterr().out
     assert out.startswith(f"paired error: not yet: {message}") and out.count("\n") == 1, out
