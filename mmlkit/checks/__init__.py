@@ -23,9 +23,9 @@ The rest of the library imports nothing from here.
 """
 
 from mmlkit.checks.adaptation import (
+    check_error_of_draws,
     check_labels_needed,
     check_missed_label,
-    check_paired_error,
     check_share,
 )
 from mmlkit.checks.cross_dataset import (
