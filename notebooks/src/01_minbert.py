@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 01 minBERT
 #
-# You write BERT's encoder as three classes. With the published weights it then gives the same numbers as the published
-# implementation.
+# You write the three classes of a BERT layer, and stack the layers to BERT's encoder. With published weights, your encoder then
+# gives the same numbers as the published implementation.
 #
 # | | |
 # |---|---|
@@ -18,14 +18,15 @@
 # - write multi-head attention, add-and-norm and the BERT layer as `torch.nn` modules,
 # - compare your encoder with two other implementations, on trained weights,
 # - account for every one of BERT-base's 109,482,240 parameters,
-# - test a claim about an attention head on sentences that did not choose the head.
+# - test a claim about an attention head on sentences that did not choose the head,
+# - explain masked language modelling, the main task that trains BERT, and compare its loss with a baseline.
 #
 # ![A BERT layer from left to right. The input h enters multi-head self-attention. The result and h are added and
 # normalised, which gives a. The vector a enters the feed-forward network. The result and a, not h, are added and
 # normalised, which gives the output.](images/01_layer.svg)
 #
-# BERT is a table of word vectors followed by this layer, twelve or twenty-four times. The notebook follows the drawing from left
-# to right.
+# BERT's encoder is a sum of learned vectors per token, followed by twelve or twenty-four copies of this layer. Each copy has its
+# own weights. Sections 1 to 4 follow the drawing from left to right.
 
 # %% tags=["parameters"]
 profile = "fast"  # "fast": MiniLM, installed with the library; "colab", "paper": BERT-base
@@ -60,9 +61,9 @@ print(
 # ## 1. Attention on three tokens
 #
 # Take the words *the river bank*. A bank can hold money, but next to *river* it does not. Attention adds a part of the vector of
-# *river* to the vector of *bank*. Each token has two made-up numbers here, so that everything fits on paper.
+# *river* to the vector of *bank*. Each token has a made-up vector of two numbers here, so that everything fits on paper.
 #
-# **Step 1, scores.** The dot product of two vectors says how well two tokens match. For *bank* and *river* it is
+# **Step 1, scores.** The dot product of two vectors measures how well two tokens match. For *bank* and *river* it is
 # $1 \cdot 2 + 1 \cdot 0 = 2$.
 #
 # **Predict before you run.** The table has a row for each token that looks and a column for each token that is looked at. Which
@@ -81,7 +82,7 @@ print(
 )
 
 # %% [markdown]
-# **Step 2, scaling.** Divide by $\sqrt{d}$, where $d = 2$ is the length of the vectors. Section 2 gives the reason.
+# **Step 2, scaling.** Divide by $\sqrt{d}$, where $d = 2$ is the number of components of a vector. Section 2 gives the reason.
 #
 # **Step 3, softmax.** Take $e^{\text{score}}$ and divide by the sum of the row. The result is a row of positive weights with sum
 # 1. Check one number with a calculator.
@@ -97,7 +98,7 @@ print("exponentials    ", exponentials, " sum", round(exponentials.sum().item(),
 print("weights         ", weights)
 
 # %% [markdown]
-# *The* has a fifth of the weight. No weight of a softmax is exactly 0.
+# *The* has a fifth of the weight. A softmax gives every token a weight above 0. Section 2 shows how a mask rounds it to 0.
 #
 # **Step 4, mixing.** The new vector of *bank* is the weighted mean of all three vectors:
 # $0.198 \cdot (0, 1) + 0.401 \cdot (2, 0) + 0.401 \cdot (1, 1) = (1.203,\ 0.599)$. The same formula gives every row:
@@ -114,8 +115,9 @@ ax = plots.moved_vectors(tokens, x, mixed, title="Before (hollow) and after (fil
 # $$\text{attention}(Q, K, V) = \text{softmax}\left(\frac{Q K^\top}{\sqrt{d}} + M\right) V
 # \qquad Q = h W_Q + b_Q,\quad K = h W_K + b_K,\quad V = h W_V + b_V$$
 #
-# In the toy, each token was its own query, key and value. In BERT, three learned linear maps compute three vectors per token. The
-# *query* is compared with the *keys* of all tokens. The *values* are mixed with the weights that result.
+# In the toy, the vector of each token was its query, its key and its value. In BERT, three learned linear maps compute three
+# vectors per token. The *query* is compared with the *keys* of all tokens. The *values* are averaged with the resulting weights.
+# A row of $h$ is a token. BERT does this in several *heads* at once (section 3).
 #
 # | symbol | name | shape |
 # |---|---|---|
@@ -124,10 +126,11 @@ ax = plots.moved_vectors(tokens, x, mixed, title="Before (hollow) and after (fil
 # | $d = D / H$ | width of one head | number |
 # | $h$ | hidden states: one vector for each token | `[B, T, D]` |
 # | $W_Q, W_K, W_V$ | weights of the three maps | `[D, D]` |
+# | $b_Q, b_K, b_V$ | biases of the three maps | `[D]` |
 # | $Q, K, V$ | queries, keys, values, split into heads | `[B, H, T, d]` |
-# | $M$ | mask: 0 for a token, very negative for padding | `[B, 1, 1, T]` |
+# | $M$ | mask: 0 for a token, very negative for padding (section 2) | `[B, 1, 1, T]` |
 # | softmax(...) | attention weights: a row per query, a column per key | `[B, H, T, T]` |
-# | $a$ | after attention, its residual and LayerNorm | `[B, T, D]` |
+# | $a$ | output of the first half of the layer (section 4) | `[B, T, D]` |
 
 
 # %%
@@ -143,10 +146,11 @@ print("weights\n", weights, "\nnew vectors\n", new, "\nsame as by hand:", torch.
 # %% [markdown]
 # ## 2. The scale and the mask
 #
-# A dot product of two random vectors of length $d$ is a sum of $d$ terms. Its standard deviation is $\sqrt{d}$.
+# Take two random vectors with $d$ independent components of mean 0 and variance 1. Their dot product is a sum of $d$ terms, each
+# of variance 1. So its standard deviation is $\sqrt{d}$.
 #
 # **Predict before you run.** Draw a query and eight keys at random. Without the division, is the largest of the eight weights
-# near 1/8 or near 1 for long vectors?
+# near 1/8 or near 1 when $d$ is large?
 
 # %%
 sizes, largest = [2, 8, 32, 128, 512], {"not divided": [], "divided by √d": []}
@@ -164,14 +168,15 @@ print(f"Answer: near 1. At d = {d} it is {ends['not divided']:.2f} on average,",
 print(f"and {ends['divided by √d']:.2f} with the division.")
 
 # %% [markdown]
-# *Mean and standard deviation of 400 draws. Undivided, the largest weight rises from 0.4 to almost 1. Divided by $\sqrt{d}$, it
-# stays between 0.3 and 0.4 at every length.* A softmax with one weight near 1 passes almost no gradient to the other keys.
+# *Undivided, the mean of the largest weight rises from 0.4 to almost 1. Divided by $\sqrt{d}$, it stays between 0.3 and 0.4 at
+# every $d$. The bands show the standard deviation of 400 draws.* A softmax with one weight near 1 passes almost no gradient to
+# the scores.
 #
 # ### Padding
 #
 # Sentences of a batch need equal length, so short ones are filled with `[PAD]`. No token may look at padding. The mask is *added
-# to the scores* before the softmax: $e^{\text{very negative}}$ is 0, and the other weights still sum to 1. Setting weights to 0
-# after the softmax would leave rows with a sum below 1.
+# to the scores* before the softmax. In floating point, $e^{\text{very negative}}$ is exactly 0, and the other weights still sum
+# to 1. Setting weights to 0 after the softmax would leave rows with a sum below 1.
 
 # %%
 padded = torch.cat([x, torch.tensor([[3.0, 3.0]])])  # [PAD] with a long vector
@@ -182,14 +187,14 @@ assert torch.allclose(new[:3], mixed, atol=1e-6)  # the tokens have the same vec
 ax = plots.attention(weights, [*tokens, "[PAD]"], title="With the mask")
 
 # %% [markdown]
-# *The column* [PAD] *has weight 0 in every row, although its vector is the longest.* The row of `[PAD]` is computed too, but no
-# token reads it. The library masks with half of the smallest number of the dtype. Minus infinity would give NaN in a row of only
-# padding.
+# *The column* [PAD] *has weight 0 in every row, although its vector has the largest norm.* The row of `[PAD]` is computed too,
+# but no token reads it. The library adds half of the most negative number of the dtype. The other half leaves room for the score.
+# Minus infinity would give NaN in a row of only padding.
 #
 # ## 3. Several heads
 #
-# One softmax gives one set of weights. BERT runs $H$ attentions side by side, each on its own slice of $d = D / H$ features. Their
-# results are put next to each other. Only the shapes are new.
+# One softmax gives one set of weights. BERT computes $H$ attentions in parallel, the *heads*. Each has its own slice of
+# $d = D / H$ features of $Q$, $K$ and $V$. Their results are concatenated. Only the shapes are new.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -206,8 +211,8 @@ print("merging undoes splitting:", torch.equal(heads.transpose(1, 2).reshape(B, 
 #
 # ### Exercise 1: self-attention
 #
-# ● ● ○ · 20 minutes. Write `forward`. Parameter names are those of published checkpoints, so leave `__init__` as it is. The check
-# loads weights into your class, compares the outputs, and names the usual mistakes.
+# ● ● ○ · 20 minutes. Write `forward`. The parameters have the names of published checkpoints, so leave `__init__` as it is. The
+# check loads weights into your class, compares the outputs, and names the usual mistakes.
 
 
 # %%
@@ -230,7 +235,8 @@ attention_right = checks.check_self_attention(MyAttention)
 # <details><summary>Hint</summary>
 #
 # Four steps: the three maps, the split of section 3, `attention` of section 1 (it works on `[B,H,T,d]` as it is), and the merge
-# of section 3. `x.flatten(2)` puts the last two dimensions together.
+# of section 3. `attention` returns two things. `x.flatten(2)` joins all dimensions from the third on, so `[B,T,H,d]` becomes
+# `[B,T,D]`.
 #
 # </details>
 #
@@ -252,9 +258,9 @@ attention_right = checks.check_self_attention(MyAttention)
 #
 # </details>
 #
-# The folded cell below holds the same class. From here on, the notebook uses your class if the check accepts it, and otherwise
-# the one of the cell. It then compares this class with the library's, on the same weights. The second sentence ends with two
-# tokens of padding.
+# The folded cell below contains the same class. If the check accepts your class, the notebook uses yours from here on. Otherwise
+# it uses the class of the folded cell. The next cell compares the class in use with the library's, on the same weights. The
+# second row of the batch ends with two padded tokens.
 
 
 # %% jupyter={"source_hidden": true}
@@ -291,12 +297,13 @@ print(f"{Attention.__name__} and {type(theirs).__name__}: equal to 1e-6")
 # %% [markdown]
 # ## 4. The layer
 #
-# The output of attention is *added* to its input; this is the residual. Then LayerNorm shifts each token's vector to mean 0 and
-# scales it to variance 1. Two learned vectors $g$ and $b$ stretch and shift the result (Ba et al. 2016):
+# A linear map $W_O$, with bias $b_O$, mixes the results of the heads. Its output is *added* to the input of attention; this is
+# the *residual connection*. Then LayerNorm shifts each token's vector to mean 0 and scales it to variance 1. Two learned vectors
+# $g$ and $b$ scale and shift the result (Ba et al. 2016):
 #
 # $$\text{LayerNorm}(x) = g \cdot \frac{x - \text{mean}(x)}{\sqrt{\text{var}(x) + \varepsilon}} + b$$
 #
-# Mean and variance run over the $D$ features of one token. Other tokens and other sentences have no influence. BERT's
+# Mean and variance are taken over the $D$ features of one token. Other tokens and other sentences have no influence. BERT's
 # $\varepsilon$ is $10^{-12}$.
 
 
@@ -314,9 +321,10 @@ print("1, 2, 6 becomes", layer_norm(numbers), " same as torch:", same)
 # %% [markdown]
 # By hand: the mean is 3, the differences are −2, −1 and 3, and their mean square is 14/3 with root 2.16.
 #
-# **GELU** stands between the two linear maps of the feed-forward network: $\text{GELU}(x) = x \, \Phi(x)$, where $\Phi$ is the
-# normal distribution function (Hendrycks and Gimpel 2016). Many programs use an approximation with $\tanh$. BERT uses the exact
-# function.
+# The second half of the layer is the *feed-forward network*. It has two linear maps, $W_1$ to a larger width and $W_2$ back to
+# $D$. Between them is **GELU**: $\text{GELU}(x) = x \, \Phi(x)$, where $\Phi$ is the distribution function of the standard normal
+# distribution (Hendrycks and Gimpel 2016). Many programs use an approximation with $\tanh$. The BERT of transformers uses the
+# exact function.
 
 # %%
 points = torch.linspace(-5, 5, 501)
@@ -327,8 +335,9 @@ ax = plots.bands(points, curves, xlabel="x", ylabel="GELU(x)")
 print(f"largest error {error.abs().max():.5f}, smallest value of GELU {exact.min():.2f}")
 
 # %% [markdown]
-# *GELU is near 0 for negative x and near x for positive x, with a minimum of −0.17. The error of the approximation stays below
-# 0.0005.* This error does not matter in training. It is fifty times too large for a reproduction to five digits.
+# *GELU is near 0 for very negative x and near x for large x, with a minimum of −0.17. The error of the approximation stays below
+# 0.0005 (the second curve is this error times 1000).* This error is about fifty times the tolerance of $10^{-5}$ with which this
+# notebook compares encoders.
 #
 # ### Exercise 2: add and norm
 #
@@ -355,7 +364,7 @@ add_norm_right = checks.check_add_norm(MyAddNorm)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# One line. In the drawing, the box "add and LayerNorm" has two arrows in; LayerNorm comes last.
+# One line. In the drawing, two arrows enter the box "add and LayerNorm". LayerNorm comes after the sum.
 #
 # </details>
 #
@@ -391,12 +400,13 @@ AddNorm = MyAddNorm if add_norm_right else SolvedAddNorm
 # %% [markdown]
 # ### Exercise 3: the layer
 #
-# ● ● ○ · 15 minutes. Put the drawing together, with $a$ in its middle:
+# ● ● ○ · 15 minutes. Write the whole layer of the drawing, with $a$ as the output of its first half:
 #
-# $$a = \text{LayerNorm}(h + W_O\,\text{attention}(h) + b_O) \qquad
-# h' = \text{LayerNorm}(a + W_2\,\text{GELU}(W_1 a + b_1) + b_2)$$
+# $$a = \text{LayerNorm}(h + \text{attention}(h)\,W_O + b_O) \qquad
+# h' = \text{LayerNorm}(a + \text{GELU}(a\,W_1 + b_1)\,W_2 + b_2)$$
 #
-# In training, dropout acts on the attention weights and on the outputs of $W_O$ and $W_2$. It is left out here.
+# As in section 1, a row is a token. The drawing writes $W_1 a$ for one token as a column; `nn.Linear` computes the same. In
+# training, dropout acts on the attention weights and on the outputs of $W_O$ and $W_2$. It is left out here.
 
 
 # %%
@@ -420,8 +430,8 @@ layer_right = checks.check_layer(MyLayer)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# `self.attention.self(h, M)` is the attention and `self.attention.output(x, residual)` its add-and-norm.
-# `F.gelu(self.intermediate.dense(a))` is the wide part of the feed-forward network.
+# `self.attention.self(h, M)` is the attention, and `self.attention.output(x, residual)` is its add-and-norm.
+# `F.gelu(self.intermediate.dense(a))` is the first linear map of the feed-forward network, with GELU.
 #
 # </details>
 #
@@ -468,11 +478,11 @@ print(f"{Layer.__name__} and mmlkit.bert.BertLayer: equal to 1e-5")
 # %% [markdown]
 # ### A common mistake
 #
-# In some drawings and programs, the second residual starts at $h$, the input of the layer, and not at $a$. All shapes fit, and the
-# model trains. It is a different model.
+# Some formulas have the second residual start at $h$, the input of the layer, and not at $a$ (notebook 11 has an example). All
+# shapes fit, but it is a different model.
 #
-# **Predict before you run.** How similar are the outputs of the two layers with the same weights: is their cosine near 1, or far
-# below?
+# **Predict before you run.** Give the same weights to the right and to the wrong layer. Is the cosine of their outputs near 1, or
+# far below?
 
 
 # %%
@@ -492,14 +502,14 @@ print(f"one fresh layer: cosine {cosine:.3f}, largest difference {difference:.2f
 print(f"Answer: near 1. For one layer at its initialisation the cosine is {cosine:.2f}.")
 
 # %% [markdown]
-# The mistake is easy to overlook in one untrained layer. Section 6 repeats the comparison with trained weights.
+# In one untrained layer, the mistake is easy to overlook. Section 6 repeats the comparison with trained weights.
 #
 # ## 5. The model
 #
-# **Embeddings.** A tokenizer cuts a text into word pieces and gives each a number. A pair of sentences becomes one row:
-# `[CLS] first [SEP] second [SEP]`. Attention does not depend on the order of its input. So BERT adds three learned vectors: for
-# the word piece, for the position, and for the segment. The segment is 0 in the first sentence and 1 in the second
-# (`token_type_ids`).
+# **Embeddings.** A tokenizer cuts a text into word pieces, the tokens, and gives each a number. A pair of sentences becomes one
+# row: `[CLS] first [SEP] second [SEP]`. Without further information, attention ignores the order of its input. So BERT adds a
+# learned vector for the position to that of the word piece. A third vector is for the segment: 0 in the first sentence and 1 in
+# the second (`token_type_ids`). LayerNorm follows the sum.
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -557,15 +567,16 @@ print("last_hidden_state", list(mine[0].shape), " pooler_output", list(mine[1].s
 print("MyBert and mmlkit.bert.BertModel: equal to 1e-5")
 
 # %% [markdown]
-# **Checkpoint.** This is BERT's encoder. From section 7 on the notebook uses `mmlkit.bert.BertModel`.
+# **Checkpoint.** This is BERT's encoder. From section 7 on, the notebook uses `mmlkit.bert.BertModel`.
 #
 # ### Where do 109,482,240 parameters come from?
 #
-# With $V$ words, $P$ positions, $L$ layers, hidden size $D$ and feed-forward width $I$: a linear map from $m$ to $n$ features has
-# $mn$ weights and $n$ biases. $H$ does not appear, because $H$ slices of $D/H$ features need as many weights as one of $D$.
+# Let $V$ be the number of word pieces, $P$ of positions, $L$ of layers, $D$ the hidden size and $I$ the feed-forward width. A
+# linear map from $m$ to $n$ features has $mn$ weights and $n$ biases. $H$ does not appear, because $H$ slices of $D/H$ features
+# need as many weights as one of $D$.
 #
-# **Predict before you run.** Which part of BERT-base is largest: the word table, all attention maps together, or all feed-forward
-# networks together?
+# **Predict before you run.** Which part of BERT-base is largest: the word table, the linear maps of attention in all layers, or
+# the feed-forward networks in all layers?
 
 
 # %%
@@ -603,9 +614,10 @@ print(f"or {share:.0%}. The second is '{base.index[-2]}', {base.iloc[-2] / 1e6:.
 # %% [markdown]
 # ## 6. Trained weights
 #
-# The library saves the encoder under the names that transformers uses. transformers opens the folder with code of its own. In the
-# profile `fast` the weights are MiniLM's (notebook 00 says what MiniLM is). Your encoder runs beside it on the same weights, once
-# with the right layer and once with the misprinted one.
+# The library saves the encoder under the names that transformers uses, and transformers loads the folder with its own code. In
+# the profile `fast` the weights are MiniLM's (notebook 00 says what MiniLM is). The table compares three encoders with that of
+# transformers, on the same weights. *yours* is built from your classes, or from the folded cells where a check did not accept
+# yours. *misprinted* has the wrong second residual in every layer.
 
 # %%
 import tempfile
@@ -639,13 +651,13 @@ gap = table.loc["misprinted"]
 print(f"yours and transformers: equal to {tolerance:.0e}; misprinted: cosine {gap['cosine']:.2f}")
 
 # %% [markdown]
-# With trained weights, the wrong residual destroys the result. Shapes and a falling loss do not reveal such a mistake. A comparison
-# with a reference does.
+# With trained weights, the wrong residual destroys the result. Matching shapes do not reveal such a mistake. A comparison with a
+# reference does.
 #
-# ## 7. Looks at a trained model
+# ## 7. Inside a trained model
 #
-# `BertSelfAttention.probabilities` returns the attention weights of a layer. The next cell keeps those of all layers. Layers and
-# heads count from 0.
+# `BertSelfAttention.probabilities` returns the attention weights of a layer. The next cell collects those of all layers. Layers
+# and heads are counted from 0.
 
 
 # %%
@@ -678,9 +690,10 @@ for name, values in list(looks.items())[:2]:
     print(f"Answer: {name.lower()}: at most {values.max():.2f}, in layer {layer}, head {head}.")
 
 # %% [markdown]
-# *Mean weights on this one sentence. In MiniLM one head of layer 0 looks only at the previous token. From layer 1 on, 26 heads put
-# more than half of their weight on the first token, `[CLS]`.* The weights of a head must sum to 1. Clark et al. (2019) describe
-# both patterns in BERT-base, and suggest that a special token receives the weight when nothing else matches.
+# *In MiniLM one head of layer 0 looks only at the previous token. From layer 1 on, 26 heads put more than half of their weight on
+# the first token, `[CLS]`. The weights are means over the tokens of this one sentence.* The weights of each token must sum to 1.
+# Clark et al. (2019) describe both patterns in BERT-base. They suggest that a special token receives the weight when nothing else
+# matches.
 #
 # In a live notebook, the next cell has two sliders. They start at the sharpest previous-token head.
 
@@ -695,15 +708,17 @@ layers, heads = map(range, previous.shape)
 plots.sliders(draw, start=dict(zip(("layer", "head"), sharpest)), layer=layers, head=heads)
 
 # %% [markdown]
-# *In this head every token puts most of its weight on its left neighbour. `[CLS]` has none and looks at itself.*
+# *In this head, every token puts most of its weight on the previous token. `[CLS]` has no previous token and looks at itself.*
 #
-# ### Does a head know what *it* is?
+# ### Does a head resolve the pronoun *it*?
 #
-# *The kettle did not fit on the shelf because **it** was too tall.* Among the 72 heads of MiniLM, the next cell chooses the one in
-# which *it* looks most at *kettle*. The same sentence cannot test this head. Six pairs of sentences can. In each pair one word
-# changes, and with it the noun that *it* means.
+# *The kettle did not fit on the shelf because **it** was too tall.* Among all heads (72 in MiniLM), the next cell chooses the one
+# in which *it* looks most at *kettle*. The sentence that chose the head cannot test it. The test has six pairs of sentences. In
+# each pair one word changes, and with it the noun that *it* means. The first pair contains the choosing sentence, so only the
+# other five pairs are independent of the choice.
 #
-# **Predict before you run.** In how many of the six pairs does the chosen head prefer the right noun in both sentences?
+# **Predict before you run.** In how many of the six pairs does the chosen head prefer the right noun in both sentences? Guessing
+# in each sentence gives 1.5 pairs on average.
 
 # %%
 it_to_kettle = maps[:, :, tokens.index("it"), tokens.index("kettle")]
@@ -740,16 +755,16 @@ print(f"in {choices.right.sum()} of {len(choices)} sentences; guessing gives {le
 
 # %% [markdown]
 # A head that ignores the adjective is right in exactly one sentence of each pair. Twelve sentences are few, and the nouns differ
-# in frequency and place. So this table supports only a modest claim: the head links *it* to one of the nouns before it. It shows no
-# sign that the head resolves the pronoun. Such pairs are called Winograd schemas. An attention map suggests a hypothesis; it is not
-# an explanation (Jain and Wallace 2019).
+# in frequency and place. So this table supports only a modest claim: the head links *it* to one of the nouns before it. It shows
+# no sign that the head resolves the pronoun. Such pairs are called Winograd schemas. An attention map suggests a hypothesis; it
+# is not an explanation (Jain and Wallace 2019).
 #
 # ### Similarity of sentences
 #
 # One vector for a sentence is the mean of its tokens' last vectors, without padding (*mean pooling*).
 #
-# **Predict before you run.** Sentences 1, 2 and 3 share the word *bank*, and sentences 3 and 4 the word *interest*. Does the model
-# group them by word or by meaning?
+# **Predict before you run.** Sentences 1, 2 and 3 share the word *bank*, and sentences 3 and 4 the word *interest*. Does the
+# model group them by word or by meaning?
 
 # %%
 sentences = [
@@ -781,12 +796,15 @@ print(f"Answer: by meaning. Sentences of one topic have cosines of {meaning.min(
 print(f"{meaning.max():.2f}; bank in two meanings has at most {word.max():.2f}.")
 
 # %% [markdown]
-# *Three blocks of two sentences have the largest cosines: rivers, money, cooking. The shared word* bank *adds a little.* MiniLM was
-# trained for this. BERT-base was not; expect higher cosines everywhere and fainter blocks.
+# *Three blocks of two sentences have the largest cosines: rivers, money, cooking.* In each block, the two sentences share a word
+# too. Only sentence 3 separates the two explanations. It shares one word with sentence 4, and one word in another meaning with
+# sentences 1 and 2. It is closer to sentence 4. This is one example, without a baseline of shared words. MiniLM was trained for
+# similarity of sentences. BERT-base was not; expect higher cosines everywhere and fainter blocks.
 #
 # ### Padding changes nothing
 #
-# A sentence must have the same vectors alone and in a batch with longer ones. The next cell pads one sentence to forty tokens.
+# A sentence must have the same vectors alone and in a batch with longer ones. The next cell pads one sentence to forty tokens,
+# and then forgets the mask.
 
 # %%
 alone = tokenizer(sentences[1], return_tensors="pt")
@@ -800,13 +818,14 @@ print(f"mask forgotten: largest difference {(without - reference).abs().max():.2
 # %% [markdown]
 # ## 8. How BERT was trained: hidden words
 #
-# BERT's weights come from a task that needs no labels. A part of the words is hidden, and the model predicts them from the rest
-# (*masked language modelling*, Devlin et al. 2019, section 3.1). A **word head** turns each token's last vector into one score per
-# word of the vocabulary. After pre-training, the head is dropped and the encoder is kept.
+# BERT was trained on tasks that need no labels. In the main one, 15 % of the tokens are chosen as *hidden words*, and the model
+# predicts them from the rest (*masked language modelling*, Devlin et al. 2019, section 3.1). Of the hidden words, 80 % become
+# `[MASK]`, 10 % become a random word, and 10 % stay. A **word head** turns each token's last vector into one score per word of
+# the vocabulary. After pre-training, the head is dropped and the encoder is kept.
 #
-# BERT-base's checkpoint contains its word head, and `fill_mask` uses it directly. The bundled MiniLM has none. So the profile `fast`
-# trains a new head and a copy of the encoder for one pass over some sentences of `data/mini`. One pass is a demonstration of the
-# mechanics: the encoder of BERT saw billions of words. Notebook 08 has the experiment.
+# BERT-base's checkpoint contains its word head, and `fill_mask` uses it directly. The bundled MiniLM has none. So the profile
+# `fast` trains a new head and a copy of the encoder for one pass over some sentences of `data/mini`. One pass is a demonstration
+# of the mechanics: BERT was trained on billions of words. Notebook 08 has the experiment.
 
 # %%
 import copy
@@ -841,8 +860,8 @@ if profile == "fast":
 after = pretraining_loss(reader, heads, held_out).words.item()
 
 # %% [markdown]
-# **Predict before you run.** A model that knows only how often each word occurs is the baseline. Is the trained model better than
-# this baseline on held-out sentences?
+# **Predict before you run.** The baseline predicts every hidden word from the frequencies of words alone. Is the loss of the
+# trained model lower than that of the baseline on held-out sentences?
 
 # %%
 words = torch.tensor([i for row in tokenizer(texts).input_ids for i in row])
@@ -867,15 +886,16 @@ for gap in gaps:
     print(f"{gap:<36}", ", ".join(f"{word} {share:.2f}" for word, share in found))
 
 # %% [markdown]
-# The head has seen few sentences, so frequent words of these sentences lead the lists. BERT-base's own head, which the other
-# profiles load, gives words that fit the place.
+# The head was trained on few sentences, so frequent words of these sentences lead the lists. BERT-base's own head, which the
+# other profiles load, was trained on far more text.
 #
 # ## Exercises
 #
 # ### Exercise 4: a model without order
 #
-# ● ● ○ · 15 minutes. Leave the position vectors out of the embeddings. `part` has the parts of the class `Embeddings` of section
-# 5. What happens to the mean vectors of *The dog bit the man* and *The man bit the dog*? Predict first.
+# ● ● ○ · 15 minutes. Leave the position vectors out of the embeddings. `part` is an `Embeddings` of section 5, so it has the same
+# parts. Before you run the second cell, predict: how similar are the mean vectors of *The dog bit the man* and *The man bit the
+# dog*?
 
 
 # %%
@@ -912,8 +932,8 @@ for name, embed in embeddings.items():
 #     return part.LayerNorm(summed)
 # ```
 #
-# The cosine is 1.0000. Both sentences have the same words, and attention treats its input as a set. Without positions, the vectors
-# are the same in another order, so their means agree. Within a segment, order enters through the position vectors alone.
+# The cosine is 1.0000. Both sentences have the same words, and attention ignores order. Without positions, the vectors are the
+# same in another order, so their means agree. Within a segment, order enters through the position vectors alone.
 #
 # </details>
 #
@@ -921,14 +941,14 @@ for name, embed in embeddings.items():
 #
 # - *The shapes are right, the numbers are not.* Usual causes are `view(B, H, T, d)` without `transpose`, and `var` with its
 #   default, which divides by D − 1. The checks name both.
-# - *Results change from call to call.* The model is in training mode, so dropout draws anew. Call `model.eval()`.
+# - *Results change from call to call.* The model is in training mode, so dropout is active. Call `model.eval()`.
 # - *A sentence's vector depends on its neighbours in the batch.* `attention_mask` was not passed, or the mean counts padding.
 #
 # ## Takeaways
 #
 # - Attention is a weighted mean. The weights are a softmax of scaled dot products.
 # - The mask is added before the softmax.
-# - A layer is attention, add and norm, feed-forward, add and norm. The second residual starts in the middle.
+# - A layer is attention, add and norm, feed-forward, add and norm. The second residual is $a$, the output of the first half.
 # - Correct shapes do not prove an implementation. Compared numbers do.
 # - A head that was chosen on a sentence must be tested on other sentences.
 # - BERT was trained to predict hidden words. Its encoder is kept, and the head for words is dropped.
