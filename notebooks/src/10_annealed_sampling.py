@@ -488,7 +488,7 @@ plt.show()
 # *In the sequential run the accuracy of SST falls while QQP and SNLI are trained. In the merged run it does not. Bars show one
 # standard error of an accuracy, and dotted lines show the majority classes. The strokes below mark the steps of each task.*
 #
-# The head of SST does not change in the blocks of the other tasks. So the loss of accuracy comes from changes of the shared encoder.
+# The head of SST does not change in the blocks of the other tasks. So its drop in accuracy comes from changes of the shared encoder.
 # A task near its dotted line has learned little in its few steps. The mean of the three tasks then depends mostly on SST.
 #
 # The batches are the same in both runs. So the runs differ in the order and in the random numbers of dropout alone. The next table
@@ -613,7 +613,7 @@ effect.pivot(index="step of", columns="loss of").loc[list(TASKS)].round(4)
 #
 # The training sets of the course have very different sizes. Quora is 16.6 times as large as SST and 23.4 times as large as STS.
 # (The report says about 20. It does not print the size of its training set; 70 % of all 202,152 Quora pairs are about 141,500.)
-# The sampling runs of the report have 10 epochs of 3,000 steps with 8 rows each.
+# Most sampling runs of the report have 10 epochs of 3,000 steps with 8 rows each.
 #
 # **Predict before you run.** Which schedule shows every row of every set equally often?
 
@@ -643,8 +643,9 @@ seen.round(2).rename_axis("passes over each set")
 # A smaller exponent repeats the small sets more often and shows fewer rows of the large one. The uniform schedule shows little more
 # than half of the rows of Quora once. Annealed sampling is between proportional and uniform.
 #
-# The last row matters for the comparison of the report's systems. Its baseline sees every row ten times, and its annealed runs
-# see Quora little more than once. So the systems differ in the *number* of updates, by a factor of 6.5, and not in their order alone.
+# The last row matters for the comparison of the report's systems. Its baseline sees every row ten times. An annealed run of 3,000
+# steps per epoch sees Quora little more than once. So the two systems differ in the *number* of updates, by a factor of 6.5, and not
+# in the order alone.
 #
 # ### The effect on the scores
 #
