@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 10 Annealed sampling
 #
-# One encoder learns several tasks, one batch at a time. This notebook computes the probability of each task by hand and tests
-# the draws. It then measures how much a task loses while the others are trained.
+# One encoder learns several tasks, and every batch belongs to one task. This notebook computes the probability of each task by hand
+# and tests the draws. It then measures how much accuracy a task loses while the others are trained.
 #
 # | | |
 # |---|---|
@@ -15,13 +15,13 @@
 # ## You will be able to
 #
 # - compute the probability of each task from its size and an exponent, and anneal the exponent,
-# - test with a chi-square whether draws follow their probabilities, and say what this test cannot see,
+# - test with a chi-square whether draws follow their probabilities, and say what this test cannot detect,
 # - measure forgetting: the accuracy that a task loses while other tasks are trained,
 # - predict from two gradients whether a step of one task harms another,
 # - count how often a schedule shows each row of a large and of a small data set.
 #
 # ![Three training sets with the sizes 16 to 4 to 1. Each size is raised to the power alpha and divided by the sum. With alpha 1,
-# in the first epoch, nearly all batches are of the large task. With alpha 0.2, in the last epoch, the three tasks are mixed. All
+# in the first epoch, most batches are of the large task. With alpha 0.2, in the last epoch, the three tasks are mixed. All
 # batches go through one shared encoder with a head for each task.](images/10_sampling.svg)
 
 # %% tags=["parameters"]
@@ -73,10 +73,10 @@ print(f"weights {size.model}, data {source}, learning rate of the encoder {lr:g}
 # %% [markdown]
 # ## 1 Which task comes next?
 #
-# Every batch comes from one task. The shared encoder and the head of this task make a step, and the other heads do not change.
-# A schedule says which task each step belongs to. The CS224N report compares two kinds. Its baseline trains *one task after
-# another*: all of SST, then all of Quora, then all of STS, in every epoch. The report suspects that this overwrites earlier
-# tasks. Its other systems *draw* the task of each step, with probabilities that depend on the sizes of the sets.
+# Every batch comes from one task. A step updates the shared encoder and the head of this task, and the other heads do not change.
+# A *schedule* determines the task of each step. The CS224N report *Multitask BERT* compares two kinds. Its baseline trains *one
+# task after another*: all of SST, then all of Quora, then all of STS, in every epoch. The report suspects that this overwrites
+# earlier tasks. Its other systems *draw* the task of each step, with probabilities that depend on the sizes of the sets.
 #
 # Let $N_t$ be the size of task $t$, and $\alpha$ an exponent between 0 and 1:
 #
@@ -117,8 +117,8 @@ print(f"Answer: {'yes' if ratio >= 2 else 'no'}, the ratio is 16 to the power 0.
 pd.DataFrame(table).T.rename_axis("alpha").round(3)
 
 # %% [markdown]
-# The ratio of two tasks is $(N_a / N_b)^\alpha$. A common factor of all sizes cancels. So it does not matter whether $N$ counts
-# rows, batches or steps.
+# The probabilities of two tasks $a$ and $b$ have the ratio $(N_a / N_b)^\alpha$. A common factor of all sizes cancels. So it does
+# not matter whether $N$ counts rows or batches.
 #
 # ### Annealing
 #
@@ -134,10 +134,10 @@ pd.DataFrame(table).T.rename_axis("alpha").round(3)
 # | $E$ | epochs | 25 in the paper, 10 in the report |
 # | – | task of each step, `order` | list of names, one per step of the epoch |
 #
-# At first the large tasks get most of the steps, because they have most to teach. Towards the end all tasks are trained more
-# equally, so that no small task ends after many steps of others. Whether this is better has to be measured.
+# At first the large tasks get most of the steps, because they have the most rows. Towards the end the steps are distributed more
+# equally, so that a small task is not overwritten by many steps of the others. Whether this is better has to be measured.
 #
-# For $E = 1$ the formula is 0/0. We take $\alpha = 1$ then. (The authors' code counts $e$ from 0 and divides by $E - 1$, which
+# For $E = 1$ the fraction is 0/0, and we take $\alpha = 1$. (The authors' code counts $e$ from 0 and divides by $E - 1$, which
 # is the same schedule.)
 
 
@@ -157,8 +157,8 @@ pd.DataFrame(rows).T.rename_axis("epoch").round(3)
 # %% [markdown]
 # ## 2 Draw
 #
-# The order of an epoch has one draw per step. It is a function of the seed and the epoch alone. So a resumed run continues with
-# the same tasks, and the order need not be saved.
+# The order of an epoch has one draw per step. It depends on the seed and the epoch alone. So a resumed run continues with the same
+# tasks, and the order need not be saved.
 
 
 # %%
@@ -190,7 +190,7 @@ assert single == TaskSampler("proportional", sizes=sizes).probabilities(1)
 print("probabilities, draws and the case E = 1: equal")
 
 # %% [markdown]
-# From here on we import it. It knows more kinds of schedules:
+# From here on we import it. The class has seven kinds of schedules. For `sequential` and `merged`, `sizes` has to count batches.
 #
 # | kind | the task of a step |
 # |---|---|
@@ -207,8 +207,8 @@ print("probabilities, draws and the case E = 1: equal")
 #
 # $$\chi^2 = \sum_t \frac{(o_t - n p_t)^2}{n p_t}$$
 #
-# With the right probabilities, this number is on average the number of tasks minus one. The p-value is the probability of a
-# value at least as large. For three tasks it is $e^{-\chi^2/2}$.
+# With the right probabilities, this number is on average the number of tasks minus one. The p-value is the probability that right
+# probabilities give a value at least as large. For three tasks and many draws it is $e^{-\chi^2/2}$.
 
 # %%
 from scipy import stats
@@ -222,11 +222,12 @@ print(f"chi-square {chi2:.2f}, p-value {p_value:.2f}")
 pd.DataFrame({"drawn": drawn, "expected": expected.round(1), "part of chi-square": parts.round(3)})
 
 # %% [markdown]
-# A single test proves little. So we draw with 400 seeds and reject a sampler where the p-value is below 5 %. A frequent mistake
-# is $\alpha = 1 - 0.8\,e/(E-1)$, where the 1 is not subtracted from the epoch.
+# A single test proves little. So we repeat it 400 times and reject where the p-value is below 5 %. The draws of the next cell come
+# from numpy's multinomial distribution, which is faster than the sampler. A frequent mistake is $\alpha = 1 - 0.8\,e/(E-1)$,
+# where the 1 is not subtracted from the epoch.
 #
-# **Predict before you run.** What share of the 400 correct samplers is rejected? What share of the wrong ones is rejected after
-# 30, 300 and 3,000 draws?
+# **Predict before you run.** In what share of the 400 tests are the correct probabilities rejected? In what share are the wrong ones
+# rejected after 30, 300 and 3,000 draws?
 
 
 # %%
@@ -249,12 +250,12 @@ print("of the correct samplers are rejected. Of the wrong ones,", end=" ")
 print(", ".join(f"{found.loc['wrong', n]:.0%} after {n:,} draws" for n in found), end=".\n")
 
 # %% [markdown]
-# A level of 5 % rejects about one in twenty of the correct samplers. A few dozen draws mostly do not detect the mistake, and
-# thousands always do. The library's own tests draw 20,000.
+# A level of 5 % rejects correct probabilities in about one test of twenty. Thirty draws mostly do not detect the mistake, and
+# thousands do. The library's own tests draw 20,000.
 #
-# ### What frequencies cannot see
+# ### What frequencies cannot detect
 #
-# Two schedules make no random draws of tasks: `merged` shuffles all batches, and `sequential` sorts them by task.
+# Two schedules take every batch exactly once: `merged` shuffles all batches, and `sequential` sorts them by task.
 #
 # **Predict before you run.** Which of `proportional`, `merged` and `sequential` has the smallest chi-square?
 
@@ -278,8 +279,8 @@ print(f"Answer: {' and '.join(repeats.index[lowest])} have a chi-square of 0.")
 repeats.round(3)
 
 # %% [markdown]
-# Their shares are exact, because every batch occurs once. Frequencies say *how often* a task is drawn, and not *when*. The last
-# column measures the order: in blocks, nearly every step has the same task as the step before.
+# The shares of these two are exact, because every batch occurs once. Frequencies say *how often* a task is drawn, and not *when*. The
+# last column measures the order: in blocks, nearly every step has the same task as the step before.
 #
 # The next figure shows shares and order together.
 
@@ -301,13 +302,14 @@ sliders(schedule, start={"kind": "annealed"}, kind=kinds)
 #
 # ## 4 One shared parameter
 #
-# Why should the order matter? The smallest shared model is a single parameter $w$. Task A has its minimum at 1, task B at −1:
+# The order matters because the tasks change the same parameters. The smallest shared model is a single parameter $w$. Task A has its
+# minimum at 1, task B at −1:
 #
 # $$L_A = (w - 1)^2 \qquad L_B = (w + 1)^2$$
 #
-# With the learning rate 0.1, a step on A moves $w$ a fifth of the way to 1.
+# With the learning rate 0.1, a step on A moves $w$ by a fifth of its distance to 1. The start is $w = 0$.
 #
-# **Predict before you run.** After twenty steps on A and then twenty on B, what is $L_A$? What is it if A and B take turns?
+# **Predict before you run.** After twenty steps on A and then twenty on B, what is $L_A$? What is it if A and B alternate?
 
 
 # %%
@@ -346,12 +348,12 @@ with plots.style():
     plt.show()
 
 # %% [markdown]
-# *In blocks, w reaches the minimum of A within twenty steps and then moves to the minimum of B. In turn, it stays near 0. With
+# *In blocks, w comes within 0.02 of the minimum of A and then moves to the minimum of B. In turn, it stays near 0. With
 # random draws of A with probability 0.8, it stays mostly between 0 and 1.*
 #
 # In blocks the last task determines the result, and the first one is forgotten. A step drawn with $p_t$ has the expected gradient
 # $\sum_t p_t \nabla L_t$. That is the gradient of the *weighted* loss $\sum_t p_t L_t$. Here its minimum is at $w = p_A - p_B$. So
-# a schedule is a weighting of the losses, and an annealed schedule is a weighting that changes.
+# random draws weight the losses, and annealing changes the weights from epoch to epoch.
 
 
 # %%
@@ -369,17 +371,20 @@ def weighted(share):
 sliders(weighted, start={"share": 0.8}, share=[0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
 
 # %% [markdown]
-# *With probability 0.8 for A, the parameter varies around 0.6, the minimum of the weighted loss. In a live front end, a slider
-# changes the probability.*
+# *With probability 0.8 for A, the parameter varies around 0.6, the minimum of the weighted loss, after about twenty steps. In a live
+# front end, a slider changes the probability.*
 #
 # A real encoder has millions of parameters, so it may fit several tasks at once. How much it forgets has to be measured.
 #
-# ## 5 Forgetting, live
+# ## 5 Forgetting, measured
 #
-# Two runs start from the same parameters: `sequential` trains SST, then QQP, then SNLI, and `merged` trains *exactly the same
-# batches* in a mixed order. The learning rate is constant, so no task is favoured by its place. Pairs of sentences are packed
-# into one input (cross-encoder). All three sets have the same number of steps. So annealing plays no part here. Every accuracy is
-# measured on all dev rows.
+# The tasks are SST (sentiment, five labels), QQP (duplicate questions, two labels) and SNLI (inference, three labels). Two runs
+# start from the same parameters. `sequential` trains SST, then QQP, then SNLI. `merged` trains *exactly the same batches* in a mixed
+# order.
+#
+# The learning rate is constant, so every batch has the same learning rate in both runs. Pairs of sentences are packed into one input
+# (cross-encoder). All three tasks have the same number of steps, so annealing would change nothing. Every accuracy is measured on all
+# dev rows.
 
 # %% tags=["effect"]
 TASKS = ("sst", "qqp", "snli")
@@ -412,7 +417,7 @@ def batches(name):
 
 
 # %% [markdown]
-# The loop is that of notebook 02. In your own work, `fit(model, data, sampler=TaskSampler(...))` does all of it.
+# Each step is the `train_step` of notebook 02. In your own work, `fit(model, data, sampler=TaskSampler(...))` does all of it.
 
 
 # %% tags=["effect"]
@@ -483,8 +488,11 @@ plt.show()
 # *In the sequential run the accuracy of SST falls while QQP and SNLI are trained. In the merged run it does not. Bars show one
 # standard error of an accuracy, and dotted lines show the majority classes. The strokes below mark the steps of each task.*
 #
-# The batches are the same in both runs. So the order is the only difference between them, apart from chance. Here is the table,
-# with the majority class of each task.
+# The head of SST does not change in the blocks of the other tasks. So its drop in accuracy comes from changes of the shared encoder.
+# A task near its dotted line has learned little in its few steps. The mean of the three tasks then depends mostly on SST.
+#
+# The batches are the same in both runs. So the runs differ in the order and in the random numbers of dropout alone. The next table
+# has all accuracies, with the majority class of each task.
 
 # %%
 table = {("majority class", ""): chance}
@@ -498,8 +506,8 @@ table = pd.DataFrame(table).T
 table.assign(mean=table.mean(axis=1)).round(3)
 
 # %% [markdown]
-# How certain are these numbers? The first line below draws the dev rows of SST with replacement. The other lines come from five
-# runs with other seeds (`benchmarks/lesson_effects.py`).
+# The next cell shows how certain these numbers are. Its first line draws the dev rows of SST with replacement. The other lines come
+# from runs with other seeds (`benchmarks/lesson_effects.py`). A mean below about three standard errors may be chance.
 
 # %%
 from mmlkit.studies import paired_bootstrap, recorded_effects
@@ -515,9 +523,9 @@ for claim, row in recorded_effects("10").iterrows():
 # %% [markdown]
 # ### How not to measure forgetting
 #
-# Forgetting is often computed as the *maximum* of all measurements minus the last one. This number is never negative, and it is
-# too large by chance. The next cell takes a task with the constant true accuracy 0.6 and measures it twelve times, each time on
-# 160 new rows.
+# Forgetting is often computed as the *maximum* of all measurements minus the last one. This number is never negative, and random
+# errors of the measurements make it too large. The next cell takes a task with the constant true accuracy 0.6. It is measured twelve
+# times, each time on 160 new rows.
 
 # %%
 measured = np.random.default_rng(seed).binomial(160, 0.6, size=(2000, 12)) / 160
@@ -526,14 +534,18 @@ by_place = (measured[:, 3] - measured[:, -1]).mean()
 print(f"maximum minus end: {by_maximum:.3f}; fourth measurement minus end: {by_place:+.3f}")
 
 # %% [markdown]
-# A task that forgets nothing seems to lose several points by the first rule. We therefore compare two measurements whose places
-# are fixed before the run. On the same dev rows the bias is smaller, and it is still above zero.
+# By the first rule, a task that forgets nothing seems to lose several points. We therefore compare two measurements whose places
+# are fixed before the run. If all measurements use the same dev rows, their errors are correlated. The bias is then smaller, and it
+# is still above zero.
 #
-# ### The reason: gradients
+# ### A possible reason: gradients
 #
-# A small step along the gradient $g_B$ of task B changes the loss of task A by $-\varepsilon\, g_A \cdot g_B$, to first order. So
-# a step of B harms A where the cosine of the two gradients is negative. We take the end of the `merged` run, 32 training rows of
-# each task, and the layers of the encoder, which all tasks share.
+# Let $g_A$ and $g_B$ be the gradients of the two losses. A small step $-\varepsilon\, g_B$ of task B changes the loss of task A by
+# $-\varepsilon\, g_A \cdot g_B$, to first order. So a step of B increases the loss of A where the cosine of the two gradients is
+# negative.
+#
+# We take the end of the `merged` run, 32 training rows of each task, and the layers of the encoder, which all tasks share. The next
+# cell prints the cosines.
 
 # %%
 model = last["merged"].eval()
@@ -591,14 +603,17 @@ print("a step of", ", ".join(pairs) or "no task harms another")
 effect.pivot(index="step of", columns="loss of").loc[list(TASKS)].round(4)
 
 # %% [markdown]
-# The diagonal is the loss of the task that makes the step. A positive number beside it is harm. These cosines belong to one
-# moment of one run. They say what a single step does, and the figure above shows the result of a whole block.
+# The table shows the changes of the losses. The diagonal belongs to the task that makes the step. A positive number elsewhere means
+# that the step of one task increases the loss of another.
+#
+# These gradients belong to one moment of one run, and the steps are plain gradient steps without AdamW. They explain what a single
+# step does. They do not prove how the loss of a whole block, in the figure above, comes about.
 #
 # ## 6 Twenty to one
 #
 # The training sets of the course have very different sizes. Quora is 16.6 times as large as SST and 23.4 times as large as STS.
-# (The report says about 20. It does not print the size; 70 % of its 202,152 pairs are about 141,500.) It trains for 10 epochs of
-# 3,000 steps with 8 rows each.
+# (The report says about 20. It does not print the size of its training set; 70 % of all 202,152 Quora pairs are about 141,500.)
+# Most sampling runs of the report have 10 epochs of 3,000 steps with 8 rows each.
 #
 # **Predict before you run.** Which schedule shows every row of every set equally often?
 
@@ -625,17 +640,20 @@ print(f"Answer: {' and '.join(equal)}, with {seen.loc[equal[0], 'quora']:.2f} pa
 seen.round(2).rename_axis("passes over each set")
 
 # %% [markdown]
-# Flatter probabilities repeat the small sets more often and show less of the large one. The uniform schedule does not even see
-# all rows of Quora once. Annealed sampling lies between.
+# A smaller exponent repeats the small sets more often and shows fewer rows of the large one. The uniform schedule shows little more
+# than half of the rows of Quora once. Annealed sampling is between proportional and uniform.
 #
-# The last row matters for the comparison of the report's systems. Its baseline sees everything ten times, and the sampling runs
-# see Quora little more than once. So the two differ in the *number* of updates, by a factor of 6.5, and not in their order alone.
+# The last row matters for the comparison of the report's systems. Its baseline sees every row ten times. An annealed run of 3,000
+# steps per epoch sees Quora little more than once. So the two systems differ in the *number* of updates, by a factor of 6.5, and not
+# in the order alone.
 #
 # ### The effect on the scores
 #
 # Many seeds are needed for a comparison of schedules. So the next model is small. The encoder is frozen, and the tasks share one
-# layer with 64 outputs. SST-2 has 600 rows, SST and CoLA have 30 rows each. The rows are drawn anew for every seed. Each run has
-# 300 steps with 16 rows.
+# layer with 64 outputs. SST-2 (sentiment, two labels) has 600 rows. SST and CoLA (acceptable grammar, two labels) have 30 rows each.
+#
+# Every seed draws the 30 rows of a small task anew, from 120. The 600 rows of SST-2 and all dev rows stay the same. Each run has 300
+# steps with 16 rows.
 
 # %%
 from mmlkit.heads import sentence_vector
@@ -732,8 +750,11 @@ for (_, dev), colour in zip(frozen.values(), plots.COLOURS):
 plt.show()
 
 # %% [markdown]
-# *Each mark is a mean over eight seeds with its standard deviation. Dotted lines show the majority class of each task. The table
-# below says which differences are certain.*
+# *Accuracy of each task with the five schedules. Marks are means over eight seeds, bars are standard deviations, and dotted lines
+# show the majority class of each task.*
+#
+# The next table compares each schedule with `proportional`, seed by seed. "holds" means that the whole interval is above zero, and
+# "does not hold" that no part of it is. "cannot be told" means that zero lies inside.
 
 # %%
 from mmlkit.studies import outcome
@@ -757,11 +778,14 @@ assert profile != "fast" or gain > -0.01, "a task that hardly gets a step learns
 print(f"the two small tasks, uniform minus proportional: {gain:+.3f} on average")
 
 # %% [markdown]
-# The table makes twelve comparisons, so it uses a level of 99 %. Small tasks need *steps*: a proportional schedule gives each of
-# them about 14 of 300. The large task needs *rows*, and flat probabilities show it fewer of them. A schedule that gives more
-# steps to one task takes them from another. Only the rows that say "holds" or "does not hold" support a conclusion.
+# The table makes twelve comparisons, so its level is 99 % and not 95 %. Only the rows that say "holds" or "does not hold" support a
+# conclusion. The dev rows are the same for all seeds, so the intervals do not cover the choice of dev rows. A task whose accuracy is
+# near its dotted line has learned little, and cannot show an effect of the schedule.
 #
-# The slider sets the ratio of the sizes and the exponent, and draws the shares of both tasks.
+# A proportional schedule gives each small task about 14 of 300 steps. A uniform schedule gives it 100 steps, and shows fewer rows of
+# the large task. More steps for one task are fewer steps for another.
+#
+# The next figure shows the shares and the passes of a large and a small task.
 
 
 # %%
@@ -805,21 +829,21 @@ for column in ("Avg Dev Acc", "Sentiment Acc", "Para Acc", "STS Corr"):
     print(f"sampling minus one task after another, {column}: {gain[column]:+.3f}")
 
 # %% [markdown]
-# The published gain comes from SST alone. SST is the first of the three blocks, where forgetting would show. But the two runs
-# also differ in their number of updates, and each is a single seed. So the table cannot separate the two explanations. The row
+# The published gain comes from SST alone. SST is the first of the three blocks, so forgetting would lower its accuracy. But the two
+# runs also differ in their number of updates, and each is a single seed. So the table cannot separate these explanations. The row
 # with the learning rate 1e-3 is left out, because it has no STS correlation.
 #
 # The report has no untrained baseline for STS. In notebook 02 the untrained cosine reaches 0.80 with MiniLM on the mini data. The
-# encoders and data differ, so this number is no verdict on the report. It shows that such a baseline belongs in the table.
+# encoders and data differ, so this number cannot be compared with the report's. But a table of STS needs such a baseline.
 # Notebook [11](11_pals.ipynb) continues with the rest of Table 1.
 #
 # ## Exercises
 #
-# ### Exercise 1: an exponent for a wish
+# ### Exercise 1: the exponent for a ratio
 #
 # ● ● ○ · 10 minutes
 #
-# You want the largest task to be drawn `ratio` times as often as the smallest one. Which exponent does this?
+# The largest task has to be drawn `ratio` times as often as the smallest one. Compute the exponent for this.
 
 
 # %%
@@ -833,7 +857,7 @@ _ = checks.check_exponent(my_exponent)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# The ratio of two tasks is $(N_a / N_b)^\alpha$. Take the logarithm of both sides.
+# The probabilities of two tasks have the ratio $(N_a / N_b)^\alpha$. Set it equal to `ratio` and take the logarithm of both sides.
 #
 # </details>
 #
@@ -851,9 +875,9 @@ _ = checks.check_exponent(my_exponent)
 #
 # ● ● ○ · 10 minutes
 #
-# Chaudhry et al. (2018) compare the last measurement with the best of the *earlier* ones. A task that still improves then has
-# a negative number. Section 5 shows that a maximum is too large by chance, so this number needs an error beside it. Write it
-# for a whole history at once.
+# Chaudhry et al. (2018) define forgetting as the best of the *earlier* measurements minus the last one. A task that still improves
+# then has a negative number. Section 5 shows that a maximum is too large by chance, so report this number with an error. Write the
+# definition for the history of all tasks at once.
 
 
 # %%
@@ -910,7 +934,7 @@ _ = checks.check_passes(my_passes)
 # return {task: steps * batch * weights[task] / total / N for task, N in sizes.items()}
 # ```
 #
-# With `alpha=1` all tasks have the same number. Change the order of `TASKS` in section 5 to see which task pays for the blocks.
+# With `alpha=1` all tasks have the same number of passes.
 #
 # </details>
 
@@ -924,12 +948,12 @@ _ = checks.check_passes(my_passes)
 #
 # ## Takeaways
 #
-# - A power of the sizes gives the probabilities. Only ratios matter, and the exponent shrinks all of them on a logarithmic scale.
-# - Chi-square tests the shares of the tasks. It does not see their order, and the order decides how much is forgotten.
-# - Trained in blocks, SST loses a part of the accuracy that it had after its own block. The same batches in mixed order keep more
-#   of it, and most runs end with a higher mean.
+# - A power of the sizes gives the probabilities. Only ratios matter, and the exponent multiplies the logarithm of every ratio.
+# - Chi-square tests the shares of the tasks. It does not test their order, and the order can change what a model forgets.
+# - Trained in blocks, SST loses a part of the accuracy that it had after its own block. Whether a mixed order ends with a higher mean
+#   accuracy differs from seed to seed.
 # - Compare measurements at places that are fixed before the run. A maximum over a history is too large by chance.
-# - Small sets need steps, and large sets need rows. State how often each row was seen before you compare two schedules.
+# - A smaller exponent gives small sets more passes and large sets fewer. State the passes before you compare two schedules.
 #
 # ## References
 #
