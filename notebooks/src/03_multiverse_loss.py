@@ -1,12 +1,12 @@
 # %% [markdown]
 # # 03 The maximal multiverse loss
 #
-# Hundreds of classifier heads learn one task, and a term of the loss keeps their weights orthogonal. You will write this loss in two
-# ways, measure what the term does while an encoder is fine-tuned, and fold all heads into one linear layer.
+# Hundreds of classifier heads learn one task, and a term of the loss keeps their weight vectors close to orthogonal. You will
+# write this loss in two ways, measure what the term does during fine-tuning, and fold all heads into one linear layer.
 #
 # | | |
 # |---|---|
-# | time | fast: 2 min on two CPU cores · on one GPU (estimated) colab: 10 min, paper: some hours |
+# | time | fast: 2 min on two CPU cores · colab: 10 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [02 Fine-tuning](02_finetuning.ipynb) |
 # | papers | Malkiel and Wolf 2021 (MML; "v1" is its first arXiv version, "v2" the EACL one), section 3 · Littwin and Wolf 2016 |
@@ -14,15 +14,14 @@
 # %% [markdown]
 # ## You will be able to
 #
-# - explain what orthogonal heads ask of an encoder that one head does not ask,
+# - explain why orthogonal heads need other text vectors than a single head does,
 # - write the multiverse loss as a double loop and as one matrix product, with its gradient,
-# - tell the paper's equations from their misprints,
-# - measure how alike heads are, how often they agree, and how many directions a representation uses,
+# - name the misprints in the paper's equations, and correct them,
+# - measure how similar heads are, how often they agree, and in how many directions the text vectors vary,
 # - fold hundreds of trained heads into a single linear layer.
 #
-# ![The encoder makes one vector x of a text. M heads read it, each with its own loss; the losses are summed. For each class
-# a triangular table holds the dot products of all pairs of heads; lambda times their sum is added to the
-# total.](images/03_heads.svg)
+# ![The encoder turns a text into one vector x, the input of M heads. Their losses are summed. For each class a triangular table
+# holds the absolute dot products of all pairs of heads; lambda times their sum is added to the total.](images/03_heads.svg)
 
 # %% tags=["parameters"]
 profile = "fast"
@@ -60,18 +59,20 @@ print(f"weights {size.model}, data {task} from {source}, {epochs} epoch(s) per m
 # %% [markdown]
 # ## 1 Why many orthogonal heads?
 #
-# A classifier on BERT is one linear head. For each class it has one weight vector, and the logit is the dot product of this vector
-# with the text's vector $x$. The training loss is small as soon as $x$ shows the answer along one direction.
+# A classifier on BERT is one linear head with a weight vector for each class. The logit of a class is the dot product of its
+# weight vector with the text's vector $x$, plus a bias. The training loss can be small when one direction of $x$ separates the
+# classes.
 #
-# Now $M$ heads learn the same task, and their weight vectors for a class must be *orthogonal*. Each head reads another component
-# of $x$. All heads classify well only if the answer shows in all $M$ components.
+# Now $M$ heads learn the same task, and their weight vectors for a class must be *orthogonal*. Suppose that a head has one weight
+# vector, and that the sign of its logit is the predicted class. Each head then uses a different component of $x$. All heads
+# classify well only if each of the $M$ components separates the classes on its own. (Section 3 has a limit of this argument.)
 #
 # Littwin and Wolf (2016) name a second consequence. If two heads give the same logit for every text, then
-# $\langle f_1 - f_2, x\rangle = 0$: the vectors $x$ do not vary along $f_1 - f_2$. So $M$ independent heads that agree leave
-# $M - 1$ directions without variation.
+# $\langle f_1 - f_2, x\rangle = 0$: the vectors $x$ do not vary along $f_1 - f_2$. So $M$ linearly independent heads with equal
+# logits leave $M - 1$ directions without variation.
 #
 # *More* components and *fewer* directions do not contradict each other. A vector along $f_1 + \dots + f_M$ has
-# the same component along every head, and yet it is a single direction. Four heads and three texts show both:
+# the same component along every head, although it lies in a single direction. Four heads and three texts show both:
 
 # %%
 heads = torch.eye(4)  # four orthogonal heads of one class
@@ -82,14 +83,15 @@ print(f"directions that the heads use: {used[0]}; directions that the texts use:
 
 # %% [markdown]
 # Littwin and Wolf trained up to seven such heads on images and called them a *multiverse*. Malkiel and Wolf (2021) take as many
-# heads as the vector has components, on BERT, and prune the weak ones. This notebook is about the loss. The
-# [next](04_pruning_heads.ipynb) is about pruning.
+# heads as the vector has components, on BERT, and prune the heads with the highest losses. Pruning is the subject of the
+# [next notebook](04_pruning_heads.ipynb).
 #
 # ## 2 Two heads in the plane
 #
 # Two heads of one class are two vectors, $f_1 = (1, 0.2)$ and $f_2 = (0.9, 0.5)$. Their dot product is $0.9 + 0.1 = 1$. The
-# derivative of $|\langle f_1, f_2\rangle|$ with respect to $f_1$ is $f_2$, times the sign of the product. So a step of gradient
-# descent subtracts a part of $f_2$ from $f_1$, and a part of $f_1$ from $f_2$.
+# derivative of $|\langle f_1, f_2\rangle|$ with respect to $f_1$ is $f_2$, times the sign of the product. While the product is
+# positive, a step of gradient descent subtracts a part of $f_2$ from $f_1$, and a part of $f_1$ from $f_2$. The single step
+# below has the learning rate 0.1, the 400 steps have 0.01.
 #
 # **Predict before you run.** Will the two vectors turn away from each other, get shorter, or both?
 
@@ -140,11 +142,12 @@ plt.show()
 # %% [markdown]
 # *The two vectors start 18 degrees apart (dashed). They end at a right angle (arrows), with about half of their length.*
 #
-# The sum $f_1 + f_2$ is multiplied by 0.99 in each step, and the difference $f_1 - f_2$ by 1.01. Since
-# $\langle f_1, f_2\rangle = \tfrac14(|f_1+f_2|^2 - |f_1-f_2|^2)$, the descent stops when both are equally long.
+# At first each step multiplies the sum $f_1 + f_2$ by 0.99 and the difference $f_1 - f_2$ by 1.01. The product is
+# $\langle f_1, f_2\rangle = \tfrac14(|f_1+f_2|^2 - |f_1-f_2|^2)$. It is 0 when sum and difference are equally long. From then on
+# its sign changes in every step, and the vectors stay close to a right angle.
 #
-# Shrinking is the cheap solution: two heads of length 0 are orthogonal to everything. The *cosine* does not depend on length, so
-# only turning reduces it. The paper uses the product. The cosine is an option of the library, `similarity="cosine"`.
+# The product also falls when the vectors get shorter. The *cosine* does not depend on the lengths, so only turning reduces it. The
+# paper uses the product. The cosine is an option of the library, `similarity="cosine"`. Both from the same initial vectors:
 
 
 # %%
@@ -159,10 +162,13 @@ for name, loss in {"product": dot, "cosine": cosine}.items():
     assert degrees > 85
 
 # %% [markdown]
+# The heads lose about half of their length with the product, and none with the cosine.
+#
 # ### With data
 #
-# Forty points have labels $y = \pm 1$. Both coordinates tell the label, each with some noise. A head's loss is
-# $\log(1 + e^{-y\langle f, x\rangle})$. Two heads learn from the data alone, and then with $0.3\,|\langle f_1, f_2\rangle|$ added.
+# Forty points have labels $y = \pm 1$. Each of the two coordinates is the label plus noise. A head is one vector $f$. Its loss is
+# the mean of $\log(1 + e^{-y\langle f, x\rangle})$ over the points. Two heads are trained twice: on the data alone, and with
+# $0.3\,|\langle f_1, f_2\rangle|$ added to the loss.
 
 # %%
 y = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(20)
@@ -185,7 +191,7 @@ plots.head_paths(ways, points, y)
 plt.show()
 
 # %% [markdown]
-# *With data alone both heads end along the diagonal (left). With the second term each head ends along one axis (right).*
+# *With data alone both heads end close to the diagonal (left). With the second term each head ends along one axis (right).*
 
 # %%
 ends = {name: (*angle_and_length(path[-1]), data_loss(path[-1]) / 2) for name, path in ways.items()}
@@ -194,9 +200,9 @@ for name, (degrees, _, loss) in ends.items():
 assert ends["data alone"][0] < 20 < 70 < ends["data + 0.3 |⟨f₁, f₂⟩|"][0]
 
 # %% [markdown]
-# In this toy the two heads become almost equal with data alone, since both minimise one convex loss. The second term separates them at a price:
-# each head uses one coordinate only, and its loss is higher. The points cannot move here. An encoder can *move* them, so
-# that both coordinates serve.
+# In this toy the two heads become almost equal with data alone, since both minimise the same convex loss. The second term makes
+# them orthogonal, but the loss per head rises, because each head uses one coordinate only. The points are fixed here. An encoder
+# can *move* the vectors $x$, so that each coordinate alone separates the classes better.
 #
 # ### A third head
 #
@@ -208,12 +214,12 @@ total = a.cos().abs() + b.cos().abs() + (a - b).cos().abs()  # heads at the angl
 print(f"smallest sum over all directions: {total.min():.3f}")
 
 # %% [markdown]
-# The smallest sum is 1: two heads can be orthogonal, and the third always has a share in common with them. In $D$ dimensions $D$ heads fit. Hence the word
-# *maximal*: the paper starts with $M = D$.
+# The smallest sum is 1: two heads are orthogonal, and the third one is parallel to one of them. At most $D$ heads can be orthogonal
+# in $D$ dimensions. Hence the word *maximal*: the paper starts with $M = D$.
 #
 # ## 3 The equations
 #
-# These are the paper's equations with the numbers of v2. The text's vector is $x$ (in the paper $d_i$):
+# These are the paper's equations, numbered as in v2. The text's vector is $x$ (in the paper $d_i$):
 #
 # $$C_j(x) = x^\top F^j + b_j \quad (2) \qquad\qquad
 # L_\text{task} = \sum_j \beta_j\, \frac1B \sum_i -\log \mathrm{softmax}\big(C_j(x_i)\big)_{y_i} \quad (3)$$
@@ -224,17 +230,23 @@ print(f"smallest sum over all directions: {total.min():.3f}")
 # |---|---|---|
 # | $B$, $D$, $C$ | texts in a batch, size of the vector, classes | numbers |
 # | $M$ | heads; the paper's $m$ | number |
-# | $x$ | vectors of the texts | `[B, D]` |
+# | $i$; $k$; $j, r, s$ | index of a text; of a class; of a head | numbers |
+# | $x$, $y$ | vectors of the texts, and their labels (class numbers) | `[B, D]`, `[B]` |
+# | $C_j(x)$, $\hat y$ | logits of head $j$ (not the number $C$); mean of the active heads' logits | `[B, C]` |
 # | $F^j$, $b_j$ | weights and bias of head $j$; stacked, with classes before features | `F [M, C, D]`, `b [M, C]` |
 # | $f^j_k$ | weight vector of head $j$ for class $k$: a row of the stack | `[D]` |
 # | $\beta_j$ | 1: head $j$ is active; 0: pruned. Here all are active | `[M]` |
+# | $L_\text{task}$, $L_\text{mv}$, $L$ | task loss, orthogonality term (the multiverse loss), total loss | numbers |
 # | $\lambda$ | weight of the orthogonality term, 0.005 in the paper | number |
 #
-# Eq. 4 leaves out the biases, and it compares no class with another.
+# Eq. 4 leaves out the biases, and it does not compare different classes. So it does not always make two heads different
+# classifiers. Let $a \perp b$, and let the class vectors of one head be $a, -b$ and those of another $b, -a$. Eq. 4 is 0. But
+# the difference of the two logits, which decides the prediction, is $\langle a + b, x\rangle$ for both heads. The argument of
+# section 1 is a motivation, not a proof.
 #
 # ### Misprints
 #
-# The equations above are corrected. The printed ones do something else:
+# The equations above are corrected. The printed versions have other effects:
 #
 # | where | printed | effect | corrected |
 # |---|---|---|---|
@@ -258,8 +270,8 @@ print(f"2 · e^-5 = {2 * np.exp(-5):.4f}")
 # %% [markdown]
 # ### Sum or mean?
 #
-# Eq. 3 *sums* over the heads. With a mean, the same $\lambda$ would have another effect. A loss does not show this, because gradients move
-# the heads. So compare the norms of the two *gradients* with respect to $F$, for 1,024 heads at their initialisation and 32 random vectors:
+# Eq. 3 *sums* over the heads. With a mean, the same $\lambda$ would have another effect. The heads are updated with gradients, so we
+# compare the norms of the two *gradients* with respect to $F$. Here $F$ is the initialisation of 1,024 heads, and $x$ is random.
 
 # %%
 from types import SimpleNamespace
@@ -283,8 +295,9 @@ for head.reduction in ("sum", "mean"):
     print(f"{head.reduction:>4}: gradient of L_task {of_task:.3g}, of lambda L_mv {of_mv:.3g}")
 
 # %% [markdown]
-# With the sum, the task's gradient is much larger at the start. With the mean it is 1,024 times smaller, and orthogonality dominates. The
-# library takes the sum. `reduction="mean"` is there for comparison, and needs $\lambda$ divided by the number of heads.
+# With the sum, the gradient of the task loss is much larger than that of the term at the initialisation. With the mean it is 1,024
+# times smaller, and the term dominates. The library takes the sum. Its option `reduction="mean"` has the same balance if $\lambda$ is
+# divided by the number of heads.
 #
 # ## 4 Build it
 #
@@ -312,8 +325,9 @@ def multiverse_by_loop(F):
 print(f"{multiverse_by_loop(F):.6f} from {C * M * (M - 1) // 2:,} dot products")
 
 # %% [markdown]
-# All dot products of a class are the entries of one matrix, $G = F_k F_k^\top$, the *Gram matrix*. Its diagonal holds
-# $|f|^2$, which Eq. 4 does not count. Every pair appears twice, above and below the diagonal.
+# Let $F_k$ `[M, D]` hold the vectors of class $k$, one head per row. All their dot products are the entries of one matrix,
+# $G = F_k F_k^\top$, the *Gram matrix*. Its diagonal holds $|f|^2$, which Eq. 4 does not count. Every pair appears twice, above and
+# below the diagonal.
 
 
 # %%
@@ -330,7 +344,8 @@ print(f"relative difference {difference:.0e}, Gram matrices [{C}, {M}, {M}]")
 
 # %% [markdown]
 # **The gradient** needs no automatic differentiation. The derivative of $|\langle f_r, f_s\rangle|$ with respect to $f_r$ is
-# $\mathrm{sign}(G_{rs})\, f_s$. Summed over all $s \neq r$ this is a row of $\mathrm{sign}(G)\,F_k$, with a zero diagonal.
+# $\mathrm{sign}(G_{rs})\, f_s$. The sum over all $s \neq r$ is row $r$ of $\mathrm{sign}(G)\,F_k$, where the diagonal of
+# $\mathrm{sign}(G)$ is set to 0.
 #
 # **Predict before you run.** Each pair counts once in the loss, but appears twice in $G$. Does the gradient need a factor ½?
 
@@ -347,10 +362,11 @@ torch.testing.assert_close(by_hand, weight.grad, rtol=1e-12, atol=1e-12)
 print(f"Answer: autograd's gradient is {ratio:.3f} times sign(G) F, so no factor ½ is needed.")
 
 # %% [markdown]
-# The pair $(r, s)$ gives $f_s$ to head $r$ and $f_r$ to head $s$, once each. The gradient of a pair does not fade
-# near orthogonality; only its sign changes. So descent moves to and fro around 0, and does not reach it exactly.
+# The pair $(r, s)$ adds $\pm f_s$ to the gradient of head $r$ and $\pm f_r$ to that of head $s$, once each. This gradient does not
+# become small near orthogonality; only its sign changes. So gradient descent oscillates around 0, as in section 2.
 #
-# **Checkpoint.** The same weights go into the library: first the loss with its gradient, then the head with Eqs. 3 and 5.
+# **Checkpoint.** The library gets the same weights. The first cell compares the loss and its gradient; the second Eqs. 3 and 5, and
+# $\lambda L_\text{mv}$, which the library calls `penalty`.
 
 # %%
 weight = F.clone().requires_grad_()
@@ -372,7 +388,7 @@ torch.testing.assert_close(head.penalty(), 0.005 * multiverse_by_gram(F))
 print(f"L_task {L_task:.3f}, lambda L_mv {head.penalty():.3f}, y_hat {list(head(x).shape)}: equal")
 
 # %% [markdown]
-# From here on we import it. `benchmarks/multiverse.py` measured the cost on two CPU cores:
+# From here on we import the loss and the head. `benchmarks/multiverse.py` measured their cost on two CPU cores:
 
 # %%
 import json
@@ -396,9 +412,14 @@ if file.is_file():
 # | `bert-ensemble` | $M = D$ | 0 |
 # | `mv-m` | $M = D$, never pruned | 0.02 |
 #
-# The last two differ in $\lambda$ alone. They have the same encoder, the same heads at the start, the same batches and updates, and the
-# same learning rates. Training is one epoch of batches of 16. The learning
-# rate of the heads is 5e-3, five times that of notebook 02; section 7 shows what it changes.
+# Heads *drift together* if the $|\cos|$ between them grows during training. The last two methods differ in $\lambda$ alone. Encoder,
+# initial heads, batches, updates and learning rates are the same. Training is one epoch with batches of 16. The learning rate of
+# the heads is 5e-3, five times that of notebook 02; section 7 shows its effect.
+#
+# Here $\lambda$ is four times the paper's 0.005. In a trial with another seed and 0.005 the mean $|\cos|$ ended between those of
+# the two methods. Train `new_model("mv-m", lam=0.005)` to repeat it.
+#
+# SST-2 asks whether a sentence about a film is positive or negative. The sentences of the mini data were written by a language model.
 
 # %% tags=["effect"]
 from mmlkit.bert import load_pretrained
@@ -431,7 +452,8 @@ def cosines(weight):
 
 
 # %% [markdown]
-# `fit` calls a *hook* after every update. This one records $|\cos|$ over all pairs of heads: the mean, and the quantiles at 10 and 90 %.
+# `fit` calls a *hook* after every update. This hook records $|\cos|$ over all pairs of heads after every fifth update: the mean, and
+# the quantiles at 10 and 90 %.
 
 
 # %% tags=["effect"]
@@ -450,6 +472,12 @@ class Likeness:
         if event.step % 5 == 0:
             self.record(event.step)
 
+
+# %% [markdown]
+# Random directions in $D$ dimensions have a mean $|\cos|$ near $\sqrt{2/(\pi D)}$, the *random level*. The heads start there.
+#
+# **Predict before you run.** After the training, will the mean $|\cos|$ of the ensemble be below, near or far above the random level?
+# And that of `mv-m`?
 
 # %% tags=["effect"]
 settings = dict(epochs=epochs, batch_size=16, max_length=size.max_length, lr=size.lr)
@@ -471,10 +499,6 @@ effects = {
 effects = {claim: float(value) for claim, value in effects.items()}
 effects
 
-# %% [markdown]
-# **Predict before you run.** Random directions in $D$ dimensions have a mean $|\cos|$ near $\sqrt{2/(\pi D)}$. On which
-# side of this level will the ensemble end, and on which side `mv-m`?
-
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
 sides = [
     f"{name} ends {'above' if path[-1, 1] > random_level else 'below'} it, at {path[-1, 1]:.3f}"
@@ -487,8 +511,8 @@ plots.drift(paths, random_level, title=f"{task}: heads of one class")
 plt.show()
 
 # %% [markdown]
-# *The mean $|\cos|$ between heads of one class, with the middle 80 % of all pairs as a band. The dotted line
-# is the random level. The answer above states on which side of it each method ends.*
+# *Without the orthogonality term (`bert-ensemble`) the mean $|\cos|$ rises far above the random level (dotted). With the term
+# (`mv-m`) it stays near this level. The band of each method holds the middle 80 % of all pairs.*
 
 # %%
 from mmlkit.studies import recorded_effects
@@ -503,13 +527,17 @@ for claim, value in effects.items():
         )
 
 # %% [markdown]
-# Nothing in the task loss makes the heads equal. But at the start all heads predict nearly the same, so each update adds
-# nearly the same vector to all of them. The common part grows, and the cosines grow with it. The term's gradient
-# $\mathrm{sign}(G)\,F$ subtracts a common part.
+# So the heads drift together without the term, although the task loss never compares two heads. At the initialisation all heads
+# predict nearly the same probabilities, so their gradients are nearly equal. Each update then adds nearly the same vector to all
+# heads. This common part grows, and the cosines grow with it.
 #
-# ### What it does to the accuracy
+# With the term, the gradient $\mathrm{sign}(G)\,F$ is added. For a head whose dot products are mostly positive, it is close to the
+# sum of the other heads. A step of gradient descent therefore subtracts a multiple of the common part.
 #
-# `bert` has one head and the same learning rates. The frozen encoder with one head shows what the checkpoint gives without fine-tuning.
+# ### What the term does to the accuracy
+#
+# `bert` has one head and the same learning rates. The frozen encoder with one head, trained for eight epochs, shows what the checkpoint
+# gives without fine-tuning. Only `bert-ensemble` and `mv-m` differ in $\lambda$ alone.
 
 # %%
 models["bert"], frozen = new_model("bert"), new_model("bert")
@@ -536,12 +564,14 @@ print(f"mv-m minus bert-ensemble: {gap:+.3f}; standard error of such a differenc
 print("This run", "shows a difference." if abs(gap) > 2 * error else "cannot tell them apart.")
 
 # %% [markdown]
-# Each number is the dev accuracy of the best epoch, so it is slightly too high. The standard errors come from the number of dev rows. The published numbers are BERT-large with 1,024 heads
-# on the real SST-2, so the two columns cannot be compared.
+# In this run the term keeps the heads apart, but it does not raise the accuracy. The standard errors ignore that all models are scored on
+# the same rows; a paired comparison would usually have a smaller error. The frozen encoder has the best of eight epochs, which is
+# slightly too high. The published numbers are BERT-large with 1,024 heads and $\lambda = 0.005$ on the real SST-2, so the two
+# columns cannot be compared.
 #
-# The paper's claim is about *other* data sets: MML should transfer better than BERT. `mmlkit reproduce mml-tables` trained both on
-# seven sets with six seeds, and each model was evaluated on the sets it was not trained on. This is the result (an earlier
-# edition of the mini data; notebook [05](05_cross_dataset.ipynb) has the details):
+# The paper's claim is about *other* data sets: MML, which is `mv-m` with pruning, should transfer better than BERT. `mmlkit reproduce
+# mml-tables` trained both on seven sets with six seeds, and evaluated each model on sets on which it was not trained. These runs used
+# an earlier edition of the mini data (details in notebook [05](05_cross_dataset.ipynb)). The result:
 
 # %%
 from mmlkit.studies import outcome_sentence, paired_bootstrap
@@ -560,13 +590,13 @@ if scores:
     print(outcome_sentence(paired_bootstrap(mean["mml"], mean["bert"]), "mml beats bert elsewhere"))
 
 # %% [markdown]
-# The difference is in points of accuracy. In these runs MML is clearly *worse* than one head, so the paper's claim is not supported on these data. They
-# use a small encoder and at most 1,440 rows, so they do not refute it for BERT-large.
+# The difference is in points of accuracy. MML is clearly *worse* than one head here, so these runs do not support the paper's claim.
+# They have a small encoder and at most 1,440 training rows, so they do not refute it for BERT-large.
 #
 # ## 6 Inside the heads
 #
-# `fit` leaves each model with the weights of its best epoch. The following needs one vector per row from each encoder, [N, D].
-# `checkpoint` is the encoder before fine-tuning.
+# `fit` leaves each model with the weights of its best epoch. This section needs one vector per row from each encoder, `[N, D]` for
+# $N$ rows. `checkpoint` is the encoder before fine-tuning.
 
 # %%
 from mmlkit.data import collate, encode, plan
@@ -599,7 +629,8 @@ print({name: list(x.shape) for name, x in train_x.items()})
 # %% [markdown]
 # ### The tables of cosines
 #
-# The paper's Fig. 1 shows *mutual orthogonality tables*. Here they are for the first 24 heads of both methods and one class:
+# The paper's Fig. 1 shows *mutual orthogonality tables* of absolute dot products. Here are tables of absolute cosines, for 24 heads of
+# both methods and the last class:
 
 # %%
 pair = torch.stack([heads[method].weight[:24, -1] for method in paths], dim=1)  # [24, 2, D]
@@ -607,12 +638,13 @@ axes = plots.head_similarity(pair, list(paths), limit=paths["bert-ensemble"][-1,
 plt.show()
 
 # %% [markdown]
-# *The absolute cosine of heads r and s for one class, on one colour scale. The titles state the means
-# over these 24 heads.*
+# *Without the term (left) nearly all pairs of heads have a large $|\cos|$. With the term (right) nearly all pairs have a small one. The
+# titles state the means over these 24 heads.*
 #
-# ### Which gradient is larger?
+# ### The two gradients
 #
-# Before the first update and with the kept weights, on all training rows. For the ensemble the last column shows the gradient that the term *would* have.
+# The table has the norms of both gradients with respect to the heads, on all training rows, before the first update (`start`) and after
+# training (`kept`). For the ensemble the last column is the gradient that the term *would* have.
 
 # %%
 rows = {}
@@ -624,13 +656,13 @@ for method, head in heads.items():
 pd.DataFrame(rows, index=["gradient of L_task", "gradient of lambda L_mv"]).T.round(2)
 
 # %% [markdown]
-# A ratio of losses says little about this balance: a loss may be large and flat. With the term, training stops
-# turning the heads where the two gradients cancel.
+# The ratio of the two losses says little about this balance, because a large loss may have a small gradient. The heads would stop
+# changing where the two gradients cancel, so with equal norms.
 #
-# ### Is any head as good as their mean?
+# ### Single heads and their mean
 #
-# Each head alone is a classifier. The table has the worst, the mean and the best dev accuracy of a single head, and the accuracy of Eq. 5's mean.
-# *Agreement* is the share of (head, row) pairs with the same label as Eq. 5.
+# Each head alone is a classifier. The table has the worst, the mean and the best dev accuracy of the single heads. The column
+# `Eq. 5` has the accuracy of the averaged logits. *Agreement* is the share of (head, row) pairs with the same predicted class as Eq. 5.
 
 # %%
 rows = {}
@@ -650,19 +682,21 @@ for method, row in single.iterrows():
     print(f"one dev row is {1 / len(data.dev):.3f}")
 
 # %% [markdown]
-# Hundreds of heads with an agreement near 1 are one classifier, and averaging them gains nothing. The best head was chosen on the dev labels, so its
-# lead is partly luck.
+# Where the agreement is near 1, the heads predict the same classes, and averaging them changes almost nothing. The best head was
+# chosen on the dev labels, so its accuracy is too high.
 #
 # ### How many directions does x use?
 #
-# By section 1, orthogonal heads that agree leave directions of $x$ without variation. Littwin and Wolf report a representation of lower
-# rank. Centre the training vectors, and take their singular values $\sigma_1 \ge \sigma_2 \ge \dots$. Two summaries:
+# By section 1, orthogonal heads with equal logits leave directions of $x$ without variation. Littwin and Wolf report a
+# representation of lower rank. We centre the training vectors, and take their singular values $\sigma_1 \ge \sigma_2 \ge \dots$.
+# Two numbers summarise them:
 #
 # - the *effective rank* $\exp(-\sum_i p_i \log p_i)$ with $p_i = \sigma_i / \sum_j \sigma_j$ (Roy and Vetterli 2007): $n$ equal values
 #   give $n$;
 # - the number of singular values that hold 99 % of the variance $\sum_i \sigma_i^2$.
 #
-# $N$ centred vectors have at most $N - 1$ directions, and never more than $D$. The 140 dev rows would cap both numbers at 139, so we take the training rows.
+# $N$ centred vectors vary in at most $N - 1$ directions, and never in more than $D$. With the 140 dev rows of the mini data neither
+# number could exceed 139, so we take the training rows.
 
 
 # %%
@@ -685,7 +719,8 @@ plots.singular_values(spectra, title=f"{task}: centred training vectors")
 plt.show()
 
 # %% [markdown]
-# *The first sixty singular values of the training vectors, each divided by the largest. A steeper line means fewer directions.*
+# *The singular values of the fine-tuned encoders fall faster than those of the checkpoint (dotted), so fewer directions hold most of
+# the variance. The first sixty values are shown, divided by the largest.*
 
 # %%
 summaries = ["effective rank", "values for 99 % of variance"]
@@ -697,16 +732,16 @@ print(f"mv-m against bert-ensemble: effective rank {100 * change['effective rank
 rank.round(1)
 
 # %% [markdown]
-# The ensemble is the right comparison: it has the same heads and the same summed loss, so $\lambda$ is the only difference. This is one seed, and so a
-# demonstration of the measurement. Exercise 3 repeats it with other seeds.
+# The ensemble is the right baseline: it has the same heads and the same summed loss, so $\lambda$ is the only difference. One seed
+# decides little; exercise 3 repeats the measurement with other seeds.
 #
 # ## 7 The weight of lambda
 #
-# To try many $\lambda$ in seconds, freeze the encoder. The checkpoint's vectors are fixed then, and only the heads learn, on all
-# training rows at once.
+# With a frozen encoder many values of $\lambda$ can be tried in seconds. The vectors of the checkpoint are fixed then, and only the
+# heads learn. Each update uses all training rows (at most 2,000) without dropout, with a constant learning rate of 2e-3.
 #
-# **Predict before you run.** The encoder cannot move, and all heads see the same vectors in every update. With $\lambda = 0$, will the mean $|\cos|$ end higher or
-# lower than in section 5?
+# **Predict before you run.** The inputs of the heads are now the same in every update. With $\lambda = 0$, will the mean
+# $|\cos|$ end higher or lower than that of the ensemble in section 5?
 
 
 # %%
@@ -764,8 +799,8 @@ def price(lam):
 sliders(price, start={"lam": 0.005}, lam=lambdas)
 
 # %% [markdown]
-# *Each dot is the end of one run. More $\lambda$ moves it to the left (more orthogonal) and up (a higher loss). The line is the path of the chosen $\lambda$ from
-# the common start. In a live front end a slider chooses it.*
+# *Runs with a larger $\lambda$ end further left (more orthogonal) and higher (a larger loss). Each dot is the end of a run. The line is
+# the path of the $\lambda$ that the slider chooses.*
 
 # %%
 ends = {lam: path[-1] for lam, path in ways.items()}
@@ -775,12 +810,16 @@ print(f"guessing costs {np.log(data.task.num_labels):.3f} per head;", end=" ")
 print(", ".join(f"λ = {lam:g} ends at {ends[lam][1]:.3f}" for lam in (0, 0.005, 0.5)))
 
 # %% [markdown]
-# With $\lambda = 0$ and a frozen encoder the heads become nearly equal. With more $\lambda$ they are more orthogonal and fit less. The column *mean length*
-# shows the cheap solution of section 2: the heads also get shorter. The encoder is frozen, so it cannot make room for orthogonal heads.
+# With $\lambda = 0$ the heads become nearly equal. The inputs are the same in every update, so the common gradient hardly changes its
+# direction, and the steps add up. (The learning rate, dropout and batches also differ from section 5.)
 #
-# ### What decides how far heads drift?
+# With a larger $\lambda$ the heads are more orthogonal, and their training loss is higher. The column *mean length* shows the
+# shrinking of section 2. The frozen encoder cannot adapt $x$ to orthogonal heads. The dev accuracy need not fall: the predicted
+# class depends on which logit is larger, not on the size of the logits.
 #
-# The same experiment with $\lambda = 0$ and other learning rates of the heads:
+# ### The learning rate of the heads
+#
+# The same experiment with $\lambda = 0$ and three learning rates:
 
 # %%
 with fast_matmul(torch.device("cpu")):
@@ -789,13 +828,13 @@ for lr, path in drifts.items():
     print(f"learning rate {lr:g}: mean |cos| {path[0][0]:.3f} -> {path[-1][0]:.3f} in 60 updates")
 
 # %% [markdown]
-# Each update adds a common part to all heads, of a size that grows with the learning rate. The random initial part stays. The
-# lines above show how the balance of the two changes.
+# The heads drift further with a larger learning rate. Each update adds a common part to all heads, and its size grows with the
+# learning rate. The random initial part keeps its size.
 #
 # ## 8 The collapse
 #
-# Eq. 5 keeps all heads for inference. The paper counts them: 381 on average over its eight tasks. On BERT-large with two classes
-# this is
+# Eq. 5 uses all active heads for inference. The paper counts them for its eight tasks. The next cell computes their mean, and the
+# number of parameters that they add to BERT-large with two classes:
 
 # %%
 from mmlkit.bert import BertConfig, BertModel
@@ -807,11 +846,11 @@ added = int(kept) * (1024 + 1) * 2
 print(f"{kept:.0f} heads, {added:,} parameters, {added / large:.2%} of BERT-large's {large:,}")
 
 # %% [markdown]
-# But a mean of linear maps is a linear map:
+# But the mean of linear maps is a linear map. With all heads active:
 #
 # $$\frac1M \sum_j \big(x^\top F^j + b_j\big) = x^\top \Big(\frac1M \sum_j F^j\Big) + \frac1M \sum_j b_j$$
 #
-# So average the *weights*, once. Double precision shows that only rounding is lost:
+# So it is enough to average the *weights* once. In double precision the results differ by rounding errors only:
 
 # %%
 import copy
@@ -827,8 +866,8 @@ print(linear, f"relative difference {difference:.0e}")
 print(f"parameters: {counts[0]:,} in training, {counts[1]:,} at inference")
 
 # %% [markdown]
-# Inference costs no additional parameters and no additional time. (A mean of *probabilities* would not fold, since the softmax is not
-# linear.) After training, the method is an ordinary linear classifier. Only the encoder can differ.
+# Inference costs no additional parameters and no additional time. (A mean of *probabilities* could not be folded, since the softmax
+# is not linear.) The model then has the same structure as `bert`. Only the values of its parameters differ.
 #
 # `model.collapse()` does this for a whole model. The result is saved, loaded and used like any other classifier.
 
@@ -850,11 +889,12 @@ print(f"largest difference of a score: {np.abs(scores - reloaded).max():.0e}")
 # %% [markdown]
 # ## Exercises
 #
-# ### Exercise 1: how alike are the heads?
+# ### Exercise 1: how similar are the heads?
 #
 # ● ○ ○ · 10 minutes
 #
-# Write the mean $|\cos|$ of every class. `weight` has the shape `[M, C, D]`, and the result `[C]`.
+# Compute the mean $|\cos|$ over the pairs of heads for every class, without `cosines` of section 5. `weight` has the shape
+# `[M, C, D]`, and the result has the shape `[C]`.
 
 
 # %%
@@ -868,7 +908,8 @@ _ = checks.check_mean_cosine(my_mean_cosine)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Divide each vector by its length. Then one matrix product per class has all cosines. There are $M(M-1)/2$ pairs above the diagonal.
+# Divide each vector by its length. Then one matrix product per class contains all cosines. The $M(M-1)/2$ entries above the diagonal
+# are the pairs.
 #
 # </details>
 #
@@ -887,8 +928,8 @@ _ = checks.check_mean_cosine(my_mean_cosine)
 #
 # ● ● ○ · 15 minutes
 #
-# All heads of one class give the same logit for every text. In how many directions may $x$ still vary? `F` has one head per row, and
-# some rows may be equal.
+# `F` has the weight vectors of one class, one head per row. Some rows may be equal. All $M$ heads give the same logit for a text; this
+# logit may differ from text to text. In how many linearly independent directions can $x$ still vary?
 
 
 # %%
@@ -913,7 +954,7 @@ _ = checks.check_free_directions(my_free_directions)
 # return F.shape[1] - int(torch.linalg.matrix_rank(F[1:] - F[0]))
 # ```
 #
-# With $M = D$ orthogonal heads, one direction is left: their sum, if they have equal lengths.
+# With $M = D$ orthogonal heads, one direction is left. It is the direction of their sum if they have equal lengths.
 #
 # </details>
 
@@ -922,8 +963,9 @@ _ = checks.check_free_directions(my_free_directions)
 #
 # ● ● ● · 20 minutes
 #
-# Write the effective rank of section 6 from the vectors, without `spectrum` and `ranks`. Then train `bert-ensemble` and `mv-m` for three other values of `seed` (about
-# three minutes of computing). In how many of the four pairs does `mv-m` have the lower rank?
+# Compute the effective rank of section 6 from the vectors, without `spectrum` and `ranks`. Then train `bert-ensemble` and `mv-m` with
+# three other values of `seed`, which takes about three minutes. Section 6 has the fourth pair. In how many of the four pairs does
+# `mv-m` have the lower effective rank?
 
 
 # %%
@@ -937,7 +979,8 @@ _ = checks.check_effective_rank(my_effective_rank)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# `torch.special.entr(p)` is $-p \log p$, and 0 where $p = 0$. The global name `seed` acts in `new_model`, and `settings["seed"]` in `fit`.
+# `torch.special.entr(p)` is $-p \log p$, and 0 where $p = 0$. `new_model` uses the global name `seed`, and `fit` gets
+# `settings["seed"]`. Both must change.
 #
 # </details>
 #
@@ -955,7 +998,7 @@ _ = checks.check_effective_rank(my_effective_rank)
 #         print(seed, method, my_effective_rank(vectors(model, data.train)))
 # ```
 #
-# Four pairs that all go one way are only a hint: a fair coin does this once in eight times.
+# Even four pairs with the same sign are weak evidence. Without any effect this happens by chance with probability 1/8.
 #
 # </details>
 
@@ -964,18 +1007,20 @@ _ = checks.check_effective_rank(my_effective_rank)
 #
 # - *The heads are orthogonal, and their accuracy is that of the majority class*: $\lambda$ is too large for the number of heads, or the
 #   task loss is a mean. Compare the two gradients as in section 6.
-# - *The heads have length 0*: shrinking was cheaper than turning. Lower $\lambda$, or use `similarity="cosine"`.
-# - *The machine runs out of memory*: the pairs were computed as one tensor [M, M, D]. The Gram matrix [M, M] is enough.
+# - *The heads have a length near 0*: the term was reduced by shrinking instead of turning. Lower $\lambda$, or use
+#   `similarity="cosine"`.
+# - *The machine runs out of memory*: the pairs were computed as one tensor `[M, M, D]`. The Gram matrix `[M, M]` is enough.
 #
 # ## Takeaways
 #
-# - Heads that learn the same task get nearly the same gradient while they predict alike. Section 5 measures how far they drift together.
-# - The gradient of the orthogonality term subtracts the part that heads have in common. It costs task loss where the encoder is frozen.
-# - All pairs of heads are one matrix product, and the gradient is another: $\mathrm{sign}(G)\,F$.
+# - Heads of one task drift together without the orthogonality term, because they get nearly the same gradients.
+# - With the term the heads stay near the random level of $|\cos|$. The accuracy is not higher in our run.
+# - The term is one matrix product per class, and its gradient is another: $\mathrm{sign}(G)\,F$.
 # - A sum over heads and a mean over heads differ by a factor of $M$ in the balance with $\lambda$.
-# - Turning and shrinking both lower the product. The cosine shows which of them happened.
+# - Turning and shrinking both lower the product. Only turning lowers the cosine.
+# - With a frozen encoder, more orthogonal heads have a higher training loss.
 # - In six recorded seeds MML was worse than one head on other data sets; notebook 05 has the details.
-# - The average of linear heads is one linear head: hundreds in training, one at inference.
+# - The average of linear heads is one linear head, so hundreds of heads in training become one at inference.
 #
 # ## References
 #
