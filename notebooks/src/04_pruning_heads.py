@@ -1,12 +1,13 @@
 # %% [markdown]
 # # 04 Pruning heads
 #
-# Hundreds of classifier heads share one encoder, and MML drops the worse ones during training. You will build its two parts by hand:
-# the average loss of each head, and the clustering of these averages. Then you will test whether a split of the heads is real or chance.
+# In Maximal Multiverse Learning (MML), hundreds of classifier heads share one encoder, and training drops the heads with the higher losses.
+# You will build the two parts of this pruning by hand: the average loss of each head, and the clustering of these averages. Then you will
+# test whether a split of the heads is real or chance.
 #
 # | | |
 # |---|---|
-# | time | fast: 1.5 min on two CPU cores · fast on the real MRPC: about 5 min on two CPU cores · colab, paper: a GPU (estimated) |
+# | time | fast: 1.5 min on two CPU cores · fast on the real MRPC: about 5 min on two CPU cores · colab, paper: one GPU, time not measured |
 # | memory | 3 GB |
 # | read first | [02 Fine-tuning](02_finetuning.ipynb), [03 The multiverse loss](03_multiverse_loss.ipynb) |
 # | papers | Malkiel and Wolf 2021 (MML), section 3, Algorithm 1, Fig. 2 · Comaniciu and Meer 2002 (MeanShift) |
@@ -16,11 +17,11 @@
 # %% [markdown]
 # ## You will be able to
 #
-# - explain Algorithm 1 of the MML paper, and what its printed form does instead,
+# - explain Algorithm 1 of the MML paper, and the errors in its printed form,
 # - average a noisy loss with momentum, and correct the bias of its initial value of zero,
 # - write MeanShift on one axis in ten lines, and explain what its bandwidth decides,
 # - measure how often a bandwidth splits heads that differ only by chance,
-# - prune heads during training, and rebuild Fig. 2 of the paper from recorded events.
+# - prune heads during training, and draw the number of active heads, as in Fig. 2 of the paper, from recorded events.
 #
 # ![One check of the pruner. On the left, each head's loss goes into its own moving average. In the middle, the averages lie on
 # one axis in three groups, and MeanShift finds three centres. On the right, the group with the lowest centre stays, and the
@@ -70,8 +71,8 @@ print("recorded runs:", "found" if results.is_dir() else "NOT FOUND, sections 5 
 # %% [markdown]
 # ## 1 Why prune, and how
 #
-# The multiverse loss asks all heads to be orthogonal to each other. With as many heads as the encoder has features, some heads
-# must use directions that carry little information about the label. MML drops such heads during training:
+# The multiverse loss of notebook 03 pushes all heads towards orthogonality. With as many heads as the encoder has features, some heads
+# must use directions that carry little information about the label. Their loss stays higher, and MML drops them during training:
 #
 # 1. Activate every head, and set its average loss to 0.
 # 2. At every step, train on the sum of the active heads' losses plus $\lambda$ times their orthogonality loss. Move each
@@ -88,22 +89,24 @@ print("recorded runs:", "found" if results.is_dir() else "NOT FOUND, sections 5 
 # | $\gamma$ | `momentum`: share of the old average that is kept | 0.99 |
 # | $K$ | `every`: steps between two checks | 1,000; here fewer |
 # | Threshold | fewest active heads for a check, `threshold` | 5 |
+# | $\lambda$ | `orthogonality_weight`, of the orthogonality loss | 0.005 |
 # | $h$ | `bandwidth` of MeanShift | not stated |
 #
-# The printed algorithm differs from this description in six places:
+# The printed algorithm has six problems. Five are corrected in this notebook, and the last one is kept:
 #
-# | printed | what it would do | corrected |
+# | printed | consequence | here |
 # |---|---|---|
 # | $a_j \leftarrow (1-\gamma)\, a_j + \gamma L$ | 0.99 of the average is the newest batch: nothing is smoothed | $\gamma\, a_j + (1-\gamma) L_j$ |
 # | $L$ is the loss of the whole model | all $a_j$ are equal, so there is one cluster, and nothing is ever pruned | each head's own $L_j$ |
 # | $\theta \leftarrow \theta + \mathrm{Adam}(\ldots)$ | increases the loss, unless Adam returns the negative step | subtract the step |
-# | drop head $j$ if $a_j \notin \min(\mathrm{clusters})$ | compares a value with a centre; hardly any head would stay | drop it if its cluster is not the lowest |
+# | drop head $j$ if $a_j \notin \min(\mathrm{clusters})$ | compares an average with the lowest centre; hardly any head would stay | drop it if its cluster is not the lowest |
 # | $a_j$ is updated for all $j$ | dropped heads are still evaluated | active heads only |
-# | Threshold is tested before clustering | five heads may become one | kept as printed; `min_active` sets a minimum |
+# | Threshold is tested before clustering only | a check may reduce five heads to one | as printed; `min_active` sets a minimum |
 #
-# The function `literal_average` computes the printed average. Below, head 0 has a lower loss than the other two heads.
+# The function `literal_average` computes the printed average, with the sum of all losses as $L$. In the next cell the losses have the means
+# 0.4, 0.6 and 0.6, so head 0 is the best head.
 #
-# **Predict before you run.** What are the averages of the three heads after 200 steps?
+# **Predict before you run.** After 200 steps, by how much do the averages of the three heads differ?
 
 # %%
 from mmlkit.heads import cluster, literal_average
@@ -122,7 +125,8 @@ print(
 )
 
 # %% [markdown]
-# With the printed update, MML trains a fixed number of heads.
+# So the printed update never prunes. Nor does it smooth: the sum of the losses is about 1.6, and the printed average is nearly the sum of the
+# last batch alone.
 #
 # ## 2 A moving average that starts at zero
 #
@@ -130,8 +134,8 @@ print(
 #
 # $$a_j \leftarrow \gamma\, a_j + (1-\gamma)\, L_j \qquad \hat a_j = \frac{a_j}{1-\gamma^t}$$
 #
-# The second formula is not in the paper. Since $a_j$ starts at 0, after $t$ steps the weights of the observed losses add up to $1-\gamma^t$ only.
-# Dividing by this sum gives the bias-corrected average $\hat a_j$.
+# The second formula is not in the paper. Since $a_j$ starts at 0, the weights of the $t$ observed losses
+# add up to only $1-\gamma^t$. Dividing by this sum gives the bias-corrected average $\hat a_j$.
 #
 # **Predict before you run.** The first loss of a head is 0.7. What is $a_j$ after this step, and what is $\hat a_j$?
 
@@ -162,10 +166,11 @@ print(
 table
 
 # %% [markdown]
-# Head 1 always has the loss 0.6, and only its corrected average says so. With $K = 1000$ the correction has no effect
-# ($0.99^{1000} \approx 0.00004$). In the short runs of this notebook it matters.
+# Head 1 always has the loss 0.6, and its corrected average is 0.6 at every step. With $K = 1000$ the correction has hardly any effect
+# ($0.99^{1000} \approx 0.00004$). The first checks of this notebook come much earlier.
 #
-# The next figure compares three averages over 300 noisy steps: corrected, uncorrected, and with the printed weights.
+# The next figure compares three averages of each head's own loss: uncorrected, corrected, and with the printed weights. The true means are 0.5,
+# 0.6 and 0.7.
 
 # %%
 noisy = np.array([0.5, 0.6, 0.7]) + 0.1 * generator.normal(size=(300, 3))
@@ -191,17 +196,20 @@ with plots.style():
 print(f"standard deviation after step 100, corrected: {spread[1]:.3f}, as printed: {spread[2]:.3f}")
 
 # %% [markdown]
-# *The corrected averages separate the three heads (middle). The printed weights do not smooth at all: those lines cross at every step (right).*
+# *The corrected averages are soon close to the true means (middle). The uncorrected ones still rise at step 300 (left). With
+# the printed weights the averages are as noisy as the losses (right).*
 #
-# The missing factor is the same for all heads, so it does not change their order. It does change the scale, and a fixed
-# bandwidth refers to that scale.
+# The missing factor is the same for all heads, so the uncorrected averages have the same order. Their scale is smaller, and a fixed
+# bandwidth depends on this scale.
 #
 # ## 3 MeanShift on one axis
 #
-# MeanShift finds groups among values without being told their number. It places a window of half-width $h$, the bandwidth, on each value.
-# It then moves every window to the mean of the values inside, until no window moves. This is the flat kernel: a value inside counts fully.
+# MeanShift finds groups of values, and their number need not be given. It places a window of half-width $h$, the bandwidth, on each value.
+# It then moves every window to the mean of the values inside, until no window moves. This is the flat kernel: all values inside have the same weight.
 #
 # $$x \leftarrow \frac{1}{|N(x)|} \sum_{a_j \in N(x)} a_j \qquad N(x) = \{a_j : |a_j - x| \le h\}$$
+#
+# Here $x$ is the middle of a window, and $N(x)$ is the set of values inside. In the code, `A` is the number of values.
 
 
 # %%
@@ -222,8 +230,9 @@ path = mean_shift(a, h=0.06)
 print(f"{len(path) - 1} moves; the windows stop at", np.unique(path[-1].round(4)))
 
 # %% [markdown]
-# There are six final places, not three, because a flat window can stop beside the densest place. A second part is therefore needed.
-# Of final places closer than $h$, it keeps the one whose window holds the most values. Each value then joins the nearest place.
+# There are six final places, not three, because a flat window can stop beside the densest place. MeanShift therefore has a second part.
+# Among final places that are at most $h$ apart, it keeps only the place whose window holds the most values. The places kept are the centres
+# of the clusters, also called centroids, and each value joins the nearest centre.
 
 
 # %%
@@ -252,7 +261,7 @@ print("centroids", np.round(centroids, 4), "labels", labels)
 # %% [markdown]
 # The bandwidth decides the number of clusters, and so the number of heads that stay.
 #
-# **Predict before you run.** Does a narrower bandwidth always keep fewer heads?
+# **Predict before you run.** Is it true for these twelve values that no narrower bandwidth keeps more heads than a wider one?
 
 # %%
 toy_averages, widths = a, [0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2]
@@ -292,16 +301,19 @@ def draw_shift(h):
 plots.sliders(draw_shift, start={"h": 0.06}, h=widths)
 
 # %% [markdown]
-# *At bandwidth 0.06 the windows of twelve heads move to three centres (dotted), and six heads are in the lowest cluster. In a live
-# notebook, a slider sets the bandwidth.*
+# *At bandwidth 0.06 the twelve windows stop at six places. Three of them are the centres (dotted), and six heads are in the lowest cluster.
+# In a live notebook, a slider sets the bandwidth.*
 #
 # The paper cites MeanShift and does not state a bandwidth. `cluster` offers three kinds of rules:
 #
 # | `bandwidth` | value | if all losses double |
 # |---|---|---|
 # | a number | itself | unchanged, so the clusters change |
-# | `None`, `"auto:q"` | scikit-learn's estimate: the mean distance from a value to its $\lfloor q n \rfloor$-th nearest, itself counted first; $q = 0.3$ | doubles |
+# | `"auto:q"` | scikit-learn's estimate, explained below | doubles |
 # | `"std:k"` | $k$ standard deviations of the averages | doubles |
+#
+# The estimate takes each of the $n$ values and its distance to the $\lfloor q n \rfloor$-th nearest value. The value itself counts as the first, at
+# distance 0. The bandwidth is the mean of these distances. The default, `None`, means `"auto:0.3"`.
 
 # %%
 pd.DataFrame(
@@ -317,13 +329,13 @@ pd.DataFrame(
 ).round(3)
 
 # %% [markdown]
-# The bandwidth of `"auto:0.1"` is 0 here. A tenth of twelve values is one value, and the nearest value to each is the value itself.
+# The bandwidth of `"auto:0.1"` is 0 here. A tenth of twelve values is one value, rounded down, and the first is the value itself.
 # `cluster` then returns one cluster. The same rule finds many clusters among hundreds of heads (section 5).
 #
 # ## 4 The pruner on invented losses
 #
-# `HeadPruner` combines averages and clusters. Sixty heads form three groups: 24 with the loss 0.50, 26 with 0.60 and 10 with 0.75.
-# At every step each active head reports its loss with noise.
+# `HeadPruner` combines averages and clusters. Here its losses are invented: 24 heads have the mean loss 0.50, 26 have 0.60 and 10 have 0.75.
+# The loss of a step is this mean plus noise with a standard deviation of 0.1.
 
 # %%
 from mmlkit.heads import HeadPruner, MultiverseHead
@@ -354,7 +366,7 @@ plt.show()
 #
 # The 24 heads that are left differ only by noise. There are four more checks.
 #
-# **Predict before you run.** How many heads are left after five checks with the bandwidth 0.05, and how many with scikit-learn's default?
+# **Predict before you run.** How many heads are left after five checks with the bandwidth 0.05, and how many with the default?
 
 
 # %%
@@ -412,6 +424,7 @@ print(
 # %% [markdown]
 # The default bandwidth is computed from the distances within the sample, so it shrinks with the spread. Heads with almost equal losses are split as
 # readily as heads with different losses. The next table has more draws and other rules, recorded by `benchmarks/meanshift_splits.py --rules`.
+# With 40 draws the standard error of a share is at most 8 points.
 
 # %%
 file = results / "meanshift_rules.json"
@@ -424,13 +437,13 @@ else:
     print("results/meanshift_rules.json is NOT HERE; benchmarks/meanshift_splits.py writes it")
 
 # %% [markdown]
-# - `auto:0.3`, the default, splits half of the samples of 384 heads and nearly all samples of 10 to 60. Five heads stay whole, because the bandwidth is 0.
-# - `auto:0.1` splits every sample of 20 heads or more. Fewer heads stay whole, because the bandwidth is 0 there too.
+# - `auto:0.3`, the default, splits half of the samples of 384 heads and every sample of 10 to 60. Samples of five stay whole, because their bandwidth is 0.
+# - `auto:0.1` splits every sample of 20 heads or more. Samples of 5 and 10 stay whole, because their bandwidth is 0 too.
 # - `std:k` splits fewer samples as $k$ grows, and small samples need a larger $k$ than large ones.
 #
 # ### A chain of chance splits
 #
-# Let 45 heads differ by chance alone, keep the lowest cluster, draw new losses for the heads that are left, and repeat:
+# Let 45 heads differ by chance alone, keep the lowest cluster, draw new losses for the heads that are left, and repeat.
 
 
 # %%
@@ -448,19 +461,20 @@ print("\n".join(" → ".join(map(str, left)) for left in chains))
 assert max(left[-1] for left in chains) < 7
 
 # %% [markdown]
-# Every chain ends at six heads or fewer. The threshold stops it below five heads. At five or six heads the default bandwidth is 0, and all heads stay.
+# Every chain ends at six heads or fewer. Below five heads the threshold ends the checks. At five or six heads the default bandwidth is 0, and all heads stay.
+# The chain assumes that the losses of different checks are independent.
 #
 # The paper's runs on MNLI, QQP, QNLI, CoLA and STS-B end with 14 to 45 heads. On QNLI the paper reports clusters at three checks only, of
-# about 85 up to step 85,000. Heads that differ by chance do not stay at such counts under this default. So either the authors' bandwidth was
-# a different one, or their losses had another distribution. The paper does not say.
+# about 85 up to step 85,000. Under scikit-learn's default, heads that differ by chance do not stay at such counts. So either the authors' bandwidth
+# was different, or their losses had another distribution. The paper states neither.
 #
 # ## 6 Real groups against groups of chance
 #
-# The last section had no encoder. This one trains 60 multiverse heads on frozen sentence vectors of the mini SST-2. Forty heads are equal: they differ
-# only in their initialisation. The other 20 are made worse: their weights are zero for all but 16 features. So there are two real groups.
+# The last section had no encoder. This one trains 60 multiverse heads on frozen sentence vectors of the mini SST-2. Forty heads are called equal,
+# because they differ only in their initialisation. The other 20 are made worse: their weights are zero for all but 16 features. So there are two real groups.
 #
-# Two rules for the bandwidth are compared: scikit-learn's default, and `std:1.3`, which splits few samples of 60 by chance. The heads are
-# trained on 600 rows of the training split, and the other 360 are held out.
+# Two rules for the bandwidth are compared: the default, and `std:1.3`, which splits 2 % of the samples of 60 by chance. The heads are
+# trained on 600 rows of the training split, and its other 360 rows are held out.
 
 # %% tags=["effect"]
 from mmlkit.bert import load_pretrained
@@ -522,9 +536,9 @@ averages = pruner.averages.numpy()
 
 # %% [markdown]
 # Each rule is applied to all 60 averages, and to those of the 40 equal heads alone. The *gap* is the mean held-out loss of the dropped heads
-# less that of the kept heads.
+# minus that of the kept heads.
 #
-# **Predict before you run.** Which of these four checks split the heads? In which of them is the gap clearly above zero?
+# **Predict before you run.** Which of these four checks split the heads? Is the gap as large after a split of equal heads as after a split of real groups?
 
 
 # %% tags=["effect"]
@@ -562,11 +576,11 @@ plots.prunings({f"{group}, {name}": [event] for (group, name), event in events.i
 plt.show()
 
 # %% [markdown]
-# *With real groups an empty space divides the good heads from the worse ones. `std:1.3` drops the 20 worse heads (crosses); the default drops 22 of
-# the equal heads as well. In the lower panel it divides the equal heads alone, through the middle of one crowd.*
+# *With real groups an empty space separates the 40 equal heads from the 20 worse heads. `std:1.3` drops these 20 (crosses), and the default also drops
+# 22 of the 40. Among equal heads alone it keeps 18, without such a space (lower panel). `std:1.3` does not split the equal heads.*
 #
-# One set of averages is one case. For a share, 30 random samples of 100 training rows give 30 sets of averages of the same 60 heads. For
-# comparison, 30 sets of 60 values are drawn from one normal distribution.
+# To estimate how often a rule splits, 30 random samples of 100 training rows give 30 sets of averages of the same 60 heads. The
+# samples share rows and heads, so they are not independent. For comparison, 30 sets of 60 values are drawn from one normal distribution.
 
 # %% tags=["effect"]
 draws = np.random.default_rng(seed)
@@ -596,8 +610,9 @@ assert min(effects.values()) > 0
 pd.Series(share).unstack().rename_axis("share of 30 sets split", axis=1).map("{:.0%}".format)
 
 # %% [markdown]
-# The default splits both kinds of sets, so that its verdict carries no information. The wide rule separates them. `benchmarks/lesson_effects.py 04`
-# repeats the experiment with other seeds, which change the initialisation, the batches and the rows. Its record is printed here where it exists:
+# The default splits all sets of both kinds, so its split does not show that real groups exist. `std:1.3` splits only the sets with
+# real groups. `benchmarks/lesson_effects.py 04` repeats the experiment with other seeds, which change the initialisation, the batches and the rows. Where its
+# record exists, it is printed here:
 
 # %%
 for claim, one in studies.recorded_effects("04").iterrows():
@@ -606,8 +621,9 @@ for claim, one in studies.recorded_effects("04").iterrows():
     print(f"    above zero in {one.positive:.0f} of them")
 
 # %% [markdown]
-# A wider bandwidth is not always better. Two groups of equal size have a standard deviation of half their distance. With `std:1.5` the window
-# reaches 0.75 of that distance to either side, and the groups are merged:
+# A wider bandwidth is not always better. For two narrow groups of equal size, the standard deviation of all values is half the distance between the groups.
+# With `std:1.5` the window reaches 0.75 of that distance to either side. A window between the groups then moves
+# to the middle, where it holds all values, and the groups are merged:
 
 # %%
 halves = np.random.default_rng(seed).normal(size=(20, 60)) + 10 * (np.arange(60) >= 30)
@@ -616,13 +632,14 @@ for rule in ("std:1.3", "std:1.5"):
     print(f"{rule} splits {found:.0%} of 20 sets with two groups, ten standard deviations apart")
 
 # %% [markdown]
-# So a rule has to be tested on both questions: does it leave one group whole, and does it find two?
+# `std:1.3` misses a quarter of these sets, and `std:1.5` misses nearly all of them. So a rule needs two tests: whether it leaves one group
+# whole, and whether it finds two groups.
 #
 # ## 7 A live staircase
 #
-# This section is a demonstration of the mechanics: one small set, one seed, and no claim about the paper. `fit` calls the pruner after every step with the losses
-# of the active heads. On mini data the encoder stays frozen, so that 600 updates with 384 heads take seconds. On a real set the whole model is
-# fine-tuned, with one learning rate as in the paper.
+# The number of active heads can only fall during training, so its curve is a staircase. This section is a demonstration of the mechanics: one small
+# set, one seed, and no claim about the paper. `fit` calls the pruner after every step with the losses of the active heads. On mini data the encoder
+# stays frozen, so that 600 updates with 384 heads take seconds. On a real set the whole model is fine-tuned, with one learning rate as in the paper.
 #
 # The checks end after 80 % of the training (`until`), so that the heads that are left are trained together afterwards.
 
@@ -715,10 +732,14 @@ def summary(one):
 print("\n".join(map(summary, live)))
 
 # %% [markdown]
-# *Live run: under the default, four prunings leave 3 of 384 heads. Under `std:1.3` no head is dropped. Stars: the paper's QNLI run. Below: dev
-# accuracy less that of the most frequent class.*
+# *Under the default, four prunings leave 3 of 384 heads; under `std:1.3` no head is dropped. Stars: the paper's QNLI run. Below: dev
+# accuracy minus that of the most frequent class.*
 #
-# Read a count of heads together with the share of chance splits at that count:
+# The default has no check after step 260, because fewer than five heads are left. One accuracy on 140 rows has a standard error of about 4
+# points, so these two runs cannot rank the rules.
+#
+# The next table has a row for each pruning. `split by chance` is the share of chance splits at that count of heads, interpolated from
+# section 5. `dev` is the accuracy of the last complete epoch, minus that of the most frequent class.
 
 # %%
 table = studies.staircase_table(live, results)
@@ -726,10 +747,12 @@ changed = table[table["heads"] > table["left"]].set_index("run")
 changed.round({"of training": 2, "split by chance": 2, "dev": 3})
 
 # %% [markdown]
+# At each of these counts more than half of the chance samples are split. So none of the four prunings is evidence that the dropped heads were worse.
+#
 # ### The mask is a function of the events
 #
-# The active heads after step $s$ are all heads, less the heads that some event up to $s$ dropped. `pruner.active_at(s)` computes this; so do four lines
-# over the file.
+# The active heads after step $s$ are all heads except those that an event up to $s$ dropped. `pruner.active_at(s)` computes this, and the next function
+# computes it from the file:
 
 
 # %%
@@ -751,10 +774,10 @@ print(f"active heads at the best epoch, step {best_step}: {counts[best_step]}")
 print(f"active heads at the end: {counts[steps]}")
 
 # %% [markdown]
-# `fit` returns the weights of the best epoch, and the mask belongs to the weights. If a later check dropped heads, the returned model has
-# more heads than the run had at its end.
+# `fit` returns the model of the best epoch, with the mask of that epoch. If a later check dropped heads, the returned model has more heads than
+# the run had at its end.
 #
-# The slider shows the checks of the run one by one. The axes stay the same, because all averages fall during the run.
+# In a live notebook, a slider chooses the check. The axes are the same for all checks.
 
 # %%
 checks_shown = list(range(1, len(record["events"]) + 1))
@@ -773,7 +796,7 @@ first_pruning = next((i for i in checks_shown if record["events"][i - 1]["droppe
 plots.sliders(replay, start={"check": first_pruning}, check=checks_shown)
 
 # %% [markdown]
-# *The first check that dropped heads: circles are kept, crosses are dropped, and no gap separates them.*
+# *The first check that dropped heads keeps 369 (circles) and drops the 15 with the highest averages (crosses). No gap separates the two groups.*
 #
 # ### Does the prediction change?
 #
@@ -793,13 +816,13 @@ for name, mask in {"all heads": torch.ones(len(head.active)), "left at the end":
 pd.Series(scores, name=f"{metric}, {len(data.dev)} dev rows").round(3).to_frame()
 
 # %% [markdown]
-# The standard error of an accuracy on 140 rows is about 4 points, and this is one run. So we claim nothing from the difference.
+# This is one run on 140 rows, and the epoch was chosen on the same rows, with all heads active. So the difference supports no claim.
 #
-# ## 8 Figure 2 from recorded runs
+# ## 8 Recorded runs beside Figure 2
 #
-# The paper draws Fig. 2 for QNLI: three prunings take 1,024 heads to 23 at step 85,000. If `results/` holds runs on QNLI, this section shows them. Otherwise
-# it shows the recorded runs on CoLA, MRPC and RTE. They fine-tune MiniLM with 384 heads, the paper's $\lambda$ and $\gamma$, and the default
-# bandwidth, with one seed and five checks each.
+# Fig. 2 of the paper shows QNLI: 1,024 heads at the start, three prunings, and 23 heads at the best dev result, at step 85,000. If `results/` holds
+# runs on QNLI, this section shows them. Otherwise it shows the recorded runs on CoLA, MRPC and RTE. They fine-tune MiniLM with 384 heads, the
+# paper's $\lambda$ and $\gamma$, and the default bandwidth, with one seed and five checks each.
 
 # %%
 recorded = studies.recorded_staircases(results)
@@ -811,11 +834,10 @@ if not recorded:
     print("results/ holds NO RECORDED RUN; Fig. 2 is not shown")
 
 # %% [markdown]
-# *Shares of active heads on normalised axes. Stars: the paper's QNLI run, with 1,024 heads at the start and 23 at step 85,000 of 98,220, after three
-# prunings. The text of the paper gives no steps for the prunings, so no line joins the stars.*
+# *The share of active heads over the share of training. Stars: the paper's QNLI run, with 1,024 heads at the start and 23 at step 85,000 of 98,220.
+# The text of the paper gives no steps for its three prunings, so no line joins the stars.*
 #
-# The lower panel shows how good the models were when their heads were judged. The next table has the same numbers for every check, beside
-# the share of chance splits at that count.
+# The metric of CoLA is the Matthews correlation, which is 0 for a constant prediction. The next table has one row for each check:
 
 # %%
 shown = studies.staircase_table(recorded, results)
@@ -828,9 +850,9 @@ if any(event["dropped"] for one in smaller for event in one.events):
     plt.show()
 
 # %% [markdown]
-# *Every pruning of the runs on CoLA, MRPC and RTE. In no panel does an empty space divide the kept heads (circles) from the dropped heads (crosses).*
+# *Every pruning of the runs on CoLA, MRPC and RTE. In no panel does an empty space separate the kept heads (circles) from the dropped heads (crosses).*
 #
-# The next lines show how far these runs can be trusted.
+# The next lines show the limits of these runs.
 
 # %%
 official = {"cola": 8551, "mrpc": 3668, "rte": 2490}  # rows of the official training sets
@@ -841,8 +863,8 @@ for one in smaller:
     print(f"last check at step {last} of {one.steps}")
 
 # %% [markdown]
-# - **Little was learned.** The best models on RTE and CoLA are only slightly better than the majority class. Their heads were judged earlier than that.
-# - **The last check lies at the end of the training.** The heads that it kept were hardly trained further.
+# - **The models are weak.** The best models on RTE and CoLA are not far above the majority class, and most of their checks come before the best epoch.
+# - **The last check is at the end of the training.** The heads that it kept were hardly trained further.
 # - **The rows are not the paper's.** MRPC and RTE have 80 % of the official training rows.
 # - **There is one seed.** The spread of these counts is unknown. `experiments/real-staircase.toml` plans three seeds and 45 checks on QNLI.
 #
@@ -861,21 +883,22 @@ for column in counts:
 counts
 
 # %% [markdown]
-# The published counts are nearly all heads or nearly none, with nothing between 4 % and 89 %. Our runs agree on CoLA and MRPC, and contradict the
-# paper on RTE: the paper keeps all heads there, and our run drops nearly all.
+# The published counts are nearly all heads or nearly none, with nothing between 4 % and 89 %. The shares of our single runs are near the paper's on CoLA and
+# MRPC. On RTE they are far apart: the paper keeps all heads, and our run keeps 21 of 384.
 #
-# The table of checks shows why one count says little. Once a first split has left fewer heads, the default splits most samples of that size by
-# chance, and all samples of 60 heads. A run with further checks therefore loses heads, whatever the heads have learned. CoLA's last split divides 17 heads, where chance alone
-# splits every sample.
+# The column `ours` counts the heads after the last check. The paper's count for QNLI belongs to its best model. Our best RTE model, of step 252, has 111 heads.
 #
-# The paper checks RTE at most seven times in 7,800 steps; our run is checked five times in 315 steps, with another encoder and perhaps another
-# bandwidth. These runs cannot tell which difference matters.
+# One count is therefore weak evidence. After a first split, the default splits most samples of the remaining size by chance, and all samples of 60 heads.
+# A run with further checks loses heads, even if all heads are equally good. CoLA's last split divides 17 heads, where chance alone splits every sample.
+#
+# The paper checks RTE at most seven times in 7,800 steps. Our run has five checks in 315 steps, another encoder, and perhaps another
+# bandwidth. These runs cannot show which of these differences is the cause.
 #
 # ## Exercises
 #
 # ### Exercise 1: the average of each head
 #
-# ● ○ ○ · 5 minutes. Write one update of the averages as Algorithm 1 means it, and its bias correction.
+# ● ○ ○ · 5 minutes. Write one update of the averages as the text of the paper describes it, and its bias correction.
 
 
 # %%
@@ -889,7 +912,7 @@ _ = checks.check_head_average(my_head_average)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Two lines. The value that is kept for the next update is not divided.
+# Two lines are enough. Return the new `a` undivided, because the next update starts from it.
 #
 # </details>
 #
@@ -905,8 +928,8 @@ _ = checks.check_head_average(my_head_average)
 # %% [markdown]
 # ### Exercise 2: the heads that survive
 #
-# ● ● ○ · 10 minutes. Return the heads that survive a check. You get each head's average and cluster, and the centre
-# of each cluster, in no particular order.
+# ● ● ○ · 10 minutes. Return the indices of the heads that survive a check. `averages[j]` is the average of head $j$, `labels[j]` is the number of its
+# cluster, and `centroids[k]` is the centre of cluster $k$. The centroids are not sorted.
 
 
 # %%
@@ -951,7 +974,7 @@ _ = checks.check_bandwidth(my_bandwidth)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# `cluster(sample, f"std:{k}")` returns the centroids first. Try the factors in ascending order, and stop at the first that is wide enough.
+# `cluster(sample, f"std:{k}")` returns the centroids first. Try the factors in ascending order, and stop at the first that splits few enough rows.
 #
 # </details>
 #
@@ -969,8 +992,8 @@ _ = checks.check_bandwidth(my_bandwidth)
 # %% [markdown]
 # ### Exercise 4: the staircase from events
 #
-# ● ● ○ · 15 minutes. Some records hold only three numbers for each check: its step, the active heads before it, and the heads that it kept. Rebuild
-# the number of active heads after each of the given steps.
+# ● ● ○ · 15 minutes. Some records hold only three numbers for each check: its step, the number of active heads before it (`active`), and the number of
+# heads that it kept (`kept`). Return the number of active heads after each of the given steps.
 
 
 # %%
@@ -984,7 +1007,7 @@ _ = checks.check_staircase(my_staircase)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# The last check at or before a step decides. Before the first check all heads are active.
+# The count after a step comes from the last check at or before this step. Before the first check all heads are active.
 #
 # </details>
 #
@@ -1003,19 +1026,20 @@ _ = checks.check_staircase(my_staircase)
 # ## If it goes wrong
 #
 # - *No head is ever dropped*: look at `pruner.events`. Without an event, the run is shorter than `every`. The note "one cluster" means
-#   that the bandwidth is wide against the spread of the averages.
+#   that the bandwidth is wide compared with the spread of the averages, or that it is 0.
 # - *One or two heads are left*: the lowest cluster was that small. Set a minimum with `min_active=`, a wider bandwidth, or
-#   `min_gap=`, the least distance between the two lowest centroids.
+#   `min_gap=`, the least relative difference between the two lowest centroids.
 # - *"losses were given for ... active heads"*: `observe` expects the losses of the active heads only, in index order.
 #
 # ## Takeaways
 #
-# - A head is judged by the average of its own loss. The printed algorithm averages the model's loss, and never prunes.
-# - MeanShift needs no number of clusters, but a bandwidth, and the bandwidth decides how many clusters it finds.
-# - The default bandwidth scales with the data. It splits heads that differ only by chance, almost always when they are few.
-# - A rule can be tested. For 60 heads `std:1.3` leaves one group whole and still finds real groups. `std:1.5` misses some of them.
-# - Heads that a real split drops are worse on held-out rows. After a chance split the difference is a small fraction of that.
-# - The mask of a run is a function of its events: keep the events, and every figure can be drawn again.
+# - MML selects heads by the average of each head's own loss. The printed algorithm averages the model's loss, and never prunes.
+# - MeanShift needs no number of clusters. Its bandwidth decides how many clusters it finds.
+# - The default bandwidth scales with the data. It splits every sample of 10 to 60 heads that differ only by chance.
+# - For 60 heads `std:1.3` leaves nearly every single group whole, and finds two equal groups in three sets of four. `std:1.5` misses nearly all
+#   of these.
+# - In section 6 the heads that a real split drops are worse on held-out rows. After a chance split the difference is a small fraction of that.
+# - The events of a run determine its mask at every step.
 #
 # ## References
 #
