@@ -422,8 +422,8 @@ print(f"against the model of {task} (one standard error).")
 # | `bert-drop` | 1, with 30 % dropout before it | – | – |
 # | `bert-ensemble` | as many as features | 0 | no |
 #
-# The encoder has 384 features here and 1,024 in the paper. $\lambda$ is the weight of the orthogonality term, as in notebook 03.
-# This section trains one of the methods and compares it with `bert`, on the same rows of QQP. It is a demonstration of the
+# MiniLM has 384 features, and the paper's BERT-large has 1,024. $\lambda$ is the weight of the orthogonality term, as in notebook
+# 03. This section trains one of the methods and compares it with `bert`, on the same rows of QQP. It is a demonstration of the
 # mechanics: one seed, one training set and 40 updates do not rank methods. Set the parameter `method` to try another one.
 
 # %%
