@@ -1,8 +1,9 @@
 # %% [markdown]
 # # 05 On sets it was not trained on
 #
-# A model can do well on the dev split of its own set because it has learned the task, or because it has learned the set. This
-# notebook runs the protocol of the MML paper, which separates the two: train on one set, evaluate on its sister sets.
+# A model can do well on the dev split of its own set because it has learned the task, or because it has learned the set. A
+# *sister set* is another set with the same kind of question, but with other texts. High accuracy on a sister set is evidence that
+# the model has learned the task. This notebook runs the protocol of the MML paper: train on one set, evaluate on its sister sets.
 #
 # | | |
 # |---|---|
@@ -14,9 +15,9 @@
 # %% [markdown]
 # ## You will be able to
 #
-# - evaluate a model on a sister set, also where three labels meet two,
+# - evaluate a model on a sister set, also where the model has three labels and the set has two,
 # - compute the paper's improvement over a baseline, and distinguish it from two similar numbers,
-# - measure the price of a sister set, with an error that respects groups of rows,
+# - measure how much accuracy is lost by training on a sister set, with a standard error that respects groups of rows,
 # - say what recorded runs over six seeds support, and what they leave open.
 #
 # ![Four models, each trained on one of RTE, MNLI, QNLI and SNLI, are evaluated on the train and dev split of all four sets. The
@@ -62,8 +63,9 @@ print(f"weights {size.model}, trained on {task} and {sister} from {source}")
 # ## 1 The claim, and how it is tested
 #
 # Notebooks 03 and 04 built *maximal multiverse learning* (MML): many orthogonal heads, of which the weak ones are pruned. The
-# heads must find different reasons for an answer, so the encoder has to store more than one reason. Reasons that are peculiar to
-# one set should then matter less. The paper therefore claims that MML does better than plain BERT on *other* sets of the same kind.
+# heads must find different reasons for an answer, so the encoder has to store more than one reason. A reason that works in one
+# set only should then matter less. The paper therefore claims that MML does better than plain BERT on *other* sets of the same
+# kind.
 #
 # Section 4.2 of the paper turns this claim into numbers:
 #
@@ -80,15 +82,15 @@ for name, sets in CATEGORIES.items():
 # %% [markdown]
 # Each method is therefore compared in 36 experiments.
 #
-# ### Three labels meet two
+# ### A model with three labels on a set with two
 #
 # MNLI and SNLI have three labels, RTE and QNLI have two. At evaluation, *neutral* and *contradiction* both become *not entailed*.
-# The paper does not say how. There are two rules:
+# The paper does not say how a three-way prediction becomes a two-way one. There are two rules:
 #
 # - *argmax*: take the most probable of the three labels, then ask whether it is entailment.
 # - *sum*: add the probabilities of neutral and contradiction, then compare the sum with entailment.
 #
-# Here are the probabilities of a three-way model for four sentence pairs.
+# The next cell shows the probabilities of a three-way model for four sentence pairs.
 
 # %%
 columns = ["entailment", "neutral", "contradiction"]
@@ -110,12 +112,13 @@ print(f"Answer: {differ}. Argmax says {by_best[differ]}, sum says {by_sum[differ
 print(f"entailment leads with {chances.loc[differ, 'entailment']}, less than a half.")
 
 # %% [markdown]
-# The rules differ exactly where entailment leads with less than a half. We use argmax, and say so.
+# The rules differ exactly where entailment is the most probable label with less than one half. We use argmax here. A report has
+# to name its rule.
 #
 # ### Labels are matched by name
 #
 # Releases of these sets store the labels in different orders. Suppose the first output of a model means *contradiction*, but the
-# evaluation takes it for *entailment*. The next cell reads the same four predictions both ways.
+# evaluation takes it for *entailment*. The next cell evaluates the same four predictions by position and by name.
 
 # %%
 order = ["contradiction", "neutral", "entailment"]
@@ -124,7 +127,8 @@ print("by place:", (turned.argmax(axis=1) == 0).tolist())
 print("by name: ", two_way(turned, order, as_probabilities=True).tolist())
 
 # %% [markdown]
-# Reading by place inverts three of the four answers, and no error message appears. The library therefore matches labels by name.
+# Matching by position inverts three of the four answers, and no error message appears. The library therefore matches labels by
+# name.
 #
 # **Checkpoint**: `two_way` of the library gives our answers, in all six orders of the labels and for both rules.
 
@@ -138,14 +142,14 @@ for names in map(list, itertools.permutations(columns)):
 print("two_way gives the same answers in 6 orders and for 2 rules")
 
 # %% [markdown]
-# Where two sets have the same three labels, nothing has to be merged, and the paper's tables stay three-way.
+# MNLI and SNLI have the same three labels. Between them no labels are merged, and the paper's tables stay three-way.
 #
 # ### A score becomes a label
 #
-# STS-B has scores from 0 to 5. The similarity category uses it with two labels, as *STS-B\**. The paper says that "1-2" becomes 0,
-# "4-5" becomes 1, and other rows are dropped. It leaves open what happens to scores below 1. Its row count, "~3.5K", decides this:
-# in the CS224N copy of STS-B, 3,450 training rows lie in [0, 2] or [4, 5], but only 2,500 in [1, 2] or [4, 5]. So every score up
-# to 2 becomes 0.
+# STS-B has scores from 0 to 5. The similarity category uses it with two labels, as *STS-B\**. The paper says that "1-2" becomes
+# 0, "4-5" becomes 1, and other rows are dropped. It does not mention scores below 1. Its row count, "~3.5K", answers the
+# question: in the copy of STS-B from the Stanford course CS224N, 3,450 training rows lie in [0, 2] or [4, 5], but only 2,500 in
+# [1, 2] or [4, 5]. So every score up to 2 becomes 0.
 
 # %%
 from mmlkit.data import make_split
@@ -159,8 +163,9 @@ print({score: labels.get(score, "dropped") for score in scores})
 # %% [markdown]
 # ## 2 The improvement
 #
-# The last column of the paper's Tables 2 to 5 states with one number how far MML lies above BERT on the three other sets. All
-# published tables are data here. These are two rows of Table 4, dev splits:
+# The last column of the paper's Tables 2 to 5 states with one number how far MML lies above BERT on the other sets. These are
+# three sets for inference and two for similarity. The library holds all published tables as data. The next cell shows two rows of
+# Table 4, dev splits.
 
 # %%
 cells = published.cross_dataset()
@@ -196,8 +201,8 @@ values = ", ".join(f"{name} {value:.4f}" for name, value in by_formula.items())
 print(f"Answer: {nearest}; its digits are cut off, not rounded. {values}.")
 
 # %% [markdown]
-# The formulas weigh sets differently. From 50 to 55 is an improvement of 10 %, and from 90 to 95 of only 5.6 %, although the
-# second step halves the errors. A reader of a table must therefore know which formula was used.
+# The formulas give the sets different weights. From 50 to 55 is an improvement of 10 %, and from 90 to 95 of only 5.6 %, although
+# the second step halves the errors. A reader of a table must therefore know which formula was used.
 #
 # **Checkpoint**: the library's `relative_improvement` equals the mean of the ratios.
 
@@ -210,17 +215,19 @@ print(f"relative_improvement: {relative_improvement(a, b, truncate=True)}, as pr
 # %% [markdown]
 # ## 3 The price of a sister set
 #
-# The protocol makes sense only if a sister set costs something. This section shows how to measure the price, with plain BERT. It is a
-# demonstration of the mechanics: 640 rows and 40 updates are too few for the price itself, which section 5 shows from recorded runs.
+# The *price* of a sister set is a difference of two accuracies on the same rows: the model trained on this set minus the model
+# trained on its sister set. Without a price there is no loss that MML could reduce. This section shows how to measure the price,
+# with plain BERT. It is a demonstration of the mechanics: 640 rows and 40 updates are too few for a reliable price. Section 5
+# shows the price from recorded runs.
 #
-# Two models are fine-tuned from the same pretrained MiniLM: one on QQP (the *own* set), one on its sister MRPC. Both have the same updates, batches
-# and learning rate, and both answer all dev rows of QQP. Only the training set differs.
+# Two models are fine-tuned from the same pretrained MiniLM: one on QQP (the *own* set), one on its sister MRPC. Both have the
+# same number of updates, batch size and learning rate, and both answer all dev rows of QQP. Only the training set differs.
 #
-# Comparing one model on two sets would not be enough, because one set may be harder. Here both models answer the same rows, so the
-# difficulty cancels.
+# The accuracies of one model on two sets cannot be compared, because one set may be harder. Here both models answer the same
+# rows, so the difficulty of the rows cancels.
 #
-# In the fast profile, MiniLM encodes the two sentences separately (a bi-encoder, `pairs="separate"`), because it learns faster that
-# way from few rows. In the other profiles both sentences are one input (a cross-encoder), as in the paper.
+# In the fast profile, MiniLM encodes the two sentences separately (a bi-encoder, `pairs="separate"`), because a bi-encoder learns
+# faster from few rows. In the other profiles both sentences are one input (a cross-encoder, `pairs="packed"`), as in the paper.
 
 # %%
 from dataclasses import replace
@@ -256,8 +263,8 @@ def train(name, method="bert", **cadence):
 
 
 # %% [markdown]
-# **Predict before you run.** The majority class of QQP is right in half of the rows. How many points does the model of MRPC lose
-# against the model of QQP?
+# **Predict before you run.** Always predicting the majority class is correct for half of the rows of QQP. How many points is the
+# model of MRPC below the model of QQP?
 
 
 # %%
@@ -274,8 +281,8 @@ price = 100 * (on_own[task].mean() - on_own[sister].mean())
 print(f"{len(on_own[task])} rows of {task} answered by {len(models)} models")
 
 # %% [markdown]
-# How sure is this number? Four rows of QQP were written together and share their texts: they form a *group*, and are not independent.
-# The bootstrap therefore draws whole groups, and in each draw both models answer the same rows.
+# The price needs a standard error. In the mini data, four rows of QQP were written together and share their texts. They form a
+# *group*, and are not independent. The bootstrap therefore draws whole groups, and in each draw both models answer the same rows.
 
 
 # %%
@@ -301,10 +308,11 @@ print(f"On {len(lost)} rows of {task}, its own model has {own:.1f} %,", end=" ")
 print(f"the model of {sister} {other:.1f} %.")
 
 # %% [markdown]
-# ### The same with baselines
+# ### The accuracies beside their baselines
 #
-# A result needs its baselines. The majority class is one. The other is MiniLM without any training: the cosine of the two sentence
-# vectors, with the threshold that is best on 200 training rows. The untrained encoder may well be ahead after so few updates.
+# An accuracy needs baselines. The first is the majority class. The second is MiniLM without any training: a pair counts as
+# similar if the cosine of the two sentence vectors reaches a threshold. The threshold is the best one on 200 training rows. After
+# so few updates, the untrained encoder may be better than both models.
 
 # %%
 import torch
@@ -337,7 +345,9 @@ on_own["untrained cosine"] = (cosines(data[task].dev) >= threshold) == truth
 on_own["majority class"] = truth == (truth.mean() > 0.5)
 
 # %% [markdown]
-# The last column has the published accuracies of BERT-large on the same pair of sets. It was trained on all rows.
+# The last column has the published accuracies of BERT-large, trained on all rows of the real QQP or MRPC and evaluated on the dev
+# split of the real QQP. The standard error of the majority class is 0, because every group of the mini QQP has two rows of each
+# label.
 
 # %%
 paper = cells.query("metric == 'accuracy' and method == 'bert' and split == 'dev'")
@@ -362,9 +372,10 @@ print(f"{other:.1f} and {untrained_accuracy:.1f} %.")
 print(f"Published price of this sister set: {paper[task] - paper[sister]:.1f} points.")
 
 # %% [markdown]
-# Both models are *below* the untrained cosine, and there is no price to see. The reason is the head. It starts from random weights and
-# must first learn to compare two vectors, which a cosine does from the start. After 40 updates the own model has not learned its set,
-# so it has no advantage to lose. A price can be seen only where the own model has learned its set, as in section 5.
+# Both models are *below* the untrained cosine (78.6 %). The measured price is -3.3 ± 2.6 points, so this run shows no price. The
+# probable reason is the head. It starts from random weights and must learn to compare two vectors, but the cosine compares them
+# without training. After 40 updates the own model has not learned its set, so it has no advantage over the sister's model. A
+# price can be measured only where the own model has learned its set, as in section 5.
 #
 # ### The other direction
 #
@@ -391,10 +402,12 @@ print(f"On {sister}, its own model is {100 * back.mean():+.1f} ± {back_error:.1
 print(f"against the model of {task} (one standard error).")
 
 # %% [markdown]
-# *Accuracy of both models on both dev splits, with standard errors; the dotted line is the majority class. The line of text above has
-# the difference on the sister set.*
+# *On neither dev split can the two models be distinguished: the differences are -3.3 ± 2.6 points on QQP and +1.2 ± 1.9 points on
+# MRPC. All four accuracies are more than 15 points above the majority class (dotted line).*
 #
-# Here too, the difference is smaller than two standard errors. One seed and 40 updates cannot tell whose model is better.
+# Both differences are smaller than two standard errors. One seed and 40 updates cannot show which model is better. The bars in
+# the figure belong to single accuracies. The error of a difference comes from the difference in each row, because both models
+# answer the same rows.
 #
 # ## 4 One row of the table, live
 #
@@ -409,8 +422,9 @@ print(f"against the model of {task} (one standard error).")
 # | `bert-drop` | 1, with 30 % dropout before it | – | – |
 # | `bert-ensemble` | as many as features | 0 | no |
 #
-# This section trains one of them beside `bert`, on the same rows of QQP. It is a demonstration of the mechanics: one seed, one
-# training set and 40 updates do not rank methods. Set the parameter `method` to try another one.
+# MiniLM has 384 features, and the paper's BERT-large has 1,024. $\lambda$ is the weight of the orthogonality term, as in notebook
+# 03. This section trains one of the methods and compares it with `bert`, on the same rows of QQP. It is a demonstration of the
+# mechanics: one seed, one training set and 40 updates do not rank methods. Set the parameter `method` to try another one.
 
 # %%
 cadence = {"every": max(1, steps // 5)} if method == "mml" else {}
@@ -419,8 +433,8 @@ head = contender.heads[task]
 print(f"{method}: {int(head.active.sum())} of {head.num_heads} heads are left after {steps} steps")
 
 # %% [markdown]
-# Errors first. The next table has the difference in points with its standard error, from the same bootstrap over groups, and only
-# then the improvement in percent.
+# The next table has the difference in points, its standard error from the same bootstrap over groups, and the improvement in
+# percent.
 
 # %%
 rows_of = []
@@ -456,16 +470,18 @@ assert np.isclose(table["accuracy"].item(), right(contender, task, tiny.dev).mea
 table
 
 # %% [markdown]
-# Here `mml` is far ahead, which is the opposite of the recorded runs in section 5. A method with many heads differs from `bert` in more
-# than orthogonality. Its losses are summed, and the random initialisations of the
-# heads average out. In a short training this alone may decide which method leads. The control is `mv-m` against `bert-ensemble`: both
-# have all heads, and only $\lambda$ differs.
+# In this run `mml` is 11.2 and 8.5 points above `bert`. The recorded runs in section 5 show the opposite. A method with many
+# heads differs from `bert` in more than orthogonality. Its losses are summed, and the random initialisations of the heads average
+# out. In a short training this difference alone may explain the result. Two comparisons separate the causes. `bert-ensemble`
+# against `bert` changes only the number of heads. `mv-m` against `bert-ensemble` changes only $\lambda$. Also, `bert` is below
+# the untrained cosine on its own set, so the ratios compare with a weak baseline.
 #
 # ## 5 The recorded runs
 #
-# A statement about methods needs all seven sets, full training and several seeds. `mmlkit reproduce mml-tables` makes such runs. The
-# repository holds runs of **two of the six methods**, `bert` and `mml`, with six seeds each. They were made with pairs encoded
-# separately, on the second edition of the mini data, so they do not compare with the numbers above.
+# A statement about methods needs all seven sets, full training and several seeds. `mmlkit reproduce mml-tables` makes such runs.
+# The repository holds runs of **two of the six methods**, `bert` and `mml`, with six seeds each. These runs encode the two
+# sentences separately and use the second edition of the mini data. Their numbers cannot be compared with the numbers of sections
+# 3 and 4.
 
 # %%
 from mmlkit.studies import recorded_protocol
@@ -504,10 +520,11 @@ if len(ours):
     print(f"the worst is {ends.index[0]} ({ends.iloc[0]:+.1f} %).")
 
 # %% [markdown]
-# *MML loses most where the models of RTE and MNLI answer other sets (orange, down to -21.7 %). It gains with the models of STS-B\* (blue,
-# up to +6.3 %). QQP makes no difference.*
+# *MML loses most where it was trained on RTE or MNLI (orange, down to -21.7 %), and about 5 % where it was trained on MRPC. It
+# gains where it was trained on STS-B\* (blue, up to +6.3 %). With QQP the differences are below 1 %.*
 #
-# A mean over seeds has a spread. The mean improvement of each training set, with its standard deviation over six seeds:
+# The next table has the mean improvement of each training set with its standard deviation over six seeds. Its last columns have
+# the smallest and the largest number of heads that the pruner left.
 
 # %%
 if len(ours):
@@ -519,10 +536,12 @@ if len(ours):
 # %% [markdown]
 # ### The verdict
 #
-# Each claim becomes one difference per seed: the mean accuracy of one method minus that of the other, in points. `paired_bootstrap`
-# draws seeds and gives an interval. A claim *holds* when the whole interval is above zero, and *does not hold* when none of it is.
-# Otherwise these runs cannot tell. At 95 %, six seeds are the least that can tell anything: five coins fall on one side once in
-# sixteen times.
+# Each claim becomes one difference per seed: the mean accuracy of one method minus that of the other, in points.
+# `paired_bootstrap` resamples the seeds and returns a 95 % interval. A claim *holds* when the whole interval is above zero, and
+# *does not hold* when none of it is. Otherwise it *cannot be told* with these runs. The interval describes the spread over seeds.
+# The seven training sets are fixed. At least six seeds are needed: with five seeds, all differences have the same sign by chance
+# once in sixteen times. The third claim uses only the five sets with two labels, because a three-way accuracy and a merged
+# accuracy cannot be subtracted.
 
 # %%
 from mmlkit.studies import outcome_sentence, paired_bootstrap
@@ -553,8 +572,8 @@ if len(ours):
     plt.show()
 
 # %% [markdown]
-# *MML is 2.6 points below BERT on other sets, and the interval (4.5 to 1.2 points below) excludes zero. For BERT, a sister set costs 9.1
-# points against the own set.*
+# *MML is 2.6 points below BERT on other sets, and the interval (4.5 to 1.2 points below) excludes zero. On the own dev splits the
+# interval contains zero. The price of a sister set is 9.1 points for BERT.*
 
 # %%
 if len(ours):
@@ -564,16 +583,17 @@ if len(ours):
     assert worse.high < 0 < price.low  # the findings of the text below
 
 # %% [markdown]
-# **In our recorded runs MML is clearly worse than BERT on sets it was not trained on.** The whole interval lies below zero. On its own
-# dev split no difference can be told.
+# **In our recorded runs MML is clearly worse than BERT on sets it was not trained on.** The whole interval lies below zero. On
+# the own dev splits, no difference can be shown.
 #
-# **The price of a sister set is 9.1 points**, with an interval of 7.4 to 10.8 over six seeds. These models were trained on all rows for
-# three or four epochs, and had learned their own sets. This is the effect that the short run of section 3 could not show.
+# **The price of a sister set is 9.1 points**, with an interval of 7.4 to 10.8 over six seeds. These models were trained on all
+# rows for three or four epochs, and had learned their own sets. The short run of section 3 could not show this effect. The price
+# may be slightly too high: each run keeps the epoch with the best accuracy on its own dev split.
 #
-# Do these runs refute the paper? No, because they differ from it in a way that may explain the result: the *pruning cadence*. The paper
-# checks the heads every 1,000 steps. Our runs are short, so they check after every fifth of the training. On MNLI this is every
-# 30 of 152 steps, and the models end with 1 to 384 heads. A head is judged before the encoder has learned the task. If early pruning
-# did the damage, runs with few heads should lose most:
+# Do these runs refute the paper? No, because they differ from it in a way that may explain the result: the *pruning cadence*. The
+# paper checks the heads every 1,000 steps. Our runs are short, so they check after every fifth of the training. On MNLI this is
+# every 30 of 152 steps, and the models end with 1 to 384 heads. Heads are then pruned before the encoder has learned the task. If
+# early pruning caused the loss, runs with few heads should lose most:
 
 # %%
 if len(ours):
@@ -584,15 +604,19 @@ if len(ours):
     display(lead.agg(["count", "mean", "sem"]).round(1).rename_axis("heads left in mml"))
 
 # %% [markdown]
-# The eight runs with at most 10 heads lose 4.6 ± 1.2 points, the 24 runs with more than 200 heads 1.7 ± 1.0. The direction fits the
-# suspicion, but it proves little. The difference is less than two standard errors, and four of the eight runs were trained on MNLI, which
-# may lose for another reason. The pruning cadence therefore stays a confound. A run that checks the heads less often would test it.
+# The eight runs with at most 10 heads lose 4.6 ± 1.2 points, the 24 runs with more than 200 heads 1.7 ± 1.0. The direction fits
+# this explanation, but the evidence is weak. The difference is less than two standard errors, and four of the eight runs were
+# trained on MNLI, which may lose for another reason. RTE does not fit the explanation: its models lose most (-11.9 %), but all of
+# them keep at least 24 heads. The pruning cadence therefore remains a possible cause, and it is not the only one. Runs that check
+# the heads less often would test it.
 #
-# The controls that section 4 asks for, `mv-m` and `bert-ensemble`, are not recorded. So these runs cannot say which part of MML costs
-# accuracy: the many heads, the orthogonality or the pruning. They also speak only of MiniLM and of at most 1,440 rows of text that a
-# language model wrote. BERT-large on the real sets may behave differently.
+# The controls of section 4, `mv-m` and `bert-ensemble`, are not recorded. So these runs cannot show which part of MML reduces
+# accuracy: the many heads, the orthogonality or the pruning. The result is also limited to MiniLM and to at most 1,440 training
+# rows, which a language model wrote. BERT-large on the real sets may behave differently.
 #
-# Choose a method and a seed. The figure shows what each training set costs, against the model that was trained on the evaluated set.
+# The figure shows the price for each pair of sets, with a negative sign. A row is the set trained on, a column is the set
+# evaluated on. Each cell is the difference in points from the model that was trained on the evaluated set. In a live notebook,
+# choose a method and a seed.
 
 # %%
 SETS = [name for sets in CATEGORIES.values() for name in sets]
@@ -616,8 +640,8 @@ from mmlkit.plots import sliders
 sliders(draw_price, start=start, show=len(ours) > 0, method=["bert", "mml"], seed=seeds)
 
 # %% [markdown]
-# *For BERT, almost every other training set costs accuracy. QNLI has the highest price (15 to 18 points below its own model). QQP to
-# STS-B\* costs almost nothing. Grey cells are the own models, or pairs of different categories.*
+# *For BERT, every sister model is below the own model. The price is highest on QNLI (15 to 18 points) and almost zero for the
+# model of QQP on STS-B\* (0.4 points). Grey cells are the own models, or pairs of different categories.*
 #
 # ## Exercises
 #
@@ -625,8 +649,8 @@ sliders(draw_price, start=start, show=len(ours) > 0, method=["bert", "mml"], see
 #
 # ● ○ ○ · 10 minutes
 #
-# Compute the improvement as Tables 2 to 5 mean it. `ours` and `baseline` hold the accuracy on every set, the training set included,
-# and not always in the same order. Cut the result to two decimals, towards zero.
+# Compute the improvement of Tables 2 to 5, the mean of the ratios. `ours` and `baseline` have the accuracy on every set, the
+# training set included. The order of the sets may differ. Cut the result to two decimals, towards zero.
 
 
 # %%
@@ -640,7 +664,7 @@ _ = checks.check_improvement(my_improvement)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# `math.trunc` cuts towards zero; multiply by 100 before, divide after.
+# `math.trunc` cuts to a whole number, towards zero. Multiply the percentage by 100 before, and divide by 100 after.
 #
 # </details>
 #
@@ -656,7 +680,7 @@ _ = checks.check_improvement(my_improvement)
 # </details>
 
 # %% [markdown]
-# ### Exercise 2: three labels meet two
+# ### Exercise 2: a model with three labels on a set with two
 #
 # ● ○ ○ · 10 minutes
 #
@@ -675,8 +699,8 @@ _ = checks.check_two_way(my_accuracy)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Ask two questions of every row: is the most probable label entailment, and is the answer entailment? The row is right when both
-# have the same reply.
+# Every row has two questions: is the most probable label entailment, and is the correct answer entailment? The prediction is
+# correct when both are true or both are false.
 #
 # </details>
 #
@@ -695,8 +719,8 @@ _ = checks.check_two_way(my_accuracy)
 #
 # ● ● ○ · 15 minutes
 #
-# Section 3 measured the price on one set. Now do it for any number of sets: for each evaluated set, its own model's accuracy minus
-# the mean accuracy of the other models *on that set*, in points.
+# Section 3 measured the price on one set. Now compute it for any number of sets. For each evaluated set, it is the accuracy of
+# its own model minus the mean accuracy of the other models *on that set*, in points.
 
 
 # %%
@@ -731,11 +755,12 @@ _ = checks.check_price(my_price)
 #
 # ● ● ● · 20 minutes
 #
-# The bootstrap over groups has a formula that needs no draws. With $N$ rows in $G$ groups and the mean $\bar d$,
+# The bootstrap over groups has a formula that needs no draws. With $N$ rows in $G$ groups, the value $d_i$ of row $i$ and the
+# mean $\bar d$ of all rows,
 #
 # $$\text{error} = \frac1N\sqrt{\frac{G}{G-1}\sum_g\Big(\sum_{i\in g}(d_i-\bar d)\Big)^2}$$
 #
-# Write it, then compare it with `bootstrap_error(lost, groups_of(data[task].dev))`.
+# Write this function. Then compare its result for `lost` and `groups_of(data[task].dev)` with the result of `bootstrap_error`.
 
 
 # %%
@@ -760,26 +785,29 @@ _ = checks.check_group_error(my_error)
 # return np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum()) / len(values)
 # ```
 #
-# Both numbers agree within a few percent. The error that treats rows as independent differs from both.
+# Both numbers agree within a few percent. An error that treats the rows as independent is a different number, and it is wrong
+# where rows share texts.
 #
 # </details>
 #
 # ## If it goes wrong
 #
-# - *A model is far below the majority class on one set only*: labels were matched by place somewhere. Print
+# - *A model is far below the majority class on one set only*: labels were probably matched by position. Print
 #   `get_task(name).labels` of both sets, and the labels of your files.
 # - *"stsb is in no category of the protocol"*: a score is not a label. Train on `stsb_star`.
-# - *Improvements of hundreds of percent*: the baseline has not learned its task, and the ratio to a small number is large. Look at its
-#   accuracy on its own set first.
+# - *Improvements of hundreds of percent*: the baseline has not learned its task, and the ratio to a small number is large. Look
+#   at its accuracy on its own set first.
 #
 # ## Takeaways
 #
 # - The protocol trains on one set and evaluates on its sister sets, on train and dev alike.
-# - Three labels become two by name, and by a rule that has to be stated.
+# - Three labels become two by a stated rule, and labels are matched by name.
 # - A sister set has a price: 9.1 points in the recorded runs. Measure it on the same rows, and draw whole groups for its error.
-# - The price shows only after the own set has been learned. In the short live run the untrained cosine is still ahead.
-# - The improvement of the paper is a mean of ratios, so it weighs low baselines more.
-# - In our recorded runs MML is worse than BERT on other sets. The pruning cadence is a confound, and the controls are missing.
+# - The price can be measured only after the own set has been learned. After the short live run, the untrained cosine is still
+#   better than both models.
+# - The improvement of the paper is a mean of ratios, so a gain of one point counts more on a low baseline.
+# - In our recorded runs MML is worse than BERT on other sets. The pruning cadence is one possible cause, and the controls are
+#   missing.
 #
 # ## References
 #
