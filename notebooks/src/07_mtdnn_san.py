@@ -460,7 +460,7 @@ assert abs(drawn.mean() - (1 + (K - 1) * (1 - p))) < 0.02
 # mean would sometimes be $0/0$.
 #
 # The probabilities are averaged first, and the log comes after. The mean of the steps' own losses is a different loss: it is never
-# smaller (Jensen's inequality), because it scores every step alone. At $p = 0$, and outside training, all answers count.
+# smaller, because $-\log$ is convex (Jensen's inequality). At $p = 0$, and outside training, all answers count.
 #
 # ## 5 Algorithm 1
 #
@@ -572,7 +572,7 @@ pd.Series(losses).unstack()
 # %% [markdown]
 # The table shows the training loss of each epoch. In the second epoch every task has a lower training loss alone than together. Next come
 # the dev scores, with two baselines: guessing, and the cosine of the *untrained* encoder, which is MiniLM without any training here. The
-# last column is one standard error of a score.
+# last column is one standard error. (`accuracy@1`: the answer ranks first.)
 
 # %%
 from torch.nn.functional import cosine_similarity

@@ -112,7 +112,7 @@ print(f"The loss is ln(7/4) = {loss:.4f}.")
 # ### In code
 #
 # A batch holds several queries, one after another, and their numbers of candidates differ. So the softmax runs over each group, and never
-# over the whole batch.
+# over the whole batch. The code takes the mean over the queries, and Eq. 8 has their sum.
 
 # %%
 from mmlkit.heads import ranking_loss
@@ -366,9 +366,9 @@ table["MiniLM's cosine, untrained"] = ["", f"{untrained['accuracy@1']:.3f}"]
 pd.DataFrame(table, index=["sst2, accuracy", "qnli_rank, accuracy@1"])
 
 # %% [markdown]
-# The table gives the mean ± standard deviation over seeds. The model of 2015 learns a little on both tasks. On the ranking it is right in
-# 58.5 % of the questions, and guessing in 50 %. It has no information on word order, and the mini QNLI was written so that shared words
-# do not reveal the answer.
+# The table gives the mean ± standard deviation over seeds. *Accuracy@1* is the share of questions whose answer is ranked first. The model
+# of 2015 learns a little on both tasks. On the ranking it is right in 58.5 % of the questions, and guessing in 50 %. It has no
+# information on word order, and the mini QNLI was written so that shared words do not reveal the answer.
 #
 # MiniLM is right in 82 % of the questions without any training on them. Its vectors were learned from other texts. But this is more than
 # pre-training: the bundled MiniLM was also trained on many sentence pairs, so that similar sentences get a high cosine. The table does
