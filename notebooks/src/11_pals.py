@@ -15,7 +15,7 @@
 # %% [markdown]
 # ## You will be able to
 #
-# - count the parameters of an encoder, and the cost of one more task in five designs,
+# - count the parameters of an encoder, and those of one more task in five designs,
 # - compute a projected attention layer on three tokens by hand,
 # - add it to BERT's layer at the right place, and test whether a formula is BERT's,
 # - start training at exactly the pretrained encoder, and say which weights get a gradient there,
@@ -300,7 +300,7 @@ print("With the residual a, our loop equals the library's encoder.")
 #
 # ## 4 Build it
 #
-# Now with several heads. Each head takes $S/H$ features of query, key and value. The results of the heads are concatenated.
+# The next cells use several heads. Each head takes $S/H$ features of query, key and value. The results of the heads are concatenated.
 
 
 # %%
@@ -459,7 +459,8 @@ print(f"Answer: with the zero start only {some_gradient}; with the drawn start a
 # move from the second step on. The zero start costs one step.
 #
 # With the drawn start, queries and keys get much smaller gradients than values. The gradient of a query matrix contains the keys and the
-# differences between values as factors, and both are small at this start. The key matrix is in the same position.
+# differences between values as factors, and both are small at this start. The same holds for a key matrix, with queries in the place of
+# keys.
 #
 # ### The parts of other tasks do not move
 #
@@ -1040,7 +1041,7 @@ _ = checks.check_zero_start(my_first_gradient)
 #
 # - A task's PAL costs one sixtieth of BERT-base. Eight tasks together need 1.13 times one BERT.
 # - A PAL lets tokens exchange information. Low-rank layers and adapters with as many parameters do not.
-# - The second residual is $a$. A formula can be tested: with nothing added, it has to be BERT.
+# - The second residual of a layer is $a$. With $\mathrm{TS} = 0$, a correct formula gives BERT's own layer, and this can be tested.
 # - With $V^D = 0$, training starts exactly at BERT. The cost is one step, in which only $V^D$ learns.
 # - Attention over one vector is an affine map. Two of its three matrices get no gradient.
 # - On the same frozen vectors, the sequential form ended below a plain linear head, and its corrected form above it (five seeds, the same

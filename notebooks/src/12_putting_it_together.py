@@ -682,8 +682,8 @@ print({file.name: f"{file.stat().st_size / 2**10:,.0f} kB" for file in files})
 # %% [markdown]
 # ### Your own sentences
 #
-# The next cell shows what the loaded model predicts for two sentences. In a live notebook, with a running kernel, two text boxes take other
-# sentences.
+# The next cell shows what the loaded model predicts for two sentences. In a live notebook, with a running kernel, two text boxes accept
+# other sentences.
 
 # %%
 from mmlkit.training import predict, predict_proba
@@ -733,8 +733,9 @@ assert not problems or course == Path(source)  # of the course's own files, one 
 # The misspelling `Similiary`, a space on both sides of each comma, and a space at the end of every line belong to the format. A corrected
 # header gets no points. (From the command line: `mmlkit submit --model FOLDER --source FOLDER`.)
 #
-# We also test whether the check detects mistakes. A copy gets five of them: a corrected header, a missing last row, a comma without its
-# space, labels as whole numbers, and a missing file. (A line that cannot be read is reported twice, because its id then has no row.)
+# We also test whether the check detects mistakes. We insert five mistakes into a copy: a corrected header, a missing last row, a comma
+# without its space, labels as whole numbers, and a missing file. (A line that cannot be read is reported twice, because its id then has no
+# row.)
 
 # %%
 import shutil
