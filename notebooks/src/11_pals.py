@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 11 Projected attention layers
 #
-# Eight tasks can have eight models, or share one model and be a little worse. Projected attention layers lie in between: all tasks
-# share one encoder, and each task has a small attention beside every layer. You will count its parameters on paper, build it, and prove
-# that a variant of it cannot learn to attend.
+# Eight tasks can have eight models, or share one model with less freedom for each task. Projected attention layers (PALs) lie in between:
+# all tasks share one encoder, and each task has a small attention beside every layer. You will count the parameters of a PAL on paper,
+# build it, and prove that a variant of it cannot learn to attend.
 #
 # | | |
 # |---|---|
@@ -15,7 +15,7 @@
 # %% [markdown]
 # ## You will be able to
 #
-# - count the parameters of an encoder, and the cost of one more task in five designs,
+# - count the parameters of an encoder, and those of one more task in five designs,
 # - compute a projected attention layer on three tokens by hand,
 # - add it to BERT's layer at the right place, and test whether a formula is BERT's,
 # - start training at exactly the pretrained encoder, and say which weights get a gradient there,
@@ -103,8 +103,8 @@ plt.show()
 # pooler 0.6 million.*
 #
 # GLUE has eight tasks. Eight fine-tuned copies of BERT have 876 million parameters. One shared encoder with eight heads has 109.5 million,
-# but there every task is affected by the updates of the others (notebook 10). So we look for a part that belongs to one task and costs
-# about a hundredth of a copy.
+# but there every task is affected by the updates of the others (notebook 10). So we look for a part that belongs to one task and costs only
+# one or two percent of a copy.
 #
 # Stickland and Murray add a narrow attention beside every layer. Let $D = 768$ be the hidden size and $S = 204$ the projected size. Count on
 # paper:
@@ -115,10 +115,10 @@ plt.show()
 # | $V^D$ | $S \to D$, with bias | once for all layers | $204 \cdot 768 + 768 = 157{,}440$ |
 # | query, key, value | $S \to S$, with bias | in each of 12 layers | $12 \cdot 3\,(204^2 + 204) = 1{,}505{,}520$ |
 #
-# Together they are 1,819,836 parameters, one sixtieth of BERT. All layers share the two projections. With projections in every layer, these
-# alone would have 3.8 million parameters.
+# Together they are 1,819,836 parameters, one sixtieth of BERT. All layers share the two projections. Separate projections in every layer
+# would have 3.8 million parameters.
 #
-# Two alternatives cost about the same, and the report's variant costs less:
+# Two alternatives have about as many parameters. The CS224N report *Multitask BERT* (*the report* from here on) uses a variant with fewer:
 #
 # | kind | beside or inside a layer | parameters |
 # |---|---|---|
@@ -155,8 +155,9 @@ own = pd.concat([costs["counted"], pd.Series({"one more layer on top": count(lay
 own.to_frame("one task").assign(**{"8 tasks, total / BERT": (1 + 8 * own / count(base)).round(3)})
 
 # %% [markdown]
-# The widths 204, 100 and 50 were chosen for this total: eight tasks in about 1.13 times one BERT. The report has three tasks, and needs 1.05
-# times. The number of attention heads does not change the count, because the heads only divide the 204 features.
+# The widths 204, 100 and 50 were chosen for this total: eight tasks in about 1.13 times one BERT. The report has three tasks, so its PALs
+# beside the layers need 1.05 times. The number of attention heads does not change the count, because the heads only divide the 204
+# features.
 #
 # The slider sets $S$. The attention grows with the square of $S$, the projections only linearly.
 
@@ -237,8 +238,9 @@ print("after V^D:", (mixed[:, None] * torch.tensor([1.0, -1])).round().int().tol
 # | the paper's code | 12 heads in the paper, 6 in the code | the same number of parameters | `num_heads=12` |
 # | report, 3.4.2 | attention over the one vector of [CLS] | an affine map, see section 6 | `kind="sequential"` |
 #
-# We measure the effect of the first row on the pretrained encoder, without PALs and without training. The similarity of two sentences is the
-# cosine of their mean vectors. Then $h$ takes the place of $a$.
+# We measure the effect of the first row on the pretrained encoder, without PALs and without training. The vector of a sentence is the mean
+# over its tokens, and the similarity of two sentences is the cosine of their vectors. We compute it with $a$ as the second residual, and
+# again with $h$.
 #
 # **Predict before you run.** By how much does Pearson's $r$ with the labels of sts fall when the second residual is $h$?
 
@@ -290,13 +292,15 @@ if profile == "fast":  # MiniLM is trained to compare sentences; BERT-base is no
 print("With the residual a, our loop equals the library's encoder.")
 
 # %% [markdown]
-# All weights are the same, and nothing was trained. Only one letter of the formula differs. If the report's *code* had this mistake,
-# fine-tuning would have started from a damaged encoder. But its SST accuracy (0.512) is close to that of a correct BERT-base (0.520). So
-# the mistake is probably in the print only.
+# All weights are the same, and nothing was trained. Only one letter of the formula differs. (Both correlations come from the same 100
+# pairs. No error of their difference is computed.)
+#
+# If the report's *code* had this mistake, fine-tuning would have started from a damaged encoder. But its highest SST accuracy (0.512, Table
+# 1) is close to that of a correct BERT-base (0.520, notebook 02). So the mistake is probably in the print only.
 #
 # ## 4 Build it
 #
-# Now with several heads. Each head takes $S/H$ features of query, key and value. The results of the heads are concatenated.
+# The next cells use several heads. Each head takes $S/H$ features of query, key and value. The results of the heads are concatenated.
 
 
 # %%
@@ -390,8 +394,8 @@ assert (starts["zero"] == 0).all()
 starts.round(3).rename_axis("largest difference from BERT")
 
 # %% [markdown]
-# The zero start is BERT to the last bit. (The output vectors have entries of about 0.3, so 0.9 is a large change.) But can weights learn that
-# start at zero?
+# The zero start is BERT to the last bit. (The output vectors have entries of about 0.3, so 0.9 is a large change.) Can weights that start
+# at zero learn?
 #
 # **Predict before you run.** Which of the five matrices of a PAL get a gradient in the first step?
 
@@ -451,11 +455,12 @@ some_gradient = ", ".join(first.index[first["zero"] > none])
 print(f"Answer: with the zero start only {some_gradient}; with the drawn start all five.")
 
 # %% [markdown]
-# All signals of the earlier matrices pass through $V^D$, and $V^D$ is 0. So only $V^D$ moves in the first step, and all five matrices move
-# from the second step on. The zero start costs one step.
+# The gradients of the earlier matrices pass through $V^D$, and $V^D$ is 0. So only $V^D$ moves in the first step, and all five matrices
+# move from the second step on. The zero start costs one step.
 #
-# With the drawn start, queries and keys get much smaller gradients than values. The scores begin near 0, so all tokens are weighed alike. A
-# small change of a score then changes the output very little.
+# With the drawn start, queries and keys get much smaller gradients than values. The gradient of a query matrix contains the keys and the
+# differences between values as factors, and both are small at this start. The same holds for a key matrix, with queries in the place of
+# keys.
 #
 # ### The parts of other tasks do not move
 #
@@ -483,10 +488,12 @@ assert (by_owner.drop(others)["tensors moved"] > 0).all()
 by_owner.rename_axis("two steps on sst, after one on quora")
 
 # %% [markdown]
+# No tensor of quora or sts moved. (The two tensors of the encoder that did not move belong to the pooler, which mean pooling does not use.)
+#
 # ### A frozen encoder cannot forget
 #
-# The *predictions* for quora have changed all the same, because the shared encoder moved. So we freeze the encoder and train the parts
-# alone. Then no task can harm another one, and the forgetting of notebook 10 is impossible by construction.
+# The *predictions* for quora have changed nevertheless, because the shared encoder moved. Next we freeze the encoder, and train only the
+# PALs and the heads. Then no task can change another task's predictions, and the forgetting of notebook 10 is impossible by construction.
 
 # %%
 from mmlkit.training import predict_scores
@@ -503,13 +510,13 @@ assert change <= (0 if device.type == "cpu" else 1e-5)  # a GPU may add in anoth
 print(f"After three steps on sst, the scores of quora differ by at most {change:.0e}.")
 
 # %% [markdown]
-# There is a price: no task learns from another one.
+# The price is that no task can learn from another one.
 #
 # ## 6 The sequential form cannot attend
 #
-# The report tries a cheaper variant: one projected attention on top of the encoder. It reads the final vector of [CLS], and its result goes
-# to the head. The scores in the report stay far below the others, and the report blames too little training. But the attention has only
-# *one* vector, so there is one key. The softmax of one score is
+# The report also tries a cheaper variant: one projected attention on top of the encoder. It reads the final vector of [CLS], and its result
+# replaces this vector as the input of the head. At the same learning rate, its scores in the report are far below those of parallel PALs.
+# The report's explanation is too little training. But the attention has only *one* vector, so there is one key. The softmax of one score is
 #
 # $$\frac{e^s}{e^s} = 1$$
 #
@@ -531,14 +538,15 @@ ratio = second.loc[["query", "key"], "sequential"].max() / second["sequential"].
 print(f"Answer: zero up to rounding; the printed values are {ratio:.0e} of the largest gradient.")
 
 # %% [markdown]
-# The gradient is zero at every learning rate and after any number of steps. Two of the three attention matrices have no effect.
-# The corrected form (`sequential_fixed`) attends over all tokens and adds its result to them. There query and key learn.
+# The gradient is zero at every learning rate and after any number of steps. Two of the three attention matrices have no effect. The
+# corrected form (`sequential_fixed`) attends over all tokens and adds its result to them. There query and key get a gradient.
 #
 # The remaining maps of the sequential form are the value map after $V^E$, and then $V^D$:
 #
 # $$\mathrm{TS}(x) = V^D \big(W_v (V^E x + b) + b'\big) + b''$$
 #
-# Three affine maps in a row are one affine map. A test for "affine" needs no formula: the image of a mean is the mean of the images.
+# Three affine maps in a row are one affine map. An affine map sends the mean of two vectors to the mean of their images. The next cell
+# tests this on 50 pairs of vectors, without the formula.
 
 # %%
 part = model.encoder.pals.part("sst").eval()
@@ -585,9 +593,9 @@ print(f"the equal linear head:   {weight.numel() + bias.numel():,} parameters")
 #
 # ### The numbers 0.253 and 0.625
 #
-# The algebra says that the sequential form is *not more expressive*. It does not say that it must score as low as in the report. Compare
-# with constant predictions. In the course's dev sets, 279 of 1,101 sentences are *positive* and 289 are *negative*. Of 20,212 question
-# pairs, 12,627 are *no paraphrase*.
+# The algebra proves that the sequential form is *not more expressive*. It does not explain scores as low as those in the report. We compare
+# these scores with constant predictions. In the course's dev sets, 279 of 1,101 sentences are *positive* and 289 are *negative*. Of 20,212
+# question pairs, 12,627 are *no paraphrase*.
 
 # %%
 constants = {
@@ -605,11 +613,12 @@ assert len(rows) == 8
 pd.DataFrame(rows, columns=["system", "column", "printed", "constant", "its accuracy"])
 
 # %% [markdown]
-# Eight cells of Table 1 match the accuracy of a constant prediction. That is strong evidence, but no proof: a model with other predictions can
-# have the same accuracy. No sequential system is better than a constant on sentiment. On paraphrases one reaches 0.73, so it learned
-# something there. Two of the systems are not sequential. They had a high learning rate, which can destroy the pretrained encoder.
+# Eight of the 24 accuracies in Table 1 match a constant prediction. That is strong evidence, but no proof: a model with other predictions
+# can have the same accuracy. No sequential system is better than a constant on sentiment. On paraphrases two of the three reach 0.73, so
+# they learned something there. Two other systems in the list are not sequential. They had a high learning rate, which can destroy the
+# pretrained encoder.
 #
-# A hint at the cause is the scale. A product of three matrices of small random numbers makes a vector small, and then the head gets small
+# A possible cause is the scale. A product of three matrices with small random entries makes a vector small, and then the head gets small
 # gradients:
 
 # %%
@@ -620,9 +629,12 @@ print(f"The map makes the vector {x / small:,.0f} times shorter.")
 # %% [markdown]
 # ### The same comparison, live
 #
-# Now we train three systems on sst. All read the vector of [CLS] from the *same frozen encoder*, and have the same batches, steps
-# and learning rate. Only the map between the encoder and the linear head differs: none, the sequential form, or its corrected form. The
+# Now we train three systems on sst. All read the vector of [CLS] from the *same frozen encoder*, and have the same batches, steps and
+# learning rate. Only the map between the encoder and the linear head differs: none, the sequential form, or its corrected form. The
 # encoder's vectors are computed once.
+#
+# The corrected form differs from the sequential form in three points. It attends over all tokens, it has a residual, and its $V^D$ starts
+# at zero. So it starts as the linear head.
 #
 # **Predict before you run.** Will the sequential form end above the linear head, below it, or level with it?
 
@@ -716,15 +728,18 @@ table.loc["majority class"] = {"accuracy": always}
 table.round(3).astype(object).fillna("")
 
 # %% [markdown]
-# The figure shows means over five seeds, and bands of one standard deviation. *After 400 steps the corrected form reaches 0.61, the linear head
-# 0.54, and the sequential form only 0.48. The majority class is correct for 0.20 of the rows.*
+# *After 400 steps the corrected form reaches an accuracy of 0.609, the linear head 0.545, and the sequential form 0.476. The majority class
+# reaches 0.200.* The lines are means over five seeds, and the bands show one standard deviation. The standard errors are over seeds, on the
+# same 160 dev rows. They do not cover the choice of these rows.
 #
-# The sequential form is ahead in the first 100 steps: with the same learning rate, its extra matrices change the output faster. Later it
-# falls back while the linear head still improves, a sign of overfitting. This does not contradict the algebra. Both systems have the same set
-# of functions, but training reaches other ones.
+# The sequential form is ahead of the linear head up to step 150. Then its accuracy falls, while the linear head still improves. Overfitting
+# is a possible reason, but this cell does not measure the training accuracy. The result does not contradict the algebra. Both systems have
+# the same set of functions, but training reaches other ones. The small scale of the map does not prevent learning here: the learning rate
+# is 0.001, and the report's are 0.00001 or less.
 #
-# The corrected form attends over all tokens, and it is above the other two at every step. MiniLM was trained with mean pooling, so its other
-# tokens hold information that the vector of [CLS] lacks. With another encoder the gain can differ.
+# The corrected form is above the other two at every measured step. MiniLM was trained with mean pooling, so its other tokens probably hold
+# information that the vector of [CLS] lacks. A linear head on the mean of all tokens is the missing control for this. With another encoder
+# the gain can differ.
 #
 # ## 7 Parameters against score
 #
@@ -740,8 +755,9 @@ table.round(3).astype(object).fillna("")
 # | PALs, low-rank, Houlsby | trained | one of the three |
 # | corrected sequential | trained | attention over all tokens, on top |
 #
-# MiniLM is half as wide as BERT-base, so the projected sizes are halved too. All parts start at zero. The head of sts starts at 5 times the
-# cosine of the two sentences (`start_at_cosine`), because a few dozen steps from random weights end far below the untrained cosine.
+# MiniLM is half as wide as BERT-base, so the projected sizes are about halved too (96, 50 and 25). All parts start with $V^D = 0$. The head
+# of sts starts at 5 times the cosine of the two sentences (`start_at_cosine`), because a few dozen steps from random weights end far below
+# the untrained cosine.
 
 # %%
 from dataclasses import replace
@@ -815,8 +831,8 @@ plots.parameters_against_score(
 plt.show()
 
 # %% [markdown]
-# *All seven systems lie between 0.61 and 0.65, and one standard error is about 0.03. So this run cannot rank them.* (Marks of almost the same
-# number of parameters are drawn side by side.)
+# *All seven systems lie between 0.616 and 0.650, and one standard error is about 0.027.* So this run cannot rank them. (Systems with almost
+# the same number of parameters are drawn side by side.)
 
 # %%
 above = found.index[(found["low"] > 0) | (found["high"] < 0)].drop("untrained", errors="ignore")
@@ -830,13 +846,15 @@ worse = found.loc[systems, "sts"] < found.loc["untrained", "sts"]
 print("Below the untrained cosine on sts:", ", ".join(worse.index[worse]) or "none", end=".\n")
 
 # %% [markdown]
-# All systems are above the baseline on sst and quora. But all are below the untrained cosine on sts. The row *heads alone* shows the
-# cause: its encoder is untrained, so the head alone loses the difference. Adam moves every weight by about the learning rate in each step,
-# here 0.005. The weights that compute the cosine are only 5/384 = 0.013. A smaller learning rate for this head would keep them.
+# All systems are above the baseline on sst and quora. On quora the smallest lead is 0.05, about one standard error of an accuracy on 80
+# rows.
 #
-# An interval that excludes zero is no evidence for or against a design here. The difference of low-rank is an example: with a few dozen more
-# training rows it was +0.021, and that interval excluded zero too. One seed was trained, and six differences were tested. The number of
-# parameters does not determine the score either: their place counts, and the gradients that reach them.
+# All systems are below the untrained cosine on sts. In the row *heads alone* the encoder is frozen, so the training of the head causes the
+# loss. Its learning rate is a probable reason. In each step Adam moves every weight by about the learning rate, here 0.005. The weights
+# that compute the cosine are only 5/384 = 0.013. A smaller learning rate for this head may help, but it is not tested here.
+#
+# The interval of low-rank excludes zero. This is no evidence against the design: one seed was trained, and six differences from *shared*
+# were tested.
 #
 # ## 8 The published numbers
 #
@@ -874,8 +892,9 @@ plt.show()
 # *At the learning rate 1e-5 the sequential form (0.555) lies 0.096 below task sampling alone (0.651). Parallel PALs lie 0.013 above it (0.664)
 # and cost 5 % more parameters.*
 #
-# These are single runs, and each is the best epoch on the split that it is judged by. Among twelve systems, the highest one also profits from
-# the selection. So a gain of 0.013 is not established. The claim about the *sequential* form needs no statistics: it follows from the algebra.
+# These are single runs, and each is the best epoch on the split that it is judged by. Among twelve systems, the highest one also profits
+# from the selection. So a gain of 0.013 is not established. On single sentences the *sequential* form is no more expressive than a linear
+# head. This follows from the algebra and needs no statistics. The size of its loss, 0.096, does not follow from the algebra.
 #
 # ## Exercises
 #
@@ -946,8 +965,8 @@ _ = checks.check_projected_layer(my_layer)
 #
 # ● ● ○ · 10 minutes
 #
-# Section 6 compared printed accuracies with constant predictions. Write the comparison: return the places of all labels whose share of
-# the rows, rounded to three decimals, is the printed accuracy.
+# Section 6 compared printed accuracies with constant predictions. Write the comparison. Return the indices (from 0) of all labels whose
+# share of the rows, rounded to three decimals, is the printed accuracy.
 
 
 # %%
@@ -994,8 +1013,8 @@ _ = checks.check_zero_start(my_first_gradient)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# The gradient of $V^D z$ is a sum over tokens of outer products. The derivative of GELU at 0 is the value of the normal distribution function
-# there.
+# The gradient of $V^D z$ is a sum over tokens of outer products. The derivative of GELU at 0 is $\Phi(0)$, where $\Phi$ is the distribution
+# function of the standard normal distribution.
 #
 # </details>
 #
@@ -1021,11 +1040,12 @@ _ = checks.check_zero_start(my_first_gradient)
 # ## Takeaways
 #
 # - A task's PAL costs one sixtieth of BERT-base. Eight tasks together need 1.13 times one BERT.
-# - A PAL lets tokens exchange information. Low-rank layers and adapters of the same price do not.
-# - The second residual is $a$. A formula can be tested: with nothing added, it has to be BERT.
-# - $V^D = 0$ starts at BERT exactly. It costs one step, in which only $V^D$ learns.
+# - A PAL lets tokens exchange information. Low-rank layers and adapters with as many parameters do not.
+# - The second residual of a layer is $a$. With $\mathrm{TS} = 0$, a correct formula gives BERT's own layer, and this can be tested.
+# - With $V^D = 0$, training starts exactly at BERT. The cost is one step, in which only $V^D$ learns.
 # - Attention over one vector is an affine map. Two of its three matrices get no gradient.
-# - On the same frozen vectors, the sequential form ended below a plain linear head, and its corrected form above it (five seeds).
+# - On the same frozen vectors, the sequential form ended below a plain linear head, and its corrected form above it (five seeds, the same
+#   160 dev rows).
 #
 # ## References
 #

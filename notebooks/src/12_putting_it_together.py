@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 12 Putting it together
 #
-# The earlier notebooks built single parts: a shared encoder, many orthogonal heads, pruning, a small attention for every task, and a sampler.
-# Here they work in one model. You will count it on paper and find the one place where its parts compete. Then you switch each part off in
-# turn, hand in the predictions, and read all recorded runs of this repository.
+# The earlier notebooks built single parts: a shared encoder, many orthogonal heads, pruning, a small attention for every task, and a
+# sampler. Here they work in one model. You will count its parameters on paper, and find the one place where the tasks compete. Then you
+# switch each part off in turn, hand in the predictions, and read all recorded runs of this repository.
 #
 # | | |
 # |---|---|
@@ -70,7 +70,7 @@ print(f"weights {size.model}; sst, quora and sts from {source}; pairs {pairs}")
 # | one encoder for all tasks | [01](01_minbert.ipynb) | – |
 # | many orthogonal heads for a task with labels, with pruning | [03](03_multiverse_loss.ipynb), [04](04_pruning_heads.ipynb) | one linear head |
 # | a PAL for each task beside every layer | [11](11_pals.ipynb) | nothing beside the layers |
-# | a sampler that draws the task of the next batch | [10](10_annealed_sampling.ipynb) | every batch once, shuffled |
+# | a sampler that draws the task of the next batch | [10](10_annealed_sampling.ipynb) | every batch once, shuffled (*merged*) |
 #
 # The library also allows many heads for a score. We give sts one head, so that the model has both kinds.
 #
@@ -188,12 +188,11 @@ print(f"head and {clipped['A: 3']:.2f} for three.")
 limits.round(4)
 
 # %% [markdown]
-# Without clipping, three heads at a quarter of the steps weigh as much as one head at three quarters. The product $p_t A_t$ counts, and $w$
-# stops in the middle.
+# Without clipping, the product $p_t A_t$ is equal for both tasks if A has three heads. So $w$ converges to the middle, 0.
 #
-# With clipping, every step of A has length 1, with three heads as with one. Task B is drawn more often, and it moves $w$ so close to
-# its optimum that its own gradient falls below 1: $\frac34 \cdot 2(w + 1) = \frac14$ gives $w = -\frac56$. So clipping removes the number of
-# heads from the balance. Only $p_t$ remains.
+# With clipping, the gradient of A has norm 1 in every step, for three heads as for one. Task B is drawn more often, and it moves $w$ so
+# close to its optimum that its own gradient falls below 1: $\frac34 \cdot 2(w + 1) = \frac14$ gives $w = -\frac56$. So clipping removes the
+# number of heads from the balance, as long as the gradient of A is longer than 1.
 #
 # The sliders set the exponent of the sampler and the number of heads of sst and quora, with the sizes of the course's sets. The right
 # chart shows the share of the gradient, $p_t A_t / \sum_s p_s A_s$, without clipping.
@@ -219,7 +218,8 @@ sliders(draw_pull, start=start, alpha=[0, 0.2, 0.5, 0.8, 1.0], heads=[1, 5, 20, 
 #
 # ## 3 Build it
 #
-# The data first. The fast profile takes small slices of the mini data. Their sizes differ, because annealing has no effect on equal sizes.
+# First we load the data. The fast profile takes small slices of the mini data. Their sizes differ, because annealing has no effect on equal
+# sizes.
 
 # %%
 from dataclasses import replace
@@ -249,8 +249,8 @@ ratio = max(batches.values()) / min(batches.values())
 print(f"The largest task has {ratio:.1f} times as many batches as the smallest.")
 
 # %% [markdown]
-# Then the heads. Where pairs are separate (a bi-encoder), a head of quora or sts reads four vectors. These are the two sentence vectors, their
-# absolute difference, and their product. The head of sts starts at 5 times the cosine, as in notebook 11.
+# The heads come next. Where pairs are separate (a bi-encoder), a head of quora or sts reads four vectors. These are the two sentence
+# vectors, their absolute difference, and their product. The head of sts starts at 5 times the cosine, as in notebook 11.
 
 # %%
 from mmlkit.heads import PairHead, build_head
@@ -331,9 +331,10 @@ assert apart == 0 or device.type != "cpu"  # a GPU may add in another order
 print(f"Answer: the largest difference of the scores of all three tasks is {apart:.0e}.")
 
 # %% [markdown]
-# And in training? The loss of a multiverse head is added up in another order, so with one head it may differ from a linear head's in the last
-# bit. The PALs must not change anything: as long as $V^D$ stays 0, training must lead to the same encoder. And with one epoch the
-# annealed sampler must draw the same tasks as the proportional one.
+# We also test the updates in training. The loss of a multiverse head is summed in another order, so with one head it may differ from a
+# linear head's in the last bit. So both models of this test have linear heads. The PALs must not change anything: as long as $V^D$ stays 0,
+# training must lead to the same encoder. With one epoch the annealed sampler must also draw the same tasks as the proportional one, because
+# its exponent is 1 in the first epoch.
 
 # %%
 from mmlkit.training import TaskSampler, make_optimizer, train_step
@@ -365,14 +366,15 @@ for kind, number in different.items():
     print(f"{kind} PALs: {number:,} of {len(without):,} shared parameters differ after three steps")
 
 # %% [markdown]
-# Idle parts change nothing, to the last bit. So a difference in an ablation is caused by the part or by chance. (Dropout is off in these
-# steps. With dropout a PAL draws masks of its own, and later draws differ: the method is the same, the random numbers are not.)
+# Idle PALs change nothing, to the last bit. So a difference in an ablation is caused by the part or by chance. Most of the parameters that
+# stay equal even with trained PALs are embeddings of words outside the three batches. (Dropout is off in these steps. With dropout a PAL
+# draws masks of its own, and later draws differ: the method is the same, the random numbers are not.)
 #
 # ## 4 Gradient norms of the tasks
 #
-# Section 2 assumed that heads agree. Real heads start from random weights. Then their gradients add up like a random walk, to about
-# $\sqrt{A}$ times the gradient of one head, instead of $A$ times. We measure the gradient of one batch of each task on the shared encoder,
-# and its size after the whole gradient, heads included, is clipped to norm 1.
+# Section 2 assumed that heads agree. Real heads start from random weights. Then their gradients have different directions. Their sum has
+# about $\sqrt{A}$ times the length of one head's gradient, instead of $A$ times, as in a random walk. We measure the gradient of one batch
+# of each task on the shared encoder, and its size after the whole gradient, heads included, is clipped to norm 1.
 
 
 # %%
@@ -407,18 +409,23 @@ m = pretrained.config.hidden_size
 print(f"gradient of {m} heads, relative to one head: {times.to_dict()}; √{m} = {m**0.5:.1f}")
 
 # %% [markdown]
-# *The rows show one task each. Clipping brings the tasks closer: the largest gradient is 14 times the smallest with one head each, and 18
-# times with many heads. After clipping both ratios are 1.7.*
+# *Clipping brings the tasks closer. Before clipping, the largest gradient is 14 times the smallest with one head each, and 18 times with
+# many heads. After clipping, both ratios are 1.7.*
 #
-# Without clipping, hundreds of heads lift the gradients of sst and quora. The balance then depends on the number of heads, and it changes when
-# heads begin to agree or are pruned. Clipping removes this dependence, so `clip=1.0` is an important setting here. (Adam also evens out scales.
-# But it keeps one average for each shared parameter, and the task with the largest gradient determines it.)
+# The gradient of 384 heads is 21.5 times (sst) and 15.8 times (quora) the gradient of one head. This is close to $\sqrt{384} = 19.6$ and
+# far from 384. It was measured on one batch of each task.
+#
+# Without clipping, hundreds of heads enlarge the gradients of sst and quora. The balance then depends on the number of heads, and it
+# changes when heads begin to agree or are pruned. Clipping removes this dependence, so `clip=1.0` is an important setting here. (Adam also
+# reduces differences of scale. But it keeps one average of squared gradients for each shared parameter, and the task with the largest
+# gradient dominates this average.)
 #
 # ## 5 An ablation
 #
-# All systems start from the same weights, and have the same learning rates and the same number of steps. Each task's batches come in the same
-# order in all of them. Only the sampler changes the order of the tasks. *Everything* and *nothing* are the two ends. Between them, one part is
-# switched off at a time. (A sixth system, *in blocks*, trains one task after another. Name it in `systems` to run it.)
+# All systems start from the same weights, and have the same learning rates and the same number of steps. Each task's batches come in the
+# same order in all of them. Only the sampler changes the order of the tasks, and the number of steps of each task. The system *everything*
+# has all parts, and *nothing* has none of them. In the other systems, one part is switched off at a time. (A sixth system, *in blocks*,
+# trains one task after another. Name it in `systems` to run it.)
 #
 # One seed and small slices make this **a demonstration of the mechanics**: it shows how to compare, and not which part helps.
 
@@ -496,6 +503,8 @@ print(f"The difference is {told} than the choice of dev rows explains.")
 # The row *untrained* is the baseline without training: the majority class for sst and quora, and the untrained cosine for sts. `overall` is
 # the course's score: the mean of two accuracies and of the correlation scaled to 0..1. Errors and 95 % intervals (low to high) come from a
 # bootstrap over dev rows. All systems get *the same rows*, so that common mistakes cancel in a difference.
+#
+# The same dev rows choose the best epoch, so the scores of the trained systems are slightly too high.
 
 # %%
 from mmlkit.studies import Comparison, outcome
@@ -520,15 +529,16 @@ worse = found.index[found["sts"] < found.loc["untrained", "sts"]]
 print("Below the untrained cosine on sts:", ", ".join(worse) or "none")
 
 # %% [markdown]
-# *Everything* is 7 points above the untrained baseline. Its differences from the other trained systems are at most 2 points, and all their
-# intervals include zero. So this run does not show that any part helps, nor that *everything* is better than *nothing*.
+# *The system with everything is 7.4 points above the untrained baseline. Its differences from the other trained systems are at most 2
+# points, and all their intervals include zero.* So this run does not show that any part helps, nor that *everything* is better than
+# *nothing*.
 #
-# These intervals describe *these trained models on other rows*. An interval without zero says that one trained model is better than the other.
-# It does not say that the part is good, because another seed trains other models. An interval with zero says that 240 rows are too few, and not
-# that the part has no effect. Statements about methods need several seeds (section 9).
+# These intervals describe *these trained models on other rows*. If an interval excludes zero, one trained model is better than the other.
+# That is no evidence for the part, because another seed trains other models. If an interval includes zero, 240 rows are too few to decide.
+# The part may still have an effect. Statements about methods need several seeds (section 9).
 #
-# All systems are below the untrained cosine on sts, as in notebook 11. Each step of Adam moves the weights of the head by about the learning
-# rate, 0.005, and the weights that compute the cosine are only 0.013.
+# All systems are below the untrained cosine on sts, as in notebook 11. The learning rate of the head is a probable reason here too, but
+# this run trained the encoder as well and does not isolate it.
 #
 # ## 6 Cross-encoder or bi-encoder?
 #
@@ -554,9 +564,9 @@ print(
 )
 
 # %% [markdown]
-# The extra token is a second [CLS]: `[CLS] a [SEP] b [SEP]` against `[CLS] a [SEP]` and `[CLS] b [SEP]`. On the other hand, attention compares
-# all tokens of an input, and two short inputs have half as many comparisons. So we measure the time. Both ways alternate on the same rows,
-# and the ratio is taken within each round, so that a busy moment affects both.
+# The extra token is a second [CLS]: `[CLS] a [SEP] b [SEP]` against `[CLS] a [SEP]` and `[CLS] b [SEP]`. On the other hand, attention
+# compares every pair of tokens of an input. Two inputs of half the length have half as many comparisons. So we measure the time. Both ways
+# alternate on the same rows, and the ratio is taken within each round, so that a busy moment affects both.
 
 # %%
 import time
@@ -583,8 +593,9 @@ print(f"separate / packed: median {ratio.median():.2f}, in {len(ratio)} rounds o
 print(f"{len(chosen[0])} pairs from {ratio.min():.2f} to {ratio.max():.2f}")
 
 # %% [markdown]
-# This ratio holds for short questions, this batch size and this machine. The quality may matter more. So the model with *nothing* is trained
-# once more on the same rows, in the other way. Again this is one seed.
+# A ratio above 1 means that separate pairs take longer. The ratio holds only for short questions, this batch size and this machine.
+#
+# The quality may matter more, so the system *nothing* is trained once more with the other form of pairs. Again this is one seed.
 
 # %%
 del models, timed, optimizers  # memory
@@ -595,17 +606,19 @@ ways = score_table(ways, dev, baseline=pairs)
 ways.rename(columns={**columns, "difference": f"minus {pairs}"}).drop(columns="sst").round(3)
 
 # %% [markdown]
-# In this run the cross-encoder is far below the bi-encoder. On sts the comparison is not fair: the bi-encoder's head starts at the cosine, the
-# cross-encoder's head starts from random weights.
+# *The overall score of the cross-encoder is 0.23 below the score of the bi-encoder.* Three quarters of this difference come from sts, where
+# the comparison is not fair. The bi-encoder's head starts at the cosine, and the cross-encoder's head starts from random weights. Its
+# correlation of −0.35 is even below a constant prediction, which counts as 0. The heads of quora differ too: one reads four vectors, the
+# other one vector.
 #
-# In a cross-encoder, every layer can compare words of both sentences. A bi-encoder compares two finished vectors. With enough data the
-# cross-encoder should win, and the report's low similarity score points in this direction. But MiniLM was trained to make vectors of single
-# sentences, and a few dozen steps do not change that. Therefore the fast profile is a bi-encoder, and the other profiles are cross-encoders.
-# (`mmlkit reproduce cs224n-project` compares both on the course's files, over seeds.)
+# In a cross-encoder, every layer can compare words of both sentences. A bi-encoder compares two finished vectors. With enough data a
+# cross-encoder usually scores higher. But MiniLM was trained to make vectors of single sentences, and a few dozen steps do not change this.
+# Therefore the fast profile is a bi-encoder, and the other profiles are cross-encoders. (`mmlkit reproduce cs224n-project` compares both on
+# the course's files, over seeds.)
 #
 # ## 7 Pruned and folded
 #
-# We look at the heads in the model with everything.
+# We look at the heads of the system *everything*.
 
 # %%
 model, pruners = whole
@@ -627,9 +640,9 @@ for name, pruner in pruned.items():
     print(f"  after at most {seen} steps and {len(pruner.events)} pruning checks")
 
 # %% [markdown]
-# *Three pruning checks leave 189 of 384 heads for sst and 299 for quora.* The number depends on the seed and the bandwidth (notebook 04). With
-# other slices of the data, an earlier run of this notebook kept a single head for sst. After about 20 steps, such a count says little about
-# the quality of the heads.
+# *Three pruning checks leave 189 of 384 heads for sst and 299 for quora.* The number depends on the seed and the bandwidth (notebook 04).
+# The recorded pruning runs in section 9 also differ widely, from a few heads to most of them. After about 20 steps, such a count says
+# little about the quality of the heads. (sst has only 18 steps. Its line is continued to the end of the axis.)
 #
 # For the deployed model the number of heads does not matter. The mean of linear heads is one linear head. `MultiverseHead.forward`
 # averages the *weights*, and so does folding, so their agreement would prove nothing. We compare the folded model with the mean of
@@ -669,8 +682,8 @@ print({file.name: f"{file.stat().st_size / 2**10:,.0f} kB" for file in files})
 # %% [markdown]
 # ### Your own sentences
 #
-# The next cell shows what the loaded model predicts for two sentences. In a live notebook, two text boxes appear: change the sentences and
-# press the button. The boxes need a running kernel. Without one, the result for the two given sentences remains.
+# The next cell shows what the loaded model predicts for two sentences. In a live notebook, with a running kernel, two text boxes accept
+# other sentences.
 
 # %%
 from mmlkit.training import predict, predict_proba
@@ -691,6 +704,8 @@ texts = dict(first="How do I learn to swim?", second="What is the best way to le
 plots.text_boxes(show, **texts)
 
 # %% [markdown]
+# After so few steps, the probability of the predicted sentiment is close to 20 %, the share of one label among five.
+#
 # ## 8 Hand it in
 #
 # The course wants six files, a *dev* and a *test* file for each task, in a format of its own. `write_submission` reads the course's
@@ -718,8 +733,9 @@ assert not problems or course == Path(source)  # of the course's own files, one 
 # The misspelling `Similiary`, a space on both sides of each comma, and a space at the end of every line belong to the format. A corrected
 # header gets no points. (From the command line: `mmlkit submit --model FOLDER --source FOLDER`.)
 #
-# Does the check detect mistakes? We break a copy in five ways: a corrected header, a missing last row, a comma without its space, labels as
-# whole numbers, and a missing file. (A line that cannot be read is reported twice, because its id then has no row.)
+# We also test whether the check detects mistakes. We insert five mistakes into a copy: a corrected header, a missing last row, a comma
+# without its space, labels as whole numbers, and a missing file. (A line that cannot be read is reported twice, because its id then has no
+# row.)
 
 # %%
 import shutil
@@ -739,10 +755,12 @@ for file, change in spoiled.items():
 pd.DataFrame(check_submission(broken, course))[["file", "found", "expected"]]
 
 # %% [markdown]
+# The check finds all five mistakes.
+#
 # ## 9 All recorded runs
 #
-# Live runs show how things work. Statements about methods need several seeds. Such runs are in `results/`, made by `mmlkit reproduce NAME`,
-# with one file for each run. The next cells read whatever is there, and no number is typed in.
+# Live runs demonstrate the mechanics. Statements about methods need several seeds. Such runs are in `results/`, made by `mmlkit reproduce
+# NAME`, with one file for each run. The next cells read whatever is there, and no number is typed in.
 
 # %%
 from mmlkit.batch import claim_rows, claim_sentences, headlines, measurement_sentences
@@ -755,10 +773,11 @@ runs_table(recorded) if recorded else print("no recorded runs here, so section 9
 headlines(recorded) if recorded else None
 
 # %% [markdown]
-# Published numbers come from larger encoders and other data. So compare the order of the rows within a column, and not the columns.
+# Published numbers come from larger encoders and other data, so only the sign of an improvement can be compared. For MML it differs: the
+# paper reports an improvement, and our runs show a loss. (*Edition 2* is an earlier version of the mini data.)
 #
-# Next come the claims of the papers, judged on our runs. A claim *holds* if its whole interval lies above zero, and it *does not hold* if none of
-# the interval does. Otherwise the runs *cannot tell*. With fewer than six seeds they never can.
+# Next come the claims of the papers, judged on our runs. A claim *holds* if its whole interval lies above zero, and it *does not hold* if
+# the whole interval lies below zero. Otherwise the claim *cannot be told*. With fewer than six seeds, no claim can be told at 95 %.
 
 # %%
 import textwrap
@@ -835,8 +854,12 @@ planned = sum(len(one.experiment.claims) for one in recorded)
 print(f"{planned - len(words)} further claims of these experiments have no runs of both sides.")
 
 # %% [markdown]
-# *A mark on the right favours the first system of a claim. Circles hold, squares do not hold, and open diamonds are not decided. The numbers are
-# difference, interval and pairs of runs.*
+# *At 95 %, both claims about joint training hold. MML is worse than BERT on sets it was not trained on. The claim about its own dev split
+# cannot be told.* A mark to the right of zero favours the first system of a claim. The numbers are the difference, its interval and the
+# pairs of runs.
+#
+# At 99 % at least eight pairs are needed. Without an effect, all $n$ differences have the same sign with probability $2^{1-n}$ (exercise
+# 3).
 #
 # The cautions of notebook [05](05_cross_dataset.ipynb) apply. The intervals are over seeds, for these data and this encoder. And among twenty
 # claims without any effect, about one interval of 95 % will exclude zero by chance.
@@ -847,7 +870,7 @@ print(f"{planned - len(words)} further claims of these experiments have no runs 
 #
 # ● ○ ○ · 5 minutes
 #
-# Write the course's score. The correlation of a constant prediction is `nan`, and the course counts it as 0.
+# Write the course's overall score (section 5). The correlation of a constant prediction is `nan`, and the course counts it as 0.
 
 
 # %%
@@ -881,7 +904,7 @@ _ = checks.check_overall(my_overall)
 #
 # ● ● ○ · 10 minutes
 #
-# Write the right panel of section 2 as a function: every task's share of the gradient, if its heads agree and nothing is clipped.
+# Write the right chart of section 2 as a function: every task's share of the gradient, if its heads agree and nothing is clipped.
 
 
 # %%
@@ -913,8 +936,8 @@ _ = checks.check_pull(my_pull)
 #
 # ● ● ● · 15 minutes
 #
-# Why six seeds? If a part has no effect, the sign of each seed's difference is like a coin. How probable is it that $n$ coins fall at least
-# as far to *either* side as these differences did? Six of six is the first case below 5 %.
+# Why six seeds? If a part has no effect, the sign of each seed's difference is like the toss of a fair coin. Return the probability that
+# $n$ tosses are at least as one-sided as these signs, on *either* side. Six of six is the first case below 5 %.
 
 
 # %%
@@ -928,8 +951,8 @@ _ = checks.check_sign_test(my_sign_test)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# There are `math.comb(n, i)` ways to have $i$ of $n$ on one side, each with probability $2^{-n}$. Start at the larger side, and take the sum
-# twice.
+# There are `math.comb(n, i)` ways to have $i$ of $n$ on one side, each with probability $2^{-n}$. Start the sum at the larger number of
+# equal signs, and take it twice. A probability is at most 1.
 #
 # </details>
 #
@@ -958,8 +981,9 @@ _ = checks.check_sign_test(my_sign_test)
 # **Shown by algebra**, and by a cell or a test:
 #
 # - Many linear heads fold into one, so a multiverse model costs nothing when deployed. PALs remain, at one sixtieth of BERT for each task.
-# - A part that is switched off changes nothing. Attention over one vector is an affine map.
-# - Where nothing shared moves, nothing is forgotten.
+# - An idle PAL changes no prediction and no update of the shared encoder.
+# - Attention over one vector is an affine map.
+# - With a frozen encoder, the training of one task cannot change the predictions of another.
 # - As printed, Algorithm 1 never prunes. Several printed improvements do not follow from the numbers beside them.
 #
 # **Decided or not decided by our runs**: see the list of claims in section 9. It is computed, so it changes when runs are added
