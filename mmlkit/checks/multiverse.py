@@ -22,7 +22,7 @@ def _rows(*shape):
 
 
 @exercise(
-    "likeness of heads",
+    "similarity of heads",
     [(_rows(4, 2, 3),)],
     "per class, the mean of |cos(f_r, f_s)| over the pairs of heads r < s",
 )

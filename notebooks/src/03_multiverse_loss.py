@@ -290,9 +290,10 @@ def gradient_norms(head, x, labels, lam=0.005):
 # %%
 x, labels = torch.randn(32, D, generator=generator), torch.arange(32) % C
 head = MultiverseHead(D, C, num_heads=M)
-for head.reduction in ("sum", "mean"):
+for reduction in ("sum", "mean"):
+    head.reduction = reduction
     of_task, of_mv = gradient_norms(head, x, labels)
-    print(f"{head.reduction:>4}: gradient of L_task {of_task:.3g}, of lambda L_mv {of_mv:.3g}")
+    print(f"{reduction:>4}: gradient of L_task {of_task:.3g}, of lambda L_mv {of_mv:.3g}")
 
 # %% [markdown]
 # With the sum, the gradient of the task loss is much larger than that of the term at the initialisation. With the mean it is 1,024
@@ -457,7 +458,7 @@ def cosines(weight):
 
 
 # %% tags=["effect"]
-class Likeness:
+class Similarity:
     """A hook of `fit`: after every fifth update, (update, mean |cos|, 10 % and 90 % quantile)."""
 
     def __init__(self, head):
@@ -485,7 +486,7 @@ settings |= dict(head_lr=5e-3, precision=precision, seed=seed)
 models, histories, paths = {}, {}, {}
 for method in ("bert-ensemble", "mv-m"):
     models[method] = new_model(method)
-    hook = Likeness(models[method].head(data.task))
+    hook = Similarity(models[method].head(data.task))
     histories[method] = fit(models[method], data, hooks=[hook], **settings)
     paths[method] = np.array(hook.path)
 
@@ -497,7 +498,6 @@ effects = {
     "rise of mean |cos| without the term": without[-1] - without[0],
 }
 effects = {claim: float(value) for claim, value in effects.items()}
-effects
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
 sides = [
@@ -525,6 +525,7 @@ for claim, value in effects.items():
             f"  recorded: {one.mean:+.3f} ± {one.standard_error:.3f} (standard error), "
             f"above zero with {one.positive} of {one.seeds} other seeds"
         )
+assert all(value > 0 for value in effects.values())
 
 # %% [markdown]
 # So the heads drift together without the term, although the task loss never compares two heads. At the initialisation all heads

@@ -81,7 +81,7 @@ def test_the_likeness_of_heads_by_hand():
 def test_mistakes_in_the_likeness_are_named(function, message, capsys):
     assert check_mean_cosine(function) is False
     out = capsys.readouterr().out
-    assert out.startswith(f"likeness of heads: not yet: {message}") and out.count("\n") == 1, out
+    assert out.startswith(f"similarity of heads: not yet: {message}") and out.count("\n") == 1, out
 
 
 def test_changing_the_argument_in_place_does_not_pass():
