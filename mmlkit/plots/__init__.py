@@ -23,7 +23,13 @@ from mmlkit.plots.basics import (
 )
 from mmlkit.plots.claims import axis_limit, forest
 from mmlkit.plots.common import COLOURS, LINES, MARKERS, style
-from mmlkit.plots.encoder import bands, head_tables, moved_vectors, similarities
+from mmlkit.plots.encoder import (
+    bands,
+    function_and_error,
+    head_tables,
+    moved_vectors,
+    similarities,
+)
 from mmlkit.plots.multitask import (
     accuracy_by_step,
     forgetting,

@@ -4,7 +4,7 @@ import numpy as np
 
 from mmlkit.plots.common import COLOURS, MARKERS, heat_map, looks, panel, panels
 
-__all__ = ["bands", "head_tables", "moved_vectors", "similarities"]
+__all__ = ["bands", "function_and_error", "head_tables", "moved_vectors", "similarities"]
 
 
 def moved_vectors(names, before, after, *, title="", ax=None):
@@ -34,7 +34,7 @@ def moved_vectors(names, before, after, *, title="", ax=None):
 
 
 def bands(x, series, *, xlabel, ylabel, reference=None, base=None, ylim=None, title="", ax=None):
-    """Draw curves of means with bands of one standard deviation.
+    """Draw curves of means with bands of one standard deviation; one curve alone has no legend.
 
     Args:
         x: [N].
@@ -63,8 +63,28 @@ def bands(x, series, *, xlabel, ylabel, reference=None, base=None, ylim=None, ti
         if base:
             ax.set_xscale("log", base=base)
             ax.set_xticks(x, x)
-        ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+        if reference or len(series) > 1:
+            ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return ax
+
+
+def function_and_error(x, values, error, *, xlabel, ylabels):
+    """Draw a function and, in a second panel with its own scale, the error of an approximation.
+
+    Args:
+        x: [N].
+        values: [N], of the function.
+        error: [N], the approximation minus the function.
+        xlabel: what x is.
+        ylabels: what the values and the error are.
+
+    Returns:
+        The array of axes, [1, 2].
+    """
+    with panels(1, 2, (8, 2.4)) as axes:
+        for ax, numbers, ylabel in zip(axes[0], (values, error), ylabels):
+            bands(x, {ylabel: numbers}, xlabel=xlabel, ylabel=ylabel, ax=ax)
+    return axes
 
 
 def head_tables(tables, bar="attention weight"):
