@@ -70,11 +70,12 @@ Markdown(course_table(machine))
 #
 # Every notebook has a cell of *parameters* like the one above. The profile sets the size of the experiments. `fast` needs no
 # network and no GPU. `colab` and `paper` use BERT-base and the real data sets, which are downloaded from the Hugging Face hub. In
-# the next table, `lr` is the learning rate for fine-tuning the encoder. The precision `auto` is the fastest one that the hardware
-# supports.
+# the next table, `lr` is the learning rate for fine-tuning the encoder. `frozen_lr` is that of the layer on top where the encoder
+# does not change, as in this notebook. The precision `auto` is the fastest one that the hardware supports.
 
 # %%
-columns = ["model", "source", "batch_size", "max_length", "epochs", "lr", "precision"]
+columns = ["model", "source", "batch_size", "max_length", "epochs"]
+columns += ["lr", "frozen_lr", "precision"]
 names = ("fast", "colab", "paper")
 pd.DataFrame({name: vars(profiles.get_profile(name)) for name in names}).loc[columns]
 
@@ -132,8 +133,8 @@ from mmlkit.data import load_task
 
 data = load_task("sst", size.source, seed=seed)
 pd.options.display.max_colwidth = 120
-rows = data.train.frame().groupby("label").sample(1, random_state=seed)
-rows[["label", "sentence"]].reset_index(drop=True)
+rows = data.train.frame().groupby("label").sample(1, random_state=seed).set_index("label")
+rows.loc[list(data.task.labels), ["sentence"]].reset_index()  # from very negative to very positive
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -163,7 +164,8 @@ print(f"{sum(p.numel() for p in head.parameters()):,} parameters are trained, {c
 
 # %%
 options = dict(batch_size=size.batch_size, max_length=size.max_length, precision=size.precision)
-history = fit(model, data, freeze_encoder=True, epochs=3, lr=size.frozen_lr, seed=seed, **options)
+options |= dict(epochs=size.epochs, lr=size.frozen_lr, seed=seed)
+history = fit(model, data, freeze_encoder=True, **options)
 history[["epoch", "train_loss", "accuracy", "best"]].round(3)
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
