@@ -20,8 +20,9 @@
 #
 # ![Map of the course, from bottom to top. Notebooks 00, 01 and 02 are the base: start, encoder, fine-tuning. Three columns stand
 # on it. Many heads: 03 multiverse loss, 04 pruning, 05 other sets, 06 published tables. Many tasks: 07 MT-DNN and SAN, 08
-# ranking and pre-training, 09 few labels in a new domain. Sharing: 10 annealed sampling, 11 projected attention. A dashed arrow
-# leads from 05 to 09. On top is 12, all parts in one model.](images/00_map.svg)
+# ranking and pre-training, 09 few labels in a new domain. Sharing: 10 annealed sampling, 11 projected attention. Arrows
+# lead from 07 to 08 and to 09, and a dashed one from 05 to 09. On top is 12, all parts in one model, with arrows from the first
+# and the third column.](images/00_map.svg)
 
 # %% tags=["parameters"]
 profile = "fast"
@@ -64,9 +65,9 @@ from mmlkit.studies.lessons import course_table
 Markdown(course_table(machine))
 
 # %% [markdown]
-# The minutes are for the computation. Reading takes one to two hours for each of the other notebooks. On the map, the lines
-# without dashes give an order of reading inside each column. The dashed arrow means that 09 also needs 05. The line *read first*
-# of each notebook says exactly what it needs.
+# The minutes are for the computation. Reading takes one to two hours for each of the other notebooks. On the map, an arrow
+# leads from a notebook or a column to what builds on it. The dashed arrow means that 09 also needs 05. The line *read first* of
+# each notebook says exactly what it needs.
 #
 # Every notebook has a cell of *parameters* like the one above. The profile sets the size of the experiments. `fast` needs no
 # network and no GPU. `colab` and `paper` use BERT-base and the real data sets, which are downloaded from the Hugging Face hub. In
