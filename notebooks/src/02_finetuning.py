@@ -438,10 +438,8 @@ plt.show()
 # are computed once. The next cell gives the frozen head ten times as many epochs.
 
 # %%
-rates = {"lr": size.frozen_lr}
-sst_long, long_history = train(
-    new_model(sst.task), sst, epochs=10 * epochs, freeze_encoder=True, **rates
-)
+longer = {"epochs": 10 * epochs, "freeze_encoder": True, "lr": size.frozen_lr}
+sst_long, long_history = train(new_model(sst.task), sst, **longer)
 against_long = paired_bootstrap(tuned_right, right(sst_long))
 print(f"frozen, {epochs} epochs: {frozen_right.mean():.3f}", end=", ")
 print(f"{10 * epochs} epochs: {long_history['accuracy'].max():.3f}")
@@ -603,10 +601,8 @@ print(f"Answer: one epoch {change} the correlation, from {untrained:.3f} to {tra
 # on the same drawn rows. Pairs of one group are related, so whole groups are drawn.
 
 # %%
-labels, both = (
-    sts.dev.labels,
-    {"untrained": new_model(sts.task, CosineHead()), "trained": similarity},
-)
+labels = sts.dev.labels
+both = {"untrained": new_model(sts.task, CosineHead()), "trained": similarity}
 both = {name: predict_scores(one, sts.dev, **options)[:, 0] for name, one in both.items()}
 groups = np.array(sts.dev.columns.get("group", range(len(sts.dev))))
 members = [np.flatnonzero(groups == one) for one in np.unique(groups)]
