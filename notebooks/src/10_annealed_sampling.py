@@ -431,11 +431,9 @@ def right(model, name):
 
 # %% tags=["effect"]
 def train(order, measured, copies=None):
-    """Train in this order.
+    """Train in this order. measured: {step: the tasks whose dev rows are predicted after it}.
 
-    measured: {step: the tasks whose dev rows are predicted after it}.
-    copies: a dict for a copy of the parameters at the end of the first third of the steps.
-    """
+    copies: a dict for a copy of the parameters at the end of the first third of the steps."""
     model, streams, found = new_model(), {name: batches(name) for name in TASKS}, {}
     optimizer = make_optimizer(model, lr=lr, head_lr=size.head_lr)
     scaler = torch.amp.GradScaler() if precision == "fp16" else None
