@@ -384,7 +384,7 @@ assert gap > 1.99 and moved < 2.1e-4
 # learning rates, and a frozen encoder has no dropout. Each run keeps its best dev epoch.
 #
 # The accuracy of the frozen head may still rise after these few updates. So the experiment measures the gain of fine-tuning at an
-# equal number of updates.
+# equal number of updates. A later cell trains the frozen head ten times as long.
 #
 # **Predict before you run.** SST has five labels, from very negative to very positive. Which run has the higher dev accuracy,
 # and by how many points?
@@ -434,6 +434,24 @@ plt.show()
 # Both runs are scored on the same rows, so many rows are right or wrong in both. The paired difference is therefore more
 # certain than the bars suggest. The interval in the answer comes from drawing dev rows with replacement (paired bootstrap).
 #
+# Does the gain only mean that the frozen head had too few updates? An update of the head alone is cheap, because the sentence vectors
+# are computed once. The next cell gives the frozen head ten times as many epochs.
+
+# %%
+longer = {"epochs": 10 * epochs, "freeze_encoder": True, "lr": size.frozen_lr}
+sst_long, long_history = train(new_model(sst.task), sst, **longer)
+against_long = paired_bootstrap(tuned_right, right(sst_long))
+print(f"frozen, {epochs} epochs: {frozen_right.mean():.3f}", end=", ")
+print(f"{10 * epochs} epochs: {long_history['accuracy'].max():.3f}")
+print(
+    f"fine-tuned minus the longer frozen run: {100 * against_long.difference:+.1f} points", end=" "
+)
+print(f"(95 % interval {100 * against_long.low:+.1f} to {100 * against_long.high:+.1f})")
+
+# %% [markdown]
+# The longer run chooses the best of more epochs by their dev accuracy, which favours it. An interval that contains zero does not
+# show which of the two runs is better.
+#
 # `benchmarks/lesson_effects.py` repeats the experiments of this notebook with other seeds. The next cell reads its record. All runs
 # have the same dev rows, so the standard error covers the randomness of training alone. The second entry belongs to section 7.
 
@@ -474,7 +492,23 @@ print(f"{sign} are of sign, and {neutral} involve the label neutral.")
 # %% [markdown]
 # These counts need a baseline. For the label positive, two labels have the other sign, and only one differs in strength alone. So
 # wrong labels that are drawn at random give *twice* as many errors of sign as of strength. Only a ratio clearly above two would show
-# that the sign is the harder part. With so few errors, the ratio is uncertain.
+# that the sign is the harder part. The next cell counts the baseline and compares it with the share of errors of sign.
+
+# %%
+from scipy.stats import binomtest
+
+pairs = [a * b for a in range(-2, 3) for b in range(-2, 3) if a != b]  # of two different labels
+unlike = {"strength": sum(p > 0 for p in pairs), "sign": sum(p < 0 for p in pairs)}
+by_chance = unlike["sign"] / (unlike["strength"] + unlike["sign"])
+print(f"of {len(pairs)} wrong pairs of labels, {unlike['strength']} differ in strength", end=", ")
+print(f"{unlike['sign']} in sign: among these two kinds, sign has the share {by_chance:.2f}")
+if strength + sign:
+    test = binomtest(int(sign), int(sign + strength))
+    low, high = test.proportion_ci()
+    print(f"fine-tuned model: share {test.statistic:.2f} (95 % interval {low:.2f} to {high:.2f})")
+
+# %% [markdown]
+# If the interval contains the share of random labels, the errors do not show that the sign is harder than the strength.
 #
 # Negation and irony are possible reasons for errors of sign. They reverse the opinion, and the strong words stay. The next cell
 # prints the five errors with the highest predicted probability. In each case, decide whether the label is wrong or the sentence
@@ -563,8 +597,35 @@ change = "raises" if trained > untrained else "does not raise"
 print(f"Answer: one epoch {change} the correlation, from {untrained:.3f} to {trained:.3f}.")
 
 # %% [markdown]
-# With the other seeds, which section 5 lists, the gain is small and always positive. The next table has recorded runs of three
-# epochs. There the gain of the cosine head is about twice as large.
+# How certain is this difference? A correlation is not a mean of rows, so we compute it anew for each draw. Both models are scored
+# on the same drawn rows. Pairs of one group are related, so whole groups are drawn.
+
+# %%
+labels = sts.dev.labels
+both = {"untrained": new_model(sts.task, CosineHead()), "trained": similarity}
+both = {name: predict_scores(one, sts.dev, **options)[:, 0] for name, one in both.items()}
+groups = np.array(sts.dev.columns.get("group", range(len(sts.dev))))
+members = [np.flatnonzero(groups == one) for one in np.unique(groups)]
+
+
+def gain_in(rows):
+    """Correlation of the trained model minus that of the untrained one, on these rows."""
+    r = {name: np.corrcoef(one[rows], labels[rows])[0, 1] for name, one in both.items()}
+    return r["trained"] - r["untrained"]
+
+
+# %%
+draws = np.random.default_rng(seed).integers(len(members), size=(2000, len(members)))
+drawn_gains = [gain_in(np.concatenate([members[i] for i in one])) for one in draws]
+low, high = np.quantile(drawn_gains, [0.025, 0.975])
+assert abs(gain_in(np.arange(len(labels))) - (trained - untrained)) < 1e-3
+print(f"{len(labels)} rows in {len(members)} groups: trained minus untrained", end=" ")
+print(f"{trained - untrained:+.4f} (95 % interval {low:+.4f} to {high:+.4f})")
+
+# %% [markdown]
+# The interval covers the choice of dev rows, and the record of section 5 covers the randomness of training. With the other seeds,
+# which section 5 lists, the gain is small and always positive. The next table has recorded runs of three epochs. There the gain of
+# the cosine head is about twice as large.
 #
 # The row `fine-tuned` is a cross-encoder with a new linear head. It stays *below* the untrained cosine. One possible reason is that
 # it has to learn the comparison from 780 pairs, and the cosine head starts with it. The two models also encode the pairs differently,
@@ -635,11 +696,13 @@ print(f'mmlkit predict --model {folder.name} "A small, stubborn marvel."')
 # %%
 text = "The songs are lovely, every joke lands, and I left the cinema smiling."
 row = predict_proba(sst_tuned, [text], task="sst")[0]
+positive = sum(p for label, p in zip(sst.task.labels, row) if "positive" in label)
+print(f"the two positive labels together: {positive:.2f}")
 plots.bars(dict(zip(sst.task.labels, row)), xlabel="probability", title=text)
 plt.show()
 
 # %% [markdown]
-# *The model gives most of the probability to the two positive labels for this new sentence.*
+# *The probability of each label for this new sentence. The line above it is the sum of the two positive ones.*
 #
 # ## Exercises
 #
