@@ -11,43 +11,53 @@ from mmlkit.heads.pruning import cluster
 __all__ = ["check_bandwidth", "check_head_average", "check_staircase", "check_survivors"]
 
 
+_ACTIVE = torch.tensor([True, False, True, True])
+
+
 @exercise(
     "head average",
-    [(torch.tensor([0.05, 0.08, 0.06]), torch.tensor([0.5, 0.9, 0.7]), 2, 0.9)],
-    {"a": "gamma a + (1 - gamma) losses", "corrected a": "the new a / (1 - gamma^t)"},
+    [(torch.tensor([0.05, 0.07, 0.08, 0.06]), torch.tensor([0.5, 0.9, 0.7]), _ACTIVE, 2, 0.9)],
+    {
+        "a": "gamma a + (1 - gamma) losses for active heads, and the old a for dropped heads",
+        "corrected a": "the new a of the active heads / (1 - gamma^t)",
+    },
 )
-def check_head_average(pick, a, losses, t, gamma):
-    """Check one update of the heads' moving averages (MML v2, Algorithm 1).
+def check_head_average(pick, a, losses, active, t, gamma):
+    """Check one update of the active heads' moving averages (MML v2, Algorithm 1).
 
     Args:
         pick: the choice between a right value and known mistakes.
-        a: the averages after t - 1 updates, [A].
-        losses: the losses of the heads, [A].
+        a: the averages of all heads after t - 1 updates, [M].
+        losses: the losses of the active heads in index order, [A].
+        active: which heads are active, [M], bool.
         t: the number of the update, from 1.
         gamma: the momentum.
 
     Returns:
-        The new averages [A] and their bias-corrected values [A].
+        The new averages [M], and the bias-corrected values of the active heads [A].
     """
-    own = pick(
-        losses,
-        {
-            "every head gets the sum of the losses, not its own": losses.sum(),
-            "every head gets the mean of the losses, not its own": losses.mean(),
-        },
-    )
+    sums = {
+        "every head gets the sum of the losses, not its own": losses.sum(),
+        "every head gets the mean of the losses, not its own": losses.mean(),
+    }
+    first = {"the losses go to the first heads, not the active ones": torch.arange(len(losses))}
+    own, places = pick(losses, sums), pick(active.nonzero()[:, 0], first)
     kept = pick(gamma, {"the momentum is on the wrong side": 1 - gamma})
-    new = kept * a + (1 - kept) * own
-    bias = 1 - gamma**t
-    corrected = pick(
-        new / bias,
-        {
-            "the correction is missing": new,
-            "the correction is one update behind": new / (1 - gamma ** (t - 1)),
-            "the correction multiplies": new * bias,
-        },
-    )
-    return pick(new, {"this is the corrected a; keep it uncorrected": new / bias}), corrected
+    moved = {
+        "the averages of the dropped heads change too": kept * a,
+        "the averages of the dropped heads are lost": torch.zeros_like(a),
+    }
+    new = pick(a, moved).clone()
+    new[places] = kept * a[places] + (1 - kept) * own
+    shown, bias = new[active], 1 - gamma**t
+    other = {
+        "the correction is missing": shown,
+        "the correction is one update behind": shown / (1 - gamma ** (t - 1)),
+        "the correction multiplies": shown * bias,
+    }
+    divided = torch.where(active, new / bias, new)
+    again = {"this is the corrected a; keep it uncorrected": divided}
+    return pick(new, again), pick(shown / bias, other)
 
 
 @exercise(

@@ -1,8 +1,10 @@
 """Pruning of multiverse heads by MeanShift over each head's average loss (MML v2, Algorithm 1).
 
-Notebook 04 builds it by hand. Four points of the printed algorithm are corrected: the new loss gets
-the weight 1 - momentum, not momentum; each head averages its own loss, not the model's; the cluster
-with the smallest centre is kept by membership; dropped heads are no longer evaluated.
+Notebook 04 builds it by hand. The printed algorithm has six problems, and five are corrected: the
+new loss gets the weight 1 - momentum, not momentum; each head averages its own loss, not the
+model's; the optimizer's step is subtracted; the cluster with the smallest centre is kept by
+membership; dropped heads are no longer evaluated. The threshold is tested before the clustering
+only, as printed.
 """
 
 import dataclasses

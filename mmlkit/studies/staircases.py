@@ -41,6 +41,7 @@ class Staircase(NamedTuple):
         dev: (step, value) pairs of this metric, one for each epoch.
         majority: the metric of the most frequent class, or NaN where it is not known.
         rows: rows of the training split.
+        best_step: the last update of the best epoch, whose model is kept, or None.
     """
 
     name: str
@@ -53,11 +54,26 @@ class Staircase(NamedTuple):
     dev: list
     majority: float = float("nan")
     rows: int | None = None
+    best_step: int | None = None
 
     @property
     def counts(self):
         """Every check as (step, heads before, heads after)."""
         return [(one["step"], _before(one), _after(one)) for one in self.events]
+
+    def heads_at(self, step):
+        """Return the number of active heads after a step; the best model has those at `best_step`.
+
+        Args:
+            step: the number of updates, or None where it is not known.
+
+        Returns:
+            The number, or NaN where the step is not known.
+        """
+        if step is None:
+            return float("nan")
+        past = [after for at, _, after in self.counts if at <= step]
+        return past[-1] if past else self.num_heads
 
 
 def _before(event):
@@ -121,6 +137,7 @@ def staircase(run, name=None, majority=None):
         [(row["step"], row[metric]) for row in run["history"]],
         MAJORITY.get(task, float("nan")) if majority is None else majority,
         rows,
+        next((row["step"] for row in run["history"] if row.get("best")), None),
     )
 
 

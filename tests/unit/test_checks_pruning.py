@@ -14,20 +14,24 @@ from mmlkit.checks import (
 from mmlkit.heads.pruning import cluster
 
 
-def average(a, losses, t, gamma):
-    a = gamma * a + (1 - gamma) * losses
-    return a, a / (1 - gamma**t)
+def average(a, losses, active, t, gamma):
+    """The solution of the notebook."""
+    a = a.clone()
+    a[active] = gamma * a[active] + (1 - gamma) * losses
+    return a, a[active] / (1 - gamma**t)
 
 
 def average_solution(
     update=lambda a, losses, gamma: gamma * a + (1 - gamma) * losses,
     corrected=lambda a, t, gamma: a / (1 - gamma**t),
+    dropped=lambda a, gamma: a,
 ):
-    """Return the solution. Each argument replaces one of its two lines."""
+    """Return the solution. Each argument replaces one of its parts."""
 
-    def function(a, losses, t, gamma):
-        a = update(a, losses, gamma)
-        return a, corrected(a, t, gamma)
+    def function(a, losses, active, t, gamma):
+        new = dropped(a, gamma).clone()
+        new[active] = update(a[active], losses, gamma)
+        return new, corrected(new[active], t, gamma)
 
     return function
 
@@ -39,9 +43,14 @@ def raises(*arguments):
     raise TypeError("a draft")
 
 
-def keeps_corrected_average(a, losses, t, gamma):
-    a = (gamma * a + (1 - gamma) * losses) / (1 - gamma**t)
-    return a, a
+def keeps_corrected_average(a, losses, active, t, gamma):
+    a[active] = (gamma * a[active] + (1 - gamma) * losses) / (1 - gamma**t)
+    return a, a[active]
+
+
+def fills_the_first_heads(a, losses, active, t, gamma):
+    a[: len(losses)] = gamma * a[: len(losses)] + (1 - gamma) * losses
+    return a, a[active] / (1 - gamma**t)
 
 
 AVERAGES = [
@@ -49,10 +58,23 @@ AVERAGES = [
     (raises, "it stopped with TypeError: a draft."),
     (lambda *_: 3, "expected (a, corrected a), found 3."),
     (
-        lambda a, losses, t, gamma: (a, "text"),
-        "a: it returns [0.05, 0.08, 0.06], expected [0.095, 0.162, 0.124].",
+        lambda a, *others: (a, "text"),
+        "a: it returns [0.05, 0.07, 0.08, 0.06], expected [0.095, 0.07, 0.162, 0.124].",
     ),
-    (lambda a, losses, t, gamma: (a.sum(), a), "a: expected numbers of shape [3], found shape []."),
+    (lambda a, *others: (a.sum(), a), "a: expected numbers of shape [4], found shape []."),
+    (
+        lambda a, losses, active, t, gamma: average(a[active], losses, active[active], t, gamma),
+        "a: expected numbers of shape [4], found shape [3].",
+    ),
+    (fills_the_first_heads, "a: the losses go to the first heads, not the active ones."),
+    (
+        average_solution(dropped=lambda a, gamma: gamma * a),
+        "a: the averages of the dropped heads change too.",
+    ),
+    (
+        average_solution(dropped=lambda a, gamma: 0 * a),
+        "a: the averages of the dropped heads are lost.",
+    ),
     (
         average_solution(lambda a, losses, gamma: (1 - gamma) * a + gamma * losses),
         "a: the momentum is on the wrong side.",
@@ -74,7 +96,7 @@ AVERAGES = [
     ),
     (
         average_solution(lambda a, losses, gamma: a + (1 - gamma) * losses),
-        "a: it returns [0.1, 0.17, 0.13], expected [0.095, 0.162, 0.124].",
+        "a: it returns [0.1, 0.07, 0.17, 0.13], expected [0.095, 0.07, 0.162, 0.124].",
     ),
     (average_solution(corrected=lambda a, t, gamma: a), "corrected a: the correction is missing."),
     (
@@ -94,13 +116,13 @@ AVERAGES = [
 
 
 def test_the_average_worked_by_hand(capsys):
-    """0.9 * 0.05 + 0.1 * 0.5 = 0.095, and 0.095 / (1 - 0.81) = 0.5."""
-    a, corrected = average(torch.tensor([0.05]), torch.tensor([0.5]), 2, 0.9)
-    assert a.item() == pytest.approx(0.095) and corrected.item() == pytest.approx(0.5)
+    """0.9 * 0.05 + 0.1 * 0.5 = 0.095, and 0.095 / (1 - 0.81) = 0.5; the dropped head keeps 0.07."""
+    active = torch.tensor([True, False])
+    a, corrected = average(torch.tensor([0.05, 0.07]), torch.tensor([0.5]), active, 2, 0.9)
+    assert a.tolist() == pytest.approx([0.095, 0.07])
+    assert corrected.tolist() == pytest.approx([0.5])
     assert check_head_average(average) and capsys.readouterr().out == "head average: right.\n"
-    assert check_head_average(
-        lambda a, losses, t, gamma: [value.tolist() for value in average(a, losses, t, gamma)]
-    )
+    assert check_head_average(lambda *case: [value.tolist() for value in average(*case)])
 
 
 @pytest.mark.parametrize("function, message", AVERAGES)
@@ -110,10 +132,10 @@ def test_mistakes_in_the_average_are_named(function, message, capsys):
 
 
 def test_changing_the_arguments_in_place_does_not_pass(capsys):
-    def function(a, losses, t, gamma):
+    def function(a, losses, active, t, gamma):
         losses *= 0
         a *= 0
-        return a, a
+        return a, a[active]
 
     assert not check_head_average(function)
 
@@ -207,7 +229,7 @@ def test_mistakes_in_the_survivors_are_named(function, message, capsys):
 
 
 def test_the_solution_agrees_with_the_pruner():
-    """The solution gives the same averages and the same kept heads as HeadPruner."""
+    """The solution gives the same averages and the same kept heads, also after a pruning."""
     from mmlkit.heads.multiverse import MultiverseHead
     from mmlkit.heads.pruning import HeadPruner
 
@@ -221,12 +243,18 @@ def test_the_solution_agrees_with_the_pruner():
         start=1,
     ):
         pruner.observe(losses)
-        a, corrected = average(a, losses, t, 0.9)
+        a, corrected = average(a, losses, pruner.head.active, t, 0.9)
     assert corrected.tolist() == pytest.approx(pruner.averages.tolist()) and not math.isclose(
         a[0], corrected[0]
     )
     event = pruner.maybe_prune(2)
     assert survivors(event.averages, event.labels, event.centroids) == event.kept == [0, 1, 3, 5]
+    losses = torch.tensor([0.4, 0.51, 0.5, 0.52], dtype=torch.float64)
+    pruner.observe(losses)
+    active, before = pruner.head.active, a[[2, 4]].tolist()
+    a, corrected = average(a, losses, active, 3, 0.9)
+    assert corrected.tolist() == pytest.approx(pruner.averages[active].tolist())
+    assert a[[2, 4]].tolist() == before
 
 
 def narrowest(samples, factors, limit):

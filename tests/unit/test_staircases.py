@@ -44,6 +44,16 @@ def test_a_short_run_is_read_with_its_heads(results):
     assert run.majority == pytest.approx(0.527, abs=5e-4)
 
 
+def test_the_best_model_may_have_more_heads_than_the_end(results):
+    """The best epoch ends at step 8: after the check at step 3, and before that at step 9."""
+    (run,) = recorded_staircases(results)
+    later = dict(run.events[1], kept=[2])  # now the second check drops a head too
+    run = run._replace(events=[run.events[0], later])
+    assert run.best_step == 8 and run.heads_at(run.best_step) == 2
+    assert [run.heads_at(step) for step in (0, 2, 3, 9, run.steps)] == [4, 4, 2, 1, 1]
+    assert math.isnan(run.heads_at(None))
+
+
 def test_runs_on_qnli_come_first(results):
     events = [{"step": 5, "centroids": [0.3, 0.4], "note": "", "active": 384, "kept": 300}]
     found = {"num_heads": 384, "history": HISTORY, "events": events, "settings": {"steps": 9}}
