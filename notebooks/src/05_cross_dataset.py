@@ -62,7 +62,7 @@ from mmlkit.runtime import describe
 from mmlkit.studies import CATEGORIES
 
 about = describe()
-assert any(task in sets and sister in sets for sets in CATEGORIES.values())
+assert any({task, sister} <= set(sets) for sets in CATEGORIES.values()), "no sister sets"
 print(f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']}", end=" ")
 print(f"on {about['device']} in {precision}")
 print(f"weights {size.model}, trained on {task} and {sister} from {source}")
@@ -226,8 +226,8 @@ print(f"relative_improvement: {relative_improvement(a, b, truncate=True)}, as pr
 # ## 3 The price of a sister set
 #
 # The *price* of a sister set is a difference of two scores on the same rows: the model trained on this set minus the model
-# trained on its sister set. Without a price there is no loss that MML could reduce. This section measures the price with plain
-# BERT. Section 5 shows it in recorded runs of all sets.
+# trained on its sister set. Without a price there is no loss that MML could reduce. This section measures it with plain BERT.
+# Section 5 shows it in recorded runs.
 #
 # Two models are fine-tuned from the same pretrained MiniLM: one on SNLI (the *own* set), one on its sister QNLI. Both have the
 # same number of rows, updates, batch size and learning rate, and both answer all dev rows of SNLI. Only the training set
@@ -434,9 +434,8 @@ for name in data:
     print(verdict(lead, spread))
 
 # %% [markdown]
-# The untrained cosine needs no head. The head of a trained model starts from random weights, and must learn to compare two vectors.
-# A model that is not above the untrained cosine has learned little of its set. Then a low price says little about sister sets. So
-# read a price together with these lines.
+# The head of a trained model starts from random weights, and must learn to compare two vectors. The cosine needs no head. A model
+# that is not above it has learned little of its set, and then a low price says little about sister sets.
 #
 # ### The other direction
 #
@@ -468,7 +467,7 @@ plots.forest(drawn, xlabel="price, in points of balanced accuracy")
 plt.show()
 
 # %% [markdown]
-# *Both prices with their 95 % intervals, 1.96 standard errors to each side. The last number at the right counts groups of rows.*
+# *Both prices with 95 % intervals (1.96 standard errors to each side). The last number at the right counts groups.*
 # The error of a difference comes from the difference in each row, because both models answer the same rows. The price need not
 # be the same in both directions: a set may teach more about its sister than the sister teaches about it.
 #
@@ -686,8 +685,8 @@ if len(ours):
 # the own dev splits, no difference can be shown.
 #
 # **The price of a sister set is 9.1 points**, with an interval of 7.4 to 10.8 over six seeds. These models were trained on all
-# rows for three or four epochs, and had learned their own sets. Section 3 measures the price of one pair of sets, live. The recorded price
-# may be slightly too high: each run keeps the epoch with the best accuracy on its own dev split.
+# rows for three or four epochs, and had learned their own sets. They may show a slightly too high price:
+# each run keeps the epoch with the best accuracy on its own dev split.
 #
 # Do these runs refute the paper? No, because they differ from it in a way that may explain the result: the *pruning cadence*. The
 # paper checks the heads every 1,000 steps. Our runs are short, so they check after every fifth of the training. On MNLI this is
