@@ -424,9 +424,8 @@ scores_table = 100 * pd.DataFrame(columns_of)
 scores_table.rename(index=lambda name: f"trained on {name}" if name in data else name).round(1)
 
 # %%
-lowest = scores_table["accuracy, %"].loc["majority class"]
-print(f"The majority class has {lowest:.1f} % accuracy and 50 % balanced accuracy.")
-raw_score = scores_table["balanced accuracy, %"].loc["untrained cosine"]
+inflated = scores_table["accuracy, %"].loc["majority class"]
+print(f"The majority class has {inflated:.1f} % accuracy and 50 % balanced accuracy.")
 for name in data:
     gap = on_own[name].astype(float) - on_own["untrained cosine"]
     lead, spread = 100 * (weight * gap).mean(), 100 * bootstrap_error(weight * gap, groups)
@@ -453,8 +452,8 @@ print(f"  {verdict(back_price, back_error)}.")
 # %%
 from mmlkit.studies import Comparison
 
-both_ways = {f"{task}: own model - {sister}": (price, error, data[task].dev)}
-both_ways[f"{sister}: own model - {task}"] = back_price, back_error, data[sister].dev
+both_ways = {f"{task}: own model minus model of {sister}": (price, error, data[task].dev)}
+both_ways[f"{sister}: own model minus model of {task}"] = back_price, back_error, data[sister].dev
 drawn = [
     (
         "two prices, balanced accuracy",
@@ -468,6 +467,7 @@ plt.show()
 
 # %% [markdown]
 # *Both prices with 95 % intervals (1.96 standard errors to each side). The last number at the right counts groups.*
+#
 # The error of a difference comes from the difference in each row, because both models answer the same rows. The price need not
 # be the same in both directions: a set may teach more about its sister than the sister teaches about it.
 #
