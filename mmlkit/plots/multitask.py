@@ -69,7 +69,7 @@ def reasoning(weights, tokens, probabilities, labels, *, title="", values=False)
             right.axhline(answers.mean(), linewidth=1, alpha=0.5, **{**one, "marker": None})
         right.set(xlabel="step k", ylabel="probability", title="answers, and their mean")
         right.set(xticks=steps, ylim=(0, 1))
-        right.legend(fontsize=8)
+        right.legend(fontsize=8, title="thin line: mean over the steps", title_fontsize=8)
     return axes
 
 
@@ -321,22 +321,23 @@ def pretraining(curves, guesses, *, window=8):
 
     Args:
         curves: {name: DataFrame of `pretrain`}.
-        guesses: the losses on words and on next sentences that need no reading.
+        guesses: the losses without reading: tokens by frequency, and next sentences by guessing.
         window: the number of batches.
 
     Returns:
         The two axes.
     """
     with panels(1, 2, (9, 3.2)) as (axes,):
-        for ax, part, guess in zip(axes, ("words", "next_sentence"), guesses):
+        parts = {"words": "by frequency", "next_sentence": "guessing"}
+        for ax, (part, name_of_guess), guess in zip(axes, parts.items(), guesses):
             for (name, curve), one in zip(curves.items(), looks(curves).values()):
                 rolling = curve[part].rolling(window, min_periods=2)
                 mean, error = rolling.mean(), rolling.std() / rolling.count() ** 0.5
                 ax.plot(curve["step"], mean, **one, markevery=12, markersize=4, label=name)
                 band = dict(color=one["color"], alpha=0.2, linewidth=0)
                 ax.fill_between(curve["step"], mean - error, mean + error, **band)
-            ax.axhline(guess, color="black", linestyle=":", linewidth=1, label="by frequency")
+            ax.axhline(guess, color="black", linestyle=":", linewidth=1, label=name_of_guess)
             ax.set(xlabel="training step", ylabel=f"loss, mean of {window} batches")
-            ax.set_title(part.replace("_", " "))
-        axes[0].legend(fontsize=8)
+            ax.set_title({"words": "masked tokens"}.get(part, part.replace("_", " ")))
+            ax.legend(fontsize=8)
     return axes

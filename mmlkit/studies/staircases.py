@@ -12,6 +12,7 @@ import numpy as np
 
 __all__ = [
     "LANDMARKS",
+    "MAJORITY",
     "Staircase",
     "recorded_staircases",
     "split_by_chance",

@@ -37,6 +37,7 @@ def test_reasoning_shows_attention_weights_probabilities_and_their_mean():
     assert no.get_marker() != yes.get_marker() and no.get_linestyle() != yes.get_linestyle()
     assert [text.get_text() for text in right.get_legend().get_texts()] == ["no: 0.40", "yes: 0.60"]
     assert left.get_ylabel() == "step k" and right.get_ylabel() == "probability"
+    assert "mean over the steps" in right.get_legend().get_title().get_text()
 
 
 def test_reasoning_prints_the_weights_where_asked():
@@ -231,7 +232,9 @@ def test_pretraining_shows_means_over_a_window_and_their_error():
     band = left.collections[0].get_paths()[0].vertices
     assert {(2.0, 1.0), (2.0, 3.0)} <= {tuple(point) for point in band.tolist()}
     assert left.lines[1].get_ydata()[0] == 7 and right.lines[1].get_ydata()[0] == 0.7
-    assert left.get_title() == "words" or left.get_title(loc="left") == "words"
+    assert left.get_title() == "masked tokens" or left.get_title(loc="left") == "masked tokens"
+    names = [[text.get_text() for text in ax.get_legend().get_texts()] for ax in (left, right)]
+    assert names == [["small", "by frequency"], ["small", "guessing"]]
 
 
 def test_marks_of_nearly_equal_numbers_are_drawn_side_by_side():
