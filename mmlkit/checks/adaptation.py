@@ -36,7 +36,7 @@ def _compare_shares(function):
         nested = first[small] <= first[large]
         require(nested, f"the rows of share {small} are not among those of share {large}.")
     start = {row for one in (0, 1) for row in np.flatnonzero(one == _LABELS)[: 18 - 6 * one]}
-    require(first[0.01] != start, "the first rows of each label are taken, not random ones.")
+    require(first[0.01] != start, "the first rows of each class are taken, not random ones.")
     require(first[0.01] != other[0.01], "every seed gives the same rows.")
 
 
@@ -53,8 +53,8 @@ def _drawn(function, share, seed):
     counts = tuple(np.bincount(_LABELS[list(drawn)], minlength=2).tolist())
     mistakes = {
         "the counts are rounded, not cut off": counts in ((2, 1), (2, 2)),
-        "both labels have the same count": counts[0] == counts[1] > 1,
-        "the share is one of all rows, not of each label": len(rows) == int(3000 * share),
+        "both classes have the same count": counts[0] == counts[1] > 1,
+        "the share is one of all rows, not of each class": len(rows) == int(3000 * share),
         "the counts are wrong": True,
     }
     mistake = next(said for said, made in mistakes.items() if made)
@@ -64,9 +64,9 @@ def _drawn(function, share, seed):
 
 
 @exercise(
-    "missed label",
+    "missed class",
     [(3, 3, 2), (5, 3, 2), (6, 2, 3), (4, 4, 5)],
-    "6 / 15 for 3, 3 and 2: of 15 pairs, 3 have the first label alone and 3 the second",
+    "6 / 15 for 3, 3 and 2: of 15 pairs, 3 have the first class alone and 3 the second",
 )
 def check_missed_label(pick, a, b, n):
     """Check the probability that a draw without replacement misses one of two labels.
@@ -90,15 +90,15 @@ def check_missed_label(pick, a, b, n):
     missed = pick(
         p + q,
         {
-            "only draws of the first label alone are counted": p,
-            "only draws of the second label alone are counted": q,
+            "only draws of the first class alone are counted": p,
+            "only draws of the second class alone are counted": q,
             "probabilities of cases that exclude each other are multiplied, not added": p * q,
         },
     )
     return pick(
         missed,
         {
-            "this is the probability that both labels are drawn": 1 - missed,
+            "this is the probability that both classes are drawn": 1 - missed,
             "this is in percent": 100 * missed,
         },
     )

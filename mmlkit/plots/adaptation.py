@@ -2,13 +2,15 @@
 
 import numpy as np
 
-from mmlkit.plots.common import looks, panels
+from mmlkit.plots.common import integer_ticks, looks, panels
 
 __all__ = ["label_draws", "paired_draws"]
 
 
 def label_draws(points, borders, counts, *, title=""):
     """Draw a one-dimensional toy: the rows, the borders of each draw, and the rows that are right.
+
+    Draws with the same border have their strokes below each other.
 
     Args:
         points: {initialisation: [(number, label), ...]}, with two labels.
@@ -28,7 +30,8 @@ def label_draws(points, borders, counts, *, title=""):
                 x = [number for number, said in points[name] if said == label]
                 text = label if i == 0 else None
                 left.plot(x, [i] * len(x), mark, color=colour, fillstyle=fill, ms=8, label=text)
-            left.plot(borders[name], [i - 0.25] * len(borders[name]), "|", color=colour, ms=12)
+            depths = [i - 0.25 - 0.12 * before for before in _repeats(borders[name])]
+            left.plot(borders[name], depths, "|", color=colour, ms=7)
             found = np.bincount(counts[name], minlength=most + 1)
             hatch = "//" if i else ""
             look = dict(color=colour, hatch=hatch, edgecolor="white", label=name)
@@ -36,9 +39,16 @@ def label_draws(points, borders, counts, *, title=""):
         left.set_yticks(range(len(points)), points)
         left.set(xlabel="output of the encoder", ylim=(-0.6, len(points) - 0.3), title=title)
         right.set(xlabel=f"correct pairs of {most}", ylabel="draws", xticks=range(most + 1))
+        integer_ticks(left.xaxis, right.yaxis)
         for ax in (left, right):
             ax.legend(fontsize=8, loc="upper center", ncols=2)
     return left, right
+
+
+def _repeats(values):
+    """Return how often each value occurs before its place."""
+    values = list(values)
+    return [values[:i].count(value) for i, value in enumerate(values)]
 
 
 def paired_draws(accuracies, first, second, *, names, guess, limits, title=""):

@@ -275,8 +275,8 @@ def learning_curve(scores, *, lines=None, counts=False, title="", ax=None):
             x = np.array(list(curve)) * 1.05 ** (i - (len(scores) - 1) / 2)  # no bar hides another
             draws = [np.asarray(draws, dtype=float) for draws in curve.values()]
             sds = [values.std(ddof=1) if len(values) > 1 else 0 for values in draws]
-            means = [values.mean() for values in draws]
-            ax.errorbar(x, means, yerr=sds, **one, markersize=5, capsize=3, label=name)
+            means, bars = [values.mean() for values in draws], sds if any(sds) else None
+            ax.errorbar(x, means, yerr=bars, **one, markersize=5, capsize=3, label=name)
         for (name, y), line in zip((lines or {}).items(), (":", (0, (1, 3)), (0, (6, 4)))):
             ax.axhline(y, color="black", linewidth=1, linestyle=line, label=name)
         ax.set_xscale("log")

@@ -130,7 +130,7 @@ SHARES = [
     (
         share_solution(count=lambda rows, share: max(1, int(share * 1500))),
         (
-            "both labels have the same count: share 0.01 of 1800 and 1200 rows is (18, 12), at "
+            "both classes have the same count: share 0.01 of 1800 and 1200 rows is (18, 12), at "
             "least 1 of each; found (15, 15)."
         ),
     ),
@@ -146,7 +146,7 @@ SHARES = [
             np.random.default_rng(seed).permutation(len(labels)), share
         ),
         (
-            "the share is one of all rows, not of each label: share 0.0005 of 1800 and 1200 "
+            "the share is one of all rows, not of each class: share 0.0005 of 1800 and 1200 "
             "rows is (1, 1), at least 1 of each; found (1, 0)."
         ),
     ),
@@ -163,7 +163,7 @@ SHARES = [
     (without_seed(), "the same seed gives other rows when it is used again."),
     (
         share_solution(order=lambda rows, seed: np.arange(rows)),
-        "the first rows of each label are taken, not random ones.",
+        "the first rows of each class are taken, not random ones.",
     ),
     (
         share_solution(order=lambda rows, seed: np.random.default_rng(0).permutation(rows)),
@@ -218,11 +218,11 @@ MISSED = [
     (lambda a, b, n: (a / (a + b)) ** n + (b / (a + b)) ** n, "rows are put back after each draw."),
     (
         lambda a, b, n: math.comb(a, n) / math.comb(a + b, n),
-        "only draws of the first label alone are counted.",
+        "only draws of the first class alone are counted.",
     ),
     (
         lambda a, b, n: math.comb(b, n) / math.comb(a + b, n),
-        "only draws of the second label alone are counted.",
+        "only draws of the second class alone are counted.",
     ),
     (
         lambda a, b, n: math.comb(a, n) * math.comb(b, n) / math.comb(a + b, n) ** 2,
@@ -230,20 +230,20 @@ MISSED = [
     ),
     (
         lambda a, b, n: 1 - missed_label(a, b, n),
-        "this is the probability that both labels are drawn.",
+        "this is the probability that both classes are drawn.",
     ),
     (lambda a, b, n: 100 * missed_label(a, b, n), "this is in percent."),
     (
         lambda a, b, n: 1 - (a / (a + b)) ** n - (b / (a + b)) ** n,
         (
-            "rows are put back after each draw, and this is the probability that both labels "
+            "rows are put back after each draw, and this is the probability that both classes "
             "are drawn."
         ),
     ),
     (
         lambda a, b, n: 100 * (a / (a + b)) ** n,
         (
-            "rows are put back after each draw, and only draws of the first label alone are "
+            "rows are put back after each draw, and only draws of the first class alone are "
             "counted, and this is in percent."
         ),
     ),
@@ -258,7 +258,7 @@ def test_the_probability_equals_that_of_listing_all_draws(capsys):
     for a, b, n in ((3, 3, 2), (5, 3, 2), (6, 2, 3), (4, 4, 5), (2, 1, 1)):
         draws = [len(set(draw)) < 2 for draw in itertools.combinations([0] * a + [1] * b, n)]
         assert missed_label(a, b, n) == pytest.approx(np.mean([bool(one) for one in draws]))
-    assert check_missed_label(missed_label) and capsys.readouterr().out == "missed label: right.\n"
+    assert check_missed_label(missed_label) and capsys.readouterr().out == "missed class: right.\n"
     assert check_missed_label(
         lambda a, b, n: Fraction(math.comb(a, n) + math.comb(b, n), math.comb(a + b, n))
     )
@@ -268,7 +268,7 @@ def test_the_probability_equals_that_of_listing_all_draws(capsys):
 def test_mistakes_in_the_probability_are_named(function, message, capsys):
     assert check_missed_label(function) is False
     out = capsys.readouterr().out
-    assert out.startswith(f"missed label: not yet: {message}") and out.count("\n") == 1, out
+    assert out.startswith(f"missed class: not yet: {message}") and out.count("\n") == 1, out
 
 
 # The number of labels that an initialisation saves.

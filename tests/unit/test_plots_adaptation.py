@@ -31,7 +31,15 @@ def test_label_draws_shows_rows_borders_and_counts():
     colours = {line.get_color() for line in left.lines[:3]}, left.lines[3].get_color()
     assert colours == ({plots.COLOURS[0]}, plots.COLOURS[1])
     assert [bar.get_height() for bar in right.patches] == [0, 1, 0, 1, 0, 0, 0, 2]
+    assert all(tick == round(tick) for tick in right.get_yticks())
     assert right.get_xlabel() == "correct pairs of 3" and left.get_title(loc="left") == "two draws"
+
+
+def test_equal_borders_are_drawn_below_each_other():
+    borders, counts = {"plain": [9, 5, 9, 9], "better": [5]}, {"plain": [1], "better": [3]}
+    left, _ = plots.label_draws(POINTS, borders, counts)
+    first, second, third, fourth = left.lines[2].get_ydata()
+    assert first == second > third > fourth > left.get_ylim()[0]
 
 
 def test_paired_draws_shows_points_ranges_and_fixed_colours():
@@ -54,3 +62,9 @@ def test_a_learning_curve_over_counts_has_counts_as_ticks():
     ax = plots.learning_curve({"plain": {10: [0.3], 1000: [0.5]}}, counts=True)
     assert [label.get_text() for label in ax.get_xticklabels()] == ["10", "1,000"]
     assert ax.get_xlabel() == "labels"
+
+
+def test_a_learning_curve_of_single_draws_has_no_bars_in_its_legend():
+    single = plots.learning_curve({"plain": {10: [0.3], 40: [0.5]}}, counts=True)
+    several = plots.learning_curve({"plain": {10: [0.3, 0.4], 40: [0.5]}}, counts=True)
+    assert [ax.containers[0].has_yerr for ax in (single, several)] == [False, True]
