@@ -436,8 +436,10 @@ print(f"Gradient of {m} heads, relative to one head, over four batches (√{m} =
 for name in ("sst", "quora"):
     one = times.get_group(name)
     print(f"  {name}: mean {one.mean():.1f}, from {one.min():.1f} to {one.max():.1f}")
-print("Clipped gradients of the four batches, smallest and largest:")
-every_pull.groupby(["heads", "task"], sort=False)["clipped"].agg(["min", "max"]).round(2)
+
+# %%
+spread = every_pull.groupby(["heads", "task"], sort=False)["clipped"].agg(["min", "max"])
+spread.round(2).rename_axis(["clipped, four batches", "task"])
 
 # %% [markdown]
 # *The last row of the first table has the ratio of the largest gradient to the smallest. Clipping brings the tasks closer.*
