@@ -908,12 +908,13 @@ plt.show()
 # %%
 above = found.index[(found["low"] > 0) | (found["high"] < 0)].drop("untrained", errors="ignore")
 told = ", ".join(f"{name} {found.loc[name, 'difference']:+.3f}" for name in above) or "none"
-ours, base = found.loc[systems], found.loc["untrained"]
+ours, untrained = found.loc[systems], found.loc["untrained"]
 low, high, error = ours["overall"].min(), ours["overall"].max(), ours["error"].mean()
 print(f"All systems lie between {low:.3f} and {high:.3f}; one standard error is about {error:.3f}.")
 print(f"Differences from shared whose 95 % interval excludes zero: {told}.")
 for name in ("sst", "quora"):
-    print(f"{name}: the smallest lead over the baseline is {(ours[name] - base[name]).min():+.3f}.")
+    lead = (ours[name] - untrained[name]).min()
+    print(f"{name}: the smallest lead over the untrained baseline is {lead:+.3f}.")
 worse = found.loc[systems, "sts"] < found.loc["untrained", "sts"]
 print("Below the untrained cosine on sts:", ", ".join(worse.index[worse]) or "none", end=".\n")
 
