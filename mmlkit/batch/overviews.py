@@ -177,7 +177,21 @@ def _multiverse(record):
 
 
 def _mini(record):
-    return f"{len(record['runs'])} runs of {len({run['task'] for run in record['runs']})} tasks."
+    runs = record["runs"]
+    tasks, seeds = ({run[key] for run in runs} for key in ("task", "seed"))
+    return f"{record['what']}: {len(runs)} runs of {len(tasks)} tasks, seeds {sorted(seeds)}."
+
+
+def _profile(record):
+    products = ("aten::mm", "aten::addmm", "aten::bmm")
+    shares = [
+        f"{sum(record[kind].get(name, 0.0) for name in products):.0f} % of a {kind}"
+        for kind in ("training step", "prediction")
+    ]
+    return (
+        f"Matrix products take {shares[0]} and {shares[1]} ({record['threads']} thread, "
+        f"{record['device']}, {record['precision']})."
+    )
 
 
 def _meanshift(record):
@@ -200,4 +214,5 @@ _SENTENCES = {
     "mini": _mini,
     "meanshift": _meanshift,
     "speed": _speed,
+    "step": _profile,
 }

@@ -140,7 +140,7 @@ def check_constant_answers(pick, printed, counts):
         counts: how many rows of the dev set have each label.
 
     Returns:
-        The set of the labels' places, from 0.
+        The set of the labels' indices, from 0.
     """
     total = pick(sum(counts), {"a count is divided by the largest count, not by all": max(counts)})
     shares = [round(count / total, 3) for count in counts]

@@ -95,21 +95,25 @@ def panels(rows, columns, size, **subplots):
         )[1]
 
 
-def looks(names):
+def looks(names, places=None):
     """Return colour, line style and marker of each series of a figure.
 
     Args:
         names: names of the series, in order, or a dict or a pandas Series with these keys. Where
             all are methods of `mmlkit.heads.methods`, each has the look of its place there.
+        places: {name: place in the palette}, so that a method keeps its look in several figures;
+            or None. Names beyond those of the figure are allowed.
 
     Returns:
         {name: keyword arguments of `Axes.plot`}.
     """
     names = list(names.keys() if hasattr(names, "keys") else names)  # of a dict or a Series
-    places = METHODS if set(names) <= set(METHODS) else names
+    if places is None:
+        known = METHODS if set(names) <= set(METHODS) else names
+        places = {name: known.index(name) for name in names}
     keywords = {"color": COLOURS, "linestyle": LINES, "marker": MARKERS}
     return {
-        name: {key: found[places.index(name) % len(found)] for key, found in keywords.items()}
+        name: {key: found[places[name] % len(found)] for key, found in keywords.items()}
         for name in names
     }
 

@@ -155,12 +155,13 @@ def sampling(sampler, *, steps=120):
     return axes
 
 
-def accuracy_by_step(runs, *, lines=None, title="", ax=None):
+def accuracy_by_step(runs, *, lines=None, places=None, title="", ax=None):
     """Draw accuracy against training steps: the mean over seeds, and a band of one sd.
 
     Args:
         runs: {name: {step: accuracies of its seeds}}.
         lines: {name: accuracy} of horizontal lines, or None.
+        places: {name: place in the palette}; see `looks`.
         title: of the figure.
         ax: matplotlib axes, or None for a new figure.
 
@@ -169,7 +170,7 @@ def accuracy_by_step(runs, *, lines=None, title="", ax=None):
     """
     labels = dict(xlabel="training step", ylabel="dev accuracy", title=title)
     with panel(ax, size=(6.6, 3.6), **labels) as ax:
-        for (name, curve), one in zip(runs.items(), looks(runs).values()):
+        for (name, curve), one in zip(runs.items(), looks(runs, places).values()):
             values = np.array([curve[step] for step in curve], dtype=float)  # [steps, seeds]
             mean, sd = values.mean(1), values.std(1, ddof=min(1, values.shape[1] - 1))
             ax.plot(list(curve), mean, **one, markersize=5, label=name)
@@ -186,6 +187,8 @@ def parameters_against_score(
     errors=None,
     *,
     xlabel="parameters of one task's own",
+    ylabel="overall score",
+    places=None,
     title="",
     ax=None,
 ):
@@ -198,24 +201,27 @@ def parameters_against_score(
         scores: {system: score}.
         errors: {system: one standard error}, where it is known.
         xlabel: what the parameters are.
+        ylabel: what the scores are.
+        places: {system: place in the palette}; see `looks`. By default the order of the scores.
         title: of the figure.
         ax: matplotlib axes, or None for a new figure.
 
     Returns:
         The axes.
     """
-    places = _side_by_side({name: parameters[name] for name, _ in scores.items()})
-    with panel(ax, size=(6.6, 3.8), xlabel=xlabel, ylabel="overall score", title=title) as ax:
-        for i, (name, one) in enumerate(looks(scores).items()):
+    x = _side_by_side({name: parameters[name] for name, _ in scores.items()})
+    with panel(ax, size=(6.6, 3.8), xlabel=xlabel, ylabel=ylabel, title=title) as ax:
+        for i, (name, one) in enumerate(looks(scores, places).items()):
+            place = i if places is None else places[name]
             ax.errorbar(
-                places[name],
+                x[name],
                 scores[name],
                 yerr=(errors or {}).get(name),
                 fmt=one["marker"],
                 capsize=3,
                 markersize=7,
                 color=one["color"],
-                markerfacecolor="white" if i >= len(MARKERS) else None,  # all are used
+                markerfacecolor="white" if place >= len(MARKERS) else None,  # all are used
                 label=name,
             )
         ax.set_xscale("log")

@@ -205,7 +205,7 @@ def head_counts(runs, *, last_step=None, title="", ax=None):
 
     Args:
         runs: {name: (num_heads, events)}, with events as in `pruner.events` or dicts of them.
-        last_step: where the lines end.
+        last_step: where the lines end, or {name: where its line ends}.
         title: of the figure.
         ax: matplotlib axes, or None for a new figure.
 
@@ -218,7 +218,8 @@ def head_counts(runs, *, last_step=None, title="", ax=None):
             events, marker = [_fields(event) for event in events], one.pop("marker")
             steps = [0, *(event["step"] for event in events)]
             counts = [num_heads, *(len(event["kept"]) for event in events)]
-            ends = [*steps, max(last_step or 0, steps[-1])]
+            end = last_step.get(name) if isinstance(last_step, dict) else last_step
+            ends = [*steps, max(end or 0, steps[-1])]
             label = f"{name}: {counts[-1]}"
             ax.step(ends, [*counts, counts[-1]], where="post", **one, label=label)
             ax.plot(steps[1:], counts[1:], marker, markersize=4, color=one["color"])

@@ -119,7 +119,8 @@ def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight
         name: "adamw" (torch's, fused), "adamax" (MT-DNN's, with decoupled decay) or "handout"
             (`AdamW` of this module).
         lr: learning rate of the encoder.
-        head_lr: learning rate of everything outside the encoder; lr by default.
+        head_lr: learning rate of everything outside the encoder; lr by default. A dict
+            {task: rate} has one for the head of each task that it names, and lr for the rest.
         pal_lr: learning rate of the modules that `add_pals` put into the encoder; lr by default.
         weight_decay: decoupled decay of matrices. Biases and LayerNorms have none.
 
@@ -141,6 +142,8 @@ def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight
     for key, parameter in model.named_parameters():
         if parameter.requires_grad:
             peak = lr if key.startswith("encoder.") else head_lr
+            if isinstance(peak, dict):  # the name is heads.TASK.weight, or longer
+                peak = peak.get(key.split(".")[1], lr)
             if key.startswith("encoder.pals."):
                 peak = pal_lr
             # The biases of multiverse heads are a matrix, hence the test of the name.

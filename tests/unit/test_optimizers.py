@@ -220,6 +220,14 @@ def test_rates_and_decay_of_every_parameter(make_model, head_lr):
     )
 
 
+def test_each_head_may_have_a_rate_of_its_own(make_model):
+    model = make_model("sst", "sts")
+    found = rates_and_decay(model, make_optimizer(model, lr=0.1, head_lr={"sst": 0.5}))
+    rates = {name: lr for name, (lr, _) in found.items()}
+    assert rates["heads.sst.dense.weight"] == rates["heads.sst.dense.bias"] == 0.5
+    assert {lr for name, lr in rates.items() if "heads.sst" not in name} == {0.1}
+
+
 def test_the_biases_of_a_multiverse_head_do_not_decay(make_model):
     """The biases of a MultiverseHead form a table [M, C], but they must not decay.
 

@@ -64,6 +64,13 @@ def test_head_counts_go_down_at_the_events():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["rte: 3", "cola: 4"]
 
 
+def test_the_line_of_each_head_count_may_end_at_its_own_step():
+    runs = {"rte": (5, [FIRST, SECOND]), "cola": (4, [])}
+    ax = plots.head_counts(runs, last_step={"rte": 30, "cola": 12})
+    ends = [line.get_xdata()[-1] for line in ax.lines if line.get_marker() in ("None", None)]
+    assert ends == [30, 12]
+
+
 def test_figure_2_has_four_panels_and_needs_a_pruning():
     fig = plots.figure2([FIRST, SECOND], 5, last_step=30)
     a, b, c, d = fig.axes

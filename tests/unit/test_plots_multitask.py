@@ -193,6 +193,16 @@ def test_nine_systems_have_nine_different_markers():
     assert len(marks) == 9
 
 
+def test_a_system_keeps_its_colour_in_several_figures():
+    places, one = {"a": 2, "b": 0, "c": 9}, dict.fromkeys("abc", 1.0)
+    ax = plots_multitask.parameters_against_score(one, one, places=places, ylabel="score")
+    marks = {mark.get_label(): mark.lines[0] for mark in ax.containers}
+    lines = plots_multitask.accuracy_by_step({"a": {1: [0.5], 2: [0.6]}}, places=places).lines
+    assert marks["a"].get_color() == lines[0].get_color() == plots_multitask.COLOURS[2]
+    assert marks["b"].get_color() == plots_multitask.COLOURS[0] and ax.get_ylabel() == "score"
+    assert marks["c"].get_markerfacecolor() == "white" != marks["a"].get_markerfacecolor()
+
+
 def test_scores_may_be_a_column_of_a_table():
     """The parameters and scores may be columns of a table, as in notebook 11."""
     table = pd.DataFrame({"own": [10.0, 1000.0], "overall": [0.4, 0.5]}, index=["PALs", "low-rank"])

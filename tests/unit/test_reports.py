@@ -521,6 +521,19 @@ def test_sentences_on_single_measurements(tmp_path):
     }
 
 
+def test_a_profile_is_summed_over_its_matrix_products(tmp_path):
+    step, prediction = (
+        {"aten::mm": 40.1, "aten::addmm": 20.3, "aten::mul": 9},
+        {"aten::addmm": 74.2},
+    )
+    where = dict(threads=1, device="cpu", precision="fp32")
+    record = {"training step": step, "prediction": prediction, **where}
+    (tmp_path / "step_profile.json").write_text(json.dumps(record))
+    (said,) = overviews.measurement_sentences(tmp_path).values()
+    shares = "60 % of a training step and 74 % of a prediction"
+    assert said == f"Matrix products take {shares} (1 thread, cpu, fp32)."
+
+
 def test_the_recorded_measurements_have_sentences():
     found = overviews.measurement_sentences(ROOT / "results")
     assert (
@@ -528,4 +541,5 @@ def test_the_recorded_measurements_have_sentences():
     )
     assert found["meanshift_splits"].count("heads)") == 3
     assert "% of a training step in fp32" in found["multiverse_cost"]
-    assert "runs of 13 tasks" in found["mini_baselines"]
+    assert "runs of 13 tasks, seeds [0, 1, 2]" in found["mini_baselines"]
+    assert "% of a training step and" in found["step_profile"]
