@@ -7,11 +7,13 @@ files, and plain .csv, .tsv, .jsonl and .parquet files. Notebook 00 shows them.
 import csv
 import io
 import json
+import re
 import warnings
 from pathlib import Path
 
 __all__ = ["canonical_columns", "find_files", "first_few", "name_classes", "read_rows"]
 
+END = "\x1eend of the file"  # no table holds it
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
 SPLIT_NAMES = {
     "train": ("train",),
@@ -37,6 +39,7 @@ def find_files(folder, task):
 
     Raises:
         FileNotFoundError: the folder, or the file of train or dev, is missing.
+        ValueError: two files could be meant, or a shard is missing.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -57,16 +60,43 @@ def find_files(folder, task):
         for place in places:
             files = [path for name in known + plain if (path := place / name).is_file()]
             shards = [shard for name in names for shard in place.glob(f"{name}-*-of-*.parquet")]
+            if files and files[0].name in known:
+                found[split] = files[0]
+                break
+            if len(files) + bool(shards) > 1:
+                both = [path.name for path in [*files, *shards[:1]]]
+                raise ValueError(
+                    f"{place} has {' and '.join(both)}, expected one {split} file. Remove or "
+                    "rename the others."
+                )
             if files or shards:
-                found[split] = files[0] if files else sorted(shards)
+                found[split] = files[0] if files else _all_shards(shards)
                 break
         if split in ("train", "dev") and split not in found:
             raise FileNotFoundError(
                 f"{folder} has no {split} file for task {task.name!r}. Expected one of "
                 f"{known[:2] + plain[:4]} there or in a subfolder {task.name!r}; found "
-                f"{[path.name for path in inside[:12]]}."
+                f"{[path.name + _kind(path) for path in inside[:12]]}."
             )
     return found
+
+
+def _all_shards(shards):
+    """Return the shards of a split in order; none may be missing or of another release."""
+    numbers = [re.search(r"-(\d+)-of-(\d+)\.parquet$", path.name) for path in sorted(shards)]
+    counts = sorted({int(found[2]) for found in numbers if found})
+    present = [int(found[1]) for found in numbers if found]
+    if not all(numbers) or len(counts) > 1 or present != list(range(counts[0])):
+        raise ValueError(
+            f"{shards[0].parent} has {first_few([path.name for path in sorted(shards)])}, expected "
+            f"all {' or '.join(map(str, counts))} shards of one release. Download them again."
+        )
+    return sorted(shards)
+
+
+def _kind(path):
+    """Return "" for a file, and what else a folder's entry is."""
+    return "" if path.is_file() else " (a folder)" if path.is_dir() else " (not a file)"
 
 
 def _same(*names):
@@ -141,7 +171,7 @@ def _csv(path, text, task, drop_ragged):
     tsv = path.suffix == ".tsv"
     tab = tsv or "\t" in text.split("\n", 1)[0]
     quoting = csv.QUOTE_NONE if tsv else csv.QUOTE_MINIMAL
-    lines = io.StringIO(text, newline="")
+    lines = io.StringIO(f"{text}\n{END}", newline="")
     reader = csv.reader(lines, delimiter="\t" if tab else ",", quoting=quoting)
     try:
         rows = [(reader.line_num, row) for row in reader if row]
@@ -150,6 +180,12 @@ def _csv(path, text, task, drop_ragged):
             f"{path}, line {reader.line_num}: {error}. Expected columns separated by a "
             f"{'tab' if tab else 'comma'}."
         ) from error
+    if rows.pop()[1] != [END]:  # the last cell has swallowed the line at the end
+        line = rows[-1][0] + 1 if rows else 1
+        raise ValueError(
+            f"{path}, line {line}: a quotation mark is opened and never closed, so that all lines "
+            "below belong to one text. Close it, or write it twice where it belongs to the text."
+        )
     if not rows:
         return []
     header = _columns_without_header(path, task, rows[0][1]) or rows.pop(0)[1]
@@ -157,6 +193,11 @@ def _csv(path, text, task, drop_ragged):
         raise ValueError(
             f"{path} has one line only, which was read as the header: {header[:8]}. Expected the "
             "names of the columns, and at least one row below."
+        )
+    if repeated := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
+        raise ValueError(
+            f"{path} has the column {repeated[0]!r} {header.count(repeated[0])} times, expected "
+            "once. Rename or remove the others."
         )
     ragged = [number for number, row in rows if len(row) != len(header)]
     if ragged and not drop_ragged:
@@ -199,8 +240,10 @@ def _jsonl(path, text):
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
+                row = json.loads(line, object_pairs_hook=_unique)
+            except RecursionError as error:
+                raise ValueError(f"{path}, line {number}: nested too deeply.") from error
+            except ValueError as error:  # also for a key that is there twice, or 5,000 digits
                 raise ValueError(f"{path}, line {number}: not valid JSON ({error}).") from error
             if not isinstance(row, dict):
                 kind = type(row).__name__
@@ -211,13 +254,20 @@ def _jsonl(path, text):
     return rows
 
 
+def _unique(pairs):
+    """Return a JSON object, in which no key occurs twice."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError(f"a key occurs twice in {[key for key, _ in pairs][:8]}")
+    return dict(pairs)
+
+
 def _read_parquet(path):
     import pyarrow
     import pyarrow.parquet
 
     try:
         table = pyarrow.parquet.read_table(path)
-    except pyarrow.ArrowInvalid as error:
+    except (pyarrow.ArrowException, OSError) as error:  # the second: a damaged page
         raise ValueError(
             f"{path} cannot be read as parquet ({error}). It is truncated or of another format."
         ) from error

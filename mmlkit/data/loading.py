@@ -316,10 +316,20 @@ def _find_column(task, column, row, place, required=True):
 
 
 def _text(value, where):
-    if not isinstance(value, str) or not value.strip():
+    visible = isinstance(value, str) and any(c.isprintable() and not c.isspace() for c in value)
+    if not visible:  # a text of U+200B or of control codes has no letter
         raise ValueError(
             f"{where}: found {value!r}, expected some text. Fill it in or remove the row."
         )
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{where}: found {value!r:.80}, which has half of a UTF-16 pair. Save the file as "
+            "UTF-8 again."
+        ) from error
+    if "\0" in value:
+        raise ValueError(f"{where}: found {value!r:.80}, which has a NUL character. Remove it.")
     return value.strip()
 
 

@@ -84,7 +84,7 @@ def write_glue_submission(model, source, folder, **keywords):
 
     Raises:
         ValueError: the model has no head for a task of GLUE, a head has another number of outputs,
-            or a score is not finite.
+            or (from `predict_scores`) a score is not finite.
         FileNotFoundError: a test set is missing.
 
     Example::
@@ -105,12 +105,7 @@ def write_glue_submission(model, source, folder, **keywords):
     test_sets = {file: _read_test_set(file, source) for file in wanted}
     paths = []
     for file, (split, indexes) in ((file, found) for file, found in test_sets.items() if found):
-        scores = np.asarray(predict_scores(model, split, **keywords))
-        if not np.isfinite(scores).all():
-            raise ValueError(
-                f"{file}: some scores of task {wanted[file]!r} are not finite numbers. The model "
-                "has diverged; train it again with a smaller learning rate."
-            )
+        scores = predict_scores(model, split, **keywords)
         lines = [f"{i}\t{one}\n" for i, one in zip(indexes, _answers(split.task, scores))]
         paths.append(Path(folder) / file)
         with atomic_write(paths[-1]) as temporary:

@@ -120,7 +120,7 @@ def check_data(model, data):
     return dict(data)
 
 
-def check_parts(model, optimizer, hooks):
+def check_parts(model, optimizer, hooks, *, saved):
     """Check that an optimizer and hooks belong to the model.
 
     Args:
@@ -128,13 +128,14 @@ def check_parts(model, optimizer, hooks):
         optimizer: a name, or an optimizer object. A warning names trainable parameters that an
             object does not have, for example because it was made while they were frozen.
         hooks: objects with the methods of `Hook`.
+        saved: whether checkpoints are written, which need the state of every hook.
 
     Raises:
         ValueError: an object has parameters of another model, a hook prunes the head of another
             model, or a hook lacks a method.
     """
     for hook in hooks:
-        for method in ("after_step", "state_dict", "load_state_dict"):
+        for method in ("after_step", *(("state_dict", "load_state_dict") if saved else ())):
             if not callable(getattr(hook, method, None)):
                 raise ValueError(f"hook {hook!r} has no method {method}; see loop.Hook.")
         head = getattr(hook, "head", None)

@@ -150,10 +150,11 @@ class CheckpointWriter:
         """Write a checkpoint now; nothing happens where `path` is None.
 
         Args:
-            state: see `save_checkpoint`.
+            state: a function that returns the state, see `save_checkpoint`. It reads values from a
+                GPU, so it is called only where a checkpoint is written.
         """
         if self.path is not None:
-            save_checkpoint(self.path, state)
+            save_checkpoint(self.path, state())
             self.written = time.monotonic()
 
 

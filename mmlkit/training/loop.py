@@ -169,7 +169,7 @@ def fit(
     """
     check_settings(locals())
     data = check_data(model, data)
-    check_parts(model, optimizer, hooks)
+    check_parts(model, optimizer, hooks, saved=checkpoint_dir is not None)
     if not isinstance(optimizer, str) and (lr is not None or head_lr is not None):
         warnings.warn(
             "lr and head_lr have no effect: an optimizer object has its own.", stacklevel=2
@@ -249,12 +249,12 @@ def fit(
                     for name in progress:
                         run.after_step(name, step(name))
                         if interrupted.is_set() or files.due(run.step):
-                            files.write(run.state())
+                            files.write(run.state)
                         if interrupted.is_set():
                             return run.stop()
                     run.read_losses()
                 run.after_epoch({name: dev_metrics(name, split) for name, split in dev.items()})
-                files.write(run.state())
+                files.write(run.state)
                 if interrupted.is_set() and epoch < epochs:
                     return run.stop()
         group.wait()

@@ -15,6 +15,15 @@ from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import make_optimizer
 
 NAN = float("nan")
+
+
+class Silent:
+    """A hook without a state, which is enough where no checkpoint is written."""
+
+    def after_step(self, event):
+        pass
+
+
 WHOLE = r"expected a whole number of at least 1\."
 NUMBER = r"expected a number of at least 0, or None\."
 SETTINGS = [
@@ -43,6 +52,7 @@ SETTINGS = [
     (dict(checkpoint_dir=""), "checkpoint_dir '' is not a folder"),
     (dict(checkpoint_dir=__file__), r"test_argument_faults.py' is not a folder"),
     (dict(hooks=[1]), "hook 1 has no method after_step"),
+    (dict(hooks=[Silent()], checkpoint_dir="run"), r"hook .* has no method state_dict"),
 ]
 
 

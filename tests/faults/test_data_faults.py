@@ -552,3 +552,81 @@ def test_no_warning_without_truncation(tokenizer):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert encode(tokenizer, split).truncated == 0
+
+
+SILENT = [  # files that were read silently, as fewer rows, other labels or invisible texts
+    (
+        {"train.csv": 'label,sentence\npositive,"a good day\n' + "negative,bad\n" * 50},
+        ["train.csv, line 2: a quotation mark is opened and never closed"],
+    ),
+    (
+        {"train.csv": 'sentence,label\nfine,positive\n"a good day,positive\nbad,negative\n'},
+        ["train.csv, line 3: a quotation mark is opened and never closed"],
+    ),
+    (
+        {"train.csv": "sentence,sentence,label\na,b,positive\n"},
+        ["train.csv has the column 'sentence' 2 times, expected once"],
+    ),
+    (
+        {"train.csv": "sentence,label,label\na,positive,negative\n"},
+        ["train.csv has the column 'label' 2 times, expected once"],
+    ),
+    (
+        {"train.jsonl": '{"sentence": "a", "label": "positive", "label": "negative"}\n'},
+        ["train.jsonl, line 1", "a key occurs twice in ['sentence', 'label', 'label']"],
+    ),
+    (
+        {"train.csv": GOOD, "train.tsv": GOOD.replace(",", "\t")},
+        ["train.csv and train.tsv, expected one train file. Remove or rename"],
+    ),
+    (
+        {"train.csv": "sentence,label\n\u200b,positive\n"},
+        ["row 2", "'\\u200b', expected some text"],
+    ),
+    (
+        {"train.csv": "sentence,label\na\0bad,positive\nx,negative\n"},
+        ["row 2, column 'sentence'", "which has a NUL character"],
+    ),
+    (
+        {"train.jsonl": '{"sentence": "a \\ud800 day", "label": "positive"}\n'},
+        ["row 1, column 'sentence'", "half of a UTF-16 pair"],
+    ),
+    (
+        {"train.jsonl": '{"sentence": ' + "[" * 200_000 + "]" * 200_000 + "}\n"},
+        ["train.jsonl, line 1: nested too deeply"],
+    ),
+    (
+        {"train.jsonl": '{"sentence": "a", "label": ' + "1" * 5000 + "}\n"},
+        ["train.jsonl, line 1: not valid JSON", "4300 digits"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("files", "parts"), SILENT, ids=lambda value: str(value)[:40])
+def test_what_was_once_read_silently_is_refused(tmp_path, files, parts):
+    for name, text in {"dev.csv": GOOD, **files}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert_refused(parts, "sst2", tmp_path)
+
+
+@pytest.mark.parametrize("names", [["0-of-2"], ["0-of-2", "1-of-3"], ["0-of-3", "2-of-3"]])
+def test_a_missing_shard_is_named(write_files, names):
+    folder = write_files(train=None)
+    table = pyarrow.table({"sentence": ["a good day"], "label": ["positive"]})
+    for name in names:
+        number, count = name.split("-of-")
+        file = folder / f"train-{int(number):05d}-of-{int(count):05d}.parquet"
+        pyarrow.parquet.write_table(table, file)
+    assert_refused(["expected all", "shards of one release. Download them again"], "sst2", folder)
+
+
+def test_an_entry_that_is_no_file_is_named(write_files):
+    folder = write_files(train=None)
+    (folder / "train.csv").mkdir()
+    (folder / "train.tsv").symlink_to("train.tsv")
+    assert_refused(
+        ["'train.csv (a folder)'", "'train.tsv (not a file)'"],
+        "sst2",
+        folder,
+        error=FileNotFoundError,
+    )

@@ -197,11 +197,11 @@ def test_minutes_between_two_checkpoints(tmp_path, monkeypatch):
     for now, due in ((299, False), (300, True)):
         clock[0] = now
         assert writer.due(7) == due
-    writer.write({"step": 7})
+    writer.write(lambda: {"step": 7})
     clock[0] = 599
     assert not writer.due(8) and (tmp_path / "last.safetensors").is_file()
     writer = checkpoints.CheckpointWriter(None, 1, 5)
-    writer.write({"step": 1})
+    writer.write(lambda: {"step": 1})
     assert not writer.due(8)
 
 

@@ -174,10 +174,7 @@ def test_unsuitable_models_are_refused(make_model, release, tmp_path):
     set_constant_scores(model, "stsb", [float("nan")])
     with pytest.raises(ValueError) as error:
         write_glue_submission(model, release, tmp_path / "out")
-    assert str(error.value) == (
-        "STS-B.tsv: some scores of task 'stsb' are not finite numbers. The model has diverged; "
-        "train it again with a smaller learning rate."
-    )
+    assert "rows are not finite numbers: the model has diverged" in str(error.value)
     assert not (tmp_path / "out").exists()
 
 
