@@ -4,18 +4,21 @@ The file holds a checksum of everything in it. The checkpoint before the last on
 """
 
 import hashlib
+import itertools
 import json
 import os
 import time
 import warnings
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from mmlkit.runtime import atomic_write
 
 __all__ = [
     "CheckpointWriter",
+    "fingerprints",
     "flatten",
     "load_checkpoint",
     "load_latest",
@@ -156,6 +159,40 @@ class CheckpointWriter:
         if self.path is not None:
             save_checkpoint(self.path, state())
             self.written = time.monotonic()
+
+
+def fingerprints(model, *splits):
+    """Return what a checkpoint knows of its model and data, so that it refuses others.
+
+    Args:
+        model: a MultitaskModel.
+        *splits: {task name: Encoded}, each with the same names.
+
+    Returns:
+        A dict of plain values: the configurations of the heads, a hash of the encoder's modules and
+        configuration, and a hash of the tokens and labels of each task.
+    """
+    heads = {  # a head of one's own that is never saved needs no to_config
+        name: [type(head).__name__, getattr(head, "to_config", dict)()]
+        for name, head in model.heads.items()
+    }
+    encoder = f"{model.encoder} {getattr(model.encoder, 'config', None)}"
+    return {
+        "heads": json.loads(json.dumps(heads, default=str)),
+        "encoder": hashlib.sha256(encoder.encode()).hexdigest()[:16],
+        "data": {name: _data_hash([split[name] for split in splits]) for name in splits[0]},
+    }
+
+
+def _data_hash(splits):
+    found = hashlib.sha256()
+    for one in splits:
+        for part in filter(None, (one, one.second)):
+            found.update(np.fromiter(itertools.chain.from_iterable(part.input_ids), np.int64))
+            found.update(part.lengths)
+        for values in (one.labels, one.queries):
+            found.update(b"" if values is None else np.ascontiguousarray(values))
+    return found.hexdigest()[:16]
 
 
 def _previous(path):

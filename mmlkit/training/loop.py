@@ -6,17 +6,14 @@ run can be resumed.
 
 import contextlib
 import functools
-import hashlib
-import itertools
-import json
 import math
+import sys
 import time
 import warnings
 import zlib
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import numpy as np
 import torch
 
 from mmlkit.data.batching import collate, encode, plan_examples
@@ -31,7 +28,7 @@ from mmlkit.runtime import (
 )
 from mmlkit.training import metrics
 from mmlkit.training.arguments import check_data, check_parts, check_settings
-from mmlkit.training.checkpoints import CheckpointWriter, load_latest
+from mmlkit.training.checkpoints import CheckpointWriter, fingerprints, load_latest
 from mmlkit.training.distributed import join
 from mmlkit.training.evaluation import score_encoded
 from mmlkit.training.features import precompute, with_cache
@@ -119,9 +116,9 @@ def fit(
     numbers then. The first process writes the checkpoint, from which any number of processes can
     resume.
 
-    Ctrl-C ends the run after the step, with a checkpoint. In a notebook or a terminal `fit` then
-    returns the finished epochs and leaves the best of their weights. Where nobody watches it raises
-    KeyboardInterrupt, so that no unfinished run counts as finished.
+    Ctrl-C ends the run after the step, with a checkpoint. In a live notebook `fit` then returns the
+    finished epochs and leaves the best of their weights. Anywhere else it raises KeyboardInterrupt,
+    so that the program ends and no unfinished run counts as finished.
 
     Args:
         model: a MultitaskModel. It is moved to `device` and stays there.
@@ -162,6 +159,7 @@ def fit(
         ValueError: settings do not fit together (see training/arguments.py).
         FloatingPointError: the loss or a gradient is not finite (raised while a step is made; on a
             GPU when the losses are read, every 50 steps and after each epoch).
+        KeyboardInterrupt: Ctrl-C outside of a live notebook.
 
     Example::
 
@@ -210,7 +208,7 @@ def fit(
             "optimizer": f"{type(optimizer).__module__}.{type(optimizer).__name__}",
             "sampler": [sampler.kind, sampler.seed, sampler.sizes, sampler.steps_per_epoch],
             "rows": {name: len(one.input_ids) for name, one in train.items()},
-            **({} if path is None else _fingerprints(model, train, dev)),
+            **({} if path is None else fingerprints(model, train, dev)),
         }
         run = _Run(model, optimizer, scaler, hooks, settings, sampler.steps_per_epoch, path)
         if resume and (state := load_latest(path)):
@@ -374,12 +372,12 @@ class _Run:
             self.scaler.load_state_dict(state["scaler"])
 
     def stop(self):
-        """End an interrupted run: return what there is, or raise where nobody watches."""
+        """End an interrupted run: return what there is in a live notebook, raise elsewhere."""
         kept = (
             f" {self.path} holds its state; fit(..., resume=True) continues." if self.path else ""
         )
         message = f"Training was interrupted after step {self.step}.{kept}"
-        if not is_interactive():
+        if "ipykernel" not in sys.modules or not is_interactive():  # a script must end
             raise KeyboardInterrupt(message)
         warnings.warn(message, stacklevel=3)
         return self.finish()
@@ -422,25 +420,6 @@ def _error_names_the_step(step, path, latest=0):
             f"Training stopped at step {step}: {error}. The weights are those {where}.{kept} Try a "
             "smaller lr, clip=1.0, or precision='fp32'."
         ) from error
-
-
-def _fingerprints(model, *splits):
-    """Return what a checkpoint knows of its model and data: configurations and hashes."""
-    heads = {name: [type(head).__name__, head.to_config()] for name, head in model.heads.items()}
-    data = {name: hashlib.sha256() for name in splits[0]}
-    for name, one in ((name, one) for split in splits for name, one in split.items()):
-        for part in filter(None, (one, one.second)):
-            tokens = itertools.chain.from_iterable(part.input_ids)
-            data[name].update(np.fromiter(tokens, np.int64))
-            data[name].update(part.lengths)
-        for values in (one.labels, one.queries):
-            data[name].update(b"" if values is None else np.ascontiguousarray(values))
-    encoder = f"{model.encoder} {model.encoder.config}".encode()
-    return {
-        "heads": json.loads(json.dumps(heads)),
-        "encoder": hashlib.sha256(encoder).hexdigest()[:16],
-        "data": {name: one.hexdigest()[:16] for name, one in data.items()},
-    }
 
 
 def _stream(encoded, batch_size, seed):

@@ -968,11 +968,6 @@ def test_the_history_has_a_row_per_epoch_and_task(make_model, make_toy):
             dict(precision="fp8"),
             r"precision 'fp8' is not one of \['auto', 'fp32', 'bf16', 'fp16'\]",
         ),
-        (dict(schedule="probe"), "schedule 'probe' is not one of .'linear', 'cosine', 'constant'"),
-        (dict(resume=True), "resume=True needs a checkpoint_dir"),
-        (dict(epochs=0), r"epochs is 0, expected a whole number of at least 1\."),
-        (dict(batch_size=0), r"batch_size is 0, expected a whole number of at least 1\."),
-        (dict(optimizer="sgd"), "optimizer 'sgd' is not one of"),
         (
             dict(sampler=TaskSampler("uniform", sizes={"sst": 4}, epochs=2)),
             r"The sampler is for 2 epochs of \['sst'\]",
