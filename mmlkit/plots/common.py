@@ -90,9 +90,11 @@ def panels(rows, columns, size, **subplots):
     import matplotlib.pyplot as plt
 
     with style():
-        yield plt.subplots(
+        figure, axes = plt.subplots(
             rows, columns, figsize=size, squeeze=False, layout="constrained", **subplots
-        )[1]
+        )
+        figure.get_layout_engine().set(w_pad=0.12)  # between a colour bar and the next axis
+        yield axes
 
 
 def looks(names, places=None):

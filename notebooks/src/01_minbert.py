@@ -41,6 +41,7 @@ except ImportError:  # on Colab: install the library from its one address
         "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
     )
     import mmlkit
+import matplotlib.pyplot as plt
 import pandas as pd
 import torch
 from torch import nn
@@ -105,7 +106,8 @@ print("weights         ", weights)
 
 # %%
 mixed = (x @ x.T / 2**0.5).softmax(-1) @ x
-ax = plots.moved_vectors(tokens, x, mixed, title="Before (hollow) and after (filled)")
+plots.moved_vectors(tokens, x, mixed, title="Before (hollow) and after (filled)")
+plt.show()
 
 # %% [markdown]
 # *Attention moves* bank *from (1, 1) to (1.2, 0.6), towards* river. *All three vectors move inwards, because each becomes a mean.*
@@ -160,7 +162,8 @@ with runtime.seeded(seed):
         for name, scale in zip(largest, (1, d**0.5)):
             largest[name].append((raw / scale).softmax(-1).amax(-1).tolist())
 labels = dict(xlabel="dimension d of the vectors", ylabel="largest of 8 weights", ylim=(0, 1.05))
-ax = plots.bands(sizes, largest, base=2, reference=("all equal: 1/8", 1 / 8), **labels)
+plots.bands(sizes, largest, base=2, reference=("all equal: 1/8", 1 / 8), **labels)
+plt.show()
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
 raw, divided = (sum(draws[-1]) / len(draws[-1]) for draws in largest.values())
@@ -185,7 +188,8 @@ is_token = torch.tensor([1, 1, 1, 0])
 M = (1 - is_token) * torch.finfo(torch.float32).min / 2
 new, weights = attention(padded, padded, padded, M)
 assert torch.allclose(new[:3], mixed, atol=1e-6)  # the tokens have the same vectors as before
-ax = plots.attention(weights, [*tokens, "[PAD]"], title="With the mask")
+plots.attention(weights, [*tokens, "[PAD]"], title="With the mask")
+plt.show()
 
 # %% [markdown]
 # *The column* [PAD] *has weight 0 in every row, although its vector has the largest norm.* The row of `[PAD]` is computed too,
@@ -332,7 +336,8 @@ points = torch.linspace(-5, 5, 501)
 exact = points * (1 + torch.erf(points / 2**0.5)) / 2
 error = F.gelu(points, approximate="tanh") - exact
 ylabels = ("GELU(x)", "tanh minus exact")
-axes = plots.function_and_error(points, exact, error, xlabel="x", ylabels=ylabels)
+plots.function_and_error(points, exact, error, xlabel="x", ylabels=ylabels)
+plt.show()
 print(f"largest error {error.abs().max():.5f}, smallest value of GELU {exact.min():.2f}")
 
 # %% [markdown]
@@ -684,7 +689,8 @@ print(list(maps.shape), "layers, heads, tokens that look, tokens looked at")
 previous = maps.diagonal(-1, dim1=2, dim2=3).mean(-1)  # from each token to the one before it
 following = maps.diagonal(1, dim1=2, dim2=3).mean(-1)
 looks = {"Previous token": previous, "Next token": following, "First token": maps[..., 0].mean(-1)}
-axes = plots.head_tables(looks, "mean attention weight")
+plots.head_tables(looks, "mean attention weight")
+plt.show()
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
 for name, values in list(looks.items())[:2]:
@@ -795,7 +801,8 @@ def sentence_vectors(texts):
 vectors = sentence_vectors(sentences)
 cosines = vectors @ vectors.T
 names = ["river 1", "river 2", "money 3", "money 4", "food 5", "food 6"]
-ax = plots.similarities(cosines, names, range(1, 7), xlabel="sentence")
+plots.similarities(cosines, names, range(1, 7), xlabel="sentence")
+plt.show()
 
 
 # %%

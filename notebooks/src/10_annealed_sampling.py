@@ -390,7 +390,7 @@ sliders(weighted, start={"share": 0.8}, share=[0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
 
 # %% tags=["effect"]
 TASKS = ("sst", "qqp", "snli")
-budgets = {"fast": (60, 8, None), "colab": (250, 32, 8000)}
+budgets = {"fast": (60, 16, None), "colab": (250, 32, 8000)}
 per_task, batch_size, limit = budgets.get(profile, (1000, 32, None))
 steps = steps or per_task
 tokenizer = load_pretrained(size.model)[1]

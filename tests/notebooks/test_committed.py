@@ -104,6 +104,24 @@ def test_every_prediction_is_answered(path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_figure_stands_below_its_cell(path):
+    """Without plt.show() a figure can appear below a later cell."""
+    for cell in code_cells(path):
+        source = "".join(cell["source"])
+        images = sum("image/png" in output.get("data", {}) for output in cell["outputs"])
+        tree = ast.parse(re.sub(r"^[%!].*", "", source, flags=re.M))
+        called = [ast.unparse(one.value.func) for one in tree.body if is_call(one)]
+        shown = sum(name.split(".")[-1] in ("show", "sliders", "text_boxes") for name in called)
+        drawn = [name for name in called if name.startswith("plots.")]
+        assert images == shown, source
+        assert shown or not drawn, source
+
+
+def is_call(statement):
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_parameters_are_plain_literals(path):
     tagged = [cell for cell in code_cells(path) if "parameters" in cell["metadata"].get("tags", [])]
     assert len(tagged) == 1
