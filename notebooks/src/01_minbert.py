@@ -949,7 +949,8 @@ print(f"{'most frequent in training':<36}", found)
 # guesses. BERT-base's own head, which the other profiles load, was trained on far more text.
 #
 # ## Exercises
-#
+
+# %% [markdown]
 # ### Exercise 4: a model without order
 #
 # ● ● ○ · 15 minutes. Leave the position vectors out of the embeddings. `part` is an `Embeddings` of section 5, so it has the same

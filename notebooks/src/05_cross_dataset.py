@@ -30,9 +30,7 @@ seed = 0
 output_dir = "../runs"
 task = "qnli"  # section 3 trains on this set and on its sister set
 sister = "snli"
-method_task = "qqp"  # the set that section 4 trains on: qqp, mrpc or stsb_star
 source = None  # a folder with the sets' files; None: what the profile says
-method = "mml"  # compared with bert in section 4
 
 # %% tags=["effect"]
 try:
@@ -483,9 +481,10 @@ plt.show()
 #
 # MiniLM has 384 features, and the paper's BERT-large has 1,024. $\lambda$ is the weight of the orthogonality term, as in notebook
 # 03. This section trains one of the methods and compares it with `bert`, on the same rows of QQP. It is a demonstration of the
-# mechanics: one seed, one training set and some fifty updates do not rank methods. Set the parameter `method` to try another one.
+# mechanics: one seed, one training set and some fifty updates do not rank methods. Change the first line of the cell to try others.
 
 # %%
+method, method_task = "mml", "qqp"  # a row of the table above; qqp, mrpc or stsb_star
 data[method_task] = load_task(method_task, source, limit=640 if fast else rows, seed=seed)
 steps = -(-len(data[method_task].train) // options["batch_size"]) * options["epochs"]
 cadence = {"every": max(1, steps // 5)} if method == "mml" else {}
