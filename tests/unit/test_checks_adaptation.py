@@ -470,4 +470,4 @@ def test_the_paired_error_worked_by_hand(capsys):
 def test_mistakes_in_the_paired_error_are_named(function, message, capsys):
     assert check_error_of_draws(function) is False
     out = capsys.readouterr().out
-    assert out.startswith(f"paired error: not yet: {message}") and out.count("\n") == 1, out
+    assert out.startswith(f"error of draws: not yet: {message}") and out.count("\n") == 1, out

@@ -2,19 +2,23 @@
 
 import ast
 import inspect
+import math
 import re
 import textwrap
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
+import jupytext
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+import torch.nn.functional as F
 
 from mmlkit import checks
 from mmlkit.checks.compare import WrongAnswer, call, compare, exercise, read, require, verdict
+from mmlkit.heads import cluster
 
 NAMES = sorted(name for name in dir(checks) if name.startswith("check_"))
 
@@ -179,24 +183,34 @@ def test_an_exercise_is_a_check_of_one_argument(capsys):
     assert check(lambda w, h: 2 * (w + h + 2)) and capsys.readouterr().out == "frame: right.\n"
 
 
+def tables_of(function):
+    """Return the dicts that a check passes to `pick`, directly or by a name."""
+    nodes = list(ast.walk(function))
+    calls = [one for one in nodes if isinstance(one, ast.Call)]
+    passed = [one.args[1] for one in calls if getattr(one.func, "id", "") == "pick"]
+    names = {one.id for one in passed if isinstance(one, ast.Name)}
+    values = [
+        (target.id, one.value)
+        for one in nodes
+        if isinstance(one, ast.Assign)
+        for target in one.targets
+        if isinstance(target, ast.Name)
+    ]
+    tables = passed + [value for name, value in values if name in names]
+    return [one for one in tables if isinstance(one, ast.Dict)]
+
+
 def test_messages_of_one_exercise_differ():
     """The comparator selects a wrong value by its message, so no two tables may share a message."""
     for path in Path(checks.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("check_"):
-                tables = [
-                    one.args[1]
-                    for one in ast.walk(node)
-                    if isinstance(one, ast.Call) and getattr(one.func, "id", "") == "pick"
-                ]
-                messages = [
-                    key.value for one in tables for key in one.keys if hasattr(key, "value")
-                ]
+                messages = [ast.unparse(key) for one in tables_of(node) for key in one.keys]
                 assert len(messages) == len(set(messages)), (path, node.name)
 
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"check_share"}))
-def test_every_mistake_gets_its_own_message_alone(name, capsys):
+def test_every_mistake_gets_its_own_message_alone(name):
     """A function with exactly one mistake of the tables gets only the message of that mistake."""
     check = getattr(checks, name)
     inner = inspect.getclosurevars(check).nonlocals
@@ -207,37 +221,51 @@ def test_every_mistake_gets_its_own_message_alone(name, capsys):
         def mistaken(*case, message=message):
             return inner["right"](lambda value, table: table.get(message, value), *case)
 
-        assert check(mistaken) is False
-        out = capsys.readouterr().out
-        assert f": {message}." in out and f", and {message}" not in out, out
+        with pytest.raises(WrongAnswer) as error:  # as the check does, without its driver
+            compare(mistaken, inner["right"], *inner["arguments"])
+        said = str(error.value)
+        assert f"{message}." in said and f", and {message}" not in said, said
     assert messages or name == "check_learning_rate"
 
 
 def solutions():
-    """Yield pairs (name of a check, source of its solution) from the notebooks."""
+    """Yield the exercises of the notebooks: (check, names of its solution and of those before)."""
     for path in sorted((Path(__file__).parents[2] / "notebooks" / "src").glob("*.py")):
-        for cell in re.split(r"^# %%\n(?=def my_)", path.read_text(encoding="utf-8"), flags=re.M)[
-            1:
-        ]:
-            name = re.search(r"checks\.(check_\w+)\(", cell)[1]
-            solution = re.search(r"Solution.*?```python\n(.*?)# ```", cell, re.S)[1]
-            solution = "\n".join(re.sub("^# ?", "", line) for line in solution.splitlines())
-            if not solution.startswith("def "):
-                solution = cell.splitlines()[0] + "\n" + textwrap.indent(solution, "    ")
-            yield name, solution
+        sources, cells = [], jupytext.read(path).cells
+        for i, cell in enumerate(cells):
+            if found := re.search(r"checks\.(check_\w+)\((\w+)\)", cell.source):
+                check, stub = found.groups()
+                after = "\n".join(one.source for one in cells[i + 1 : i + 3])
+                solution = re.search(r"Solution.*?```python\n(.*?)```", after, re.S)[1]
+                if not re.search(rf"^(def|class) {stub}\b", solution, flags=re.M):
+                    head = re.search(rf"^def {stub}\(.*$", cell.source, flags=re.M)[0]
+                    solution = head + "\n" + textwrap.indent(solution, "    ")
+                sources.append(definition(solution, stub))
+                yield check, stub, "\n".join(sources)
 
 
-def test_every_check_has_a_solution_in_a_notebook():
-    assert sorted(name for name, _ in solutions()) == NAMES
+def definition(source, name):
+    """Return the function or class of this name, without the lines that try it."""
+    nodes = ast.parse(source).body
+    return next(ast.unparse(one) for one in nodes if getattr(one, "name", "") == name)
 
 
-@pytest.mark.parametrize(("name", "source"), [pytest.param(*one, id=one[0]) for one in solutions()])
-def test_the_solution_in_the_notebook_is_right(name, source, capsys):
-    namespace = {"np": np, "torch": torch}
-    exec(source, namespace)
-    function = next(value for key, value in namespace.items() if key.startswith("my_"))
-    assert getattr(checks, name)(function) is True
-    assert re.fullmatch(r"[\w ]+: right\.\n", capsys.readouterr().out)
+def test_every_check_has_a_solution_in_a_notebook_or_a_question_of_an_assignment():
+    questions = Path(checks.__file__).parents[1] / "grading"
+    text = "\n".join(path.read_text(encoding="utf-8") for path in questions.glob("*.py"))
+    found = [name for name, *_ in solutions()]
+    assert len(found) == len(set(found)) and set(found) <= {*NAMES}
+    assert not [name for name in {*NAMES} - {*found} if not re.search(rf"\b{name}\b", text)]
+
+
+@pytest.mark.parametrize(("check", "stub", "source"), solutions(), ids=lambda text: text[:25])
+def test_the_solution_in_the_notebook_is_right(check, stub, source, capsys):
+    names = dict(np=np, torch=torch, pd=pd, F=F, nn=torch.nn, math=math, cluster=cluster)
+    classes = {"Attention": "MyAttention", "AddNorm": "MyAddNorm"}  # as notebook 01 calls them
+    exec(source, names)
+    names |= {name: names[mine] for name, mine in classes.items() if mine in names}
+    assert getattr(checks, check)(names[stub]) is True
+    assert re.fullmatch(r"[\w -]+: right\.\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("name", NAMES)
