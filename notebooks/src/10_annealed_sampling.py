@@ -743,7 +743,7 @@ encoder = new_model().encoder.eval()
 @torch.no_grad()
 def vectors(split):
     """Sentence vectors [N, D] of the frozen encoder."""
-    coded, found = encode(tokenizer, split, **cut), {}
+    coded, found = encode(tokenizer, split, max_length=size.max_length), {}
     for chosen in plan(coded.lengths, 64):
         batch = collate(coded, chosen).to(device)
         out = encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids)

@@ -228,7 +228,7 @@ from mmlkit.bert import load_pretrained
 from mmlkit.data import load_task
 
 sizes_of = {
-    "fast": (dict(sst=48, quora=112, sts=32), 80, 8, 2, None),
+    "fast": (dict(sst=32, quora=72, sts=24), 80, 8, 2, None),
     "colab": (dict(sst=4000, quora=12_000, sts=3000), 500, 16, 3, None),
 }
 train_rows, dev_rows, batch_size, epochs, steps_per_epoch = sizes_of.get(
@@ -238,7 +238,7 @@ pretrained, tokenizer = load_pretrained(size.model)
 dev = {name: load_task(name, source, limit=dev_rows, seed=seed).dev for name in TASKS}
 
 # %%
-select_rows, generator = (40 if profile == "fast" else 500), np.random.default_rng(seed)
+select_rows, generator = (24 if profile == "fast" else 500), np.random.default_rng(seed)
 
 
 def with_selection(name):
