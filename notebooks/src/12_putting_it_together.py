@@ -228,7 +228,7 @@ from mmlkit.bert import load_pretrained
 from mmlkit.data import load_task
 
 sizes_of = {
-    "fast": (dict(sst=32, quora=72, sts=24), 80, 8, 2, None),
+    "fast": (dict(sst=40, quora=72, sts=32), 80, 8, 2, None),
     "colab": (dict(sst=4000, quora=12_000, sts=3000), 500, 16, 3, None),
 }
 train_rows, dev_rows, batch_size, epochs, steps_per_epoch = sizes_of.get(
