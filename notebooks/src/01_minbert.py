@@ -344,7 +344,8 @@ print(f"largest error {error.abs().max():.5f}, smallest value of GELU {exact.min
 # *Left: GELU is near 0 for very negative x and near x for large x, with a minimum of −0.17. Right: the error of the
 # approximation, on an axis of its own, stays below 0.0005.* This error is about fifty times the tolerance of $10^{-5}$ with which
 # this notebook compares encoders.
-#
+
+# %% [markdown]
 # ### Exercise 2: add and norm
 #
 # ● ○ ○ · 10 minutes. Both halves of the layer end in the same way: a linear map, the sum with the residual, and LayerNorm. Write

@@ -1,5 +1,6 @@
 """Add cells to a copy of a notebook that move every slider after all other cells."""
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -67,7 +68,7 @@ MAY_RESCALE = {"07_mtdnn_san": ["row"]}  # the axis shows the tokens of that row
 
 def count_sliders(path):
     """Return the number of calls of `sliders` in a notebook."""
-    return Path(path).read_text(encoding="utf-8").count('"sliders(')
+    return len(re.findall(r'"(?:plots\.)?sliders\(', Path(path).read_text(encoding="utf-8")))
 
 
 def with_slider_moves(source, target):
