@@ -677,7 +677,7 @@ for name, pruner in pruned.items():
 
 # %% [markdown]
 # *Each line ends at the last step of its task.* The number of heads depends on the seed and the bandwidth (notebook 04).
-# The recorded pruning runs in section 9 also differ widely, from a few heads to most of them. After about 20 steps, such a count says
+# The recorded pruning runs in section 9 also differ widely, from a few heads to most of them. After so few steps, such a count says
 # little about the quality of the heads.
 #
 # For the deployed model the number of heads does not matter. The mean of linear heads is one linear head. `MultiverseHead.forward`
@@ -740,7 +740,7 @@ texts = dict(first="How do I learn to swim?", second="What is the best way to le
 plots.text_boxes(show, **texts)
 
 # %% [markdown]
-# After so few steps, the probability of the predicted sentiment is close to 20 %, the share of one label among five.
+# These predictions come from a model that was trained for a few steps. An untrained head gives each sentiment about 20 %.
 #
 # ## 8 Hand it in
 #
