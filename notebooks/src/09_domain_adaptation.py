@@ -565,7 +565,7 @@ print(f"largest difference of two seeds: {100 * control.abs().max():.1f} points"
 
 # %%
 def draw_luck(labels, other):
-    values = [lines["guessing"], *frozen.loc[labels].to_numpy().flat]
+    values = [lines["guessing"], *frozen.loc[list(SIZES)].to_numpy().flat]  # the same axes
     limits = min(values) - 0.02, max(values) + 0.02
     fixed = dict(names=list(starts), guess=lines["guessing"], limits=limits)
     title = f"{labels} labels, a point for each draw"
