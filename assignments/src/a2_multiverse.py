@@ -24,7 +24,8 @@
 # code. You may use numpy and torch. You may not use mmlkit, transformers or scikit-learn inside your functions.
 #
 # The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines.
-# It skips a cell whose first line contains: `the grader skips this cell`.
+# It skips a cell whose first line contains: `the grader skips this cell`. Begin cells for trials of your own with the line
+# `# Trial: the grader skips this cell.`
 #
 # The circles below the title of a question are its difficulty: one filled circle is easy, three are hard.
 #
@@ -221,8 +222,8 @@ assert check("multiverse_loss", multiverse_loss)
 #
 # {facts}
 #
-# Compute the gradient of the loss of question 3 with respect to `weight`. Derive the formula yourself, and do not use
-# autograd here. Assume that no similarity is exactly 0.
+# Compute the gradient of the loss of question 3 with respect to `weight`. Derive the formula yourself. An answer that
+# uses autograd, such as `backward` or `torch.autograd`, has no points. Assume that no similarity is exactly 0.
 #
 # A head occurs in many pairs, so its gradient is a sum over the other heads.
 # IF similarity=cosine
@@ -531,7 +532,7 @@ assert check("prune", prune)
 # {facts}
 #
 # A mean of linear maps is a linear map. So after the training, the active heads can be replaced by *one* linear layer that
-# gives the mean of their logits. Return it as an `nn.Linear` with parameters of its own and the dtype of `weight`.
+# gives the mean of their logits. Return it as a new `nn.Linear` with a bias and the dtype of `weight`.
 # `weight` has the shape [M, C, D], `bias` [M, C] and `active` [M].
 
 # %% [raw]

@@ -27,8 +27,8 @@
 # You may use torch, and numpy where no gradient is needed. `softmax`, `log_softmax`, `logsumexp`, `masked_fill` and
 # `F.linear` are allowed everywhere. You may not use mmlkit or transformers inside your functions, nor a function that is
 # the exercise: `nn.GRUCell` in question 3, `F.mse_loss` in question 6, `F.cross_entropy` in question 7, and
-# `torch.nn.utils.clip_grad_norm_` in question 9. In questions 1 to 7, return torch tensors. Part 4 computes gradients
-# through them, so do not convert to numpy and do not detach.
+# `torch.nn.utils.clip_grad_norm_` in question 9. In questions 1 to 7, return torch tensors; only the accuracy of
+# question 7 may be a Python number. Part 4 computes gradients through them, so do not convert to numpy and do not detach.
 #
 # The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines. It
 # skips a cell that begins with the line `# Experiment: the grader skips this cell.` Begin cells for trials of your own
@@ -365,7 +365,8 @@ assert check("answer_loss", answer_loss)
 #
 # {facts}
 #
-# How similar are two sentences? The label is a number from 0 to `highest` (5 for STS-B). The model reads one vector $x$
+# How similar are two sentences? The label is a number from 0 to `highest`. (STS-B has 5; the check has
+# other values.) The model reads one vector $x$
 # per pair, and a sigmoid keeps its output between 0 and 1: $g = \sigma(w \cdot x + b)$ (Eq. 2 in the first version of the
 # MT-DNN paper, without the bias). Eq. 7 of the paper is a squared error, but the paper does not say how $g$ and the label
 # come to the same unit. In this course:
@@ -820,7 +821,7 @@ if check.done(*names):
 #    calculation leaves out the chance of the seed.
 # 3. How many updates did the encoder get in the run together, and how many alone, for each task? Somebody says: "The
 #    difference shows what the other tasks teach." Which second explanation is there, and which run would separate the
-# two?
+#    two?
 # 4. Eq. 5 of the paper passes each score through a sigmoid before the loss of question 7, with $\gamma = 1$. Compute the
 #    lowest value that the loss of a query with two candidates can then approach. Above which $\gamma$ is this value below
 #    0.01?

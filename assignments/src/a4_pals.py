@@ -457,9 +457,9 @@ assert check("task_order", task_order)
 # the second ones. The heads of `quora` and `sts` read these features, side by side in this order:
 #
 # IF features=four
-# $$[\,u,\; v,\; |u - v|,\; u \cdot v\,]$$
+# $$[\,u,\; v,\; |u - v|,\; u \odot v\,]$$
 #
-# The dot is the product of each feature of u with the same feature of v, so `features` returns [B, 4D].
+# $\odot$ multiplies each feature of u by the same feature of v, so `features` returns [B, 4D].
 # END IF
 # IF features=three
 # $$[\,u,\; v,\; |u - v|\,]$$

@@ -136,9 +136,15 @@ def _task_losses(pick, logits, labels):
     places = labels[:, None, None].expand(-1, logits.shape[1], 1)
     of_label = lambda values: values.gather(-1, places)[..., 0]  # [B, A, C] to [B, A]
     logs = of_label(logits.log_softmax(-1))
+    others = labels.repeat(logits.shape[1]).view(logs.shape)[..., None]  # instead of expand
     each = pick(
         -logs,
         {
+            "the logits of a sentence meet labels of other sentences; repeat every label A times "
+            "in a row": -logits.log_softmax(-1).gather(-1, others)[..., 0],
+            "the softmax is taken twice; F.cross_entropy takes logits": -of_label(
+                logits.softmax(-1).log_softmax(-1)
+            ),
             "this is the logarithm of a logit, as Eq. 3 is printed; take log softmax": -of_label(
                 logits.log()
             ),
@@ -220,17 +226,23 @@ def _multiverse_loss(pick, weight, pairs, similarity):
             "compare the heads of one class": heads,
             "different classes are compared too": heads.flatten(0, 1)[None],
             "the products are those of the columns": heads.permute(1, 2, 0),
+            "the vectors of all labels are joined into one; compare label by label": (
+                heads.flatten(1)[None]
+            ),
         },
     )
     G = rows @ rows.transpose(1, 2)
     ones, diagonal = torch.ones_like(G[0]), torch.eye(G.shape[1])
     once, twice = ones.triu(1), ones - diagonal
     right, other = (once, twice) if pairs == "unordered" else (twice, once)
-    count = {"unordered": "twice; r < s", "ordered": "only once; r != s"}[pairs]
-    weights = pick(
-        right,
-        {f"every pair is counted {count}": other, "the diagonal is counted": right + diagonal},
-    )
+    count = {
+        "unordered": "twice; in this course once, r < s",
+        "ordered": "only once; in this course twice, r != s",
+    }[pairs]
+    wrong = {f"every pair is counted {count}": other, "the diagonal is counted": right + diagonal}
+    if pairs == "unordered":
+        wrong["the whole matrix is summed: every pair twice, and the diagonal"] = ones
+    weights = pick(right, wrong)
     loss = (weights * G.abs()).sum()
     return pick(
         loss,
@@ -256,7 +268,7 @@ def _multiverse_loss(pick, weight, pairs, similarity):
     edges=(((ONE_HEAD,), "With one head there is no pair, so the gradient is 0."),),
     rule=lambda pairs, similarity: f"the gradient of {_loss_rule(pairs, similarity)}",
     variants=LOSS,
-    avoid=("torch.autograd", "autograd.grad", "torch.func"),
+    avoid=("torch.autograd", "autograd.grad", "torch.func", "backward"),
 )
 def _multiverse_gradient(pick, weight, pairs, similarity):
     """Return the gradient of the multiverse loss by the heads, [A, C, D]."""
@@ -270,16 +282,20 @@ def _multiverse_gradient(pick, weight, pairs, similarity):
         "each pair moves only one of its heads; take the whole matrix of signs": S.triu(1),
         "the signs are missing: the products themselves stand in the matrix": G,
         "the matrix holds |G|; it holds the signs of G": G.abs(),
+        "the signs are missing: the other heads are added, and none is subtracted": off(
+            torch.ones_like(G)
+        ),
     }
     if similarity == "dot":  # with cosines, the last step removes the diagonal's part
         wrong["the diagonal is not set to zero"] = S + torch.eye(len(weight))
     S = pick(S, wrong)
     factor = {"unordered": 1, "ordered": 2}[pairs]
+    times = {"unordered": "once", "ordered": "twice"}[pairs]
     factor = pick(
         factor,
         {
-            f"the gradient is half of the right one: no factor 1/2, {pairs} pairs": factor / 2,
-            f"the gradient is twice the right one, {pairs} pairs": 2 * factor,
+            f"the gradient is half of the right one; a pair occurs {times} in the loss": factor / 2,
+            f"the gradient is twice the right one; a pair occurs {times} in the loss": 2 * factor,
             "the sign of the whole gradient is wrong": -factor,
         },
     )
@@ -312,19 +328,31 @@ def _averages_cases(draw):
     return cases
 
 
+def _run_averages(student, averages, losses, active, t, gamma):
+    """Return the student's two tensors, and the argument `averages` after the call."""
+    answer = student(averages, losses, active, t, gamma)
+    if answer is None:
+        return None
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        raise TypeError(f"expected two tensors, found {type(answer).__name__}")
+    return *answer, averages
+
+
 @question(
     "update_averages",
     points=6,
     difficulty=2,
     hours=0.5,
     cases=_averages_cases,
+    driver=_run_averages,
     rule={
         "averages": "gamma a_j + (1 - gamma) L_j for the active heads, and the old a_j for others",
         "corrected": "the new averages / (1 - gamma^t)",
+        "argument averages": "what it was before the call",
     },
 )
 def _update_averages(pick, averages, losses, active, t, gamma):
-    """Return the new averages [M] and their bias-corrected values [M]."""
+    """Return the new averages [M], their bias-corrected values [M], and the old averages [M]."""
     every = torch.zeros_like(averages)
     every[active] = losses
     first = torch.zeros_like(averages)
@@ -349,10 +377,15 @@ def _update_averages(pick, averages, losses, active, t, gamma):
         {
             "the correction is missing": new,
             "the correction is one step behind": new / (1 - gamma ** (t - 1)),
+            "the correction is one step ahead; t counts from 1": new / (1 - gamma ** (t + 1)),
             "the correction multiplies": new * bias,
+            "only the active heads are corrected; correct all": torch.where(
+                active, new / bias, new
+            ),
         },
     )
-    return pick(new, {"these are the corrected averages": new / bias}), corrected
+    old = pick(averages, {"the argument is changed; change a copy of it": new})
+    return pick(new, {"these are the corrected averages": new / bias}), corrected, old
 
 
 # ---- MeanShift ----
@@ -406,6 +439,7 @@ def _mean_shift(pick, values, bandwidth):
                 "Gaussian"
             ),
             "a window stays in the middle between its smallest and largest value": "middle",
+            "a window contains all smaller values; compare the absolute difference": "one side",
         },
     )
     places = values
@@ -415,6 +449,8 @@ def _mean_shift(pick, values, bandwidth):
         inside = (distances <= width).double()
         if how == "Gaussian":
             inside = (-0.5 * (distances / width) ** 2).exp()
+        elif how == "one side":
+            inside = (places[:, None] - data <= width).double()
         places = (inside * data).sum(1) / inside.sum(1)
         windows = torch.where(inside > 0, data.expand_as(inside), torch.nan)
         if how == "median":
@@ -423,7 +459,8 @@ def _mean_shift(pick, values, bandwidth):
             places = (windows.nanquantile(0, dim=1) + windows.nanquantile(1, dim=1)) / 2
         if torch.equal(places, before):
             break
-    return places
+    ascending = places.sort().values
+    return pick(places, {"the places are sorted; keep the order of the values": ascending})
 
 
 def _merge_cases(draw):
@@ -472,6 +509,7 @@ def _merge(pick, values, places, bandwidth, ties):
     near = lambda data, width: ((each[:, None] - data).abs() <= width).sum(1).tolist()
     right = dict(zip(each.tolist(), near(values, bandwidth)))
     windows = dict(zip(each.tolist(), near(places, 1e-9)))
+    others = dict(zip(each.tolist(), near(places, bandwidth)))
     each = each.tolist()
     counts = pick(
         right,
@@ -481,6 +519,7 @@ def _merge(pick, values, places, bandwidth, ties):
             },
             "the places with the fewest values come first": {one: -right[one] for one in each},
             "the windows that rest at a place are counted, not the values around it": windows,
+            "the places around a place are counted, not the values around it": others,
         },
     )
     other = {"higher": "lower", "lower": "higher"}[ties]
@@ -497,7 +536,8 @@ def _merge(pick, values, places, bandwidth, ties):
         },
     )
     centres = _centres(each, counts, reach, sign)
-    nearest = centres[(values[:, None] - centres).abs().argmin(1)]
+    distances = (values[:, None] - centres).abs()
+    nearest = centres[distances.argmin(1)]
     by_place = centres[(places[:, None] - centres).abs().argmin(1)]
     same = (nearest[:, None] == nearest).double()
     return pick(
@@ -507,6 +547,7 @@ def _merge(pick, values, places, bandwidth, ties):
             "value": by_place,
             "these are the resting places of the values' own windows": places,
             "a centre is replaced by the mean of its values": same @ values / same.sum(1),
+            "these are numbers of clusters; return the centres": distances.argmin(1).double(),
         },
     )
 
@@ -529,6 +570,22 @@ def _prune_case(draw, groups, threshold):
     return averages[order], active[order], draw.number(0.4, 0.55), threshold
 
 
+def _two_groups(draw, reach):
+    """Draw two groups of active heads; the bandwidth is `reach` times their distance.
+
+    The dropped heads lie in the middle, so the standard deviation of all heads is 13 % smaller than
+    that of the active ones. With A - 1 it is 10 % larger.
+    """
+    low = draw.number(0.4, 0.5)
+    averages = torch.full((8,), low, dtype=torch.float64) + 1e-4 * draw.integers(4, 8)
+    averages[3:6] += 0.1
+    averages[6:] += 0.05
+    active = torch.arange(8) < 6
+    order = draw.normal(8).argsort()
+    scale = reach * 0.1 / averages[:6].std(correction=0).item()
+    return averages[order], active[order], scale, 3
+
+
 def _prune_cases(draw):
     """Draw more heads than the threshold, as many, fewer, and heads with equal averages."""
     low = draw.number(0.4, 0.5)
@@ -543,11 +600,13 @@ def _prune_cases(draw):
         _prune_case(draw, few, count),
         _prune_case(draw, few, count + 2),
         (equal, active, scale, 3),
+        _two_groups(draw, 0.95),
+        _two_groups(draw, 1.05),
     ]
 
 
 def _run_prune(student, averages, active, scale, threshold):
-    """Return the student's mask as numbers."""
+    """Return the student's mask, and the argument `active` after the call, as numbers."""
     import torch
 
     answer = student(averages, active, scale, threshold)
@@ -555,7 +614,7 @@ def _run_prune(student, averages, active, scale, threshold):
         return None
     if getattr(answer, "dtype", None) != torch.bool:
         raise TypeError(f"expected a bool tensor, found {answer!r}")
-    return answer.long()
+    return answer.long(), active.long()
 
 
 @question(
@@ -565,15 +624,17 @@ def _run_prune(student, averages, active, scale, threshold):
     hours=0.75,
     cases=_prune_cases,
     driver=_run_prune,
-    rule=lambda ties, gate: (
-        f"the mask of the lowest cluster of active heads, if {gate.replace('_', ' ')} `threshold` "
-        "heads are active; else the old mask"
-    ),
+    rule=lambda ties, gate: {
+        "mask": f"that of the lowest cluster of active heads, if {gate.replace('_', ' ')} "
+        "`threshold` heads are active; else the old mask",
+        "argument active": "what it was before the call",
+    },
     variants={**TIES, **GATE},
     avoid=("sklearn",),
+    uses=("mean_shift", "merge"),
 )
 def _prune(pick, averages, active, scale, threshold, ties, gate):
-    """Return the new mask [M], as 0 and 1."""
+    """Return the new mask [M] and the old one [M], as 0 and 1."""
     everybody = {"dropped heads are clustered too": torch.ones_like(active)}
     taken = pick(active, everybody)
     chosen, count = averages[taken], int(active.sum())
@@ -587,10 +648,15 @@ def _prune(pick, averages, active, scale, threshold, ties, gate):
         {
             "the bandwidth is `scale` itself; multiply it by the standard deviation": scale,
             "the bandwidth is the standard deviation; multiply it by `scale`": deviation,
+            "the standard deviation divides by A - 1; use correction=0": scale
+            * float(chosen.std()),
+            "the standard deviation is that of all heads; take the active ones": scale
+            * float(averages.std(correction=0)),
         },
     )
+    equal = pick(taken, {"heads with equal averages are dropped; nothing changes there": gone})
     if chosen.min() == chosen.max():
-        return taken.long()
+        return equal.long(), active.long()
     places = _mean_shift.right(_right, chosen, bandwidth)
     centres = _merge.right(_right, chosen, places, bandwidth, ties=ties)
     size = torch.stack([(centres == one).sum() for one in centres])
@@ -617,7 +683,8 @@ def _prune(pick, averages, active, scale, threshold, ties, gate):
             "before": new if int(new.sum()) >= threshold else active,
         },
     )
-    return result.long()
+    old = pick(active, {"the argument is changed; change a copy of it": result})
+    return result.long(), old.long()
 
 
 # ---- the collapse and the comparison ----
@@ -642,6 +709,10 @@ def _run_collapse(student, weight, bias, active, x):
         return None
     if not isinstance(layer, torch.nn.Linear):
         raise TypeError(f"expected a torch.nn.Linear, found {type(layer).__name__}")
+    if layer.bias is None:
+        raise ValueError("the layer has no bias; it needs the mean bias")
+    if layer.weight.dtype != weight.dtype:
+        raise TypeError(f"the layer is {layer.weight.dtype}, and `weight` is {weight.dtype}")
     return layer.weight.detach(), layer.bias.detach(), layer(x).detach()
 
 
@@ -705,6 +776,7 @@ def _improvements(pick, ours, baseline, own):
             "this is a difference in points, not a ratio": mean(ours - baseline),
             "this is a share, not percent": ratio - 1,
             "1 is not subtracted": 100 * ratio,
+            "1 is subtracted after the factor 100; it belongs to the ratio": 100 * ratio - 1,
         },
     )
 

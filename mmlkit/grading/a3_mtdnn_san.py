@@ -79,7 +79,11 @@ def _sum(pick, weights, M, mask, text):
 )
 def _summary(pick, M, hypothesis, w):
     """Return the weights alpha [B, T] and the first state s_0 [B, D]."""
-    alpha = _weights(pick, M @ w, hypothesis, "hypothesis")
+    scores = pick(
+        M @ w,
+        {"the scores are divided by sqrt(D); w · M_j has no factor": M @ w / M.shape[2] ** 0.5},
+    )
+    alpha = _weights(pick, scores, hypothesis, "hypothesis")
     right = _weights(_plain, M @ w, hypothesis, "hypothesis")
     return alpha, _sum(pick, right, M, hypothesis, "hypothesis")
 
@@ -113,6 +117,7 @@ def _look(pick, s, M, premise, W):
             "W is missing": s,
             "W is applied twice": state @ W.T,
             "all pairs use the state of the first pair": state[:1].expand_as(s),
+            "the scores are divided by sqrt(D); M_j · W s has no factor": state / M.shape[2] ** 0.5,
         },
     )
     scores = torch.einsum("btd,bd->bt", M, state)
@@ -169,6 +174,7 @@ def _gru(pick, x, s, weights, reset_gate, update):
                 OTHER[reset_gate]
             ],
             "r is not used": old,
+            "r multiplies x; it multiplies s": (r * x - x) @ turn(W["n"]) + old,
             "U_n s is missing": 0 * old,
         },
     )
@@ -276,7 +282,11 @@ def _run_answer_loss(student, P, y, u, sure, p):
     import torch
 
     answer = student(P, y, u, sure, p)
-    return answer and (torch.as_tensor(answer[0]).float(), answer[1])
+    if answer is None:
+        return None
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        raise TypeError(f"expected (kept, loss), found {type(answer).__name__}")
+    return torch.as_tensor(answer[0]).float(), answer[1]
 
 
 @question(
@@ -303,11 +313,13 @@ def _answer_loss(pick, P, y, u, sure, p):
             "only the sure step is kept": own,
             "steps with u < p are kept; they are dropped": ~drawn | own,
             "all pairs keep the sure step of the first pair": drawn | (steps == sure[0]),
+            "every pair keeps the sure steps of all pairs": drawn | own.any(0),
             "steps with u < 1 - p are kept; keep those with u >= p": (u < 1 - p) | own,
         },
     )
     q, count = P.gather(2, y[:, None, None].expand(-1, len(steps), 1))[..., 0], right.sum(1)
     total = (q * right).sum(1)
+    mean = (P * right[..., None]).sum(1) / count[:, None]
     terms = pick(
         (total / count).log(),
         {
@@ -322,6 +334,13 @@ def _answer_loss(pick, P, y, u, sure, p):
             "dropped steps are counted": q.mean(1).log(),
             "the probabilities are summed; take their mean": total.log(),
             "the log is missing": total / count,
+            "the mean over the pairs comes before the log": (total / count)
+            .mean()
+            .log()
+            .expand(len(P)),
+            "the softmax of probabilities is taken; F.cross_entropy takes logits": mean.log_softmax(
+                1
+            ).gather(1, y[:, None])[:, 0],
         },
     )
     terms = pick(-terms, {"the minus is missing": terms})
@@ -332,10 +351,10 @@ def _answer_loss(pick, P, y, u, sure, p):
 
 
 def _similarity_cases(draw):
-    """Draw vectors, labels from 0 to 5, and the last layer."""
-    B, D = draw.size(3, 6), draw.size(3, 5)
-    y = draw.integers(51, B) / 10
-    return [(draw.normal(B, D), y, draw.normal(1, D), draw.normal(1), 5.0)]
+    """Draw vectors, labels from 0 to a highest one that is not 5, and the last layer."""
+    B, D, highest = draw.size(3, 6), draw.size(3, 5), draw.size(7, 9)
+    y = draw.integers(10 * highest + 1, B) / 10
+    return [(draw.normal(B, D), y, draw.normal(1, D), draw.normal(1), float(highest))]
 
 
 UNITS = {
@@ -364,10 +383,12 @@ def _similarity_loss(pick, x, y, w, b, highest, unit):
         "fraction": "the labels are not divided by highest",
         "score": "the sigmoid is not multiplied by highest",
     }
+    five = {"fraction": (1, y / 5), "score": (5, y)}
     factor, y = pick(
         ranges[unit],
         {
             unscaled[unit]: (1, y),
+            "5 stands in the code; use the argument highest": five[unit],
             f"this is in the other unit; in this course the loss is {UNITS[unit]}": ranges[other],
         },
     )
@@ -538,7 +559,7 @@ def _clip_cases(draw):
 
 
 def _run_clipping(student, gradients, limit):
-    """Return the student's norm and all gradients afterwards, two zeros where there is none."""
+    """Return the norm, all gradients afterwards (zeros for None), and how many are None."""
     import torch
 
     given = [torch.zeros(2) if one is None else one for one in gradients]
@@ -549,7 +570,8 @@ def _run_clipping(student, gradients, limit):
     if norm is None:
         return None
     left = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
-    return float(norm), torch.cat([one.flatten() for one in left])
+    none = sum(one.grad is None for one in parameters)
+    return float(norm), torch.cat([one.flatten() for one in left]), none
 
 
 @question(
@@ -563,11 +585,12 @@ def _run_clipping(student, gradients, limit):
     rule={
         "norm": "the root of the sum of all squares of all gradients, before clipping",
         "gradients": "the old ones times limit / norm, where the norm is above the limit",
+        "gradients that are None": "as many as before",
     },
     avoid=("clip_grad_norm_", "get_total_norm", "clip_grads_with_norm_", "clip_grad_value_"),
 )
 def _clip(pick, gradients, limit):
-    """Return the global norm and the clipped gradients, [N]."""
+    """Return the global norm, the clipped gradients [N], and the number of those that are None."""
     parts = [torch.zeros(2) if one is None else one.flatten() for one in gradients]
     whole, norms = torch.cat(parts), torch.stack([one.norm() for one in parts])
     norm = whole.norm()
@@ -582,7 +605,7 @@ def _clip(pick, gradients, limit):
     )
     scaled = whole * (limit / norm).clamp(max=1)
     own = [one * (limit / length).clamp(max=1) for one, length in zip(parts, norms)]
-    return found, pick(
+    clipped = pick(
         scaled,
         {
             "every tensor is clipped by its own norm; one factor holds for all": torch.cat(own),
@@ -594,6 +617,8 @@ def _clip(pick, gradients, limit):
             "the limit is missing from the factor": whole / norm.clamp(min=1),
         },
     )
+    none = sum(one is None for one in gradients)
+    return found, clipped, pick(none, {"a gradient of None became a tensor; leave it None": 0})
 
 
 def _update_cases(draw):
@@ -655,6 +680,7 @@ ZEROS = {
     object="multitask_step",
     cases=_update_cases,
     driver=_run_updates,
+    uses=("clip",),
     rule={
         "heads": "the head of the batch's task moves, and no other",
         "encoder": "that after the clipped gradient of each batch",

@@ -56,7 +56,14 @@ def _ends(linear, gelu):
     before = {"GELU comes before V^D": lambda x: linear("up", F.gelu(x))}
     if gelu == "none":
         return plain, {"there is a GELU after V^D; this course has none": after, **before}
-    return after, {"the GELU after V^D is missing": plain, **before}
+    others = {
+        "the GELU after V^D is missing": plain,
+        "GELU is the approximation with tanh; use the exact one": lambda x: F.gelu(
+            linear("up", x), approximate="tanh"
+        ),
+        "this is ReLU, not GELU": lambda x: linear("up", x).relu(),
+    }
+    return after, {**others, **before}
 
 
 @question(
@@ -83,6 +90,10 @@ def _projected_attention(pick, h, mask, weights, num_heads, gelu):
         {
             "the heads are cut with view(B, H, T, S / H), which mixes tokens": (
                 lambda x: x.reshape(B, num_heads, T, -1),
+                lambda x: x.transpose(1, 2),
+            ),
+            "the features of a head do not stand side by side; head k owns S / H neighbours": (
+                lambda x: x.unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2),
                 lambda x: x.transpose(1, 2),
             ),
             "the heads are merged without transposing back": (
@@ -175,7 +186,14 @@ def _pal_encoder(pick, *case):
 
     def encode(h, mask, layers, ts):
         first, hidden, one = h, mask, layers[0]
-        layers = pick(layers, {"the layers are used in reverse order": layers[::-1]})
+        layers = pick(
+            layers,
+            {
+                "the layers are used in reverse order": layers[::-1],
+                "only the first layer is used": layers[:1],
+            },
+        )
+        wide = pick("a", {"feed_forward reads h, not a": "h"})
         blind = pick(mask, {"the mask is not passed on to attend": 0 * mask})
         own = pick(mask, {"the mask is not passed on to ts": 0 * mask})
         numbers = pick(
@@ -214,7 +232,8 @@ def _pal_encoder(pick, *case):
             a = norm_1(hidden + early)
             task = ts({"h": h, "a": a, "0": first}[source], own, i)
             residual = {"a": a, "h": h, "-": 0}[residuals[1]]
-            total = residual + one.feed_forward(a) + task * (place == "inside")
+            fed = one.feed_forward({"a": a, "h": h}[wide])
+            total = residual + fed + task * (place == "inside")
             h = norm_2(total) + task * (place == "after")
         return h
 
@@ -257,6 +276,7 @@ def _run_task_part(student, D, S, H, L, state, h, mask):
             sum(not one.any() for one in matrices.values()),
             sum(not 0.01 < one < 0.03 for one in others),
             sum(bool(one.any()) for one in biases.values()),
+            sum(name not in state for name in named),
         )
         for name, one in named.items():
             if name in state and state[name].shape == one.shape:
@@ -277,12 +297,14 @@ def _run_task_part(student, D, S, H, L, state, h, mask):
         "matrices that start at 0": "1, that of V^D",
         "other matrices without the spread 0.02": "0",
         "biases that do not start at 0": "0",
+        "parameters with a name that the table does not have": "0",
         "outputs of all layers": "projected_attention with V^E, V^D and the maps of the layer",
     },
     variants=GELU,
+    uses=("projected_attention",),
 )
 def _task_part(pick, D, S, H, L, state, h, mask, gelu):
-    """Return four numbers about a new part, and its outputs [L, B, T, D]."""
+    """Return five numbers about a new part, and its outputs [L, B, T, D]."""
     ends, maps = 2 * D * S + D + S, 3 * (S * S + S)
     count = pick(
         ends + L * maps,
@@ -290,6 +312,8 @@ def _task_part(pick, D, S, H, L, state, h, mask, gelu):
             "V^E and V^D exist in every layer; all layers share one pair": L * (ends + maps),
             "all layers share query, key and value; every layer has its own": ends + maps,
             "the linear maps have no biases": 2 * D * S + 3 * L * S * S,
+            "query, key and value are no parameters of the module; put them into an "
+            "nn.ModuleList of nn.ModuleDicts": ends,
             "g has an output projection; it has three maps": ends + L * maps * 4 // 3,
         },
     )
@@ -319,6 +343,7 @@ def _task_part(pick, D, S, H, L, state, h, mask, gelu):
     )
     number = pick(lambda i: i, {"every layer uses the attention of layer 0": lambda i: 0})
     seen = pick(mask, {"the mask is not passed on": 0 * mask})
+    heads = pick(H, {"the attention has one head; pass num_heads on": 1})
     outputs = []
     for i in range(L):
         own = {
@@ -326,8 +351,8 @@ def _task_part(pick, D, S, H, L, state, h, mask, gelu):
             for key, one in state.items()
             if key.startswith(("down", "up", f"attention.{number(i)}."))
         }
-        outputs.append(_projected_attention.right(_right, h, seen, own, H, gelu=gelu))
-    return count, zero, spread, biases, torch.stack(outputs)
+        outputs.append(_projected_attention.right(_right, h, seen, own, heads, gelu=gelu))
+    return count, zero, spread, biases, 0, torch.stack(outputs)
 
 
 # ---- what a task may cost ----
@@ -377,7 +402,13 @@ def _largest_size(pick, hidden_size, num_layers, num_tasks, num_heads, budget):
 
     while cost(S + step) + equal <= budget:
         S += step
-    return pick(S, {"this is the first size above the budget": S + step})
+    return pick(
+        S,
+        {
+            "this is the first size above the budget": S + step,
+            "where even S = num_heads is too expensive, the answer is 0": max(S, num_heads),
+        },
+    )
 
 
 # ---- sequential attention ----
@@ -538,7 +569,13 @@ def _task_order(pick, sizes, epoch, epochs, uniform, last):
     )
     side = pick("right", {"a number on a border belongs to the task that begins there": "left"})
     inside = (lambda u: u < ends) if side == "right" else (lambda u: u <= ends)
-    order = [names[int(inside(u).argmax())] for u in uniform]
+    order = pick(
+        [names[int(inside(u).argmax())] for u in uniform],
+        {
+            "the task with the largest probability is always drawn": [int(share.argmax())]
+            * len(uniform)
+        },
+    )
     return dict(zip(sizes, shown)), order
 
 
@@ -570,6 +607,8 @@ def _run_heads(student, u, v, sentiment, paraphrase, similarity, own, pair, bias
     features = heads.features(u, v)
     if features is None:
         return None
+    if list(features.shape) != [len(u), width]:
+        raise ValueError(f"features has the shape {list(features.shape)}, not {[len(u), width]}")
     found = [heads.scores(task, u, None if task == "sst" else v) for task in labels]
     losses = [heads.loss(task, one, labels[task]) for task, one in zip(labels, found)]
     return [one if one is None else one.detach() for one in (features, *found, *losses)]
@@ -668,10 +707,10 @@ def _ids(draw, count):
 
 
 def _prediction_file_cases(draw):
-    """Draw ids and scores; some logits of quora lie between 0 and 0.5."""
+    """Draw ids and scores; some logits of quora lie between 0 and 0.5, and one is 0."""
     N = draw.size(5, 6)
     logits = draw.normal(N)
-    logits[:2] = torch.tensor([draw.number(0.1, 0.4), draw.number(0.1, 0.4)])
+    logits[:3] = torch.tensor([draw.number(0.1, 0.4), draw.number(0.1, 0.4), 0])
     return [(_ids(draw, N), draw.normal(N, 5), logits, 1.5 + draw.normal(N))]
 
 
@@ -696,7 +735,8 @@ def _run_prediction_file(student, ids, sentiment, logits, similarity):
     driver=_run_prediction_file,
     rule={
         "headers": "'id \\t NAME ' with NAME as printed in the table",
-        "rows": "'id , value ' with a space at the end, and one line end after every line",
+        "rows": "'id , value ' with a space at the end, and one line end after every line. "
+        "(Numbers in this message are codes of characters: 32 is a space, 9 a tab, 10 a line end)",
     },
 )
 def _prediction_file(pick, ids, *scores):
@@ -726,14 +766,20 @@ def _prediction_file(pick, ids, *scores):
             "rows have a tab; only the header has one": (" \t ", " "),
         },
     )
-    limit = pick(0.0, {"a logit is compared with 0.5; its sigmoid is 0.5 at 0": 0.5})
+    yes = pick(
+        lambda one: one > 0,
+        {
+            "a logit is compared with 0.5; its sigmoid is 0.5 at 0": lambda one: one > 0.5,
+            "a logit of exactly 0 is not larger than 0": lambda one: one >= 0,
+        },
+    )
     whole = pick("{:.1f}", {"quora has 1.0 and 0.0, not 1 and 0": "{:.0f}"})
     digits = pick("{:.3f}", {"sts has three digits after the point": "{}"})
     first = pick(0, {"the labels of sst count from 0": 1})
     last = pick("\n", {"the line end after the last row is missing": ""})
     values = {
         "sst": lambda one: str(int(one.argmax()) + first),
-        "quora": lambda one: whole.format(float(one > limit)),
+        "quora": lambda one: whole.format(float(yes(one))),
         "sts": lambda one: digits.format(float(one)),
     }
 
@@ -832,6 +878,7 @@ def _score_files(pick, texts, labels):
         {
             "this is the number of right rows": lambda one: one.sum(),
             "this is the share of wrong rows": lambda one: 1 - one.mean(),
+            "this is in percent; it is from 0 to 1": lambda one: 100 * one.mean(),
         },
     )
     sst, quora = share(right["sst"]), share(right["quora"])
@@ -960,6 +1007,7 @@ def _train_epoch(pick, *case, clip):
                 "global": "all parameters are clipped together; clip each of them alone",
             }[other]: other,
             "the gradients are not clipped": None,
+            "the entries are clipped one by one; scale a whole tensor": "entries",
         },
     )
     moves = pick(True, {"no parameter moves: backward or the step is missing": False})
@@ -993,6 +1041,8 @@ def _train_epoch(pick, *case, clip):
                 optimizer.zero_grad(set_to_none=none)
             loss.backward()
             parameters = list(model.parameters())
+            if clipped == "entries":
+                torch.nn.utils.clip_grad_value_(parameters, 1.0)
             for group in {"each": parameters, "global": [parameters]}.get(clipped, ()):
                 torch.nn.utils.clip_grad_norm_(group, 1.0)
             if moves:

@@ -96,13 +96,14 @@ def test_the_answer_loss_equals_the_library():
 
 def test_the_similarity_loss_equals_the_library_and_its_units_differ_by_25():
     ((x, y, w, b, highest),) = cases("similarity_loss")
+    y, highest = 5 * y / highest, 5.0  # the labels of stsb
     head = LinearHead(x.shape[1], 1, dropout=0.0, activation="sigmoid")
     head.dense.load_state_dict({"weight": w, "bias": b})
     nothing = torch.zeros(len(x), 1, dtype=torch.long)
     rows = tuple(range(len(x)))
     batch = Batch(get_task("stsb"), nothing, nothing, nothing, y, rows)
     fraction = right("similarity_loss", (x, y, w, b, highest), unit="fraction")
-    expected = head.loss((x, (0.0, 5.0)), batch).total.detach()
+    expected = head.loss((x, (0.0, highest)), batch).total.detach()
     torch.testing.assert_close(fraction, expected)
     score = right("similarity_loss", (x, y, w, b, highest), unit="score")
     torch.testing.assert_close(score, 25 * expected)
@@ -150,7 +151,8 @@ def test_clipping_equals_torch():
         for parameter, gradient in zip(parameters, gradients):
             parameter.grad = None if gradient is None else gradient.clone()
         expected = torch.nn.utils.clip_grad_norm_(parameters, limit)
-        norm, clipped = right("clip", (gradients, limit))
+        norm, clipped, none = right("clip", (gradients, limit))
+        assert none == sum(one.grad is None for one in parameters) > 0
         torch.testing.assert_close(norm, expected)
         left = [one if one.grad is None else one.grad for one in parameters]
         flat = torch.cat([one.flatten() for one in left])

@@ -134,12 +134,26 @@ for cell in json.load(open(sys.argv[1], encoding="utf-8"))["cells"]:
 """
 
 
+COLAB = ROOT / ".venv-colab" / "bin" / "python"
+PYTHONS = [
+    pytest.param(sys.executable, id="here"),
+    pytest.param(
+        str(COLAB),
+        id="colab",
+        marks=pytest.mark.skipif(
+            not COLAB.exists(), reason="no .venv-colab with Colab's versions: make test-colab"
+        ),
+    ),
+]
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_student_notebook_runs_with_stubs_from_an_empty_folder(name, tmp_path):
+def test_a_student_notebook_runs_with_stubs_from_an_empty_folder(name, python, tmp_path):
     path = ROOT / "assignments" / "student" / f"{name}.ipynb"
     run = subprocess.run(
-        [sys.executable, "-c", RUN, str(path)], capture_output=True, text=True, cwd=tmp_path
+        [python, "-c", RUN, str(path)], capture_output=True, text=True, cwd=tmp_path
     )
     assert run.returncode == 0, run.stderr[-2000:]
     questions = [one for one in load_questions(name)[1].values() if one.right]

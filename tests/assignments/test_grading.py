@@ -4,10 +4,15 @@ import csv
 import dataclasses
 import json
 import os
+import re
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
 from common import code, course
+from hostile import ENDS, FORGES, HONEST, PATCHES_JSON, READS, RESOURCES
 
 from mmlkit.cli.main import main
 from mmlkit.grading import submissions
@@ -102,6 +107,54 @@ def test_a_folder_is_graded_and_continues(mode, tmp_path, monkeypatch):
     assert [path.stem for path in calls] == ["cyd"]
 
 
+def test_an_interrupted_grading_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    """Ctrl-C in the third notebook: those before it are not graded again."""
+    folder, calls = tmp_path / "in", []
+    folder.mkdir()
+    for name in "abcd":
+        write(folder / f"{name}.ipynb", "x = 1")
+
+    def grade(path, *more):
+        calls.append(path.stem)
+        if calls == ["a", "b", "c"]:
+            raise KeyboardInterrupt
+        return {"student": path.stem, "questions": [{"points": len(calls)}]}
+
+    monkeypatch.setattr(submissions, "grade_notebook", grade)
+    again = lambda: grade_folder(folder, "a1", tmp_path / "out", sandbox=SANDBOX, jobs=1)
+    with pytest.raises(KeyboardInterrupt):
+        again()
+    results = again()
+    assert [calls.count(name) for name in "abcd"] == [1, 1, 2, 1]
+    assert [one["student"] for one in results] == ["a", "b", "c", "d"]
+    assert [one["questions"][0]["points"] for one in results[:2]] == [1, 2]
+    write(folder / "b.ipynb", "x = 2")
+    assert again()[1]["questions"] == [{"points": len(calls)}] and calls[-1] == "b"
+
+
+@slow
+def test_a_killed_grading_goes_on_where_it_stopped(tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    for name in "abcd":
+        write(folder / f"{name}.ipynb", HONEST)
+    command = [sys.executable, "-m", "mmlkit", "grade", str(folder), "--assignment", "a1"]
+    command += ["--out", str(out), "--jobs", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            if line.startswith("b: "):
+                process.kill()
+                break
+    assert process.returncode == -signal.SIGKILL
+    left = {path.stem: path.stat().st_mtime_ns for path in (out / "graded").glob("[a-d].json")}
+    assert {"a", "b"} <= set(left) < set("abcd")
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert set(re.findall(r"^(\w): 4 points$", told, re.M)) == set("abcd") - set(left)
+    for name, time_before in left.items():
+        assert (out / "graded" / f"{name}.json").stat().st_mtime_ns == time_before
+    assert len((out / "points.csv").read_text().splitlines()) == 1 + 4 * 14
+
+
 @slow
 def test_the_command_line_grades_and_says_what_it_did(tmp_path, capsys):
     folder = tmp_path / "in"
@@ -160,119 +213,6 @@ def test_the_sandbox_has_the_packages_of_torch_and_nothing_of_ours():
 
 
 # ---- hostile submissions ----
-
-HONEST = """
-import torch
-def layer_norm(x, g, b, eps):
-    mean, var = x.mean(-1, keepdim=True), x.var(-1, keepdim=True, unbiased=False)
-    return g * (x - mean) / torch.sqrt(var + eps) + b
-"""
-
-RESOURCES = """
-import os, subprocess, sys, time
-def attention(*arguments):
-    while True:
-        try:
-            time.sleep(0.1)
-        except BaseException:
-            pass
-def train_epoch(*arguments):
-    return torch.ones(12_500_000_000)          # 50 GB
-def add_norm(*arguments):
-    while True:
-        try:
-            os.fork()
-        except OSError:
-            pass
-def feed_forward(*arguments):
-    return "x" * 100_000_000
-def evaluate(*arguments):
-    subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
-    os._exit(0)
-"""
-
-ENDS = """
-import atexit, sys, threading, time
-class Ends:
-    atexit.register(time.sleep, 1000)
-    threading.Thread(target=time.sleep, args=(1000,)).start()
-    sys.exit(0)
-def attention(*arguments):
-    sys.exit("20 points")
-def feed_forward(*arguments):
-    raise KeyboardInterrupt
-class Slow:
-    while True:
-        pass
-"""
-
-FORGES = """
-import json, os, sys, time
-class Forges:
-    line = json.dumps({"question": "attention", "points": 4, "records": [{"value": 1}]})
-    print(line)
-    for number in range(3, 20):
-        try:
-            os.write(number, (line + chr(10)).encode())
-        except OSError:
-            pass
-    numpy = __import__("numpy")
-    numpy.allclose = torch.allclose = torch.equal = lambda *more, **other: True
-    torch.testing.assert_close = lambda *more, **other: None
-    time.monotonic = time.time = lambda: 0.0
-class Evil:
-    def __reduce__(self):
-        return os.system, ("touch /tmp/evil",)
-    def __eq__(self, other):
-        return True
-    def tolist(self):
-        return self
-def add_norm(*arguments):
-    return Evil()
-def evaluate(model, batches):
-    return Evil(), [Evil()]
-"""
-
-PATCHES_JSON = """
-import json
-json.dumps = lambda *more, **other: '{"question": "attention", "points": 4, "score": 100}'
-"""
-
-READS = """
-import glob, os, shutil
-FOUND = []
-class Reads:
-    for pattern in ("/in/*", "/tmp/*", "/root/*", "/home/*/*", "/work/*", "/etc/*"):
-        FOUND += glob.glob(pattern)
-    for path in ("SECRET/answers/edition.json", "SECRET", "/etc/shadow"):
-        try:
-            FOUND.append(open(path).read())
-        except OSError:
-            pass
-    for path in ("SECRET/written", "/etc/written", "/in/written", "/usr/written"):
-        try:
-            open(path, "w").write("x")
-            FOUND.append(path)
-        except OSError:
-            pass
-    shutil.rmtree("/in", ignore_errors=True)
-    shutil.rmtree("SECRET", ignore_errors=True)
-def attention(*arguments):
-    raise ValueError(" ".join(FOUND)[-190:])
-def add_norm(*arguments):
-    import socket
-    socket.create_connection(("1.1.1.1", 53), timeout=2)
-def feed_forward(x, *arguments):
-    import mmlkit.checks
-def evaluate(model, batches):
-    from transformers import BertModel
-def train_epoch(*arguments):
-    import sys
-    sys.meta_path[:] = [one for one in sys.meta_path if "Refuse" not in type(one).__name__]
-    sys.path += ["REPOSITORY", "SITE"]
-    import mmlkit
-    return [1.0]
-"""
 
 
 @slow

@@ -65,10 +65,27 @@ WRONG = {
         ),
         (RETURN, "return losses.sum().item(), losses", "no gradient reaches the logits"),
         (RETURN, "return -losses.sum(), -losses", "the minus is missing"),
+        (
+            CROSS,
+            "F.cross_entropy(logits.flatten(0, 1), labels[:, 0].repeat(logits.shape[1]),"
+            ' reduction="none").view(len(logits), -1).mean(dim=0)',
+            "meet labels of other sentences",
+        ),
+        (
+            CROSS,
+            CROSS.replace("logits.", "logits.softmax(dim=-1)."),
+            "the softmax is taken twice; F.cross_entropy takes logits",
+        ),
     ],
     "multiverse_loss": [
         (GRAM, "return G.triu(diagonal=0).sum()", "the diagonal is counted"),
         (GRAM, "return (G * (1 - torch.eye(len(weight)))).sum()", "every pair is counted twice"),
+        (GRAM, "return G.sum()", "the whole matrix is summed: every pair twice, and the diagonal"),
+        (
+            "rows = weight.transpose(0, 1)",
+            "rows = weight.flatten(1)[None]",
+            "the vectors of all labels are joined into one",
+        ),
         (".transpose(1, 2)).abs()", ".transpose(1, 2))", "the absolute value is missing"),
         (".abs()", "**2", "the products are squared"),
         (GRAM, "return G.triu(diagonal=1).sum() / len(G)", "this is the mean over the classes"),
@@ -101,6 +118,7 @@ WRONG = {
         (SIGNS, f"({SIGNS}).triu()", "each pair moves only one of its heads"),
         (".sign()", "", "the signs are missing"),
         (".sign()", ".abs()", "the matrix holds |G|"),
+        (".sign()", ".sign().abs()", "the other heads are added, and none is subtracted"),
         ("signs @ rows", "-signs @ rows", "the sign of the whole gradient is wrong"),
     ],
     "update_averages": [
@@ -113,6 +131,14 @@ WRONG = {
         ("* losses", "* losses.mean()", "every head gets the mean of the losses"),
         (BIAS, "averages", "the correction is missing"),
         (BIAS, "averages / (1 - gamma ** (t - 1))", "the correction is one step behind"),
+        (BIAS, "averages / (1 - gamma ** (t + 1))", "the correction is one step ahead"),
+        (
+            BIAS,
+            "torch.where(active, averages / (1 - gamma**t), averages)",
+            "only the active heads are corrected; correct all",
+        ),
+        ("    averages = averages.clone()\n", "", "the argument is changed; change a copy of it"),
+        (f"return averages, {BIAS}", "return averages", "expected two tensors, found Tensor"),
         (
             f"return averages, {BIAS}",
             f"averages = {BIAS}\n    return averages, averages",
@@ -146,6 +172,12 @@ WRONG = {
             "near values weigh more (a Gaussian kernel)",
         ),
         ("        places = moved\n", "", "the windows do not move"),
+        ("    return places\n", "    return places.sort().values\n", "the places are sorted"),
+        (
+            "abs(places[:, None] - values) <= bandwidth",
+            "places[:, None] - values <= bandwidth",
+            "a window contains all smaller values",
+        ),
     ],
     "merge": [
         (
@@ -157,6 +189,11 @@ WRONG = {
             "(abs(places[:, None] - values) <= bandwidth).sum(dim=1)",
             "(abs(places[:, None] - places) < 1e-9).sum(dim=1)",
             "the windows that rest at a place are counted",
+        ),
+        (
+            "(abs(places[:, None] - values) <= bandwidth).sum(dim=1)",
+            "(abs(places[:, None] - places) <= bandwidth).sum(dim=1)",
+            "the places around a place are counted",
         ),
         (ORDER, "sorted(zip(counts, places.tolist()))", "with the fewest values come first"),
         (
@@ -172,9 +209,15 @@ WRONG = {
             "the centre nearest to a value's resting place is taken",
         ),
         (NEAREST, "return places", "these are the resting places of the values' own windows"),
+        (NEAREST, NEAREST.replace("centres[", "")[:-1], "these are numbers of clusters"),
     ],
     "prune": [
         ("centres.min()", "centres.max()", "the highest cluster is kept; a low loss is good"),
+        (
+            "stays = active.clone()\n    stays[active] =",
+            "stays = active\n    stays[active.clone()] =",
+            "the argument is changed; change a copy of it",
+        ),
         (
             "centres == centres.min()",
             "chosen <= centres.min()",
@@ -192,6 +235,18 @@ WRONG = {
             "scale",
             "the bandwidth is `scale` itself",
         ),
+        ("std(correction=0)", "std()", "the standard deviation divides by A - 1"),
+        (
+            "scale * chosen.std",
+            "scale * averages.std",
+            "the standard deviation is that of all heads",
+        ),
+        (
+            " or chosen.min() == chosen.max():\n        return active\n",
+            ":\n        return active\n    if chosen.min() == chosen.max():\n"
+            "        return torch.zeros_like(active)\n",
+            "heads with equal averages are dropped",
+        ),
         (
             "    return stays\n",
             "    return stays if stays.sum() >= threshold else active\n",
@@ -201,7 +256,7 @@ WRONG = {
         (
             "    chosen = averages[active]\n",
             "    active = torch.ones_like(active)\n    chosen = averages[active]\n",
-            "The right answer is the mask of the lowest cluster of active heads",
+            "The right answer is that of the lowest cluster of active heads",
         ),
     ],
     "collapse": [
@@ -213,7 +268,7 @@ WRONG = {
             "the sum is divided by the number of all heads",
         ),
         (LAYER, LAYER.replace("[active].mean(dim=0)", "[0]"), "this is the first head alone"),
-        (", dtype=weight.dtype", "", "it stopped with RuntimeError"),
+        (", dtype=weight.dtype", "", "the layer is torch.float32, and `weight` is torch.float64"),
         ("return layer", "return layer.weight, layer.bias", "it stopped with TypeError"),
     ],
     "improvements": [
@@ -227,6 +282,11 @@ WRONG = {
         ("ours / baseline", "baseline / ours", "the ratio is upside down"),
         ("return 100 * (", "return (", "this is a share, not percent"),
         ("- 1) - 1)", "- 1))", "1 is not subtracted"),
+        (
+            "(total / (ratios.shape[1] - 1) - 1)",
+            "total / (ratios.shape[1] - 1) - 1",
+            "1 is subtracted after the factor 100",
+        ),
         (
             "    return",
             "    own = F.one_hot(own, ours.shape[1])\n"

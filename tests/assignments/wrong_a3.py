@@ -19,6 +19,7 @@ WRONG = {
         (FILL_H, ".softmax(dim=1) * hypothesis", "the mask comes after the softmax"),
         ("softmax(dim=1)", "softmax(dim=0)", "the softmax runs over the pairs (dim=0)"),
         ("~hypothesis", "hypothesis", "the mask is inverted"),
+        ("(M @ w)", "(M @ w / math.sqrt(len(w)))", "the scores are divided by sqrt(D)"),
         (
             "* M).sum(dim=1)",
             "* M).sum(dim=1) / hypothesis.sum(1, keepdim=True)",
@@ -28,6 +29,7 @@ WRONG = {
     "look": [
         ("s @ W.T", "s @ W", "W is transposed"),
         ("s @ W.T", "s", "W is missing"),
+        ("s @ W.T", "s @ W.T / math.sqrt(len(W))", "the scores are divided by sqrt(D)"),
         (FILL_P, ".softmax(dim=1)", "tokens outside the premise get attention"),
         ("~premise", "premise", "only tokens outside the premise count"),
         (FILL_P, FILL_P.replace("dim=1", "dim=0"), "the softmax runs over the pairs (dim=0)"),
@@ -39,6 +41,7 @@ WRONG = {
         ("z * s + (1 - z) * n", "(1 - z) * s + z * n", "z weighs the new part n; in this course"),
         ('r * (s @ U["n"].T)', '(r * s) @ U["n"].T', "r multiplies s, before the matrix U_n; in"),
         ('r * (s @ U["n"].T)', 's @ U["n"].T', "r is not used"),
+        ('x @ W["n"].T + r * (s', '(r * x) @ W["n"].T + (s', "r multiplies x; it multiplies s"),
         (
             "    W, U, b =",
             "    x, s = s, x\n    W, U, b =",
@@ -101,9 +104,14 @@ WRONG = {
         (LOSS, "-mean[rows, y].log().sum()", "this is the sum over the pairs"),
         (LOSS, "mean[rows, y].log().mean()", "the minus is missing"),
         (LOSS, "-mean[rows, y].mean()", "the log is missing"),
+        (LOSS, "-mean[rows, y].mean().log()", "the mean over the pairs comes before the log"),
+        (LOSS, "F.cross_entropy(mean, y)", "F.cross_entropy takes logits"),
+        ("kept[rows, sure]", "kept[:, sure]", "every pair keeps the sure steps of all pairs"),
+        ("return kept, -", "return -", "expected (kept, loss), found Tensor"),
     ],
     "similarity_loss": [
         ("y / highest", "y", "the labels are not divided by highest"),
+        ("y / highest", "y / 5", "5 stands in the code; use the argument highest"),
         ("(g - y / highest)", "(highest * g - y)", "this is in the other unit"),
         ("torch.sigmoid(x @ w[0] + b)", "x @ w[0] + b", "the sigmoid is missing"),
         ("x @ w[0] + b", "x @ w.T + b", "broadcast to [B, B]"),
@@ -178,6 +186,13 @@ WRONG = {
         ("g.mul_(limit / norm)", "g = g * limit / norm", "the gradients are not changed"),
         ("    return norm\n", "    return min(norm, limit)\n", "this is the norm after clipping"),
         (" if theta.grad is not None]", "]", "it stopped with AttributeError"),
+        (
+            "    gradients = ",
+            "    for theta in parameters:\n"
+            "        theta.grad = torch.zeros_like(theta) if theta.grad is None else theta.grad\n"
+            "    gradients = ",
+            "a gradient of None became a tensor",
+        ),
         (
             "math.sqrt(sum(g.square().sum().item() for g in gradients))",
             "torch.cat([g.flatten() for g in gradients]).norm().item()",

@@ -36,6 +36,11 @@ WRONG = {
         ),
         ("dim=-1", "dim=-2", "the softmax runs over the queries"),
         (SPLIT, ".view(B, num_heads, T, S // num_heads)", "cut with view(B, H, T, S / H)"),
+        (
+            SPLIT,
+            ".view(B, T, S // num_heads, num_heads).permute(0, 3, 1, 2)",
+            "the features of a head do not stand side by side",
+        ),
         ("@ V).transpose(1, 2)", "@ V)", "the heads are merged without transposing back"),
         ('"up", mixed', '"up", z', "attention is missing; this is V^D (V^E h)"),
         ('"up", mixed', '"up", z + mixed', "g has a residual; it is attention alone"),
@@ -65,6 +70,8 @@ WRONG = {
             "ts is added in the first half of the layer",
         ),
         ("enumerate(layers)", "enumerate(layers[::-1])", "the layers are used in reverse order"),
+        ("    return h\n", "        return h\n", "only the first layer is used"),
+        ("feed_forward(a)", "feed_forward(h)", "feed_forward reads h, not a"),
         (
             "    for i, layer",
             "    first = h\n    ts_of = ts\n    ts = lambda _, mask, i: ts_of(first, mask, i)\n"
@@ -87,6 +94,18 @@ WRONG = {
         ('("query", "key", "value")', '("query", "key", "value", "output")', "output projection"),
         ("self.attention[layer]", "self.attention[0]", "every layer uses the attention of layer 0"),
         ("(h, mask, weights", "(h, 0 * mask, weights", "the mask is not passed on"),
+        ("self.num_heads = num_heads", "self.num_heads = 1", "the attention has one head"),
+        (
+            "nn.ModuleList(nn.ModuleDict(one) for one in own)",
+            "[dict(one) for one in own]",
+            "query, key and value are no parameters of the module",
+        ),
+        (
+            "self.attention = nn.ModuleList(nn.ModuleDict(one) for one in own)",
+            "self.maps = nn.ModuleList(nn.ModuleDict(one) for one in own)\n"
+            "        self.__dict__['attention'] = list(self.maps)",
+            "parameters with a name that the table does not have",
+        ),
     ],
     "largest_size": [
         (
@@ -100,6 +119,7 @@ WRONG = {
         ("num_tasks * (ends", "(ends", "this is the size for one task"),
         ("<= budget", "< budget", "a size that costs exactly the budget is allowed"),
         ("    return S\n", "    return S + num_heads\n", "the first size above the budget"),
+        ("    return S\n", "    return max(S, num_heads)\n", "is too expensive, the answer is 0"),
         (
             "cost(S + num_heads) <= budget:\n        S += num_heads",
             "cost(S + 1) <= budget:\n        S += 1",
@@ -144,6 +164,11 @@ WRONG = {
         ('"right"', '"left"', "a number on a border belongs to the task that begins there"),
         (
             '[list(sizes)[i] for i in np.searchsorted(borders, uniform, side="right")]',
+            "[max(p, key=p.get)] * len(uniform)",
+            "the task with the largest probability is always drawn",
+        ),
+        (
+            '[list(sizes)[i] for i in np.searchsorted(borders, uniform, side="right")]',
             "[list(sizes)[(np.cumsum(list(p.values())) > u).argmax()] for u in uniform]",
             "rounding makes the sum smaller than 1",
         ),
@@ -163,6 +188,11 @@ WRONG = {
         ("(u - v).abs()", "u - v", "the absolute value of the difference is missing"),
         ("(u - v).abs()", "(u - v) ** 2", "the difference is squared"),
         (FEATURES, "[v, u, (u - v).abs(), u * v]", "u and v are exchanged"),
+        (
+            FEATURES,
+            "[u, v, (u - v).abs(), (u * v).sum(-1, keepdim=True)]",
+            "features has the shape [",
+        ),
         (FEATURES, "[u, v, u * v, (u - v).abs()]", "the product stands before the difference"),
         ("self.sst(u)", "self.sst(u).softmax(-1)", "these are probabilities"),
         ('if task == "quora" else self.sts', 'if task else "sts"', "quora is used for sts"),
@@ -198,6 +228,7 @@ WRONG = {
             "remove them before a step, not after",
         ),
         (CLIP, "", "the gradients are not clipped"),
+        (CLIP, CLIP.replace("norm_", "value_"), "the entries are clipped one by one"),
         (
             CLIP,
             "        for one in model.parameters():\n"
@@ -234,6 +265,7 @@ WRONG = {
         (" , ", ", ", "the space before the comma is missing"),
         (" , ", " \\t ", "rows have a tab; only the header has one"),
         ("scores > 0", "scores > 0.5", "a logit is compared with 0.5"),
+        ("scores > 0", "scores >= 0", "a logit of exactly 0 is not larger than 0"),
         (".float().tolist()", ".int().tolist()", "quora has 1.0 and 0.0, not 1 and 0"),
         ('[f"{one:.3f}" for one in scores.tolist()]', "scores.tolist()", "three digits"),
         ("dim=-1).tolist()", "dim=-1).add(1).tolist()", "the labels of sst count from 0"),
@@ -246,6 +278,7 @@ WRONG = {
             "rows are matched by place",
         ),
         (".mean() for", ".sum() for", "this is the number of right rows"),
+        (".mean() for", ".mean() * 100 for", "this is in percent"),
         ("pairs[task][0] == pairs", "pairs[task][0] != pairs", "this is the share of wrong rows"),
         (R, "np.corrcoef(found, truth)[0, 1]", "the correlation of a constant is nan"),
         ("min(np.ptp(found), np.ptp(truth))", "np.ptp(found)", "nan if all labels are equal"),

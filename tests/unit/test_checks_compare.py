@@ -57,6 +57,16 @@ def test_the_fewest_mistakes_that_fit_all_cases_are_named(function, message):
     assert str(error.value) == message
 
 
+def test_a_difference_in_the_middle_of_a_long_answer_is_shown():
+    def middle(n):
+        return [one + (one == 7) for one in range(n)]
+
+    with pytest.raises(WrongAnswer) as error:
+        compare(middle, lambda pick, n: list(range(n)), [(12,)], "0 to n - 1")
+    message = "for (12,) at [7] it returns 8, expected 7. The right answer is 0 to n - 1."
+    assert str(error.value) == message
+
+
 def split(pick, values):
     """Return the sum of the values and their number."""
     return sum(values), pick(len(values), {"the last value is not counted": len(values) - 1})
