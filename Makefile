@@ -12,7 +12,7 @@ JOBS   ?= 2
 SOURCE ?= mini
 PYTEST  = $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: walkthrough test quick test-gpu test-colab lint notebooks course data bench install clean
+.PHONY: walkthrough test quick test-gpu test-colab set-repo lint notebooks course data bench install clean help
 
 walkthrough: install            ## run every notebook headless on the fast profile, into runs/
 	$(BIN)/mmlkit run all --profile fast --out runs
@@ -30,8 +30,12 @@ test-gpu: install               ## what needs a GPU, one test at a time; measure
 	$(BIN)/python -m pytest -m "gpu and not notebook" -rs tests/gpu
 	$(BIN)/python -m pytest -m "gpu and notebook" -rs tests/gpu
 
-test-colab:                     ## the suite on the versions that Colab ships, torch aside
-	$(MAKE) test VENV=.venv-colab REQUIREMENTS=requirements-colab.txt
+test-colab:                     ## every notebook alone, from a wheel, on the versions that Colab ships, torch aside
+	$(MAKE) install VENV=.venv-colab REQUIREMENTS=requirements-colab.txt
+	.venv-colab/bin/python tests/colab.py --python .venv-colab/bin/python $(NOTEBOOKS)
+
+set-repo: install               ## REPO=owner/name: the address in notebooks, README and metadata
+	$(BIN)/python notebooks/stamp.py $(if $(REPO),--repo $(REPO))
 
 lint: install                   ## style and unused names, notebooks included
 	$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .

@@ -29,13 +29,16 @@ NAMES = {
 }
 # A file or subpackage may import only from the entries before it. The sign | separates the steps of
 # the walkthrough.
-ORDER = """messages runtime profiles hub folders | data | bert | heads | pals | training
+ORDER = """messages runtime profiles hub folders shipped opening
+           | data | bert | heads | pals | training
            | huggingface studies checks | plots | bench | batch | grading
            | cli""".replace("|", " ").split()
 UNORDERED = ("__init__", "__main__")
 MAY_PRINT = (
     "cli.main",
     "cli.machine",
+    "opening",
+    "shipped",
     "plots.widgets",
     "batch.notebooks",
     "batch.batches",  # modules that print for a user

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from mmlkit.batch.processes import STALLED, run_watched
 from mmlkit.messages import count
+from mmlkit.shipped import shipped_folder
 
 __all__ = ["find_notebooks", "list_notebooks", "run_notebook", "run_notebooks"]
 
@@ -31,8 +32,8 @@ def find_notebooks(wanted):
     Raises:
         FileNotFoundError: there is no such notebook, or no folder of notebooks.
     """
-    places = [Path.cwd() / "notebooks", Path(__file__).resolve().parents[2] / "notebooks"]
-    folder = next((place for place in places if place.is_dir()), None)
+    here = Path.cwd() / "notebooks"
+    folder = here if here.is_dir() else shipped_folder("notebooks")
     known = sorted(folder.glob("[0-9][0-9]_*.ipynb")) if folder else []
     found = {}
     for name in wanted:
