@@ -207,8 +207,10 @@ def write_readme(folders, readme="README.md"):
         scale = experiment.published.get("scale", 1)
         rows += [_claim_row(claim, frame, scale) for claim in told]
         blocks.append(_items(_sentences(experiment, frame, told))[0])
-        table = headline(experiment, frame).dropna(axis=1, how="all")
-        blocks.append(markdown_table(_rounded(table)) if len(table) else "")
+        table = headline(experiment, frame)
+        empty = [name for name in ("published", "sd") if table[name].isna().all()]
+        table = _rounded(table).drop(columns=empty)
+        blocks.append(markdown_table(table) if len(table) else "")
     path = Path(readme)
     text = _between_marks(path.read_text(encoding="utf-8"), "report", blocks, path)
     if "<!-- claims -->" in text:

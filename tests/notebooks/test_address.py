@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import sys
 import tomllib
 from pathlib import Path
@@ -51,6 +52,7 @@ def test_every_master_is_stamped(path):
     assert stamp.stamp_master(text, path.stem, *HERE) == text
     assert {address for _, address in re.findall(ADDRESSES, text)} == {mmlkit.REPOSITORY}
     assert "../results" not in text  # mmlkit.shipped.results finds them in an installed wheel too
+    assert re.search(r"^# \| time \| (\d+ minutes|[\d½]+ hours?) to read ", text, re.M)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -92,6 +94,19 @@ def test_a_master_receives_the_badge_and_the_bootstrap_once():
     assert "ab/c" not in moved and "1.2.3" not in moved and moved.count("x/y") == 2
     with pytest.raises(SystemExit, match='found 1 titles .* and 0 cells with the tag "bootstrap"'):
         stamp.stamp_master(MASTER.replace("bootstrap", "other"), "03_title", "x/y", "1.0")
+
+
+def test_the_bootstrap_cell_does_not_count_as_an_effect(tmp_path):
+    """The release changes and the hash does not; a line of an effect changes it."""
+    experiment = runpy.run_path(str(ROOT / "benchmarks" / "lesson_effects.py"))["experiment"]
+    master, found = tmp_path / "03_title.py", []
+    text = MASTER.replace("# %%\n1 + 1", '# %% tags=["effect"]\neffects = dict(a=1)')
+    for version, code in (("1.0", text), ("2.0", text), ("2.0", text.replace("a=1", "a=2"))):
+        master.write_text(stamp.stamp_master(code, "03_title", "x/y", version))
+        found.append(experiment(master))
+    (cells, first), (_, second), (_, third) = found
+    assert first == second != third
+    assert ["open_notebook" in cell for cell in cells] == [False, True, False]
 
 
 def test_the_bootstrap_cell_fits_the_limits_of_a_cell():
