@@ -41,7 +41,7 @@ def find_notebooks(wanted):
         if name.endswith(".ipynb") and Path(name).is_file():
             matches = [Path(name)]
         else:
-            names = (name, name.zfill(2), Path(name).name.removesuffix(".ipynb"))
+            names = (name, name.zfill(2), name.removesuffix(".ipynb"))
             matches = [path for path in known if {"all", path.stem, path.stem[:2]} & {*names}]
         if not matches:
             raise FileNotFoundError(

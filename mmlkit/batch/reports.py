@@ -178,6 +178,12 @@ def _rounded(table):
     return table if any(table["recomputed"]) else table.drop(columns="recomputed")
 
 
+def _without_gaps(table):
+    """Return the rounded table without columns that have no number."""
+    empty = [name for name in ("published", "sd") if table[name].isna().all()]
+    return _rounded(table).drop(columns=empty)
+
+
 def write_readme(folders, readme="README.md"):
     """Write the tables of a README, each between its two marks.
 
@@ -208,9 +214,7 @@ def write_readme(folders, readme="README.md"):
         rows += [_claim_row(claim, frame, scale) for claim in told]
         blocks.append(_items(_sentences(experiment, frame, told))[0])
         table = headline(experiment, frame)
-        empty = [name for name in ("published", "sd") if table[name].isna().all()]
-        table = _rounded(table).drop(columns=empty)
-        blocks.append(markdown_table(table) if len(table) else "")
+        blocks.append(markdown_table(_without_gaps(table)) if len(table) else "")
     path = Path(readme)
     text = _between_marks(path.read_text(encoding="utf-8"), "report", blocks, path)
     if "<!-- claims -->" in text:
