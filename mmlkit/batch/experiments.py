@@ -92,7 +92,8 @@ def find_experiment(name):
 
 
 def _suggestion(key, known):
-    near = difflib.get_close_matches(key, known, n=1)
+    longer = [name for name in known if key and name.startswith(key)]
+    near = difflib.get_close_matches(key, known, n=1) or longer
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

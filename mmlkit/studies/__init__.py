@@ -6,7 +6,6 @@
     cs224n          the course project's files and its overall score
     glue            GLUE's average, and the files of a submission
     dssm            the multi-task network of 2015, MT-DNN's forerunner
-    lessons         the effects of the lessons, recorded over seeds
     staircases      recorded runs that prune heads, for Fig. 2 (MML v2)
     lessons         recorded effects and runs that the lessons read
 
