@@ -102,10 +102,11 @@ def write_hub(folder, rows=ROWS):
 
 def _write_config(place, config, task, rows):
     """Write the parquet files of one configuration; return its entry in the README."""
-    from datasets import ClassLabel, Dataset
+    from datasets import ClassLabel, Dataset, disable_progress_bars
 
     from mmlkit.data import load_task
 
+    disable_progress_bars()
     data, files = load_task(task, "mini", limit=rows), []
     text = task.name in ("sst", "scitail")  # these have labels as texts
     (place / config).mkdir(parents=True)
