@@ -12,7 +12,20 @@ JOBS   ?= 2
 SOURCE ?= mini
 PYTEST  = $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: walkthrough test quick test-gpu test-colab lint notebooks course data bench install clean
+.PHONY: walkthrough test quick test-gpu test-colab set-repo lint notebooks course data bench install clean help
+
+help:                           ## what each verb does
+	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' Makefile | expand -t 20
+
+# A verb that does not exist: the nearest ones, and the list.
+.DEFAULT:
+	@echo "There is no verb '$@'.$$(sed -n 's/^\([a-z-]*\):.*##.*/\1/p' Makefile | $(PYTHON) -c "$$NEAREST" '$@') The verbs are:" >&2
+	@$(MAKE) --no-print-directory help >&2; exit 2
+export define NEAREST
+import difflib, sys
+near = difflib.get_close_matches(sys.argv[1], sys.stdin.read().split(), 1)
+print(f" Did you mean 'make {near[0]}'?" if near else "")
+endef
 
 walkthrough: install            ## run every notebook headless on the fast profile, into runs/
 	$(BIN)/mmlkit run all --profile fast --out runs
@@ -30,8 +43,12 @@ test-gpu: install               ## what needs a GPU, one test at a time; measure
 	$(BIN)/python -m pytest -m "gpu and not notebook" -rs tests/gpu
 	$(BIN)/python -m pytest -m "gpu and notebook" -rs tests/gpu
 
-test-colab:                     ## the suite on the versions that Colab ships, torch aside
-	$(MAKE) test VENV=.venv-colab REQUIREMENTS=requirements-colab.txt
+test-colab:                     ## every notebook alone, from a wheel, on the versions that Colab ships, torch aside
+	$(MAKE) install VENV=.venv-colab REQUIREMENTS=requirements-colab.txt
+	.venv-colab/bin/python tests/colab.py --python .venv-colab/bin/python $(NOTEBOOKS)
+
+set-repo: install               ## REPO=owner/name: the address in notebooks, README and metadata
+	$(BIN)/python notebooks/stamp.py $(if $(REPO),--repo $(REPO))
 
 lint: install                   ## style and unused names, notebooks included
 	$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .
@@ -54,12 +71,13 @@ bench: install                  ## speed beside transformers, on SOURCE, for the
 	$(BIN)/python benchmarks/step_profile.py --source $(SOURCE) --out results/step_profile.json
 	$(BIN)/mmlkit report results --readme
 
+# CPU=1 takes torch's build without CUDA, which is 2 GB smaller.
 REQUIREMENTS ?= requirements.txt
-install: $(VENV)/.installed
+install: $(VENV)/.installed     ## the environment in .venv; CPU=1 for a machine without a GPU
 $(VENV)/.installed: $(REQUIREMENTS) pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --upgrade pip
-	$(BIN)/pip install -q torch==2.13.0
+	$(BIN)/pip install -q torch==2.13.0 $(if $(CPU),--index-url https://download.pytorch.org/whl/cpu)
 	$(BIN)/pip install -q -r $(REQUIREMENTS)
 	$(BIN)/pip install -q --no-deps -e .
 	touch $@

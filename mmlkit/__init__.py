@@ -15,6 +15,7 @@ import sys
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"
+REPOSITORY = "mmlkit/mmlkit"  # owner/name; `make set-repo REPO=owner/name` changes it everywhere
 MINI_EDITION = 3  # of data/mini; every result names it
 
 _NAMES = {
@@ -27,6 +28,7 @@ _NAMES = {
     "huggingface": "export_classifier",
     "studies": "cross_dataset_table performance_profile published relative_improvement",
     "profiles": "get_profile",
+    "opening": "open_notebook",
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOME)

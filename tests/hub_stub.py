@@ -20,6 +20,8 @@ API = re.compile(
     r"(/(?P<what>revision|tree|paths-info)/(?P<revision>[^/]+)(?P<path>/.*)?)?"
 )
 
+LEGACY = re.compile(r"^(/api/models)?/bert-base-uncased/")  # the hub redirects this old id
+
 
 def commit_of(repo_id):
     """Return the only commit of a repository, the same in every run."""
@@ -69,7 +71,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.requests.append((self.command, self.path))
         address = urlsplit(self.path)
-        path = unquote(address.path)
+        path = LEGACY.sub(r"\1/google-bert/bert-base-uncased/", unquote(address.path))
         match = RESOLVE.fullmatch(path) or API.fullmatch(path)
         if match is None:
             return self.missing("EntryNotFound")

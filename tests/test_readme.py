@@ -157,3 +157,28 @@ def test_the_tables_equal_the_results(tmp_path):
     record = json.loads((ROOT / "results" / "speed.json").read_text(encoding="utf-8"))
     found = {(one["comparison"], one.get("task")) for one in record["comparisons"]}
     assert found >= {(kind, task) for kind in ("step", "predict") for task in ("sst", "quora")}
+
+
+def test_the_figure_shows_the_recorded_runs():
+    """Otherwise: python benchmarks/readme_figure.py."""
+    import runpy
+
+    from mmlkit.studies import recorded_staircases
+
+    figure = runpy.run_path(str(ROOT / "benchmarks" / "readme_figure.py"))
+    runs = recorded_staircases(ROOT / "results")
+    assert len(runs) >= 3
+    assert f"runs {figure['digest'](runs)}" in figure["TARGET"].read_text(encoding="utf-8")
+    alt = re.search(r"!\[([^\]]+)\]\(notebooks/images/fig2\.svg\)", README)[1]
+    assert len(alt.split()) > 20
+
+
+def test_the_first_part_has_at_most_100_lines():
+    first, reference = README.split("\n# Reference\n")
+    assert len(first.splitlines()) <= 100 and "## The library" in reference
+    record = json.loads((ROOT / "results" / "speed.json").read_text(encoding="utf-8"))
+    steps = [one for one in record["comparisons"] if one["comparison"] == "step"]
+    shipped = {f"{one['over_shipped']['median']:.1f}" for one in steps}
+    best = sorted(f"{one['over_best']['median']:.1f}" for one in steps)
+    assert len(shipped) == 1 and f"is {shipped.pop()} times as fast" in " ".join(first.split())
+    assert f"{best[0]} to {best[-1]} times with" in " ".join(first.split())

@@ -13,10 +13,10 @@ import jsonschema
 
 from mmlkit.batch.notebooks import find_notebooks, notebook_parameters, parse_value
 from mmlkit.profiles import get_profile
+from mmlkit.shipped import shipped_folder
 
 __all__ = ["Experiment", "find_experiment", "known_experiments", "load_experiment", "parse_grid"]
 
-_REPOSITORY = Path(__file__).resolve().parents[2]
 _SIZES = ("fast", "colab", "paper")
 
 
@@ -61,9 +61,9 @@ class Experiment:
 
 
 def known_experiments():
-    """Return {name: file} of the experiments in experiments/, here or beside the package."""
-    folders = (_REPOSITORY / "experiments", Path.cwd() / "experiments")
-    paths = [path for folder in folders for path in sorted(folder.glob("*.toml"))]
+    """Return {name: file} of the experiments in experiments/, here or of the library."""
+    folders = (shipped_folder("experiments"), Path.cwd() / "experiments")
+    paths = [path for folder in folders if folder for path in sorted(folder.glob("*.toml"))]
     return {path.stem: path.resolve() for path in paths}
 
 
@@ -92,7 +92,8 @@ def find_experiment(name):
 
 
 def _suggestion(key, known):
-    near = difflib.get_close_matches(key, known, n=1)
+    longer = [name for name in known if key and name.startswith(key)]
+    near = difflib.get_close_matches(key, known, n=1) or longer
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
@@ -253,8 +254,8 @@ def _notebook(path, name):
     notebook = (path.parent / name).resolve()
     if not notebook.is_file():
         notebook = find_notebooks([name])[0].resolve()
-    allowed = (path.parent, _REPOSITORY / "notebooks", Path.cwd() / "notebooks")
-    if not any(notebook.is_relative_to(folder.resolve()) for folder in allowed):
+    allowed = (path.parent, shipped_folder("notebooks"), Path.cwd() / "notebooks")
+    if not any(notebook.is_relative_to(folder.resolve()) for folder in allowed if folder):
         raise ValueError(
             f"{path}: the notebook {name!r} is outside the folder of the file ({notebook}), and a "
             "notebook runs any code. Expected a notebook in that folder, or a number such as "

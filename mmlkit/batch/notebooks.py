@@ -5,6 +5,7 @@ that was renamed to its final name. A run without progress is stopped, see `proc
 """
 
 import ast
+import difflib
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from mmlkit.batch.processes import STALLED, run_watched
 from mmlkit.messages import count
+from mmlkit.shipped import shipped_folder
 
 __all__ = ["find_notebooks", "list_notebooks", "run_notebook", "run_notebooks"]
 
@@ -31,24 +33,32 @@ def find_notebooks(wanted):
     Raises:
         FileNotFoundError: there is no such notebook, or no folder of notebooks.
     """
-    places = [Path.cwd() / "notebooks", Path(__file__).resolve().parents[2] / "notebooks"]
-    folder = next((place for place in places if place.is_dir()), None)
+    here = Path.cwd() / "notebooks"
+    folder = here if here.is_dir() else shipped_folder("notebooks")
     known = sorted(folder.glob("[0-9][0-9]_*.ipynb")) if folder else []
     found = {}
     for name in wanted:
-        if name.endswith(".ipynb"):
-            matches = [Path(name)] if Path(name).is_file() else []
+        if name.endswith(".ipynb") and Path(name).is_file():
+            matches = [Path(name)]
         else:
-            names = (name, name.zfill(2))
+            names = (name, name.zfill(2), name.removesuffix(".ipynb"))
             matches = [path for path in known if {"all", path.stem, path.stem[:2]} & {*names}]
         if not matches:
             raise FileNotFoundError(
-                f"There is no notebook {name!r}. Known: "
+                f"There is no notebook {name!r}.{_suggestion(name, known)} Known: "
                 f"{', '.join(path.stem for path in known) or 'none'}"
                 f"{'' if folder else ' (run it from a checkout of the repository)'}."
             )
         found |= dict.fromkeys(matches)
     return list(found)
+
+
+def _suggestion(name, known):
+    if name in ("fast", "colab", "paper"):
+        return f" Did you mean --profile {name}?"
+    names = {path.stem[3:]: path.stem for path in known} | {path.stem: path.stem for path in known}
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    return f" Did you mean {names[near[0]]}?" if near else ""
 
 
 def notebook_cells(path):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from mmlkit.batch.experiments import Experiment, load_experiment
 from mmlkit.batch.tables import compare_claim, headline, judge, load_results, long_frame
+from mmlkit.shipped import results as recorded_path
 
 __all__ = [
     "Recorded",
@@ -37,17 +38,17 @@ class Recorded(NamedTuple):
     frame: object
 
 
-def recorded_experiments(folders):
+def recorded_experiments(folders=None):
     """Return every experiment that has runs below some folders.
 
     Args:
-        folders: a list of folders.
+        folders: a list of folders; None: results/, see `mmlkit.shipped.results`.
 
     Returns:
         A list of Recorded, empty where there is no run.
     """
     try:
-        found = load_results(folders)
+        found = load_results(folders or [recorded_path()])
     except FileNotFoundError:
         return []
     experiments = []
@@ -141,17 +142,17 @@ def claim_rows(recorded, level=0.95):
     return rows
 
 
-def measurement_sentences(folder):
+def measurement_sentences(folder=None):
     """State what each single measurement found.
 
     Args:
-        folder: with the JSON files of the measurements, such as results.
+        folder: with the JSON files of the measurements; None: results/.
 
     Returns:
         {name of the file: sentence}. A file of another kind is described by its `what`.
     """
     found = {}
-    for file in sorted(Path(folder).glob("*.json")):
+    for file in sorted(Path(folder or recorded_path()).glob("*.json")):
         record, kind = json.loads(file.read_text(encoding="utf-8")), file.stem.split("_")[0]
         found[file.stem] = _SENTENCES.get(kind, _what)(record)
     return found

@@ -15,9 +15,18 @@ from urllib.parse import quote
 
 from mmlkit.batch.experiments import Experiment, known_experiments, load_experiment
 from mmlkit.batch.runs import is_finite
-from mmlkit.batch.tables import CELL, comparison, headline, judge, load_results, long_frame
+from mmlkit.batch.tables import (
+    CELL,
+    compare_claim,
+    comparison,
+    headline,
+    judge,
+    load_results,
+    long_frame,
+)
 from mmlkit.messages import count, markdown_table, markdown_text
 from mmlkit.runtime import atomic_write
+from mmlkit.studies.comparisons import outcome
 
 __all__ = ["write_readme", "write_report"]
 
@@ -169,11 +178,20 @@ def _rounded(table):
     return table if any(table["recomputed"]) else table.drop(columns="recomputed")
 
 
+def _without_gaps(table):
+    """Return the rounded table without columns that have no number."""
+    empty = [name for name in ("published", "sd") if table[name].isna().all()]
+    return _rounded(table).drop(columns=empty)
+
+
 def write_readme(folders, readme="README.md"):
     """Write the tables of a README, each between its two marks.
 
-    The results of experiments stand between <!-- report --> and <!-- /report -->. Where a folder
-    holds speed.json of `mmlkit bench`, its table stands between <!-- speed --> and <!-- /speed -->.
+    The results of experiments stand between <!-- report --> and <!-- /report -->. Claims without
+    runs of both sides are only counted; the report lists them. Where the file has the marks
+    <!-- claims --> and <!-- /claims -->, a table of the other claims stands between them. Where a
+    folder holds speed.json of `mmlkit bench`, its table stands between <!-- speed --> and
+    <!-- /speed -->.
 
     Args:
         folders: a list of folders with results.
@@ -185,22 +203,47 @@ def write_readme(folders, readme="README.md"):
     Raises:
         ValueError: the marks are missing (from a private function).
     """
-    blocks = []
+    blocks, rows = [], []
     for (name, profile, edition), results in load_results(folders).items():
         experiment = _experiment(name, profile, results)
         frame = long_frame(experiment, results)
         about = markdown_text(f"{profile}{_data(edition)}, {count(len(results), 'run')}")
         blocks.append(f"**{markdown_text(experiment.title)}** ({about})")
-        blocks.append(_items(_judged(experiment, frame))[0])
+        told = [claim for claim in experiment.claims if compare_claim(claim, frame) is not None]
+        scale = experiment.published.get("scale", 1)
+        rows += [_claim_row(claim, frame, scale) for claim in told]
+        blocks.append(_items(_sentences(experiment, frame, told))[0])
         table = headline(experiment, frame)
-        blocks.append(markdown_table(_rounded(table)) if len(table) else "")
+        blocks.append(markdown_table(_without_gaps(table)) if len(table) else "")
     path = Path(readme)
     text = _between_marks(path.read_text(encoding="utf-8"), "report", blocks, path)
+    if "<!-- claims -->" in text:
+        text = _between_marks(text, "claims", [_CLAIMS, "\n".join(rows)], path, "\n")
     for file in filter(Path.is_file, (Path(folder, "speed.json") for folder in folders)):
         text = _between_marks(text, "speed", _speed(file), path)
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
+
+
+_CLAIMS = (
+    "| claim | on our runs | difference in points (95 % interval) | pairs |\n|---|---|---|---|"
+)
+
+
+def _sentences(experiment, frame, told):
+    """Return a sentence for each claim with runs of both sides, and the number of the others."""
+    scale, left = experiment.published.get("scale", 1), len(experiment.claims) - len(told)
+    found = [judge(claim, frame, scale) for claim in told]
+    more = "more " if told else ""
+    return found + [f"{count(left, f'{more}claim')} without runs of both sides."] * bool(left)
+
+
+def _claim_row(claim, frame, scale):
+    one = compare_claim(claim, frame, 100)
+    said = outcome(one, at_least=100 / scale * claim.get("at_least", 0.0))
+    difference = f"{one.difference:+.1f} ({one.low:+.1f} to {one.high:+.1f})"
+    return f"| {markdown_text(claim['says'])} | {said} | {difference} | {one.pairs} |"
 
 
 def _speed(file):
@@ -211,8 +254,8 @@ def _speed(file):
     return [_items(speed_sentences(record))[0], markdown_table(table) if len(table) else ""]
 
 
-def _between_marks(text, mark, blocks, path):
-    content = "\n\n".join(filter(None, blocks))
+def _between_marks(text, mark, blocks, path, between="\n\n"):
+    content = between.join(filter(None, blocks))
     text, found = re.subn(
         rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)",
         lambda match: f"{match[1]}{content}\n{match[2]}",

@@ -5,6 +5,7 @@
     predictions   prediction and evaluation against transformers' pipeline
     heads         the cost of many heads and of the pruning check
     start         the time of imports and of `mmlkit --help`
+    memory        the memory of a training step, by a formula
     record        all comparisons in one record, and its table
 
 Every comparison returns plain records with all of its rounds. Notebook 12 and the README show what
@@ -12,6 +13,7 @@ was recorded. Timings in tests do not belong here: a test never times anything.
 """
 
 from mmlkit.bench.heads import compare_heads, time_pruning_check
+from mmlkit.bench.memory import encoder_parameters, training_memory
 from mmlkit.bench.predictions import compare_predictions
 from mmlkit.bench.record import measure_speed, speed_sentences, speed_table
 from mmlkit.bench.start import time_start

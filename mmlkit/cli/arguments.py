@@ -2,8 +2,10 @@
 
 import argparse
 import contextlib
+import difflib
 import math
 import re
+import sys
 from pathlib import Path
 
 from mmlkit import __version__
@@ -19,7 +21,11 @@ def parse(arguments):
 
     Returns:
         The options. `command` is the command, `more` the options that are left for Snakemake.
+
+    Raises:
+        SystemExit: the arguments are help, the version, or a mistake. The message names a command.
     """
+    words = sys.argv[1:] if arguments is None else [*arguments]
     about = "Fine-tuning methods on BERT: notebooks, runs, predictions."
     parser = argparse.ArgumentParser(prog="mmlkit", description=about)
     parser.add_argument("--version", action="version", version=f"mmlkit {__version__}")
@@ -29,10 +35,45 @@ def parse(arguments):
         for flags, more in arguments_of:
             command.add_argument(*flags.split(), **more)
     commands.choices["reproduce"].epilog = _EPILOG
-    options, options.more = parser.parse_known_args(arguments)
+    if not words:
+        parser.print_help()
+        parser.exit(2, _FIRST)
+    if not words[0].startswith("-") and words[0] not in commands.choices:
+        parser.error(_other_command(words[0], commands.choices))
+    options, options.more = parser.parse_known_args(words)
     if options.more and options.command != "reproduce":
         parser.error(f"unrecognized arguments: {' '.join(options.more)}")
     return options
+
+
+_FIRST = (
+    "\nStart with `mmlkit doctor`, then `mmlkit run 00`, or read with `jupyter lab notebooks`.\n"
+)
+_INSTEAD = {
+    "check": "mmlkit doctor",
+    "help": "mmlkit --help",
+    "install": "make install",
+    "jupyter": "jupyter lab notebooks",
+    "lab": "jupyter lab notebooks",
+    "list": "mmlkit run",
+    "notebook": "mmlkit run",
+    "notebooks": "mmlkit run",
+    "start": "mmlkit run 00",
+    "test": "make test",
+    "train": "mmlkit run 02",
+    "version": "mmlkit --version",
+    "walkthrough": "mmlkit run all --profile fast",
+}
+
+
+def _other_command(word, known):
+    """Return what to type for a word that is no command."""
+    near = difflib.get_close_matches(word, known, n=1)
+    instead = f"mmlkit {near[0]}" if near else _INSTEAD.get(word.lower())
+    if re.fullmatch(r"\d\d?(_\w+)?(\.ipynb)?", word):
+        instead = f"mmlkit run {word}"
+    hint = f" Did you mean `{instead}`?" if instead else " `mmlkit --help` says what each one does."
+    return f"{word!r} is not a command.{hint} Commands: {', '.join(known)}."
 
 
 def _whole_number(text):

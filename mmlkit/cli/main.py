@@ -59,6 +59,7 @@ def _run(options):
 
     if options.list or not options.notebooks:
         print(notebooks.list_notebooks())
+        print("Run one: mmlkit run 00. Run all: mmlkit run all --profile fast.", file=sys.stderr)
         return 0
     parameters = notebooks.parse_parameters(options.parameter)
     if options.profile is not None:
@@ -130,7 +131,10 @@ def _report(options):
 
 def _predict(options):
     if bool(options.texts) == bool(options.file):
-        raise ValueError("give either texts or --file.")
+        raise ValueError(
+            "give either texts or --file. For example: "
+            f'mmlkit predict --model {options.model or "runs/first-model"} "A quiet triumph."'
+        )
     model = _load(options, "00", "runs/first-model")
     from mmlkit.data.tasks import get_task
     from mmlkit.training.evaluation import prediction_table

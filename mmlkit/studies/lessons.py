@@ -7,6 +7,9 @@ Notebook 00 shows the list.
 import json
 from pathlib import Path
 
+from mmlkit.opening import COLAB_GB
+from mmlkit.shipped import results
+
 __all__ = [
     "COURSE",
     "course_table",
@@ -32,7 +35,6 @@ COURSE = (
     ("12_putting_it_together", "Putting it together", "all parts in one model", 2, 4),
 )
 NO_GPU = ("01_minbert", "06_published_tables")  # their profile colab trains nothing
-COLAB_GB = 14  # GPU memory of the profile colab; a T4 shows 14.7
 
 
 def course_table(machine):
@@ -59,12 +61,12 @@ def course_table(machine):
     return "\n".join(lines)
 
 
-def recorded_effects(number, folder="../results/lessons"):
+def recorded_effects(number, folder=None):
     """Return what the live experiment of a notebook showed with other seeds than its own.
 
     Args:
         number: of the notebook, such as "03".
-        folder: the folder of the records.
+        folder: the folder of the records; None: results/lessons, see `mmlkit.shipped.results`.
 
     Returns:
         A DataFrame with a row for each claim and the columns `mean`, `standard_error`, `positive`
@@ -74,7 +76,8 @@ def recorded_effects(number, folder="../results/lessons"):
     import pandas as pd
 
     columns = ["mean", "standard_error", "positive", "seeds"]
-    path = Path(folder) / f"{number}.json"
+    file = f"{number}.json"
+    path = Path(folder, file) if folder else results(f"lessons/{file}")
     if not path.is_file():
         return pd.DataFrame(columns=columns)
     runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
@@ -92,11 +95,11 @@ NAMES = {
 }
 
 
-def recorded_baselines(path="../results/mini_baselines.json"):
+def recorded_baselines(path=None):
     """Return the recorded dev scores of MiniLM on the mini tasks (benchmarks/mini_baselines.py).
 
     Args:
-        path: the file of the record.
+        path: the file of the record; None: results/mini_baselines.json.
 
     Returns:
         A DataFrame with a row for each (task, training), and the columns `metric` (the task's
@@ -107,6 +110,7 @@ def recorded_baselines(path="../results/mini_baselines.json"):
     from mmlkit.data import get_task
 
     columns = ["metric", "mean", "sd", "seeds"]
+    path = path or results("mini_baselines.json")
     if not Path(path).is_file():
         return pd.DataFrame(columns=columns)
     rows = []
@@ -123,12 +127,12 @@ def recorded_baselines(path="../results/mini_baselines.json"):
     return found
 
 
-def recorded_protocol(folders):
+def recorded_protocol(folders=None):
     """Return the accuracies of the recorded runs of the cross-dataset protocol.
 
     Args:
         folders: folders of JSON files that `mmlkit reproduce mml-tables` wrote, in the order of
-            preference. The first one that exists is read.
+            preference. The first one that exists is read. None: those in results/.
 
     Returns:
         A DataFrame with a row per score: method, seed, trained_on, evaluated_on, split, accuracy,
@@ -137,6 +141,7 @@ def recorded_protocol(folders):
     """
     import pandas as pd
 
+    folders = folders or [results("mml-tables-fast", "archive/mml-tables-fast-mini2")]
     folder = next((place for place in map(Path, folders) if place.is_dir()), None)
     files = sorted(folder.glob("*.json")) if folder else []
     rows = []

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mmlkit.shipped import results
+
 __all__ = [
     "LANDMARKS",
     "MAJORITY",
@@ -85,17 +87,19 @@ def _after(event):
     return event["kept"] if isinstance(event["kept"], int) else len(event["kept"])
 
 
-def recorded_staircases(folder="../results", *, smaller=False):
+def recorded_staircases(folder=None, *, smaller=False):
     """Return the recorded runs of Fig. 2: those on QNLI, or else those on smaller sets.
 
     Args:
-        folder: the folder of the records. Runs of experiments/real-staircase.toml are in
-            real-staircase-PROFILE/, runs of notebook 04 on real sets in pruning_TASK.json.
+        folder: the folder of the records; None: results/, see `mmlkit.shipped.results`. Runs of
+            experiments/real-staircase.toml are in real-staircase-PROFILE/, runs of notebook 04 on
+            real sets in pruning_TASK.json.
         smaller: return the runs on smaller sets in any case.
 
     Returns:
         A list of `Staircase`, by name. It is empty where nothing is recorded.
     """
+    folder = folder or results()
     longer = sorted(Path(folder).glob("real-staircase-*/*.json"))
     found = [staircase(json.loads(path.read_text(encoding="utf-8"))) for path in longer]
     found = [one for one in found if one.task == "qnli"]
@@ -142,7 +146,7 @@ def staircase(run, name=None, majority=None):
     )
 
 
-def split_by_chance(heads, bandwidth="auto:0.3", folder="../results"):
+def split_by_chance(heads, bandwidth="auto:0.3", folder=None):
     """Return how often MeanShift splits as many draws of one normal distribution.
 
     The share is recorded for some numbers of heads, and interpolated between them on a logarithmic
@@ -151,12 +155,12 @@ def split_by_chance(heads, bandwidth="auto:0.3", folder="../results"):
     Args:
         heads: the number of heads.
         bandwidth: a rule of `mmlkit.heads.cluster`.
-        folder: the folder of meanshift_rules.json.
+        folder: the folder of meanshift_rules.json; None: results/.
 
     Returns:
         The share, or NaN where the rule is not recorded.
     """
-    path = Path(folder) / "meanshift_rules.json"
+    path = Path(folder or results()) / "meanshift_rules.json"
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
     known = sorted((one["heads"], one["share_split"]) for one in rows if one["rule"] == bandwidth)
     if not known:
@@ -165,7 +169,7 @@ def split_by_chance(heads, bandwidth="auto:0.3", folder="../results"):
     return float(np.interp(np.log(heads), np.log(sizes), shares))
 
 
-def staircase_table(runs, folder="../results"):
+def staircase_table(runs, folder=None):
     """Return one row for each check of some runs.
 
     Args:

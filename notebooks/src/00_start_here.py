@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 00 Start here
 #
+# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/00_start_here.ipynb)
+#
 # In under a minute you train a classifier on a pretrained encoder. Then you apply it to a sentence of your own.
 #
 # | | |
@@ -29,14 +31,18 @@ profile = "fast"
 seed = 0
 output_dir = "../runs"
 
-# %%
+# %% tags=["bootstrap"]
+# Installs the release of this notebook where the library is missing, as on Colab.
 try:
     import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic(
-        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
-    )
+except ImportError:
+    home = "https://github.com/mmlkit/mmlkit"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
+mmlkit.open_notebook("00", profile, output_dir)
+
+# %%
 import pandas as pd
 import torch
 from IPython.display import Markdown

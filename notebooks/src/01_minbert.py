@@ -1,6 +1,8 @@
 # %% [markdown]
 # # 01 minBERT
 #
+# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/01_minbert.ipynb)
+#
 # You write the three classes of a BERT layer, and stack the layers to BERT's encoder. With published weights, your encoder then
 # gives the same numbers as the published implementation.
 #
@@ -33,14 +35,18 @@ profile = "fast"  # "fast": MiniLM, installed with the library; "colab", "paper"
 seed = 0
 output_dir = "../runs"  # this notebook writes nothing there
 
-# %%
+# %% tags=["bootstrap"]
+# Installs the release of this notebook where the library is missing, as on Colab.
 try:
     import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic(
-        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
-    )
+except ImportError:
+    home = "https://github.com/mmlkit/mmlkit"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
+mmlkit.open_notebook("01", profile, output_dir)
+
+# %%
 import matplotlib.pyplot as plt
 import pandas as pd
 import torch

@@ -1,12 +1,14 @@
 # %% [markdown]
 # # 02 Fine-tuning
 #
+# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/02_finetuning.ipynb)
+#
 # This notebook writes the parts of a training step by hand: the optimizer, the learning rate, the batches and the gradient. It
 # then measures the gain of fine-tuning: over a frozen encoder on sentiment, and over an untrained one on sentence similarity.
 #
 # | | |
 # |---|---|
-# | time | fast: 2 min on two CPU cores · colab: about 12 min on one GPU (estimated) · paper: about 2 h on one GPU (estimated) |
+# | time | 1½ hours to read and solve (estimated) · fast: 2 min on two CPU cores · colab: about 12 min on one GPU (estimated) · paper: about 2 h on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [01 minBERT](01_minbert.ipynb) |
 # | papers | Kingma and Ba 2015, section 2 · Loshchilov and Hutter 2019 · Devlin et al. 2019, section 4 · Reimers and Gurevych 2019 |
@@ -31,14 +33,18 @@ output_dir = "../runs"
 source = None  # a folder with the CS224N files; None: what the profile says
 epochs = None  # None: what the profile says
 
-# %% tags=["effect"]
+# %% tags=["bootstrap"]
+# Installs the release of this notebook where the library is missing, as on Colab.
 try:
     import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic(
-        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
-    )
+except ImportError:
+    home = "https://github.com/mmlkit/mmlkit"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
+mmlkit.open_notebook("02", profile, output_dir)
+
+# %% tags=["effect"]
 import numpy as np
 import pandas as pd
 import torch
@@ -636,7 +642,7 @@ from pathlib import Path
 
 from mmlkit.studies import recorded_baselines
 
-baselines = recorded_baselines("../results/mini_baselines.json")
+baselines = recorded_baselines()
 if source == "mini" and len(baselines):
     display(baselines.loc[["stsb"]])
 

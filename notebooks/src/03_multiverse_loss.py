@@ -1,12 +1,14 @@
 # %% [markdown]
 # # 03 The maximal multiverse loss
 #
+# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/03_multiverse_loss.ipynb)
+#
 # Hundreds of classifier heads learn one task, and a term of the loss keeps their weight vectors close to orthogonal. You will
 # write this loss in two ways, measure what the term does during fine-tuning, and fold all heads into one linear layer.
 #
 # | | |
 # |---|---|
-# | time | fast: 2 min on two CPU cores · colab: 10 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
+# | time | 2 hours to read and solve (estimated) · fast: 2 min on two CPU cores · colab: 10 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [02 Fine-tuning](02_finetuning.ipynb) |
 # | papers | Malkiel and Wolf 2021 (MML; "v1" is its first arXiv version, "v2" the EACL one), section 3 · Littwin and Wolf 2016 |
@@ -31,14 +33,18 @@ task = "sst2"  # any classification task
 source = None  # a folder with the task's files; None: what the profile says
 epochs = 1
 
-# %% tags=["effect"]
+# %% tags=["bootstrap"]
+# Installs the release of this notebook where the library is missing, as on Colab.
 try:
     import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic(
-        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
-    )
+except ImportError:
+    home = "https://github.com/mmlkit/mmlkit"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
+mmlkit.open_notebook("03", profile, output_dir)
+
+# %% tags=["effect"]
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -393,9 +399,10 @@ print(f"L_task {L_task:.3f}, lambda L_mv {head.penalty():.3f}, y_hat {list(head(
 
 # %%
 import json
-from pathlib import Path
 
-file = Path("../results/multiverse_cost.json")
+from mmlkit.shipped import results
+
+file = results("multiverse_cost.json")
 if file.is_file():
     cost = json.loads(file.read_text())
     step, memory = cost["training_step"][0], cost["memory"]["rows"][2]
@@ -577,8 +584,7 @@ print("This run", "shows a difference." if abs(gap) > 2 * error else "cannot tel
 # %%
 from mmlkit.studies import outcome_sentence, paired_bootstrap
 
-folders = Path("../results/mml-tables-fast"), Path("../results/archive/mml-tables-fast-mini2")
-files = next((list(one.glob("*.json")) for one in folders if one.is_dir()), [])
+files = results("mml-tables-fast", "archive/mml-tables-fast-mini2").glob("*.json")
 scores = [
     (run["parameters"]["method"], run["parameters"]["seed"], 100 * score["value"])
     for run in map(json.loads, (file.read_text() for file in files))

@@ -1,18 +1,18 @@
 # %% [markdown]
 # # 04 Pruning heads
 #
+# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/04_pruning_heads.ipynb)
+#
 # In Maximal Multiverse Learning (MML), hundreds of classifier heads share one encoder, and training drops the heads with the higher losses.
 # You will build the two parts of this pruning by hand: the average loss of each head, and the clustering of these averages. Then you will
 # test whether a split of the heads is real or chance.
 #
 # | | |
 # |---|---|
-# | time | fast: 1.5 min on two CPU cores · fast on the real MRPC: about 5 min on two CPU cores · colab, paper: one GPU, time not measured |
+# | time | 2 hours to read and solve (estimated) · fast: 1.5 min on two CPU cores · fast on the real MRPC: about 5 min on two CPU cores · colab, paper: one GPU, time not measured |
 # | memory | 3 GB |
 # | read first | [02 Fine-tuning](02_finetuning.ipynb), [03 The multiverse loss](03_multiverse_loss.ipynb) |
 # | papers | Malkiel and Wolf 2021 (MML), section 3, Algorithm 1, Fig. 2 · Comaniciu and Meer 2002 (MeanShift) |
-#
-# [Open in Colab](https://colab.research.google.com/github/mmlkit/mmlkit/blob/main/notebooks/04_pruning_heads.ipynb)
 
 # %% [markdown]
 # ## You will be able to
@@ -35,14 +35,18 @@ task = "sst2"
 source = None  # a folder with the task's files; None: what the profile says
 bandwidth = None  # None: scikit-learn's estimate; or a number, "auto:0.1", "std:1.3"
 
-# %% tags=["effect"]
+# %% tags=["bootstrap"]
+# Installs the release of this notebook where the library is missing, as on Colab.
 try:
     import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic(
-        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
-    )
+except ImportError:
+    home = "https://github.com/mmlkit/mmlkit"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
+mmlkit.open_notebook("04", profile, output_dir)
+
+# %% tags=["effect"]
 import numpy as np
 import torch
 
@@ -58,12 +62,12 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from mmlkit import checks, plots, studies
+from mmlkit import checks, plots, shipped, studies
 from mmlkit.runtime import describe, fastest_precision
 
 source = source or size.source
 precision = fastest_precision(device) if size.precision == "auto" else size.precision
-results = Path("../results")  # recorded runs; on Colab, clone the repository to have them
+results = shipped.results()  # recorded runs
 print(f"mmlkit {mmlkit.__version__}, torch {torch.__version__.split('+')[0]} on {device.type}")
 print(f"weights {size.model}, task {task}, data {source}, {precision}")
 print("recorded runs:", "found" if results.is_dir() else "NOT FOUND, sections 5 and 8 are empty")

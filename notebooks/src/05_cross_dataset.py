@@ -1,13 +1,15 @@
 # %% [markdown]
 # # 05 On sets it was not trained on
 #
+# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/05_cross_dataset.ipynb)
+#
 # A model can do well on the dev split of its own set because it has learned the task, or because it has learned the set. A
 # *sister set* is another set with the same kind of question, but with other texts. High accuracy on a sister set is evidence that
 # the model has learned the task. This notebook runs the protocol of the MML paper: train on one set, evaluate on its sister sets.
 #
 # | | |
 # |---|---|
-# | time | fast: up to 4 min on two CPU cores · colab: about 30 min on one GPU (estimated) · paper: many hours on one GPU (estimated) |
+# | time | 2 hours to read and solve (estimated) · fast: up to 4 min on two CPU cores · colab: about 30 min on one GPU (estimated) · paper: many hours on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [03 The multiverse loss](03_multiverse_loss.ipynb), [04 Pruning heads](04_pruning_heads.ipynb) |
 # | paper | Malkiel and Wolf 2021 (MML), section 4.2 and Tables 2 to 5 |
@@ -32,14 +34,18 @@ task = "qnli"  # section 3 trains on this set and on its sister set
 sister = "snli"
 source = None  # a folder with the sets' files; None: what the profile says
 
-# %% tags=["effect"]
+# %% tags=["bootstrap"]
+# Installs the release of this notebook where the library is missing, as on Colab.
 try:
     import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic(
-        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
-    )
+except ImportError:
+    home = "https://github.com/mmlkit/mmlkit"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
+mmlkit.open_notebook("05", profile, output_dir)
+
+# %% tags=["effect"]
 import numpy as np
 import pandas as pd
 
@@ -558,8 +564,7 @@ table
 # %%
 from mmlkit.studies import recorded_protocol
 
-folders = ["../results/mml-tables-fast", "../results/archive/mml-tables-fast-mini2"]
-ours = recorded_protocol(folders)
+ours = recorded_protocol()
 for name, one in ours.groupby("method"):
     count = len(one.groupby(["trained_on", "seed"]))
     print(

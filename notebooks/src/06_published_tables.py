@@ -1,12 +1,14 @@
 # %% [markdown]
 # # 06 Reading published tables
 #
+# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/06_published_tables.ipynb)
+#
 # Some numbers in a table follow from other numbers in it, such as a mean. This notebook recomputes such numbers in the published
 # tables of the MML paper and shows which conclusions remain. It also reads the performance profile of the paper in two ways.
 #
 # | | |
 # |---|---|
-# | time | fast: under 1 min on two CPU cores · colab and paper: the same, nothing is trained here |
+# | time | 1 hour to read and solve (estimated) · fast: under 1 min on two CPU cores · colab and paper: the same, nothing is trained here |
 # | memory | 1 GB |
 # | read first | [05 On sets it was not trained on](05_cross_dataset.ipynb) |
 # | papers | Malkiel and Wolf 2021 (MML; "v1" is its first arXiv version, "v2" the EACL version), Tables 1 to 5, Fig. 3 · Dolan and Moré 2002 |
@@ -28,14 +30,18 @@ profile = "fast"  # nothing is trained here, so all profiles are the same
 seed = 0
 output_dir = "../runs"
 
-# %%
+# %% tags=["bootstrap"]
+# Installs the release of this notebook where the library is missing, as on Colab.
 try:
     import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic(
-        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
-    )
+except ImportError:
+    home = "https://github.com/mmlkit/mmlkit"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
+mmlkit.open_notebook("06", profile, output_dir)
+
+# %%
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -291,7 +297,7 @@ shares.round(2)
 
 # %%
 errors = hold_out_errors(theirs, top=100)[list(METHODS)]
-runs = recorded_protocol(["../results/mml-tables-fast", "../results/archive/mml-tables-fast-mini2"])
+runs = recorded_protocol()
 profiles = {
     "published, error": profile_steps(errors, 1.5),
     "published, accuracy": profile_steps(errors, 1.15, measure="accuracy", top=100),

@@ -1,13 +1,15 @@
 # %% [markdown]
 # # 07 One encoder, many tasks
 #
+# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/07_mtdnn_san.ipynb)
+#
 # MT-DNN trains one BERT on several tasks at once, with a small output layer for each task. You compute the largest of these outputs, the
 # answer module, on five words. You rebuild it, train it, and inspect its attention. Then you compare joint training with training each
 # task alone.
 #
 # | | |
 # |---|---|
-# | time | fast: 2 min on two CPU cores · colab: about 30 min on one GPU (estimated) · paper: many hours on one GPU (estimated) |
+# | time | 2 hours to read and solve (estimated) · fast: 2 min on two CPU cores · colab: about 30 min on one GPU (estimated) · paper: many hours on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [02 Fine-tuning](02_finetuning.ipynb) |
 # | papers | Liu et al. 2019 (MT-DNN, its first arXiv version), section 3, Algorithm 1, Table 3 · Liu et al. 2018 (SAN) |
@@ -33,14 +35,18 @@ source = None  # a folder with a subfolder for each task; None: what the profile
 rows = None  # at most so many training examples of each task; None: what the profile says
 epochs = None  # None: what the profile says
 
-# %%
+# %% tags=["bootstrap"]
+# Installs the release of this notebook where the library is missing, as on Colab.
 try:
     import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic(
-        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
-    )
+except ImportError:
+    home = "https://github.com/mmlkit/mmlkit"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
+mmlkit.open_notebook("07", profile, output_dir)
+
+# %%
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -655,11 +661,12 @@ assert np.isfinite(together["train_loss"]).all()
 
 # %%
 from mmlkit.batch import read_result
+from mmlkit.shipped import results
 
 
 def recorded(name):
     """The dev scores of an experiment's recorded runs in percent, by each task's first metric."""
-    runs = [read_result(file) for file in sorted(Path("../results", name).glob("*.json"))]
+    runs = [read_result(file) for file in sorted(results(name).glob("*.json"))]
     given = [{key: run["parameters"][key] for key in ("system", "seed")} for run in runs]
     scores = [{**one, **row} for one, run in zip(given, runs) for row in run["scores"]]
     columns = ["system", "seed", "on", "split", "metric", "value"]

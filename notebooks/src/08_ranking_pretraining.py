@@ -1,13 +1,15 @@
 # %% [markdown]
 # # 08 Ranking and pre-training
 #
+# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/08_ranking_pretraining.ipynb)
+#
 # Which of several sentences answers a question? MT-DNN learns this with a ranking loss. You compute the loss by hand, plot the version
 # that the paper prints, and see why badly ranked questions hardly count in it. Then you train the earlier model of 2015, and try the
 # pre-training that came between the two.
 #
 # | | |
 # |---|---|
-# | time | fast: 1½ min on two CPU cores · colab: about 15 min on one GPU (estimated) · paper: about 1 h on one GPU (estimated) |
+# | time | 2 hours to read and solve (estimated) · fast: 1½ min on two CPU cores · colab: about 15 min on one GPU (estimated) · paper: about 1 h on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [07 One encoder, many tasks](07_mtdnn_san.ipynb) |
 # | papers | Liu et al. 2019 (MT-DNN, its first arXiv version), Eqs. 5, 8, 9 · Liu et al. 2015, as the slides of Baldrati and Berti describe it · Devlin et al. 2019 (BERT), section 3.1 |
@@ -34,14 +36,18 @@ source = None  # a folder with a subfolder for each task; None: what the profile
 reviews = None  # the number of reviews for pre-training; None: what the profile says
 seeds = 3  # repetitions of the model of 2015
 
-# %%
+# %% tags=["bootstrap"]
+# Installs the release of this notebook where the library is missing, as on Colab.
 try:
     import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic(
-        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
-    )
+except ImportError:
+    home = "https://github.com/mmlkit/mmlkit"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
+mmlkit.open_notebook("08", profile, output_dir)
+
+# %%
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

@@ -1,13 +1,15 @@
 # %% [markdown]
 # # 09 A new domain with few labels
 #
+# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/09_domain_adaptation.ipynb)
+#
 # A new domain has only twenty-three labelled rows. Does an encoder need fewer labels if it has
 # learned a related task before? You will draw such small training sets, measure how much a result
 # depends on the draw, and compare two starting points on the same rows.
 #
 # | | |
 # |---|---|
-# | time | fast: 2 min on two CPU cores · colab: about 15 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
+# | time | 2 hours to read and solve (estimated) · fast: 2 min on two CPU cores · colab: about 15 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [05 On sets it was not trained on](05_cross_dataset.ipynb), [07 One encoder, many tasks](07_mtdnn_san.ipynb) |
 # | papers | Liu et al. 2019 (MT-DNN, its first arXiv version), section 4.5, Fig. 2, Table 5 · slides of Baldrati and Berti, who repeated it |
@@ -33,14 +35,18 @@ output_dir = "../runs"
 source = None  # a folder with a subfolder for each task; None: as the profile says
 draws = 1  # of every number of labels, in the fine-tuned comparison
 
-# %% tags=["effect"]
+# %% tags=["bootstrap"]
+# Installs the release of this notebook where the library is missing, as on Colab.
 try:
     import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic(
-        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
-    )
+except ImportError:
+    home = "https://github.com/mmlkit/mmlkit"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
+mmlkit.open_notebook("09", profile, output_dir)
+
+# %% tags=["effect"]
 import numpy as np
 import pandas as pd
 import torch

@@ -1,12 +1,14 @@
 # %% [markdown]
 # # 10 Annealed sampling
 #
+# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/10_annealed_sampling.ipynb)
+#
 # One encoder learns several tasks, and every batch belongs to one task. This notebook computes the probability of each task by hand
 # and tests the draws. It then measures how much accuracy a task loses while the others are trained.
 #
 # | | |
 # |---|---|
-# | time | fast: 2 min on two CPU cores · colab: about 15 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
+# | time | 1½ hours to read and solve (estimated) · fast: 2 min on two CPU cores · colab: about 15 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [02 Fine-tuning](02_finetuning.ipynb) |
 # | papers | Stickland and Murray 2019 (BERT and PALs), section 4.1 · *Multitask BERT*, a CS224N report, section 3.3 and Table 1 |
@@ -32,14 +34,18 @@ source = None  # a folder with the files of the tasks; None: what the profile sa
 steps = None  # of each task in the live runs; None: chosen by the profile
 lr = None  # of the encoder in the live runs; None: what the profile says
 
-# %% tags=["effect"]
+# %% tags=["bootstrap"]
+# Installs the release of this notebook where the library is missing, as on Colab.
 try:
     import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic(
-        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
-    )
+except ImportError:
+    home = "https://github.com/mmlkit/mmlkit"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
+mmlkit.open_notebook("10", profile, output_dir)
+
+# %% tags=["effect"]
 import itertools
 
 import numpy as np

@@ -1,13 +1,15 @@
 # %% [markdown]
 # # 11 Projected attention layers
 #
+# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/11_pals.ipynb)
+#
 # Eight tasks can have eight models, or share one model with less freedom for each task. Projected attention layers (PALs) lie in between:
 # all tasks share one encoder, and each task has a small attention beside every layer. You will count the parameters of a PAL on paper,
 # build it, and prove that a variant of it cannot learn to attend.
 #
 # | | |
 # |---|---|
-# | time | fast: 2 min on two CPU cores · colab: about 30 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
+# | time | 2 hours to read and solve (estimated) · fast: 2 min on two CPU cores · colab: about 30 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [01 minBERT](01_minbert.ipynb), [10 Annealed sampling](10_annealed_sampling.ipynb) |
 # | papers | Stickland and Murray 2019 (BERT and PALs), section 3 · *Multitask BERT*, a CS224N report, section 3.4 and Table 1 |
@@ -33,14 +35,18 @@ source = None  # a folder with the files of sst, quora and sts; None: what the p
 epochs = 1  # of section 7
 systems = None  # None: all seven of section 7; or some of them, such as ["shared", "PALs"]
 
-# %%
+# %% tags=["bootstrap"]
+# Installs the release of this notebook where the library is missing, as on Colab.
 try:
     import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic(
-        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
-    )
+except ImportError:
+    home = "https://github.com/mmlkit/mmlkit"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
+mmlkit.open_notebook("11", profile, output_dir)
+
+# %%
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

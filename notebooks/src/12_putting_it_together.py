@@ -1,13 +1,15 @@
 # %% [markdown]
 # # 12 Putting it together
 #
+# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/12_putting_it_together.ipynb)
+#
 # The earlier notebooks built single parts: a shared encoder, many orthogonal heads, pruning, a small attention for every task, and a
 # sampler. Here they work in one model. You will count its parameters on paper, and find the one place where the tasks compete. Then you
 # switch each part off in turn, hand in the predictions, and read all recorded runs of this repository.
 #
 # | | |
 # |---|---|
-# | time | fast: 2 min on two CPU cores · colab: about 40 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
+# | time | 1½ hours to read and solve (estimated) · fast: 2 min on two CPU cores · colab: about 40 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 4 GB |
 # | read first | [04 Pruning heads](04_pruning_heads.ipynb), [10 Annealed sampling](10_annealed_sampling.ipynb), [11 Projected attention layers](11_pals.ipynb) |
 # | papers | Malkiel and Wolf 2021 (MML), section 3 · Stickland and Murray 2019 (BERT and PALs), sections 3 and 4.1 · the CS224N default project |
@@ -33,14 +35,18 @@ source = None  # a folder with the course's files; None: what the profile says
 pairs = None  # "packed" or "separate"; None: separate on the fast profile, else packed (section 6)
 systems = None  # None: the first five of section 5; or some of its six, such as ["no PALs"]
 
-# %%
+# %% tags=["bootstrap"]
+# Installs the release of this notebook where the library is missing, as on Colab.
 try:
     import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    get_ipython().run_line_magic(
-        "pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"'
-    )
+except ImportError:
+    home = "https://github.com/mmlkit/mmlkit"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
+mmlkit.open_notebook("12", profile, output_dir)
+
+# %%
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -803,7 +809,7 @@ pd.DataFrame(check_submission(broken, course))[["file", "found", "expected"]]
 from mmlkit.batch import claim_rows, claim_sentences, headlines, measurement_sentences
 from mmlkit.batch import recorded_experiments, runs_table
 
-recorded = recorded_experiments(["../results"])
+recorded = recorded_experiments()
 runs_table(recorded) if recorded else print("no recorded runs here, so section 9 is empty")
 
 # %%
@@ -850,7 +856,7 @@ if joint:
 # Besides the experiments there are single measurements, with one file each.
 
 # %%
-for name, said in measurement_sentences("../results").items():
+for name, said in measurement_sentences().items():
     print(textwrap.fill(f"{name}: {said}", 100, subsequent_indent="    "))
 
 # %% [markdown]

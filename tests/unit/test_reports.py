@@ -264,7 +264,18 @@ def test_one_finished_method_is_enough_for_the_readme(tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text("<!-- report -->\n<!-- /report -->\n")
     text = write_readme([tmp_path], readme).read_text(encoding="utf-8")
-    assert "(fast, 1 run)" in text and "cannot be told, there are no runs of both sides" in text
+    assert "(fast, 1 run)" in text and "6 claims without runs of both sides." in text
+
+
+def test_the_table_of_claims_leaves_out_what_cannot_be_told(folder):
+    readme = folder / "README.md"
+    marks = "<!-- report -->\n<!-- /report -->\n<!-- claims -->\n<!-- /claims -->\n"
+    readme.write_text(marks)
+    text = write_readme([folder], readme).read_text(encoding="utf-8")
+    _, head, _, *rows, _ = text.split("<!-- claims -->")[1].splitlines()
+    assert head.startswith("| claim | on our runs | difference in points")
+    assert rows and all(row.count("|") == 5 and "BERT" in row for row in rows), rows
+    assert not any("no runs of both sides" in row for row in rows)
 
 
 def test_a_markdown_table():

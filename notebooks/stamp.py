@@ -1,0 +1,178 @@
+"""Writes the repository's address and the release into every file that names them.
+
+    python notebooks/stamp.py                      what mmlkit/__init__.py says
+    python notebooks/stamp.py --repo owner/name    another address first (make set-repo)
+
+REPOSITORY and __version__ in mmlkit/__init__.py are the only places where both are decided. Every
+master receives the Colab badge below its title and the cell with the tag `bootstrap`, which
+installs the release. A built notebook receives the changed cells and keeps its outputs.
+"""
+
+import argparse
+import os
+import re
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+CONSTANTS = "mmlkit/__init__.py"
+FILES = (  # these name the address outside the notebooks
+    "README.md",
+    "CONTRIBUTING.md",
+    "CITATION.cff",
+    "pyproject.toml",
+    "environment.yml",
+    ".devcontainer/devcontainer.json",
+    *(f"assignments/src/{name}.py" for name in ("a1_minbert", "a2_multiverse", "a3_mtdnn_san")),
+    "assignments/src/a4_pals.py",
+)
+SITES = r"(github\.com/|colab\.research\.google\.com/github/|mybinder\.org/v2/gh/)"
+BADGE = (
+    "[![Open in Colab](images/colab.svg)]"
+    "(https://colab.research.google.com/github/{repo}/blob/v{version}/notebooks/{stem}.ipynb)"
+)
+BOOTSTRAP = """# Installs the release of this notebook where the library is missing, as on Colab.
+try:
+    import mmlkit
+except ImportError:
+    home = "https://github.com/{repo}"
+    release = f"mmlkit[notebooks,minilm] @ {{home}}/archive/refs/tags/v{version}.zip"
+    get_ipython().run_line_magic("pip", f'install -q "{{release}}"')
+    import mmlkit
+mmlkit.open_notebook("{number}", profile, output_dir)
+"""
+
+
+def constants(root=ROOT):
+    """Returns (owner/name, version)."""
+    text = (Path(root) / CONSTANTS).read_text(encoding="utf-8")
+    return tuple(
+        re.search(rf'^{name} = "(.+?)"', text, re.M)[1] for name in ("REPOSITORY", "__version__")
+    )
+
+
+def stamp_text(text, old, repo, version):
+    """Replaces an address, and the release in it, in any text."""
+    end = r"(?![\w-])"
+    text = re.sub(SITES + re.escape(old) + end, rf"\g<1>{repo}", text)
+    tag = r"((?:/blob|/tree|/archive/refs/tags)?/)v\d+(?:\.\d+)+"
+    text = re.sub(SITES + re.escape(repo) + tag, rf"\g<1>{repo}\g<2>v{version}", text)
+    return re.sub(r"(?m)^version: [\d.]+$", f"version: {version}", text)
+
+
+def stamp_master(text, stem, repo, version):
+    """Writes the badge below the title of a master, and its cell with the tag `bootstrap`."""
+    place = dict(repo=repo, version=version, stem=stem, number=stem[:2])
+    text = re.sub(r"^# \[!\[Open in Colab\].*\n#\n", "", text, flags=re.M)
+    text, titles = re.subn(
+        r"\A(# %% \[markdown\]\n# # .*\n#\n)",
+        lambda match: f"{match[1]}# {BADGE.format(**place)}\n#\n",
+        text,
+    )
+    text, cells = re.subn(
+        r'(?ms)^(# %% tags=\["bootstrap"\]\n).*?(?=^\n# %%)',
+        lambda match: match[1] + BOOTSTRAP.format(**place),
+        text,
+    )
+    if (titles, cells) != (1, 1):
+        raise SystemExit(
+            f"{stem}.py: found {titles} titles at its beginning and {cells} cells with the tag "
+            '"bootstrap", expected one of each. Write `# %% tags=["bootstrap"]` after the cell of '
+            "parameters."
+        )
+    return text
+
+
+def refresh(master, built, rewrite=None):
+    """Copies the text and the bootstrap cell of a master into its built notebook.
+
+    Outputs stay. Only Markdown cells and the cell with the tag `bootstrap` may differ, so the
+    outputs still belong to the code.
+
+    Args:
+        master: the path of the percent-format master.
+        built: the path of its built notebook.
+        rewrite: a function from the source of a built code cell to a list of sources, for a change
+            that has no effect on outputs; the outputs go to the last of them.
+
+    Raises:
+        ValueError: other code differs, and the notebook must run again.
+    """
+    import jupytext
+    import nbformat
+    from build import KEPT, master_hash, numbered
+
+    new, old = numbered(jupytext.read(master)), nbformat.read(built, as_version=4)
+    if old.metadata["mmlkit"]["sha256"] == master_hash(master):
+        return
+    known = [cell for cell in old.cells if cell.cell_type == "code" and not _is_bootstrap(cell)]
+    had = []
+    for cell in known:
+        *first, last = rewrite(cell.source) if rewrite else [cell.source]
+        had += [*((source, []) for source in first), (last, cell.outputs)]
+    codes = [cell for cell in new.cells if cell.cell_type == "code"]
+    kept = [cell for cell in codes if not _is_bootstrap(cell)]
+    differing = [i for i, (cell, (source, _)) in enumerate(zip(kept, had)) if cell.source != source]
+    if differing or len(kept) != len(had):
+        which = kept[differing[0]].source if differing else f"{len(kept)} cells, not {len(had)}"
+        raise ValueError(
+            f"{master.name}: its code differs from {built.name} ({which[:60]!r}). Run "
+            f"python notebooks/build.py {master.stem[:2]}"
+        )
+    for cell, (_, outputs) in zip(kept, had):
+        cell.outputs = outputs
+    for count, cell in enumerate(codes, start=1):
+        cell.execution_count = count
+        for output in cell.outputs:
+            if "execution_count" in output:
+                output["execution_count"] = count
+    for cell in new.cells:
+        cell.metadata = {key: value for key, value in cell.metadata.items() if key in KEPT}
+    new.metadata = old.metadata
+    new.metadata["mmlkit"]["sha256"] = master_hash(master)
+    temporary = built.with_suffix(".tmp")
+    nbformat.write(new, temporary)
+    os.replace(temporary, built)
+
+
+def _is_bootstrap(cell):
+    return "bootstrap" in cell.metadata.get("tags", [])
+
+
+def write_changed(path, text):
+    """Writes a file if its text has changed; returns whether it has."""
+    if path.read_text(encoding="utf-8") == text:
+        return False
+    path.write_text(text, encoding="utf-8", newline="\n")
+    print(f"stamped: {path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}")
+    return True
+
+
+def main(arguments=None):
+    """Stamps the repository."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repo", metavar="OWNER/NAME", help="the new address")
+    options = parser.parse_args(arguments)
+    old, version = constants()
+    repo = options.repo or old
+    if not re.fullmatch(r"[\w-]+/[\w.-]+", repo):
+        parser.error(f"{repo!r} is not of the form owner/name, such as mmlkit/mmlkit.")
+    source = (ROOT / CONSTANTS).read_text(encoding="utf-8")
+    source = source.replace(f'REPOSITORY = "{old}"', f'REPOSITORY = "{repo}"')
+    write_changed(ROOT / CONSTANTS, source)
+    for path in (ROOT / name for name in FILES):
+        write_changed(path, stamp_text(path.read_text(encoding="utf-8"), old, repo, version))
+    stale = []
+    for path in sorted((HERE / "src").glob("[0-9][0-9]_*.py")):
+        before = path.read_text(encoding="utf-8")
+        write_changed(path, stamp_master(before, path.stem, repo, version))
+        try:
+            refresh(path, HERE / f"{path.stem}.ipynb")
+        except ValueError as error:
+            stale.append(str(error))
+    return "\n".join(stale)  # printed, with exit status 1, where it is not empty
+
+
+if __name__ == "__main__":
+    sys.exit(main() or 0)

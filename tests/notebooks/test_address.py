@@ -1,0 +1,177 @@
+"""One constant decides the address, and one the release: every file that names them agrees."""
+
+import json
+import re
+import runpy
+import sys
+import tomllib
+from pathlib import Path
+
+import jupytext
+import nbformat
+import pytest
+
+import mmlkit
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "notebooks"))
+import stamp  # noqa: E402
+
+MASTERS = sorted((ROOT / "notebooks" / "src").glob("[0-9][0-9]_*.py"))
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+HERE = mmlkit.REPOSITORY, mmlkit.__version__
+ADDRESSES = stamp.SITES + r"([\w-]+/[\w.-]*\w)"
+
+
+def test_the_constants_are_read_from_the_package():
+    assert stamp.constants() == HERE and re.fullmatch(r"[\w-]+/[\w.-]+", mmlkit.REPOSITORY)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "mmlkit.__version__"}
+
+
+@pytest.mark.parametrize("name", stamp.FILES)
+def test_every_file_has_the_address_and_the_release(name):
+    """Otherwise: make set-repo."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert stamp.stamp_text(text, HERE[0], *HERE) == text
+    found = {address for _, address in re.findall(ADDRESSES, text)}
+    assert found <= {mmlkit.REPOSITORY}, found
+
+
+def test_the_readme_has_a_badge_for_every_notebook():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    badge = r"github/{}/blob/v{}/notebooks/(\d\d_\w+)\.ipynb".format(*map(re.escape, HERE))
+    assert sorted(set(re.findall(badge, text))) == [path.stem for path in MASTERS]
+
+
+@pytest.mark.parametrize("path", MASTERS, ids=lambda path: path.stem)
+def test_every_master_is_stamped(path):
+    """Otherwise: make set-repo."""
+    text = path.read_text(encoding="utf-8")
+    assert stamp.stamp_master(text, path.stem, *HERE) == text
+    assert {address for _, address in re.findall(ADDRESSES, text)} == {mmlkit.REPOSITORY}
+    assert text.index('tags=["parameters"]') < text.index('tags=["bootstrap"]')
+    assert "../results" not in text  # mmlkit.shipped.results finds them in an installed wheel too
+    assert re.search(r"^# \| time \| (\d+ minutes|[\d½]+ hours?) to read ", text, re.M)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_notebook_has_the_badge_and_the_bootstrap_of_its_master(path):
+    """Otherwise: make set-repo."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    place = dict(zip(("repo", "version"), HERE), stem=path.stem, number=path.stem[:2])
+    assert "".join(cells[0]["source"]).split("\n")[2] == stamp.BADGE.format(**place)
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert "bootstrap" in code[1]["metadata"]["tags"]
+    assert "".join(code[1]["source"]) + "\n" == stamp.BOOTSTRAP.format(**place)
+
+
+MASTER = """# %% [markdown]
+# # 03 A title
+#
+# Some text.
+
+# %% tags=["parameters"]
+profile = "fast"
+output_dir = "../runs"
+
+# %% tags=["bootstrap"]
+pass
+
+# %%
+1 + 1
+"""
+
+
+def test_a_master_receives_the_badge_and_the_bootstrap_once():
+    once = stamp.stamp_master(MASTER, "03_title", "ab/c-d.e", "1.2.3")
+    assert stamp.stamp_master(once, "03_title", "ab/c-d.e", "1.2.3") == once
+    assert once.startswith("# %% [markdown]\n# # 03 A title\n#\n# [![Open in Colab](images/colab")
+    assert "github/ab/c-d.e/blob/v1.2.3/notebooks/03_title.ipynb)\n#\n# Some text." in once
+    assert 'home = "https://github.com/ab/c-d.e"' in once and "tags/v1.2.3.zip" in once
+    assert 'open_notebook("03", profile, output_dir)\n\n# %%\n1 + 1\n' in once
+    moved = stamp.stamp_master(once, "03_title", "x/y", "2.0")
+    assert "ab/c" not in moved and "1.2.3" not in moved and moved.count("x/y") == 2
+    with pytest.raises(SystemExit, match='found 1 titles .* and 0 cells with the tag "bootstrap"'):
+        stamp.stamp_master(MASTER.replace("bootstrap", "other"), "03_title", "x/y", "1.0")
+
+
+def test_the_bootstrap_cell_does_not_count_as_an_effect(tmp_path):
+    """The release changes and the hash does not; a line of an effect changes it."""
+    experiment = runpy.run_path(str(ROOT / "benchmarks" / "lesson_effects.py"))["experiment"]
+    master, found = tmp_path / "03_title.py", []
+    text = MASTER.replace("# %%\n1 + 1", '# %% tags=["effect"]\neffects = dict(a=1)')
+    for version, code in (("1.0", text), ("2.0", text), ("2.0", text.replace("a=1", "a=2"))):
+        master.write_text(stamp.stamp_master(code, "03_title", "x/y", version))
+        found.append(experiment(master))
+    (cells, first), (_, second), (_, third) = found
+    assert first == second != third
+    assert ["open_notebook" in cell for cell in cells] == [False, True, False]
+
+
+def test_the_bootstrap_cell_fits_the_limits_of_a_cell():
+    code = stamp.BOOTSTRAP.format(repo=f"{'o' * 30}/{'n' * 30}", version="10.10.10", number="12")
+    lines = code.splitlines()
+    assert len(lines) <= 15 and max(map(len, lines)) <= 100
+    compile(code, "bootstrap", "exec")
+
+
+def test_texts_receive_the_address_and_the_release():
+    text = "github.com/a/b/c https://github.com/a/bc mybinder.org/v2/gh/a/b/v0.1.0?x=1 v0.1.0"
+    new = "github.com/x/y/c https://github.com/a/bc mybinder.org/v2/gh/x/y/v2.0?x=1 v0.1.0"
+    assert stamp.stamp_text(text, "a/b", "x/y", "2.0") == new
+    assert stamp.stamp_text("version: 0.1.0\n", "a/b", "a/b", "2.0") == "version: 2.0\n"
+
+
+@pytest.fixture
+def built(tmp_path):
+    """Return a stamped master and its built notebook, whose outputs are of this code."""
+    import build
+
+    master, target = tmp_path / "03_title.py", tmp_path / "03_title.ipynb"
+    master.write_text(stamp.stamp_master(MASTER, "03_title", "a/b", "1.0"))
+    notebook = build.numbered(jupytext.read(master))
+    result = nbformat.v4.new_output("execute_result", {"text/plain": "2"}, execution_count=3)
+    notebook.cells[-1].outputs = [result]
+    notebook.metadata["mmlkit"] = {"sha256": build.master_hash(master), "profile": "fast"}
+    nbformat.write(notebook, target)
+    return master, target
+
+
+def test_a_built_notebook_keeps_its_outputs(built):
+    """The badge, the bootstrap cell and the text change; the result of 1 + 1 stays."""
+    master, target = built
+    text = stamp.stamp_master(master.read_text(), "03_title", "x/y", "2.0")
+    master.write_text(text.replace("Some text", "Other text"))
+    stamp.refresh(master, target)
+    content = target.read_text()
+    assert "x/y" in content and "a/b" not in content and "Other text" in content
+    notebook = nbformat.read(target, as_version=4)
+    assert notebook.cells[-1].outputs[0]["data"]["text/plain"] == "2"
+    assert [cell.get("execution_count") for cell in notebook.cells] == [None, 1, 2, 3]
+    assert notebook.metadata["mmlkit"]["profile"] == "fast"
+    stamp.refresh(master, target)
+    assert target.read_text() == content
+
+
+def test_a_built_notebook_with_other_code_is_refused(built):
+    master, target = built
+    before = target.read_text()
+    master.write_text(master.read_text().replace("1 + 1", "1 + 2"))
+    with pytest.raises(ValueError, match="its code differs .* python notebooks/build.py 03"):
+        stamp.refresh(master, target)
+    assert target.read_text() == before
+
+
+def test_the_wheel_holds_results_experiments_and_notebooks():
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    setuptools = setuptools["setuptools"]
+    held = {}
+    for package, folder in setuptools["package-dir"].items():
+        assert package in setuptools["packages"]
+        patterns = setuptools["package-data"][package]
+        held[folder] = {file for pattern in patterns for file in (ROOT / folder).glob(pattern)}
+    assert {*(ROOT / "results").rglob("*.json")} <= held["results"]
+    assert {*(ROOT / "experiments").glob("*.toml")} <= held["experiments"]
+    assert {*NOTEBOOKS, *(ROOT / "notebooks" / "images").glob("*.svg")} <= held["notebooks"]
