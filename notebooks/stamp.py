@@ -128,7 +128,8 @@ def refresh(master, built, rewrite=None):
             if "execution_count" in output:
                 output["execution_count"] = count
     for cell in new.cells:
-        cell.metadata = {key: value for key, value in cell.metadata.items() if key in KEPT}
+        own = {key: value for key, value in cell.metadata.items() if key in KEPT}
+        cell.metadata = {"tags": [], **own}  # as a run leaves it
     new.metadata = old.metadata
     new.metadata["mmlkit"]["sha256"] = master_hash(master)
     temporary = built.with_suffix(".tmp")
