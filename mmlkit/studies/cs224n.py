@@ -225,6 +225,8 @@ def write_submission(model, source, out, *, option=None, **keywords):
         ValueError: the option is unknown, or the model has none of its tasks.
         FileNotFoundError: a task has no train or dev file.
     """
+    if Path(out).exists() and not Path(out).is_dir():
+        raise NotADirectoryError(f"{out} is a file. Expected a folder for the predictions.")
     names = [name for name in _tasks(option) if name in model.heads]
     if not names:
         raise ValueError(

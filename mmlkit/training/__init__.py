@@ -38,10 +38,10 @@ from mmlkit.training.pretraining import (
     load_pretraining_heads,
     mask_tokens,
     next_sentence_pairs,
-    pretrain,
     pretraining_batch,
     pretraining_loss,
 )
+from mmlkit.training.pretraining_loop import pretrain
 from mmlkit.training.sampling import TaskSampler
 from mmlkit.training.saving import load_model, save_model
 from mmlkit.training.step import train_step
