@@ -308,7 +308,8 @@ def atomic_write(path):
         The path of a temporary file beside it, which is renamed to `path` on success.
 
     Raises:
-        OSError: the file cannot be written; the message names `path`.
+        OSError: the file cannot be written; the message names `path` and what to do.
+        IsADirectoryError: `path` is a folder.
 
     Example::
 
@@ -326,7 +327,8 @@ def atomic_write(path):
         os.replace(temporary, path)
     except OSError as error:
         if error.errno is not None and error.filename in named:
-            raise file_error(path, error, "written") from error
+            clear = file_error(path, error, "written")
+            raise clear from error
         raise
     finally:
         with contextlib.suppress(OSError):  # where the folder is none, for example

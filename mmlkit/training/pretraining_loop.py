@@ -110,10 +110,8 @@ def pretrain(
     settings |= dict(max_length=max_length, next_sentence=next_sentence, precision=precision)
     settings |= dict(seed=seed, encoder=str(encoder.config), texts=_hash(texts))
     optimizer = make_optimizer(both, lr=lr, head_lr=head_lr)
-    run, files = (
-        _Run(both, optimizer, settings, path),
-        CheckpointWriter(path, save_steps, save_minutes),
-    )
+    run = _Run(both, optimizer, settings, path)
+    files = CheckpointWriter(path, save_steps, save_minutes)
     with seeded(seed, device), fast_matmul(device), delayed_interrupt() as interrupted:
         if resume and (state := load_latest(path)):
             run.load(state)
@@ -163,8 +161,8 @@ def _checked(encoder, heads, tokenizer, texts):
     width = encoder.config.hidden_size
     if not isinstance(heads, PretrainingHeads) or heads.seq_relationship.in_features != width:
         raise ValueError(
-            f"heads is {heads!r:.80}, expected PretrainingHeads(encoder.config) of {width} wide "
-            "vectors."
+            f"heads is {heads!r:.80}, expected PretrainingHeads(encoder.config), for a "
+            f"hidden_size of {width}."
         )
     return tokenizer, texts
 

@@ -487,7 +487,7 @@ def test_wrong_arguments_are_refused(make_encoder_and_heads, tokenizer):
         with pytest.raises(ValueError, match=message):
             pretrain(encoder, heads, texts, **options)
     for other in (None, PretrainingHeads(BertConfig.tiny(hidden_size=64))):
-        with pytest.raises(ValueError, match=r"expected PretrainingHeads\(encoder.config\) of \d+"):
+        with pytest.raises(ValueError, match=r"expected PretrainingHeads\(encoder.config\), for"):
             pretrain(encoder, other, TEXTS)
     encoder.tokenizer = None
     with pytest.raises(
