@@ -31,6 +31,14 @@ SAVE_STEPS = 3
 needs_fork = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 
 
+@pytest.fixture(autouse=True)
+def python_handles_ctrl_c():
+    """Install Python's handler, because a shell starts a job in the background without one."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class Log:
     """Write the number of each step to a file; wait, so that a kill can hit every moment."""
 
