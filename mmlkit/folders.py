@@ -196,6 +196,7 @@ def replace_folder(folder, is_replaced, model_file="config.json"):
 
     Raises:
         OSError: something could not be written. The previous model is unchanged.
+        NotADirectoryError: `folder` is a file.
     """
     from safetensors import SafetensorError
 

@@ -108,7 +108,8 @@ def read_result(path):
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
         if not isinstance(found, dict) or "experiment" not in found:
-            raise LookupError("it names no experiment")
+            other = LookupError("it names no experiment")
+            raise other
         found["parameters"].items()
         scores = [
             {"on": "missing", "split": "missing", "metric": "missing", **score}

@@ -13,6 +13,7 @@
     arguments     the arguments of `fit` and `predict`, checked in one place
     checkpoints   the file that a run resumes from
     pretraining   BERT's two pre-training objectives
+    pretraining_loop    `pretrain`: steps and checkpoints
     fast          CPU shortcuts, which act inside `train_step` alone
 
 Notebooks 02, 06 and 08 build and use it. One paper's protocol or tables do not belong here.
