@@ -32,6 +32,12 @@ _ENCODER_FILE = re.compile(
 )
 
 
+def _as_path(folder):
+    if not isinstance(folder, (str, os.PathLike)) or not str(folder):
+        raise ValueError(f"folder is {folder!r:.80}, expected the name of a folder.")
+    return Path(folder)
+
+
 def _check_file(path):
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist. Copy or save the whole folder again.")
@@ -147,8 +153,8 @@ def complete_folder(folder):
     Returns:
         A pathlib.Path. A warning names the previous version.
     """
-    folder = Path(folder)
-    old = _previous(folder.resolve())
+    folder = _as_path(folder)
+    old = _previous(Path(os.path.realpath(folder)))  # resolve() fails at a link to itself
     if folder.exists() or not old.is_dir():
         return folder
     warnings.warn(
@@ -190,10 +196,13 @@ def replace_folder(folder, is_replaced, model_file="config.json"):
 
     Raises:
         OSError: something could not be written. The previous model is unchanged.
+        NotADirectoryError: `folder` is a file.
     """
     from safetensors import SafetensorError
 
-    folder = Path(folder).resolve()
+    if _as_path(folder).is_file():
+        raise NotADirectoryError(f"{folder} is a file, expected a folder. Name another path.")
+    folder = Path(os.path.realpath(folder))
     old, new = _previous(folder), folder.with_name(f".{folder.name}.{os.getpid()}.new")
     for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.new"):  # of killed saves
         if time.time() - left.stat().st_mtime > 3600:
@@ -212,8 +221,9 @@ def replace_folder(folder, is_replaced, model_file="config.json"):
         else:
             os.rename(new, folder)
     except (OSError, SafetensorError) as error:  # the second: save_file where the disk is full
+        reason = getattr(error, "strerror", None) or error
         raise OSError(
-            f"{folder} could not be written ({error}). A model that was there before is "
+            f"{folder} could not be written ({reason}). A model that was there before is "
             "unchanged. Free some space, or save into another folder."
         ) from error
     finally:

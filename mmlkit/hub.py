@@ -5,12 +5,17 @@ back silently. Notebook 00 shows whether the hub can be reached.
 """
 
 import contextlib
+import hashlib
 import os
+import re
 import socket
 import threading
+import time
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
+
+from mmlkit.messages import DISK_ERRORS, file_error
 
 __all__ = ["download_model", "load_hub_dataset", "reachable"]
 
@@ -67,13 +72,32 @@ def download_model(repo_id):
 
     online = _online()
     files = ["config.json", "*.safetensors*", "vocab.txt", "tokenizer*", "special_tokens_map.json"]
+    started = time.time()
     try:
         folder = snapshot_download(repo_id, allow_patterns=files, local_files_only=not online)
         if online and not any(Path(folder).glob("*.safetensors")):
             folder = snapshot_download(repo_id, allow_patterns=[*files, "pytorch_model.bin"])
+        for path in Path(folder).glob("*.safetensors") if online else ():
+            _check_download(path, started)
         return folder
     except Exception as error:
         raise OSError(_problem(f"Model {repo_id!r}", online, error)) from error
+
+
+def _check_download(path, started):
+    """Compare a new file of weights with its checksum, which is its name in the hub's cache."""
+    blob = path.resolve()
+    if blob.stat().st_mtime < started - 60 or not re.fullmatch("[0-9a-f]{64}", blob.name):
+        return
+    with blob.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != blob.name:
+        path.unlink()
+        blob.unlink(missing_ok=True)
+        raise OSError(
+            f"{path.name} has the checksum {found}, expected {blob.name}. The download was damaged "
+            "and is removed; load it again"
+        )
 
 
 def load_hub_dataset(repo_id, config=None):
@@ -125,6 +149,12 @@ def _online():
 
 
 def _problem(name, online, error):
-    offline = "the hub cannot be reached and the local cache does not hold it"
-    reason = f"the hub says: {error}" if online else offline
+    from huggingface_hub import constants
+
+    reason = "the hub cannot be reached and the local cache does not hold it"
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+        place = error.filename or constants.HF_HOME
+        reason = f"{file_error(place, error, 'written')} HF_HOME names the cache"
+    elif online:
+        reason = f"the hub says: {error or type(error).__name__}"
     return f"{name} could not be loaded: {reason}.\n{SOLUTIONS}"

@@ -4,10 +4,76 @@ The names and texts come from files of other people.
 """
 
 import contextlib
+import errno
 import html
+import math
+import numbers
+import os
 import re
 
-__all__ = ["count", "error_text", "markdown_table", "markdown_text", "no_formula", "printable"]
+__all__ = [
+    "DISK_ERRORS",
+    "check_number",
+    "count",
+    "error_text",
+    "file_error",
+    "is_mistake",
+    "markdown_table",
+    "markdown_text",
+    "no_formula",
+    "printable",
+]
+
+_ELSEWHERE = "Free some space, or choose another place."
+_NOT_ALLOWED = "You may not do this here: choose another place, or change the rights."
+# What a user can do about an error of the system, whose own text only names it.
+_REMEDIES = {
+    errno.ENOSPC: _ELSEWHERE,
+    errno.EDQUOT: _ELSEWHERE,
+    errno.EFBIG: _ELSEWHERE,
+    errno.EACCES: _NOT_ALLOWED,
+    errno.EPERM: _NOT_ALLOWED,
+    errno.EROFS: _NOT_ALLOWED,
+    errno.ENOTDIR: "A part of the path is a file, expected a folder: name another path.",
+    errno.EEXIST: "A part of the path is a file, expected a folder: name another path.",
+    errno.EISDIR: "Expected a file: name another path.",
+    errno.ENOENT: "Check the path.",
+    errno.ELOOP: "A link points to itself: remove it, or name another path.",
+    errno.ENAMETOOLONG: "Choose a shorter name.",
+}
+
+DISK_ERRORS = frozenset(_REMEDIES) - {errno.ENOENT}
+
+
+def check_number(name, value, least, most=math.inf, *, whole=False, above=False, optional=False):
+    """Check that an argument is a number in its range.
+
+    Args:
+        name: the argument's name.
+        value: what was given.
+        least: the smallest number.
+        most: the largest number.
+        whole: whether it must be a whole number.
+        above: whether `least` itself is too small.
+        optional: whether None is right too.
+
+    Raises:
+        ValueError: the value has another type, is not finite, or is out of its range.
+    """
+    if value is None and optional:
+        return
+    kind = numbers.Integral if whole else numbers.Real
+    number = isinstance(value, kind) and not isinstance(value, bool)
+    low = number and (least < value if above else least <= value)
+    if low and value <= most and abs(value) < math.inf:
+        return
+    limits = f"of at least {least:g}" if most > 2**62 else f"from {least:g} to {most:g}"
+    if above:
+        limits = f"above {least:g}" + f" and at most {most:g}" * (most < 2**62)
+    raise ValueError(
+        f"{name} is {value!r:.80}, expected a {'whole ' * whole}number {limits}"
+        f"{', or None' * optional}."
+    )
 
 
 def count(number, noun):
@@ -78,6 +144,38 @@ def markdown_table(frame):
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
+def file_error(path, error, action):
+    """Return an error of the system with the path, the reason and what to do.
+
+    Args:
+        path: the file or folder that the user knows.
+        error: an OSError.
+        action: "written" or "read".
+
+    Returns:
+        An OSError of the same class and errno.
+    """
+    reason = error.strerror or str(error)
+    remedy = _REMEDIES.get(error.errno, "Check the path, or choose another one.")
+    found = type(error)(f"{path} could not be {action}: {reason}. {remedy}")
+    found.errno = error.errno
+    return found
+
+
+def is_mistake(error):
+    """Return whether an error is of a kind that mmlkit raises on purpose, with a message.
+
+    Args:
+        error: an exception.
+
+    Returns:
+        True or False. Files, values, missing packages and diverged training are such kinds.
+    """
+    kinds = (ValueError, OSError, ImportError, FloatingPointError)
+    known = isinstance(error, kinds) or type(error).__name__ == "SafetensorError"
+    return known and bool(str(error).strip())
+
+
 def error_text(error):
     """Return the text of an error for the command line.
 
@@ -85,8 +183,8 @@ def error_text(error):
         error: an exception.
 
     Returns:
-        The message alone for the kinds that mmlkit raises on purpose, and for files and memory. For
-        any other kind: that the error is unexpected, and how to see its traceback.
+        The message alone where `is_mistake`. For any other kind: that the error is unexpected, and
+        how to see its traceback.
     """
     kind, text = type(error).__name__, str(error).strip()
     brief = f"{kind}: {text.splitlines()[0][:300]}" if text else kind
@@ -98,8 +196,9 @@ def error_text(error):
         )
     if isinstance(error, RecursionError):
         return f"a file is nested too deeply to be read ({brief}). Check the files that you named."
-    expected = isinstance(error, (ValueError, OSError, ImportError, FloatingPointError))
-    if text and (expected or kind == "SafetensorError"):
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        text = str(file_error(os.fsdecode(error.filename), error, "used"))  # of the system itself
+    if is_mistake(error):
         return printable(text)
     return printable(
         f"unexpected {brief}\nThis is a fault of mmlkit rather than yours. The same "

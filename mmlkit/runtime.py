@@ -5,6 +5,7 @@ random state.
 """
 
 import contextlib
+import errno
 import os
 import platform
 import re
@@ -14,6 +15,8 @@ import threading
 from pathlib import Path
 
 import torch
+
+from mmlkit.messages import file_error
 
 __all__ = [
     "atomic_write",
@@ -26,8 +29,10 @@ __all__ = [
     "peak_memory",
     "pick_device",
     "place",
+    "random_state",
     "seed_generators",
     "seeded",
+    "set_random_state",
 ]
 
 FP16_DEVICES = ("cuda",)  # bf16 is at least as fast elsewhere; tests add the CPU
@@ -44,10 +49,16 @@ def pick_device(name=None):
         A torch.device.
 
     Raises:
-        ValueError: a CUDA GPU is asked for, and torch finds none.
+        ValueError: the name is no device, or a CUDA GPU is asked for and torch finds none.
     """
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
-    device = torch.device(name or ("cuda" if cuda else "mps" if mps else "cpu"))
+    try:
+        device = torch.device(name or ("cuda" if cuda else "mps" if mps else "cpu"))
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"device is {name!r}, expected 'cpu', 'cuda', 'cuda:1' or 'mps', or None for a GPU "
+            "where there is one."
+        ) from error
     if device.type == "cuda" and not cuda:
         raise ValueError(
             f"device {name!r} was asked for, but torch {torch.__version__} sees no CUDA GPU. "
@@ -136,14 +147,35 @@ def seeded(seed, device=None):
     Yields:
         Nothing.
     """
-    generators = _generators(device)
-    before = [generator.get_state() for generator in generators]
+    before = random_state(device)
     try:
         seed_generators(seed, device)
         yield
     finally:
-        for generator, state in zip(generators, before):
-            generator.set_state(state)
+        set_random_state(before, device)
+
+
+def random_state(device=None):
+    """Return the state of the CPU's generator and of one device's, for a checkpoint.
+
+    Args:
+        device: a torch.device, or None for the CPU alone.
+
+    Returns:
+        A list of tensors.
+    """
+    return [generator.get_state() for generator in _generators(device)]
+
+
+def set_random_state(states, device=None):
+    """Restore what `random_state` returned.
+
+    Args:
+        states: a list of tensors.
+        device: the same torch.device.
+    """
+    for generator, state in zip(_generators(device), states):
+        generator.set_state(state)
 
 
 def seed_generators(seed, device=None):
@@ -296,7 +328,8 @@ def atomic_write(path):
         The path of a temporary file beside it, which is renamed to `path` on success.
 
     Raises:
-        OSError: the file cannot be written; the message names `path`.
+        OSError: the file cannot be written; the message names `path` and what to do.
+        IsADirectoryError: `path` is a folder.
 
     Example::
 
@@ -304,14 +337,19 @@ def atomic_write(path):
             temporary.write_text(text)
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
+    named = {None, *map(str, (temporary, path, *path.parents))}  # a full disk names no file
     try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         os.replace(temporary, path)
-    except OSError as error:  # a full disk names no file, and the temporary name says nothing
-        if error.errno is not None and error.filename in (None, str(temporary)):
-            raise OSError(error.errno, error.strerror, str(path)) from error
+    except OSError as error:
+        if error.errno is not None and error.filename in named:
+            clear = file_error(path, error, "written")
+            raise clear from error
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # where the folder is none, for example
+            temporary.unlink(missing_ok=True)

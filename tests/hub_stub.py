@@ -152,19 +152,31 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in {**headers, "Content-Length": str(len(data))}.items():
             self.send_header(name, value)
         self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(data)
+        if self.command == "HEAD":
+            return
+        fault = next(iter(self.faults), None) if self.path.endswith(".safetensors") else None
+        if fault is None:
+            return self.wfile.write(data)
+        if fault == "damage":
+            return self.wfile.write(data[:-1] + bytes([data[-1] ^ 1]))
+        if status == 200:  # a request that resumes the download gets nothing
+            self.wfile.write(data[: len(data) // 2])
+        if fault == "stall":
+            self.ended.wait(30)
+        self.close_connection = True
 
 
 @contextlib.contextmanager
-def serve(folder, requests=None):
+def serve(folder, requests=None, faults=(), port=0):
     """Yield the address of a running hub. The hub stops when the context ends.
 
-    Each (method, path) is added to the list `requests`.
+    Each (method, path) is added to the list `requests`. While the list `faults` holds a word,
+    weights are cut off in the middle ("drop"), stop there ("stall"), or are changed ("damage").
     """
+    ended = threading.Event()
     members = {"root": Path(folder), "requests": [] if requests is None else requests}
-    handler = type("FolderHandler", (Handler,), members)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    handler = type("FolderHandler", (Handler,), {**members, "faults": faults, "ended": ended})
+    server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     server.daemon_threads = True
     threading.Thread(
         target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
@@ -172,5 +184,6 @@ def serve(folder, requests=None):
     try:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:
+        ended.set()
         server.shutdown()
         server.server_close()

@@ -18,7 +18,7 @@ from mmlkit.cli import main as cli
 from mmlkit.cli.main import main
 from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.messages import no_formula
+from mmlkit.messages import is_mistake, no_formula
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.saving import save_model
 
@@ -154,7 +154,7 @@ def test_a_collapsed_model_predicts_like_the_original_model(tokenizer, tmp_path,
             "reads pairs ['sentence1', 'sentence2'], but 1 text came. Give an even number "
             "of texts.",
         ),
-        (["predict", "--model", "FOLDER", "--task", "sst"], "give either texts or --file"),
+        (["predict", "--model", "FOLDER", "--task", "sst"], "expected either texts or --file"),
         (["predict", "--model", "FOLDER", "--task", "sst", " "], "expected some text"),
         (["run", "77"], "There is no notebook '77'"),
         (
@@ -165,7 +165,7 @@ def test_a_collapsed_model_predicts_like_the_original_model(tokenizer, tmp_path,
     ],
 )
 def test_mistakes_are_one_message(folder, capsys, arguments, message):
-    assert main([folder if argument == "FOLDER" else argument for argument in arguments]) == 1
+    assert main([folder if argument == "FOLDER" else argument for argument in arguments]) == 2
     output = capsys.readouterr().err
     assert message in output and "Traceback" not in output
 
@@ -191,7 +191,7 @@ def test_a_report_from_the_command_line(tmp_path, capsys):
     assert capsys.readouterr().out == f"The report: {page}\n" and "75.00" in page.read_text(
         encoding="utf-8"
     )
-    assert main(["report", str(tmp_path / "report")]) == 1
+    assert main(["report", str(tmp_path / "report")]) == 2
     assert "There is no finished run below" in capsys.readouterr().err
 
 
@@ -215,7 +215,7 @@ def test_a_report_from_the_command_line(tmp_path, capsys):
 )
 def test_mistakes_before_a_batch_begins(arguments, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 1
+    assert main(arguments) == 2
     assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
@@ -366,7 +366,7 @@ def test_no_error_is_a_traceback(monkeypatch, capsys, error, message):
 
     monkeypatch.setitem(cli._COMMANDS, "predict", fail)
     monkeypatch.delenv("MMLKIT_DEBUG", raising=False)
-    assert main(["predict", "x"]) == 1
+    assert main(["predict", "x"]) == (2 if is_mistake(error) else 1)
     output = capsys.readouterr()
     assert message in output.err and "Traceback" not in output.err and not output.out
     monkeypatch.setenv("MMLKIT_DEBUG", "1")
@@ -409,12 +409,14 @@ def test_a_full_disk_names_the_file(folder, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(csv, "writer", raise_disk_full)
     out = str(tmp_path / "out.csv")
-    assert main(["predict", "--model", folder, "--task", "sst", "a film", "--out", out]) == 1
+    assert main(["predict", "--model", folder, "--task", "sst", "a film", "--out", out]) == 2
     assert (
-        capsys.readouterr().err == f"mmlkit predict: [Errno 28] No space left on device: {out!r}\n"
+        capsys.readouterr().err
+        == f"mmlkit predict: {out} could not be written: No space left on device. Free some "
+        "space, or choose another place.\n"
     )
     missing = str(tmp_path / "two" / "config.json" / "out.csv")
-    assert main(["predict", "--model", folder, "--task", "sst", "a film", "--out", missing]) == 1
+    assert main(["predict", "--model", folder, "--task", "sst", "a film", "--out", missing]) == 2
     assert ".tmp" not in capsys.readouterr().err
 
 
@@ -473,7 +475,7 @@ def test_a_head_with_other_labels_is_refused(tokenizer, tmp_path, capsys):
             ),
             tmp_path / task,
         )
-        assert main(["predict", "--model", str(tmp_path / task), "a", "b"]) == 1
+        assert main(["predict", "--model", str(tmp_path / task), "a", "b"]) == 2
         output = capsys.readouterr()
         message = f"Task '{task}' {message}, its head has {outputs}. It was made for other labels"
         assert message in output.err and not output.out
@@ -488,7 +490,7 @@ def test_scores_that_are_not_finite_are_refused(tokenizer, tmp_path, capsys):
         )  # all features are 1, and their sum is infinite
         model.heads["sst"].dense.weight.fill_(3e38)
     save_model(model, tmp_path / "large")
-    assert main(["predict", "--model", str(tmp_path / "large"), "a film"]) == 1
+    assert main(["predict", "--model", str(tmp_path / "large"), "a film"]) == 2
     output = capsys.readouterr()
     assert (
         "the scores of 1 of 1 row are not finite numbers: the model has diverged" in output.err
@@ -504,7 +506,7 @@ def test_predictions_use_an_available_gpu(folder, monkeypatch, capsys):
     assert main(["predict", "--model", folder, "--task", "sst", "a film"]) == 0
     assert set(devices) == {"the gpu"}
     devices.clear()
-    assert main(["submit", "--model", folder, "--source", "no-such-folder"]) == 1
+    assert main(["submit", "--model", folder, "--source", "no-such-folder"]) == 2
     assert (
         set(devices) == {"the gpu"} and "no-such-folder is not a folder" in capsys.readouterr().err
     )

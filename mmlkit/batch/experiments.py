@@ -116,11 +116,17 @@ def load_experiment(name, profile="fast", grid=None):
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not valid TOML: {error}.") from error
+        raise ValueError(
+            f'{path} is not valid TOML: {error}. Expected lines such as title = "..."; correct '
+            "the file."
+        ) from error
     _check(path, content)
     if profile not in content:
         found = [key for key in _SIZES if key in content]
-        raise ValueError(f"{path} has no size {profile!r}; it has {found}.")
+        raise ValueError(
+            f"{path} has no size {profile!r}; it has {found}. Add a table [{profile}], or choose "
+            "one of these with --profile."
+        )
     size = {"grid": {}, "set": {}, "gpu_minutes": None, **content[profile]}
     grid = {**content["grid"], **size.pop("grid"), **(grid or {})}
     given = {**content.get("set", {}), **size.pop("set"), "profile": profile}
@@ -279,7 +285,9 @@ def parse_grid(assignments):
     grid = {}
     for assignment in assignments:
         name, _, values = assignment.partition("=")
-        if not values:
-            raise ValueError(f"--grid {assignment!r} is not of the form NAME=A,B.")
+        if not values or not name.isidentifier():
+            raise ValueError(
+                f"--grid {assignment!r} is not of the form NAME=A,B, such as --grid seed=0,1."
+            )
         grid[name] = [parse_value(value) for value in values.split(",")]
     return grid

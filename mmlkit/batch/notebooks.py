@@ -73,10 +73,17 @@ def notebook_cells(path):
     Raises:
         ValueError: the file is not a notebook.
     """
+    # Every cell is read here once, so that no later reader needs to check.
     try:
-        return list(json.loads(Path(path).read_text(encoding="utf-8"))["cells"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path} is not a notebook ({type(error).__name__}: {error}).") from error
+        cells = list(json.loads(Path(path).read_text(encoding="utf-8"))["cells"])
+        for cell in cells:
+            "".join(cell["source"]), cell["cell_type"], cell["metadata"].get("tags")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is not a notebook ({type(error).__name__}: {error}). Expected a file that "
+            "Jupyter has written; save or copy it again."
+        ) from error
+    return cells
 
 
 def notebook_parameters(path):
@@ -87,14 +94,25 @@ def notebook_parameters(path):
 
     Returns:
         A list of names.
+
+    Raises:
+        ValueError: the cell is not Python.
     """
     code = "".join(
         "".join(cell["source"])
         for cell in notebook_cells(path)
         if "parameters" in cell["metadata"].get("tags", [])
     )
-    assignments = [node for node in ast.parse(code).body if isinstance(node, ast.Assign)]
-    return [target.id for node in assignments for target in node.targets]
+    try:
+        nodes = ast.parse(code).body
+    except (SyntaxError, ValueError) as error:  # the second: NUL
+        raise ValueError(
+            f"{path}: the cell tagged parameters is not Python ({error}). Expected lines such as "
+            "seed = 0; correct them in Jupyter."
+        ) from error
+    assignments = [node for node in nodes if isinstance(node, ast.Assign)]
+    targets = [target for node in assignments for target in node.targets]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def list_notebooks():

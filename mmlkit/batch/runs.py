@@ -107,7 +107,10 @@ def read_result(path):
     """
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
-        found["experiment"], found["parameters"].items()
+        if not isinstance(found, dict) or "experiment" not in found:
+            other = LookupError("it names no experiment")
+            raise other
+        found["parameters"].items()
         scores = [
             {"on": "missing", "split": "missing", "metric": "missing", **score}
             for score in found["scores"]
@@ -115,9 +118,10 @@ def read_result(path):
         for score in scores:
             value = score.get("value")
             score["value"] = value if is_finite(value) else math.nan
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
-            f"{path} is not the result of a run ({type(error).__name__}: {error})."
+            f"{path} is not the result of a run ({type(error).__name__}: {error}). Expected a "
+            "file that `mmlkit reproduce` wrote; run it again to replace the file."
         ) from error
     return {"name": Path(path).stem, **found, "scores": scores}
 

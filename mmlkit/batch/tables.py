@@ -6,6 +6,7 @@ Published, recomputed and our own numbers stand in separate columns.
 import itertools
 import math
 import re
+import warnings
 from pathlib import Path
 
 from mmlkit.batch.runs import read_result
@@ -21,7 +22,7 @@ _PLACE = (("row", ""), ("column", "{on}"))
 def load_results(folders):
     """Read the results of all runs below some folders.
 
-    Other JSON files are skipped.
+    Other JSON files are skipped. A warning names a result that cannot be read.
 
     Args:
         folders: a list of folders.
@@ -46,7 +47,9 @@ def load_results(folders):
                 continue
             try:
                 result = read_result(path)
-            except ValueError:
+            except ValueError as error:
+                if type(error.__cause__) is not LookupError:  # that one is no result at all
+                    warnings.warn(f"{error} The report leaves it out.", stacklevel=2)
                 continue
             for key in ("experiment", "profile"):
                 name = result.get(key)

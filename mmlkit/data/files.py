@@ -14,6 +14,7 @@ from pathlib import Path
 __all__ = ["canonical_columns", "find_files", "first_few", "name_classes", "read_rows"]
 
 END = "\x1eend of the file"  # no table holds it
+LARGEST_BYTES, LARGEST_ROWS = 2_000_000_000, 5_000_000  # of one file, which is held in memory
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
 SPLIT_NAMES = {
     "train": ("train",),
@@ -140,16 +141,23 @@ def read_rows(path, task=None, *, drop_ragged=False):
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is not UTF-8, not of the format of its ending, or has ragged lines.
+        ValueError: the file is too large, not UTF-8, not of the format of its ending, or has ragged
+            lines.
     """
     if isinstance(path, list):
         rows = [row for shard in path for _, row in read_rows(shard, task)[1]]
         return path[0].with_name(path[0].name.split("-")[0]), list(enumerate(rows))
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist.")
+        found = "is a folder" if path.is_dir() else "does not exist"
+        raise FileNotFoundError(
+            f"{path} {found}. Expected a file that ends in one of {list(ENDINGS)}; check the path."
+        )
     if path.suffix not in ENDINGS:
-        raise ValueError(f"{path} ends in {path.suffix!r}, expected one of {list(ENDINGS)}.")
+        raise ValueError(
+            f"{path} ends in {path.suffix!r}, expected one of {list(ENDINGS)}. Save it as .csv."
+        )
+    _check_size(path, "bytes", path.stat().st_size, LARGEST_BYTES)
     if path.suffix == ".parquet":
         return path, _read_parquet(path)
     content = path.read_bytes()
@@ -194,11 +202,7 @@ def _csv(path, text, task, drop_ragged):
             f"{path} has one line only, which was read as the header: {header[:8]}. Expected the "
             "names of the columns, and at least one row below."
         )
-    if repeated := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
-        raise ValueError(
-            f"{path} has the column {repeated[0]!r} {header.count(repeated[0])} times, expected "
-            "once. Rename or remove the others."
-        )
+    _check_columns(path, header)
     ragged = [number for number, row in rows if len(row) != len(header)]
     if ragged and not drop_ragged:
         found = len(dict(rows)[ragged[0]])
@@ -214,6 +218,14 @@ def _csv(path, text, task, drop_ragged):
             stacklevel=4,
         )
     return [(number, dict(zip(header, row))) for number, row in rows if len(row) == len(header)]
+
+
+def _check_columns(path, header):
+    if repeated := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
+        raise ValueError(
+            f"{path} has the column {repeated[0]!r} {header.count(repeated[0])} times, expected "
+            "once. Rename or remove the others."
+        )
 
 
 def first_few(numbers):
@@ -242,13 +254,20 @@ def _jsonl(path, text):
             try:
                 row = json.loads(line, object_pairs_hook=_unique)
             except RecursionError as error:
-                raise ValueError(f"{path}, line {number}: nested too deeply.") from error
+                raise ValueError(
+                    f"{path}, line {number}: nested too deeply. Expected texts and a label; "
+                    "remove the line."
+                ) from error
             except ValueError as error:  # also for a key that is there twice, or 5,000 digits
-                raise ValueError(f"{path}, line {number}: not valid JSON ({error}).") from error
+                raise ValueError(
+                    f"{path}, line {number}: not valid JSON ({error}). Expected one object "
+                    "{...} per line; correct or remove the line."
+                ) from error
             if not isinstance(row, dict):
                 kind = type(row).__name__
                 raise ValueError(
-                    f"{path}, line {number}: found a {kind}, expected an object {{...}}."
+                    f"{path}, line {number}: found a {kind}, expected an object {{...}} with the "
+                    "columns as keys. Correct or remove the line."
                 )
             rows.append((number, row))
     return rows
@@ -265,16 +284,43 @@ def _read_parquet(path):
     import pyarrow
     import pyarrow.parquet
 
+    rows, size = [], 0
     try:
-        table = pyarrow.parquet.read_table(path)
+        with pyarrow.parquet.ParquetFile(path) as file:
+            _check_columns(path, file.schema_arrow.names)
+            _check_size(path, "rows", file.metadata.num_rows, LARGEST_ROWS)
+            for batch in file.iter_batches(batch_size=1000):  # a small file may hold very much
+                size += batch.nbytes
+                _check_size(path, "bytes of uncompressed data", size, LARGEST_BYTES)
+                rows += batch.to_pylist()
+            metadata = file.schema_arrow.metadata or {}
     except (pyarrow.ArrowException, OSError) as error:  # the second: a damaged page
         raise ValueError(
-            f"{path} cannot be read as parquet ({error}). It is truncated or of another format."
+            f"{path} cannot be read as parquet ({error}). It is truncated or of another format: "
+            "download or write it again."
         ) from error
-    schema = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
-    features = schema.get("info", {}).get("features", {})  # as the hub's files have them
-    names = {key: one["names"] for key, one in features.items() if "names" in one}
-    return list(enumerate(name_classes(table.to_pylist(), names)))
+    return list(enumerate(name_classes(rows, _class_names(path, metadata))))
+
+
+def _class_names(path, metadata):
+    """Return {column: names of its classes}, as the hub's files have them."""
+    try:
+        features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {})["features"]
+        return {key: list(one["names"]) for key, one in features.items() if "names" in one}
+    except KeyError:
+        return {}
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{path}: its names of classes cannot be read ({error}). Download or write it again."
+        ) from error
+
+
+def _check_size(path, what, found, largest):
+    if found > largest:
+        raise ValueError(
+            f"{path} has {found:,} {what}, expected at most {largest:,}. Take a part of it, or "
+            "split it into several tasks."
+        )
 
 
 def name_classes(rows, names):

@@ -6,6 +6,7 @@ what was expected. Notebooks 00 and 02 use it.
 
 import dataclasses
 import math
+import os
 import re
 import warnings
 from dataclasses import dataclass, field
@@ -16,11 +17,14 @@ import numpy as np
 from mmlkit.data.files import canonical_columns, find_files, first_few, name_classes, read_rows
 from mmlkit.data.tasks import Task, get_task, label_key
 from mmlkit.hub import load_hub_dataset
+from mmlkit.messages import check_number
 
 __all__ = ["Split", "TaskData", "load_task", "make_split"]
 
 ON_BAD_ROW = ("drop_unlabelled", "drop", "refuse")
 LARGEST = 3.4e38  # of float32, the type of a score
+# float() also reads 0_1 and the digits of other scripts, which nobody means in a table.
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _BETWEEN = "between"  # STS-B*: neither similar nor dissimilar, so the row is dropped
 
 
@@ -114,7 +118,7 @@ class TaskData:
         Returns:
             The `Split`, or None where there is none.
         """
-        return self.more.get(name, getattr(self, name, None))
+        return {"train": self.train, "dev": self.dev, "test": self.test, **self.more}.get(name)
 
 
 def load_task(
@@ -163,8 +167,9 @@ def load_task(
         )
     if on_bad_row not in ON_BAD_ROW:
         raise ValueError(f"on_bad_row is {on_bad_row!r}, expected one of {ON_BAD_ROW}.")
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit is {limit}, expected at least 1 row, or None for all.")
+    _check_draw(limit, seed)
+    if not isinstance(source, (str, os.PathLike)) or not str(source):
+        raise ValueError(f"source is {source!r:.80}, expected 'mini', 'hub', or a folder's name.")
     if source == "hub":
         tables = _hub_tables(task)
     else:
@@ -211,7 +216,8 @@ def make_split(
     Raises:
         ValueError: a row or a column is wrong. The message names the first one.
     """
-    task, rows = get_task(task), list(rows)
+    task, rows = get_task(task), _pairs(rows)
+    _check_draw(limit, seed)
     if not rows:
         raise ValueError(
             f"{place} holds no rows. Expected columns {list(task.text_columns)} and a label."
@@ -241,6 +247,11 @@ def make_split(
         if on_bad_row == "refuse":
             raise ValueError(f"{found}. Add the labels, or pass on_bad_row='drop_unlabelled'.")
         warnings.warn(f"{found}; they were dropped.", stacklevel=3)
+    if not kept:
+        raise ValueError(
+            f"{place}: no row is left of {len(rows)} for task {task.name!r}. Expected at least one "
+            "with a label of the task."
+        )
     if limit is not None and limit < len(kept):
         drawn = np.random.default_rng(seed).permutation(len(kept))[:limit]
         kept = [kept[i] for i in np.sort(drawn)]
@@ -256,6 +267,24 @@ def make_split(
     ids = [row.get("id", row.get("idx", number)) for number, row in rows]
     others = {key: [row.get(key) for _, row in rows] for key in others}
     return Split(task, texts, array, ids, name, columns=others)
+
+
+def _check_draw(limit, seed):
+    check_number("limit", limit, 1, whole=True, optional=True)
+    check_number("seed", seed, 0, whole=True)
+
+
+def _pairs(rows):
+    """Return the (row number, dict of the columns) pairs of `make_split`, as a list."""
+    rows = list(rows) if hasattr(rows, "__iter__") else [rows]
+    for row in rows:
+        if not (isinstance(row, tuple) and len(row) == 2 and isinstance(row[1], dict)):
+            raise ValueError(
+                f"a row is {row!r:.80}; expected (row number, dict of the columns) pairs. For a "
+                "list of dicts pass enumerate(rows), for a DataFrame "
+                "enumerate(frame.to_dict('records'))."
+            )
+    return rows
 
 
 def _labels(task, rows, column, indices, place):
@@ -280,9 +309,16 @@ def _label_indices(task, labels, place):
     indices = {label_key(label): i for i, label in enumerate(task.labels)}
     file = Path(str(place)).name
     known = file in task.files.values() or (task.integers_in_tsv and file.endswith(".tsv"))
-    given = labels or (task.labels if known else ())
+    given = (task.labels if known else ()) if labels is None else labels
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
+        raise ValueError(
+            f"labels is {given!r:.80}, expected the names in the order of the file's integers, "
+            f"such as {task.labels}, or a dict from labels of the file to names."
+        )
     if not isinstance(given, dict):
-        if given and sorted(map(label_key, given)) != sorted(indices):
+        given = list(given)
+        named = labels is not None or given
+        if named and sorted(map(label_key, given)) != sorted(indices):
             raise ValueError(
                 f"labels is {list(given)}, expected the names {list(task.labels)}, each once, in "
                 "the order of the file's integers."
@@ -343,10 +379,7 @@ def _label(task, value, indices, where):
     if text in ("", "-") or (text == "-1" and not negative):
         return None
     if task.kind == "regression" or task.score_range:
-        try:
-            score = float(text)
-        except ValueError:
-            score = math.nan
+        score = float(text) if NUMBER.fullmatch(text) else math.nan
         if not low <= score <= high:
             raise ValueError(
                 f"{where}: found {text!r}, expected a number from {low:g} to {high:g}."

@@ -85,6 +85,10 @@ class Task:
     def __post_init__(self):
         for name in ("text_columns", "labels", "metrics"):
             value = getattr(self, name)
+            if not hasattr(value, "__iter__") or isinstance(value, (set, dict)):
+                raise ValueError(
+                    f"task {self.name!r}: {name} is {value!r:.80}, expected a tuple of texts."
+                )
             values = (value,) if isinstance(value, str) else tuple(map(str, value))
             object.__setattr__(self, name, values)
         regression = self.kind == "regression"
@@ -93,15 +97,24 @@ class Task:
         columns, labels = set(self.text_columns), set(map(label_key, self.labels))
         kinds = ("classification", "regression", "ranking")
         fits = {
-            "name": (self.name and not {".", "/"} & set(self.name), "no '.' and no '/' in it"),
+            "name": (
+                isinstance(self.name, str) and self.name and not {".", "/"} & set(self.name),
+                "no '.' and no '/' in it",
+            ),
             "kind": (self.kind in kinds, f"one of {kinds}"),
             "text_columns": (
-                len(columns) in (1, 2) and len(columns) == len(self.text_columns),
-                "one column, or a pair's two",
+                len(columns) in (1, 2)
+                and len(columns) == len(self.text_columns)
+                and not columns & {"label", ""},
+                "one column, or a pair's two, other than 'label'",
             ),
             "labels": (
                 len(labels) == len(self.labels) and (not labels if regression else len(labels) > 1),
                 "two or more different names in order, or none and kind='regression'",
+            ),
+            "score_range": (
+                self.score_range is None or _is_range(self.score_range),
+                "two numbers, the lowest and the highest score, or None",
             ),
         }
         for name, (right, expected) in fits.items():
@@ -118,6 +131,11 @@ class Task:
     def is_pair(self):
         """Whether the input is two texts."""
         return len(self.text_columns) == 2
+
+
+def _is_range(values):
+    two = isinstance(values, (tuple, list)) and len(values) == 2
+    return two and all(isinstance(one, (int, float)) for one in values) and values[0] < values[1]
 
 
 def label_key(label):
@@ -221,11 +239,11 @@ def get_task(name):
         return name
     if name == "qnli_rank":  # its rows come from `mmlkit.heads.ranking.rank_queries`
         return ranking_task("qnli")
-    if name not in _TASKS:
-        near = difflib.get_close_matches(str(name), _TASKS, n=3, cutoff=0.4)
+    if not isinstance(name, str) or name not in _TASKS:
+        near = difflib.get_close_matches(str(name).lower(), _TASKS, n=3, cutoff=0.4)
         hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise ValueError(
-            f"{name!r} is not a task.{hint} Known tasks: {', '.join(_TASKS)}. "
+            f"{name!r:.80} is not a task.{hint} Known tasks: {', '.join(_TASKS)}. "
             "For another task pass Task(name, text_columns, labels)."
         )
     return _TASKS[name]

@@ -64,7 +64,7 @@ def rank(folder, source, split="dev"):
         FileNotFoundError: there is no team.
         ValueError: a task has no labelled file.
     """
-    teams = sorted(path for path in Path(folder).iterdir() if path.is_dir())
+    teams = sorted(path for path in Path(folder).glob("*") if path.is_dir())
     if not teams:
         raise FileNotFoundError(f"{folder} has no folders. Give a folder with one per team.")
     truth = {name: _truth(name, source, split) for name in TASKS[None]}
@@ -91,6 +91,8 @@ def _team(folder, truth, split):
     for name, labels in truth.items():
         path = folder / prediction_file(name, split)
         try:
+            if path.is_symlink():  # perhaps to another team's file, or to the labels
+                raise ValueError(f"{path.name} is a link, expected a file")
             dates.append(path.stat().st_mtime)
             scores[name] = _score(name, _predictions(path, name, labels), labels)
         except (OSError, ValueError) as error:

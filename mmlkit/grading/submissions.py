@@ -21,7 +21,7 @@ from mmlkit.grading.questions import Edition, load_questions, names_in
 from mmlkit.grading.sandbox import ANSWERS, find_sandbox
 from mmlkit.runtime import atomic_write
 
-__all__ = ["grade_folder", "grade_notebook", "load_edition", "replay"]
+__all__ = ["check_folder", "grade_folder", "grade_notebook", "load_edition", "replay"]
 
 REFUSED = ("mmlkit", "transformers", "sentence_transformers")
 PACKAGES = ("torch", "numpy")
@@ -74,9 +74,7 @@ def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None,
     Raises:
         FileNotFoundError: the folder has no notebook.
     """
-    paths = sorted(Path(folder).glob("*.ipynb"))
-    if not paths:
-        raise FileNotFoundError(f"{folder} has no .ipynb file. Give the folder of submissions.")
+    paths = check_folder(folder, assignment)
     edition, sandbox = edition or Edition(0), sandbox or find_sandbox()
     slots = queue.Queue()
     for slot in range(jobs):
@@ -106,6 +104,38 @@ def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None,
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def check_folder(folder, assignment, *, only=False):
+    """Return the notebooks of a folder of submissions.
+
+    Args:
+        folder: the folder.
+        assignment: such as "a1".
+        only: whether there must be one notebook only.
+
+    Returns:
+        A sorted list of paths.
+
+    Raises:
+        FileNotFoundError: the folder has no notebook.
+        ValueError: the assignment is unknown, a notebook is a link, or there are several.
+    """
+    load_questions(assignment)
+    paths = sorted(Path(folder).glob("*.ipynb"))
+    if not paths:
+        raise FileNotFoundError(f"{folder} has no .ipynb file. Give the folder of submissions.")
+    if links := [path.name for path in paths if path.is_symlink()]:
+        raise ValueError(
+            f"{folder} has links to other files, {links[:5]}. Expected the notebooks themselves: "
+            "remove the links."
+        )
+    if only and len(paths) > 1:
+        raise ValueError(
+            f"--gradescope needs a folder with one notebook, {folder} has {len(paths)}. Move the "
+            "others away."
+        )
+    return paths
 
 
 def _graded_before(place, key):

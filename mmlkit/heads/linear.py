@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from mmlkit.messages import check_number
+
 __all__ = [
     "LinearHead",
     "Loss",
@@ -175,10 +177,9 @@ class LinearHead(nn.Module):
     def __init__(self, hidden_size, num_labels, *, dropout=0.1, pooling="pooler", activation=None):
         super().__init__()
         check_pooling(pooling)
-        if hidden_size < 1 or num_labels < 1:
-            raise ValueError(
-                f"hidden_size {hidden_size} and num_labels {num_labels} must be at least 1."
-            )
+        check_number("hidden_size", hidden_size, 1, whole=True)
+        check_number("num_labels", num_labels, 1, whole=True)
+        check_number("dropout", dropout, 0, 1)
         if activation not in (None, "sigmoid") or (activation and num_labels != 1):
             raise ValueError(
                 f"activation {activation!r} with num_labels {num_labels}; expected None, or "
@@ -277,6 +278,7 @@ class PairHead(nn.Module):
 
     def __init__(self, hidden_size, num_labels, *, dropout=0.1, pooling="mean"):
         super().__init__()
+        check_number("hidden_size", hidden_size, 1, whole=True)
         self.linear = LinearHead(4 * hidden_size, num_labels, dropout=dropout, pooling=pooling)
         self.hidden_size, self.num_labels, self.pooling = hidden_size, num_labels, pooling
         self.needs_tokens = self.linear.needs_tokens

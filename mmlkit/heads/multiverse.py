@@ -4,7 +4,6 @@ Notebook 03 builds it by hand. Letters: B batch, M heads, A active heads, C labe
 """
 
 import contextlib
-import math
 
 import torch
 from torch import nn
@@ -17,6 +16,7 @@ from mmlkit.heads.linear import (
     pair_features,
     sentence_vector,
 )
+from mmlkit.messages import check_number
 
 __all__ = ["MultiverseHead", "multiverse_loss"]
 
@@ -156,21 +156,17 @@ class MultiverseHead(nn.Module):
     ):
         super().__init__()
         check_pooling(pooling)
-        if min(hidden_size, num_labels, num_heads) < 1:
-            raise ValueError(
-                f"hidden_size {hidden_size}, num_labels {num_labels} and num_heads {num_heads} "
-                "must be at least 1."
-            )
+        sizes = {"hidden_size": hidden_size, "num_labels": num_labels, "num_heads": num_heads}
+        for name, size in sizes.items():
+            check_number(name, size, 1, whole=True)
+        check_number("dropout", dropout, 0, 1)
+        check_number("orthogonality_weight", orthogonality_weight, 0)  # the paper's lambda
         words = {"reduction": reduction, "similarity": similarity, "pairs": pairs}
         for name, word in words.items():
             if word not in CHOICES[name]:
                 raise ValueError(f"{name} {word!r} is not one of {list(CHOICES[name])}.")
             setattr(self, name, word)
         self.hidden_size, self.num_labels, self.pooling = hidden_size, num_labels, pooling
-        if not 0 <= orthogonality_weight < math.inf:  # the paper's lambda
-            raise ValueError(
-                f"orthogonality_weight is {orthogonality_weight}, expected a number of at least 0."
-            )
         self.orthogonality_weight = orthogonality_weight
         self.needs_tokens = pooling == "mean"
         self.dropout = nn.Dropout(dropout)

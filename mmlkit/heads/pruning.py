@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from mmlkit.messages import check_number
+
 __all__ = ["HeadPruner", "PruningEvent", "cluster", "literal_average", "reset_optimizer_state"]
 
 # Updates whose losses may wait on a GPU: 4 MB for 1,024 heads.
@@ -171,15 +173,16 @@ class HeadPruner:
         min_active=1,
         min_gap=0.0,
     ):
-        if (
-            min(every, threshold, min_active) < 1
-            or not 0 <= momentum < 1
-            or min(warmup, min_gap) < 0
-        ):
+        counts = {"every": every, "threshold": threshold, "min_active": min_active}
+        for name, value in counts.items():
+            check_number(name, value, 1, whole=True)
+        check_number("momentum", momentum, 0, 0.999999)
+        check_number("warmup", warmup, 0, whole=True)
+        check_number("min_gap", min_gap, 0)
+        if not hasattr(head, "active_indices"):
             raise ValueError(
-                f"every {every}, threshold {threshold} and min_active {min_active} must be at "
-                f"least 1, momentum {momentum} in [0, 1), warmup {warmup} and min_gap {min_gap} "
-                "not negative."
+                f"head is a {type(head).__name__}, expected a MultiverseHead, such as "
+                "model.heads['sst']."
             )
         _bandwidth(np.array([0.0, 1.0]), bandwidth)  # an unknown bandwidth raises here
         self.head, self.every, self.momentum, self.threshold = head, every, momentum, threshold

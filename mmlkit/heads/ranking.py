@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from mmlkit.data.loading import TaskData
 from mmlkit.data.tasks import ranking_task
 from mmlkit.heads.linear import Loss, at_least_fp32, check_pooling, init_linear, sentence_vector
+from mmlkit.messages import check_number
 
 __all__ = ["RankingHead", "rank_queries", "ranking_loss"]
 
@@ -140,10 +141,9 @@ class RankingHead(nn.Module):
     ):
         super().__init__()
         check_pooling(pooling)
-        if hidden_size < 1 or not gamma > 0:
-            raise ValueError(
-                f"hidden_size {hidden_size} must be at least 1, gamma {gamma} above 0."
-            )
+        check_number("hidden_size", hidden_size, 1, whole=True)
+        check_number("gamma", gamma, 0, above=True)
+        check_number("dropout", dropout, 0, 1)
         if score_activation not in ("none", "sigmoid"):
             raise ValueError(f"score_activation {score_activation!r} must be 'none' or 'sigmoid'.")
         self.score_activation, self.gamma, self.pooling = score_activation, gamma, pooling

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mmlkit.heads.linear import Loss, at_least_fp32, init_linear
+from mmlkit.messages import check_number
 
 __all__ = ["SANHead", "SANSteps", "kept_steps", "mean_of_steps"]
 
@@ -97,16 +98,13 @@ class SANHead(nn.Module):
         self, hidden_size, num_labels, *, num_steps=5, dropout=0.1, prediction_dropout=0.1
     ):
         super().__init__()
-        if hidden_size < 1 or num_labels < 2 or num_steps < 1:
-            raise ValueError(
-                f"hidden_size {hidden_size} and num_steps {num_steps} must be at least 1, "
-                f"num_labels {num_labels} at least 2; for a regression task take a LinearHead."
-            )
-        if not (0 <= dropout < 1 and 0 <= prediction_dropout < 1):
-            raise ValueError(
-                f"dropout {dropout} and prediction_dropout {prediction_dropout} must be at least 0 "
-                "and below 1."
-            )
+        for name, size in {"hidden_size": hidden_size, "num_steps": num_steps}.items():
+            check_number(name, size, 1, whole=True)
+        for name, share in {"dropout": dropout, "prediction_dropout": prediction_dropout}.items():
+            check_number(name, share, 0, 0.99)
+        check_number("num_labels", num_labels, 1, whole=True)
+        if num_labels == 1:
+            raise ValueError("num_labels is 1; for a regression task take a LinearHead.")
         self.hidden_size, self.num_labels = hidden_size, num_labels
         self.num_steps, self.prediction_dropout = num_steps, prediction_dropout
         self.dropout = nn.Dropout(dropout)

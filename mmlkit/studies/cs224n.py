@@ -349,7 +349,10 @@ def write_submission(model, source, out, *, option=None, **keywords):
     Raises:
         ValueError: the option is unknown, or the model has none of its tasks.
         FileNotFoundError: a task has no train or dev file.
+        NotADirectoryError: `out` is a file.
     """
+    if Path(out).exists() and not Path(out).is_dir():
+        raise NotADirectoryError(f"{out} is a file. Expected a folder for the predictions.")
     names = [name for name in _tasks(option) if name in model.heads]
     if not names:
         raise ValueError(

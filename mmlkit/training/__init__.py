@@ -13,6 +13,7 @@
     arguments     the arguments of `fit` and `predict`, checked in one place
     checkpoints   the file that a run resumes from
     pretraining   BERT's two pre-training objectives
+    pretraining_loop    `pretrain`: steps and checkpoints
     fast          CPU shortcuts, which act inside `train_step` alone
 
 Notebooks 02, 07 and 10 build and use it. One paper's protocol or tables do not belong here.
@@ -38,10 +39,10 @@ from mmlkit.training.pretraining import (
     load_pretraining_heads,
     mask_tokens,
     next_sentence_pairs,
-    pretrain,
     pretraining_batch,
     pretraining_loss,
 )
+from mmlkit.training.pretraining_loop import pretrain
 from mmlkit.training.sampling import TaskSampler
 from mmlkit.training.saving import load_model, save_model
 from mmlkit.training.step import train_step

@@ -4,15 +4,18 @@ Numbers out of range, data of another task and parts of another model would trai
 """
 
 import math
-import numbers
+import os
 import warnings
 from pathlib import Path
 
-from mmlkit.data.loading import TaskData
-from mmlkit.messages import count
+import numpy as np
+
+from mmlkit.data.loading import Split, TaskData
+from mmlkit.messages import check_number, count
+from mmlkit.training.metrics import METRICS
 from mmlkit.training.optimizers import SCHEDULES
 
-__all__ = ["check_data", "check_head", "check_parts", "check_settings"]
+__all__ = ["check_data", "check_head", "check_model", "check_parts", "check_settings"]
 
 # The name of a setting, whether it is a whole number, its least and its largest value.
 RANGES = (
@@ -25,7 +28,7 @@ RANGES = (
     ("lr", False, 0, math.inf),
     ("head_lr", False, 0, math.inf),
     ("warmup", False, 0, 1),
-    ("clip", False, 1e-12, math.inf),
+    ("clip", False, 0, math.inf),
     ("save_minutes", False, 0, math.inf),
 )
 OPTIONAL = {"micro_batch_size", "max_length", "save_steps", "lr", "head_lr", "clip"}
@@ -41,25 +44,37 @@ def check_settings(settings):
         ValueError: a setting has another type, or is out of its range.
     """
     for name, whole, least, most in RANGES:
-        value = settings.get(name)
-        if name not in settings or (value is None and name in OPTIONAL):
-            continue
-        kind = numbers.Integral if whole else numbers.Real
-        number = isinstance(value, kind) and not isinstance(value, bool)
-        if not number or not (math.isfinite(value) and least <= value <= most):
-            some = "a whole number" if whole else "a number"
-            limits = f"of at least {least:g}" if most > 2**62 else f"from {least:g} to {most:g}"
-            limits = "above 0" if name == "clip" else limits
-            more = ", or None" if name in OPTIONAL else ""
-            raise ValueError(f"{name} is {value!r}, expected {some} {limits}{more}.")
+        if name in settings:
+            options = {"whole": whole, "above": name == "clip", "optional": name in OPTIONAL}
+            check_number(name, settings[name], least, most, **options)
+    for name in ("freeze_encoder", "resume"):
+        if not isinstance(settings.get(name, False), (bool, np.bool_)):
+            raise ValueError(f"{name} is {settings[name]!r:.80}, expected True or False.")
     if (schedule := settings.get("schedule", "linear")) not in SCHEDULES:
         raise ValueError(f"schedule {schedule!r} is not one of {list(SCHEDULES)}.")
     folder = settings.get("checkpoint_dir")
     if settings.get("resume") and folder is None:
         raise ValueError("resume=True needs a checkpoint_dir, the folder of the run to continue.")
-    if folder is not None and (not str(folder) or (path := Path(folder)).exists() > path.is_dir()):
+    named = isinstance(folder, (str, os.PathLike)) and str(folder) != ""
+    if folder is not None and not (named and Path(folder).exists() == Path(folder).is_dir()):
         raise ValueError(
             f"checkpoint_dir {str(folder)!r} is not a folder. Give a folder, which need not exist."
+        )
+
+
+def check_model(model):
+    """Check that a model is one.
+
+    Args:
+        model: anything.
+
+    Raises:
+        ValueError: it has no encoder or no heads.
+    """
+    if not (hasattr(model, "encoder") and hasattr(model, "heads")):
+        raise ValueError(
+            f"model is a {type(model).__name__}, expected a MultitaskModel: "
+            "MultitaskModel(encoder, {'sst': LinearHead(384, 5)})."
         )
 
 
@@ -109,15 +124,45 @@ def check_data(model, data):
                 f"data[{name!r}] holds task {one.task.name!r}. Use the task's own name as key."
             )
         check_head(model.head(one.task), one.task)
-        for split in (one.train, one.dev):
-            if split.labels is None:
-                raise ValueError(f"Task {name!r} has no labels in train or dev.")
-            if len(split.labels) != len(split.texts):
-                raise ValueError(
-                    f"Task {name!r} has {count(len(split.texts), 'text')} and "
-                    f"{count(len(split.labels), 'label')} in {split.name}; expected as many."
-                )
+        if unknown := [metric for metric in one.task.metrics if metric not in METRICS]:
+            raise ValueError(
+                f"Task {name!r} has the metric {unknown[0]!r}, expected some of {list(METRICS)}."
+            )
+        for part in ("train", "dev"):
+            _check_split(one.task, getattr(one, part), part)
     return dict(data)
+
+
+def _check_split(task, split, part):
+    """Check the rows and labels of a split that `fit` reads."""
+    if not isinstance(split, Split) or split.task.name != task.name or not len(split):
+        found = (
+            f"{split.task.name!r}, {count(len(split), 'row')}" if isinstance(split, Split) else ""
+        )
+        raise ValueError(
+            f"{part} of task {task.name!r} is {found or type(split).__name__}; expected a Split of "
+            f"{task.name!r} with at least one row, as load_task makes it."
+        )
+    if split.labels is None:
+        raise ValueError(f"Task {task.name!r} has no labels in {part}. Add them to the file.")
+    labels = np.asarray(split.labels)
+    if len(labels) != len(split.texts):
+        raise ValueError(
+            f"Task {task.name!r} has {count(len(split.texts), 'text')} and "
+            f"{count(len(labels), 'label')} in {part}; expected as many."
+        )
+    if task.labels:
+        right = labels.dtype.kind in "iu" and 0 <= labels.min() <= labels.max() < len(task.labels)
+        expected = f"whole numbers from 0 to {len(task.labels) - 1}"
+    else:
+        right = labels.dtype.kind in "iuf" and np.isfinite(labels).all()
+        expected = "finite numbers"
+    if not (right and isinstance(split.labels, np.ndarray)):
+        raise ValueError(
+            f"The labels of task {task.name!r} in {part} are {labels[:5]!r}, a "
+            f"{type(split.labels).__name__}; expected an array of {expected}. make_split makes "
+            "them from names."
+        )
 
 
 def check_parts(model, optimizer, hooks, *, saved):
@@ -134,7 +179,11 @@ def check_parts(model, optimizer, hooks, *, saved):
         ValueError: an object has parameters of another model, a hook prunes the head of another
             model, or a hook lacks a method.
     """
+    if isinstance(hooks, (str, dict)) or not hasattr(hooks, "__iter__"):
+        raise ValueError(f"hooks is {hooks!r:.80}, expected a list, such as [pruner].")
     for hook in hooks:
+        if isinstance(hook, type):
+            raise ValueError(f"hook {hook!r} is a class, expected an object: {hook.__name__}(...).")
         for method in ("after_step", *(("state_dict", "load_state_dict") if saved else ())):
             if not callable(getattr(hook, method, None)):
                 raise ValueError(f"hook {hook!r} has no method {method}; see loop.Hook.")
@@ -146,6 +195,11 @@ def check_parts(model, optimizer, hooks, *, saved):
             )
     if isinstance(optimizer, str):
         return
+    if isinstance(optimizer, type) or not hasattr(optimizer, "param_groups"):
+        raise ValueError(
+            f"optimizer is {optimizer!r:.80}, expected a name such as 'adamw', or an optimizer "
+            "object: make_optimizer(model, lr=...)."
+        )
     own = {id(parameter): name for name, parameter in model.named_parameters()}
     held = {id(one) for group in optimizer.param_groups for one in group["params"]}
     if foreign := len(held - own.keys()):

@@ -229,21 +229,32 @@ def flatten(state, at=""):
         ({path: tensor}, the same structure with "@path" in the place of each tensor).
 
     Raises:
-        TypeError: a dict mixes integers and texts as keys.
+        TypeError: the keys of a dict are not all texts or all integers.
     """
     if isinstance(state, torch.Tensor):
         return {at: state}, TENSOR + at
     if isinstance(state, dict):
-        parts = {str(key): flatten(value, f"{at}/{key}") for key, value in state.items()}
-        numbers = [key for key in state if isinstance(key, int)]
-        if numbers and len(numbers) != len(state):
-            raise TypeError(f"checkpoint dict at {at!r} mixes integer and text keys")
-        plain = {key: part for key, (_, part) in parts.items()}
-        return _merge(parts.values()), {"#": plain} if numbers else plain
+        kinds = set(map(type, state))
+        if kinds and kinds not in ({int}, {str}):
+            found = sorted(kind.__name__ for kind in kinds)
+            raise TypeError(f"checkpoint dict at {at!r} has keys of {found}, expected int or str.")
+        parts = {key: flatten(value, f"{at}/{_step(key)}") for key, value in state.items()}
+        plain = {_mark(str(key), "#"): part for key, (_, part) in parts.items()}
+        return _merge(parts.values()), {"#": plain} if kinds == {int} else plain
     if isinstance(state, (list, tuple)):
         parts = [flatten(value, f"{at}/{i}") for i, value in enumerate(state)]
         return _merge(parts), [part for _, part in parts]
-    return {}, state
+    return {}, _mark(state, TENSOR)
+
+
+def _mark(value, mark):
+    """Return a text that begins with a mark with one more of it, and everything else as it is."""
+    return mark + value if isinstance(value, str) and value.startswith(mark) else value
+
+
+def _step(key):
+    """Return a key for the path of a tensor, so that a/b and b inside a are different."""
+    return str(key).replace("~", "~0").replace("/", "~1")
 
 
 def _merge(parts):
@@ -263,9 +274,13 @@ def unflatten(tensors, plain):
     if isinstance(plain, dict):
         if set(plain) == {"#"}:
             return {int(key): unflatten(tensors, value) for key, value in plain["#"].items()}
-        return {key: unflatten(tensors, value) for key, value in plain.items()}
+        return {_unmark(key, "#"): unflatten(tensors, value) for key, value in plain.items()}
     if isinstance(plain, list):
         return [unflatten(tensors, value) for value in plain]
     if isinstance(plain, str) and plain.startswith(TENSOR) and plain[1:] in tensors:
         return tensors[plain[1:]]
-    return plain
+    return _unmark(plain, TENSOR)
+
+
+def _unmark(value, mark):
+    return value[1:] if isinstance(value, str) and value.startswith(2 * mark) else value

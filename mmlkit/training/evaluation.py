@@ -4,12 +4,12 @@ import numpy as np
 import torch
 
 from mmlkit.data.batching import collate, encode, plan
-from mmlkit.data.loading import Split, TaskData
+from mmlkit.data.loading import Split, TaskData, make_split
 from mmlkit.data.tasks import get_task
 from mmlkit.messages import count
 from mmlkit.runtime import autocast, place
 from mmlkit.training import metrics
-from mmlkit.training.arguments import check_head, check_settings
+from mmlkit.training.arguments import check_head, check_model, check_settings
 from mmlkit.training.distributed import ALONE
 from mmlkit.training.fast import fast_matmul
 
@@ -98,7 +98,10 @@ def predict_scores(
         OutOfMemoryError: a single row does not fit (torch.OutOfMemoryError, from `score_encoded`).
     """
     check_settings({"batch_size": batch_size, "max_length": max_length})
+    check_model(model)
     split = _as_split(data, task)
+    if not len(split):
+        raise ValueError(f"{split.task.name} {split.name} has no rows; expected at least one.")
     head = model.head(split.task)
     check_head(head, split.task)
     encoded = encode(model.tokenizer, split, max_length=model.cut(max_length), pairs=head.pairs)
@@ -220,8 +223,16 @@ def evaluate(model, data, *, split="dev", **options):
     if isinstance(data, TaskData):
         found = data.split(split)
         if found is None:
-            raise ValueError(f"{data.task.name} from {data.source!r} has no split {split!r}.")
+            raise ValueError(
+                f"{data.task.name} from {data.source!r} has no split {split!r}; it has "
+                f"{[name for name in ('train', 'dev', 'test', *data.more) if data.split(name)]}."
+            )
         data = found
+    if not isinstance(data, Split):
+        raise ValueError(
+            f"data is a {type(data).__name__}, expected the result of load_task, or one of its "
+            "splits. Texts have no labels: use predict."
+        )
     if data.labels is None:
         raise ValueError(
             f"{data.task.name} {data.name} has no labels: there is nothing to compare predictions "
@@ -281,4 +292,5 @@ def _as_split(data, task):
                 f"text {i} is {row!r}; task {task.name!r} expects "
                 f"{count(len(task.text_columns), 'non-empty text')}: {list(task.text_columns)}."
             )
-    return Split(task, texts, None, list(range(len(texts))), "texts")
+    rows = enumerate(dict(zip(task.text_columns, row)) for row in texts)
+    return make_split(task, rows, place="texts", name="texts")

@@ -27,7 +27,7 @@ from mmlkit.runtime import (
     seeded,
 )
 from mmlkit.training import metrics
-from mmlkit.training.arguments import check_data, check_parts, check_settings
+from mmlkit.training.arguments import check_data, check_model, check_parts, check_settings
 from mmlkit.training.checkpoints import CheckpointWriter, fingerprints, load_latest
 from mmlkit.training.distributed import join
 from mmlkit.training.evaluation import score_encoded
@@ -166,6 +166,7 @@ def fit(
         history = fit(model, {"sst": load_task("sst")}, epochs=2, lr=1e-4, head_lr=1e-3)
     """
     check_settings(locals())
+    check_model(model)
     data = check_data(model, data)
     check_parts(model, optimizer, hooks, saved=checkpoint_dir is not None)
     if not isinstance(optimizer, str) and (lr is not None or head_lr is not None):
@@ -181,6 +182,11 @@ def fit(
     if sampler is None:
         sizes = {name: math.ceil(len(one) / batch_size) for name, one in train.items()}
         sampler = TaskSampler("merged", sizes=sizes, epochs=epochs, seed=seed)
+    if not isinstance(sampler, TaskSampler):
+        raise ValueError(
+            f"sampler is {sampler!r:.80}, expected a TaskSampler, such as "
+            "TaskSampler('annealed', sizes={'sst': 100}, epochs=3)."
+        )
     if sampler.epochs != epochs or set(sampler.sizes) != set(data):
         raise ValueError(
             f"The sampler is for {sampler.epochs} epochs of {list(sampler.sizes)}; this run is "

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-__all__ = ["bootstrap_interval", "compute", "group_accuracy", "predicted_labels"]
+__all__ = ["METRICS", "bootstrap_interval", "compute", "group_accuracy", "predicted_labels"]
 
 
 def predicted_labels(scores):
@@ -58,7 +58,7 @@ def compute(task, scores, labels, queries=None):
             if task.kind == "regression"
             else predicted_labels(scores)
         )
-    return {name: float(_METRICS[name](labels, predictions)) for name in task.metrics}
+    return {name: float(METRICS[name](labels, predictions)) for name in task.metrics}
 
 
 def bootstrap_interval(task, scores, labels, groups, *, level=0.95, draws=1000, seed=0):
@@ -186,7 +186,7 @@ def _mrr(labels, places):
     return np.mean([np.mean(1 / np.arange(above + 1, above + tied + 1)) for above, tied in places])
 
 
-_METRICS = {
+METRICS = {
     "accuracy": _accuracy,
     "macro_f1": _sklearn("f1_score", average="macro", zero_division=0),
     "f1": _sklearn(

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from mmlkit.heads.linear import LinearHead, Loss, PairHead
+from mmlkit.messages import check_number
 
 __all__ = ["Head", "MultitaskModel"]
 
@@ -75,7 +76,8 @@ class MultitaskModel(nn.Module):
             encoder's limit, until `fit` sets it to the value it trained with.
 
     Raises:
-        ValueError: heads is empty.
+        ValueError: the encoder is no module; heads is empty or holds something else; or a head
+            does not fit the encoder (from a private function).
 
     Example::
 
@@ -85,12 +87,16 @@ class MultitaskModel(nn.Module):
 
     def __init__(self, encoder, heads, tokenizer=None, max_length=None):
         super().__init__()
-        if not heads:
-            raise ValueError(
-                "heads is empty; give one per task, such as {'sst': LinearHead(384, 5)}."
-            )
+        _check_parts(encoder, heads)
+        check_number("max_length", max_length, 1, whole=True, optional=True)
         self.encoder = encoder
-        self.heads = nn.ModuleDict(heads).to(next(encoder.parameters()).device)
+        try:
+            self.heads = nn.ModuleDict(heads).to(next(encoder.parameters()).device)
+        except (KeyError, TypeError) as error:  # "a.b", "", "keys", 3
+            raise ValueError(
+                f"a task has a name that no module can have: {error}. Expected a text such as "
+                "'sst'; rename the task."
+            ) from error
         self.max_length = max_length
         self._tokenizer = tokenizer
         self.frozen = False
@@ -282,3 +288,31 @@ class MultitaskModel(nn.Module):
             A Loss.
         """
         return self.head(batch.task).loss(self.inputs(batch), batch)
+
+
+def _check_parts(encoder, heads):
+    """Check what a MultitaskModel is made of."""
+    if not isinstance(encoder, nn.Module):
+        raise ValueError(
+            f"encoder is a {type(encoder).__name__}, expected a BertModel. load_pretrained returns "
+            "two things: encoder, tokenizer = load_pretrained('minilm')."
+        )
+    if not isinstance(heads, (dict, nn.ModuleDict)) or not heads:
+        found = f"a {type(heads).__name__}" if heads else "empty"
+        raise ValueError(
+            f"heads is {found}; give one per task, such as {{'sst': LinearHead(384, 5)}}."
+        )
+    width = getattr(getattr(encoder, "config", None), "hidden_size", None)
+    for task, head in heads.items():
+        kind = type(head).__name__
+        if not isinstance(head, nn.Module) or not callable(getattr(head, "inputs", None)):
+            raise ValueError(
+                f"The head of task {task!r} is {head!r:.80}, expected an object such as "
+                "LinearHead(384, 5); see model.Head for one of your own."
+            )
+        own = getattr(head, "to_config", dict)().get("hidden_size", width)
+        if width is not None and own != width:
+            raise ValueError(
+                f"The {kind} of task {task!r} has hidden_size {own}, the encoder {width}. Make it "
+                f"with {kind}({width}, ...), or encoder.config.hidden_size."
+            )

@@ -7,6 +7,8 @@ import math
 
 import torch
 
+from mmlkit.messages import check_number
+
 __all__ = ["AdamW", "Adamax", "SCHEDULES", "learning_rate", "make_optimizer"]
 
 SCHEDULES = ("linear", "cosine", "constant")
@@ -137,6 +139,9 @@ def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight
     }
     if name not in makers:
         raise ValueError(f"optimizer {name!r} is not one of {list(makers)}.")
+    for setting, value in {"lr": lr, "head_lr": head_lr, "pal_lr": pal_lr}.items():
+        check_number(setting, value, 0, optional=setting != "lr")
+    check_number("weight_decay", weight_decay, 0)
     head_lr, pal_lr = lr if head_lr is None else head_lr, lr if pal_lr is None else pal_lr
     groups = {}
     for key, parameter in model.named_parameters():

@@ -1,8 +1,8 @@
 """Pre-training in miniature: BERT's two objectives (Devlin et al. 2019, section 3.1).
 
 The encoder predicts masked words, and whether a sentence follows another. Parameter names are those
-of transformers' BertForPreTraining without "cls.". Notebook 08 runs it. Letters: B batch, T tokens,
-D hidden size, V words.
+of transformers' BertForPreTraining without "cls.". `pretraining_loop` trains them, and notebook 08
+runs it. Letters: B batch, T tokens, D hidden size, V words.
 """
 
 import re
@@ -15,10 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mmlkit.bert.pretrained import read_checkpoint
-from mmlkit.data.batching import plan
-from mmlkit.runtime import autocast, place, seeded
-from mmlkit.training.fast import fast_matmul
-from mmlkit.training.optimizers import learning_rate, make_optimizer
+from mmlkit.runtime import seeded
 
 __all__ = [
     "PretrainingBatch",
@@ -28,7 +25,6 @@ __all__ = [
     "load_pretraining_heads",
     "mask_tokens",
     "next_sentence_pairs",
-    "pretrain",
     "pretraining_batch",
     "pretraining_loss",
     "split_sentences",
@@ -342,109 +338,6 @@ def pretraining_loss(encoder, heads, batch):
         heads.seq_relationship(out.pooler_output).float(), batch.next_sentence
     )
     return PretrainingLoss(words + follows, words, follows)
-
-
-def pretrain(
-    encoder,
-    heads,
-    texts,
-    *,
-    tokenizer=None,
-    epochs=3,
-    lr=1e-4,
-    head_lr=None,
-    batch_size=16,
-    max_length=128,
-    warmup=0.1,
-    next_sentence=True,
-    precision="auto",
-    seed=0,
-    device=None,
-):
-    """Train encoder and heads on plain texts and leave both in eval mode.
-
-    Masks, replaced sentences, order and dropout are drawn anew in each epoch.
-
-    Args:
-        encoder: a BertModel. It is moved to `device`, with the heads.
-        heads: PretrainingHeads.
-        texts: strings of several sentences, or any strings with next_sentence=False.
-        tokenizer: the encoder's own by default.
-        epochs: passes over the texts.
-        lr: peak learning rate of the encoder.
-        head_lr: peak learning rate of the heads; lr by default.
-        batch_size: rows per batch.
-        max_length: tokens to which a row is cut.
-        warmup: the share of all steps in which the learning rate rises.
-        next_sentence: whether the second objective is trained too.
-        precision: see `runtime.autocast`; "auto" is fp32 where only fp16 is fast.
-        seed: of all draws.
-        device: see `runtime.place`.
-
-    Returns:
-        A DataFrame with a row per step: epoch, step, loss, words, next_sentence.
-
-    Raises:
-        ValueError: a setting is below one, or no tokenizer is known.
-        FloatingPointError: the loss or a gradient is not finite (raised while a step is made).
-
-    Example::
-
-        (encoder, tokenizer), heads = load_pretrained("minilm"), load_pretraining_heads("minilm")
-        pretrain(encoder, heads, [text for (text,) in load_task("cfimdb").train.texts])
-        fill_mask(encoder, heads, tokenizer, "The film was [MASK].")
-    """
-    import pandas as pd
-
-    tokenizer, texts = tokenizer or encoder.tokenizer, list(texts)
-    if tokenizer is None or min(epochs, batch_size, len(texts)) < 1:
-        raise ValueError(
-            f"epochs {epochs}, batch_size {batch_size} and the number of texts, {len(texts)}, must "
-            "be at least 1, and a tokenizer must be known (it is "
-            f"{tokenizer and type(tokenizer).__name__}): pass tokenizer=."
-        )
-    both = place(nn.ModuleDict({"encoder": encoder, "heads": heads}), device).train()
-    device = next(both.parameters()).device
-    max_length = min(max_length, encoder.config.max_position_embeddings)
-    if precision == "auto" and autocast(precision, device)[1]:
-        precision = "fp32"  # fp16 would need a scaler
-    optimizer, history = make_optimizer(both, lr=lr, head_lr=head_lr), []
-    with seeded(seed, device), fast_matmul(device):
-        for epoch in range(1, epochs + 1):
-            rows = next_sentence_pairs(texts, seed=[seed, epoch]) if next_sentence else texts
-            lengths = [len(row[0] + row[1] if next_sentence else row) for row in rows]
-            batches = plan(lengths, batch_size, seed=seed, epoch=epoch)
-            total = epochs * len(batches)
-            for numbers in batches:
-                step = len(history)
-                for group in optimizer.param_groups:
-                    group["lr"] = learning_rate(
-                        step, peak=group["peak"], warmup=int(warmup * total), total=total
-                    )
-                drawn = int(np.random.default_rng([seed, step]).integers(2**31))
-                chosen = [rows[i] for i in numbers]
-                batch = pretraining_batch(tokenizer, chosen, seed=drawn, max_length=max_length)
-                loss = _update(encoder, heads, batch.to(device), optimizer, precision)
-                values = (np.nan if part is None else part.item() for part in loss)
-                history.append((epoch, step + 1, *values))
-    both.eval()
-    return pd.DataFrame(history, columns=["epoch", "step", "loss", "words", "next_sentence"])
-
-
-def _update(encoder, heads, batch, optimizer, precision):
-    optimizer.zero_grad()
-    with autocast(precision, batch.input_ids.device)[0]:
-        loss = pretraining_loss(encoder, heads, batch)
-    loss.total.backward()
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    norm = nn.utils.clip_grad_norm_(parameters, 1.0)
-    if not (loss.total.isfinite() and norm.isfinite()):
-        raise FloatingPointError(
-            f"the loss is {loss.total.item()}, its gradient {norm.item()}; the weights are those "
-            "before this step. Try a smaller lr."
-        )
-    optimizer.step()
-    return loss
 
 
 @torch.inference_mode()

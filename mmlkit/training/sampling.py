@@ -8,6 +8,8 @@ import difflib
 
 import numpy as np
 
+from mmlkit.messages import check_number
+
 __all__ = ["TaskSampler"]
 
 EXPONENTS = {
@@ -48,18 +50,16 @@ class TaskSampler:
                 f"{kind!r} is not a sampler.{f' Did you mean {near[0]!r}?' if near else ''} Known: "
                 f"{', '.join(known)}."
             )
-        if not sizes or not all(size >= 1 and size % 1 == 0 for size in sizes.values()):
+        if not isinstance(sizes, dict) or not sizes:
             raise ValueError(
-                f"sizes is {sizes}, expected at least one task and every size at least 1, a whole "
-                "number."
+                f"sizes is {sizes!r:.80}, expected a dict of at least one task, such as "
+                "{'sst': 100}."
             )
-        if epochs < 1 or (
-            steps_per_epoch is not None and (steps_per_epoch < 1 or steps_per_epoch % 1)
-        ):
-            raise ValueError(
-                f"epochs {epochs} and steps_per_epoch {steps_per_epoch} must be at least 1, whole "
-                "numbers."
-            )
+        for task, size in sizes.items():
+            check_number(f"sizes[{task!r}]", size, 1, whole=True)
+        check_number("epochs", epochs, 1, whole=True)
+        check_number("steps_per_epoch", steps_per_epoch, 1, whole=True, optional=True)
+        check_number("seed", seed, 0, whole=True)
         self.kind, self.epochs, self.seed = kind, epochs, seed
         self.sizes = {
             task: int(size) for task, size in sizes.items()
@@ -78,7 +78,7 @@ class TaskSampler:
         Raises:
             ValueError: the epoch is not one of 1 to epochs.
         """
-        if not 1 <= epoch <= self.epochs:
+        if epoch not in range(1, self.epochs + 1):
             raise ValueError(
                 f"epoch {epoch} is not one of 1 to {self.epochs}; epochs count from 1."
             )

@@ -21,6 +21,7 @@ from mmlkit.heads.ranking import RankingHead
 from mmlkit.heads.san import SANHead
 from mmlkit.pals.task_parts import load_pals, save_pals
 from mmlkit.runtime import place
+from mmlkit.training.arguments import check_model
 from mmlkit.training.model import MultitaskModel
 
 __all__ = ["load_model", "save_model"]
@@ -48,6 +49,7 @@ def save_model(model, folder, metadata=None):
     """
     from safetensors.torch import save_file
 
+    check_model(model)
     pals = getattr(model.encoder, "pals", None) is not None
     heads = {
         task: {"type": type(head).__name__, **head.to_config()}
@@ -130,10 +132,8 @@ def load_model(folder, *, custom_heads=(), device=None):
     }
     try:
         model = MultitaskModel(encoder, heads, tokenizer, max_length)
-    except KeyError as error:  # nn.ModuleDict refuses names such as "a.b" or "keys"
-        raise ValueError(
-            f"{path}: a task has a name that no module can have: {error}. {COPY_AGAIN}"
-        ) from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error} {COPY_AGAIN}") from error
     expected = model.heads.state_dict()
     found = tensor_mismatches(expected, tensors, "mmlkit.json")
     found += [

@@ -210,7 +210,7 @@ def test_a_second_batch_is_refused_and_names_the_first(toy, tmp_path):
     first = start(toml, out, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(lambda: starts(tmp_path))
     second = subprocess.run(command(toml, out), capture_output=True, text=True, env=ENVIRONMENT)
-    assert second.returncode == 1 and second.stdout == ""
+    assert second.returncode == 2 and second.stdout == ""
     told = (
         rf"mmlkit reproduce: {out} is used by another batch: process {first.pid} on \S+, started "
     )

@@ -483,9 +483,9 @@ DAMAGES = {
     ),
     "num_labels is negative": (
         change_head(num_labels=-5),
-        "cannot be built from .*must be at least 1",
+        "cannot be built from .*of at least 1",
     ),
-    "num_labels is zero": (change_head(num_labels=0), "cannot be built from .*must be at least 1"),
+    "num_labels is zero": (change_head(num_labels=0), "cannot be built from .*of at least 1"),
     "num_labels is huge": (
         change_head(num_labels=10**8),
         "asks for 3,200,000,000 weights or more, but heads.safetensors holds 165",

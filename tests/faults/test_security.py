@@ -83,7 +83,7 @@ def test_no_code_of_a_model_folder_runs_for_any_input(
             "the tokenizer cannot be used: it wants to run Python code of the folder, which "
             "mmlkit never does"
         )
-        assert status == 1 and told in said.err
+        assert status == 2 and told in said.err
 
 
 def test_no_code_of_a_foreign_encoder_runs(model_folder, tmp_path, monkeypatch):

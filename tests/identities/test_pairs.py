@@ -112,7 +112,7 @@ def test_it_trains_and_saves_with_packed_and_single_tasks(make_pair_model, make_
 
 
 def test_wrong_arguments_are_refused():
-    with pytest.raises(ValueError, match="must be at least 1"):
+    with pytest.raises(ValueError, match="of at least 1"):
         PairHead(32, 0)
     with pytest.raises(ValueError, match="pooling 'max' is not one of"):
         PairHead(32, 2, pooling="max")

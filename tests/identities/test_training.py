@@ -1165,7 +1165,7 @@ def test_a_checkpoint_is_written_completely_or_not_at_all(tmp_path):
     save_checkpoint(tmp_path / "a", {"x": torch.ones(1)})
     with pytest.raises(TypeError):
         save_checkpoint(tmp_path / "a", {"x": torch.zeros(1), "bad": object()})
-    with pytest.raises(TypeError, match="mixes integer and text keys"):
+    with pytest.raises(TypeError, match="expected int or str"):
         save_checkpoint(tmp_path / "a", {"x": {1: 2, "b": 3}})
     assert load_checkpoint(tmp_path / "a")["x"] == 1 and [
         path.name for path in tmp_path.iterdir()

@@ -423,6 +423,6 @@ def test_wrong_arguments_end_with_status_2(arguments, message, capsys):
 
 def test_a_folder_without_the_files_is_named(tmp_path, capsys):
     """No comparison has begun before both tasks are loaded."""
-    assert main(["bench", "--only", "step", "--source", str(tmp_path)]) == 1
+    assert main(["bench", "--only", "step", "--source", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert error.startswith("mmlkit bench: ") and str(tmp_path) in error and "ids-sst" in error

@@ -598,7 +598,7 @@ def test_the_command(make_model, source, tmp_path, capsys, monkeypatch):
         "1 problem in other" in output.out
         and "para-test-output.csv: found no such file" in output.err
     )
-    assert main(["submit", "--model", "model", "--source", "nowhere"]) == 1
+    assert main(["submit", "--model", "model", "--source", "nowhere"]) == 2
     assert "nowhere is not a folder" in capsys.readouterr().err
     assert main([*arguments, "--option", "finetune", "--out", "single"]) == 1
     assert "finetune-cfimdb-dev-out.csv: found no such file" in capsys.readouterr().err

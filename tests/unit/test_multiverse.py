@@ -186,8 +186,8 @@ def test_a_head_that_predicted_first_can_be_trained(inside):
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: MultiverseHead(8, 0, num_heads=3), "num_labels 0"),
-        (lambda: MultiverseHead(8, 2, num_heads=0), "num_heads 0 must be at least 1"),
+        (lambda: MultiverseHead(8, 0, num_heads=3), "num_labels is 0"),
+        (lambda: MultiverseHead(8, 2, num_heads=0), "num_heads is 0, expected a whole number"),
         (lambda: MultiverseHead(8, 2, num_heads=2, pooling="max"), "pooling 'max' is not one of"),
         (
             lambda: MultiverseHead(8, 2, num_heads=2)(torch.zeros(3, 9)),

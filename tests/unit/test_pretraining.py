@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-import mmlkit.training.pretraining
+import mmlkit.training.pretraining_loop
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.data.loading import load_task
 from mmlkit.runtime import seeded
@@ -17,11 +17,11 @@ from mmlkit.training.pretraining import (
     fill_mask,
     mask_tokens,
     next_sentence_pairs,
-    pretrain,
     pretraining_batch,
     pretraining_loss,
     split_sentences,
 )
+from mmlkit.training.pretraining_loop import pretrain
 
 # The special tokens of the tokenizer fixture; its words have the ids 5 to 14.
 PAD, UNK, CLS, SEP, MASK = range(5)
@@ -370,11 +370,11 @@ def recorded_steps(make_encoder_and_heads, monkeypatch):
             return update(encoder, heads, batch, optimizer, precision)
 
         with monkeypatch.context() as patch:
-            patch.setattr(mmlkit.training.pretraining, "_update", watch)
+            patch.setattr(mmlkit.training.pretraining_loop, "_update", watch)
             pretrain(*make_encoder_and_heads(), texts, **options)
         return steps
 
-    update = mmlkit.training.pretraining._update
+    update = mmlkit.training.pretraining_loop._update
     return run
 
 
@@ -459,7 +459,7 @@ def test_a_step_resets_and_clips_the_gradient(make_encoder_and_heads, tokenizer)
         expected.append([parameter.grad / norm for parameter in parameters])
         assert norm > 1.5
     for batch, gradients in zip(batches, expected):
-        mmlkit.training.pretraining._update(encoder, heads, batch, optimizer, "fp32")
+        mmlkit.training.pretraining_loop._update(encoder, heads, batch, optimizer, "fp32")
         for parameter, gradient in zip(parameters, gradients):
             torch.testing.assert_close(parameter.grad, gradient, atol=1e-5, rtol=0)
 
@@ -469,18 +469,29 @@ def test_a_step_resets_and_clips_the_gradient(make_encoder_and_heads, tokenizer)
 
 def test_wrong_arguments_are_refused(make_encoder_and_heads, tokenizer):
     encoder, heads = make_encoder_and_heads()
-    for texts, options in (([], {}), (TEXTS, {"epochs": 0}), (TEXTS, {"batch_size": 0})):
-        with pytest.raises(
-            ValueError,
-            match=(
-                r"epochs \d, batch_size \d+ and the number of texts, \d, must be at least 1, and "
-                r"a tokenizer must be known"
-            ),
-        ):
+    for texts, options, message in (
+        ([], {}, "texts must be texts with words in them; there is none"),
+        (["a", " "], {}, "texts must be texts with words in them; ' ' is among them"),
+        (["a", 3], {}, "texts must be texts with words in them; 3 is among them"),
+        ("a text", {}, "texts is 'a text', expected a list of texts"),
+        (None, {}, "texts is None, expected a list of texts"),
+        (TEXTS, {"epochs": 0}, "epochs is 0, expected a whole number of at least 1"),
+        (TEXTS, {"batch_size": 0}, "batch_size is 0, expected a whole number of at least 1"),
+        (TEXTS, {"lr": -1}, "lr is -1, expected a number of at least 0"),
+        (TEXTS, {"warmup": 100}, "warmup is 100, expected a number from 0 to 1"),
+        (TEXTS, {"max_length": 1}, "max_length is 1, expected a whole number of at least 3"),
+        (TEXTS, {"seed": -1}, "seed is -1, expected a whole number of at least 0"),
+        (TEXTS, {"resume": True}, "resume=True needs a checkpoint_dir"),
+        (TEXTS, {"checkpoint_dir": __file__}, "test_pretraining.py' is not a folder"),
+    ):
+        with pytest.raises(ValueError, match=message):
             pretrain(encoder, heads, texts, **options)
+    for other in (None, PretrainingHeads(BertConfig.tiny(hidden_size=64))):
+        with pytest.raises(ValueError, match=r"expected PretrainingHeads\(encoder.config\), for"):
+            pretrain(encoder, other, TEXTS)
     encoder.tokenizer = None
     with pytest.raises(
-        ValueError, match="and a tokenizer must be known \\(it is None\\): pass tokenizer=."
+        ValueError, match="no tokenizer is known for this encoder: pass tokenizer=."
     ):
         pretrain(encoder, heads, TEXTS)
     assert len(pretrain(encoder, heads, TEXTS, tokenizer=tokenizer, epochs=1)) == 1

@@ -482,8 +482,8 @@ def test_rows_without_queries_are_refused(make_ranking_model):
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: RankingHead(0), "hidden_size 0 must be at least 1, gamma 1.0 above 0"),
-        (lambda: RankingHead(8, gamma=0.0), "gamma 0.0 above 0"),
+        (lambda: RankingHead(0), "hidden_size is 0, expected a whole number"),
+        (lambda: RankingHead(8, gamma=0.0), "gamma is 0.0, expected a number above 0"),
         (
             lambda: RankingHead(8, score_activation="tanh"),
             "score_activation 'tanh' must be 'none' or 'sigmoid'",

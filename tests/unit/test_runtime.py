@@ -166,7 +166,7 @@ def test_a_file_is_written_completely_or_not_at_all(tmp_path):
     ]
     with pytest.raises(OSError, match="No space left") as caught, runtime.atomic_write(path):
         raise OSError(28, "No space left on device")
-    assert caught.value.filename == str(path)
+    assert str(path) in str(caught.value) and caught.value.errno == 28
 
 
 def test_a_restored_network_connection_is_noticed():

@@ -184,13 +184,16 @@ def test_another_seed_or_epoch_gives_another_order(kind):
             "'anealed' is not a sampler. Did you mean 'annealed'\\? Known: proportional, sqrt",
         ),
         ({"kind": "xyzzy"}, r"'xyzzy' is not a sampler\. Known: "),
-        ({"sizes": {}}, "expected at least one task"),
-        ({"sizes": {"sst": 3, "sts": 0}}, "every size at least 1"),
-        ({"sizes": {"sst": 2.5}}, "every size at least 1, a whole number"),
-        ({"sizes": {"sst": float("nan")}}, "every size at least 1"),
-        ({"steps_per_epoch": 2.5}, "steps_per_epoch 2.5 must be at least 1, whole numbers"),
-        ({"epochs": 0}, "epochs 0 .* must be at least 1"),
-        ({"steps_per_epoch": 0}, "steps_per_epoch 0 must be at least 1"),
+        ({"sizes": {}}, "expected a dict of at least one task"),
+        (
+            {"sizes": {"sst": 3, "sts": 0}},
+            "sizes.'sts'. is 0, expected a whole number of at least 1",
+        ),
+        ({"sizes": {"sst": 2.5}}, "is 2.5, expected a whole number of at least 1"),
+        ({"sizes": {"sst": float("nan")}}, "is nan, expected a whole number"),
+        ({"steps_per_epoch": 2.5}, "steps_per_epoch is 2.5, expected a whole number"),
+        ({"epochs": 0}, "epochs is 0, expected a whole number of at least 1"),
+        ({"steps_per_epoch": 0}, "steps_per_epoch is 0, expected a whole number"),
     ],
 )
 def test_wrong_arguments(arguments, message):

@@ -318,14 +318,14 @@ def test_softmax_is_not_applied_to_probabilities():
 @pytest.mark.parametrize(
     "make_wrong, message",
     [
-        (lambda: SANHead(8, 1), "num_labels 1 at least 2; for a regression task take a LinearHead"),
-        (lambda: SANHead(0, 2), "hidden_size 0 and num_steps 5 must be at least 1"),
-        (lambda: SANHead(8, 2, num_steps=0), "num_steps 0"),
+        (lambda: SANHead(8, 1), "num_labels is 1; for a regression task take a LinearHead"),
+        (lambda: SANHead(0, 2), "hidden_size is 0, expected a whole number"),
+        (lambda: SANHead(8, 2, num_steps=0), "num_steps is 0"),
         (
             lambda: SANHead(8, 2, dropout=1.0),
-            r"dropout 1.0 and prediction_dropout 0.1 must be at least 0 and below 1",
+            r"dropout is 1.0, expected a number from 0 to 0.99",
         ),
-        (lambda: SANHead(8, 2, prediction_dropout=1.0), "prediction_dropout 1.0"),
+        (lambda: SANHead(8, 2, prediction_dropout=1.0), "prediction_dropout is 1.0"),
         (
             lambda: SANHead(8, 2)(torch.zeros(2, 5, 9), *[torch.ones(2, 5)] * 2),
             r"hidden_states have shape \[2, 5, 9\], .* expected \[batch, tokens, 8\]",
