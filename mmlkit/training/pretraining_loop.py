@@ -1,6 +1,6 @@
 """The loop of pre-training: one step per batch of masked rows, with checkpoints as `fit` has them.
 
-The objectives are in `pretraining`. Notebook 06 runs it.
+The objectives are in `pretraining`. Notebook 08 runs it.
 """
 
 import hashlib

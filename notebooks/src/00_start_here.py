@@ -21,10 +21,11 @@
 # - find the sentences that it gets wrong.
 #
 # ![Map of the course, from bottom to top. Notebooks 00, 01 and 02 are the base: start, encoder, fine-tuning. Three columns stand
-# on it. Many heads: 03 multiverse loss, 04 pruning, 05 other sets, 06 published tables. Many tasks: 07 MT-DNN and SAN, 08
-# ranking and pre-training, 09 few labels in a new domain. Sharing: 10 annealed sampling, 11 projected attention. Arrows
-# lead from 07 to 08 and to 09, and a dashed one from 05 to 09. On top is 12, all parts in one model, with arrows from the first
-# and the third column.](images/00_map.svg)
+# on it. Many heads: 03 multiverse loss, 04 pruning, 05 other sets, 06 published tables. Many tasks: 07 MT-DNN and SAN, 08 ranking
+# and pre-training, 09 few labels in a new domain. Sharing: 10 annealed sampling, 11 projected attention. Arrows lead from 00 to 01
+# to 02, from the base to each column, and upwards from 03 to 06 and from 10 to 11. From 07, arrows lead to 08 and to 09. A dashed
+# one leads from 05 to 09. On top is 12, all parts in one model, with arrows from the first and the third
+# column.](images/00_map.svg)
 
 # %% tags=["parameters"]
 profile = "fast"
@@ -262,7 +263,7 @@ status = main(["predict", "--model", str(folder), "A quiet, patient triumph."])
 # |---|---|
 # | `mmlkit doctor` | lists the hardware and packages, and the profiles that will run |
 # | `mmlkit run 02 --profile fast` | runs a notebook without a browser, into `runs/` |
-# | `mmlkit run 02 -p source=FOLDER -p epochs=1` | the same on your own data |
+# | `mmlkit run 02 -p source=FOLDER -p epochs=1` | the same on the CS224N files (SST and STS) in a folder |
 # | `mmlkit predict --model FOLDER "some text"` | prints labels and probabilities |
 
 # %% [markdown]

@@ -67,8 +67,8 @@ print(
 # %% [markdown]
 # ## 1. Attention on three tokens
 #
-# Take the words *the river bank*. A bank can hold money, but next to *river* it does not. Attention adds a part of the vector of
-# *river* to the vector of *bank*. Each token has a made-up vector of two numbers here, so that everything fits on paper.
+# Take the words *the river bank*. A bank can hold money, but next to *river* it does not. Attention mixes a part of the vector of
+# *river* into the vector of *bank*. Each token has a made-up vector of two numbers here, so that everything fits on paper.
 #
 # **Step 1, scores.** The dot product of two vectors measures how well two tokens match. For *bank* and *river* it is
 # $1 \cdot 2 + 1 \cdot 0 = 2$.
@@ -107,8 +107,8 @@ print("weights         ", weights)
 # %% [markdown]
 # *The* has a fifth of the weight. A softmax gives every token a weight above 0. Section 2 shows how a mask rounds it to 0.
 #
-# **Step 4, mixing.** The new vector of *bank* is the weighted mean of all three vectors:
-# $0.198 \cdot (0, 1) + 0.401 \cdot (2, 0) + 0.401 \cdot (1, 1) = (1.203,\ 0.599)$. The same formula gives every row:
+# **Step 4, mixing.** The new vector of *bank* is the weighted mean of all three vectors: $0.198 \cdot (0, 1) + 0.401 \cdot (2, 0)
+# + 0.401 \cdot (1, 1) = (1.203,\ 0.599)$. The same formula gives every row:
 
 # %%
 mixed = (x @ x.T / 2**0.5).softmax(-1) @ x
@@ -585,9 +585,9 @@ print("MyBert and mmlkit.bert.BertModel: equal to 1e-5")
 #
 # ### Where do 109,482,240 parameters come from?
 #
-# Let $V$ be the number of word pieces, $P$ of positions, $L$ of layers, $D$ the hidden size and $I$ the feed-forward width. A
-# linear map from $m$ to $n$ features has $mn$ weights and $n$ biases. $H$ does not appear, because $H$ slices of $D/H$ features
-# need as many weights as one of $D$.
+# Here $V$ is the number of word pieces (not the values of section 1), $P$ of positions, $L$ of layers, $D$ the hidden size and $I$
+# the feed-forward width. A linear map from $m$ to $n$ features has $mn$ weights and $n$ biases. $H$ does not appear, because $H$
+# slices of $D/H$ features need as many weights as one of $D$.
 #
 # **Predict before you run.** Which part of BERT-base is largest: the word table, the linear maps of attention in all layers, or
 # the feed-forward networks in all layers?
@@ -710,8 +710,8 @@ print("from layer 1 on put more than half of their weight there.")
 # %% [markdown]
 # *In MiniLM one head of layer 0 looks only at the previous token. From layer 1 on, many heads put more than half of their weight
 # on the first token, `[CLS]`; the answer counts them. The weights are means over the tokens of this one sentence.* The weights of
-# each token must sum to 1. Clark et al. (2019) describe both patterns in BERT-base. They suggest that a special token receives the
-# weight when nothing else matches.
+# each token must sum to 1. Clark et al. (2019) describe similar patterns in BERT-base, where most of this weight goes to `[SEP]`.
+# They suggest that a special token receives the weight when nothing else matches.
 #
 # In a live notebook, the next cell has two sliders. They start at the sharpest previous-token head.
 
@@ -773,8 +773,9 @@ print(f"Both nouns together get {to_nouns.min():.2f} to {to_nouns.max():.2f} of 
 # %% [markdown]
 # A head that ignores the adjective is right in exactly one sentence of each pair. Twelve sentences are few, and the nouns differ
 # in frequency and place. So this table can support only a modest claim: the head links *it* to nouns before it, if they get much
-# of its weight. A claim that the head resolves the pronoun needs many more pairs, and most of them right. Such pairs are called
-# Winograd schemas. An attention map suggests a hypothesis; it is not an explanation (Jain and Wallace 2019).
+# of its weight. Equal weights on all tokens would give the two nouns together at most 0.15. A claim that the head resolves the
+# pronoun needs many more pairs, and most of them right. Such pairs are called Winograd schemas. An attention map suggests a
+# hypothesis; it is not an explanation (Jain and Wallace 2019).
 #
 # ### Similarity of sentences
 #
@@ -837,9 +838,10 @@ print(f"Answer: {found}. Sentences of one topic have cosines of {topic.min():.2f
 print(f"{topic.max():.2f}, sentences with one word in two meanings at most {word.max():.2f}.")
 
 # %% [markdown]
-# *In the figure, the blocks of two on the diagonal are the three topics. The table compares the five pairs that separate the two
-# explanations.* Five pairs are an example, not a measurement: notebook 02 measures similarity on a whole task. MiniLM was trained
-# for similarity of sentences. BERT-base was not; expect higher cosines everywhere and fainter blocks.
+# *The blocks of two on the diagonal are the three topics. Only the food block stands out. The two sentences that share* bank *are
+# as similar as the two about money. The table compares the five pairs that separate the two explanations.* Five pairs are an
+# example, not a measurement: notebook 02 measures similarity on a whole task. MiniLM was trained for similarity of sentences.
+# BERT-base was not; expect higher cosines everywhere and fainter blocks.
 #
 # ### Padding changes nothing
 #
@@ -886,7 +888,7 @@ for ids, labels in zip(held_out.input_ids, held_out.labels):
         break
 
 # %% [markdown]
-# The loss of a hidden word is the negative logarithm of the probability that the model gives it. The next cell computes it for
+# The loss of a hidden word is the negative logarithm of the probability that the model gives it. The next two cells compute it for
 # every hidden word of the held-out sentences, before and after training.
 
 # %%
@@ -917,7 +919,8 @@ after = word_losses(held_out)
 # The baseline predicts every hidden word from the frequencies of words in the training sentences alone. `[CLS]` and `[SEP]` are
 # never hidden, so they do not count. Each word of the vocabulary counts 0.01 more, so no probability is 0.
 #
-# **Predict before you run.** Is the loss of the trained model lower than that of the baseline on held-out sentences?
+# **Predict before you run.** Is the loss of the trained model lower than that of the baseline on held-out sentences? A difference
+# counts as clear above two standard errors.
 
 # %%
 train_ids = tokenizer(texts, add_special_tokens=False).input_ids
@@ -934,7 +937,7 @@ gain, error = gains.mean().item(), gains.std().item() / len(gains) ** 0.5
 clear = "lower" if gain > 0 else "higher"
 comparison = clear if abs(gain) > 2 * error else "not clearly different"
 print(f"Answer: {comparison}: {after.mean():.2f} against {by_frequency.mean():.2f}.", end=" ")
-print(f"The baseline's loss minus the model's is {gain:.2f} ± {error:.2f}", end=" ")
+print(f"The baseline's loss minus the model's is {gain:.3f} ± {error:.3f}", end=" ")
 print(f"(standard error of the paired differences, {len(gains)} words).")
 
 # %%
@@ -952,8 +955,9 @@ found = ", ".join(f"{word} {share:.2f}" for word, share in frequent)
 print(f"{'most frequent in training':<36}", found)
 
 # %% [markdown]
-# In the profile `fast`, the head was trained on few sentences. The last line lists their most frequent words: compare it with the
-# guesses. BERT-base's own head, which the other profiles load, was trained on far more text.
+# In the profile `fast`, the head was trained on few sentences. The last line lists their most frequent words. In the committed run,
+# all gaps get the same five guesses, and four of them are on this line. So the head has learned little beyond frequencies.
+# BERT-base's own head, which the other profiles load, was trained on far more text.
 #
 # ## Exercises
 
@@ -1007,7 +1011,7 @@ for name, embed in embeddings.items():
 # ## If it goes wrong
 #
 # - *The shapes are right, the numbers are not.* Usual causes are `view(B, H, T, d)` without `transpose`, and `var` with its
-#   default, which divides by D − 1. The checks name both.
+#   default, which divides by D − 1. The check of exercise 1 names the first. The classes avoid the second with `nn.LayerNorm`.
 # - *Results change from call to call.* The model is in training mode, so dropout is active. Call `model.eval()`.
 # - *A sentence's vector depends on its neighbours in the batch.* `attention_mask` was not passed, or the mean counts padding.
 #

@@ -71,10 +71,10 @@ print(f"weights {size.model}, data {task} from {source}, {epochs} epoch(s) per m
 #
 # Now $M$ heads learn the same task, and their weight vectors for a class must be *orthogonal*. Suppose that a head has one weight
 # vector, and that the sign of its logit is the predicted class. Each head then uses a different component of $x$. All heads
-# classify well only if each of the $M$ components separates the classes on its own. (Section 3 has a limit of this argument.)
+# classify well only if each of the $M$ components separates the classes on its own. (Section 3 has a limit.)
 #
-# Littwin and Wolf (2016) name a second consequence. If two heads give the same logit for every text, then
-# $\langle f_1 - f_2, x\rangle = 0$: the vectors $x$ do not vary along $f_1 - f_2$. So $M$ linearly independent heads with equal
+# Littwin and Wolf (2016) name a second consequence. If two heads give the same logit for every text, then $\langle f_1 - f_2, x\rangle$ is
+# constant (0 without biases): the vectors $x$ do not vary along $f_1 - f_2$. So $M$ linearly independent heads with equal
 # logits leave $M - 1$ directions without variation.
 #
 # *More* components and *fewer* directions do not contradict each other. A vector along $f_1 + \dots + f_M$ has
@@ -302,9 +302,9 @@ for reduction in ("sum", "mean"):
     print(f"{reduction:>4}: gradient of L_task {of_task:.3g}, of lambda L_mv {of_mv:.3g}")
 
 # %% [markdown]
-# With the sum, the gradient of the task loss is much larger than that of the term at the initialisation. With the mean it is 1,024
-# times smaller, and the term dominates. The library takes the sum. Its option `reduction="mean"` has the same balance if $\lambda$ is
-# divided by the number of heads.
+# With the sum, and these random vectors, the gradient of the task loss is much larger. With the mean it is 1,024 times smaller, and the
+# term dominates. (Section 6 has real vectors.) The library takes the sum. Its option `reduction="mean"` has the same balance if $\lambda$
+# is divided by the number of heads.
 #
 # ## 4 Build it
 #
@@ -425,7 +425,7 @@ if file.is_file():
 # the heads is 5e-3, five times that of notebook 02; section 7 shows its effect.
 #
 # Here $\lambda$ is four times the paper's 0.005. In a trial with another seed and 0.005 the mean $|\cos|$ ended between those of
-# the two methods. Train `new_model("mv-m", lam=0.005)` to repeat it.
+# the two methods.
 #
 # SST-2 asks whether a sentence about a film is positive or negative. The sentences of the mini data were written by a language model.
 
@@ -506,11 +506,16 @@ effects = {
 }
 effects = {claim: float(value) for claim, value in effects.items()}
 
+
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
-sides = [
-    f"{name} ends {'above' if path[-1, 1] > random_level else 'below'} it, at {path[-1, 1]:.3f}"
-    for name, path in paths.items()
-]
+def side(value):
+    """Where a mean |cos| lies, compared with the random level."""
+    ratio = value / random_level
+    return "below" if ratio < 0.5 else "near" if ratio < 2 else "far above"
+
+
+ends = {name: path[-1, 1] for name, path in paths.items()}
+sides = [f"{name} ends {side(end)} it, at {end:.3f}" for name, end in ends.items()]
 print(f"Answer: the random level is {random_level:.3f}. " + "; ".join(sides) + ".")
 
 # %%
@@ -518,8 +523,8 @@ plots.drift(paths, random_level, title=f"{task}: heads of one class")
 plt.show()
 
 # %% [markdown]
-# *Without the orthogonality term (`bert-ensemble`) the mean $|\cos|$ rises far above the random level (dotted). With the term
-# (`mv-m`) it stays near this level. The band of each method holds the middle 80 % of all pairs.*
+# *Without the orthogonality term (`bert-ensemble`) the mean $|\cos|$ rises far above the random level (black line). With the term (`mv-m`)
+# it first rises to about 0.11, and ends near this level. The band of each method holds the middle 80 % of all pairs.*
 
 # %%
 from mmlkit.studies import recorded_effects
@@ -663,8 +668,8 @@ for method, head in heads.items():
 pd.DataFrame(rows, index=["gradient of L_task", "gradient of lambda L_mv"]).T.round(2)
 
 # %% [markdown]
-# The ratio of the two losses says little about this balance, because a large loss may have a small gradient. The heads would stop
-# changing where the two gradients cancel, so with equal norms.
+# The ratio of the two losses says little about this balance, because a large loss may have a small gradient. The heads would stop changing
+# where the two gradients cancel, so with equal norms. After one epoch the norms of `mv-m` are not yet equal.
 #
 # ### Single heads and their mean
 #
@@ -726,8 +731,8 @@ plots.singular_values(spectra, title=f"{task}: centred training vectors")
 plt.show()
 
 # %% [markdown]
-# *The singular values of the fine-tuned encoders fall faster than those of the checkpoint (dotted), so fewer directions hold most of
-# the variance. The first sixty values are shown, divided by the largest.*
+# *The singular values of the fine-tuned encoders fall faster than those of the checkpoint (the highest curve), so fewer directions hold
+# most of the variance. The first sixty values are shown, divided by the largest.*
 
 # %%
 summaries = ["effective rank", "values for 99 % of variance"]
@@ -820,9 +825,9 @@ print(", ".join(f"λ = {lam:g} ends at {ends[lam][1]:.3f}" for lam in (0, 0.005,
 # With $\lambda = 0$ the heads become nearly equal. The inputs are the same in every update, so the common gradient hardly changes its
 # direction, and the steps add up. (The learning rate, dropout and batches also differ from section 5.)
 #
-# With a larger $\lambda$ the heads are more orthogonal, and their training loss is higher. The column *mean length* shows the
-# shrinking of section 2. The frozen encoder cannot adapt $x$ to orthogonal heads. The dev accuracy need not fall: the predicted
-# class depends on which logit is larger, not on the size of the logits.
+# With a larger $\lambda$ the heads are more orthogonal, and their training loss is higher. The heads start with a length near 0.39. With
+# $\lambda \ge 0.005$ they end shorter: the shrinking of section 2. The frozen encoder cannot adapt $x$ to orthogonal heads. The dev
+# accuracy need not fall: the predicted class depends on which logit is larger, not on the size of the logits.
 #
 # ### The learning rate of the heads
 #
@@ -935,8 +940,8 @@ _ = checks.check_mean_cosine(my_mean_cosine)
 #
 # ● ● ○ · 15 minutes
 #
-# `F` has the weight vectors of one class, one head per row. Some rows may be equal. All $M$ heads give the same logit for a text; this
-# logit may differ from text to text. In how many linearly independent directions can $x$ still vary?
+# `F` has the weight vectors of one class, one head per row, without biases. Some rows may be equal. All $M$ heads give the same logit for
+# a text; this logit may differ from text to text. In how many linearly independent directions can $x$ still vary?
 
 
 # %%
@@ -1031,9 +1036,9 @@ _ = checks.check_effective_rank(my_effective_rank)
 #
 # ## References
 #
-# Malkiel and Wolf (2021), *Maximal Multiverse Learning for Promoting Cross-Task Generalization of Fine-Tuned Language Models*, EACL. Littwin and
-# Wolf (2016), *The Multiverse Loss for Robust Transfer Learning*, CVPR. Roy and Vetterli (2007), *The Effective Rank: A Measure of
-# Effective Dimensionality*, EUSIPCO. Socher et al. (2013), *Recursive Deep Models for Semantic Compositionality Over
-# a Sentiment Treebank* (SST-2).
+# Malkiel and Wolf (2021), *Maximal Multiverse Learning for Promoting Cross-Task Generalization of Fine-Tuned Language Models*, EACL.
+# Littwin and Wolf (2016), *The Multiverse Loss for Robust Transfer Learning*, CVPR. Roy and Vetterli (2007), *The Effective Rank: A
+# Measure of Effective Dimensionality*, EUSIPCO. Socher et al. (2013), *Recursive Deep Models for Semantic Compositionality Over a
+# Sentiment Treebank* (SST-2).
 #
 # Before: [02 Fine-tuning](02_finetuning.ipynb). Next: [04 Pruning heads](04_pruning_heads.ipynb).

@@ -89,7 +89,7 @@ print("recorded runs:", "found" if results.is_dir() else "NOT FOUND, sections 5 
 # | $m$ | heads, `num_heads`; in the paper the hidden size | 1,024; here 384 |
 # | $\beta_j$ | whether head $j$ is active, `head.active` | $[m]$, 0 or 1 |
 # | $L_j$ | loss of head $j$ on a batch, `loss.per_head` | one for each active head |
-# | $a_j$ | its moving average, `pruner.averages` | $[m]$ |
+# | $a_j$ | its moving average; `pruner.averages` has it bias-corrected (section 2) | $[m]$ |
 # | $\gamma$ | `momentum`: share of the old average that is kept | 0.99 |
 # | $K$ | `every`: steps between two checks | 1,000; here fewer |
 # | Threshold | fewest active heads for a check, `threshold` | 5 |
@@ -127,10 +127,11 @@ print(
     f"Answer: all three averages are {a[0]:.4f}, equal to the last bit, because all were updated "
     f"with the same number. MeanShift finds {len(cluster(a)[0])} cluster."
 )
+print(f"The losses of the last batch add up to {losses[-1].sum():.4f}.")
 
 # %% [markdown]
-# So the printed update never prunes. Nor does it smooth: the sum of the losses is about 1.6, and the printed average is nearly the sum of the
-# last batch alone.
+# So the printed update never prunes. Nor does it smooth: the sum is 1.6 on average, but the printed average is nearly the sum of the last
+# batch.
 #
 # ## 2 A moving average that starts at zero
 #
@@ -138,8 +139,8 @@ print(
 #
 # $$a_j \leftarrow \gamma\, a_j + (1-\gamma)\, L_j \qquad \hat a_j = \frac{a_j}{1-\gamma^t}$$
 #
-# The second formula is not in the paper. Since $a_j$ starts at 0, the weights of the $t$ observed losses
-# add up to only $1-\gamma^t$. Dividing by this sum gives the bias-corrected average $\hat a_j$.
+# The second formula is not in the paper. Since $a_j$ starts at 0, the weights of the $t$ observed losses add up to only $1-\gamma^t$.
+# Dividing by this sum gives the bias-corrected average $\hat a_j$.
 #
 # **Predict before you run.** The first loss of a head is 0.7. What is $a_j$ after this step, and what is $\hat a_j$?
 
@@ -173,8 +174,8 @@ table
 # Head 1 always has the loss 0.6, and its corrected average is 0.6 at every step. With $K = 1000$ the correction has hardly any effect
 # ($0.99^{1000} \approx 0.00004$). The first checks of this notebook come much earlier.
 #
-# The next figure compares three averages of each head's own loss: uncorrected, corrected, and with the printed weights. The true means are 0.5,
-# 0.6 and 0.7.
+# The next figure compares three averages of each head's own loss: uncorrected, corrected, and with the printed weights. The true means are
+# 0.5, 0.6 and 0.7.
 
 # %%
 noisy = np.array([0.5, 0.6, 0.7]) + 0.1 * generator.normal(size=(300, 3))
@@ -209,7 +210,8 @@ print(f"standard deviation after step 100, corrected: {spread[1]:.3f}, as printe
 # ## 3 MeanShift on one axis
 #
 # MeanShift finds groups of values, and their number need not be given. It places a window of half-width $h$, the bandwidth, on each value.
-# It then moves every window to the mean of the values inside, until no window moves. This is the flat kernel: all values inside have the same weight.
+# It then moves every window to the mean of the values inside, until no window moves. This is the flat kernel: all values inside have the
+# same weight.
 #
 # $$x \leftarrow \frac{1}{|N(x)|} \sum_{a_j \in N(x)} a_j \qquad N(x) = \{a_j : |a_j - x| \le h\}$$
 #
@@ -221,7 +223,7 @@ def mean_shift(a, h, most=50):
     """The place of each value's window after 0, 1, 2, ... moves: [moves + 1, A]."""
     path = [a]
     while len(path) <= most:
-        inside = abs(path[-1][:, None] - a) <= h  # [A,A]: window, value
+        inside = abs(path[-1][:, None] - a) <= h + 1e-9  # [A,A]: window, value
         path.append((inside * a).sum(1) / inside.sum(1))
         if abs(path[-1] - path[-2]).max() < 1e-3 * h:
             break
@@ -246,14 +248,15 @@ def clusters(a, h):
     holds = [(abs(a - x) <= h + 1e-9).sum() for x in rest]
     centres = []
     for _, x in sorted(zip(holds, rest), reverse=True):
-        if all(abs(x - c) > h for c in centres):
+        if all(abs(x - c) > h + 1e-9 for c in centres):
             centres.append(x)
     centres = np.sort(centres)
     return centres, abs(a[:, None] - centres).argmin(1)
 
 
 # %% [markdown]
-# **Checkpoint.** The library's `cluster` calls scikit-learn. The same values and the same bandwidth give the same clusters:
+# **Checkpoint.** The library's `cluster` calls scikit-learn, which starts windows at multiples of $h$ near the values (faster). Here the
+# clusters are the same:
 
 # %%
 centroids, labels, width = cluster(a, 0.06)
@@ -265,7 +268,8 @@ print("centroids", np.round(centroids, 4), "labels", labels)
 # %% [markdown]
 # The bandwidth decides the number of clusters, and so the number of heads that stay.
 #
-# **Predict before you run.** Is it true for these twelve values that no narrower bandwidth keeps more heads than a wider one?
+# **Predict before you run.** The next cell tries seven bandwidths. Does a wider one always keep at least as many of the twelve heads as a
+# narrower one?
 
 # %%
 toy_averages, widths = a, [0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2]
@@ -317,8 +321,8 @@ plots.sliders(draw_shift, start={"h": 0.06}, h=widths)
 # | `"auto:q"` | scikit-learn's estimate, explained below | doubles |
 # | `"std:k"` | $k$ standard deviations of the averages | doubles |
 #
-# The estimate takes each of the $n$ values and its distance to the $\lfloor q n \rfloor$-th nearest value. The value itself counts as the first, at
-# distance 0. The bandwidth is the mean of these distances. The default, `None`, means `"auto:0.3"`.
+# The estimate takes each of the $n$ values and its distance to the $\lfloor q n \rfloor$-th nearest value. The value itself counts as the
+# first, at distance 0. The bandwidth is the mean of these distances. The default, `None`, means `"auto:0.3"`.
 
 # %%
 pd.DataFrame(
@@ -335,12 +339,12 @@ pd.DataFrame(
 
 # %% [markdown]
 # The bandwidth of `"auto:0.1"` is 0 here. A tenth of twelve values is one value, rounded down, and the first is the value itself.
-# `cluster` then returns one cluster. The same rule finds many clusters among hundreds of heads (section 5).
+# `cluster` then returns one cluster. The same rule splits every sample of 20 heads or more (section 5).
 #
 # ## 4 The pruner on invented losses
 #
-# `HeadPruner` combines averages and clusters. Here its losses are invented: 24 heads have the mean loss 0.50, 26 have 0.60 and 10 have 0.75.
-# The loss of a step is this mean plus noise with a standard deviation of 0.1.
+# `HeadPruner` combines averages and clusters. Here its losses are invented: 24 heads have the mean loss 0.50, 26 have 0.60 and 10 have
+# 0.75. The loss of a step is this mean plus noise with a standard deviation of 0.1.
 
 # %%
 from mmlkit.heads import HeadPruner, MultiverseHead
@@ -403,8 +407,8 @@ pd.concat(tables, names=["rule", "check"]).round(4)
 # %% [markdown]
 # ## 5 Groups of chance: one normal distribution
 #
-# Now draw the loss of every head from one normal distribution. There is one group, and a good rule finds one cluster. A *split by chance* is a
-# result with two clusters or more.
+# Now draw the loss of every head from one normal distribution. There is one group, and a good rule finds one cluster. A *split by chance*
+# is a result with two clusters or more.
 #
 # **Predict before you run.** Does the default split 10 such heads more often than 384?
 
@@ -427,9 +431,9 @@ print(
 )
 
 # %% [markdown]
-# The default bandwidth is computed from the distances within the sample, so it shrinks with the spread. Heads with almost equal losses are split as
-# readily as heads with different losses. The next table has more draws and other rules, recorded by `benchmarks/meanshift_splits.py --rules`.
-# With 40 draws the standard error of a share is at most 8 points.
+# The default bandwidth is computed from the distances within the sample, so it shrinks with the spread. Heads with almost equal losses are
+# split as readily as heads with different losses. The next table has more draws and other rules, recorded by
+# `benchmarks/meanshift_splits.py --rules`. With 40 draws the standard error of a share is at most 8 points.
 
 # %%
 file = results / "meanshift_rules.json"
@@ -442,7 +446,8 @@ else:
     print("results/meanshift_rules.json is NOT HERE; benchmarks/meanshift_splits.py writes it")
 
 # %% [markdown]
-# - `auto:0.3`, the default, splits half of the samples of 384 heads and every sample of 10 to 60. Samples of five stay whole, because their bandwidth is 0.
+# - `auto:0.3`, the default, splits half of the samples of 384 heads and every sample of 10 to 60. Samples of five stay whole, because their
+#   bandwidth is 0.
 # - `auto:0.1` splits every sample of 20 heads or more. Samples of 5 and 10 stay whole, because their bandwidth is 0 too.
 # - `std:k` splits fewer samples as $k$ grows, and small samples need a larger $k$ than large ones.
 #
@@ -466,17 +471,18 @@ print("\n".join(" → ".join(map(str, left)) for left in chains))
 assert max(left[-1] for left in chains) < 7
 
 # %% [markdown]
-# Every chain ends at six heads or fewer. Below five heads the threshold ends the checks. At five or six heads the default bandwidth is 0, and all heads stay.
-# The chain assumes that the losses of different checks are independent.
+# Every chain ends at six heads or fewer. Below five heads the threshold ends the checks. At five or six heads the default bandwidth is 0,
+# and all heads stay. The chain assumes that the losses of different checks are independent.
 #
 # The paper's runs on MNLI, QQP, QNLI, CoLA and STS-B end with 14 to 45 heads. On QNLI the paper reports clusters at three checks only, of
-# about 85 up to step 85,000. Under scikit-learn's default, heads that differ by chance do not stay at such counts. So either the authors' bandwidth
-# was different, or their losses had another distribution. The paper states neither.
+# about 85 up to step 85,000. Under scikit-learn's default, heads that differ by chance do not stay at such counts. So either the authors'
+# bandwidth was different, or their losses had another distribution. The paper states neither.
 #
 # ## 6 Real groups against groups of chance
 #
 # This section trains 60 multiverse heads on frozen sentence vectors of the mini SST-2. Forty heads are called equal,
-# because they differ only in their initialisation. The other 20 are made worse: their weights are zero for all but 16 features. So there are two real groups.
+# because they differ only in their initialisation. The other 20 are made worse: their weights are zero for all but 16 features. So there
+# are two real groups.
 #
 # Two rules for the bandwidth are compared: the default, and `std:1.3`, which splits 2 % of the samples of 60 by chance. The heads are
 # trained on 600 rows of the training split, and its other 360 rows are held out.
@@ -540,10 +546,11 @@ averages = pruner.averages.numpy()
 
 
 # %% [markdown]
-# Each rule is applied to all 60 averages, and to those of the 40 equal heads alone. The *gap* is the mean held-out loss of the dropped heads
-# minus that of the kept heads.
+# Each rule is applied to all 60 averages, and to those of the 40 equal heads alone. The *gap* is the mean held-out loss of the dropped
+# heads minus that of the kept heads.
 #
-# **Predict before you run.** Which of these four checks split the heads? Is the gap as large after a split of equal heads as after a split of real groups?
+# **Predict before you run.** Which of these four checks split the heads? Is the gap as large after a split of equal heads as after a split
+# of real groups?
 
 
 # %% tags=["effect"]
@@ -577,7 +584,8 @@ print(
 )
 
 # %% [markdown]
-# All heads are scored on the same held-out rows. The next cell draws these rows with replacement (paired bootstrap), and keeps the heads fixed.
+# All heads are scored on the same held-out rows. The next cell draws these rows with replacement (paired bootstrap), and keeps the heads
+# fixed.
 
 # %%
 for (group, name), event in events.items():
@@ -596,12 +604,13 @@ enlarged.set_ylim(equal.min() - 0.1 * np.ptp(equal), equal.max() + 0.25 * np.ptp
 plt.show()
 
 # %% [markdown]
-# *With real groups an empty space separates the 40 equal heads from the 20 worse heads. `std:1.3` drops these 20 (crosses). The default also drops
-# 22 of the 40, which the enlarged panel shows. Among equal heads alone it keeps 18, without such a space. `std:1.3` does not split the equal heads.*
+# *With real groups an empty space separates the 40 equal heads from the 20 worse heads. `std:1.3` drops these 20 (crosses). The default
+# also drops 22 of the 40, which the enlarged panel shows. Among equal heads alone it keeps 18, without such a space. `std:1.3` does not
+# split the equal heads.*
 #
-# To estimate how often a rule splits, 30 random samples of 100 training rows give 30 sets of averages of the same 60 heads. The
-# samples share rows and heads, so they are not independent. For comparison, there are the 40 equal heads of the same samples (`equal`), and 30
-# sets of 60 values from one normal distribution (`chance`).
+# To estimate how often a rule splits, 30 random samples of 100 training rows give 30 sets of averages of the same 60 heads. The samples
+# share rows and heads, so they are not independent. For comparison, there are the 40 equal heads of the same samples (`equal`), and 30 sets
+# of 60 values from one normal distribution (`chance`).
 
 # %% tags=["effect"]
 draws = np.random.default_rng(seed)
@@ -635,8 +644,7 @@ shown.rename_axis("share of 30 sets split", axis=1).map("{:.0%}".format)
 # %% [markdown]
 # The default splits all sets of `real` and `chance`, so its split does not show that real groups exist. `std:1.3` splits all of `real` and
 # none of `chance`. In `equal`, the closer control, only the 20 worse heads are missing. `benchmarks/lesson_effects.py 04` repeats the
-# experiment with other seeds, which change the initialisation, the batches and the rows. Where its
-# record exists, it is printed here:
+# experiment with other seeds, which change the initialisation, the batches and the rows. Where its record exists, it is printed here:
 
 # %%
 for claim, one in studies.recorded_effects("04").iterrows():
@@ -645,9 +653,9 @@ for claim, one in studies.recorded_effects("04").iterrows():
     print(f"    above zero in {one.positive:.0f} of them")
 
 # %% [markdown]
-# A wider bandwidth is not always better. For two narrow groups of equal size, the standard deviation of all values is half the distance between the groups.
-# With `std:1.5` the window reaches 0.75 of that distance to either side. A window between the groups then moves
-# to the middle, where it holds all values, and the groups are merged:
+# A wider bandwidth is not always better. For two narrow groups of equal size, the standard deviation of all values is half the distance
+# between the groups. With `std:1.5` the window reaches 0.75 of that distance to either side. One of scikit-learn's windows may start
+# between the groups. It moves to the middle, where it holds all values, and the groups are merged:
 
 # %%
 halves = np.random.default_rng(seed).normal(size=(20, 60)) + 10 * (np.arange(60) >= 30)
@@ -661,9 +669,10 @@ for rule in ("std:1.3", "std:1.5"):
 #
 # ## 7 A live staircase
 #
-# The number of active heads can only fall during training, so its curve is a staircase. This is a demonstration: one small
-# set, one seed, and no claim about the paper. `fit` calls the pruner after every step with the losses of the active heads. On mini data the encoder
-# stays frozen, so that 600 updates with 384 heads take seconds. On a real set the whole model is fine-tuned, with one learning rate as in the paper.
+# The number of active heads can only fall during training, so its curve is a staircase. This is a demonstration: one small set, one seed,
+# and no claim about the paper. `fit` calls the pruner after every step with the losses of the active heads. On mini data the encoder stays
+# frozen, so that 600 updates with 384 heads take seconds. On a real set the whole model is fine-tuned, with one learning rate as in the
+# paper.
 #
 # The checks end after 80 % of the training (`until`), so that the heads that are left are trained together afterwards.
 
@@ -771,12 +780,13 @@ changed = table[table["heads"] > table["left"]].set_index("run")
 changed.round({"of training": 2, "split by chance": 2, "dev": 3})
 
 # %% [markdown]
-# At each of these counts more than half of the chance samples are split. So none of the four prunings is evidence that the dropped heads were worse.
+# At each of these counts more than half of the chance samples are split. So none of the four prunings is evidence that the dropped heads
+# were worse.
 #
 # ### The mask is a function of the events
 #
-# The active heads after step $s$ are all heads except those that an event up to $s$ dropped. `pruner.active_at(s)` computes this, and the next function
-# computes it from the file:
+# The active heads after step $s$ are all heads except those that an event up to $s$ dropped. `pruner.active_at(s)` computes this, and the
+# next function computes it from the file:
 
 
 # %%
@@ -798,8 +808,8 @@ print(f"active heads at the best epoch, step {best_step}: {counts[best_step]}")
 print(f"active heads at the end: {counts[steps]}")
 
 # %% [markdown]
-# `fit` returns the model of the best epoch, with the mask of that epoch. If a later check dropped heads, the returned model has more heads than
-# the run had at its end.
+# `fit` returns the model of the best epoch, with the mask of that epoch. If a later check dropped heads, the returned model has more heads
+# than the run had at its end.
 
 # %%
 checks_shown = list(range(1, len(record["events"]) + 1))
@@ -818,12 +828,13 @@ first_pruning = next((i for i in checks_shown if record["events"][i - 1]["droppe
 plots.sliders(replay, start={"check": first_pruning}, check=checks_shown)
 
 # %% [markdown]
-# *The first check that dropped heads keeps 369 (circles) and drops the 15 with the highest averages (crosses). No gap separates the two groups.*
+# *The first check that dropped heads keeps 369 (circles) and drops the 15 with the highest averages (crosses). No gap separates the two
+# groups.*
 #
 # ### Does the prediction change?
 #
-# The model predicts with the mean of its active heads. On the weights of the best epoch, compare all heads with the heads that were left at the
-# end. This is not a comparison with training without pruning.
+# The model predicts with the mean of its active heads. On the weights of the best epoch, compare all heads with the heads that were left at
+# the end. This is not a comparison with training without pruning.
 
 # %%
 import copy
@@ -851,9 +862,9 @@ print(f"(95 % interval {100 * one.low:+.1f} to {100 * one.high:+.1f}, {one.pairs
 #
 # ## 8 Recorded runs beside Figure 2
 #
-# Fig. 2 of the paper shows QNLI: 1,024 heads at the start, three prunings, and 23 heads at the best dev result, at step 85,000. If `results/` holds
-# runs on QNLI, this section shows them. Otherwise it shows the recorded runs on CoLA, MRPC and RTE. They fine-tune MiniLM with 384 heads, the
-# paper's $\lambda$ and $\gamma$, the default bandwidth, and five checks each.
+# Fig. 2 of the paper shows QNLI: 1,024 heads at the start, three prunings, and 23 heads at the best dev result, at step 85,000. If
+# `results/` holds runs on QNLI, this section shows them. Otherwise it shows the recorded runs on CoLA, MRPC and RTE. They fine-tune MiniLM
+# with 384 heads, the paper's $\lambda$ and $\gamma$, the default bandwidth, and five checks each.
 
 # %%
 recorded = studies.recorded_staircases(results)
@@ -865,10 +876,11 @@ if not recorded:
     print("results/ holds NO RECORDED RUN; Fig. 2 is not shown")
 
 # %% [markdown]
-# *The share of active heads over the share of training. Stars: the paper's QNLI run, of 98,220 steps.
-# The text of the paper gives no steps for its three prunings, so no line joins the stars.*
+# *CoLA ends with 1 % of its heads, RTE with 5 % and MRPC with 85 %. Stars: the paper's QNLI run, of 98,220 steps. The text of the paper
+# gives no steps for its three prunings, so no line joins the stars.*
 #
-# The metric of CoLA is the Matthews correlation, which is 0 for a constant prediction. The next table has one row for each check:
+# The metric of CoLA is the Matthews correlation, which is 0 for a constant prediction. The next table has one row for each check; `NaN`: no
+# epoch was complete before it.
 
 # %%
 shown = studies.staircase_table(recorded, results)
@@ -881,7 +893,8 @@ if any(event["dropped"] for one in smaller for event in one.events):
     plt.show()
 
 # %% [markdown]
-# *Every pruning of the runs on CoLA, MRPC and RTE. In no panel does an empty space separate the kept heads (circles) from the dropped heads (crosses).*
+# *Every pruning of the runs on CoLA, MRPC and RTE. In no panel does an empty space separate the kept heads (circles) from the dropped heads
+# (crosses).*
 
 # %%
 official = {"cola": 8551, "mrpc": 3668, "rte": 2490}  # rows of the official training sets
@@ -892,7 +905,8 @@ for one in smaller:
     print(f"last check at step {last} of {one.steps}")
 
 # %% [markdown]
-# - **The models are weak.** The best models on RTE and CoLA are not far above the majority class, and most of their checks come before the best epoch.
+# - **The models are weak.** The best models on RTE and CoLA are not far above the majority class, and most of their checks come before the
+#   best epoch.
 # - **The last check is at the end of the training.** The heads that it kept were hardly trained further.
 # - **The rows are not the paper's.** MRPC and RTE have 80 % of the official training rows.
 # - **There is one seed.** The spread of these counts is unknown. `experiments/real-staircase.toml` plans three seeds and 45 checks on QNLI.
@@ -913,13 +927,14 @@ for column in counts:
 counts
 
 # %% [markdown]
-# The paper's count for QNLI belongs to its best model, so `ours, best model` is the column to compare. On RTE a later check drops more heads.
+# The paper's count for QNLI belongs to its best model, so `ours, best model` is the column to compare. On RTE a later check drops more
+# heads.
 #
-# The published counts are nearly all heads or nearly none, with nothing between 4 % and 89 %. The shares of our best models are near the paper's on
-# CoLA and MRPC. On RTE they are far apart: the paper keeps all heads, and our best model has 111 of 384.
+# The published counts are nearly all heads or nearly none, with nothing between 4 % and 89 %. The shares of our best models are near the
+# paper's on CoLA and MRPC. On RTE they are far apart: the paper keeps all heads, and our best model has 111 of 384.
 #
-# One count is therefore weak evidence. After a first split, the default splits most samples of the remaining size by chance, and all samples of 60 heads.
-# A run with further checks loses heads, even if all heads are equally good.
+# One count is therefore weak evidence. After a first split, the default splits most samples of the remaining size by chance, and all
+# samples of 60 heads. A run with further checks often loses heads, even if all heads are equally good.
 #
 # The paper checks RTE at most seven times in 7,800 steps. Our run has five checks in 315 steps, another encoder, and perhaps another
 # bandwidth. Which of these is the cause is unknown.
@@ -935,7 +950,7 @@ counts
 
 # %%
 def my_head_average(a, losses, active, t, gamma):
-    """a [M] after t - 1 updates, losses [A], active [M], bool. Return new a, corrected [A]."""
+    """Tensors a [M] after t - 1 updates, losses [A], active [M]. Return new a, corrected [A]."""
     ...
 
 
@@ -962,8 +977,8 @@ _ = checks.check_head_average(my_head_average)
 # %% [markdown]
 # ### Exercise 2: the heads that survive
 #
-# ● ● ○ · 10 minutes. Return the indices of the heads that survive a check. `averages[j]` is the average of head $j$, `labels[j]` is the number of its
-# cluster, and `centroids[k]` is the centre of cluster $k$. The centroids are not sorted.
+# ● ● ○ · 10 minutes. Return the indices of the heads that survive a check. `averages[j]` is the average of head $j$, `labels[j]` is the
+# number of its cluster, and `centroids[k]` is the centre of cluster $k$. The centroids are not sorted.
 
 
 # %%
@@ -993,8 +1008,8 @@ _ = checks.check_survivors(my_survivors)
 # %% [markdown]
 # ### Exercise 3: the staircase from events
 #
-# ● ● ○ · 15 minutes. Some records hold only three numbers for each check: its step, the number of active heads before it (`active`), and the number of
-# heads that it kept (`kept`). Return the number of active heads after each of the given steps.
+# ● ● ○ · 15 minutes. Some records hold only three numbers for each check: its step, the number of active heads before it (`active`), and
+# the number of heads that it kept (`kept`). Return the number of active heads after each of the given steps.
 
 
 # %%
@@ -1042,7 +1057,8 @@ _ = checks.check_bandwidth(my_bandwidth)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# `cluster(sample, f"std:{k}")` returns the centroids first. Try the factors in ascending order, and stop at the first that splits few enough rows.
+# `cluster(sample, f"std:{k}")` returns the centroids first. Try the factors in ascending order, and stop at the first that splits few
+# enough rows.
 #
 # </details>
 #
@@ -1063,17 +1079,16 @@ _ = checks.check_bandwidth(my_bandwidth)
 #   that the bandwidth is wide compared with the spread of the averages, or that it is 0.
 # - *One or two heads are left*: the lowest cluster was that small. Set a minimum with `min_active=`, a wider bandwidth, or
 #   `min_gap=`, the least relative difference between the two lowest centroids.
-# - *"losses were given for ... active heads"*: `observe` expects the losses of the active heads only, in index order.
 #
 # ## Takeaways
 #
 # - MML selects heads by the average of each head's own loss. The printed algorithm averages the model's loss, and never prunes.
 # - MeanShift needs no number of clusters. Its bandwidth decides how many clusters it finds.
 # - The default bandwidth scales with the data. It splits every sample of 10 to 60 heads that differ only by chance.
-# - For 60 heads `std:1.3` leaves nearly every single group whole, and finds two equal groups in three sets of four. `std:1.5` misses nearly all
-#   of these.
-# - In section 6 the heads that a real split drops are worse on held-out rows. After a chance split the difference is a small fraction of that.
-# - The events of a run determine its mask at every step.
+# - For 60 heads `std:1.3` leaves nearly every single group whole, and finds two equal groups in three sets of four. `std:1.5` misses nearly
+#   all of these.
+# - In section 6 the heads that a real split drops are worse on held-out rows. After a chance split the difference is a small fraction of
+#   that.
 #
 # ## References
 #

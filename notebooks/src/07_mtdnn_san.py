@@ -3,9 +3,9 @@
 #
 # [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/07_mtdnn_san.ipynb)
 #
-# MT-DNN trains one BERT on several tasks at once, with a small output layer for each task. You compute the largest of these outputs, the
-# answer module, on five words. You rebuild it, train it, and inspect its attention. Then you compare joint training with training each
-# task alone.
+# MT-DNN trains one BERT on several tasks at once, with a small output layer for each task. You compute the largest of these
+# outputs, the answer module, on five words. You rebuild it, train it, and inspect its attention. Then you compare joint training
+# with training each task alone.
 #
 # | | |
 # |---|---|
@@ -24,8 +24,8 @@
 # - judge from repeated runs whether joint training improves the scores.
 #
 # ![Above: one encoder, shared by all tasks, and four outputs: softmax, sigmoid, answer module, and relevance score. Below, the answer
-# module: the first state is a summary of the hypothesis. Each state attends to the premise and gives an answer, and a GRU makes the next
-# state. The answers are averaged.](images/07_mtdnn.svg)
+# module: the first state is a summary of the hypothesis. Each state attends to the premise and gives an answer, and a GRU makes the
+# next state. The answers are averaged.](images/07_mtdnn.svg)
 
 # %% tags=["parameters"]
 profile = "fast"
@@ -72,9 +72,9 @@ print(f"weights {size.model} in {precision}, data from {source}, {epochs} epochs
 # %% [markdown]
 # ## 1 One encoder, four outputs
 #
-# Fine-tuning gives every task a BERT of its own. MT-DNN (*multi-task deep neural network*) shares one encoder between all tasks. Only a
-# small output, the *head*, belongs to one task. The paper claims that tasks help each other, that small tasks gain most, and that the
-# shared vectors transfer to new tasks. Four kinds of tasks need four kinds of heads:
+# Fine-tuning gives every task a BERT of its own. MT-DNN (*multi-task deep neural network*) shares one encoder between all tasks.
+# Only a small output, the *head*, belongs to one task. The paper claims that tasks help each other, that small tasks gain most, and
+# that the shared vectors transfer to new tasks. Four kinds of tasks need four kinds of heads:
 #
 # | kind | output | loss | here |
 # |---|---|---|---|
@@ -83,10 +83,10 @@ print(f"weights {size.model} in {precision}, data from {source}, {epochs} epochs
 # | relation of two texts | the answer module (3, 4) | cross-entropy (6) | SNLI: does one sentence follow from the other? |
 # | ranking | $g(w^\top x)$ for each candidate (5) | $-\log$ softmax over candidates (8, 9) | QNLI: which sentence answers the question? |
 #
-# Two texts are *packed* into one input, as in a cross-encoder. $x$ is one vector of this input. (The drawing calls the encoder's output
-# $l_2$; section 3 calls it $M$.) In the paper $x$ is the vector of [CLS]. On the fast profile it is the mean over tokens, because the
-# bundled MiniLM was trained with mean pooling. SNLI replaces the paper's MNLI, because its texts are shorter. The ranking is the subject
-# of [notebook 08](08_ranking_pretraining.ipynb); here it is one task among four.
+# Two texts are *packed* into one input, as in a cross-encoder. $x$ is one vector of this input. (The drawing calls the encoder's
+# output $l_2$; section 3 calls it $M$.) In the paper $x$ is the vector of [CLS]. On the fast profile it is the mean over tokens,
+# because the bundled MiniLM was trained with mean pooling. SNLI replaces the paper's MNLI, because its texts are shorter. The
+# ranking is the subject of [notebook 08](08_ranking_pretraining.ipynb); here it is one task among four.
 
 # %%
 from dataclasses import replace
@@ -123,8 +123,8 @@ table.assign(example=pd.Series(examples).str.slice(0, 70) + " …")
 
 # %% [markdown]
 # A row of the ranking is one candidate; each question of the mini QNLI has two. Every model below starts from the same pretrained
-# encoder, and a task's head starts from the same parameters in every model. Section 6 compares *together* with *alone* and names the two
-# differences that remain.
+# encoder, and a task's head starts from the same parameters in every model. Section 6 compares *together* with *alone* and names
+# the two differences that remain.
 
 # %%
 import copy
@@ -167,13 +167,13 @@ sizes = {
 pd.DataFrame(sizes, index=["head", "parameters of its own"]).T
 
 # %% [markdown]
-# Three of the heads are a single linear layer. The answer module is much larger: on MiniLM it has about a tenth as many parameters as all
-# the layers of the encoder. It is the *stochastic answer network* (SAN) of 2018.
+# Three of the heads are a single linear layer. The answer module is much larger: on MiniLM it has about a tenth as many parameters
+# as all the layers of the encoder. It is the *stochastic answer network* (SAN) of 2018.
 #
 # ## 2 The answer module on five words
 #
-# *Premise*: a cat sleeps here. *Hypothesis*: an animal rests. Does the second follow from the first? Each word gets two numbers, one for
-# the *animal* and one for the *activity*:
+# *Premise*: a cat sleeps here. *Hypothesis*: an animal rests. Does the second follow from the first? Each word gets two numbers,
+# one for the *animal* and one for the *activity*:
 #
 # | | cat | sleeps | here | | animal | rests |
 # |---|---|---|---|---|---|---|
@@ -184,8 +184,8 @@ pd.DataFrame(sizes, index=["head", "parameters of its own"]).T
 # $\alpha = \mathrm{softmax}_j(w_1 \cdot M^h_j)$. Take $w_1 = (\ln 3, 0)$. Then *animal* weighs three times as much as *rests*, and
 # $s_0 = (\tfrac34, \tfrac14)$.
 #
-# Now the state looks at the premise. The weight $\beta_j$ of a word is proportional to $\exp(M^p_j \cdot W_2 s_0)$. Take $W_2 = \ln 4$
-# times the identity. Then each increase of $M^p_j \cdot s_0$ by 1 multiplies the weight of a word by 4.
+# Now the state looks at the premise. The weight $\beta_j$ of a word is proportional to $\exp(M^p_j \cdot W_2 s_0)$. Take $W_2 = \ln
+# 4$ times the identity. Then each increase of $M^p_j \cdot s_0$ by 1 multiplies the weight of a word by 4.
 #
 # **Predict before you run.** In which ratio do *cat*, *sleeps* and *here* share the attention?
 
@@ -201,16 +201,16 @@ print(f"Answer: cat, sleeps and here share it as {parts}. s_0 is {s_0.tolist()}.
 assert torch.allclose(11 * beta, torch.tensor([8, 2, 1], **exact))
 
 # %% [markdown]
-# The products $M^p_j \cdot s_0$ are $1\tfrac12$, $\tfrac12$ and $0$, and $4^{3/2} = 8$, $4^{1/2} = 2$, $4^0 = 1$. The module reads the weighted sum
-# $x_0 = \sum_j \beta_j M^p_j = (\tfrac{16}{11}, \tfrac{4}{11})$, which is mostly *cat*.
+# The products $M^p_j \cdot s_0$ are $1\tfrac12$, $\tfrac12$ and $0$, and $4^{3/2} = 8$, $4^{1/2} = 2$, $4^0 = 1$. The module reads
+# the weighted sum $x_0 = \sum_j \beta_j M^p_j = (\tfrac{16}{11}, \tfrac{4}{11})$, which is mostly *cat*.
 #
-# Next the state changes: $s_1 = \mathrm{GRU}(x_0, s_0)$. A GRU mixes the old state with a new part, and its gates set the share of each.
-# In this toy both gates are half open, and the new part is the $\tanh$ of $x$ with its two numbers *swapped*:
+# Next the state changes: $s_1 = \mathrm{GRU}(x_0, s_0)$. A GRU mixes the old state with a new part, and its gates set the share of
+# each. In this toy both gates are half open, and the new part is the $\tanh$ of $x$ with its two numbers *swapped*:
 #
 # $$s_1 = \tfrac12\, s_0 + \tfrac12 \tanh(x_{0,\text{activity}},\, x_{0,\text{animal}})$$
 #
-# At each step a classifier reads four vectors, $[s_k; x_k; |s_k - x_k|; s_k \cdot x_k]$. The last one is the elementwise product. In this
-# toy, agreement $s \cdot x$ counts for *follows*, and distance $|s - x|$ counts for *does not follow*.
+# At each step a classifier reads four vectors, $[s_k; x_k; |s_k - x_k|; s_k \cdot x_k]$. The last one is the elementwise product.
+# In this toy, agreement $s \cdot x$ counts for *follows*, and distance $|s - x|$ counts for *does not follow*.
 
 # %%
 cell, W_3 = torch.nn.GRUCell(2, 2, **exact), torch.zeros(2, 8, **exact)
@@ -249,17 +249,18 @@ plots.reasoning(betas, words, answers, labels, title="five words, three steps", 
 plt.show()
 
 # %% [markdown]
-# *Step 0 puts 0.73 of the attention on "cat". Steps 1 and 2 divide it almost equally between "cat" and "sleeps"; in step 1 "sleeps" is
-# slightly ahead. All three steps favour "follows", and its mean is 0.61 (horizontal line).*
+# *Step 0 puts 0.73 of the attention on "cat". Steps 1 and 2 divide it almost equally between "cat" and "sleeps"; in step 1 "sleeps"
+# is slightly ahead. All three steps favour "follows", and its mean is 0.61 (horizontal line).*
 #
-# This is the idea of the module: attend to the premise, change the state, and attend again. The final answer is the mean over the steps.
-# We chose the weights by hand so that step 1 prefers another word than step 0. Nothing in the equations forces a *trained* module to do
-# so; section 7 tests it.
+# This is the idea of the module: attend to the premise, change the state, and attend again. The final answer is the mean over the
+# steps. We chose the weights by hand so that step 1 prefers another word than step 0. Nothing in the equations forces a *trained*
+# module to do so; section 7 tests it.
 #
 # ### Change the number of steps, and drop answers
 #
-# In training, some answers are left out of the mean (*prediction dropout*, section 4). The next figure shows the toy with $K$ steps. The
-# grey band is the mean ± one standard deviation of the training answer for "follows", over 4,000 random choices of kept steps.
+# In training, some answers are left out of the mean (*prediction dropout*, section 4). The next figure shows the toy with $K$
+# steps. The grey band is the mean ± one standard deviation of the training answer for "follows", over 4,000 random choices of kept
+# steps.
 
 
 # %%
@@ -308,9 +309,9 @@ sliders(draw, start={"K": 5, "p": 0.5}, K=range(1, 9), p=[0, 0.1, 0.25, 0.5, 0.7
 # $$r = \sigma(W_r x + U_r s) \qquad z = \sigma(W_z x + U_z s) \qquad n = \tanh\big(W_n x + r \odot (U_n s)\big) \qquad
 # \mathrm{GRU}(x, s) = (1 - z) \odot n + z \odot s$$
 #
-# The *update gate* $z$ decides, for each number of the state, how much of the old value stays. The *reset gate* $r$ decides how much of
-# the old state enters the new part $n$. All six matrices are learned, and the same GRU serves every step. In the toy all of them are zero
-# except $W_n$, which swaps the two numbers: so $r = z = \tfrac12$ and $n = \tanh(\mathrm{swap}(x))$.
+# The *update gate* $z$ decides, for each number of the state, how much of the old value stays. The *reset gate* $r$ decides how
+# much of the old state enters the new part $n$. All six matrices are learned, and the same GRU serves every step. In the toy all of
+# them are zero except $W_n$, which swaps the two numbers: so $r = z = \tfrac12$ and $n = \tanh(\mathrm{swap}(x))$.
 #
 # ### Three misprints
 #
@@ -320,8 +321,8 @@ sliders(draw, start={"K": 5, "p": 0.5}, K=range(1, 9), p=[0, 0.1, 0.25, 0.5, 0.7
 # | Eq. 2 with 7 | a sigmoid between 0 and 1, squared error to a score up to 5 | most scores are out of reach | labels divided by 5 |
 # | section 4.5 | 0.1 % of SNLI is "23 samples" | that is 0.1 % of SciTail; of SNLI it is 549 | Table 5 has it right |
 #
-# The code behind the slides of Baldrati and Berti differs at the first one: it runs the GRU first and pairs $s_{k+1}$ with $x_k$. This is
-# another network. The ranking equations 5, 8 and 9 have misprints as well; notebook 08 plots them.
+# The code behind the slides of Baldrati and Berti differs at the first one: it runs the GRU first and pairs $s_{k+1}$ with $x_k$.
+# This is another network. The ranking equations 5, 8 and 9 have misprints as well; notebook 08 plots them.
 #
 # **A score with a ceiling.** Eq. 2 bounds the similarity by 1, and the labels of STS-B go up to 5. Suppose that the labels are not
 # rescaled.
@@ -339,13 +340,13 @@ print(
 assert at_best > constant
 
 # %% [markdown]
-# So the labels must be divided by 5. `LinearHead(..., activation="sigmoid")` does this: it trains on labels between 0 and 1 and returns
-# scores on the scale of the task.
+# So the labels must be divided by 5. `LinearHead(..., activation="sigmoid")` does this: it trains on labels between 0 and 1 and
+# returns scores on the scale of the task.
 #
 # ## 4 Build it
 #
-# We take two real pairs from the encoder, in double precision. All layers come from a library head with newly drawn, larger weights, so
-# that the attention weights differ clearly.
+# We take two real pairs from the encoder, in double precision. All layers come from a library head with newly drawn, larger
+# weights, so that the attention weights differ clearly.
 
 # %%
 from mmlkit.data import collate, encode, plan_examples
@@ -443,11 +444,12 @@ print(f"parameters on BERT-base: {wide:,}; a linear head has {3 * 769:,}")
 #
 # ### Prediction dropout
 #
-# In training some answers are dropped *before* the mean ("stochastic prediction dropout"), so that the model does not rely on one step.
-# In the authors' code, one randomly drawn step of every example always stays. Each other step stays with probability $1 - p$. A kept
-# answer gets the weight $1/(1-p)$.
+# In training some answers are dropped *before* the mean ("stochastic prediction dropout"), so that the model does not rely on one
+# step. In the authors' code, one randomly drawn step of every example always stays. Each other step stays with probability $1 - p$.
+# A kept answer gets the weight $1/(1-p)$.
 #
-# **Predict before you run.** With $K = 5$ and $p = 0.1$, how many answers are kept on average? And what does the factor $1/(1-p)$ change?
+# **Predict before you run.** With $K = 5$ and $p = 0.1$, how many answers are kept on average? And what does the factor $1/(1-p)$
+# change?
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
 p, kept = 0.1, torch.tensor([True, False, True, True, True])
@@ -461,17 +463,17 @@ torch.testing.assert_close(mean_of_steps(P_k[:1].log(), kept[None])[0], of_kept.
 assert abs(drawn.mean() - (1 + (K - 1) * (1 - p))) < 0.02
 
 # %% [markdown]
-# The average is $1 + 4 \cdot 0.9 = 4.6$. The factor is the same for all kept steps. Cross-entropy needs probabilities that sum to 1, so
-# the result is rescaled. Then the factor cancels, and the result is the mean of the kept answers. Without the step that always stays, the
-# mean would sometimes be $0/0$.
+# The average is $1 + 4 \cdot 0.9 = 4.6$. The factor is the same for all kept steps. Cross-entropy needs probabilities that sum to
+# 1, so the result is rescaled. Then the factor cancels, and the result is the mean of the kept answers. Without the step that
+# always stays, the mean would sometimes be $0/0$.
 #
 # The probabilities are averaged first, and the log comes after. The mean of the steps' own losses is a different loss: it is never
 # smaller, because $-\log$ is convex (Jensen's inequality). At $p = 0$, and outside training, all answers count.
 #
 # ## 5 Algorithm 1
 #
-# Cut every task into minibatches, merge them into one list, and shuffle it. Then make one step for each minibatch, with the loss of its own
-# task. The library's sampler for this is called `"merged"`:
+# Cut every task into minibatches, merge them into one list, and shuffle it. Then make one step for each minibatch, with the loss of
+# its own task. The library's sampler for this is called `"merged"`:
 
 # %%
 from mmlkit.training import TaskSampler
@@ -486,8 +488,8 @@ for epoch in (1, 2, 3):
 # %% [markdown]
 # Every minibatch comes once per epoch, so the size of a task sets its number of steps.
 #
-# **Predict before you run.** The paper trains on nine GLUE tasks (its Table 1) with minibatches of 32. RTE has 2,500 rows. What is its
-# share of the steps?
+# **Predict before you run.** The paper's Table 1 lists nine GLUE tasks. Suppose that all are trained with minibatches of 32. RTE
+# has 2,500 rows. What is its share of the steps?
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
 GLUE = ["CoLA", "SST-2", "MNLI", "RTE", "WNLI", "QQP", "MRPC", "STS-B", "QNLI"]
@@ -507,15 +509,16 @@ plt.show()
 # %% [markdown]
 # *MNLI and QQP take about four fifths of all steps. The five smallest tasks together take about 2 %.*
 #
-# RTE has so few steps of its own that it can gain mainly from the steps of other tasks. MNLI has the most steps and asks the same kind of
-# question. [Notebook 10](10_annealed_sampling.ipynb) tries other orders of the tasks.
+# RTE has so few steps of its own that it can gain mainly from the steps of other tasks. MNLI has the most steps and asks the same
+# kind of question. [Notebook 10](10_annealed_sampling.ipynb) tries other orders of the tasks.
 #
 # ### What a step leaves untouched
 #
-# A minibatch of SST-2 gives no gradient to the head of SNLI. That head should stay the same to the last bit, although its optimizer state
-# still holds momentum from an earlier step.
+# A minibatch of SST-2 gives no gradient to the head of SNLI. That head should stay the same to the last bit, although its optimizer
+# state still holds momentum from an earlier step.
 #
-# **Predict before you run.** We make one step of SNLI and then one of SST-2. How many tensors of the answer module move in the second step?
+# **Predict before you run.** We make one step of SNLI and then one of SST-2. How many tensors of the answer module move in the
+# second step?
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
 from mmlkit.training import fit, make_optimizer, train_step
@@ -532,8 +535,8 @@ print(f"Answer: {moved.moved['snli']} of {moved.tensors['snli']}.", moved.to_dic
 assert moved.moved["snli"] == 0 and moved.moved["sst2"] == moved.tensors["sst2"]
 
 # %% [markdown]
-# In the encoder, only the two tensors of the pooler stay the same, because heads with mean pooling do not use it. The unchanged head
-# depends on one argument, `set_to_none`. A gradient of *zero* differs from *no* gradient for an optimizer with momentum:
+# In the encoder, only the two tensors of the pooler stay the same, because heads with mean pooling do not use it. The unchanged
+# head depends on one argument, `set_to_none`. A gradient of *zero* differs from *no* gradient for an optimizer with momentum:
 
 # %%
 for none in (True, False):
@@ -546,16 +549,16 @@ for none in (True, False):
     print("no gradient:  " if none else "zero gradient:", path)
 
 # %% [markdown]
-# With zeros, a head keeps moving along its last direction while other tasks train. Weight decay would shrink it as well. Older code does
-# that; `train_step` does not.
+# With zeros, a head keeps moving along its last direction while other tasks train. Weight decay would shrink it as well. Older code
+# does that; `train_step` does not.
 #
 # ## 6 Together or alone?
 #
 # ### A demonstration of the mechanics
 #
-# We train all four tasks with one encoder, and then each task with an encoder of its own. Both sides have the same pretrained weights,
-# the same initial heads and the same batches. One seed, so few training rows and 50 dev examples of each task cannot show which side is
-# better. The recorded runs below have more rows and six seeds. (The paper uses Adamax; the fast profile uses AdamW.)
+# We train all four tasks with one encoder, and then each task with an encoder of its own. Both sides have the same pretrained
+# weights, the same initial heads and the same batches. One seed, so few training rows and 50 dev examples of each task cannot show
+# which side is better. The recorded runs below have more rows and six seeds. (The paper uses Adamax; the fast profile uses AdamW.)
 
 
 # %%
@@ -577,8 +580,8 @@ pd.Series(losses).unstack()
 
 # %% [markdown]
 # The table shows the training loss of each epoch. Next come the dev scores, with two baselines: guessing, and the cosine of the
-# *untrained* encoder, which is MiniLM without any training here. The last column is one standard error. (`accuracy@1`: the answer ranks
-# first.)
+# *untrained* encoder, which is MiniLM without any training here. The last column is one standard error. (`accuracy@1`: the answer
+# ranks first.)
 
 # %%
 from torch.nn.functional import cosine_similarity
@@ -642,22 +645,23 @@ with atomic_write(Path(output_dir) / "together_or_alone.csv") as temporary:
 assert np.isfinite(together["train_loss"]).all()
 
 # %% [markdown]
-# Compare the two trained columns with the untrained cosine, on STS-B and on the ranking. In [notebook 08](08_ranking_pretraining.ipynb)
+# On SST-2 and SNLI all trained scores lie within one standard error of guessing: 48 training rows are too few. Compare the two
+# trained columns with the untrained cosine, on STS-B and on the ranking. In [notebook 08](08_ranking_pretraining.ipynb)
 # this cosine ranks 82 % of all dev questions correctly.
 #
 # Where the trained heads stay below it, a likely reason is the input. MiniLM was trained to compare two texts that are encoded
-# *separately* (a bi-encoder), so its cosine is already good. MT-DNN packs the two texts, and its linear head must learn the comparison
-# from a few rows. On the 5,749 rows of GLUE's STS-B the packed model reaches about 0.87 (recorded below).
+# *separately* (a bi-encoder), so its cosine is already good. MT-DNN packs the two texts, and its linear head must learn the
+# comparison from a few rows. On the 5,749 rows of GLUE's STS-B the packed model reaches about 0.87 (recorded below).
 #
-# *Together* stores one encoder instead of four. But the comparison has two limits. The shared encoder gets the updates of all tasks,
-# several times as many as an encoder alone. And `fit` keeps the epoch with the best *mean* score, while a task alone keeps its own best
-# epoch.
+# *Together* stores one encoder instead of four. But the comparison has two limits. The shared encoder gets the updates of all
+# tasks, several times as many as an encoder alone. And `fit` keeps the epoch with the best *mean* score, while a task alone keeps
+# its own best epoch.
 #
 # ### Five real sets, six seeds
 #
-# The same comparison was recorded in longer runs with `mmlkit reproduce together-or-alone`. The data are RTE, MRPC, STS-B and CoLA from
-# GLUE (four fifths of the training rows of RTE and MRPC), and 4,000 rows of SST-2. The model is MiniLM with the same heads and three
-# epochs. Every seed has one encoder `together`, and five `alone`.
+# The same comparison was recorded in longer runs with `mmlkit reproduce together-or-alone`. The data are RTE, MRPC, STS-B and CoLA
+# from GLUE (four fifths of the training rows of RTE and MRPC), and 4,000 rows of SST-2. The model is MiniLM with the same heads and
+# three epochs. Every seed has one encoder `together`, and five `alone`.
 
 # %%
 from mmlkit.batch import read_result
@@ -725,24 +729,26 @@ ax.axvline(0, color="black", linewidth=1)
 plt.show()
 
 # %% [markdown]
-# *RTE is the only task with a clear gain from joint training, 7 points. STS-B loses 0.6 points, in every seed. MRPC, SST-2 and CoLA stay
-# within about two standard errors of zero.*
+# *RTE is the only task with a clear gain from joint training, 7 points. STS-B loses 0.6 points, in every seed. MRPC, SST-2 and CoLA
+# stay within about two standard errors of zero.*
 #
-# RTE alone explains the gain of the average: a fifth of 7 points is 1.4. Without RTE the average changes by −0.1 ± 0.2 points.
+# RTE alone explains the gain of the average: a fifth of 7 points is 1.4. Without RTE the average changes by −0.1 points, with a
+# standard error of 0.2.
 #
-# The table shows percent of accuracy, of Matthews' correlation for CoLA, and of Pearson's $r$ for STS-B. A difference is taken between
-# two runs with the same seed. `outcome_sentence` asks whether the interval of the mean difference lies above zero, as in [notebook
-# 05](05_cross_dataset.ipynb). The interval covers the seeds, and not the choice of the dev rows. The printed error of the rows
-# treats two runs as independent, which is cautious. A bootstrap over rows would need the predictions, and the runs kept only scores.
+# The table shows percent of accuracy, of Matthews' correlation for CoLA, and of Pearson's $r$ for STS-B. A difference is taken
+# between two runs with the same seed. `outcome_sentence` asks whether the interval of the mean difference lies above zero, as in
+# [notebook 05](05_cross_dataset.ipynb). The interval covers the seeds, and not the choice of the dev rows. The printed error of the
+# rows treats two runs as independent, which is cautious. A bootstrap over rows would need the predictions, and the runs kept only
+# scores.
 #
-# Alone, RTE is near guessing after three epochs of 1,992 rows. MRPC and STS-B also compare two sentences, so their steps may help. But
-# the shared encoder had more than ten times as many updates as RTE alone. These runs cannot separate the two explanations. The control is
-# RTE alone with as many updates (`mmlkit reproduce real-company`); it is not in this table.
+# Alone, RTE is near guessing after three epochs of 1,992 rows. MRPC and STS-B also compare two sentences, so their steps may help.
+# But the shared encoder had more than ten times as many updates as RTE alone. These runs cannot separate the two explanations. The
+# control is RTE alone with as many updates (`mmlkit reproduce real-company`); it is not in this table.
 #
 # ## 7 What the answer module looks at
 #
-# Attention is informative only in a module that has learned its task. So we train the answer module on all 1,440 rows of the mini SNLI,
-# and we test it on all 480 dev rows.
+# Attention is informative only in a module that has learned its task. So we train the answer module on all 1,440 rows of the mini
+# SNLI, and we test it on all 480 dev rows.
 
 # %%
 snli = whole["snli"]
@@ -807,14 +813,14 @@ changed = (answers[:, 0].argmax(-1) != answers[:, -1].argmax(-1)).double().mean(
 print(f"From the first step to the last, {changed:.1%} of the rows change their label.")
 
 # %% [markdown]
-# Compare the mean answer with the first step. A gap within two standard errors does not show that the average helps. Rows that change
-# their label can be helped or harmed. A linear head on the same rows would be the control for the whole module; it is not trained here.
-# This is one model with one seed.
+# The mean answer is ahead of no step, and the first step has the highest accuracy. So this run does not show that the average
+# helps. Rows that change their label can be helped or harmed. A linear head on the same rows would be the control for the whole
+# module; it is not trained here. This is one model with one seed.
 #
 # ### Does the attention move?
 #
-# We call *moved* half the sum of the absolute changes of the weights since step 0. It is 0 if nothing moved and 1 if everything did. The
-# reference is the same module before training. *Distance from even* is the same measure, taken from equal weights.
+# We call *moved* half the sum of the absolute changes of the weights since step 0. It is 0 if nothing moved and 1 if everything
+# did. The reference is the same module before training. *Distance from even* is the same measure, taken from equal weights.
 #
 # **Predict before you run.** Does the attention of the trained module move further than that of the untrained one?
 
@@ -848,8 +854,8 @@ columns = {
 pd.DataFrame({name: one.numpy() for name, one in columns.items()}).round(3).rename_axis("step k")
 
 # %% [markdown]
-# Look first at the step with the largest change, and then at the untrained module: it moves too, so movement alone is no sign of
-# reasoning. The ± covers the choice of the rows. The range over five draws of the parameters shows how much the start matters.
+# The trained module moves 0.11, less than half of the untrained one (0.27). So movement alone is no sign of reasoning. The ± covers
+# the choice of the rows. The range over five draws shows the effect of the initialisation.
 #
 # We show rows whose attention is *typical*: their weight on [CLS] and [SEP], and their movement, are near the average.
 
@@ -874,14 +880,14 @@ def draw_row(row):
 sliders(draw_row, row=typical)
 
 # %% [markdown]
-# *The row nearest to the average. Left: the attention of every step over the premise. Right: the five answers, and their means as
-# horizontal lines. In a live notebook, a slider chooses one of six typical rows.*
+# *The row nearest to the average. In every step the full stop and [SEP] get most of the attention (left). All five answers favour*
+# entailment *(right). In a live notebook, a slider chooses one of six typical rows.*
 #
 # ## 8 The published table
 #
-# Table 3 of the paper compares three systems on the dev sets of GLUE. BERT is fine-tuned for each task. ST-DNN trains each task alone with
-# MT-DNN's heads. MT-DNN trains all tasks together and then fine-tunes each. (`mmlkit reproduce mtdnn-dev` runs these systems here. Its
-# columns appear as soon as runs are recorded.)
+# Table 3 of the paper compares three systems on the dev sets of GLUE. BERT is fine-tuned for each task. ST-DNN trains each task
+# alone with MT-DNN's heads. MT-DNN trains all tasks together and then fine-tunes each. (`mmlkit reproduce mtdnn-dev` runs these
+# systems here. Its columns appear as soon as runs are recorded.)
 
 # %%
 TASKS = ["MNLI-m", "QQP", "MRPC", "RTE", "QNLI", "SST-2", "CoLA", "STS-B"]
@@ -895,8 +901,8 @@ if len(ours):
 table3.astype(object).fillna("").rename_axis(None).rename_axis(None, axis=1)
 
 # %% [markdown]
-# The paper prints no ST-DNN score for SST-2, CoLA and STS-B. The table has one run per cell and no spread. For tasks whose score is an
-# accuracy, the number of dev rows gives a standard error of the difference between two systems.
+# The paper prints no ST-DNN score for SST-2, CoLA and STS-B. The table has one run per cell and no spread. For tasks whose score is
+# an accuracy, the number of dev rows gives a standard error of the difference between two systems.
 #
 # **Predict before you run.** On which of the six tasks with accuracy is MT-DNN ahead of BERT by more than two such errors?
 
@@ -917,11 +923,11 @@ gains.round(1).astype(object).fillna("")
 # The error treats the two systems as independent. On the same rows it is smaller, so this test is cautious.
 #
 # - RTE gains most, and only with joint training. The answer module alone changes RTE by −0.4, a tenth of a standard error.
-# - QNLI gains mostly with ST-DNN. But ST-DNN *ranks* the candidates, and BERT classifies each one. A ranker knows that exactly one candidate
-#   is right, so the two numbers answer different questions.
-# - The gains that should justify the answer module are those of ST-DNN over BERT on MNLI, QQP and MRPC. They are 0.2 to 2.1 points, and
-#   only the 0.6 on QQP exceeds two standard errors.
-#   (`mmlkit reproduce real-answer` compares the module with a linear head on three sets.)
+# - QNLI gains mostly with ST-DNN. But ST-DNN *ranks* the candidates, and BERT classifies each one. A ranker knows that exactly one
+#   candidate is right, so the two numbers answer different questions.
+# - The gains that should justify the answer module are those of ST-DNN over BERT on MNLI, QQP and MRPC. They are 0.2 to 2.1 points,
+#   and only the 0.6 on QQP exceeds two standard errors. (`mmlkit reproduce real-answer` compares the module with a linear head on
+#   three sets.)
 #
 # Our recorded runs use a smaller encoder and fewer rows. There too, RTE gains most.
 #
@@ -964,8 +970,8 @@ _ = checks.check_attention_moved(my_moved)
 #
 # ● ● ○ · 15 minutes
 #
-# Count the parameters of the answer module, with all biases, for vectors of size `D` and `C` labels. PyTorch's GRU has three matrices for
-# $x$, three for $s$, and a bias for each of the six.
+# Count the parameters of the answer module, with all biases, for vectors of size `D` and `C` labels. PyTorch's GRU has three
+# matrices for $x$, three for $s$, and a bias for each of the six.
 
 
 # %%
@@ -979,7 +985,8 @@ _ = checks.check_san_parameters(my_size)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# A linear layer from $a$ to $b$ numbers has $ab + b$ parameters. The number of steps does not matter, since all steps share the layers.
+# A linear layer from $a$ to $b$ numbers has $ab + b$ parameters. The number of steps does not matter, since all steps share the
+# layers.
 #
 # </details>
 #
@@ -998,8 +1005,8 @@ _ = checks.check_san_parameters(my_size)
 #
 # ● ● ○ · 15 minutes
 #
-# Prediction dropout keeps one of $K$ answers for sure, and each other one with probability $1 - p$. Give the probabilities that exactly
-# 1, 2, ..., $K$ answers are kept.
+# Prediction dropout keeps one of $K$ answers for sure, and each other one with probability $1 - p$. Give the probabilities that
+# exactly 1, 2, ..., $K$ answers are kept.
 
 
 # %%
@@ -1031,8 +1038,8 @@ _ = checks.check_kept_answers(my_kept)
 #
 # ● ● ○ · 15 minutes
 #
-# Section 6 compares runs with the same seed. Compute the mean difference *together minus alone* and its standard error. Then apply your
-# function to the columns `alone` and `together` of `runs.loc["rte"]`.
+# Section 6 compares runs with the same seed. Compute the mean difference *together minus alone* and its standard error. Then apply
+# your function to the columns `alone` and `together` of `runs.loc["rte"]`.
 
 
 # %%
@@ -1057,31 +1064,37 @@ _ = checks.check_paired_difference(my_difference)
 # return difference.mean(), difference.std() / len(difference) ** 0.5
 # ```
 #
-# `.std()` of torch and of pandas divides by $n - 1$; that of numpy divides by $n$ unless `ddof=1`. For RTE the results are about 7.0 and
-# 0.8 points.
+# `.std()` of torch and of pandas divides by $n - 1$; that of numpy divides by $n$ unless `ddof=1`. For RTE the results are about
+# 7.0 and 0.8 points.
 #
 # </details>
 #
 # ## If it goes wrong
 #
-# - *"task ... has single texts, but a SANHead needs a premise and a hypothesis"*: the answer module needs two texts. Give such a task a `LinearHead`.
-# - *"the module has not learned"* in section 7: a few steps at a high learning rate leave the loss at $\ln 3 = 1.099$. Use more rows or more epochs.
-# - *One task does not learn while the others do*: look at its share of the steps. A small task is rarely seen with merged minibatches.
+# - *"task ... has single texts, but a SANHead needs a premise and a hypothesis"*: the answer module needs two texts. Give such a
+#   task a `LinearHead`.
+# - *"the module has not learned"* in section 7: a few steps at a high learning rate leave the loss at $\ln 3 = 1.099$. Use more
+#   rows or more epochs.
+# - *One task does not learn while the others do*: look at its share of the steps. A small task is rarely seen with merged
+#   minibatches.
 #
 # ## Takeaways
 #
-# - MT-DNN is one shared encoder with a small head for each kind of task. The answer module attends to the premise $K$ times and averages $K$ answers.
-# - On the mini SNLI a trained answer module beats guessing clearly. Whether its mean answer beats its first step must be tested row by row.
-# - Merged minibatches weigh tasks by their size. A head that is not in a step must have *no* gradient, which differs from a zero gradient.
+# - MT-DNN is one shared encoder with a small head for each kind of task. The answer module attends to the premise $K$ times and
+#   averages $K$ answers.
+# - On the mini SNLI a trained answer module beats guessing clearly. In this run its mean answer is not more accurate than its
+#   single steps.
+# - Merged minibatches weigh tasks by their size. A head that is not in a step must have *no* gradient, which differs from a zero
+#   gradient.
 # - In six recorded seeds RTE gains 7 points from joint training, and STS-B loses 0.6. RTE's gain may come from more updates.
 # - With few rows, the packed similarity and ranking heads must be compared with the cosine of the untrained encoder.
 #
 # ## References
 #
-# Liu, He, Chen and Gao (2019), *Multi-Task Deep Neural Networks for Natural Language Understanding* (first arXiv version). Liu, Duh and
-# Gao (2018), *Stochastic Answer Networks for Natural Language Inference*. Baldrati and Berti, *Multi-Task Deep Neural Networks for
-# Natural Language Understanding* (slides). Wang et al. (2020), *MiniLM: Deep Self-Attention Distillation*. Cho et al. (2014), on the GRU.
-# Bowman et al. (2015), SNLI. Wang et al. (2019), GLUE.
+# Liu, He, Chen and Gao (2019), *Multi-Task Deep Neural Networks for Natural Language Understanding* (first arXiv version). Liu, Duh
+# and Gao (2018), *Stochastic Answer Networks for Natural Language Inference*. Baldrati and Berti, *Multi-Task Deep Neural Networks
+# for Natural Language Understanding* (slides). Wang et al. (2020), *MiniLM: Deep Self-Attention Distillation*. Cho et al. (2014),
+# on the GRU. Bowman et al. (2015), SNLI. Wang et al. (2019), GLUE.
 #
 # Before: [06 Reading published tables](06_published_tables.ipynb). Next: [08 Ranking and
 # pre-training](08_ranking_pretraining.ipynb).

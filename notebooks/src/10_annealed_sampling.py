@@ -196,7 +196,8 @@ assert single == TaskSampler("proportional", sizes=sizes).probabilities(1)
 print("probabilities, draws and the case E = 1: equal")
 
 # %% [markdown]
-# From here on we import it. The class has seven kinds of schedules. For `sequential` and `merged`, `sizes` has to count batches.
+# From here on we import it. The class has seven kinds of schedules. For `sequential` and `merged`, `sizes` counts batches; with
+# `steps_per_epoch`, only the ratios matter.
 #
 # | kind | the task of a step |
 # |---|---|
@@ -229,11 +230,11 @@ pd.DataFrame({"drawn": drawn, "expected": expected.round(1), "part of chi-square
 
 # %% [markdown]
 # A single test proves little. So we repeat it 400 times and reject where the p-value is below 5 %. The draws of the next cell come
-# from numpy's multinomial distribution, which is faster than the sampler. A frequent mistake is $\alpha = 1 - 0.8\,e/(E-1)$,
-# where the 1 is not subtracted from the epoch.
+# from numpy's multinomial distribution, which is faster than the sampler. A frequent mistake is $\alpha = 1 - 0.8\,e/(E-1)$, where
+# the 1 is not subtracted from the epoch. In epoch 2 of 5 it gives 0.6 instead of 0.8.
 #
-# **Predict before you run.** In what share of the 400 tests are the correct probabilities rejected? In what share are the wrong ones
-# rejected after 30, 300 and 3,000 draws?
+# **Predict before you run.** In what share of the 400 tests are the correct probabilities rejected? In what share are the wrong
+# ones rejected after 30, 300 and 3,000 draws?
 
 
 # %%
@@ -287,8 +288,8 @@ print(f"Answer: {' and '.join(repeats.index[lowest])} have a chi-square of 0.")
 repeats.round(3)
 
 # %% [markdown]
-# The shares of these two are exact, because every batch occurs once. Frequencies say *how often* a task is drawn, and not *when*. The
-# last column measures the order: in blocks, nearly every step has the same task as the step before.
+# The shares of these two are exact, because every batch occurs once. Frequencies say *how often* a task is drawn, and not *when*.
+# The last column measures the order: in blocks, nearly every step has the same task as the step before.
 #
 # The next figure shows shares and order together.
 
@@ -310,8 +311,8 @@ sliders(schedule, start={"kind": "annealed"}, kind=kinds)
 #
 # ## 4 One shared parameter
 #
-# The order matters because the tasks change the same parameters. The smallest shared model is a single parameter $w$. Task A has its
-# minimum at 1, task B at −1:
+# The order matters because the tasks change the same parameters. The smallest shared model is a single parameter $w$. Task A has
+# its minimum at 1, task B at −1:
 #
 # $$L_A = (w - 1)^2 \qquad L_B = (w + 1)^2$$
 #
@@ -379,20 +380,20 @@ def weighted(share):
 sliders(weighted, start={"share": 0.8}, share=[0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
 
 # %% [markdown]
-# *With probability 0.8 for A, the parameter varies around 0.6, the minimum of the weighted loss, after about twenty steps. In a live
-# front end, a slider changes the probability.*
+# *With probability 0.8 for A, the parameter varies around 0.6, the minimum of the weighted loss, after about twenty steps. In a
+# live front end, a slider changes the probability.*
 #
 # A real encoder has millions of parameters, so it may fit several tasks at once. How much it forgets has to be measured.
 #
 # ## 5 Forgetting, measured
 #
 # The tasks are SST (sentiment, five labels), QQP (duplicate questions, two labels) and SNLI (inference, three labels). Two runs
-# start from the same parameters. `sequential` trains SST, then QQP, then SNLI. `merged` trains *exactly the same batches* in a mixed
-# order.
+# start from the same parameters. `sequential` trains SST, then QQP, then SNLI. `merged` trains *exactly the same batches* in a
+# mixed order.
 #
 # The learning rate is constant, so every batch has the same learning rate in both runs. The two sentences of a pair are encoded
-# separately (bi-encoder), as in notebook 05. All three tasks have the same number of steps, so annealing would change nothing. Every
-# accuracy is measured on all dev rows.
+# separately (bi-encoder), as in notebook 05. All three tasks have the same number of steps, so annealing would change nothing.
+# Every accuracy is measured on all dev rows.
 
 # %% tags=["effect"]
 TASKS = ("sst", "qqp", "snli")
@@ -516,8 +517,8 @@ for kind in orders:
 # *Dev accuracy in the two orders. Bars show one standard error of an accuracy, and dotted lines show the majority classes. The
 # strokes below mark the steps of each task. The lines of text have the change of SST after the first third of the steps.*
 #
-# The head of SST does not change in the blocks of the other tasks. So its drop in accuracy comes from changes of the shared encoder.
-# A task near its dotted line has learned little in its few steps. The mean of the three tasks then depends mostly on SST.
+# The head of SST does not change in the blocks of the other tasks. So its drop in accuracy comes from changes of the shared
+# encoder. A task near its dotted line has learned little in its few steps. The mean of the three tasks then depends mostly on SST.
 #
 # The batches are the same in both runs. So the runs differ in the order and in the random numbers of dropout alone. The next table
 # has all accuracies, with the majority class of each task.
@@ -534,11 +535,12 @@ summary = pd.DataFrame(summary).T
 summary.assign(mean=summary.mean(axis=1)).round(3)
 
 # %% [markdown]
-# The next cells show how certain these numbers are. The first one draws the dev rows with replacement. The second one reads runs with
-# other seeds (`benchmarks/lesson_effects.py`). A mean below about three standard errors may be chance.
+# In blocks, SST ends at its majority class. QQP hardly learned in its own block, so its gain in `merged` is not avoided forgetting.
+# The next cells show how certain these numbers are. The first one draws the dev rows with replacement. The second one reads runs
+# with other seeds (`benchmarks/lesson_effects.py`). A mean below about three standard errors may be chance.
 #
-# QQP and SNLI have groups of related dev rows, and here every row is drawn alone. So the intervals of these two tasks and of the mean
-# are too narrow.
+# QQP and SNLI have groups of related dev rows, and here every row is drawn alone. So the intervals of these two tasks and of the
+# mean are too narrow.
 
 # %%
 from mmlkit.studies import paired_bootstrap, recorded_effects
@@ -569,8 +571,8 @@ for claim, row in recorded_effects("10").iterrows():
 # ### How not to measure forgetting
 #
 # Forgetting is often computed as the *maximum* of all measurements minus the last one. This number is never negative, and random
-# errors of the measurements make it too large. The next cell takes a task with the constant true accuracy 0.6. It is measured twelve
-# times, each time on 160 new rows.
+# errors of the measurements make it too large. The next cell takes a task with the constant true accuracy 0.6. It is measured
+# twelve times, each time on 160 new rows.
 
 # %%
 measured = np.random.default_rng(seed).binomial(160, 0.6, size=(2000, 12)) / 160
@@ -589,8 +591,8 @@ print(f"maximum minus end: {by_maximum:.3f}; fourth measurement minus end: {by_p
 # $-\varepsilon\, g_A \cdot g_B$, to first order. So a step of B increases the loss of A where the cosine of the two gradients is
 # negative.
 #
-# We take 32 training rows of each task, and the layers of the encoder, which all tasks share. The next cells print the cosines at two
-# moments: at the end of the SST block, where the forgetting begins, and at the end of the `merged` run.
+# We take 32 training rows of each task, and the layers of the encoder, which all tasks share. The next cells print the cosines at
+# two moments: at the end of the SST block, where the forgetting begins, and at the end of the `merged` run.
 
 # %%
 at_sst = new_model()
@@ -622,11 +624,12 @@ for when, one in moments.items():
 pd.DataFrame(cosines).T.round(3)
 
 # %% [markdown]
-# At the end of the SST block, the heads of QQP and SNLI still have their initial parameters.
+# At the end of the SST block, the heads of QQP and SNLI still have their initial parameters. All cosines are positive there. So, to
+# first order, the first small steps of QQP and SNLI would not harm SST.
 #
 # Does the gradient at this moment explain what the two later blocks do to SST? Let $\Delta$ be the change of the layers in these
-# blocks. To first order, the loss of SST changes by $g_{SST} \cdot \Delta$. The next cell moves only the layers by $\Delta$ and measures
-# the loss again.
+# blocks. To first order, the loss of SST changes by $g_{SST} \cdot \Delta$. The next cell moves only the layers by $\Delta$ and
+# measures the loss again.
 
 # %%
 old, g = gradient(at_sst, "sst")
@@ -640,8 +643,9 @@ print(f"loss of SST on 32 rows: {old:.3f} after its block, {new:.3f} with the la
 print(f"change {new - old:+.3f}, to first order {(g @ (end_layers - start_layers)).item():+.3f}")
 
 # %% [markdown]
-# Where these two numbers differ strongly, the blocks move the layers too far for a first-order prediction. Then the gradient at the
-# start of a block does not explain its forgetting. The next experiment makes a single small step instead, at the end of `merged`.
+# The prediction has the right sign here, but it is well below half of the change: the blocks move the layers too far for it. So the
+# gradient at the start of a block explains only a part of its forgetting. The next experiment makes a single small step instead, at
+# the end of `merged`.
 #
 # **Predict before you run.** We make one gradient step of each task, so large that its own loss falls by one hundredth. How well
 # does $-\varepsilon\, g_A \cdot g_B$ predict the change of the other losses?
@@ -683,7 +687,8 @@ assert profile != "fast" or agreement > 0.8, "to first order, gradients say what
 harmed = others[others["measured"] > 0]
 pairs = [f"a step of {a} harms {b}" for a, b in zip(harmed["step of"], harmed["loss of"])]
 print(", ".join(pairs) or "no step of a task harms another task")
-effect.pivot(index="step of", columns="loss of").loc[list(TASKS)].round(4)
+columns = pd.MultiIndex.from_product([["predicted", "measured"], TASKS], names=[None, "loss of"])
+effect.pivot(index="step of", columns="loss of").reindex(TASKS, columns=columns).round(6)
 
 # %% [markdown]
 # The table shows the changes of the losses. The diagonal belongs to the task that makes the step. A positive number elsewhere means
@@ -727,16 +732,17 @@ seen.round(2).rename_axis("passes over each set")
 # than half of the rows of Quora once. Annealed sampling is between proportional and uniform.
 #
 # The last row matters for the comparison of the report's systems. Its baseline sees every row ten times. An annealed run of 3,000
-# steps per epoch sees Quora little more than once. So the two systems differ in the *number* of updates, by a factor of 6.5, and not
-# in the order alone.
+# steps per epoch sees Quora little more than once. So the two systems differ in the *number* of updates, by a factor of 6.5, and
+# not in the order alone.
 #
 # ### The effect on the scores
 #
 # Many seeds are needed for a comparison of schedules. So the next model is small. The encoder is frozen, and the tasks share one
-# layer with 64 outputs. SST-2 (sentiment, two labels) has 600 rows. SST and CoLA (acceptable grammar, two labels) have 30 rows each.
+# layer with 64 outputs. SST-2 (sentiment, two labels) has 600 rows. SST and CoLA (acceptable grammar, two labels) have 30 rows
+# each.
 #
-# Every seed draws the 30 rows of a small task anew, from 120. The 600 rows of SST-2 and all dev rows stay the same. Each run has 300
-# steps with 16 rows.
+# Every seed draws the 30 rows of a small task anew, from 120. The 600 rows of SST-2 and all dev rows stay the same. Each run has
+# 300 steps with 16 rows.
 
 # %%
 from mmlkit.heads import sentence_vector
@@ -865,11 +871,12 @@ print(f"the two small tasks, uniform minus proportional: {gain:+.3f} on average"
 
 # %% [markdown]
 # The table makes twelve comparisons, so its level is 99 % and not 95 %. Only the rows that say "holds" or "does not hold" support a
-# conclusion. The dev rows are the same for all seeds, so the intervals do not cover the choice of dev rows. A task whose accuracy is
-# near its dotted line has learned little, and cannot show an effect of the schedule.
+# conclusion. The dev rows are the same for all seeds, so the intervals do not cover the choice of dev rows. CoLA stays below its
+# majority class (dotted) with every schedule. So it has learned nothing measurable, and cannot show an effect of the schedule.
 #
-# A proportional schedule gives each small task about 14 of 300 steps. A uniform schedule gives it 100 steps, and shows fewer rows of
-# the large task. More steps for one task are fewer steps for another.
+# A proportional schedule gives each small task about 14 of 300 steps. A uniform schedule gives it 100 steps, and shows fewer rows
+# of the large task. Still, `uniform` is better than `proportional` on SST-2 here. SST is also sentiment and may help, or fewer
+# passes overfit less. This experiment cannot separate the two.
 #
 # The next figure shows the shares and the passes of a large and a small task.
 
@@ -962,8 +969,8 @@ _ = checks.check_exponent(my_exponent)
 # ● ● ○ · 10 minutes
 #
 # Chaudhry et al. (2018) define forgetting as the best of the *earlier* measurements minus the last one. A task that still improves
-# then has a negative number. Section 5 shows that a maximum is too large by chance, so report this number with an error. Write the
-# definition for the history of all tasks at once.
+# then has a negative number. Section 5 shows that a maximum is too large by chance. An error bar does not remove this bias. Write
+# the definition for the history of all tasks at once.
 
 
 # %%
@@ -1036,16 +1043,16 @@ _ = checks.check_passes(my_passes)
 #
 # - A power of the sizes gives the probabilities. Only ratios matter, and the exponent multiplies the logarithm of every ratio.
 # - Chi-square tests the shares of the tasks. It does not test their order, and the order can change what a model forgets.
-# - Trained in blocks, SST loses a part of the accuracy that it had after its own block. Whether a mixed order ends with a higher
-#   accuracy has to be measured with several seeds.
+# - Trained in blocks, SST loses most of what it learned. In all five recorded seeds, the mixed order ends with the higher mean
+#   accuracy.
 # - Compare measurements at places that are fixed before the run. A maximum over a history is too large by chance.
 # - A smaller exponent gives small sets more passes and large sets fewer. State the passes before you compare two schedules.
 #
 # ## References
 #
 # Stickland and Murray (2019), *BERT and PALs: Projected Attention Layers for Efficient Adaptation in Multi-Task Learning*, ICML. Hu
-# and Xiao, *Multitask BERT*, CS224N default project report. Liu et al. (2019), *Multi-Task Deep Neural Networks for Natural Language
-# Understanding*, ACL. Chaudhry et al. (2018), *Riemannian Walk for Incremental Learning: Understanding Forgetting and
+# and Xiao, *Multitask BERT*, CS224N default project report. Liu et al. (2019), *Multi-Task Deep Neural Networks for Natural
+# Language Understanding*, ACL. Chaudhry et al. (2018), *Riemannian Walk for Incremental Learning: Understanding Forgetting and
 # Intransigence*, ECCV.
 #
 # Before: [09 A new domain with few labels](09_domain_adaptation.ipynb). Next: [11 Projected attention layers](11_pals.ipynb).

@@ -3,9 +3,9 @@
 #
 # [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/11_pals.ipynb)
 #
-# Eight tasks can have eight models, or share one model with less freedom for each task. Projected attention layers (PALs) lie in between:
-# all tasks share one encoder, and each task has a small attention beside every layer. You will count the parameters of a PAL on paper,
-# build it, and prove that a variant of it cannot learn to attend.
+# Eight tasks can have eight models, or share one model with less freedom for each task. Projected attention layers (PALs) lie in
+# between: all tasks share one encoder, and each task has a small attention beside every layer. You will count the parameters of a
+# PAL on paper, build it, and prove that a variant of it cannot learn to attend.
 #
 # | | |
 # |---|---|
@@ -24,8 +24,8 @@
 # - show that attention over a single vector is an affine map.
 #
 # ![Diagram of one layer of the shared encoder. The input h goes through attention to a, and through the feed-forward network. A small box
-# for each task stands beside the layer. In the box, V^E makes the vectors narrow, attention g mixes them, and V^D makes them wide again.
-# The result of the box is added before the last normalisation.](images/11_pal.svg)
+# for each task stands beside the layer. In the box, V^E makes the vectors narrow, attention g mixes them, and V^D makes them wide
+# again. The result of the box is added before the last normalisation.](images/11_pal.svg)
 
 # %% tags=["parameters"]
 profile = "fast"
@@ -105,15 +105,15 @@ plots.bars(millions, xlabel="million parameters", title="BERT-base")
 plt.show()
 
 # %% [markdown]
-# *The feed-forward networks hold 56.7 million parameters, twice as many as attention (28.4 million). The embeddings hold 23.8 million, the
-# pooler 0.6 million.*
+# *The feed-forward networks hold 56.7 million parameters, twice as many as attention (28.4 million). The embeddings hold 23.8
+# million, the pooler 0.6 million.*
 #
-# GLUE has eight tasks. Eight fine-tuned copies of BERT have 876 million parameters. One shared encoder with eight heads has 109.5 million,
-# but there every task is affected by the updates of the others (notebook 10). So we look for a part that belongs to one task and costs only
-# one or two percent of a copy.
+# GLUE has eight tasks. Eight fine-tuned copies of BERT have 876 million parameters. One shared encoder with eight heads has 109.5
+# million, but there every task is affected by the updates of the others (notebook 10). So we look for a part that belongs to one
+# task and costs only one or two percent of a copy.
 #
-# Stickland and Murray add a narrow attention beside every layer. Let $D = 768$ be the hidden size and $S = 204$ the projected size. Count on
-# paper:
+# Stickland and Murray add a narrow attention beside every layer. Let $D = 768$ be the hidden size and $S = 204$ the projected size.
+# Count on paper:
 #
 # | part | shape | where | parameters |
 # |---|---|---|---|
@@ -121,10 +121,11 @@ plt.show()
 # | $V^D$ | $S \to D$, with bias | once for all layers | $204 \cdot 768 + 768 = 157{,}440$ |
 # | query, key, value | $S \to S$, with bias | in each of 12 layers | $12 \cdot 3\,(204^2 + 204) = 1{,}505{,}520$ |
 #
-# Together they are 1,819,836 parameters, one sixtieth of BERT. All layers share the two projections. Separate projections in every layer
-# would have 3.8 million parameters.
+# Together they are 1,819,836 parameters, one sixtieth of BERT. All layers share the two projections. Separate projections in every
+# layer would have 3.8 million parameters.
 #
-# Two alternatives have about as many parameters. The CS224N report *Multitask BERT* (*the report* from here on) uses a variant with fewer:
+# Two alternatives have about as many parameters. The CS224N report *Multitask BERT* (*the report* from here on) uses a variant with
+# fewer:
 #
 # | kind | beside or inside a layer | parameters |
 # |---|---|---|
@@ -161,9 +162,9 @@ own = pd.concat([costs["counted"], pd.Series({"one more layer on top": count(lay
 own.to_frame("one task").assign(**{"8 tasks, total / BERT": (1 + 8 * own / count(base)).round(3)})
 
 # %% [markdown]
-# The widths 204, 100 and 50 were chosen for this total: eight tasks in about 1.13 times one BERT. The report has three tasks, so its PALs
-# beside the layers need 1.05 times. The number of attention heads does not change the count, because the heads only divide the 204
-# features.
+# The widths 204, 100 and 50 were chosen for this total: eight tasks in about 1.13 times one BERT. The report has three tasks, so
+# its PALs beside the layers need 1.05 times. The number of attention heads does not change the count, because the heads only divide
+# the 204 features.
 #
 # The slider sets $S$. The attention grows with the square of $S$, the projections only linearly.
 
@@ -195,7 +196,8 @@ sliders(draw_counts, start={"S": 204}, S=[12, 24, 48, 96, 156, 204, 264, 384])
 # $$h = \begin{pmatrix}0 & 5\\ 1 & 5\\ 2 & 5\end{pmatrix} \qquad V^E = (1, 0) \qquad q = z \ln 2 \qquad k = z \qquad v = 21 z \qquad V^D = (1, -1)^\top$$
 #
 # 1. $V^E$ keeps the first feature of each token: $z = 0, 1, 2$.
-# 2. The score of tokens $i$ and $j$ is $q_i k_j = z_i z_j \ln 2$. Before normalisation, the weights are therefore $2^{z_i z_j}$. The three
+# 2. The score of tokens $i$ and $j$ is $q_i k_j = z_i z_j \ln 2$. Before normalisation, the weights are therefore $2^{z_i z_j}$.
+# The three
 #    tokens have the weights $1 : 1 : 1$ in the first row, $1 : 2 : 4$ in the second and $1 : 4 : 16$ in the third.
 # 3. The values are 0, 21, 42.
 #
@@ -216,13 +218,13 @@ print((weights * torch.tensor([[3.0], [7], [21]])).round().int().tolist())
 print("after V^D:", (mixed[:, None] * torch.tensor([1.0, -1])).round().int().tolist())
 
 # %% [markdown]
-# The first token weighs all tokens equally and gets their mean, 21. The third token attends mostly to itself. Low-rank layers and adapters
-# cannot do this: in them, no token receives information from another token.
+# The first token weighs all tokens equally and gets their mean, 21. The third token attends mostly to itself. Low-rank layers and
+# adapters cannot do this: in them, no token receives information from another token.
 #
 # ## 3 The place in the layer
 #
-# BERT's layer has two halves. Each half adds its result to its input, and then normalises. A PAL stands beside the *whole* layer: it reads
-# the layer's input $h$, and its result is added before the last normalisation.
+# BERT's layer has two halves. Each half adds its result to its input, and then normalises. A PAL stands beside the *whole* layer:
+# it reads the layer's input $h$, and its result is added before the last normalisation.
 #
 # $$a = \mathrm{LN}(h + \mathrm{MH}(h)) \qquad\qquad h' = \mathrm{LN}(a + \mathrm{FFN}(a) + \mathrm{TS}(h))$$
 #
@@ -240,13 +242,13 @@ print("after V^D:", (mixed[:, None] * torch.tensor([1.0, -1])).round().int().tol
 # | where | printed | consequence | here |
 # |---|---|---|---|
 # | report, 3.1 and 3.4.1 | $\mathrm{LN}(h + \mathrm{SA}(h) + \mathrm{TS}(h))$ with $\mathrm{SA}(h) = \mathrm{FFN}(\mathrm{LN}(h + \mathrm{MH}(h)))$ | the second residual is $h$, and $a$ is lost: not BERT | $a$ |
-# | the paper's code | a GELU after $V^D$ that the formula does not have | almost all negative additions vanish | `gelu=True` |
+# | the paper's code | a GELU after $V^D$ that the formula does not have | no addition is below −0.17, and small ones are halved | `gelu=True` |
 # | the paper's code | 12 heads in the paper, 6 in the code | the same number of parameters | `num_heads=12` |
 # | report, 3.4.2 | attention over the one vector of [CLS] | an affine map, see section 6 | `kind="sequential"` |
 #
-# We measure the effect of the first row on the pretrained encoder, without PALs and without training. The vector of a sentence is the mean
-# over its tokens, and the similarity of two sentences is the cosine of their vectors. We compute it with $a$ as the second residual, and
-# again with $h$.
+# We measure the effect of the first row on the pretrained encoder, without PALs and without training. The vector of a sentence is
+# the mean over its tokens, and the similarity of two sentences is the cosine of their vectors. We compute it with $a$ as the second
+# residual, and again with $h$.
 #
 # **Predict before you run.** By how much does Pearson's $r$ with the labels of sts fall when the second residual is $h$?
 
@@ -312,15 +314,17 @@ if profile == "fast":  # MiniLM is trained to compare sentences; BERT-base is no
 print("With the residual a, our loop equals the library's encoder.")
 
 # %% [markdown]
-# All weights are the same, and nothing was trained. Only one letter of the formula differs. Both correlations come from the same 100
-# pairs, so the bootstrap draws pairs and computes both correlations on each draw.
+# All weights are the same, and nothing was trained. Only one letter of the formula differs. Both correlations come from the same
+# 100 pairs, so the bootstrap draws pairs and computes both correlations on each draw. Related pairs are drawn one by one, so the
+# interval is too narrow.
 #
-# If the report's *code* had this mistake, fine-tuning would have started from a damaged encoder. But its highest SST accuracy (0.512, Table
-# 1) is close to that of a correct BERT-base (0.520, notebook 02). So the mistake is probably in the print only.
+# If the report's *code* had this mistake, fine-tuning would have started from a damaged encoder. But its highest SST accuracy
+# (0.512, Table 1) is close to that of a correct BERT-base (0.520, notebook 02). So the mistake is probably in the print only.
 #
 # ## 4 Build it
 #
-# The next cells use several heads. Each head takes $S/H$ features of query, key and value. The results of the heads are concatenated.
+# The next cells use several heads. Each head takes $S/H$ features of query, key and value. The results of the heads are
+# concatenated.
 
 
 # %%
@@ -369,15 +373,16 @@ largest = (theirs - other).abs().max()
 print(f"Ours and the library's are equal. The PAL of sts changes them by up to {largest:.2f}.")
 
 # %% [markdown]
-# From here on we import it. The library also has `kind="low_rank"`, `"houlsby"`, `"sequential"` and `"sequential_fixed"`. It handles padding,
-# and `save_pals` saves the parameters of a task without the encoder.
+# From here on we import it. The library also has `kind="low_rank"`, `"houlsby"`, `"sequential"` and `"sequential_fixed"`. It
+# handles padding, and `save_pals` saves the parameters of a task without the encoder.
 #
 # ## 5 Three properties
 #
 # ### Training starts at BERT
 #
-# With $V^D = 0$ the layer is BERT's layer, whatever the other weights are. The authors draw $V^D$ from $\mathcal N(0, 0.02^2)$, as all other
-# weights. The library starts at zero (`init="zero"`). The next cell measures how far both starting points are from BERT.
+# With $V^D = 0$ the layer is BERT's layer, whatever the other weights are. The authors draw $V^D$ from $\mathcal N(0, 0.02^2)$, as
+# all other weights. The library starts at zero (`init="zero"`), except in the sequential form of section 6, which has no residual.
+# The next cell measures how far both starting points are from BERT.
 
 # %%
 import copy
@@ -416,8 +421,8 @@ print(f"mean size of an entry of BERT's output: {typical:.2f}")
 starts.round(3).rename_axis("largest difference from BERT")
 
 # %% [markdown]
-# The zero start is BERT to the last bit. (The printed mean size of an entry shows which differences are large.) Can weights that start at
-# zero learn?
+# The zero start is BERT to the last bit. With the drawn start, the largest differences of three kinds are close to or above the
+# printed mean size of an entry. Can weights that start at zero learn?
 #
 # **Predict before you run.** Which of the five matrices of a PAL get a gradient in the first step?
 
@@ -477,17 +482,17 @@ some_gradient = ", ".join(first.index[first["zero"] > none])
 print(f"Answer: with the zero start only {some_gradient}; with the drawn start all five.")
 
 # %% [markdown]
-# The gradients of the earlier matrices pass through $V^D$, and $V^D$ is 0. So only $V^D$ moves in the first step, and all five matrices
-# move from the second step on. The zero start costs one step.
+# The gradients of the earlier matrices pass through $V^D$, and $V^D$ is 0. So only $V^D$ learns in the first step; weight decay
+# merely shrinks the others. From the second step on, all five matrices get a gradient. The zero start costs one step.
 #
-# With the drawn start, queries and keys get much smaller gradients than values. The gradient of a query matrix contains the keys and the
-# differences between values as factors, and both are small at this start. The same holds for a key matrix, with queries in the place of
-# keys.
+# With the drawn start, queries and keys get much smaller gradients than values. The gradient of a query matrix contains the keys
+# and the differences between values as factors, and both are small at this start. The same holds for a key matrix, with queries in
+# the place of keys.
 #
 # ### The parts of other tasks do not move
 #
-# A step on sst must not move the parts of quora or sts. That is not self-evident: an optimizer with momentum or weight decay also moves
-# weights whose gradient is a tensor of zeros. `train_step` leaves such gradients at `None`.
+# A step on sst must not move the parts of quora or sts. That is not self-evident: an optimizer with momentum or weight decay also
+# moves weights whose gradient is a tensor of zeros. `train_step` leaves such gradients at `None`.
 
 # %%
 from mmlkit.training import make_optimizer, train_step
@@ -510,12 +515,14 @@ assert (by_owner.drop(others)["tensors moved"] > 0).all()
 by_owner.rename_axis("two steps on sst, after one on quora")
 
 # %% [markdown]
-# No tensor of quora or sts moved. (The two tensors of the encoder that did not move belong to the pooler, which mean pooling does not use.)
+# No tensor of quora or sts moved. (The two tensors of the encoder that did not move belong to the pooler, which mean pooling does
+# not use.)
 #
 # ### A frozen encoder cannot forget
 #
-# The *predictions* for quora have changed nevertheless, because the shared encoder moved. Next we freeze the encoder, and train only the
-# PALs and the heads. Then no task can change another task's predictions, and the forgetting of notebook 10 is impossible by construction.
+# The *predictions* for quora have changed nevertheless, because the shared encoder moved. Next we freeze the encoder, and train
+# only the PALs and the heads. Then no task can change another task's predictions, and the forgetting of notebook 10 is impossible
+# by construction.
 
 # %%
 from mmlkit.training import predict_scores
@@ -537,9 +544,10 @@ print(f"After three steps on sst, the scores of quora {far}.")
 #
 # ## 6 The sequential form cannot attend
 #
-# The report also tries a cheaper variant: one projected attention on top of the encoder. It reads the final vector of [CLS], and its result
-# replaces this vector as the input of the head. At the same learning rate, its scores in the report are far below those of parallel PALs.
-# The report's explanation is too little training. But the attention has only *one* vector, so there is one key. The softmax of one score is
+# The report also tries a cheaper variant: one projected attention on top of the encoder. It reads the final vector of [CLS], and
+# its result replaces this vector as the input of the head. At the same learning rate, its scores in the report are far below those
+# of parallel PALs. The report's explanation is too little training. But the attention has only *one* vector, so there is one key.
+# The softmax of one score is
 #
 # $$\frac{e^s}{e^s} = 1$$
 #
@@ -568,8 +576,8 @@ print(f"Answer: zero up to rounding; the printed values are {ratio:.0e} of the l
 #
 # $$\mathrm{TS}(x) = V^D \big(W_v (V^E x + b) + b'\big) + b''$$
 #
-# Three affine maps in a row are one affine map. An affine map sends the mean of two vectors to the mean of their images. The next cell
-# tests this on 50 pairs of vectors, without the formula.
+# Three affine maps in a row are one affine map. An affine map sends the mean of two vectors to the mean of their images. The next
+# cell tests this on 50 pairs of vectors, without the formula.
 
 # %%
 part = model.encoder.pals.part("sst").eval()
@@ -610,15 +618,16 @@ print(f"sequential PAL and head: {count(part) + count(head):,} parameters")
 print(f"the equal linear head:   {weight.numel() + bias.numel():,} parameters")
 
 # %% [markdown]
-# On one sentence, the sequential form with its head computes exactly the functions of a linear head on [CLS]. It cannot represent anything
-# else. Its *training* can still differ: the same function has other parameters, and so other gradients. (On pairs, the course's heads also
-# take products or differences. There an affine map in front changes the features, but it is still not attention.)
+# On one sentence, the sequential form with its head computes exactly the functions of a linear head on [CLS]. It cannot represent
+# anything else. Its *training* can still differ: the same function has other parameters, and so other gradients. (On pairs, the
+# course's heads also take products or differences. There an affine map in front changes the features, but it is still not
+# attention.)
 #
 # ### The numbers 0.253 and 0.625
 #
-# The algebra proves that the sequential form is *not more expressive*. It does not explain scores as low as those in the report. We compare
-# these scores with constant predictions. In the course's dev sets, 279 of 1,101 sentences are *positive* and 289 are *negative*. Of 20,212
-# question pairs, 12,627 are *no paraphrase*.
+# The algebra proves that the sequential form is *not more expressive*. It does not explain scores as low as those in the report. We
+# compare these scores with constant predictions. In the course's dev sets, 279 of 1,101 sentences are *positive* and 289 are
+# *negative*. Of 20,212 question pairs, 12,627 are *no paraphrase*.
 
 # %%
 constants = {
@@ -636,13 +645,13 @@ assert len(rows) == 8
 pd.DataFrame(rows, columns=["system", "column", "printed", "constant", "its accuracy"])
 
 # %% [markdown]
-# Eight of the 24 accuracies in Table 1 match a constant prediction. That is strong evidence, but no proof: a model with other predictions
-# can have the same accuracy. No sequential system is better than a constant on sentiment. On paraphrases two of the three reach 0.73, so
-# they learned something there. Two other systems in the list are not sequential. They had a high learning rate, which can destroy the
-# pretrained encoder.
+# Eight of the 24 accuracies in Table 1 match a constant prediction. That is strong evidence, but no proof: a model with other
+# predictions can have the same accuracy. No sequential system is better than a constant on sentiment. On paraphrases two of the
+# three reach 0.73, so they learned something there. Two other systems in the list are not sequential. They had a high learning
+# rate, which can destroy the pretrained encoder.
 #
-# A possible cause is the scale. A product of three matrices with small random entries makes a vector small, and then the head gets small
-# gradients:
+# A possible cause is the scale. A product of three matrices with small random entries makes a vector small, and then the head gets
+# small gradients:
 
 # %%
 x, small = (one[:, 0].norm(dim=-1).mean().item() for one in (some_x, TS(some_x)))
@@ -652,12 +661,13 @@ print(f"The map makes the vector {x / small:,.0f} times shorter.")
 # %% [markdown]
 # ### The same comparison, live
 #
-# Now we train four systems on sst. All read the *same frozen encoder*, and have the same batches, steps and learning rate. Three read the
-# vector of [CLS]. Only the map between the encoder and the linear head differs: none, the sequential form, or its corrected form. The fourth
-# is a control: a linear head on the mean of all tokens, without attention. The encoder's vectors are computed once.
+# Now we train four systems on sst. All read the *same frozen encoder*, and have the same batches, steps and learning rate. Three
+# read the vector of [CLS]. Only the map between the encoder and the linear head differs: none, the sequential form, or its
+# corrected form. The fourth is a control: a linear head on the mean of all tokens, without attention. The encoder's vectors are
+# computed once.
 #
-# The corrected form differs from the sequential form in three points. It attends over all tokens, it has a residual, and its $V^D$ starts
-# at zero. So it starts as the linear head.
+# The corrected form differs from the sequential form in three points. It attends over all tokens, it has a residual, and its $V^D$
+# starts at zero. So it starts as the linear head.
 #
 # **Predict before you run.** Will the sequential form end above the linear head, below it, or level with it?
 
@@ -766,15 +776,16 @@ table.loc["majority class"] = {"accuracy": always}
 table.round(3).astype(object).fillna("")
 
 # %% [markdown]
-# *The lines are means over six seeds, and the bands show one standard deviation.* The standard errors are over seeds, on the same 160 dev
-# rows. They do not cover the choice of these rows.
+# *The lines are means over six seeds, and the bands show one standard deviation.* The standard errors are over seeds, on the same
+# 160 dev rows. They do not cover the choice of these rows.
 #
-# The column *on train* has the accuracy on the training rows after the last step. A form with more of it and a lower dev accuracy overfits.
-# This does not contradict the algebra. The linear head and the sequential form have the same set of functions, but training reaches other
-# ones. The small scale of the map does not prevent learning here: the learning rate is 0.001, and the report's are 0.00001 or less.
+# The column *on train* has the accuracy on the training rows after the last step. A form with more of it and a lower dev accuracy
+# overfits. This does not contradict the algebra. The linear head and the sequential form have the same set of functions, but
+# training reaches other ones. The small scale of the map does not prevent learning here: the learning rate is 0.001, and the
+# report's are 0.00001 or less.
 #
-# MiniLM was trained with mean pooling, so its other tokens probably hold information that the vector of [CLS] lacks. The control shows how
-# much of the gain comes from them without attention:
+# MiniLM was trained with mean pooling, so its other tokens probably hold information that the vector of [CLS] lacks. The control
+# shows how much of the gain comes from them without attention:
 
 # %%
 control, fixed = (ends["mean of tokens"], ends["corrected"])
@@ -788,8 +799,9 @@ ahead = [
 print("Steps at which the sequential form is ahead of the linear head:", ahead or "none")
 
 # %% [markdown]
-# One learning rate may suit one system better. We train the others again at about a third and at three times the rate, with three
-# seeds each. (The corrected form takes longest and is left out to save time.)
+# The mean of the tokens is better at the end, so the gain over [CLS] does not need attention here. The corrected form overfits: its
+# accuracy on train is the highest. One learning rate may suit one system better. We train the others again at about a third and at
+# three times the rate, with three seeds each. (The corrected form takes longest and is left out to save time.)
 
 # %%
 rates, few = (3e-4, 1e-3, 3e-3), list(seeds)[:3]
@@ -806,14 +818,14 @@ by_rate = pd.DataFrame(by_rate).T.unstack().round(3)
 by_rate.rename_axis(f"accuracy after {last} steps")
 
 # %% [markdown]
-# The highest rate of a row is chosen on the same dev rows, so a small lead of one system proves little. With another encoder the result can
-# differ.
+# At all three rates the order of the systems is the same. These are means of three seeds on the same dev rows. With another encoder
+# the result can differ.
 #
 # ## 7 Parameters against score
 #
-# Now the shared encoder is trained with three tasks. This part is **a demonstration of the mechanics**: one seed and small slices cannot rank
-# the designs. All seven systems have the same batches, steps and learning rates, and all use the *same pooling*, the mean over tokens, for
-# which MiniLM was trained.
+# Now the shared encoder is trained with three tasks. This part is **a demonstration of the mechanics**: one seed and small slices
+# cannot rank the designs. All seven systems have the same batches, steps and learning rates, and all use the *same pooling*, the
+# mean over tokens, for which MiniLM was trained.
 #
 # | system | encoder | part of each task, beside its head |
 # |---|---|---|
@@ -823,10 +835,10 @@ by_rate.rename_axis(f"accuracy after {last} steps")
 # | PALs, low-rank, Houlsby | trained | one of the three |
 # | corrected sequential | trained | attention over all tokens, on top |
 #
-# MiniLM is half as wide as BERT-base, so the projected sizes are about halved too (96, 50 and 25). All parts start with $V^D = 0$. The head
-# of sts starts at 5 times the cosine of the two sentences (`start_at_cosine`). Its learning rate is the encoder's, which is far below that
-# of the other heads. In each step Adam moves every weight by about the learning rate. The weights that compute the cosine are only
-# 5/384 = 0.013, so a rate of 0.005 would soon destroy them.
+# MiniLM is half as wide as BERT-base, so the projected sizes are about halved too (96, 50 and 25). All parts start with $V^D = 0$.
+# The head of sts starts at 5 times the cosine of the two sentences (`start_at_cosine`). Its learning rate is the encoder's, which
+# is far below that of the other heads. In each step Adam moves every weight by about the learning rate. The weights that compute
+# the cosine are only 5/384 = 0.013, so a rate of 0.005 would soon destroy them.
 
 # %%
 from dataclasses import replace
@@ -890,9 +902,9 @@ columns = {"error": "± error", "difference": "minus shared"}
 found.rename(columns=columns).round(3)
 
 # %% [markdown]
-# The row *untrained* is the baseline without training: the majority class for sst and quora, and the untrained cosine for sts. `overall` is
-# the course's score, the mean of the two accuracies and of the correlation scaled to 0..1. The error and the interval (low to high, 95 %)
-# come from a bootstrap over dev rows, with the same rows for all systems. They say nothing about other seeds.
+# The row *untrained* is the baseline without training: the majority class for sst and quora, and the untrained cosine for sts.
+# `overall` is the course's score, the mean of the two accuracies and of the correlation scaled to 0..1. The error and the interval
+# (low to high, 95 %) come from a bootstrap over dev rows, with the same rows for all systems. They say nothing about other seeds.
 
 # %%
 own_rows = found.loc[systems]
@@ -908,8 +920,8 @@ plots.parameters_against_score(
 plt.show()
 
 # %% [markdown]
-# *Each mark is one system, and its bar is one standard error.* (Systems with almost the same number of parameters are drawn side by side. A
-# colour stands for the same kind of system in the figures of sections 6, 7 and 8.)
+# *Each mark is one system, and its bar is one standard error.* (Systems with almost the same number of parameters are drawn side by
+# side. Colours are those of sections 6 and 8, but orange is the linear head on [CLS] in section 6.)
 
 # %%
 above = found.index[(found["low"] > 0) | (found["high"] < 0)].drop("untrained", errors="ignore")
@@ -925,16 +937,18 @@ worse = found.loc[systems, "sts"] < found.loc["untrained", "sts"]
 print("Below the untrained cosine on sts:", ", ".join(worse.index[worse]) or "none", end=".\n")
 
 # %% [markdown]
-# The lines above cannot rank the systems while their distance is about one standard error. The standard error of an accuracy on 80 rows is
-# about 0.05, so compare the leads with it.
+# The lines above cannot rank the systems while their distance is about one standard error. The standard error of an accuracy on 80
+# rows is about 0.05, so compare the leads with it. On sts all systems stay within 0.005 of the untrained cosine, so no effect of
+# training is visible there.
 #
-# An interval that excludes zero is no evidence for or against a design here. One seed was trained, and six differences from *shared* were
-# tested.
+# An interval that excludes zero is no evidence for or against a design here. Related rows are drawn one by one, so the intervals
+# are too narrow. One seed was trained, and six differences from *shared* were tested.
 #
 # ## 8 The published numbers
 #
-# Table 1 of the report has one run of each system. The overall score can be computed again from the three columns beside it. *One task* counts
-# the parameters of one task in BERT-base, without its head. (`mmlkit reproduce cs224n-table1` runs all twelve systems.)
+# Table 1 of the report has one run of each system. The overall score can be computed again from the three columns beside it. *One
+# task* counts the parameters of one task in BERT-base, without its head. (`mmlkit reproduce cs224n-table1` runs all twelve
+# systems.)
 
 # %%
 overall = paper.query("metric == 'overall'").set_index("row")[["printed", "recomputed"]]
@@ -966,12 +980,13 @@ plots.parameters_against_score(own, printed, places=places, title="one run each"
 plt.show()
 
 # %% [markdown]
-# *At the learning rate 1e-5 the sequential form (0.555) lies 0.096 below task sampling alone (0.651). Parallel PALs lie 0.013 above it (0.664)
-# and cost 5 % more parameters.*
+# *At the learning rate 1e-5 the sequential form (0.555) lies 0.096 below task sampling alone (0.651). Parallel PALs lie 0.013 above
+# it (0.664) and cost 5 % more parameters.*
 #
-# These are single runs, and each is the best epoch on the split that it is judged by. Among twelve systems, the highest one also profits
-# from the selection. So a gain of 0.013 is not established. On single sentences the *sequential* form is no more expressive than a linear
-# head. This follows from the algebra and needs no statistics. The size of its loss, 0.096, does not follow from the algebra.
+# These are single runs, and each is the best epoch on the split that it is judged by. Among twelve systems, the highest one also
+# profits from the selection. So a gain of 0.013 is not established. On single sentences the *sequential* form is no more expressive
+# than a linear head. This follows from the algebra and needs no statistics. The size of its loss, 0.096, does not follow from the
+# algebra.
 #
 # ## Exercises
 #
@@ -1042,8 +1057,8 @@ _ = checks.check_projected_layer(my_layer)
 #
 # ● ● ○ · 10 minutes
 #
-# Section 6 compared printed accuracies with constant predictions. Write the comparison. Return the indices (from 0) of all labels whose
-# share of the rows, rounded to three decimals, is the printed accuracy.
+# Section 6 compared printed accuracies with constant predictions. Write the comparison. Return the indices (from 0) of all labels
+# whose share of the rows, rounded to three decimals, is the printed accuracy.
 
 
 # %%
@@ -1075,8 +1090,8 @@ _ = checks.check_constant_answers(my_constants)
 #
 # ● ● ● · 15 minutes
 #
-# The paper's code computes $\mathrm{TS}(h) = \mathrm{gelu}(V^D z)$ with $z = g(V^E h)$. Take the zero start: $V^D$ and its bias are 0.
-# Write the gradient of the loss with respect to $V^D$ in the first step, with and without the GELU.
+# The paper's code computes $\mathrm{TS}(h) = \mathrm{gelu}(V^D z)$ with $z = g(V^E h)$. Take the zero start: $V^D$ and its bias are
+# 0. Write the gradient of the loss with respect to $V^D$ in the first step, with and without the GELU.
 
 
 # %%
@@ -1090,8 +1105,8 @@ _ = checks.check_zero_start(my_first_gradient)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# The gradient of $V^D z$ is a sum over tokens of outer products. The derivative of GELU at 0 is $\Phi(0)$, where $\Phi$ is the distribution
-# function of the standard normal distribution.
+# The gradient of $V^D z$ is a sum over tokens of outer products. The derivative of GELU at 0 is $\Phi(0)$, where $\Phi$ is the
+# distribution function of the standard normal distribution.
 #
 # </details>
 #
@@ -1108,11 +1123,11 @@ _ = checks.check_zero_start(my_first_gradient)
 # %% [markdown]
 # ## If it goes wrong
 #
-# - *"this encoder has modules for ..."*: an encoder with PALs needs the name of the task, `encoder(..., task="sst")`. A `MultitaskModel` passes
-#   it on.
+# - *"this encoder has modules for ..."*: an encoder with PALs needs the name of the task, `encoder(..., task="sst")`. A
+#   `MultitaskModel` passes it on.
 # - *"size ... is not a multiple of num_heads"*: each head gets `size / num_heads` features. 204 is a multiple of 12 and of 6.
-# - *All scores equal those of a constant*: compare with `mmlkit.studies.constant_accuracies`. Usually the learning rate was too high and
-#   damaged the encoder, or no gradient reaches the head.
+# - *All scores equal those of a constant*: compare with `mmlkit.studies.constant_accuracies`. Usually the learning rate was too
+#   high and damaged the encoder, or no gradient reaches the head.
 #
 # ## Takeaways
 #
@@ -1121,12 +1136,12 @@ _ = checks.check_zero_start(my_first_gradient)
 # - The second residual of a layer is $a$. With $\mathrm{TS} = 0$, a correct formula gives BERT's own layer, and this can be tested.
 # - With $V^D = 0$, training starts exactly at BERT. The cost is one step, in which only $V^D$ learns.
 # - Attention over one vector is an affine map. Two of its three matrices get no gradient.
-# - On the same frozen vectors, the corrected form can use all tokens. A control on their mean shows how much of this needs attention.
+# - On the same frozen vectors, the corrected form gains over [CLS]. A plain mean of the tokens gains more, so this gain needs no attention.
 #
 # ## References
 #
-# Stickland and Murray (2019), *BERT and PALs: Projected Attention Layers for Efficient Adaptation in Multi-Task Learning*, ICML. Houlsby et
-# al. (2019), *Parameter-Efficient Transfer Learning for NLP*, ICML. Hu and Xiao, *Multitask BERT*, CS224N default project report. Devlin et
-# al. (2019), *BERT*, NAACL.
+# Stickland and Murray (2019), *BERT and PALs: Projected Attention Layers for Efficient Adaptation in Multi-Task Learning*, ICML.
+# Houlsby et al. (2019), *Parameter-Efficient Transfer Learning for NLP*, ICML. Hu and Xiao, *Multitask BERT*, CS224N default
+# project report. Devlin et al. (2019), *BERT*, NAACL.
 #
 # Before: [10 Annealed sampling](10_annealed_sampling.ipynb). Next: [12 Putting it together](12_putting_it_together.ipynb).

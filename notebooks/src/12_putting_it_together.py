@@ -3,9 +3,9 @@
 #
 # [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/12_putting_it_together.ipynb)
 #
-# The earlier notebooks built single parts: a shared encoder, many orthogonal heads, pruning, a small attention for every task, and a
-# sampler. Here they work in one model. You will count its parameters on paper, and find the one place where the tasks compete. Then you
-# switch each part off in turn, hand in the predictions, and read all recorded runs of this repository.
+# The earlier notebooks built single parts: a shared encoder, many orthogonal heads, pruning, a small attention for every task, and
+# a sampler. Here they work in one model. You will count its parameters on paper, and find the one place where the tasks compete.
+# Then you switch each part off in turn, hand in the predictions, and read all recorded runs of this repository.
 #
 # | | |
 # |---|---|
@@ -24,8 +24,8 @@
 # - hand in predictions in the course's format, and read a forest plot of claims.
 #
 # ![Diagram of the whole model. A sampler draws the task of the next batch, here quora. The batch goes through the layers of one shared
-# encoder. A small attention for each task stands beside every layer, and only quora's is used. On top, the many heads of sst and of quora are
-# averaged, and some of them are crossed out. The task sts has one head.](images/12_together.svg)
+# encoder. A small attention for each task stands beside every layer, and only quora's is used. On top, the many heads of sst and of
+# quora are averaged, and some of them are crossed out. The task sts has one head.](images/12_together.svg)
 
 # %% tags=["parameters"]
 profile = "fast"
@@ -68,8 +68,9 @@ print(f"weights {size.model}; sst, quora and sts from {source}; pairs {pairs}")
 # %% [markdown]
 # ## 1 All parameters, counted
 #
-# The CS224N project has three tasks. In sst, a sentence gets one of five sentiment labels. In quora, two questions are duplicates or not. In
-# sts, two sentences get a similarity score. These are the parts of the model, and what stands in their place when they are switched off:
+# The CS224N project has three tasks. In sst, a sentence gets one of five sentiment labels. In quora, two questions are duplicates
+# or not. In sts, two sentences get a similarity score. These are the parts of the model, and what stands in their place when they
+# are switched off:
 #
 # | part | built in | switched off |
 # |---|---|---|
@@ -90,8 +91,8 @@ print(f"weights {size.model}; sst, quora and sts from {source}; pairs {pairs}")
 # | heads of quora | $768 \cdot (768 \cdot 2 + 2) = 1{,}181{,}184$ |
 # | head of sts | $768 + 1 = 769$ |
 #
-# **Predict before you run.** How much larger than BERT is the trained model? And the deployed model, where each task's heads are averaged
-# into one?
+# **Predict before you run.** How much larger than BERT is the trained model? And the deployed model, where each task's heads are
+# averaged into one?
 
 # %%
 from mmlkit.bert import BertConfig, BertModel
@@ -138,11 +139,11 @@ table.map("{:,}".format).rename_axis("parameters, counted and by hand")
 # ## 2 Competition in the shared encoder
 #
 # The PAL and the heads of a task belong to it alone, and no step of another task moves them (notebook 11). So the tasks can compete
-# in one place only, the shared encoder. Three things determine the influence of a task there: how often it is drawn, how large the gradient
-# of its loss is, and how much of that gradient clipping leaves.
+# in one place only, the shared encoder. Three things determine the influence of a task there: how often it is drawn, how large the
+# gradient of its loss is, and how much of that gradient clipping leaves.
 #
-# With $A_t$ heads, the loss of a task is a *sum* over heads (MML, Eq. 3). Suppose that all heads of a task have the same gradient. Then the
-# expected gradient of a step on the shared parameters is
+# With $A_t$ heads, the loss of a task is a *sum* over heads (MML, Eq. 3). Suppose that all heads of a task have the same gradient.
+# Then the expected gradient of a step on the shared parameters is
 #
 # $$\sum_t p_t \sum_{j=1}^{A_t} \nabla L_{t,j} = \sum_t p_t\, A_t\, \nabla L_t$$
 #
@@ -162,8 +163,8 @@ table.map("{:,}".format).rename_axis("parameters, counted and by hand")
 #
 # With one head each, $w$ converges where $\frac14 \cdot 2(w - 1) + \frac34 \cdot 2(w + 1) = 0$, at $w = -\frac12$.
 #
-# **Predict before you run.** Where does $w$ converge if A has three heads? And with gradients clipped to norm 1, for one head and for
-# three?
+# **Predict before you run.** Where does $w$ converge if A has three heads? And with gradients clipped to norm 1, for one head and
+# for three?
 
 
 # %%
@@ -196,12 +197,12 @@ limits.round(4)
 # %% [markdown]
 # Without clipping, the product $p_t A_t$ is equal for both tasks if A has three heads. So $w$ converges to the middle, 0.
 #
-# With clipping, the gradient of A has norm 1 in every step, for three heads as for one. Task B is drawn more often, and it moves $w$ so
-# close to its optimum that its own gradient falls below 1: $\frac34 \cdot 2(w + 1) = \frac14$ gives $w = -\frac56$. So clipping removes the
-# number of heads from the balance, as long as the gradient of A is longer than 1.
+# With clipping, the gradient of A has norm 1 in every step, for three heads as for one. Task B is drawn more often, and it moves
+# $w$ so close to its optimum that its own gradient falls below 1: $\frac34 \cdot 2(w + 1) = \frac14$ gives $w = -\frac56$. So
+# clipping removes the number of heads from the balance, as long as the gradient of A is longer than 1.
 #
-# The sliders set the exponent of the sampler and the number of heads of sst and quora, with the sizes of the course's sets. The right
-# chart shows the share of the gradient, $p_t A_t / \sum_s p_s A_s$, without clipping.
+# The sliders set the exponent of the sampler and the number of heads of sst and quora, with the sizes of the course's sets. The
+# right chart shows the share of the gradient, $p_t A_t / \sum_s p_s A_s$, without clipping.
 
 
 # %%
@@ -224,8 +225,8 @@ sliders(draw_pull, start=start, alpha=[0, 0.2, 0.5, 0.8, 1.0], heads=[1, 5, 20, 
 #
 # ## 3 Build it
 #
-# First we load the data. The fast profile takes small slices of the mini data. Their sizes differ, because annealing has no effect on equal
-# sizes. Some training rows are set aside to choose the best epoch, so that no dev row takes part in that choice.
+# First we load the data. The fast profile takes small slices of the mini data. Their sizes differ, because annealing has no effect
+# on equal sizes. Some training rows are set aside to choose the best epoch, so that no dev row takes part in that choice.
 
 # %%
 from dataclasses import replace
@@ -267,8 +268,8 @@ ratio = max(batches.values()) / min(batches.values())
 print(f"The largest task has {ratio:.1f} times as many batches as the smallest.")
 
 # %% [markdown]
-# The heads come next. Where pairs are separate (a bi-encoder), a head of quora or sts reads four vectors. These are the two sentence
-# vectors, their absolute difference, and their product. The head of sts starts at 5 times the cosine, as in notebook 11.
+# The heads come next. Where pairs are separate (a bi-encoder), a head of quora or sts reads four vectors. These are the two
+# sentence vectors, their absolute difference, and their product. The head of sts starts at 5 times the cosine, as in notebook 11.
 
 # %%
 from mmlkit.heads import PairHead, build_head
@@ -350,10 +351,10 @@ far = f"at most {apart:.0e} apart" if apart else "exactly equal"
 print(f"Answer: the scores of all three tasks are {far}.")
 
 # %% [markdown]
-# We also test the updates in training. The loss of a multiverse head is summed in another order, so with one head it may differ from a
-# linear head's in the last bit. So both models of this test have linear heads. The PALs must not change anything: as long as $V^D$ stays 0,
-# training must lead to the same encoder. With one epoch the annealed sampler must also draw the same tasks as the proportional one, because
-# its exponent is 1 in the first epoch.
+# We also test the updates in training. The loss of a multiverse head is summed in another order, so with one head it may differ
+# from a linear head's in the last bit. So both models of this test have linear heads. The PALs must not change anything: as long as
+# $V^D$ stays 0, training must lead to the same encoder. With one epoch the annealed sampler must also draw the same tasks as the
+# proportional one, because its exponent is 1 in the first epoch.
 
 # %%
 from mmlkit.training import TaskSampler, make_optimizer, train_step
@@ -388,16 +389,17 @@ for kind, number in different.items():
     print(f"{kind} PALs: {number:,} of {len(without):,} shared parameters differ after three steps")
 
 # %% [markdown]
-# Idle PALs change nothing, to the last bit. So a difference in an ablation is caused by the part or by chance. Most of the parameters that
-# stay equal even with trained PALs are embeddings of words outside the three batches. (Dropout is off in these steps. With dropout a PAL
-# draws masks of its own, and later draws differ: the method is the same, the random numbers are not.)
+# Idle PALs change nothing, to the last bit. So a difference in an ablation is caused by the part or by chance. Most of the
+# parameters that stay equal even with trained PALs are embeddings of words outside the three batches. (Dropout is off in these
+# steps. With dropout a PAL draws masks of its own, and later draws differ: the method is the same, the random numbers are not.)
 #
 # ## 4 Gradient norms of the tasks
 #
-# Section 2 assumed that heads agree. Real heads start from random weights. Then their gradients have different directions. Their sum has
-# about $\sqrt{A}$ times the length of one head's gradient, instead of $A$ times, as in a random walk. We measure the gradient of one batch
-# of each task on the shared encoder, and its size after the whole gradient, heads included, is clipped to norm 1. Here the head of sts also
-# starts from random weights, so that all tasks have an equal start. Four batches of each task show the spread.
+# Section 2 assumed that heads agree. Real heads start from random weights. Then their gradients have different directions. Their
+# sum has about $\sqrt{A}$ times the length of one head's gradient, instead of $A$ times, as in a random walk. We measure the
+# gradient of one batch of each task on the shared encoder, and its size after the whole gradient, heads included, is clipped to
+# norm 1. Here the head of sts also starts from random weights, so that all tasks have an equal start. Four batches of each task
+# show the spread.
 
 
 # %%
@@ -450,19 +452,20 @@ spread.round(2).rename_axis(["clipped, four batches", "task"])
 # %% [markdown]
 # *The last row of the first table has the ratio of the largest gradient to the smallest. Clipping brings the tasks closer.*
 #
-# Compare the printed factors with $\sqrt{384} = 19.6$ and with 384. They are means over four batches of each task, with their range.
+# The printed factors are close to $\sqrt{384} = 19.6$ and far from 384: at the start, the heads do not agree. They are means over
+# four batches of each task, with their range.
 #
-# Without clipping, hundreds of heads enlarge the gradients of sst and quora. The balance then depends on the number of heads, and it
-# changes when heads begin to agree or are pruned. Clipping removes this dependence, so `clip=1.0` is an important setting here. (Adam also
-# reduces differences of scale. But it keeps one average of squared gradients for each shared parameter, and the task with the largest
-# gradient dominates this average.)
+# Without clipping, hundreds of heads enlarge the gradients of sst and quora. The balance then depends on the number of heads, and
+# it changes when heads begin to agree or are pruned. Clipping removes this dependence, so `clip=1.0` is an important setting here.
+# (Adam also reduces differences of scale. But it keeps one average of squared gradients for each shared parameter, and the task
+# with the largest gradient dominates this average.)
 #
 # ## 5 An ablation
 #
-# All systems start from the same weights, and have the same learning rates and the same number of steps. Each task's batches come in the
-# same order in all of them. Only the sampler changes the order of the tasks, and the number of steps of each task. The system *everything*
-# has all parts, and *nothing* has none of them. In the other systems, one part is switched off at a time. (A sixth system, *in blocks*,
-# trains one task after another. Name it in `systems` to run it.)
+# All systems start from the same weights, and have the same learning rates and the same number of steps. Each task's batches come
+# in the same order in all of them. Only the sampler changes the order of the tasks, and the number of steps of each task. The
+# system *everything* has all parts, and *nothing* has none of them. In the other systems, one part is switched off at a time. (A
+# sixth system, *in blocks*, trains one task after another. Name it in `systems` to run it.)
 #
 # One seed and small slices make this **a demonstration of the mechanics**: it shows how to compare, and not which part helps.
 
@@ -538,9 +541,9 @@ print(f"Answer: {word}: {found.loc['everything', 'overall']:.3f} and {nothing['o
 print(f"The difference is {told} than the choice of dev rows explains.")
 
 # %% [markdown]
-# The row *untrained* is the baseline without training: the majority class for sst and quora, and the untrained cosine for sts. `overall` is
-# the course's score: the mean of two accuracies and of the correlation scaled to 0..1. Errors and 95 % intervals (low to high) come from a
-# bootstrap over dev rows. All systems get *the same rows*, so that common mistakes cancel in a difference.
+# The row *untrained* is the baseline without training: the majority class for sst and quora, and the untrained cosine for sts.
+# `overall` is the course's score: the mean of two accuracies and of the correlation scaled to 0..1. Errors and 95 % intervals (low
+# to high) come from a bootstrap over dev rows. All systems get *the same rows*, so that common mistakes cancel in a difference.
 #
 # Other rows chose the best epoch, so this choice does not raise the scores.
 
@@ -563,21 +566,21 @@ print("Differences beyond the choice of dev rows:", ", ".join(told) or "none")
 width = np.mean([one.high - one.low for _, one in live]) / 2
 print(f"Half an interval is about {width:.1f} points. For one point it would take some")
 print(f"{round(rows * width**2, -2):,.0f} dev rows, and several seeds besides.")
-lead = -100 * found.loc["untrained", "difference"]
-print(f"The system with everything is {lead:+.1f} points from the untrained baseline.")
+lead, low, high = -100 * found.loc["untrained", ["difference", "high", "low"]]
+print(f"Everything minus untrained: {lead:+.1f} points ({low:+.1f} to {high:+.1f}).")
 worse = found.index[found["sts"] < found.loc["untrained", "sts"]]
 print("Below the untrained cosine on sts:", ", ".join(worse) or "none")
 
 # %% [markdown]
-# *Each line compares everything with one other trained system.* Where an interval includes zero, this run does not show that the part
-# helps.
+# *Each line compares everything with one other trained system. No interval lies above zero, so this run does not show that any part helps.*
 #
-# These intervals describe *these trained models on other rows*. If an interval excludes zero, one trained model is better than the other.
-# That is no evidence for the part, because another seed trains other models. If an interval includes zero, 240 rows are too few to decide.
-# The part may still have an effect. Statements about methods need several seeds (section 9).
+# These intervals describe *these trained models on other rows*. If an interval excludes zero, one trained model is probably better
+# than the other. Four intervals are read, and related rows are drawn one by one, so this is weak evidence. It is no evidence for or
+# against the part, because another seed trains other models. If an interval includes zero, 240 rows are too few to decide. Statements about
+# methods need several seeds (section 9).
 #
-# The head of sts has the small learning rate of the encoder, as in notebook 11. A system that is below the untrained cosine nevertheless was
-# moved by the encoder, which all tasks train.
+# On sst no system is clearly above the majority class (one standard error is about 0.05). On sts all are below the untrained cosine. The
+# sts head moves slowly, so the updates of the shared encoder probably cause this loss. The lead in `overall` comes from quora.
 #
 # ## 6 Cross-encoder or bi-encoder?
 #
@@ -603,9 +606,9 @@ print(
 )
 
 # %% [markdown]
-# The extra token is a second [CLS]: `[CLS] a [SEP] b [SEP]` against `[CLS] a [SEP]` and `[CLS] b [SEP]`. On the other hand, attention
-# compares every pair of tokens of an input. Two inputs of half the length have half as many comparisons. So we measure the time. Both ways
-# alternate on the same rows, and the ratio is taken within each round, so that a busy moment affects both.
+# The extra token is a second [CLS]: `[CLS] a [SEP] b [SEP]` against `[CLS] a [SEP]` and `[CLS] b [SEP]`. On the other hand,
+# attention compares every pair of tokens of an input. Two inputs of half the length have half as many comparisons. So we measure
+# the time. Both ways alternate on the same rows, and the ratio is taken within each round, so that a busy moment affects both.
 
 # %%
 import time
@@ -649,14 +652,14 @@ print(f"quora, {other} minus {pairs}: {away.mean():+.3f}, 95 % interval {low:+.3
 pd.Series({name: one.mean() for name, one in right.items()}).round(3).to_frame("quora accuracy")
 
 # %% [markdown]
-# *The table leaves sts out, because the start would not be equal:* the bi-encoder's head starts at the cosine, and the cross-encoder's head
-# from random weights. The heads of quora differ too: one reads four vectors, the other one vector. The interval is a bootstrap over dev
-# rows.
+# *The table leaves sts out, because the start would not be equal:* the bi-encoder's head starts at the cosine, and the
+# cross-encoder's head from random weights. The heads of quora differ too: one reads four vectors, the other one vector. The
+# interval is a bootstrap over dev rows.
 #
-# In a cross-encoder, every layer can compare words of both sentences. A bi-encoder compares two finished vectors. With enough data a
-# cross-encoder usually scores higher. But MiniLM was trained to make vectors of single sentences, and a few dozen steps do not change this.
-# Therefore the fast profile is a bi-encoder, and the other profiles are cross-encoders. (`mmlkit reproduce cs224n-project` compares both on
-# the course's files, over seeds.)
+# In a cross-encoder, every layer can compare words of both sentences. A bi-encoder compares two finished vectors. With enough data
+# a cross-encoder usually scores higher. But MiniLM was trained to make vectors of single sentences, and a few dozen steps do not
+# change this. Therefore the fast profile is a bi-encoder, and the other profiles are cross-encoders. (`mmlkit reproduce
+# cs224n-project` compares both on the course's files, over seeds.)
 #
 # ## 7 Pruned and folded
 #
@@ -687,8 +690,8 @@ for name, pruner in pruned.items():
 # little about the quality of the heads.
 #
 # For the deployed model the number of heads does not matter. The mean of linear heads is one linear head. `MultiverseHead.forward`
-# averages the *weights*, and so does folding, so their agreement would prove nothing. We compare the folded model with the mean of
-# the *logits* of all single heads.
+# averages the *weights*, and so does folding, so their agreement would prove nothing. We compare the folded model with the mean of the
+# *logits* of all single heads. If only one head is left, this comparison is trivial.
 
 # %%
 deployed = model.eval().collapse().eval()
@@ -724,8 +727,8 @@ print({file.name: f"{file.stat().st_size / 1000:,.0f} kB" for file in files})
 # %% [markdown]
 # ### Your own sentences
 #
-# The next cell shows what the loaded model predicts for two sentences. In a live notebook, with a running kernel, two text boxes accept
-# other sentences.
+# The next cell shows what the loaded model predicts for two sentences. In a live notebook, with a running kernel, two text boxes
+# accept other sentences.
 
 # %%
 from mmlkit.training import predict, predict_proba
@@ -773,12 +776,12 @@ print(f"{len(problems)} problems", *problems, sep="\n")
 assert not problems or course == Path(source)  # of the course's own files, one may be missing
 
 # %% [markdown]
-# The misspelling `Similiary`, a space on both sides of each comma, and a space at the end of every line belong to the format. A corrected
-# header gets no points. (From the command line: `mmlkit submit --model FOLDER --source FOLDER`.)
+# The misspelling `Similiary`, a space on both sides of each comma, and a space at the end of every line belong to the format. A
+# corrected header gets no points. (From the command line: `mmlkit submit --model FOLDER --source FOLDER`.)
 #
-# We also test whether the check detects mistakes. We insert five mistakes into a copy: a corrected header, a missing last row, a comma
-# without its space, labels as whole numbers, and a missing file. (A line that cannot be read is reported twice, because its id then has no
-# row.)
+# We also test whether the check detects mistakes. We insert five mistakes into a copy: a corrected header, a missing last row, a
+# comma without its space, labels as whole numbers, and a missing file. (A line that cannot be read is reported twice, because its
+# id then has no row.)
 
 # %%
 import shutil
@@ -802,8 +805,8 @@ pd.DataFrame(check_submission(broken, course))[["file", "found", "expected"]]
 #
 # ## 9 All recorded runs
 #
-# Live runs demonstrate the mechanics. Statements about methods need several seeds. Such runs are in `results/`, made by `mmlkit reproduce
-# NAME`, with one file for each run. The next cells read whatever is there, and no number is typed in.
+# Live runs demonstrate the mechanics. Statements about methods need several seeds. Such runs are in `results/`, made by `mmlkit
+# reproduce NAME`, with one file for each run. The next cells read whatever is there, and no number is typed in.
 
 # %%
 from mmlkit.batch import claim_rows, claim_sentences, headlines, measurement_sentences
@@ -816,14 +819,15 @@ runs_table(recorded) if recorded else print("no recorded runs here, so section 9
 headlines(recorded) if recorded else None
 
 # %% [markdown]
-# Published numbers come from larger encoders and other data, so only the sign of an improvement can be compared. For MML it differs: the
-# paper reports an improvement, and our runs show a loss. (*Edition 2* is an earlier version of the mini data.)
+# Published numbers come from larger encoders and other data, so only the sign of an improvement can be compared. For MML it
+# differs: the paper reports an improvement, and our runs show a loss. (*Edition 2* is an earlier version of the mini data.)
 #
-# Next come the claims of the papers, judged on our runs. A claim *holds* if its whole interval lies above zero, and it *does not hold* if
-# the whole interval lies below zero. Otherwise the claim *cannot be told*. With fewer than six seeds, no claim can be told at 95 %.
+# Next come the claims of the papers, judged on our runs. A claim *holds* if its whole interval lies above zero, and it *does not
+# hold* if the whole interval lies below zero. Otherwise the claim *cannot be told*. With fewer than six seeds, no claim can be told
+# at 95 %.
 #
-# For MML, the headline and the first claim count different things. The headline is the relative improvement over BERT in percent, on the dev
-# splits of the other sets. The claim is the difference in points of 100, on all their splits.
+# For MML, the headline and the first claim count different things. The headline is the relative improvement over BERT in percent,
+# on the dev splits of the other sets. The claim is the difference in points of 100, on all their splits.
 
 # %%
 import textwrap
@@ -850,8 +854,8 @@ if joint:
     )
 
 # %% [markdown]
-# The runs show that RTE is better *with* the other tasks. They do not show that it learns *from* them. The control is RTE alone with as
-# many updates (`mmlkit reproduce real-company`).
+# The runs show that RTE is better *with* the other tasks. They do not show that it learns *from* them. The control is RTE alone
+# with as many updates (`mmlkit reproduce real-company`).
 #
 # Besides the experiments there are single measurements, with one file each.
 
@@ -900,15 +904,15 @@ planned = sum(len(one.experiment.claims) for one in recorded)
 print(f"{planned - len(words)} further claims of these experiments have no runs of both sides.")
 
 # %% [markdown]
-# *At 95 %, both claims about joint training hold. MML is worse than BERT on sets it was not trained on. The claim about its own dev split
-# cannot be told.* A mark to the right of zero favours the first system of a claim. The numbers are the difference, its interval and the
-# pairs of runs.
+# *At 95 %, both claims about joint training hold. MML is worse than BERT on sets it was not trained on. The claim about its own dev
+# split cannot be told.* A mark to the right of zero favours the first system of a claim. The numbers are the difference, its
+# interval and the pairs of runs.
 #
-# At 99 % at least eight pairs are needed. Without an effect, all $n$ differences have the same sign with probability $2^{1-n}$ (exercise
-# 3).
+# At 99 % at least eight pairs are needed. Without an effect, all $n$ differences have the same sign with probability $2^{1-n}$
+# (exercise 3).
 #
-# The cautions of notebook [05](05_cross_dataset.ipynb) apply. The intervals are over seeds, for these data and this encoder. And among twenty
-# claims without any effect, about one interval of 95 % will exclude zero by chance.
+# The cautions of notebook [05](05_cross_dataset.ipynb) apply. The intervals are over seeds, for these data and this encoder. And
+# among twenty claims without any effect, about one interval of 95 % will exclude zero by chance.
 #
 # ## Exercises
 #
@@ -982,8 +986,8 @@ _ = checks.check_pull(my_pull)
 #
 # ● ● ● · 15 minutes
 #
-# Why six seeds? If a part has no effect, the sign of each seed's difference is like the toss of a fair coin. Return the probability that
-# $n$ tosses are at least as one-sided as these signs, on *either* side. Six of six is the first case below 5 %.
+# Why six seeds? If a part has no effect, the sign of each seed's difference is like the toss of a fair coin. Return the probability
+# that $n$ tosses are at least as one-sided as these signs, on *either* side. Six of six is the first case below 5 %.
 
 
 # %%
@@ -997,8 +1001,8 @@ _ = checks.check_sign_test(my_sign_test)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# There are `math.comb(n, i)` ways to have $i$ of $n$ on one side, each with probability $2^{-n}$. Start the sum at the larger number of
-# equal signs, and take it twice. A probability is at most 1.
+# There are `math.comb(n, i)` ways to have $i$ of $n$ on one side, each with probability $2^{-n}$. Start the sum at the larger
+# number of equal signs, and take it twice. A probability is at most 1.
 #
 # </details>
 #
@@ -1017,39 +1021,38 @@ _ = checks.check_sign_test(my_sign_test)
 # %% [markdown]
 # ## If it goes wrong
 #
-# - *One task learns and the others do not*: look at the gradient norms of section 4. With `clip=None`, a loss summed over hundreds of heads
-#   dominates the others. The alternative is `MultiverseHead(reduction="mean")`, with $\lambda$ divided by the number of heads.
+# - *One task learns and the others do not*: look at the gradient norms of section 4. With `clip=None`, a loss summed over hundreds
+#   of heads dominates the others.
 # - *"The sampler is for ... epochs"* from `fit`: give `TaskSampler` the same `epochs`, and sizes for exactly the tasks of `data`.
-# - *A submission has problems with ids*: the predictions were made from other files than those of the check. Use the same folder for both.
+# - *A submission has problems with ids*: the predictions were made from other files than those of the check. Use the same folder
+#   for both.
 #
 # ## Takeaways of the whole course
 #
 # **Shown by algebra**, and by a cell or a test:
 #
-# - Many linear heads fold into one, so a multiverse model costs nothing when deployed. PALs remain, at one sixtieth of BERT for each task.
+# - Many linear heads fold into one, so, when deployed, a multiverse model is as large as a model with linear heads. PALs remain, at
+#   one sixtieth of BERT for each task.
 # - An idle PAL changes no prediction and no update of the shared encoder.
 # - Attention over one vector is an affine map.
 # - With a frozen encoder, the training of one task cannot change the predictions of another.
 # - As printed, Algorithm 1 never prunes. Several printed improvements do not follow from the numbers beside them.
 #
-# **Decided or not decided by our runs**: see the list of claims in section 9. It is computed, so it changes when runs are added
-# (`mmlkit reproduce NAME --seeds 6`).
+# **Decided or not decided by our runs**: see the list of claims in section 9. It changes with new runs.
 #
 # **Not shown by these papers**, as far as we see:
 #
 # - That multiverse heads help where several tasks share an encoder. The MML papers train one task at a time.
-# - That annealed sampling is better than one task after another *with the same number of steps*. The report compares runs with different
-#   numbers of steps.
-# - That most differences of the printed tables would remain with another seed. Most cells are one run, and the best epoch is chosen on the
-#   split that is reported.
-#
-# Each of them can be tested with one more file in `experiments/`.
+# - That annealed sampling is better than one task after another *with the same number of steps*. The report compares runs with
+#   different numbers of steps.
+# - That most differences of the printed tables would remain with another seed. Most cells are one run, and the best epoch is chosen
+#   on the split that is reported.
 #
 # ## References
 #
-# Malkiel and Wolf (2021), *Maximal Multiverse Learning for Promoting Cross-Task Generalization of Fine-Tuned Language Models*, EACL.
-# Stickland and Murray (2019), *BERT and PALs: Projected Attention Layers for Efficient Adaptation in Multi-Task Learning*, ICML. Liu et al.
-# (2019), *Multi-Task Deep Neural Networks for Natural Language Understanding*, ACL. Hu and Xiao, *Multitask BERT*, CS224N default project
-# report. Efron and Tibshirani (1993), *An Introduction to the Bootstrap*.
+# Malkiel and Wolf (2021), *Maximal Multiverse Learning for Promoting Cross-Task Generalization of Fine-Tuned Language Models*,
+# EACL. Stickland and Murray (2019), *BERT and PALs: Projected Attention Layers for Efficient Adaptation in Multi-Task Learning*,
+# ICML. Liu et al. (2019), *Multi-Task Deep Neural Networks for Natural Language Understanding*, ACL. Hu and Xiao, *Multitask BERT*,
+# CS224N default project report. Efron and Tibshirani (1993), *An Introduction to the Bootstrap*.
 #
 # Before: [11 Projected attention layers](11_pals.ipynb). Back to the beginning: [00 Start here](00_start_here.ipynb).
