@@ -48,6 +48,8 @@ def rewrite_links(text, page, pages, root):
         return f"]({path}{hash_}{fragment})"
 
     text = re.sub(r"!\[([^\]]*)\]\(https?:[^)]*\)", r"\1", text)
+    # MyST drops the line breaks of an alt text, and the words would run together.
+    text = re.sub(r"!\[[^\]]*\]\(", lambda found: " ".join(found[0].split()), text)
     return re.sub(r"\]\(([^()\s]+)\)", target, text)
 
 
@@ -71,6 +73,8 @@ def notebook_page(notebook, page, pages, root):
             heading = (re.findall(r"^#+ (.+)$", source, re.M) or [heading])[-1]
         elif cell["cell_type"] == "code":
             metadata = cell["metadata"]
+            for output in cell["outputs"]:
+                _link_to_pages(output.get("data", {}), page, pages)
             after = "".join(following["source"]) if following["cell_type"] == "markdown" else ""
             alt = metadata.get("mmlkit", {}).get("alt") or caption(after)
             image = metadata.setdefault("mystnb", {}).setdefault("image", {})
@@ -78,6 +82,18 @@ def notebook_page(notebook, page, pages, root):
             if metadata.get("jupyter", {}).get("outputs_hidden"):
                 metadata.setdefault("tags", []).append("hide-output")
     return notebook
+
+
+def _link_to_pages(data, page, pages):
+    """Point the links of an HTML output, in place, from notebooks to their pages."""
+    folder = posixpath.dirname(page)
+
+    def target(match):
+        known = posixpath.normpath(posixpath.join(folder, match[1] + ".ipynb")) in pages
+        return f'href="{match[1]}.html"' if known else match[0]
+
+    if "text/html" in data:
+        data["text/html"] = re.sub(r'href="([^":]+)\.ipynb"', target, "".join(data["text/html"]))
 
 
 def caption(text):
@@ -94,7 +110,7 @@ def caption(text):
 def plain(text):
     """Return Markdown as plain text, for the alt text of an image."""
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    text = re.sub(r"\\([a-zA-Z]+)", r"\1", text)  # \lambda
+    text = re.sub(r"\\([a-zA-Z]+)({?)", lambda found: found[1] + " " * len(found[2]), text)
     text = re.sub(r"(?<!\\)[*`$]|[{}]", "", text)  # \* is a star
     return " ".join(text.replace("\\", "").split())
 

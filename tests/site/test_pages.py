@@ -44,7 +44,7 @@ def test_a_link_points_at_a_page_or_at_the_code_host(page, link, expected):
 
 def test_a_picture_from_another_server_becomes_its_alt_text():
     badge = "[![Open in Colab](https://example.org/badge.svg)](https://example.org/x)"
-    text = f"{badge} ![A map](images/a.svg)"
+    text = f"{badge} ![A\nmap](images/a.svg)"
     expected = "[Open in Colab](https://example.org/x) ![A map](images/a.svg)"
     assert rewrite_links(text, "notebooks/01_minbert.ipynb", PAGES, ROOT) == expected
 
@@ -52,7 +52,7 @@ def test_a_picture_from_another_server_becomes_its_alt_text():
 @pytest.mark.parametrize(
     "text, expected",
     [
-        ("*At $\\alpha = 0.2$, `sts` has\n25 %.*\n\nMore.", "At alpha = 0.2, sts has 25 %."),
+        ("*At $\\alpha = \\sqrt{2}$, `sts` has\n5 %.*\n\nB.", "At alpha = sqrt 2, sts has 5 %."),
         ("*No system leads.* So this run cannot rank them.", "No system leads."),
         ("*The price of STS-B\\* is zero.*", "The price of STS-B* is zero."),
         ("*What the figure shows:* three arrows, see [01](01.ipynb).", "three arrows, see 01."),
@@ -94,6 +94,16 @@ def test_a_figure_gets_the_alt_text_of_its_cell_or_caption_or_section():
     assert images[2]["width"] == "50%"
     tags = [cell["metadata"].get("tags", []) for cell in cells]
     assert tags[-1] == ["answer", "hide-output"] and not any(tags[:-1])
+
+
+def test_links_of_an_html_output_point_at_pages():
+    html = '<a href="01_minbert.ipynb">01</a> <a href="99_none.ipynb">99</a>'
+    cell = code()
+    cell["outputs"] = [{"data": {"text/html": [html]}}, {"text": "01_minbert.ipynb"}]
+    notebook_page({"cells": [cell]}, "notebooks/02_finetuning.ipynb", PAGES, ROOT)
+    assert cell["outputs"][0]["data"]["text/html"] == html.replace(
+        "01_minbert.ipynb", "01_minbert.html"
+    )
 
 
 def test_an_empty_header_cell_becomes_a_data_cell_and_an_empty_head_goes():

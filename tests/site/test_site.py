@@ -100,7 +100,8 @@ def test_no_page_requests_anything_from_outside(pages):
 
 
 def test_every_picture_has_an_alt_text(pages):
-    alts = [a.get("alt", "") for tags in pages.values() for tag, a in tags if tag == "img"]
+    images = [a for tags in pages.values() for tag, a in tags if tag == "img"]
+    alts = [a.get("alt", "") for a in images if a.get("class") != "toggler"]  # Sphinx's "-"
     bad = [alt for alt in alts if len(alt) < 10 or re.search(r"\.(png|svg)$|_build", alt)]
     assert bad == [] and len(alts) > 60
 
