@@ -10,7 +10,7 @@ HERE, OUT = (
     Path(os.environ["MMLKIT_SITE"]),
 )  # build_site.py sets it
 sys.path.insert(0, str(HERE))
-from pages import REPOSITORY, repair_tables  # noqa: E402
+from pages import REPOSITORY, repair_html  # noqa: E402
 from sphinxcontrib import katex  # noqa: E402
 
 project, author = "mmlkit", "The mmlkit authors"
@@ -52,9 +52,9 @@ html_show_copyright = False
 
 
 def finish_page(app, pagename, templatename, context, doctree):
-    """Repair tables, and link only pages that are a file to the code host."""
+    """Repair the HTML, and link only pages that are a file to the code host."""
     if "body" in context:
-        context["body"] = repair_tables(context["body"])
+        context["body"] = repair_html(context["body"])
     if pagename == "index" or pagename.startswith("api/"):
         context["page_source_suffix"] = ""
 

@@ -8,7 +8,7 @@ page lies in the source folder of the site, if that is another path.
 import posixpath
 import re
 
-__all__ = ["REPOSITORY", "api_fields", "notebook_page", "repair_tables", "rewrite_links"]
+__all__ = ["REPOSITORY", "api_fields", "notebook_page", "repair_html", "rewrite_links"]
 
 REPOSITORY = "https://github.com/mmlkit/mmlkit"  # the code host; a fork changes this line
 BRANCH = "main"
@@ -115,13 +115,17 @@ def plain(text):
     return " ".join(text.replace("\\", "").split())
 
 
-def repair_tables(body):
-    """Turn the empty header cells of an HTML page into data cells, and drop a head without text.
+def repair_html(body):
+    """Make a page readable by a screen reader: headers of tables, and the level of headings.
 
     A screen reader announces a header cell for every cell beneath it. Pandas and Markdown leave the
-    corner of a table empty, and a Markdown table cannot do without a head.
+    corner of a table empty, so it becomes a data cell. A Markdown table cannot do without a head; a
+    head without text goes. Sphinx gives the caption of a list of pages no level.
     """
-    return EMPTY_HEAD.sub("", EMPTY_HEADER.sub(r"<td\1></td>", body))
+    body = EMPTY_HEAD.sub("", EMPTY_HEADER.sub(r"<td\1></td>", body))
+    return body.replace(
+        'class="caption" role="heading">', 'class="caption" role="heading" aria-level="2">'
+    )
 
 
 def api_fields(docstring):

