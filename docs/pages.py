@@ -85,15 +85,19 @@ def notebook_page(notebook, page, pages, root):
 
 
 def _link_to_pages(data, page, pages):
-    """Point the links of an HTML output, in place, from notebooks to their pages."""
+    """Point the links of an output, in place, from notebooks to their pages.
+
+    MyST-NB takes a link in an output as it is, in Markdown too.
+    """
     folder = posixpath.dirname(page)
 
     def target(match):
-        known = posixpath.normpath(posixpath.join(folder, match[1] + ".ipynb")) in pages
-        return f'href="{match[1]}.html"' if known else match[0]
+        known = posixpath.normpath(posixpath.join(folder, match[2] + ".ipynb")) in pages
+        return f"{match[1]}{match[2]}.html" if known else match[0]
 
-    if "text/html" in data:
-        data["text/html"] = re.sub(r'href="([^":]+)\.ipynb"', target, "".join(data["text/html"]))
+    for kind in {"text/html", "text/markdown"} & set(data):
+        link = r"""(href="|\]\()([^":()\s]+)\.ipynb(?=[")])"""
+        data[kind] = re.sub(link, target, "".join(data[kind]))
 
 
 def caption(text):

@@ -96,14 +96,16 @@ def test_a_figure_gets_the_alt_text_of_its_cell_or_caption_or_section():
     assert tags[-1] == ["answer", "hide-output"] and not any(tags[:-1])
 
 
-def test_links_of_an_html_output_point_at_pages():
-    html = '<a href="01_minbert.ipynb">01</a> <a href="99_none.ipynb">99</a>'
+@pytest.mark.parametrize(
+    "kind, link", [("text/html", '<a href="{}">01</a>'), ("text/markdown", "[01]({})")]
+)
+def test_links_of_an_output_point_at_pages(kind, link):
     cell = code()
-    cell["outputs"] = [{"data": {"text/html": [html]}}, {"text": "01_minbert.ipynb"}]
+    text = link.format("01_minbert.ipynb") + link.format("99_none.ipynb")
+    cell["outputs"] = [{"data": {kind: [text]}}, {"text": "01_minbert.ipynb"}]
     notebook_page({"cells": [cell]}, "notebooks/02_finetuning.ipynb", PAGES, ROOT)
-    assert cell["outputs"][0]["data"]["text/html"] == html.replace(
-        "01_minbert.ipynb", "01_minbert.html"
-    )
+    expected = text.replace("01_minbert.ipynb", "01_minbert.html")
+    assert cell["outputs"][0]["data"][kind] == expected
 
 
 def test_an_empty_header_cell_becomes_a_data_cell_and_an_empty_head_goes():
