@@ -12,7 +12,7 @@ JOBS   ?= 2
 SOURCE ?= mini
 PYTEST  = $(BIN)/python -m pytest -n $(JOBS)
 
-.PHONY: walkthrough test quick test-gpu test-colab set-repo lint notebooks course data bench install clean help
+.PHONY: walkthrough test quick test-gpu test-colab set-repo lint notebooks site test-site course data bench install clean help
 
 help:                           ## what each verb does
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' Makefile | expand -t 20
@@ -56,6 +56,27 @@ lint: install                   ## style and unused names, notebooks included
 notebooks: install              ## rebuild the committed notebooks from notebooks/src/
 	$(BIN)/python notebooks/build.py
 
+# The site has an environment of its own. Only these two commands need node and npm.
+DOCS := .venv-docs
+SITE := build/site
+site: $(DOCS)/.installed $(SITE)/node_modules/katex     ## the documentation site, into build/site/html
+	$(DOCS)/bin/python docs/build_site.py
+
+test-site: $(DOCS)/.installed $(SITE)/node_modules/katex $(SITE)/node_modules/axe-core  ## its tests; some need Chromium
+	$(DOCS)/bin/python -m pytest -rs --confcutdir tests/site tests/site
+
+$(DOCS)/.installed: requirements-docs.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/pip install -q -r requirements-docs.txt
+	touch $@
+
+# KaTeX gives formulas their style sheet and fonts. It has the version that sphinxcontrib-katex bundles.
+$(SITE)/node_modules/katex:    PACKAGE := katex@0.16.22
+$(SITE)/node_modules/axe-core: PACKAGE := axe-core@4.14.1
+$(SITE)/node_modules/katex $(SITE)/node_modules/axe-core:
+	mkdir -p $(SITE)
+	npm install --silent --no-package-lock --prefix $(SITE) $(PACKAGE)
+
 # SEED=new draws a secret number; SEED= (empty) writes the default edition into assignments/student/.
 SEED ?= new
 OUT  ?= ../course
@@ -83,4 +104,4 @@ $(VENV)/.installed: $(REQUIREMENTS) pyproject.toml
 	touch $@
 
 clean:                          ## remove the environment and what was run
-	rm -rf $(VENV) .venv-colab runs
+	rm -rf $(VENV) .venv-colab $(DOCS) $(SITE) runs

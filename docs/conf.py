@@ -1,0 +1,64 @@
+"""The settings of Sphinx, which `python docs/build_site.py` runs on the files that it collects."""
+
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+HERE, OUT = (
+    Path(__file__).resolve().parent,
+    Path(os.environ["MMLKIT_SITE"]),
+)  # build_site.py sets it
+sys.path.insert(0, str(HERE))
+from pages import REPOSITORY, repair_html  # noqa: E402
+from sphinxcontrib import katex  # noqa: E402
+
+project, author = "mmlkit", "The mmlkit authors"
+release = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["version"]
+smartquotes = False  # "cls" is a value
+html_title = f"mmlkit {release}"
+extensions = ["myst_nb", "sphinxcontrib.katex", "autodoc2"]
+
+# The notebooks are shown as they were committed.
+nb_execution_mode = "off"
+nb_merge_streams = True
+myst_enable_extensions = ["amsmath", "dollarmath", "fieldlist", "html_image"]
+myst_heading_anchors = 4
+
+# Node renders the formulas at build time. build_site.py copies their style sheet and fonts.
+katex_prerender = True
+katex_css_path = "katex/katex.min.css"
+katex.STARTUP_TIMEOUT = katex.RENDER_TIMEOUT = 120  # seconds, for a busy machine
+
+# The pages of the library come from its source text, so torch is not needed.
+library = os.path.relpath(HERE.parent / "mmlkit", OUT / "source")
+autodoc2_packages = [{"path": library, "exclude_files": ["__main__.py"]}]
+autodoc2_output_dir = "api"
+autodoc2_render_plugin = "myst"
+autodoc2_class_docstring = "merge"
+autodoc2_docstring_parser_regexes = [(r".*", "docstrings")]
+autodoc2_hidden_objects = ["private", "dunder", "inherited"]
+# The site links to no other site's index, so names of other packages have no target.
+nitpick_ignore_regex = [(r"py:.*", r"(?!mmlkit\b).*")]
+
+html_theme = "furo"
+html_theme_options = {"source_view_link": f"{REPOSITORY}/blob/main/{{filename}}"}
+html_favicon = "static/icon.svg"
+html_static_path = ["static", str(OUT / "static")]
+html_css_files = ["site.css"]
+html_js_files = ["site.js"]
+html_copy_source = html_show_sourcelink = False
+html_show_copyright = False
+
+
+def finish_page(app, pagename, templatename, context, doctree):
+    """Repair the HTML, and link only pages that are a file to the code host."""
+    if "body" in context:
+        context["body"] = repair_html(context["body"])
+    if pagename == "index" or pagename.startswith("api/"):
+        context["page_source_suffix"] = ""
+
+
+def setup(app):
+    """Connect the function above."""
+    app.connect("html-page-context", finish_page)

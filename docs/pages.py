@@ -1,0 +1,168 @@
+"""How a text of the repository becomes a page of the site.
+
+These functions take text and return text. They need neither Sphinx nor torch, so their tests always
+run. A *page* is a path in the repository, such as "notebooks/01_minbert.ipynb"; SITE says where a
+page lies in the source folder of the site, if that is another path.
+"""
+
+import posixpath
+import re
+
+__all__ = ["REPOSITORY", "api_fields", "notebook_page", "repair_html", "rewrite_links"]
+
+REPOSITORY = "https://github.com/mmlkit/mmlkit"  # written by notebooks/stamp.py
+BRANCH = "main"
+SITE = {"docs/index.md": "index.md"}
+
+SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields|Examples?):{1,2}\n", re.M)
+FIELDS = {"Args": "param", "Attributes": "ivar", "Raises": "raises"}
+EMPTY_HEADER = re.compile(r"<th\b([^>]*)>\s*(?:<p>\s*</p>)?\s*</th>")
+EMPTY_HEAD = re.compile(r"<thead>\s*<tr[^>]*>(?:\s*<td\b[^>]*></td>)+\s*</tr>\s*</thead>")
+
+
+def rewrite_links(text, page, pages, root):
+    """Point the links of a Markdown text at pages of the site, or else at the code host.
+
+    An image from another server becomes its alt text, so that a page requests nothing from outside.
+
+    Args:
+        text: Markdown.
+        page: where the text lies in the repository.
+        pages: the files of the repository that the site has.
+        root: the folder of the repository.
+
+    Returns:
+        The text. A link whose target does not exist is left as it is, and Sphinx reports it.
+    """
+    folder, here = posixpath.dirname(page), posixpath.dirname(SITE.get(page, page))
+
+    def target(match):
+        path, hash_, fragment = match[1].partition("#")
+        path = posixpath.normpath(posixpath.join(folder, path))
+        if ":" in match[1] or match[1].startswith("#") or not (root / path).exists():
+            return match[0]
+        if path in pages:
+            path = posixpath.relpath(SITE.get(path, path), here or ".")
+        else:
+            path = f"{REPOSITORY}/{'tree' if (root / path).is_dir() else 'blob'}/{BRANCH}/{path}"
+        return f"]({path}{hash_}{fragment})"
+
+    text = re.sub(r"!\[([^\]]*)\]\(https?:[^)]*\)", r"\1", text)
+    # MyST drops the line breaks of an alt text, and the words would run together.
+    text = re.sub(r"!\[[^\]]*\]\(", lambda found: " ".join(found[0].split()), text)
+    return re.sub(r"\]\(([^()\s]+)\)", target, text)
+
+
+def notebook_page(notebook, page, pages, root):
+    """Prepare a notebook for the site, in place: links, alt texts, folded answers.
+
+    Args:
+        notebook: the parsed JSON of the notebook.
+        page: where the notebook lies in the repository.
+        pages: the files of the repository that the site has.
+        root: the folder of the repository.
+
+    Returns:
+        The notebook.
+    """
+    cells, heading = notebook["cells"], ""
+    for cell, following in zip(cells, [*cells[1:], {"cell_type": None}]):
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            cell["source"] = rewrite_links(source, page, pages, root)
+            heading = (re.findall(r"^#+ (.+)$", source, re.M) or [heading])[-1]
+        elif cell["cell_type"] == "code":
+            metadata = cell["metadata"]
+            for output in cell["outputs"]:
+                _link_to_pages(output.get("data", {}), page, pages)
+            after = "".join(following["source"]) if following["cell_type"] == "markdown" else ""
+            alt = metadata.get("mmlkit", {}).get("alt") or caption(after)
+            image = metadata.setdefault("mystnb", {}).setdefault("image", {})
+            image.setdefault("alt", alt or f"Figure in the section {plain(heading)}")
+            if metadata.get("jupyter", {}).get("outputs_hidden"):
+                metadata.setdefault("tags", []).append("hide-output")
+    return notebook
+
+
+def _link_to_pages(data, page, pages):
+    """Point the links of an output, in place, from notebooks to their pages.
+
+    MyST-NB takes a link in an output as it is, in Markdown too.
+    """
+    folder = posixpath.dirname(page)
+
+    def target(match):
+        known = posixpath.normpath(posixpath.join(folder, match[2] + ".ipynb")) in pages
+        return f"{match[1]}{match[2]}.html" if known else match[0]
+
+    for kind in {"text/html", "text/markdown"} & set(data):
+        link = r"""(href="|\]\()([^":()\s]+)\.ipynb(?=[")])"""
+        data[kind] = re.sub(link, target, "".join(data[kind]))
+
+
+def caption(text):
+    """Return the caption that a Markdown text begins with, as plain text.
+
+    A caption is a paragraph that begins in italics. The rest of its paragraph is left out.
+    """
+    found = re.match(r"\*(?!\*)((?:\\.|[^*\\]|\*\*)+)\*", text.split("\n\n")[0].strip())
+    if found and found[1].endswith(":"):  # "*What the figure shows:* three arrows"
+        return plain(text.split("\n\n")[0].strip()[found.end() :])
+    return plain(found[1]) if found else ""
+
+
+def plain(text):
+    """Return Markdown as plain text, for the alt text of an image."""
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"\\([a-zA-Z]+)({?)", lambda found: found[1] + " " * len(found[2]), text)
+    text = re.sub(r"(?<!\\)[*`$]|[{}]", "", text)  # \* is a star
+    return " ".join(text.replace("\\", "").split())
+
+
+def repair_html(body):
+    """Make a page readable by a screen reader: headers of tables, and the level of headings.
+
+    A screen reader announces a header cell for every cell beneath it. Pandas and Markdown leave the
+    corner of a table empty, so it becomes a data cell. A Markdown table cannot do without a head; a
+    head without text goes. Sphinx gives the caption of a list of pages no level.
+    """
+    body = EMPTY_HEAD.sub("", EMPTY_HEADER.sub(r"<td\1></td>", body))
+    return body.replace(
+        'class="caption" role="heading">', 'class="caption" role="heading" aria-level="2">'
+    )
+
+
+def api_fields(docstring):
+    """Turn the Google sections of a docstring into the field lists that Sphinx reads.
+
+    Args:
+        docstring: Markdown with the sections Args, Attributes, Raises, Returns, Yields, Example.
+
+    Returns:
+        Markdown with `:param x: ...`, `:raises ValueError: ...` and so on.
+    """
+    first, *parts = SECTION.split(docstring)
+    found = [first]
+    for name, text in zip(parts[::2], parts[1::2]):
+        body = re.match(r"(?:[ ]+.*\n?|\s*\n)*", text)[0]
+        rest = text[len(body) :]
+        block = re.sub(r"^    ", "", body, flags=re.M).strip()
+        if name in FIELDS:
+            block = _entries(FIELDS[name], block)
+        elif name.startswith("Example"):
+            block = f"**Example**\n\n```python\n{block}\n```"
+        else:
+            block = f":{name.lower()}: " + block.replace("\n", "\n    ")
+        found.append(f"\n{block}\n\n{rest}")
+    return "".join(found)
+
+
+def _entries(role, block):
+    """Turn each `name: text` at the beginning of a line into `:role name: text`."""
+    # Sphinx would read the first of two words as a type, so a list of names has no spaces.
+    return re.sub(
+        r"^(\*{0,2}\w[\w., *]*):(?=\s)",
+        lambda found: f":{role} {found[1].replace(' ', '')}:",
+        block,
+        flags=re.M,
+    )
