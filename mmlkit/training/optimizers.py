@@ -140,7 +140,8 @@ def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight
     if name not in makers:
         raise ValueError(f"optimizer {name!r} is not one of {list(makers)}.")
     for setting, value in {"lr": lr, "head_lr": head_lr, "pal_lr": pal_lr}.items():
-        check_number(setting, value, 0, optional=setting != "lr")
+        for rate in value.values() if isinstance(value, dict) else [value]:
+            check_number(setting, rate, 0, optional=setting != "lr")
     check_number("weight_decay", weight_decay, 0)
     head_lr, pal_lr = lr if head_lr is None else head_lr, lr if pal_lr is None else pal_lr
     groups = {}

@@ -884,6 +884,8 @@ print(f"parameters: {counts[0]:,} in training, {counts[1]:,} at inference")
 # `model.collapse()` does this for a whole model. The result is saved, loaded and used like any other classifier.
 
 # %%
+from pathlib import Path
+
 from mmlkit.training import load_model, predict_scores, save_model
 
 folder, texts = Path(output_dir) / f"{task}-multiverse", data.dev.texts[:16]

@@ -506,7 +506,7 @@ head = contender.heads[method_task]
 print(f"{method}: {int(head.active.sum())} of {head.num_heads} heads are left after {steps} steps")
 
 # %% [markdown]
-# The next table has the plain accuracies, as in the paper, on the own set and on the sister sets, beside the baselines of section 3. It
+# The next table has plain accuracies, as in the paper, on the own set and on the sister sets, beside the baselines of section 3. It
 # also has the difference in points, its standard error from the same bootstrap over groups, and the improvement in percent.
 
 # %%

@@ -465,7 +465,7 @@ spread.round(2).rename_axis(["clipped, four batches", "task"])
 # All systems start from the same weights, and have the same learning rates and the same number of steps. Each task's batches come
 # in the same order in all of them. Only the sampler changes the order of the tasks, and the number of steps of each task. The
 # system *everything* has all parts, and *nothing* has none of them. In the other systems, one part is switched off at a time. (A
-# sixth system, *in blocks*, trains one task after another. Name it in `systems` to run it.)
+# sixth system, *in blocks*, trains one task after another. Add it to `systems`.)
 #
 # One seed and small slices make this **a demonstration of the mechanics**: it shows how to compare, and not which part helps.
 

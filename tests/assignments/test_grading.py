@@ -167,7 +167,7 @@ def test_the_command_line_grades_and_says_what_it_did(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "Sandbox: " in out and "ann: 28 points\n1 notebook: " in out
     assert json.loads((tmp_path / "results.json").read_text())["tests"][0]["name"] == "attention"
-    assert main(["grade", str(tmp_path / "out"), *options]) == 1
+    assert main(["grade", str(tmp_path / "out"), *options]) == 2
     assert "has no .ipynb file" in capsys.readouterr().err
 
 

@@ -76,5 +76,5 @@ def test_the_board_is_written_and_printed_without_formulas_or_html(teams, tmp_pa
     assert main(["leaderboard", str(teams), "--source", "mini"]) == 0
     assert "1\ta\t1.0\t1.0\t1.0\t1.0" in capsys.readouterr().out
     (tmp_path / "none").mkdir()
-    assert main(["leaderboard", str(tmp_path / "none"), "--source", "mini"]) == 1
+    assert main(["leaderboard", str(tmp_path / "none"), "--source", "mini"]) == 2
     assert "Give a folder with one per team" in capsys.readouterr().err

@@ -31,7 +31,7 @@ GOOD = "reproduce toml/good/e.toml"
 
 MISTAKES = [
     # predict: the model
-    ("predict x", f"no model was named | {MODEL}"),
+    ("predict x", "no model was named | a folder written by save_model | mmlkit run 00"),
     ("predict --model nowhere x", f"nowhere holds no trained model | {MODEL}"),
     ("predict --model file x", f"file holds no trained model | {MODEL}"),
     ("predict --model folder x", f"folder holds no trained model | {MODEL}"),
@@ -50,7 +50,10 @@ MISTAKES = [
     ("predict --model two --task sts a", "reads pairs | 1 text came. Give an even number"),
     ("predict --model two --task sts a b c", "reads pairs | 3 texts came. Give an even number"),
     # predict: the texts
-    ("predict --model one", "expected either texts or --file, nothing was given. Give one"),
+    (
+        "predict --model one",
+        "expected either texts or --file, nothing was given. For example: mmlkit predict",
+    ),
     ("predict --model one x --file ok.csv", "expected either texts or --file, both were given"),
     (
         "predict --model one ''",
@@ -88,8 +91,8 @@ MISTAKES = [
     ("predict --model one x --out file/a/out.csv", f"file/a/out.csv | {PART}"),
     (f"predict --model one x --out {'a' * 300}", "could not be written | Choose a shorter name"),
     # options that argparse refuses
-    ("", "the following arguments are required: COMMAND"),
-    ("predictt x", "invalid choice: 'predictt' | 'predict'"),
+    ("", "Start with `mmlkit doctor`, then `mmlkit run 00`"),
+    ("predictt x", "'predictt' is not a command. Did you mean `mmlkit predict`?"),
     ("predict --model", "argument --model: expected one argument"),
     ("predict --model one --file", "argument --file: expected one argument"),
     ("predict --model one x --what", "unrecognized arguments: --what"),
@@ -97,8 +100,8 @@ MISTAKES = [
     ("doctor --executor slurm", "unrecognized arguments: --executor slurm"),
     # submit
     ("submit --model one", "the following arguments are required: --source"),
-    ("submit --source folder", "no model was named | mmlkit run 10"),
-    ("submit --model nowhere --source folder", "nowhere holds no trained model | mmlkit run 10"),
+    ("submit --source folder", "no model was named | mmlkit run 12"),
+    ("submit --model nowhere --source folder", "nowhere holds no trained model | mmlkit run 12"),
     ("submit --model one --source nowhere", "nowhere is not a folder | a folder with the files"),
     ("submit --model one --source folder", "no train file for task 'sst'. Expected one of"),
     ("submit --model one --source folder --out file", "file is a file. Expected a folder"),

@@ -509,7 +509,10 @@ DAMAGES = {
         r"heads.safetensors does not fit mmlkit.json: "
         r"sst.dense.weight: \[5, 32\] in the file, \[3, 32\] by",
     ),
-    "dropout is two": (change_head(dropout=2.0), "cannot be built from .*dropout probability"),
+    "dropout is two": (
+        change_head(dropout=2.0),
+        "cannot be built from .*dropout is 2.0, expected a number from 0 to 1",
+    ),
     "dropout is no number": (
         change_head(dropout=NAN),
         "has dropout 'nan', expected a finite number",
