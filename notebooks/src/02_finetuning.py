@@ -8,7 +8,7 @@
 #
 # | | |
 # |---|---|
-# | time | 1½ hours to read and solve (estimated) · fast: 2 min on two CPU cores · colab: about 12 min on one GPU (estimated) · paper: about 2 h on one GPU (estimated) |
+# | time | 1½ hours to read and solve (estimated) · fast: 4 min on two CPU cores · colab: about 12 min on one GPU (estimated) · paper: about 2 h on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [01 minBERT](01_minbert.ipynb) |
 # | papers | Kingma and Ba 2015, section 2 · Loshchilov and Hutter 2019 · Devlin et al. 2019, section 4 · Reimers and Gurevych 2019 |

@@ -8,7 +8,7 @@
 #
 # | | |
 # |---|---|
-# | time | 2 hours to read and solve (estimated) · fast: 2 min on two CPU cores · colab: 10 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
+# | time | 2 hours to read and solve (estimated) · fast: 4 min on two CPU cores · colab: 10 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [02 Fine-tuning](02_finetuning.ipynb) |
 # | papers | Malkiel and Wolf 2021 (MML; "v1" is its first arXiv version, "v2" the EACL one), section 3 · Littwin and Wolf 2016 |

@@ -9,7 +9,7 @@
 #
 # | | |
 # |---|---|
-# | time | 2 hours to read and solve (estimated) · fast: 1.5 min on two CPU cores · fast on the real MRPC: about 5 min on two CPU cores · colab, paper: one GPU, time not measured |
+# | time | 2 hours to read and solve (estimated) · fast: 3 min on two CPU cores · fast on the real MRPC: about 5 min on two CPU cores · colab, paper: one GPU, time not measured |
 # | memory | 3 GB |
 # | read first | [02 Fine-tuning](02_finetuning.ipynb), [03 The multiverse loss](03_multiverse_loss.ipynb) |
 # | papers | Malkiel and Wolf 2021 (MML), section 3, Algorithm 1, Fig. 2 · Comaniciu and Meer 2002 (MeanShift) |

@@ -9,7 +9,7 @@
 #
 # | | |
 # |---|---|
-# | time | 2 hours to read and solve (estimated) · fast: 2 min on two CPU cores · colab: about 30 min on one GPU (estimated) · paper: many hours on one GPU (estimated) |
+# | time | 2 hours to read and solve (estimated) · fast: 5 min on two CPU cores · colab: about 30 min on one GPU (estimated) · paper: many hours on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [02 Fine-tuning](02_finetuning.ipynb) |
 # | papers | Liu et al. 2019 (MT-DNN, its first arXiv version), section 3, Algorithm 1, Table 3 · Liu et al. 2018 (SAN) |

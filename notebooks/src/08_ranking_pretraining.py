@@ -9,7 +9,7 @@
 #
 # | | |
 # |---|---|
-# | time | 2 hours to read and solve (estimated) · fast: 1½ min on two CPU cores · colab: about 15 min on one GPU (estimated) · paper: about 1 h on one GPU (estimated) |
+# | time | 2 hours to read and solve (estimated) · fast: 4 min on two CPU cores · colab: about 15 min on one GPU (estimated) · paper: about 1 h on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [07 One encoder, many tasks](07_mtdnn_san.ipynb) |
 # | papers | Liu et al. 2019 (MT-DNN, its first arXiv version), Eqs. 5, 8, 9 · Liu et al. 2015, as the slides of Baldrati and Berti describe it · Devlin et al. 2019 (BERT), section 3.1 |

@@ -9,7 +9,7 @@
 #
 # | | |
 # |---|---|
-# | time | 2 hours to read and solve (estimated) · fast: 2 min on two CPU cores · colab: about 15 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
+# | time | 2 hours to read and solve (estimated) · fast: 8 min on two CPU cores · colab: about 15 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [05 On sets it was not trained on](05_cross_dataset.ipynb), [07 One encoder, many tasks](07_mtdnn_san.ipynb) |
 # | papers | Liu et al. 2019 (MT-DNN, its first arXiv version), section 4.5, Fig. 2, Table 5 · slides of Baldrati and Berti, who repeated it |

@@ -8,7 +8,7 @@
 #
 # | | |
 # |---|---|
-# | time | 1½ hours to read and solve (estimated) · fast: 2 min on two CPU cores · colab: about 15 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
+# | time | 1½ hours to read and solve (estimated) · fast: 4 min on two CPU cores · colab: about 15 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [02 Fine-tuning](02_finetuning.ipynb) |
 # | papers | Stickland and Murray 2019 (BERT and PALs), section 4.1 · *Multitask BERT*, a CS224N report, section 3.3 and Table 1 |

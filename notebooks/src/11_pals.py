@@ -9,7 +9,7 @@
 #
 # | | |
 # |---|---|
-# | time | 2 hours to read and solve (estimated) · fast: 2 min on two CPU cores · colab: about 30 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
+# | time | 2 hours to read and solve (estimated) · fast: 8 min on two CPU cores · colab: about 30 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [01 minBERT](01_minbert.ipynb), [10 Annealed sampling](10_annealed_sampling.ipynb) |
 # | papers | Stickland and Murray 2019 (BERT and PALs), section 3 · *Multitask BERT*, a CS224N report, section 3.4 and Table 1 |

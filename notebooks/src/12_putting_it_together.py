@@ -9,7 +9,7 @@
 #
 # | | |
 # |---|---|
-# | time | 1½ hours to read and solve (estimated) · fast: 2 min on two CPU cores · colab: about 40 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
+# | time | 1½ hours to read and solve (estimated) · fast: 6 min on two CPU cores · colab: about 40 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 4 GB |
 # | read first | [04 Pruning heads](04_pruning_heads.ipynb), [10 Annealed sampling](10_annealed_sampling.ipynb), [11 Projected attention layers](11_pals.ipynb) |
 # | papers | Malkiel and Wolf 2021 (MML), section 3 · Stickland and Murray 2019 (BERT and PALs), sections 3 and 4.1 · the CS224N default project |
