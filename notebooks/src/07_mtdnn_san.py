@@ -877,7 +877,7 @@ def draw_row(row):
     axes[0].figure.suptitle(f"{one['hypothesis']} ({one['label']})", fontsize=10)
 
 
-sliders(draw_row, row=typical)
+sliders(draw_row, start={"row": typical[0]}, row=sorted(typical))
 
 # %% [markdown]
 # *The row nearest to the average. In every step the full stop and [SEP] get most of the attention (left). All five answers favour*
