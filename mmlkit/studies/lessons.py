@@ -41,15 +41,14 @@ def course_table(machine):
     """Return the list of the notebooks, and what of it runs on a machine, as a Markdown table.
 
     Args:
-        machine: a dict of `runtime.capacity`. Minutes were measured on two cores; on one core they
-            are doubled here.
+        machine: a dict of `runtime.capacity`. The minutes are those of one thread.
 
     Returns:
         A text with links to the notebooks.
     """
-    factor, memory = 2 / min(2, machine["cores"]), machine["memory_gb"]
+    memory = machine["memory_gb"]
     lines = [
-        "| notebook | subject | minutes here, `fast` | `fast` runs here | `colab` runs here |",
+        "| notebook | subject | minutes, `fast` | `fast` runs here | `colab` runs here |",
         "|---|---|---|---|---|",
     ]
     for stem, title, subject, minutes, needed in COURSE:
@@ -57,7 +56,7 @@ def course_table(machine):
         small = f"the GPU has less than {COLAB_GB} GB" if machine["gpu_gb"] else "needs a GPU"
         colab = "yes" if stem in NO_GPU or machine["gpu_gb"] >= COLAB_GB else small
         link = f"[{stem[:2]} {title}]({stem}.ipynb)"
-        lines.append(f"| {link} | {subject} | {minutes * factor:g} | {fast} | {colab} |")
+        lines.append(f"| {link} | {subject} | {minutes} | {fast} | {colab} |")
     return "\n".join(lines)
 
 
