@@ -63,7 +63,7 @@ def main():
     masters = sorted((ROOT / "notebooks" / "src").glob(f"{options.number}_*.py"))
     if len(masters) != 1:
         sys.exit(f"No notebook has the number {options.number}.")
-    from mmlkit.runtime import describe
+    from mmlkit.runtime import atomic_write, describe
 
     cells, digest = experiment(masters[0])
     place = ROOT / "results" / "lessons" / f"{options.number}.json"
@@ -77,10 +77,8 @@ def main():
         runs = sorted([*runs, dict(seed=seed, minutes=minutes, effects=effects)], key=seed_of)
         threads = int(os.environ.get("OMP_NUM_THREADS", "0")) or os.cpu_count()
         found = {**describe(), "notebook": masters[0].stem, "cells": digest, "threads": threads}
-        place.parent.mkdir(parents=True, exist_ok=True)
-        temporary = place.with_suffix(".tmp")
-        temporary.write_text(json.dumps({**found, "runs": runs}, indent=1) + "\n")
-        os.replace(temporary, place)
+        with atomic_write(place) as temporary:
+            temporary.write_text(json.dumps({**found, "runs": runs}, indent=1) + "\n")
 
 
 def seed_of(one):

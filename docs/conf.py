@@ -2,19 +2,16 @@
 
 import os
 import sys
-import tomllib
 from pathlib import Path
 
-HERE, OUT = (
-    Path(__file__).resolve().parent,
-    Path(os.environ["MMLKIT_SITE"]),
-)  # build_site.py sets it
+HERE = Path(__file__).resolve().parent
+OUT = Path(os.environ["MMLKIT_SITE"])  # build_site.py sets it
 sys.path.insert(0, str(HERE))
-from pages import REPOSITORY, repair_html  # noqa: E402
+from pages import RELEASE, REPOSITORY, repair_html  # noqa: E402
 from sphinxcontrib import katex  # noqa: E402
 
 project, author = "mmlkit", "The mmlkit authors"
-release = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["version"]
+release = RELEASE
 smartquotes = False  # "cls" is a value
 html_title = f"mmlkit {release}"
 extensions = ["myst_nb", "sphinxcontrib.katex", "autodoc2"]

@@ -7,10 +7,16 @@ page lies in the source folder of the site, if that is another path.
 
 import posixpath
 import re
+import sys
+from pathlib import Path
 
-__all__ = ["REPOSITORY", "api_fields", "notebook_page", "repair_html", "rewrite_links"]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "notebooks"))
+from stamp import constants
 
-REPOSITORY = "https://github.com/mmlkit/mmlkit"  # written by notebooks/stamp.py
+__all__ = ["RELEASE", "REPOSITORY", "api_fields", "notebook_page", "repair_html", "rewrite_links"]
+
+ADDRESS, RELEASE = constants()
+REPOSITORY = f"https://github.com/{ADDRESS}"
 BRANCH = "main"
 SITE = {"docs/index.md": "index.md"}
 

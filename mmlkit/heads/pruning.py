@@ -179,6 +179,7 @@ class HeadPruner:
         check_number("momentum", momentum, 0, 0.999999)
         check_number("warmup", warmup, 0, whole=True)
         check_number("min_gap", min_gap, 0)
+        check_number("until", until, 1, whole=True, optional=True)
         if not hasattr(head, "active_indices"):
             raise ValueError(
                 f"head is a {type(head).__name__}, expected a MultiverseHead, such as "

@@ -215,6 +215,7 @@ HEADS = [
     (lambda: HeadPruner(heads(), min_active=0), f"min_active is 0, {WHOLE}"),
     (lambda: HeadPruner(heads(), warmup=-1), "warmup is -1, expected a whole number"),
     (lambda: HeadPruner(heads(), min_gap=-1), f"min_gap is -1, {NUMBER}"),
+    (lambda: HeadPruner(heads(), until=0), "until is 0, expected a whole number of at least 1"),
     (lambda: HeadPruner(LinearHead(32, 5)), "head is a LinearHead, expected a MultiverseHead"),
     (lambda: HeadPruner(None), "head is a NoneType, expected a MultiverseHead"),
     (lambda: HeadPruner(heads()).observe(torch.zeros(3)), "[3] losses were given for 4 active"),

@@ -11,6 +11,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 import build_site  # noqa: E402
 from pages import (  # noqa: E402
+    RELEASE,
     REPOSITORY,
     api_fields,
     caption,
@@ -169,3 +170,9 @@ def test_every_notebook_and_drawing_is_collected(tmp_path):
     (tmp_path / "notebooks" / "13_removed.ipynb").write_text("{}")
     build_site.collect(tmp_path)  # what has not changed is not read again by Sphinx
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.*")}
+
+
+def test_address_and_release_are_those_of_the_package():
+    text = (Path(build_site.ROOT) / "mmlkit" / "__init__.py").read_text(encoding="utf-8")
+    assert f'__version__ = "{RELEASE}"' in text
+    assert f'REPOSITORY = "{REPOSITORY.removeprefix("https://github.com/")}"' in text
