@@ -47,13 +47,15 @@ def check_settings(settings):
         if name in settings:
             options = {"whole": whole, "above": name == "clip", "optional": name in OPTIONAL}
             check_number(name, settings[name], least, most, **options)
-    for name in ("freeze_encoder", "resume"):
-        if not isinstance(settings.get(name, False), (bool, np.bool_)):
-            raise ValueError(f"{name} is {settings[name]!r:.80}, expected True or False.")
+    for name, auto in (("freeze_encoder", ""), ("resume", " or 'auto'")):
+        value = settings.get(name, False)
+        known = isinstance(value, (bool, np.bool_)) or (auto and isinstance(value, str))
+        if not known or value not in (True, False, "auto"):
+            raise ValueError(f"{name} is {value!r:.80}, expected True or False{auto}.")
     if (schedule := settings.get("schedule", "linear")) not in SCHEDULES:
         raise ValueError(f"schedule {schedule!r} is not one of {list(SCHEDULES)}.")
     folder = settings.get("checkpoint_dir")
-    if settings.get("resume") and folder is None:
+    if settings.get("resume", False) not in (False, "auto") and folder is None:
         raise ValueError("resume=True needs a checkpoint_dir, the folder of the run to continue.")
     named = isinstance(folder, (str, os.PathLike)) and str(folder) != ""
     if folder is not None and not (named and Path(folder).exists() == Path(folder).is_dir()):

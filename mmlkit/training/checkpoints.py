@@ -22,6 +22,7 @@ __all__ = [
     "flatten",
     "load_checkpoint",
     "load_latest",
+    "same_run",
     "save_checkpoint",
     "unflatten",
 ]
@@ -117,6 +118,33 @@ def load_latest(path):
     if damaged:
         raise ValueError(" ".join(damaged))
     return None
+
+
+def same_run(path, then, now, resume=True):
+    """Compare the settings of a checkpoint with those of a run that wants to continue from it.
+
+    Args:
+        path: the file, for the message.
+        then: {name: value} of the checkpoint.
+        now: {name: value} of the run.
+        resume: True, or "auto" for a run that starts again where the settings differ.
+
+    Returns:
+        Whether they are equal. If they are not, a warning names the differences.
+
+    Raises:
+        ValueError: they are not equal, and `resume` is not "auto".
+    """
+    changed = {key: (then.get(key), value) for key, value in now.items() if then.get(key) != value}
+    if not changed:
+        return True
+    found = f"{path} belongs to another run; different are (then, now): {changed}."
+    if resume != "auto":
+        raise ValueError(
+            f"{found} Use the same settings and data, another checkpoint_dir, or resume=False."
+        )
+    warnings.warn(f"{found} This run starts again and replaces it.", stacklevel=4)
+    return False
 
 
 class CheckpointWriter:

@@ -28,7 +28,7 @@ from mmlkit.runtime import (
 )
 from mmlkit.training import metrics
 from mmlkit.training.arguments import check_data, check_model, check_parts, check_settings
-from mmlkit.training.checkpoints import CheckpointWriter, fingerprints, load_latest
+from mmlkit.training.checkpoints import CheckpointWriter, fingerprints, load_latest, same_run
 from mmlkit.training.distributed import join
 from mmlkit.training.evaluation import score_encoded
 from mmlkit.training.features import precompute, with_cache
@@ -146,9 +146,10 @@ def fit(
         save_steps: also write a checkpoint after every so many updates.
         save_minutes: also write a checkpoint when so many minutes have passed, where `save_steps`
             is None.
-        resume: continue from checkpoint_dir if it holds a state. A resumed run equals an
-            uninterrupted one bit for bit on a CPU. On a GPU it is equal up to rounding, because the
-            backward pass of fused attention adds in no fixed order.
+        resume: continue from checkpoint_dir if it holds a state. "auto" does so too, but starts
+            again where the state belongs to another run, and needs no checkpoint_dir. A resumed run
+            equals an uninterrupted one bit for bit on a CPU. On a GPU it is equal up to rounding,
+            because the backward pass of fused attention adds in no fixed order.
         device: a GPU where there is one by default; see `runtime.place`.
 
     Returns:
@@ -212,12 +213,14 @@ def fit(
             "precision": precision,
             "max_length": model.max_length,
             "optimizer": f"{type(optimizer).__module__}.{type(optimizer).__name__}",
+            "hooks": len(hooks),
             "sampler": [sampler.kind, sampler.seed, sampler.sizes, sampler.steps_per_epoch],
             "rows": {name: len(one.input_ids) for name, one in train.items()},
             **({} if path is None else fingerprints(model, train, dev)),
         }
         run = _Run(model, optimizer, scaler, hooks, settings, sampler.steps_per_epoch, path)
-        if resume and (state := load_latest(path)):
+        state = load_latest(path) if resume and path else None
+        if state and same_run(path, state["settings"], settings, resume):
             run.load(state)
         group.check_equal({**settings, "the number of finished steps": run.step})
         files = CheckpointWriter(path if group.first else None, save_steps, save_minutes)
@@ -355,19 +358,6 @@ class _Run:
         }
 
     def load(self, state):
-        then, planned = state["settings"], self.settings
-        if changed := {
-            key: (then.get(key), now) for key, now in planned.items() if then.get(key) != now
-        }:
-            raise ValueError(
-                f"{self.path} belongs to another run; different are (then, now): {changed}. Use "
-                "the same settings, another checkpoint_dir, or resume=False."
-            )
-        if len(self.hooks) != len(state["hooks"]):
-            raise ValueError(
-                f"{self.path} was written with {len(state['hooks'])} hooks, this run has "
-                f"{len(self.hooks)}. Pass the same hooks."
-            )
         for name in self.SAVED:
             setattr(self, name, state[name])
         self.model.load_state_dict(state["model"])

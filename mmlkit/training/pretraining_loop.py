@@ -20,7 +20,7 @@ from mmlkit.runtime import (
     set_random_state,
 )
 from mmlkit.training.arguments import check_settings
-from mmlkit.training.checkpoints import CheckpointWriter, load_latest
+from mmlkit.training.checkpoints import CheckpointWriter, load_latest, same_run
 from mmlkit.training.fast import fast_matmul
 from mmlkit.training.optimizers import learning_rate, make_optimizer
 from mmlkit.training.pretraining import (
@@ -77,8 +77,8 @@ def pretrain(
         save_steps: also write a checkpoint after every so many updates.
         save_minutes: also write a checkpoint when so many minutes have passed, where `save_steps`
             is None.
-        resume: continue from checkpoint_dir if it holds a state. A resumed run equals an
-            uninterrupted one bit for bit on a CPU.
+        resume: True continues from checkpoint_dir if it holds a state; "auto" as in `fit`. A
+            resumed run equals an uninterrupted one bit for bit on a CPU.
         device: see `runtime.place`.
 
     Returns:
@@ -113,7 +113,8 @@ def pretrain(
     run = _Run(both, optimizer, settings, path)
     files = CheckpointWriter(path, save_steps, save_minutes)
     with seeded(seed, device), fast_matmul(device), delayed_interrupt() as interrupted:
-        if resume and (state := load_latest(path)):
+        state = load_latest(path) if resume and path else None
+        if state and same_run(path, state["settings"], settings, resume):
             run.load(state)
         for epoch in range(1, epochs + 1):
             rows = next_sentence_pairs(texts, seed=[seed, epoch]) if next_sentence else texts
@@ -184,12 +185,6 @@ class _Run:
         }
 
     def load(self, state):
-        then, now = state["settings"], self.settings
-        if changed := {key: (then.get(key), now[key]) for key in now if then.get(key) != now[key]}:
-            raise ValueError(
-                f"{self.path} belongs to another run; different are (then, now): {changed}. Use "
-                "the same settings and texts, another checkpoint_dir, or resume=False."
-            )
         self.history = [tuple(row) for row in state["history"]]
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])

@@ -268,7 +268,7 @@ MODEL = [
     (lambda m, sst, quora: fit(m, sst, device="gpu"), "device is 'gpu', expected 'cpu', 'cuda'"),
     (lambda m, sst, quora: fit(m, sst, checkpoint_dir=3), "checkpoint_dir '3' is not a folder"),
     (lambda m, sst, quora: fit(m, sst, freeze_encoder="no"), "'no', expected True or False"),
-    (lambda m, sst, quora: fit(m, sst, resume=1), "resume is 1, expected True or False"),
+    (lambda m, sst, quora: fit(m, sst, resume=1), "resume is 1, expected True or False or 'auto'"),
     (lambda m, sst, quora: fit(m, pd.DataFrame()), "data holds a DataFrame; give load_task"),
     (lambda m, sst, quora: fit(m, "sst"), "data holds a str; give load_task('sst')"),
     *[

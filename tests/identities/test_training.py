@@ -721,6 +721,31 @@ def test_resume_with_other_rows_is_refused(make_model, make_toy, stopped_run):
         fit(make_model("sst"), make_toy("sst", rows=19), resume=True, **stopped_run)
 
 
+def test_auto_continues_the_same_run_and_starts_another_one_again(
+    make_model, make_toy, stopped_run
+):
+    def steps(**changed):
+        watch, settings = LossRecorder(), {**stopped_run, **changed}
+        fit(make_model("sst"), make_toy("sst"), hooks=[watch], resume="auto", **settings)
+        return len(watch.losses)
+
+    with pytest.warns(UserWarning, match="'hooks': "):
+        steps()  # the same run, but for its hooks
+    with pytest.warns(UserWarning, match=r"'lr': .*This run starts again and replaces it"):
+        whole = steps(lr=1e-4)
+    assert whole == 2 * 4
+    assert steps(lr=1e-4) == whole  # a finished run: these losses come from the file
+    with pytest.warns(UserWarning, match="'lr': "):
+        steps(lr=1e-5)
+
+
+def test_auto_needs_no_folder(make_model, make_toy):
+    one, other = make_model("sst"), make_model("sst")
+    fit(one, make_toy("sst"), **QUICK)
+    fit(other, make_toy("sst"), resume="auto", **QUICK)
+    assert_equal_weights(weights(one), weights(other))
+
+
 # ---- seeds, and the state after fit ----
 
 
