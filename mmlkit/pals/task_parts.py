@@ -168,13 +168,14 @@ def save_pals(encoder, folder):
     Raises:
         ValueError: the encoder has no such modules.
     """
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     if getattr(encoder, "pals", None) is None:
         raise ValueError("this encoder has no modules of tasks to save; call add_pals first.")
     folder, state = Path(folder), encoder.pals.parts.state_dict()
     with atomic_write(folder / "pals.safetensors") as temporary:
-        save_file({key: value.contiguous().cpu() for key, value in state.items()}, temporary)
+        state = {key: value.contiguous().cpu() for key, value in state.items()}
+        temporary.write_bytes(save(state))  # `save_file` would leave a file where it is killed
     with atomic_write(folder / "pals.json") as temporary:
         text = json.dumps(encoder.pals.config | _sizes(encoder), indent=2) + "\n"
         temporary.write_text(text, encoding="utf-8")

@@ -42,8 +42,7 @@ def save_checkpoint(path, state):
         OSError: the file cannot be written, for example because the disk is full. The checkpoint
             that was there before is unchanged.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     path = Path(path)
     tensors, plain = flatten(state)
@@ -51,13 +50,8 @@ def save_checkpoint(path, state):
     plain = json.dumps(plain)
     about = {"version": VERSION, "plain": plain, "checksum": _checksum(tensors, plain)}
     with atomic_write(path) as temporary:
-        try:
-            save_file(tensors, temporary, metadata=about)
-        except SafetensorError as error:
-            raise OSError(
-                f"{path} could not be written ({error}). The checkpoint before it is unchanged. "
-                "Free some space, or choose another checkpoint_dir."
-            ) from error
+        # `save_file` would write to a temporary file of its own, which a killed process leaves.
+        temporary.write_bytes(save(tensors, metadata=about))
         if path.is_file():
             os.replace(path, _previous(path))
 

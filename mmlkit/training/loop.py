@@ -143,6 +143,7 @@ def fit(
         seed: of the order of rows and tasks and of dropout.
         hooks: objects with the methods of `Hook`.
         checkpoint_dir: the folder for the last two checkpoints. One is written after each epoch.
+            Those of a finished run hold its best weights alone.
         save_steps: also write a checkpoint after every so many updates.
         save_minutes: also write a checkpoint when so many minutes have passed, where `save_steps`
             is None.
@@ -261,9 +262,12 @@ def fit(
                             return run.stop()
                     run.read_losses()
                 run.after_epoch({name: dev_metrics(name, split) for name, split in dev.items()})
-                files.write(run.state)
+                if epoch < epochs:
+                    files.write(run.state)
                 if interrupted.is_set() and epoch < epochs:
                     return run.stop()
+            for _ in range(2):  # both files of a finished run are small
+                files.write(run.finished_state)
         group.wait()
         return run.finish()
 
@@ -357,13 +361,18 @@ class _Run:
             "scaler": self.scaler.state_dict() if self.scaler else {},
         }
 
+    def finished_state(self):
+        """Return what a finished run needs: the best weights, but no last ones and no moments."""
+        return {k: value for k, value in self.state().items() if k not in ("model", "optimizer")}
+
     def load(self, state):
         for name in self.SAVED:
             setattr(self, name, state[name])
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
         for hook, saved in zip(self.hooks, state["hooks"]):
             hook.load_state_dict(saved)
+        if "model" in state:  # a finished run needs `best` alone
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
         if self.scaler:
             self.scaler.load_state_dict(state["scaler"])
 

@@ -1,5 +1,6 @@
 """Training survives kills at any moment, damaged checkpoints and Ctrl-C."""
 
+import errno
 import multiprocessing
 import os
 import random
@@ -8,6 +9,7 @@ import signal
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -16,7 +18,7 @@ import torch
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import HeadPruner
-from mmlkit.pals.task_parts import add_pals
+from mmlkit.pals.task_parts import add_pals, save_pals
 from mmlkit.runtime import delayed_interrupt, seeded
 from mmlkit.training import checkpoints, loop, pretraining_loop
 from mmlkit.training.checkpoints import load_checkpoint, load_latest, save_checkpoint
@@ -233,17 +235,41 @@ def test_temporary_files_of_dead_processes_are_removed(tmp_path):
 
 
 def test_a_full_disk_keeps_the_checkpoint_before_it(tmp_path, monkeypatch):
-    import safetensors.torch
-
-    def full(tensors, path, **options):
-        raise safetensors.SafetensorError("I/O error: No space left on device (os error 28)")
+    def full(path, data):
+        with open(path, "wb") as file:
+            file.write(data[:10])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     path = tmp_path / "last.safetensors"
     save_checkpoint(path, {"step": 1})
-    monkeypatch.setattr(safetensors.torch, "save_file", full)
-    with pytest.raises(OSError, match=r"last.safetensors could not be written \(.*No space left"):
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match=r"last.safetensors could not be written: No space left"):
         save_checkpoint(path, {"step": 2})
     assert load_checkpoint(path) == {"step": 1} and len(list(tmp_path.iterdir())) == 1
+
+
+@needs_fork
+@pytest.mark.parametrize("save", ["checkpoint", "modules of tasks"])
+def test_a_kill_during_the_writing_leaves_one_file_with_the_number_of_its_process(tmp_path, save):
+    """The next run removes this file; safetensors' own temporary file has no such name."""
+    encoder = add_pals(BertModel(BertConfig.tiny()), tasks=["sst"], size=8, num_heads=2)
+
+    def child():
+        import resource
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # this signal kills at the 500th byte
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+        if save == "checkpoint":
+            save_checkpoint(tmp_path / "last.safetensors", {"weights": torch.zeros(1000)})
+        save_pals(encoder, tmp_path)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join()
+    name = "last" if save == "checkpoint" else "pals"
+    left = [path.name for path in tmp_path.iterdir()]
+    assert process.exitcode == -signal.SIGXFSZ
+    assert left == [f".{name}.safetensors.{process.pid}.tmp"]
 
 
 @pytest.mark.parametrize("name", ["data", "encoder", "heads"])
