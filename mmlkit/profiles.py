@@ -5,6 +5,7 @@ module of the library reads them.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 __all__ = ["Profile", "get_profile"]
 
@@ -27,6 +28,7 @@ class Profile:
         pooling: how a head pools the tokens: "mean", "cls" or "pooler".
         limit: the largest number of rows of a split, or None.
         review_batch_size: rows of a batch of CFIMDB, whose texts are long.
+        long_runs: whether a training run is long enough for checkpoints.
     """
 
     name: str
@@ -42,6 +44,24 @@ class Profile:
     pooling: str
     limit: int | None = None
     review_batch_size: int = 8  # CFIMDB has few rows (value of the CS224N handout)
+    long_runs: bool = True
+
+    def checkpoints(self, output_dir, run):
+        """Return the arguments with which `fit` or `pretrain` continues after a disconnect.
+
+        Args:
+            output_dir: the folder for the results of a notebook.
+            run: a name for the run; every run of every notebook has a name of its own.
+
+        Returns:
+            A dict with `checkpoint_dir` and `resume`, or an empty one where `long_runs` is False.
+
+        Example::
+
+            fit(model, data, **size.checkpoints(output_dir, "02-frozen"))
+        """
+        folder = Path(output_dir) / "checkpoints" / run
+        return {"checkpoint_dir": folder, "resume": "auto"} if self.long_runs else {}
 
 
 _PROFILES = {
@@ -59,6 +79,7 @@ _PROFILES = {
             frozen_lr=5e-3,  # only the head trains, on 384 features
             precision="auto",  # bf16 where the CPU multiplies it in hardware
             pooling="mean",  # the pooling MiniLM was trained with
+            long_runs=False,  # a run takes seconds or a few minutes
         ),
         Profile(
             name="colab",

@@ -399,15 +399,18 @@ assert gap > 1.99 and moved < 2.1e-4
 
 
 # %% tags=["effect"]
-def train(model, data, epochs=epochs, **rates):
+def train(run, model, data, epochs=epochs, **rates):
     """Train one model; return it at its best epoch, with the history of the epochs."""
-    batches = dict(batch_size=size.batch_size, max_length=size.max_length)
-    history = fit(model, data, epochs=epochs, precision=precision, seed=seed, **batches, **rates)
-    return model, history
+    options = dict(batch_size=size.batch_size, max_length=size.max_length, precision=precision)
+    options |= size.checkpoints(output_dir, f"02-{run}")  # a long run continues after a disconnect
+    return model, fit(model, data, epochs=epochs, seed=seed, **options, **rates)
 
 
-sst_frozen, frozen_history = train(new_model(sst.task), sst, freeze_encoder=True, lr=size.frozen_lr)
-sst_tuned, tuned_history = train(new_model(sst.task), sst, lr=size.lr, head_lr=size.head_lr)
+frozen_rates, tuned_rates = dict(lr=size.frozen_lr), dict(lr=size.lr, head_lr=size.head_lr)
+sst_frozen, frozen_history = train(
+    "frozen", new_model(sst.task), sst, freeze_encoder=True, **frozen_rates
+)
+sst_tuned, tuned_history = train("tuned", new_model(sst.task), sst, **tuned_rates)
 
 
 # %% tags=["effect"]
@@ -448,7 +451,7 @@ plt.show()
 
 # %%
 longer = {"epochs": 10 * epochs, "freeze_encoder": True, "lr": size.frozen_lr}
-sst_long, long_history = train(new_model(sst.task), sst, **longer)
+sst_long, long_history = train("frozen-long", new_model(sst.task), sst, **longer)
 against_long = paired_bootstrap(tuned_right, right(sst_long))
 print(f"frozen, {epochs} epochs: {frozen_right.mean():.3f}", end=", ")
 print(f"{10 * epochs} epochs: {long_history['accuracy'].max():.3f}")
@@ -597,7 +600,7 @@ sts = load_task("sts", source, seed=seed)
 similarity = new_model(sts.task, CosineHead())
 options = dict(max_length=size.max_length, precision=precision)
 untrained = evaluate(similarity, sts, **options)["pearson"]
-_, sts_history = train(similarity, sts, epochs=1, lr=size.lr)
+_, sts_history = train("sts", similarity, sts, epochs=1, lr=size.lr)
 trained = sts_history["pearson"].iloc[-1]
 effects["STS: trained minus untrained cosine"] = float(trained - untrained)
 

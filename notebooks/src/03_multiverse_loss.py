@@ -494,7 +494,8 @@ models, histories, paths = {}, {}, {}
 for method in ("bert-ensemble", "mv-m"):
     models[method] = new_model(method)
     hook = Similarity(models[method].head(data.task))
-    histories[method] = fit(models[method], data, hooks=[hook], **settings)
+    kept = size.checkpoints(output_dir, f"03-{method}")  # for a long run after a disconnect
+    histories[method] = fit(models[method], data, hooks=[hook], **settings, **kept)
     paths[method] = np.array(hook.path)
 
 # %% tags=["effect"]
@@ -554,9 +555,11 @@ assert all(value > 0 for value in effects.values())
 
 # %%
 models["bert"], frozen = new_model("bert"), new_model("bert")
-histories["bert"] = fit(models["bert"], data, **settings)
-longer = {**settings, "epochs": 8}  # cheap: the vectors of a frozen encoder are computed once
-histories["frozen encoder, one head"] = fit(frozen, data, freeze_encoder=True, **longer)
+kept = size.checkpoints(output_dir, "03-bert")
+histories["bert"] = fit(models["bert"], data, **settings, **kept)
+longer = {**settings, "epochs": 8, "freeze_encoder": True}  # cheap: its vectors do not change
+kept = size.checkpoints(output_dir, "03-frozen")
+histories["frozen encoder, one head"] = fit(frozen, data, **longer, **kept)
 ours = {"majority class": np.bincount(data.dev.labels).max() / len(data.dev)}
 for name in ("frozen encoder, one head", "bert", "bert-ensemble", "mv-m"):
     ours[name] = histories[name]["accuracy"].max()

@@ -703,7 +703,9 @@ def train(rule):
     width, labels = encoder.config.hidden_size, data.task.num_labels
     head, hooks = build_head("mml", width, labels, pooling=size.pooling, bandwidth=rule, **pruning)
     model = MultitaskModel(encoder, {data.task.name: head}, tokenizer).to(device)
-    history = fit(model, data, freeze_encoder=mini, seed=seed, hooks=hooks, **given, **reading)
+    kept = size.checkpoints(output_dir, f"04-{rule}".replace(":", "-"))  # for a disconnect
+    options = dict(freeze_encoder=mini, seed=seed, hooks=hooks, **given, **reading, **kept)
+    history = fit(model, data, **options)
     return model, hooks[0], history
 
 

@@ -565,7 +565,8 @@ for none in (True, False):
 def learn(names):
     """Train a fresh model on these tasks; return its history."""
     chosen = {name: data[name] for name in names}
-    return fit(new_model(names), chosen, epochs=epochs, **rates, **settings)
+    kept = size.checkpoints(output_dir, "07-" + "-".join(names))  # for a run after a disconnect
+    return fit(new_model(names), chosen, epochs=epochs, **rates, **settings, **kept)
 
 
 together = learn(list(data))
@@ -756,7 +757,8 @@ if profile != "fast":
     snli = replace(snli, train=some(snli.train, 20_000), dev=some(snli.dev, 1_000))
 pace = dict(epochs=2, lr=1.5e-4, head_lr=1.5e-3, batch_size=32) if profile == "fast" else {}
 san = new_model(["snli"])
-history = fit(san, {"snli": snli}, **(pace or dict(rates, epochs=epochs)), **settings)
+kept = size.checkpoints(output_dir, "07-san")
+history = fit(san, {"snli": snli}, **(pace or dict(rates, epochs=epochs)), **settings, **kept)
 accuracy, guess = history.loc[history["best"], "accuracy"].item(), guessing(snli)
 error = np.sqrt(guess * (1 - guess) / len(snli.dev))
 print(f"dev accuracy {accuracy:.3f}; the majority class has {guess:.3f} ± {error:.3f}")

@@ -579,9 +579,10 @@ train = texts["train"][:reviews]
 baseline = by_frequency(train)
 
 # %%
-curves = {
-    name: pretrain(*one, train, epochs=2, **pace, **options) for name, one in learners.items()
-}
+curves = {}
+for name, one in learners.items():
+    kept = size.checkpoints(output_dir, f"08-{name}")  # a long run continues after a disconnect
+    curves[name] = pretrain(*one, train, epochs=2, **pace, **options, **kept)
 after = {name: tested(*one) for name, one in learners.items()}
 
 

@@ -884,7 +884,9 @@ def run(frozen=False, kind=None):
     optimizer = make_optimizer(model, lr=size.lr, head_lr=rates, pal_lr=size.head_lr)
     steps = dict(epochs=epochs, batch_size=batch_size, max_length=size.max_length)
     same = dict(precision=precision, seed=seed, optimizer=optimizer)
-    fit(model, fitted, freeze_encoder=frozen, **steps, **same)
+    name = f"11-{kind}-{'frozen' if frozen else 'tuned'}-{seed}"
+    kept = size.checkpoints(output_dir, name)  # for a long run after a disconnect
+    fit(model, fitted, freeze_encoder=frozen, **steps, **same, **kept)
     own = sum(map(count, model.heads.values())) + (count(model.encoder.pals) if kind else 0)
     scores = {name: predict_scores(model, dev[name], precision=precision) for name in TASKS}
     return scores, own / len(TASKS)

@@ -500,7 +500,8 @@ def run(multiverse=True, pals=True, schedule="annealed", **options):
     rates = {**head_lr, "sts": sts_lr[options.get("pairs", pairs)]}
     optimizer = make_optimizer(model, lr=size.lr, head_lr=rates, pal_lr=size.head_lr)
     same = dict(sampler=sampler, optimizer=optimizer, hooks=hooks, precision=precision, seed=seed)
-    fit(model, data, **same, **settings)
+    kept = size.checkpoints(output_dir, f"12-{multiverse}-{pals}-{schedule}-{options}")
+    fit(model, data, **same, **settings, **kept)
     return model, hooks, steps
 
 
