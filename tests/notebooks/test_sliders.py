@@ -116,9 +116,11 @@ def test_every_slider_has_its_frames(path):
         assert len({image.tobytes() for image, _ in drawn}) > 1, "all states look the same"
 
 
-def test_all_frames_together_are_small():
-    sizes = [file.stat().st_size for file in (ROOT / "docs" / "frames").iterdir()]
+def test_all_frames_together_are_small_and_belong_to_a_notebook():
+    files = [*(ROOT / "docs" / "frames").iterdir()]
+    sizes = [file.stat().st_size for file in files]
     assert sum(sizes) < 3e6 and max(sizes) < 1e6
+    assert {file.stem.rpartition("_")[0] for file in files} <= {path.stem for path in NOTEBOOKS}
 
 
 @pytest.fixture
