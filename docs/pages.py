@@ -5,6 +5,8 @@ run. A *page* is a path in the repository, such as "notebooks/01_minbert.ipynb";
 page lies in the source folder of the site, if that is another path.
 """
 
+import html
+import json
 import posixpath
 import re
 import sys
@@ -13,7 +15,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "notebooks"))
 from stamp import constants
 
-__all__ = ["RELEASE", "REPOSITORY", "api_fields", "notebook_page", "repair_html", "rewrite_links"]
+__all__ = [
+    "RELEASE",
+    "REPOSITORY",
+    "api_fields",
+    "notebook_page",
+    "repair_html",
+    "rewrite_links",
+    "sliders",
+]
 
 ADDRESS, RELEASE = constants()
 REPOSITORY = f"https://github.com/{ADDRESS}"
@@ -79,15 +89,42 @@ def notebook_page(notebook, page, pages, root):
             heading = (re.findall(r"^#+ (.+)$", source, re.M) or [heading])[-1]
         elif cell["cell_type"] == "code":
             metadata = cell["metadata"]
-            for output in cell["outputs"]:
-                _link_to_pages(output.get("data", {}), page, pages)
             after = "".join(following["source"]) if following["cell_type"] == "markdown" else ""
             alt = metadata.get("mmlkit", {}).get("alt") or caption(after)
             image = metadata.setdefault("mystnb", {}).setdefault("image", {})
-            image.setdefault("alt", alt or f"Figure in the section {plain(heading)}")
+            alt = image.setdefault("alt", alt or f"Figure in the section {plain(heading)}")
+            for output in cell["outputs"]:
+                _link_to_pages(output.get("data", {}), page, pages)
+                if name := output.get("metadata", {}).get("mmlkit", {}).get("frames"):
+                    frames = (root / "docs" / "frames" / f"{name}.json").read_text(encoding="utf-8")
+                    output["data"] = {"text/html": sliders(json.loads(frames), alt)}
             if metadata.get("jupyter", {}).get("outputs_hidden"):
                 metadata.setdefault("tags", []).append("hide-output")
     return notebook
+
+
+def sliders(record, alt):
+    """Return a figure whose sliders need no kernel; static/site.js shows the frame of each state.
+
+    Args:
+        record: the content of a file of docs/frames, see notebooks/frames.py.
+        alt: the alt text of the frame at the start.
+
+    Returns:
+        HTML. Without scripts it is the frame at the start, and the sliders are hidden.
+    """
+    state, rest, controls = dict(record, alt=alt), record["start"], []
+    for name, values in reversed(record["sliders"].items()):
+        rest, value = divmod(rest, len(values))
+        controls.append(
+            f'<label>{html.escape(name)} <input type="range" max="{len(values) - 1}" '
+            f'value="{value}" autocomplete="off"></label> <span></span>'
+        )
+    return (
+        f'<figure class="sliders" data-state="{html.escape(json.dumps(state))}">'
+        f'<img src="data:image/png;base64,{record["frames"][record["start"]]}" '
+        f'alt="{html.escape(alt)}"><div hidden>{"".join(reversed(controls))}</div></figure>'
+    )
 
 
 def _link_to_pages(data, page, pages):

@@ -5,19 +5,22 @@
 
 The outputs come from that one run. The metadata records the master's hash, so that a test can tell
 when they are stale; widget state and times are left out, so that a rebuild changes only what
-changed.
+changed. The frames of sliders go to docs/frames, see frames.py.
 """
 
 import base64
 import hashlib
 import io
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+FRAMES = HERE.parent / "docs" / "frames"
 KEPT = {"tags", "jupyter"}  # cell metadata worth keeping
+ADDED = {"injected-parameters", "write-frames"}  # the tags of cells that the run adds
 
 
 def master_hash(path):
@@ -38,19 +41,16 @@ def build(master):
     with tempfile.TemporaryDirectory() as scratch:
         plain, out = HERE / f".{master.stem}.ipynb", Path(scratch)
         try:
-            nbformat.write(
-                numbered(jupytext.read(master)), plain
-            )  # beside the others, so that relative paths hold
+            notebook = numbered(jupytext.read(master))
+            notebook.cells.insert(0, write_frames_cell(out, master.stem))
+            nbformat.write(notebook, plain)  # beside the others, so that relative paths hold
             if not run_notebook(plain, out, {"profile": "fast"}):
                 return False
         finally:
             plain.unlink(missing_ok=True)
         notebook = nbformat.read(out / plain.name, as_version=4)
-    cells = [
-        cell
-        for cell in notebook.cells
-        if "injected-parameters" not in cell.metadata.get("tags", [])
-    ]
+        replace_frames(out, master.stem)
+    cells = [cell for cell in notebook.cells if not ADDED & {*cell.metadata.get("tags", [])}]
     for count, cell in enumerate((cell for cell in cells if cell.cell_type == "code"), start=1):
         cell.execution_count = count
         for output in cell.outputs:
@@ -58,7 +58,7 @@ def build(master):
                 output["execution_count"] = count
             if "data" in output:
                 output["data"].pop("application/vnd.jupyter.widget-view+json", None)
-            if "image/png" in output.get("data", {}):
+            if "image/png" in output.get("data", {}) and "mmlkit" not in output["metadata"]:
                 output["data"]["image/png"] = smaller(output["data"]["image/png"])
     for cell in cells:
         cell.metadata = {key: value for key, value in cell.metadata.items() if key in KEPT}
@@ -78,6 +78,26 @@ def build(master):
     nbformat.write(notebook, temporary)
     os.replace(temporary, target)
     return True
+
+
+def write_frames_cell(folder, stem):
+    """The first cell of the run: sliders write their frames into a folder."""
+    import nbformat
+
+    code = f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
+    code += f"import frames; frames.write_frames({str(folder)!r}, {stem!r})"
+    cell = nbformat.v4.new_code_cell(code, metadata={"tags": ["write-frames"]})
+    cell["id"] = "write-frames"
+    return cell
+
+
+def replace_frames(folder, stem):
+    """Moves the frames of a notebook from the folder of its run to docs/frames."""
+    FRAMES.mkdir(exist_ok=True)
+    for old in FRAMES.glob(f"{stem}_*.json"):
+        old.unlink()
+    for new in folder.glob(f"{stem}_*.json"):
+        shutil.copy(new, FRAMES)
 
 
 def smaller(png):

@@ -15,14 +15,16 @@ def sliders(draw, *, start=None, show=True, **choices):
         start: {argument: value at the start}; the first choice of an argument that is left out.
         show: whether the static figure is drawn where there are no sliders.
         **choices: the values of each argument, in the order in which they lie on its slider.
-            Long texts get a menu instead of a slider.
+            Long texts get a menu instead of a slider. A text instead of a list of values gets a
+            text box.
 
     Raises:
         ValueError: an argument has no choices, or its start is not one of them.
     """
     import matplotlib.pyplot as plt
 
-    choices = {name: list(values) for name, values in choices.items()}
+    texts = {name: values for name, values in choices.items() if isinstance(values, str)}
+    choices = {name: [v] if name in texts else list(v) for name, v in choices.items()}
     start = _starts(choices, start or {})
 
     def redraw(**chosen):
@@ -32,11 +34,11 @@ def sliders(draw, *, start=None, show=True, **choices):
     if is_interactive():
         from ipywidgets import interact
 
-        interact(
-            redraw,
-            **{name: _control(name, values, start[name]) for name, values in choices.items()},
-        )
+        boxes = _text_boxes(texts, continuous_update=False)
+        controls = {name: _control(name, v, start[name]) for name, v in choices.items()}
+        interact(redraw, **{**controls, **boxes})
     elif show:
+        _say_that_a_kernel_is_needed(texts)
         redraw(**start)
 
 
@@ -56,14 +58,14 @@ def text_boxes(show, *, button="Predict", **texts):
             "there are no texts to start with, expected at least one. Pass one for each argument: "
             "text_boxes(show, sentence='A quiet triumph.')."
         )
+    if not is_interactive():
+        _say_that_a_kernel_is_needed(texts)
     show(**texts)
     if is_interactive():
-        from ipywidgets import Layout, Text, interact_manual
+        from ipywidgets import interact_manual
 
-        wide = dict(style={"description_width": "initial"}, layout=Layout(width="48em"))
-        boxes = {name: Text(value=text, description=name, **wide) for name, text in texts.items()}
         run = interact_manual.options(manual_name=button)
-        run(show, **boxes)
+        run(show, **_text_boxes(texts))
 
 
 def _starts(choices, start):
@@ -86,6 +88,21 @@ def _starts(choices, start):
                 "Choose one of these, or add the value to the list."
             )
     return {name: start.get(name, values[0]) for name, values in choices.items()}
+
+
+def _say_that_a_kernel_is_needed(texts):
+    """Print the given texts, and what a text of the reader's own needs."""
+    if texts:
+        given = ", ".join(f"{name} = {text!r}" for name, text in texts.items())
+        print(f"Text boxes need a live notebook with a running kernel. Result for {given}:")
+
+
+def _text_boxes(texts, **look):
+    """{argument: text box}."""
+    from ipywidgets import Layout, Text
+
+    wide = dict(style={"description_width": "initial"}, layout=Layout(width="48em"), **look)
+    return {name: Text(value=text, description=name, **wide) for name, text in texts.items()}
 
 
 def _control(name, values, value):

@@ -713,17 +713,20 @@ print("from layer 1 on put more than half of their weight there.")
 # each token must sum to 1. Clark et al. (2019) describe similar patterns in BERT-base, where most of this weight goes to `[SEP]`.
 # They suggest that a special token receives the weight when nothing else matches.
 #
-# In a live notebook, the next cell has two sliders. They start at the sharpest previous-token head.
+# The next cell has two sliders, which start at the sharpest previous-token head. In a live notebook, it also has a text box for a
+# sentence of your own.
 
 
 # %%
-def draw(layer, head):
+def draw(layer, head, sentence):
+    tokens, maps = attention_maps(sentence)
     plots.attention(maps[layer, head], tokens, title=f"Layer {layer}, head {head}")
 
 
 sharpest = divmod(int(previous.argmax()), previous.shape[1])
 layers, heads = map(range, previous.shape)
-plots.sliders(draw, start=dict(zip(("layer", "head"), sharpest)), layer=layers, head=heads)
+start = dict(zip(("layer", "head"), sharpest))
+plots.sliders(draw, start=start, layer=layers, head=heads, sentence=texts[0])
 
 # %% [markdown]
 # *In this head, every token puts most of its weight on the previous token. `[CLS]` has no previous token and looks at itself.*

@@ -16,7 +16,7 @@ _recorded, _sliders = [], _plots.sliders
 
 def _record(draw, *, start=None, show=True, **choices):
     """Draw the static figure, and keep what the sliders can do."""
-    choices = {name: list(values) for name, values in choices.items()}
+    choices = {n: [v] if isinstance(v, str) else list(v) for n, v in choices.items()}
     at_start = {**{name: values[0] for name, values in choices.items()}, **(start or {})}
     _recorded.append((draw, at_start, choices))
     _sliders(draw, show=show, **({"start": start} if start else {}), **choices)

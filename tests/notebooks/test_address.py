@@ -133,6 +133,7 @@ def built(tmp_path):
     master.write_text(stamp.stamp_master(MASTER, "03_title", "a/b", "1.0"))
     notebook = build.numbered(jupytext.read(master))
     result = nbformat.v4.new_output("execute_result", {"text/plain": "2"}, execution_count=3)
+    result.metadata["mmlkit"] = {"frames": "03_title_1"}
     notebook.cells[-1].outputs = [result]
     notebook.metadata["mmlkit"] = {"sha256": build.master_hash(master), "profile": "fast"}
     nbformat.write(notebook, target)
@@ -149,6 +150,7 @@ def test_a_built_notebook_keeps_its_outputs(built):
     assert "x/y" in content and "a/b" not in content and "Other text" in content
     notebook = nbformat.read(target, as_version=4)
     assert notebook.cells[-1].outputs[0]["data"]["text/plain"] == "2"
+    assert notebook.cells[-1].outputs[0]["metadata"]["mmlkit"]["frames"] == "03_title_1"
     assert [cell.get("execution_count") for cell in notebook.cells] == [None, 1, 2, 3]
     assert notebook.metadata["mmlkit"]["profile"] == "fast"
     stamp.refresh(master, target)

@@ -1,6 +1,11 @@
 """Tests of sliders: their start and order, and the faults that moving them detects."""
 
+import base64
+import io
+import json
+import math
 import re
+import sys
 from pathlib import Path
 
 import nbformat
@@ -8,6 +13,7 @@ import pytest
 
 from mmlkit import plots
 from mmlkit.plots import widgets
+from mmlkit.runtime import seeded
 
 from .sliders import count_sliders, with_slider_moves
 
@@ -75,6 +81,107 @@ def test_moving_the_sliders_detects_faults(tmp_path, monkeypatch, limit, values,
             exec(code, {})
 
 
+# ---- frames, for the site ----
+
+
+def pixels(png, ground=None):
+    """Return the colours of a base64 PNG, over another picture where it is transparent."""
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGBA")
+    return (Image.alpha_composite(ground, image) if ground else image), image.size
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_slider_has_its_frames(path):
+    outputs = [
+        o for cell in nbformat.read(path, as_version=4).cells for o in cell.get("outputs", [])
+    ]
+    shown = {
+        output.metadata["mmlkit"]["frames"]: output.data["image/png"].strip()
+        for output in outputs
+        if "mmlkit" in output.get("metadata", {})
+    }
+    files = sorted((ROOT / "docs" / "frames").glob(f"{path.stem}_*.json"))
+    assert sorted(shown) == [file.stem for file in files]
+    assert len(files) == COUNTS[path.stem[:2]], f"python notebooks/build.py {path.stem[:2]}"
+    for file in files:
+        record = json.loads(file.read_text(encoding="utf-8"))
+        states = math.prod(map(len, record["sliders"].values()))
+        assert len(record["frames"]) == len(record["titles"]) == states <= 80
+        assert record["frames"][record["start"]] == shown[file.stem], "not of this notebook"
+        start, size = pixels(shown[file.stem])
+        drawn = [pixels(frame, start) for frame in record["frames"]]
+        assert all(other == size for _, other in drawn)
+        assert len({image.tobytes() for image, _ in drawn}) > 1, "all states look the same"
+
+
+def test_all_frames_together_are_small_and_belong_to_a_notebook():
+    files = [*(ROOT / "docs" / "frames").iterdir()]
+    sizes = [file.stat().st_size for file in files]
+    assert sum(sizes) < 3e6 and max(sizes) < 1e6
+    assert {file.stem.rpartition("_")[0] for file in files} <= {path.stem for path in NOTEBOOKS}
+
+
+@pytest.fixture
+def frames(monkeypatch):
+    """Return the module notebooks/frames.py, with the functions that it replaces put back later."""
+    monkeypatch.setattr(plots, "sliders", plots.sliders)
+    monkeypatch.setattr(widgets, "is_interactive", lambda: False)
+    monkeypatch.setattr(sys, "path", [str(ROOT / "notebooks"), *sys.path])
+    return pytest.importorskip("frames")
+
+
+def test_a_frame_is_drawn_for_every_state(frames, tmp_path, monkeypatch, capsys):
+    import matplotlib.pyplot as plt
+    import torch
+
+    shown, numbers = [], []
+    display = pytest.importorskip("IPython").display
+    monkeypatch.setattr(display, "display", lambda data, **more: shown.append((data, more)))
+
+    def draw(size, text, colour):
+        numbers.append(torch.rand(1).item())
+        _, ax = plt.subplots(figsize=(1 + size, 2))
+        ax.plot([0, size], color=colour)
+        ax.set(ylim=(0, 3), title=f"size {size}")
+
+    def record(name, start):
+        frames.write_frames(tmp_path, name)
+        plots.sliders(draw, start=start, size=range(1, 4), text="abc", colour=["red", "blue"])
+        return json.loads((tmp_path / f"{name}_1.json").read_text())
+
+    with seeded(1):
+        found, after = record("small", {"size": 2, "colour": "red"}), torch.rand(1).item()
+    with seeded(1):  # the other states draw no number of the notebook
+        assert [numbers[0], after] == [torch.rand(1).item() for _ in range(2)]
+    assert found["sliders"] == {"size": ["1", "2", "3"], "colour": ["red", "blue"]}
+    assert found["titles"] == ["size 1", "size 1", "size 2", "size 2", "size 3", "size 3"]
+    assert found["start"] == 2 and "Text boxes need a live notebook" in capsys.readouterr().out
+    ((data, more),) = shown
+    assert data["image/png"] == found["frames"][2] and data["text/plain"].startswith("<Figure")
+    assert more == {"raw": True, "metadata": {"mmlkit": {"frames": "small_1"}}}
+    ground, size = pixels(found["frames"][2])
+    for frame, colour in zip(found["frames"], 3 * [(255, 0, 0, 255), (0, 0, 255, 255)]):
+        image, other = pixels(frame, ground)
+        colours = {one for _, one in image.getcolors(1 << 16)}
+        assert other == size and colours & {(255, 0, 0, 255), (0, 0, 255, 255)} == {colour}
+    monkeypatch.setattr(plots, "sliders", widgets.sliders)
+    assert record("again", {"size": 2}) == found
+
+
+def test_frames_are_few_and_only_of_what_is_drawn(frames, tmp_path):
+    frames.write_frames(tmp_path, "small")
+    plots.sliders(lambda **chosen: None, a=[1, 2])
+    plots.sliders(lambda **chosen: 1 / 0, show=False, a=[1, 2])
+    assert not [*tmp_path.iterdir()]
+    import matplotlib.pyplot as plt
+
+    with pytest.raises(ValueError, match="small_3: the sliders have 90 states, expected at most"):
+        plots.sliders(lambda **chosen: plt.figure(), a=range(9), b=range(10))
+    plt.close("all")
+
+
 # ---- sliders itself ----
 
 
@@ -134,6 +241,21 @@ def test_values_are_not_truncated(interactive_widgets):
     assert all(one.style.description_width == "initial" for one in controls.values())
 
 
+def test_a_text_gets_a_text_box(interactive_widgets, monkeypatch, capsys):
+    drawn = []
+    plots.sliders(lambda **chosen: drawn.append(chosen), sentence=SENTENCE, head=[0, 1])
+    (controls,) = interactive_widgets
+    assert list(controls) == ["sentence", "head"] and controls["sentence"].value == SENTENCE
+    assert not controls["sentence"].continuous_update and not capsys.readouterr().out
+    controls["sentence"].value = "Mine."
+    assert drawn[1:] == [{"sentence": "Mine.", "head": 0}]
+    monkeypatch.setattr(widgets, "is_interactive", lambda: False)
+    plots.sliders(lambda **chosen: drawn.append(chosen), sentence="Yours.", head=[0, 1])
+    assert drawn[2:] == [{"sentence": "Yours.", "head": 0}]
+    said = "Text boxes need a live notebook with a running kernel. Result for sentence = 'Yours.':"
+    assert capsys.readouterr().out == said + "\n"
+
+
 def test_the_static_figure_shows_the_start(monkeypatch):
     monkeypatch.setattr(widgets, "is_interactive", lambda: False)
     drawn = []
@@ -177,11 +299,13 @@ def test_wrong_arguments_are_refused(start, choices, sentence):
 # ---- text boxes ----
 
 
-def test_text_boxes_show_the_result_of_the_given_texts(monkeypatch):
+def test_text_boxes_show_the_result_of_the_given_texts(monkeypatch, capsys):
     monkeypatch.setattr(widgets, "is_interactive", lambda: False)
     shown = []
     plots.text_boxes(lambda **texts: shown.append(texts), first="a", second="b")
     assert shown == [{"first": "a", "second": "b"}]
+    said = "need a live notebook with a running kernel. Result for first = 'a', second = 'b':"
+    assert said in capsys.readouterr().out
     with pytest.raises(ValueError, match="there are no texts to start with"):
         plots.text_boxes(print)
 

@@ -1,5 +1,6 @@
 """The functions that turn the repository's files into pages of the site."""
 
+import html
 import json
 import sys
 from pathlib import Path
@@ -95,6 +96,24 @@ def test_a_figure_gets_the_alt_text_of_its_cell_or_caption_or_section():
     assert images[2]["width"] == "50%"
     tags = [cell["metadata"].get("tags", []) for cell in cells]
     assert tags[-1] == ["answer", "hide-output"] and not any(tags[:-1])
+
+
+def test_a_figure_with_frames_gets_sliders(tmp_path):
+    record = {"sliders": {"a": ["1", "2"], "b": ["x", "y", "<z>"]}, "start": 4}
+    record |= {"titles": list("uvwxyz"), "frames": list("UVWXYZ")}
+    (tmp_path / "docs" / "frames").mkdir(parents=True)
+    (tmp_path / "docs" / "frames" / "01_1.json").write_text(json.dumps(record))
+    cell = code()
+    metadata = {"mmlkit": {"frames": "01_1"}}
+    cell["outputs"] = [{"data": {"image/png": "Y"}, "metadata": metadata}, {"text": "Y"}]
+    notebook_page({"cells": [cell, text('*Two "arrows".*')]}, "notebooks/01.ipynb", {}, tmp_path)
+    assert list(cell["outputs"][0]["data"]) == ["text/html"]
+    page = cell["outputs"][0]["data"]["text/html"]
+    assert '<img src="data:image/png;base64,Y" alt="Two &quot;arrows&quot;.">' in page
+    sliders = '<label>{} <input type="range" max="{}" value="1" autocomplete="off"></label>'
+    assert page.index(sliders.format("a", 1)) < page.index(sliders.format("b", 2))
+    state = json.loads(html.unescape(page.split('data-state="')[1].split('"')[0]))
+    assert state == {**record, "alt": 'Two "arrows".'} and "<z>" not in page
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ missing, and are skipped.
 """
 
 import importlib.util
+import json
 import re
 import shutil
 import subprocess
@@ -158,6 +159,46 @@ def test_no_page_is_wider_than_a_phone_or_logs_an_error(browser, built):
             wide.append((path.name, width))
     page.close()
     assert wide == [] and errors == [] and requests <= {"file", "data"}
+
+
+def test_sliders_move_without_a_kernel(browser, built):
+    """The keyboard moves every slider: its picture, alt text and announced value change."""
+    html, _ = built
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.set_default_timeout(300_000)
+
+    def state(picture, sliders):
+        picture.evaluate("picture => picture.decode()")
+        values = [slider.get_attribute("aria-valuetext") for slider in sliders]
+        return picture.screenshot(), picture.get_attribute("alt"), values
+
+    moved = 0
+    for path in sorted(html.glob("notebooks/*.html")):
+        page.goto(path.as_uri())
+        for figure in page.query_selector_all("figure.sliders"):
+            parts = figure.query_selector("img"), figure.query_selector_all("input")
+            first = state(*parts)
+            for i, slider in enumerate(parts[1]):
+                start = slider.input_value()
+                slider.press("Home" if start == slider.get_attribute("max") else "End")
+                picture, alt, values = state(*parts)
+                assert picture != first[0] and alt != first[1], (path.stem, alt)
+                assert [j for j, value in enumerate(values) if value != first[2][j]] == [i]
+                assert all(f"= {value}" in alt for value in values)
+                slider.fill(start)
+                assert state(*parts) == first
+                moved += 1
+    page.close()
+    records = [json.loads(path.read_text()) for path in (ROOT / "docs" / "frames").iterdir()]
+    assert moved == sum(len(record["sliders"]) for record in records) > 0
+
+
+def test_sliders_show_their_start_without_scripts(browser, built):
+    html, _ = built
+    page = browser.new_page(java_script_enabled=False)
+    page.goto((html / "notebooks" / "06_published_tables.html").as_uri(), timeout=300_000)
+    assert page.is_visible("figure.sliders img") and not page.is_visible("figure.sliders input")
+    page.close()
 
 
 def test_search_gives_results_without_a_server(browser, built):
