@@ -16,6 +16,7 @@ from unittest.mock import patch
 from build import smaller
 
 MOST = 80  # states of one figure
+MARGIN = 4  # pixels: a browser that makes a picture smaller mixes neighbours
 
 
 def write_frames(folder, stem):
@@ -111,10 +112,14 @@ def encoded(figures, at):
 
 
 def overlay(image, base):
-    """Return an image as base64 PNG with a palette, transparent where it equals `base`."""
-    from PIL import Image, ImageChops
+    """Return an image as base64 PNG with a palette, transparent where it equals `base`.
+
+    Pixels near a difference are drawn too. Otherwise `base` would shine through at the edges.
+    """
+    from PIL import Image, ImageChops, ImageFilter
 
     same = ImageChops.difference(image, base).convert("L").point(lambda value: 255 * (value == 0))
+    same = same.filter(ImageFilter.MinFilter(2 * MARGIN + 1))
     changed = Image.composite(Image.new("RGB", image.size), image, same)
     few = changed.quantize(255, method=Image.Quantize.MAXCOVERAGE)
     few.putpalette((few.getpalette() + [0] * 768)[:768])

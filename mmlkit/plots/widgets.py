@@ -94,7 +94,7 @@ def _say_that_a_kernel_is_needed(texts):
     """Print the given texts, and what a text of the reader's own needs."""
     if texts:
         given = ", ".join(f"{name} = {text!r}" for name, text in texts.items())
-        print(f"Text boxes need a live notebook with a running kernel. Result for {given}:")
+        print(f"Text boxes need a running kernel.\nThe result is for {given}.")
 
 
 def _text_boxes(texts, **look):

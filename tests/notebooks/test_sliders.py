@@ -157,7 +157,7 @@ def test_a_frame_is_drawn_for_every_state(frames, tmp_path, monkeypatch, capsys)
         assert [numbers[0], after] == [torch.rand(1).item() for _ in range(2)]
     assert found["sliders"] == {"size": ["1", "2", "3"], "colour": ["red", "blue"]}
     assert found["titles"] == ["size 1", "size 1", "size 2", "size 2", "size 3", "size 3"]
-    assert found["start"] == 2 and "Text boxes need a live notebook" in capsys.readouterr().out
+    assert found["start"] == 2 and "Text boxes need a running kernel" in capsys.readouterr().out
     ((data, more),) = shown
     assert data["image/png"] == found["frames"][2] and data["text/plain"].startswith("<Figure")
     assert more == {"raw": True, "metadata": {"mmlkit": {"frames": "small_1"}}}
@@ -168,6 +168,18 @@ def test_a_frame_is_drawn_for_every_state(frames, tmp_path, monkeypatch, capsys)
         assert other == size and colours & {(255, 0, 0, 255), (0, 0, 255, 255)} == {colour}
     monkeypatch.setattr(plots, "sliders", widgets.sliders)
     assert record("again", {"size": 2}) == found
+
+
+def test_a_frame_covers_the_neighbours_of_a_difference(frames):
+    """Otherwise the edges of the picture below it are visible where a browser resizes both."""
+    from PIL import Image
+
+    base = Image.new("RGB", (20, 20), "white")
+    image = base.copy()
+    image.putpixel((10, 10), (255, 0, 0))
+    frame, _ = pixels(frames.overlay(image, base))
+    assert frame.getchannel("A").getbbox() == (6, 6, 15, 15)
+    assert frame.getpixel((6, 6)) == (255,) * 4 and frame.getpixel((10, 10)) == (255, 0, 0, 255)
 
 
 def test_frames_are_few_and_only_of_what_is_drawn(frames, tmp_path):
@@ -252,8 +264,8 @@ def test_a_text_gets_a_text_box(interactive_widgets, monkeypatch, capsys):
     monkeypatch.setattr(widgets, "is_interactive", lambda: False)
     plots.sliders(lambda **chosen: drawn.append(chosen), sentence="Yours.", head=[0, 1])
     assert drawn[2:] == [{"sentence": "Yours.", "head": 0}]
-    said = "Text boxes need a live notebook with a running kernel. Result for sentence = 'Yours.':"
-    assert capsys.readouterr().out == said + "\n"
+    said = "Text boxes need a running kernel.\nThe result is for sentence = 'Yours.'.\n"
+    assert capsys.readouterr().out == said
 
 
 def test_the_static_figure_shows_the_start(monkeypatch):
@@ -304,7 +316,7 @@ def test_text_boxes_show_the_result_of_the_given_texts(monkeypatch, capsys):
     shown = []
     plots.text_boxes(lambda **texts: shown.append(texts), first="a", second="b")
     assert shown == [{"first": "a", "second": "b"}]
-    said = "need a live notebook with a running kernel. Result for first = 'a', second = 'b':"
+    said = "need a running kernel.\nThe result is for first = 'a', second = 'b'.\n"
     assert said in capsys.readouterr().out
     with pytest.raises(ValueError, match="there are no texts to start with"):
         plots.text_boxes(print)
