@@ -216,6 +216,12 @@ def _check(path, content):
         for name in _fields(content.get(table, {}).get(key, "")):
             if name not in fields:
                 raise ValueError(_unknown(f"{path}: {table}.{key}", name, fields))
+    for number, claim in enumerate(content.get("claims", [])):
+        if "task" not in fields and claim.get("on") in ("own", "others"):
+            raise ValueError(
+                f"{path}: claims.{number}.on is {claim['on']!r}, which needs `task` in [grid]. "
+                "Name the set instead, such as on = 'qnli'."
+            )
 
 
 def _schema(content):

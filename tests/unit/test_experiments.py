@@ -189,6 +189,11 @@ FAST = HEAD + GRID + "[fast]\n"
             FAST + "[[claims]]\nsays = 'x'\nfirst = {tsk = 1}\nsecond = {}\n",
             r"claims.0.first has 'tsk', which is unknown.",
         ),
+        (
+            "title = 'x'\nnotebook = 'cross_dataset.ipynb'\n[grid]\nseed = [0, 1]\n[fast]\n"
+            "[[claims]]\nsays = 'x'\nfirst = {seed = 0}\nsecond = {seed = 1}\non = 'own'\n",
+            "claims.0.on is 'own', which needs `task` in .grid.. Name the set instead",
+        ),
         (FAST + "[fast.set]\nepochs = nan\n", "epochs is nan, expected a value of JSON."),
         (FAST + "[fast.set]\nepochs = 2026-01-01\n", "epochs is .*, expected a value of JSON."),
         (
