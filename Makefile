@@ -11,8 +11,9 @@ JOBS   ?= 2
 # The folder of the CS224N course's files, for make bench.
 SOURCE ?= mini
 PYTEST  = $(BIN)/python -m pytest -n $(JOBS)
+UNITS   = tests/unit tests/identities tests/parity
 
-.PHONY: walkthrough test quick test-gpu test-colab set-repo lint notebooks site test-site course data bench install clean help
+.PHONY: walkthrough test quick test-random test-gpu test-colab set-repo lint notebooks site test-site course data bench install clean help
 
 help:                           ## what each verb does
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' Makefile | expand -t 20
@@ -38,6 +39,13 @@ test: install lint              ## everything that must hold: unit tests, parity
 
 quick: install lint             ## the tests for daily work, in under 3 minutes
 	$(PYTEST) --dist worksteal -m "not slow"
+
+# FIRST=6 RUNS=5 goes on with the seeds 6 to 10.
+FIRST ?= 1
+RUNS  ?= 20
+test-random: install            ## the unit tests RUNS times, each in another order and with another hash seed
+	for seed in $$(seq $(FIRST) $$(($(FIRST) + $(RUNS) - 1))); do \
+	    PYTHONHASHSEED=$$seed $(PYTEST) --dist worksteal -m "not slow" --random-order-seed=$$seed $(UNITS) || exit; done
 
 test-gpu: install               ## what needs a GPU, one test at a time; measurements go to results/
 	$(BIN)/python -m pytest -m "gpu and not notebook" -rs tests/gpu
