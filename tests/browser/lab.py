@@ -189,8 +189,8 @@ SHOWN = """root => {
     const errors = output.querySelectorAll('[data-mime-type$="error"], [data-mime-type$="stderr"]');
     return {
         pictures: pictures.map(one => one.complete && one.naturalWidth ? one.src : ''),
-        text: output.innerText.trim(),
-        errors: [...errors].map(one => one.innerText).join('\\n'),
+        text: output.textContent.trim(),
+        errors: [...errors].map(one => one.textContent).join('\\n'),
     };
 }"""
 AT_LAST_VALUE = """control => {
@@ -299,7 +299,8 @@ class Widgets:
 
     def names(self):
         """Return the descriptions of the controls, from top to bottom."""
-        return self.root.locator(".widget-label").all_inner_texts()
+        # Not the inner text: that is empty until the browser has rendered the cell.
+        return self.root.locator(".widget-label").all_text_contents()
 
     def control(self, name):
         """Return a locator of the control with this description."""
