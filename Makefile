@@ -13,7 +13,8 @@ SOURCE ?= mini
 PYTEST  = $(BIN)/python -m pytest -n $(JOBS)
 UNITS   = tests/unit tests/identities tests/parity
 
-.PHONY: walkthrough test quick test-random test-gpu test-colab set-repo lint notebooks site test-site course data bench install clean help
+.PHONY: walkthrough test quick test-random test-gpu browser test-browser test-colab set-repo lint notebooks site test-site course data bench \
+        install clean help
 
 help:                           ## what each verb does
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' Makefile | expand -t 20
@@ -50,6 +51,14 @@ test-random: install            ## the unit tests RUNS times, each in another or
 test-gpu: install               ## what needs a GPU, one test at a time; measurements go to results/
 	$(BIN)/python -m pytest -m "gpu and not notebook" -rs tests/gpu
 	$(BIN)/python -m pytest -m "gpu and notebook" -rs tests/gpu
+
+browser: install                ## what tests/browser needs: Playwright in .venv, and Chromium (installed if you are root)
+	$(BIN)/pip install -q -e ".[browser]"
+	command -v chromium || command -v chromium-browser || { [ $$(id -u) = 0 ] && apt-get install -y -qq chromium; } || \
+	    { echo "Chromium is missing: apt-get install chromium" >&2; exit 1; }
+
+test-browser: browser           ## every notebook in JupyterLab and Chromium: each slider moves, one notebook at a time
+	$(BIN)/python -m pytest -m browser -rs --durations=0 --durations-min=1 tests/browser
 
 test-colab:                     ## every notebook alone, from a wheel, on the versions that Colab ships, torch aside
 	$(MAKE) install VENV=.venv-colab REQUIREMENTS=requirements-colab.txt

@@ -33,11 +33,18 @@ KEYS = {
 }
 
 
-def pytest_collection_modifyitems(items):
-    """Mark whole notebooks as slow. `pytest -m "not slow"` leaves them out."""
+def pytest_collection_modifyitems(config, items):
+    """Mark whole notebooks as slow. `pytest -m "not slow"` leaves them out.
+
+    Notebooks in a browser are skipped unless `-m browser` asks for them.
+    """
+    unasked = pytest.mark.skip(reason="`make test-browser` runs the notebooks in a browser")
     for item in items:
-        if item.get_closest_marker("notebook"):
+        in_browser = item.get_closest_marker("browser")
+        if in_browser or item.get_closest_marker("notebook"):
             item.add_marker("slow")
+        if in_browser and "browser" not in config.option.markexpr:
+            item.add_marker(unasked)
 
 
 @pytest.fixture(scope="session", autouse=True)

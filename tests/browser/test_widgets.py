@@ -1,0 +1,141 @@
+"""Every kind of widget of the library moves in JupyterLab, and the harness detects faults.
+
+One small notebook is opened and run once. `make test-browser` also opens the real notebooks.
+"""
+
+import nbformat
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+FIGURES = """
+import matplotlib.pyplot as plt
+from mmlkit import plots
+
+def draw(**chosen):
+    plt.figure(figsize=(4, 1))
+    plt.title(" ".join(f"{name} {value}" for name, value in chosen.items()))
+
+sentences = ["A slow film with a strong end.", "A strong film with a slow end."]
+plots.sliders(draw, start={"layer": 2}, layer=range(1, 6), kind=["bert", "mml"], text=sentences)
+"""
+TEXTS = """
+plots.text_boxes(lambda first, second: print(second, first), button="Swap", first="b", second="a")
+"""
+CONSTANT = """
+plots.sliders(lambda h: plt.title("always the same"), h=[1, 2])
+"""
+FAILING = """
+plots.sliders(lambda h: plt.title(1 / (2 - h)), h=[1, 2])
+"""
+
+
+def write(folder, name, *codes):
+    """Write a notebook of code cells."""
+    cells = [nbformat.v4.new_code_cell(code.strip()) for code in codes]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    nbformat.write(notebook, folder / "notebooks" / f"{name}.ipynb")
+
+
+@pytest.fixture(scope="module")
+def opened(checkout, open_notebook):
+    """Return the small notebook after all its cells have run."""
+    write(checkout, "widgets", FIGURES, TEXTS, CONSTANT, FAILING)
+    notebook = open_notebook("widgets")
+    notebook.run_all(limit=600)
+    return notebook
+
+
+@pytest.fixture
+def figure(opened):
+    """Return the widgets of the figure; afterwards the page must have reported no problem."""
+    yield opened.widgets(0)
+    assert opened.problems == []
+
+
+def test_the_widgets_have_their_names_and_start_values(figure):
+    assert figure.names() == ["layer", "kind", "text"]
+    values = [figure.value(name) for name in figure.names()]
+    assert values == ["2", "bert", "A slow film with a strong end."]
+
+
+@pytest.mark.parametrize("name", ["layer", "kind", "text"])
+def test_the_keyboard_moves_a_widget_and_the_figure_follows(figure, name):
+    before, value = figure.output(), figure.value(name)
+    assert before.startswith("data:image/png;base64,")
+    step = figure.possible_step(name)
+    there, back = (lambda: figure.step(name, step)), (lambda: figure.step(name, -step))
+    after = figure.output_after(there, before=before, what="there")
+    assert figure.value(name) != value
+    again = figure.output_after(back, before=after, what="back")
+    assert again == before and figure.value(name) == value
+
+
+def test_the_mouse_moves_a_slider_and_only_the_last_value_is_drawn(figure):
+    before, kind = figure.output(), figure.value("kind")
+    ends = []
+    for share in (1.0, 0.0, 0.25):
+        drag = lambda share=share: figure.drag("layer", share)
+        before = figure.output_after(drag, before=before, what=f"drag to {share}")
+        ends.append(figure.value("layer"))
+    assert ends == ["5", "1", "2"] and figure.value("kind") == kind
+
+
+def test_the_mouse_chooses_from_a_menu(figure):
+    before = figure.output()
+    menu = figure.control("text").locator("select")
+    for index in (1, 0):
+        choose = lambda index=index: menu.select_option(index=index)
+        before = figure.output_after(choose, before=before, what=f"choice {index}")
+    assert figure.value("text") == "A slow film with a strong end."
+
+
+def test_text_boxes_show_a_result_after_the_button(opened):
+    boxes = opened.widgets(1)
+    assert boxes.names() == ["first", "second"]
+    boxes.control("first").locator("input").fill("Lisbon")
+    button = boxes.root.get_by_role("button", name="Swap")
+    assert boxes.output_after(button.click, before="", what="button") == "a Lisbon"
+    assert opened.problems == []
+
+
+# ---- what the harness must detect ----
+
+
+@pytest.mark.parametrize(
+    ("index", "problem"),
+    [(2, "a step: the output stayed the same"), (3, "(?s)The output has an error.*ZeroDiv")],
+    ids=["a constant figure", "a figure that fails"],
+)
+def test_a_faulty_slider_is_detected(opened, index, problem):
+    widgets = opened.widgets(index)
+    act = lambda: widgets.step("h", 1)
+    before = widgets.output()
+    with pytest.raises(AssertionError, match=problem):
+        widgets.output_after(act, before=before, what="a step", patience=5)
+
+
+def test_a_slider_without_a_kernel_is_detected(opened):
+    widgets = opened.widgets(2)
+    do_nothing = lambda: None
+    with pytest.raises(AssertionError, match="no step: the kernel has no message"):
+        widgets.output_after(do_nothing, before="", what="no step", patience=1)
+
+
+def test_problems_of_a_page_and_failing_cells_are_detected(checkout, open_notebook):
+    write(checkout, "faulty", "1 + 1", "{}['layer']", "2 + 2")
+    notebook = open_notebook("faulty")
+    with pytest.raises(
+        AssertionError, match="cell 1: KeyError: 'layer'.*did not run: .2."
+    ) as error:
+        notebook.run_all(limit=600)
+    assert "cell 0" not in str(error.value) and notebook.problems == []
+    page = notebook.page
+    with page.expect_event("console"):
+        page.evaluate("console.error('a fault')")
+    with page.expect_event("pageerror"):
+        page.evaluate("setTimeout(() => { throw Error('an exception'); })")
+    page.evaluate("fetch('http://example.com/').catch(() => 0)")
+    kinds = {problem.partition(":")[0] for problem in notebook.problems}
+    assert kinds == {"console", "script", "request"}, notebook.problems
