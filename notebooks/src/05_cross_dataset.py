@@ -495,11 +495,11 @@ plt.show()
 # MiniLM has 384 features, the paper's BERT-large 1,024. With separate sentences a head reads 4 · 384 values, so 384 heads are not the
 # maximal number. $\lambda$ is the weight of the orthogonality term, as in notebook
 # 03. This section trains one of the methods and compares it with `bert`, on the same rows of QQP. It is a demonstration of the
-# mechanics: one seed, one training set and some thirty updates do not rank methods. Change the first line of the cell to try others.
+# mechanics: one seed, one training set and some fifty updates do not rank methods. Change the first line of the cell to try others.
 
 # %%
 method, method_task = "mml", "qqp"  # a row of the table above; qqp, mrpc or stsb_star
-data[method_task] = load_task(method_task, source, limit=400 if fast else rows, seed=seed)
+data[method_task] = load_task(method_task, source, limit=640 if fast else rows, seed=seed)
 steps = -(-len(data[method_task].train) // options["batch_size"]) * options["epochs"]
 cadence = {"every": max(1, steps // 5)} if method == "mml" else {}
 plain, contender = train(method_task), train(method_task, method, **cadence)
