@@ -1,7 +1,7 @@
 """Recorded pruning runs: the number of active heads over training, as in Fig. 2 of MML v2.
 
-The paper draws QNLI. `recorded_staircases` returns the recorded runs on QNLI where there are some,
-and otherwise the runs on smaller sets. Notebook 04 draws them.
+The paper draws QNLI. `recorded_staircases` returns the recorded runs on QNLI and on smaller sets.
+Notebook 04 and the README draw them.
 """
 
 import json
@@ -88,26 +88,24 @@ def _after(event):
 
 
 def recorded_staircases(folder=None, *, smaller=False):
-    """Return the recorded runs of Fig. 2: those on QNLI, or else those on smaller sets.
+    """Return the recorded runs on real data: those on QNLI, as in Fig. 2, and on smaller sets.
 
     Args:
         folder: the folder of the records; None: results/, see `mmlkit.shipped.results`. Runs of
             experiments/real-staircase.toml are in real-staircase-PROFILE/, runs of notebook 04 on
             real sets in pruning_TASK.json.
-        smaller: return the runs on smaller sets in any case.
+        smaller: leave QNLI out.
 
     Returns:
-        A list of `Staircase`, by name. It is empty where nothing is recorded.
+        A list of `Staircase`: QNLI first, then by name. It is empty where nothing is recorded.
     """
     folder = folder or results()
-    longer = sorted(Path(folder).glob("real-staircase-*/*.json"))
-    found = [staircase(json.loads(path.read_text(encoding="utf-8"))) for path in longer]
-    found = [one for one in found if one.task == "qnli"]
-    if smaller or not found:
-        shorter = sorted(Path(folder).glob("pruning_*.json"))
-        runs = [json.loads(path.read_text(encoding="utf-8")) for path in shorter]
-        found = [staircase(run) for run in runs if run["source"] != "mini"]
-    return sorted(found, key=lambda one: one.name)
+    found = []
+    for pattern in ("real-staircase-*/*.json", "pruning_*.json"):
+        runs = [json.loads(p.read_text(encoding="utf-8")) for p in Path(folder).glob(pattern)]
+        found += [staircase(run) for run in runs if run.get("source") != "mini"]
+    found = [one for one in found if not (smaller and one.task == "qnli")]
+    return sorted(found, key=lambda one: (one.task != "qnli", one.name))
 
 
 def staircase(run, name=None, majority=None):

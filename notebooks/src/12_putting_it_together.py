@@ -489,6 +489,7 @@ from mmlkit.training import fit
 settings = dict(epochs=epochs, batch_size=batch_size, max_length=size.max_length)
 
 
+# %%
 def run(multiverse=True, pals=True, schedule="annealed", **options):
     """(model, pruners, steps of each task) after training; weights of the best epoch."""
     plan = dict(epochs=epochs, steps_per_epoch=steps_per_epoch, seed=seed)

@@ -62,7 +62,7 @@ def test_runs_on_qnli_come_first(results):
         run = {"parameters": {"task": "qnli", "bandwidth": "std:1.5", "seed": seed}, **found}
         (results / "real-staircase-fast" / f"{seed}.json").write_text(json.dumps(run))
     runs = recorded_staircases(results)
-    assert [run.name for run in runs] == ["qnli, std:1.5, seed 0", "qnli, std:1.5, seed 1"]
+    assert [run.name for run in runs] == ["qnli, std:1.5, seed 0", "qnli, std:1.5, seed 1", "rte"]
     assert runs[0].counts == [(5, 384, 300)] and runs[0].steps == 9
     assert [run.name for run in recorded_staircases(results, smaller=True)] == ["rte"]
 
