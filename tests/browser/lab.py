@@ -45,7 +45,7 @@ HARMLESS = []
 def missing():
     """Return what these tests lack on this machine, as a sentence, or None."""
     if not importlib.util.find_spec("playwright"):
-        return "Playwright is missing: `make test-browser` installs it"
+        return "Playwright is missing: `make browser` installs it"
     if not CHROMIUM:
         return "Chromium is missing: apt-get install chromium"
     lacking = [name for name in ("jupyterlab", "ipywidgets") if not importlib.util.find_spec(name)]

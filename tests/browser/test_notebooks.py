@@ -1,7 +1,7 @@
 """Every committed notebook with widgets runs in JupyterLab, and each of its widgets moves.
 
-`make test-browser` runs these tests: they take about half an hour. They have the mark `browser`,
-so other commands leave them out.
+`make test-browser` runs these tests, which take as long as the notebooks. They have the mark
+`browser`, so other commands skip them.
 """
 
 import ast
