@@ -329,6 +329,15 @@ class Widgets:
         else:
             self.page.keyboard.press("ArrowRight" if step == 1 else "ArrowLeft")
 
+    def text_box(self, name):
+        """Return a locator of the text box of a control; it finds nothing in other controls."""
+        return self.control(name).locator("input[type=text]")
+
+    def write(self, name, text):
+        """Write a text into a text box, and press Enter."""
+        self.text_box(name).fill(text)
+        self.text_box(name).press("Enter")
+
     def _focus(self, control):
         """Focus a control until it keeps the focus: JupyterLab gives it to a cell after a run."""
         control.evaluate("control => { window.control = control; window.kept = 0; }")

@@ -51,7 +51,9 @@ def test_every_widget_of_the_notebook_moves(name, open_notebook):
         if function == "sliders":
             assert widgets.names() == names
             for control in names:
-                move_there_and_back(widgets, control, f"{name}, cell {index}, {control}")
+                text = widgets.text_box(control).count() == 1
+                change = write_there_and_back if text else move_there_and_back
+                change(widgets, control, f"{name}, cell {index}, {control}")
         else:
             press_the_button(widgets, f"{name}, cell {index}")
     notebook.close()
@@ -66,6 +68,15 @@ def move_there_and_back(widgets, control, where):
     third = widgets.output_after(back, before=second, what=f"{where} back to {value}")
     assert widgets.value(control) == value
     assert third == first, f"{where}: the figure at {value} differs after a move there and back"
+
+
+def write_there_and_back(widgets, control, where):
+    """Write another sentence into a text box, and the first one: the first figure must return."""
+    first, text = widgets.output(), widgets.text_box(control).input_value()
+    other = lambda: widgets.write(control, "A dull and far too long film.")
+    second = widgets.output_after(other, before=first, what=f"{where}, another sentence")
+    again = lambda: widgets.write(control, text)
+    assert widgets.output_after(again, before=second, what=f"{where}, the first one") == first
 
 
 def press_the_button(widgets, where):

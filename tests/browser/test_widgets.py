@@ -17,7 +17,8 @@ def draw(**chosen):
     plt.title(" ".join(f"{name} {value}" for name, value in chosen.items()))
 
 sentences = ["A slow film with a strong end.", "A strong film with a slow end."]
-plots.sliders(draw, start={"layer": 2}, layer=range(1, 6), kind=["bert", "mml"], text=sentences)
+choices = dict(layer=range(1, 6), kind=["bert", "mml"], text=sentences)
+plots.sliders(draw, start={"layer": 2}, **choices, word="one")
 """
 TEXTS = """
 plots.text_boxes(lambda first, second: print(second, first), button="Swap", first="b", second="a")
@@ -55,8 +56,8 @@ def figure(opened):
 
 
 def test_the_widgets_have_their_names_and_start_values(figure):
-    assert figure.names() == ["layer", "kind", "text"]
-    values = [figure.value(name) for name in figure.names()]
+    assert figure.names() == ["layer", "kind", "text", "word"]
+    values = [figure.value(name) for name in ["layer", "kind", "text"]]
     assert values == ["2", "bert", "A slow film with a strong end."]
 
 
@@ -70,6 +71,13 @@ def test_the_keyboard_moves_a_widget_and_the_figure_follows(figure, name):
     assert figure.value(name) != value
     again = figure.output_after(back, before=after, what="back")
     assert again == before and figure.value(name) == value
+
+
+def test_a_text_beside_sliders_redraws_the_figure(figure):
+    before = figure.output()
+    two = figure.output_after(lambda: figure.write("word", "two"), before=before, what="two")
+    one = figure.output_after(lambda: figure.write("word", "one"), before=two, what="one")
+    assert one == before and figure.text_box("layer").count() == 0
 
 
 def test_the_mouse_moves_a_slider_and_only_the_last_value_is_drawn(figure):
