@@ -167,8 +167,10 @@ def repair_html(body):
 
     A screen reader announces a header cell for every cell beneath it. Pandas and Markdown leave the
     corner of a table empty, so it becomes a data cell. A Markdown table cannot do without a head; a
-    head without text goes. Sphinx gives the caption of a list of pages no level.
+    head without text goes. Sphinx gives the caption of a list of pages no level. MyST-NB gives what
+    opens a folded output another name than the visible one, by which a voice control calls it.
     """
+    body = body.replace('<summary aria-label="Toggle hidden content">', "<summary>")
     body = EMPTY_HEAD.sub("", EMPTY_HEADER.sub(r"<td\1></td>", body))
     return body.replace(
         'class="caption" role="heading">', 'class="caption" role="heading" aria-level="2">'

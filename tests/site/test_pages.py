@@ -143,6 +143,11 @@ def test_the_caption_of_a_list_of_pages_gets_a_level():
     assert 'role="heading" aria-level="2"><span>Notebooks' in repair_html(caption)
 
 
+def test_what_opens_a_folded_output_has_its_visible_name():
+    folded = '<summary aria-label="Toggle hidden content">\n<p>Show code cell output</p></summary>'
+    assert repair_html(folded) == "<summary>\n<p>Show code cell output</p></summary>"
+
+
 def test_google_sections_become_field_lists():
     docstring = """Measure a head.
 
