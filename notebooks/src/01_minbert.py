@@ -675,6 +675,7 @@ print(f"yours and transformers: equal to {tolerance:.0e}; misprinted: cosine {ga
 
 
 # %%
+@torch.no_grad()  # section 8 trains, and the sliders may move after it
 def attention_maps(text):
     """The tokens of a text, and all weights [L,H,T,T]."""
     ids = tokenizer(text, return_tensors="pt").input_ids
