@@ -49,11 +49,16 @@ def save_checkpoint(path, state):
     tensors = {key: value.detach().cpu().contiguous().clone() for key, value in tensors.items()}
     plain = json.dumps(plain)
     about = {"version": VERSION, "plain": plain, "checksum": _checksum(tensors, plain)}
-    with atomic_write(path) as temporary:
-        # `save_file` would write to a temporary file of its own, which a killed process leaves.
-        temporary.write_bytes(save(tensors, metadata=about))
+    try:
+        with atomic_write(path) as temporary:
+            # `save_file` would write to a temporary file of its own, which a killed process leaves.
+            temporary.write_bytes(save(tensors, metadata=about))
+            if path.is_file():
+                os.replace(path, _previous(path))
+    except OSError as error:
         if path.is_file():
-            os.replace(path, _previous(path))
+            error.args = (f"{error} The checkpoint before it is unchanged.",)
+        raise
 
 
 def load_checkpoint(path):
