@@ -1,14 +1,13 @@
 """Count the clusters of MeanShift at scikit-learn's default bandwidth in one normal sample.
 
     python benchmarks/meanshift_splits.py --out results/meanshift_splits.json
-    python benchmarks/meanshift_splits.py --rules --draws 40 --out results/meanshift_rules.json
+    python benchmarks/meanshift_splits.py --rules --out results/meanshift_rules.json
 
 Such a sample has one cluster: its heads differ only by chance. The default bandwidth scales with
 the sample, so mean and width do not matter. The table has a row for 1024, 200, 45 and 10 heads,
 with bin_seeding and without. A row gives the share of draws with two or more clusters and the mean
 number of clusters. For the draws that split, it also gives the median share of heads in the lowest
-cluster. Many heads without bin_seeding take seconds per draw, so they get fewer draws. Every row
-gives its number of draws. With --rules the table compares rules for the bandwidth instead.
+cluster. With --rules the table compares rules for the bandwidth instead.
 """
 
 import argparse
@@ -17,13 +16,12 @@ import statistics
 
 import numpy as np
 
-from mmlkit.heads.pruning import cluster
+from mmlkit.heads.clustering import cluster
 from mmlkit.runtime import atomic_write, describe
 
 SIZES = (1024, 200, 45, 10)
 RULES = ("auto:0.3", "auto:0.1", "std:0.5", "std:1.0", "std:1.2", "std:1.3", "std:1.5")
 RULE_SIZES = (384, 200, 100, 60, 45, 20, 10, 5)
-FEWER = {(1024, True): 2, (1024, False): 20, (200, False): 5}  # divisor of the number of draws
 
 
 def splits(heads, draws, bin_seeding, seed, rule=None):
@@ -55,19 +53,24 @@ def compare_rules(draws, seed):
     return rows
 
 
+def compare_seeding(draws, seed):
+    """Return the rows of scikit-learn's default bandwidth, with bin_seeding and without."""
+    rows = []
+    for bin_seeding in (True, False):
+        for heads in SIZES:
+            rows.append(splits(heads, draws, bin_seeding, seed))
+            print(rows[-1], flush=True)
+    return rows
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--draws",
-        type=int,
-        default=200,
-        help="samples for each row; a part of them where a draw is slow",
-    )
+    parser.add_argument("--draws", type=int, default=1000, help="samples for each row")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", help="write the figures to this .json file")
     parser.add_argument("--rules", action="store_true", help="compare rules for the bandwidth")
     options = parser.parse_args()
-    rows = compare_rules(options.draws, options.seed) if options.rules else default_rows(options)
+    rows = (compare_rules if options.rules else compare_seeding)(options.draws, options.seed)
     found = {
         "what": "clusters that MeanShift finds in one normal distribution at "
         + ("several bandwidths" if options.rules else "scikit-learn's default bandwidth"),
@@ -78,23 +81,6 @@ def main():
     if options.out:
         with atomic_write(options.out) as temporary:
             temporary.write_text(json.dumps(found, indent=2) + "\n")
-
-
-def default_rows(options):
-    """Return the rows of scikit-learn's default bandwidth, with bin_seeding and without."""
-    rows = []
-    for bin_seeding in (True, False):
-        for heads in SIZES:
-            rows.append(
-                splits(
-                    heads,
-                    max(1, options.draws // FEWER.get((heads, bin_seeding), 1)),
-                    bin_seeding,
-                    options.seed,
-                )
-            )
-            print(rows[-1], flush=True)
-    return rows
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ import numpy as np
 from mmlkit.bench.steps import draw_batches, make_step
 from mmlkit.bench.timing import alternate, seconds, spread
 from mmlkit.data.batching import encode
+from mmlkit.heads.clustering import cluster
 from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.heads.pruning import cluster
 from mmlkit.runtime import pick_device
 from mmlkit.training.model import MultitaskModel
 

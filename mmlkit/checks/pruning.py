@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from mmlkit.checks.compare import exercise
-from mmlkit.heads.pruning import cluster
+from mmlkit.heads.clustering import cluster
 
 __all__ = ["check_bandwidth", "check_head_average", "check_staircase", "check_survivors"]
 

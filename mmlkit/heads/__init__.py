@@ -2,7 +2,8 @@
 
     linear       one linear layer, for a packed input or for two sentence vectors
     multiverse   many orthogonal linear heads and the multiverse loss
-    pruning      which heads survive, by MeanShift over their average losses
+    clustering   MeanShift over the average losses of heads
+    pruning      which heads survive: the cluster with the lowest average losses
     methods      the six methods of the papers as heads
     san          the stochastic answer network of MT-DNN
     ranking      relevance ranking of MT-DNN
@@ -10,6 +11,7 @@
 Notebooks 02, 03, 04, 07 and 08 build them by hand. Loops over data do not belong here.
 """
 
+from mmlkit.heads.clustering import cluster
 from mmlkit.heads.linear import (
     LinearHead,
     Loss,
@@ -20,6 +22,6 @@ from mmlkit.heads.linear import (
 )
 from mmlkit.heads.methods import METHODS, build_head
 from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
-from mmlkit.heads.pruning import HeadPruner, PruningEvent, cluster, literal_average
+from mmlkit.heads.pruning import HeadPruner, PruningEvent, literal_average
 from mmlkit.heads.ranking import RankingHead, rank_queries, ranking_loss
 from mmlkit.heads.san import SANHead, SANSteps, kept_steps, mean_of_steps

@@ -9,15 +9,15 @@ only, as printed.
 
 import dataclasses
 import math
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from mmlkit.heads.clustering import cluster, resolve_bandwidth
 from mmlkit.messages import check_number
 
-__all__ = ["HeadPruner", "PruningEvent", "cluster", "literal_average", "reset_optimizer_state"]
+__all__ = ["HeadPruner", "PruningEvent", "literal_average", "reset_optimizer_state"]
 
 # Updates whose losses may wait on a GPU: 4 MB for 1,024 heads.
 MOST_UNREAD = 1000
@@ -48,69 +48,6 @@ class PruningEvent:
     kept: list
     dropped: list
     note: str = ""
-
-
-def cluster(values, bandwidth=None, *, bin_seeding=True):
-    """Cluster numbers by MeanShift.
-
-    Values that are all equal form one cluster. 1,024 values cost about 0.1 s with bin_seeding, and
-    seconds without.
-
-    Args:
-        values: [N] finite numbers.
-        bandwidth: a number; None or "auto:q" (scikit-learn's estimate at quantile q, 0.3 by
-            default); or "std:k" (k standard deviations).
-        bin_seeding: see sklearn.cluster.MeanShift.
-
-    Returns:
-        (centroids ascending, the centroid's index for each value, the bandwidth that was used).
-
-    Raises:
-        ValueError: there is no value, a value is not finite, or the bandwidth is unknown.
-    """
-    values = np.asarray(values, dtype=float)
-    if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
-        found = values[~np.isfinite(values)][:3] if values.size else "none"
-        raise ValueError(f"expected at least one finite average per head, found {found}.")
-    width = _bandwidth(values, bandwidth)
-    # Below this spread or width the values count as equal; scikit-learn fails on a width of zero.
-    smallest = 1e-6 * max(np.abs(values).max(), 1e-12)
-    if np.ptp(values) <= smallest or width <= smallest:
-        return [float(values.mean())], [0] * len(values), float(width)
-    from sklearn.cluster import MeanShift
-
-    with (
-        warnings.catch_warnings()
-    ):  # with as many bins as values, MeanShift starts from every value
-        warnings.filterwarnings("ignore", message="Binning data failed")
-        fitted = MeanShift(bandwidth=width, bin_seeding=bin_seeding).fit(values[:, None])
-    centres = fitted.cluster_centers_[:, 0]
-    # Only centres with members, in ascending order.
-    used = sorted(set(fitted.labels_), key=lambda label: centres[label])
-    labels = [used.index(label) for label in fitted.labels_]
-    return [float(centres[label]) for label in used], labels, float(width)
-
-
-def _bandwidth(values, bandwidth):
-    if isinstance(bandwidth, (int, float)) and not isinstance(bandwidth, bool):
-        if not (bandwidth > 0 and math.isfinite(bandwidth)):
-            raise ValueError(f"bandwidth {bandwidth} must be a positive number.")
-        return float(bandwidth)
-    kind, _, number = str("auto:0.3" if bandwidth is None else bandwidth).partition(":")
-    try:
-        number = float(number)
-    except ValueError:
-        kind = None
-    if kind == "std" and number > 0:
-        return number * float(values.std())
-    if kind == "auto" and 0 < number <= 1:
-        from sklearn.cluster import estimate_bandwidth
-
-        return float(estimate_bandwidth(values[:, None], quantile=number))
-    raise ValueError(
-        f"bandwidth {bandwidth!r} is not understood; give a positive number, None, 'auto:0.3' (a "
-        "quantile) or 'std:1.0'."
-    )
 
 
 def literal_average(averages, task_loss, momentum=0.99):
@@ -185,7 +122,7 @@ class HeadPruner:
                 f"head is a {type(head).__name__}, expected a MultiverseHead, such as "
                 "model.heads['sst']."
             )
-        _bandwidth(np.array([0.0, 1.0]), bandwidth)  # an unknown bandwidth raises here
+        resolve_bandwidth(np.array([0.0, 1.0]), bandwidth)  # an unknown bandwidth raises here
         self.head, self.every, self.momentum, self.threshold = head, every, momentum, threshold
         self.bandwidth, self.bin_seeding = bandwidth, bin_seeding
         self.warmup, self.min_active, self.min_gap = warmup, min_active, min_gap

@@ -732,7 +732,7 @@ if len(ours):
 # rows, which a language model wrote. BERT-large on the real sets may behave differently.
 #
 # The figure shows the price for each pair of sets, with a negative sign. A row is the set trained on, a column is the set
-# evaluated on. Each cell is the difference in points from the model that was trained on the evaluated set. In a live notebook,
+# evaluated on. Each cell is the difference in points from the model that was trained on the evaluated set. The sliders
 # choose a method and a seed.
 
 # %%

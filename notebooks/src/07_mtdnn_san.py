@@ -282,8 +282,8 @@ def draw(K, p):
 sliders(draw, start={"K": 5, "p": 0.5}, K=range(1, 9), p=[0, 0.1, 0.25, 0.5, 0.75, 0.9])
 
 # %% [markdown]
-# *With five steps and a dropout of 0.5 the training answer varies by about ± 0.02 around the mean of all steps. In a live notebook,
-# sliders change K and p: more dropout makes the band wider, and p = 0 removes it.*
+# *With five steps and a dropout of 0.5 the training answer varies by about ± 0.02 around the mean of all steps. The sliders
+# change K and p: more dropout makes the band wider, and p = 0 removes it.*
 #
 # ## 3 The equations
 #
@@ -883,7 +883,7 @@ sliders(draw_row, start={"row": typical[0]}, row=sorted(typical))
 
 # %% [markdown]
 # *The row nearest to the average. In every step the full stop and [SEP] get most of the attention (left). All five answers favour*
-# entailment *(right). In a live notebook, a slider chooses one of six typical rows.*
+# entailment *(right). The slider chooses one of six typical rows.*
 #
 # ## 8 The published table
 #

@@ -277,7 +277,7 @@ sliders(draw, start={"gamma": 10, "N": 2}, gamma=[1, 2, 3, 5, 10], N=[2, 3, 5, 1
 
 # %% [markdown]
 # *With γ = 10 and two candidates the floor falls to 0.00005, and the pull at small negative margins exceeds that of the plain loss.
-# Below about m = −4 it is weaker, and at m = −8 it is 0.18. In a live notebook, sliders change γ and N.*
+# Below about m = −4 it is weaker, and at m = −8 it is 0.18. The sliders change γ and N.*
 #
 # ## 3 The model of 2015
 #

@@ -565,7 +565,7 @@ print(f"largest difference of two seeds: {100 * control.abs().max():.1f} points"
 # this dev split. A claim about the *recipe* needs new training runs. The recorded effects of
 # section 4 have them.
 #
-# In a live notebook, choose the number of labels and the starting point.
+# The sliders choose the number of labels and the starting point.
 
 
 # %%

@@ -490,18 +490,18 @@ settings = dict(epochs=epochs, batch_size=batch_size, max_length=size.max_length
 
 
 # %%
-def run(multiverse=True, pals=True, schedule="annealed", **options):
-    """(model, pruners, steps of each task) after training; weights of the best epoch."""
+def run(name, multiverse=True, pals=True, schedule="annealed", **options):
+    """(model, pruners, steps of each task) of a system after training; the best epoch's weights."""
     plan = dict(epochs=epochs, steps_per_epoch=steps_per_epoch, seed=seed)
     sampler = TaskSampler(schedule, sizes=batches, **plan)
-    order = [name for epoch in range(1, epochs + 1) for name in sampler.order(epoch)]
-    steps = {name: order.count(name) for name in TASKS}
-    every = {name: max(1, number // 3) for name, number in steps.items()}
+    order = [task for epoch in range(1, epochs + 1) for task in sampler.order(epoch)]
+    steps = {task: order.count(task) for task in TASKS}
+    every = {task: max(1, number // 3) for task, number in steps.items()}
     model, hooks = new_model(multiverse, pals, every=every, **options)
     rates = {**head_lr, "sts": sts_lr[options.get("pairs", pairs)]}
     optimizer = make_optimizer(model, lr=size.lr, head_lr=rates, pal_lr=size.head_lr)
     same = dict(sampler=sampler, optimizer=optimizer, hooks=hooks, precision=precision, seed=seed)
-    kept = size.checkpoints(output_dir, f"12-{multiverse}-{pals}-{schedule}-{options}")
+    kept = size.checkpoints(output_dir, f"12-{name}")
     fit(model, data, **same, **settings, **kept)
     return model, hooks, steps
 
@@ -521,7 +521,7 @@ def answers(model):
 
 scores, steps = {}, {}
 for name in systems:
-    model, hooks, steps[name] = run(**SYSTEMS[name])
+    model, hooks, steps[name] = run(name, **SYSTEMS[name])
     scores[name] = answers(model)
     if name == "everything":
         whole = model, hooks
@@ -644,7 +644,7 @@ print(f"{len(chosen[0])} pairs from {ratio.min():.2f} to {ratio.max():.2f}")
 # %%
 del models, timed, optimizers  # memory
 other = "packed" if pairs == "separate" else "separate"
-scores[other] = answers(run(**SYSTEMS["nothing"], pairs=other)[0])
+scores[other] = answers(run(f"nothing, {other}", **SYSTEMS["nothing"], pairs=other)[0])
 ways = {other: scores[other], pairs: scores["nothing"], "untrained": scores["untrained"]}
 right = {name: one["quora"].argmax(1) == dev["quora"].labels for name, one in ways.items()}
 away = right[other].astype(float) - right[pairs]

@@ -15,9 +15,10 @@ from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.bert.pretrained import load_pretrained, save_pretrained
 from mmlkit.data.loading import TaskData, load_task, make_split
 from mmlkit.data.tasks import Task, get_task, ranking_task
+from mmlkit.heads.clustering import cluster
 from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.heads.pruning import HeadPruner, cluster
+from mmlkit.heads.pruning import HeadPruner
 from mmlkit.heads.ranking import RankingHead, rank_queries
 from mmlkit.heads.san import SANHead
 from mmlkit.pals.task_parts import add_pals

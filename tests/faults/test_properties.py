@@ -296,7 +296,7 @@ LOSSES = st.lists(st.floats(0, 1e6, allow_subnormal=False), min_size=1, max_size
 @CHECKED
 @given(LOSSES, st.sampled_from([None, "auto:0.3", "auto:1", "std:1", "std:0.1", 0.5, 1e-9]))
 def test_clusters_of_losses(values, bandwidth):
-    from mmlkit.heads.pruning import cluster
+    from mmlkit.heads.clustering import cluster
 
     centres, labels, width = cluster(values, bandwidth)
     assert centres == sorted(centres) and len(labels) == len(values) and width >= 0

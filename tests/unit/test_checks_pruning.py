@@ -11,7 +11,7 @@ from mmlkit.checks import (
     check_staircase,
     check_survivors,
 )
-from mmlkit.heads.pruning import cluster
+from mmlkit.heads.clustering import cluster
 
 
 def average(a, losses, active, t, gamma):

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from mmlkit.heads.clustering import cluster
 from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.heads.pruning import HeadPruner, cluster, literal_average, reset_optimizer_state
+from mmlkit.heads.pruning import HeadPruner, literal_average, reset_optimizer_state
 from mmlkit.training.loop import fit
 
 

@@ -1,0 +1,122 @@
+"""MeanShift on one axis: clusters of the heads' average losses.
+
+Notebook 04 builds it by hand. scikit-learn's MeanShift searches neighbours in any dimension, one
+window at a time, and takes up to a second for 1,024 averages. On a sorted axis, the values inside
+a window are consecutive, so a sum over them is the difference of two cumulative sums.
+"""
+
+import math
+
+import numpy as np
+
+__all__ = ["cluster", "mean_shift", "resolve_bandwidth"]
+
+
+def cluster(values, bandwidth=None, *, bin_seeding=True):
+    """Cluster numbers by MeanShift, with the same result as `sklearn.cluster.MeanShift`.
+
+    Values that are all equal form one cluster.
+
+    Args:
+        values: [N] finite numbers.
+        bandwidth: a number; None or "auto:q" (scikit-learn's estimate at quantile q, 0.3 by
+            default); or "std:k" (k standard deviations).
+        bin_seeding: see sklearn.cluster.MeanShift.
+
+    Returns:
+        (centroids ascending, the centroid's index for each value, the bandwidth that was used).
+
+    Raises:
+        ValueError: there is no value, a value is not finite, or the bandwidth is unknown.
+
+    Example::
+
+        cluster([0.40, 0.41, 0.60], 0.05)      # ([0.405, 0.6], [0, 0, 1], 0.05)
+    """
+    values = np.asarray(values, dtype=float)
+    if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
+        found = values[~np.isfinite(values)][:3] if values.size else "none"
+        raise ValueError(f"expected at least one finite average per head, found {found}.")
+    width = resolve_bandwidth(values, bandwidth)
+    # Below this spread or width the values count as equal: MeanShift needs a width above zero.
+    smallest = 1e-6 * max(np.abs(values).max(), 1e-12)
+    if np.ptp(values) <= smallest or width <= smallest:
+        return [float(values.mean())], [0] * len(values), float(width)
+    centres, labels = mean_shift(values, width, bin_seeding)
+    return centres.tolist(), labels.tolist(), float(width)
+
+
+def mean_shift(values, width, bin_seeding=True, most_moves=300):
+    """Move windows to the mean of their values, and merge the places where they stop.
+
+    The kernel is flat (Comaniciu and Meer 2002). Of places that are at most `width` apart, the one
+    whose window holds the most values stays.
+
+    Args:
+        values: [N] finite numbers.
+        width: the bandwidth, half the width of a window.
+        bin_seeding: start windows at multiples of the bandwidth near the values. Otherwise, and
+            where there are as many multiples as values, one starts at each value.
+        most_moves: the moves after which a window stops.
+
+    Returns:
+        (centres [C] ascending, the centre's index for each value [N]). A centre that is nearest to
+        no value is left out.
+    """
+    ordered = np.sort(values)
+    sums = np.append(0.0, np.cumsum(ordered))
+    # float32 as in scikit-learn: a value on a window's edge is then inside or outside in both.
+    multiples = np.unique(np.round(values / width)).astype(np.float32) * np.float32(width)
+    places = multiples if bin_seeding and len(multiples) < len(values) else ordered
+    stopped = []  # (values inside, place)
+    for move in range(most_moves + 1):
+        first = np.searchsorted(ordered, places - width, "left")
+        inside = np.searchsorted(ordered, places + width, "right") - first
+        places, first, inside = (one[inside > 0] for one in (places, first, inside))
+        means = (sums[first + inside] - sums[first]) / inside
+        still = (np.abs(means - places) <= 1e-3 * width) | (move == most_moves)
+        stopped += zip(inside[still].tolist(), means[still].tolist())
+        places = np.unique(means[~still])
+        if not len(places):
+            break
+    centres = []
+    for _, place in sorted(set(stopped), reverse=True):
+        if all(abs(place - centre) > width for centre in centres):
+            centres.append(place)
+    labels = np.abs(values[:, None] - np.sort(centres)).argmin(1)
+    used, labels = np.unique(labels, return_inverse=True)
+    return np.sort(centres)[used], labels
+
+
+def resolve_bandwidth(values, bandwidth):
+    """Turn a bandwidth of `cluster` into a number.
+
+    Args:
+        values: [N], a numpy array.
+        bandwidth: see `cluster`.
+
+    Returns:
+        A number; 0 where an estimate finds too few or equal values.
+
+    Raises:
+        ValueError: the bandwidth is unknown or not positive.
+    """
+    if isinstance(bandwidth, (int, float)) and not isinstance(bandwidth, bool):
+        if not (bandwidth > 0 and math.isfinite(bandwidth)):
+            raise ValueError(f"bandwidth {bandwidth} must be a positive number.")
+        return float(bandwidth)
+    kind, _, number = str("auto:0.3" if bandwidth is None else bandwidth).partition(":")
+    try:
+        number = float(number)
+    except ValueError:
+        kind = None
+    if kind == "std" and number > 0:
+        return number * float(values.std())
+    if kind == "auto" and 0 < number <= 1:
+        from sklearn.cluster import estimate_bandwidth
+
+        return float(estimate_bandwidth(values[:, None], quantile=number))
+    raise ValueError(
+        f"bandwidth {bandwidth!r} is not understood; give a positive number, None, 'auto:0.3' (a "
+        "quantile) or 'std:1.0'."
+    )
