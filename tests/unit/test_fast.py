@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from mmlkit.data.batching import collate, encode
 from mmlkit.heads.linear import LinearHead, Loss
 from mmlkit.runtime import seeded
-from mmlkit.training.fast import _dropout, cpu_shortcuts
+from mmlkit.training.fast import _dropout, cpu_shortcuts, fast_matmul
 from mmlkit.training.step import train_step
 
 OPTIMIZERS = {
@@ -52,12 +52,14 @@ def test_any_optimizer_trains_the_encoder_in_a_plain_loop(make_model, make_toy, 
 
 
 def test_a_plain_loop_and_train_step_give_the_same_weights(make_model, make_toy):
+    """With the same matrix product, because AdamW enlarges the rounding of gradients near zero."""
     ours, plain = make_model("sst").train(), make_model("sst").train()
     one, other = (torch.optim.AdamW(model.parameters(), lr=1e-3) for model in (ours, plain))
     for batch in batches_of(ours, make_toy("sst")):
         train_step(ours, batch, one, clip=None)
         other.zero_grad()
-        plain.loss(batch).total.backward()
+        with fast_matmul(plain.device):
+            plain.loss(batch).total.backward()
         other.step()
     for (key, value), expected in zip(ours.named_parameters(), plain.parameters()):
         torch.testing.assert_close(
