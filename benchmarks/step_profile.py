@@ -2,12 +2,14 @@
 
     python benchmarks/step_profile.py --source FOLDER --out results/step_profile.json
 
-The table has the share of self time of each operation of torch. It says how much is left to gain:
-the products `mm`, `addmm` and `bmm` run at the speed of the machine, and any implementation needs
-them. The profiler itself adds some time to small operations.
+For each precision, the table has the share of self time of each operation of torch. It says how
+much is left to gain: any implementation needs the products `mm`, `addmm` and `bmm`. Their share of
+the peak compares their rate, while they run, with that of one large product. A step without any
+other operation would reach this share. The profiler itself adds some time to small operations.
 """
 
 import argparse
+import functools
 import json
 import warnings
 
@@ -15,32 +17,43 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from mmlkit.bench.steps import draw_batches, make_step
+from mmlkit.bench.timing import matmul_peak
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.batching import encode
 from mmlkit.data.loading import load_task
 from mmlkit.heads.linear import LinearHead
-from mmlkit.runtime import atomic_write, describe
+from mmlkit.runtime import atomic_write, describe, fastest_precision, pick_device
 from mmlkit.training.evaluation import score_encoded
 from mmlkit.training.model import MultitaskModel
 
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
 
 
-def shares(work):
-    """Return the share of self time of each operation, in percent and in descending order."""
-    with profile(activities=[ProfilerActivity.CPU]) as found:
+def measure(part, precision, work):
+    """Return the profile of a function: one row of the record."""
+    peak = matmul_peak(precision, pick_device("cpu"))
+    with profile(activities=[ProfilerActivity.CPU], with_flops=True) as found:
         work()
     rows = [row for row in found.key_averages() if row.self_cpu_time_total > 0]
-    total = sum(row.self_cpu_time_total for row in rows)
-    found = {row.key: round(100 * row.self_cpu_time_total / total, 2) for row in rows}
-    return dict(sorted(found.items(), key=lambda item: -item[1])[:25])
+    rows.sort(key=lambda row: -row.self_cpu_time_total)
+    products = [row for row in rows if row.key in PRODUCTS]
+    busy, total = (sum(row.self_cpu_time_total for row in some) for some in (products, rows))
+    rate = sum(row.flops for row in products) / busy / 1e3  # FLOP in a microsecond to GFLOP/s
+    return {
+        "part": part,
+        "precision": precision,
+        "products_percent": round(100 * busy / total, 1),
+        "products_percent_of_peak": round(100 * rate / peak, 1),
+        "operations": {
+            row.key: round(100 * row.self_cpu_time_total / total, 2) for row in rows[:25]
+        },
+    }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--source", default="mini", help="folder with the CS224N files, or 'mini'")
     parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--out", help="write the shares to this .json file")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -49,25 +62,25 @@ def main():
     data = load_task("sst", options.source)
     model = MultitaskModel(encoder, {"sst": LinearHead(384, 5, pooling="pooler")})
     train, dev = (encode(tokenizer, split, max_length=512) for split in (data.train, data.dev))
-    batches = draw_batches(train, 32, options.steps + 3, 0)
-    step = make_step(model, train, options.precision)
-    for rows in batches[:3]:
-        step(rows)
-    found = {
-        "training step": shares(lambda: [step(rows) for rows in batches[3:]]),
-        "prediction": shares(
-            lambda: score_encoded(model, dev, batch_size=32, precision=options.precision)
-        ),
-    }
-    for name, part in found.items():
-        products = sum(part.get(key, 0) for key in PRODUCTS)
-        print(f"{name}, {options.precision}: {products:.0f} % of the time in matrix products")
-        for key, share in part.items():
+    batches, found = draw_batches(train, 32, options.steps + 3, 0), []
+    for precision in dict.fromkeys(["fp32", fastest_precision("cpu")]):
+        step = make_step(model, train, precision)
+        parts = {
+            "training step": lambda step=step: [step(rows) for rows in batches[3:]],
+            "prediction": functools.partial(score_encoded, model, dev, precision=precision),
+        }
+        for rows in batches[:3]:
+            step(rows)
+        found += [measure(part, precision, work) for part, work in parts.items()]
+    for one in found:
+        busy, rate = one["products_percent"], one["products_percent_of_peak"]
+        print(f"{one['part']}, {one['precision']}: {busy} % in products, at {rate} % of the peak")
+        for key, share in one["operations"].items():
             print(f"  {share:6.2f} %  {key}")
     if options.out:
-        content = {"what": __doc__.splitlines()[0], "precision": options.precision, **found}
+        content = {"what": __doc__.splitlines()[0], "profiles": found, **describe("cpu")}
         with atomic_write(options.out) as temporary:
-            temporary.write_text(json.dumps({**content, **describe()}, indent=1) + "\n")
+            temporary.write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

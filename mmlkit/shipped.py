@@ -48,7 +48,7 @@ def results(*names):
     expected = Path("results", names[0])
     print(
         f"Not found: {expected.as_posix()}. Nothing that was recorded there is shown. A released "
-        "mmlkit and a clone of its repository hold all recorded results."
+        "mmlkit and a clone of its repository hold all results that have been recorded."
     )
     return expected
 

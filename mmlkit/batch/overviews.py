@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from mmlkit.batch.experiments import Experiment, load_experiment
 from mmlkit.batch.tables import compare_claim, headline, judge, load_results, long_frame
+from mmlkit.messages import count
 from mmlkit.shipped import results as recorded_path
 
 __all__ = [
@@ -184,15 +185,12 @@ def _mini(record):
 
 
 def _profile(record):
-    products = ("aten::mm", "aten::addmm", "aten::bmm")
-    shares = [
-        f"{sum(record[kind].get(name, 0.0) for name in products):.0f} % of a {kind}"
-        for kind in ("training step", "prediction")
+    parts = [
+        f"{one['products_percent']:.0f} % of a {one['part']} in {one['precision']}, at "
+        f"{one['products_percent_of_peak']:.0f} % of the peak"
+        for one in record["profiles"]
     ]
-    return (
-        f"Matrix products take {shares[0]} and {shares[1]} ({record['threads']} thread, "
-        f"{record['device']}, {record['precision']})."
-    )
+    return f"Matrix products take {'; '.join(parts)} ({count(record['threads'], 'thread')})."
 
 
 def _meanshift(record):

@@ -110,7 +110,7 @@ class Question:
         avoid: names that would do the exercise; an answer that uses one is worth nothing.
         uses: names of questions whose functions an answer may call; a message about a wrong answer
             mentions those that are not right.
-        seconds: the time limit for all cases.
+        seconds: the limit of CPU time for all cases.
     """
 
     name: str

@@ -232,7 +232,7 @@ def _run(path, questions, allowed, edition, sandbox, slot):
             for one in questions
         ],
     }
-    seconds = 60 + sum(one.seconds for one in questions)
+    seconds = 60 + runner.PATIENCE * sum(one.seconds for one in questions)
     text, late = sandbox.run(job, path, PACKAGES + allowed, seconds, slot)
     documents, notes, known = {}, [], [one.name for one in questions]
     for line in text.splitlines():

@@ -24,6 +24,8 @@ from torch import distributed
 
 __all__ = ["ALONE", "Group", "is_first_process", "join", "launch"]
 
+KILLED = "it was ended from outside; perhaps the machine has too little memory."
+
 
 @dataclass(frozen=True)
 class Group:
@@ -282,17 +284,22 @@ def _child(pipe, folder, place, function, arguments):
 
 
 def _results(pipes):
-    """Return what each process sent; the first failure that arrives is raised."""
-    results = {}
-    while waiting := [pipe for pipe in pipes if pipe not in results]:
-        for pipe in wait(waiting):
+    """Return what each process sent, or raise the failure that came before the others."""
+    results, failed = {}, {}
+    while waiting := [pipe for pipe in pipes if pipe not in results and pipe not in failed]:
+        ready = wait(waiting, 1 if failed else None)
+        for pipe in ready:
             try:
                 results[pipe], error = pipe.recv()
             except EOFError:
-                error = "it was ended from outside; perhaps the machine has too little memory."
+                error = KILLED
             if error is not None:
-                raise RuntimeError(
-                    f"Process {pipes.index(pipe)} of {len(pipes)} failed, and all were ended:\n"
-                    f"{error}"
-                )
+                failed[pipe] = error
+        if failed and not ready:
+            break
+    if failed:
+        # A process that is killed lets the others fail, and their errors may arrive before its end.
+        pipe = next((one for one, error in failed.items() if error == KILLED), next(iter(failed)))
+        number = f"{pipes.index(pipe)} of {len(pipes)}"
+        raise RuntimeError(f"Process {number} failed, and all were ended:\n{failed[pipe]}")
     return [results[pipe] for pipe in pipes]

@@ -35,7 +35,8 @@ def save_model(model, folder, metadata=None):
 
     The folder is written aside and renamed, so it holds the old model or the new one, never a
     mixture. Files in it that belong to no model stay. The encoder alone opens with
-    transformers.AutoModel too; for `pipeline` see `export_classifier`.
+    transformers.AutoModel too. Do not open the folder with `pipeline`, which finds no classifier
+    in it and makes a random one: `export_classifier` writes a folder for `pipeline`.
 
     Args:
         model: a MultitaskModel.

@@ -114,7 +114,8 @@ ids = tokenizer(sentence, return_tensors="pt")
 print(tokenizer.convert_ids_to_tokens(ids["input_ids"][0]))
 
 # %% [markdown]
-# **Predict before you run.** How many vectors does the encoder return for this sentence?
+# **Predict before you run.** How many vectors does the encoder return for this sentence? (The answer of every such
+# question is folded. Write down your own answer first.)
 
 # %%
 # NBVAL_CHECK_OUTPUT
@@ -271,7 +272,9 @@ status = main(["predict", "--model", str(folder), "A quiet, patient triumph."])
 #
 # ### Exercise 1: the majority class
 #
-# ● ○ ○ · 5 minutes. Compute the dev accuracy of a model that always predicts the most frequent *train* label. Every accuracy of a
+# ● ○ ○ · 5 minutes
+#
+# Compute the dev accuracy of a model that always predicts the most frequent *train* label. Every accuracy of a
 # classifier needs this baseline.
 
 
@@ -303,7 +306,9 @@ right = checks.check_majority(majority_accuracy)
 # %% [markdown]
 # ### Exercise 2: the sign errors
 #
-# ● ● ○ · 10 minutes. Find the rows whose predicted label has the opposite sign. The labels are 0 (very negative) to 4 (very
+# ● ● ○ · 10 minutes
+#
+# Find the rows whose predicted label has the opposite sign. The labels are 0 (very negative) to 4 (very
 # positive); 2 is neutral and has no sign. Then read the sentences that your function finds: what do they have in common?
 
 
@@ -341,7 +346,9 @@ if checks.check_sign_errors(sign_errors):
 # %% [markdown]
 # ### Exercise 3: mean pooling
 #
-# ● ● ○ · 10 minutes. The input of the head is the mean of the token vectors of a sentence. In a batch, short sentences are filled
+# ● ● ○ · 10 minutes
+#
+# The input of the head is the mean of the token vectors of a sentence. In a batch, short sentences are filled
 # with padding tokens, which do not count. Write mean pooling for one sentence.
 
 

@@ -65,7 +65,7 @@ print(
 )
 
 # %% [markdown]
-# ## 1. Attention on three tokens
+# ## 1 Attention on three tokens
 #
 # Take the words *the river bank*. A bank can hold money, but next to *river* it does not. Attention mixes a part of the vector of
 # *river* into the vector of *bank*. Each token has a made-up vector of two numbers here, so that everything fits on paper.
@@ -152,7 +152,7 @@ new, weights = attention(x, x, x)
 print("weights\n", weights, "\nnew vectors\n", new, "\nsame as by hand:", torch.equal(new, mixed))
 
 # %% [markdown]
-# ## 2. The scale and the mask
+# ## 2 The scale and the mask
 #
 # Take two random vectors with $d$ independent components of mean 0 and variance 1. Their dot product is a sum of $d$ terms, each
 # of variance 1. So its standard deviation is $\sqrt{d}$.
@@ -202,7 +202,7 @@ plt.show()
 # but no token reads it. The library adds half of the most negative number of the dtype. The other half leaves room for the score.
 # Minus infinity would give NaN in a row of only padding.
 #
-# ## 3. Several heads
+# ## 3 Several heads
 #
 # One softmax gives one set of weights. BERT computes $H$ attentions in parallel, the *heads*. Each has its own slice of
 # $d = D / H$ features of $Q$, $K$ and $V$. Their results are concatenated. Only the shapes are new.
@@ -222,7 +222,9 @@ print("merging undoes splitting:", torch.equal(heads.transpose(1, 2).reshape(B, 
 #
 # ### Exercise 1: self-attention
 #
-# ● ● ○ · 20 minutes. Write `forward`. The parameters have the names of published checkpoints, so leave `__init__` as it is. The
+# ● ● ○ · 20 minutes
+#
+# Write `forward`. The parameters have the names of published checkpoints, so leave `__init__` as it is. The
 # check loads weights into your class, compares the outputs, and names the usual mistakes.
 
 
@@ -306,7 +308,7 @@ torch.testing.assert_close(ours(h, M), theirs(h, M), atol=1e-6, rtol=1e-5)
 print(f"{Attention.__name__} and {type(theirs).__name__}: equal to 1e-6")
 
 # %% [markdown]
-# ## 4. The layer
+# ## 4 The layer
 #
 # A linear map $W_O$, with bias $b_O$, mixes the results of the heads. Its output is *added* to the input of attention; this is
 # the *residual connection*. Then LayerNorm shifts each token's vector to mean 0 and scales it to variance 1. Two learned vectors
@@ -354,7 +356,9 @@ print(f"largest error {error.abs().max():.5f}, smallest value of GELU {exact.min
 # %% [markdown]
 # ### Exercise 2: add and norm
 #
-# ● ○ ○ · 10 minutes. Both halves of the layer end in the same way: a linear map, the sum with the residual, and LayerNorm. Write
+# ● ○ ○ · 10 minutes
+#
+# Both halves of the layer end in the same way: a linear map, the sum with the residual, and LayerNorm. Write
 # `forward`.
 
 
@@ -413,7 +417,9 @@ AddNorm = MyAddNorm if add_norm_right else SolvedAddNorm
 # %% [markdown]
 # ### Exercise 3: the layer
 #
-# ● ● ○ · 15 minutes. Write the whole layer of the drawing, with $a$ as the output of its first half:
+# ● ● ○ · 15 minutes
+#
+# Write the whole layer of the drawing, with $a$ as the output of its first half:
 #
 # $$a = \text{LayerNorm}(h + \text{attention}(h)\,W_O + b_O) \qquad
 # h' = \text{LayerNorm}(a + \text{GELU}(a\,W_1 + b_1)\,W_2 + b_2)$$
@@ -518,7 +524,7 @@ print(f"Answer: {place}. For one layer at its initialisation the cosine is {cosi
 # %% [markdown]
 # In one untrained layer, the mistake is easy to overlook. Section 6 repeats the comparison with trained weights.
 #
-# ## 5. The model
+# ## 5 The model
 #
 # **Embeddings.** A tokenizer cuts a text into word pieces, the tokens, and gives each a number. A pair of sentences becomes one
 # row: `[CLS] first [SEP] second [SEP]`. Without further information, attention ignores the order of its input. So BERT adds a
@@ -626,7 +632,7 @@ print(f"Answer: the largest part is '{base.index[-1]}', {base.iloc[-1] / 1e6:.1f
 print(f"or {share:.0%}. The second is '{base.index[-2]}', {base.iloc[-2] / 1e6:.1f} million.")
 
 # %% [markdown]
-# ## 6. Trained weights
+# ## 6 Trained weights
 #
 # The library saves the encoder under the names that transformers uses, and transformers loads the folder with its own code. In
 # the profile `fast` the weights are MiniLM's (notebook 00 says what MiniLM is). The table compares three encoders with that of
@@ -668,7 +674,7 @@ print(f"yours and transformers: equal to {tolerance:.0e}; misprinted: cosine {ga
 # With trained weights, the wrong residual destroys the result. Matching shapes do not reveal such a mistake. A comparison with a
 # reference does.
 #
-# ## 7. Inside a trained model
+# ## 7 Inside a trained model
 #
 # `BertSelfAttention.probabilities` returns the attention weights of a layer. The next cell collects those of all layers. Layers
 # and heads are counted from 0.
@@ -862,7 +868,7 @@ print("with the mask, equal to 1e-5:", torch.allclose(with_mask, reference, atol
 print(f"mask forgotten: largest difference {(without - reference).abs().max():.2f}")
 
 # %% [markdown]
-# ## 8. How BERT was trained: hidden words
+# ## 8 How BERT was trained: hidden words
 #
 # BERT was trained on tasks that need no labels. In the main one, 15 % of the tokens are chosen as *hidden words*, and the model
 # predicts them from the rest (*masked language modelling*, Devlin et al. 2019, section 3.1). Of the hidden words, 80 % become
@@ -968,7 +974,9 @@ print(f"{'most frequent in training':<36}", found)
 # %% [markdown]
 # ### Exercise 4: a model without order
 #
-# ● ● ○ · 15 minutes. Leave the position vectors out of the embeddings. `part` is an `Embeddings` of section 5, so it has the same
+# ● ● ○ · 15 minutes
+#
+# Leave the position vectors out of the embeddings. `part` is an `Embeddings` of section 5, so it has the same
 # parts. Before you run the second cell, predict: how similar are the mean vectors of *The dog bit the man* and *The man bit the
 # dog*?
 
@@ -1039,4 +1047,4 @@ for name, embed in embeddings.items():
 # - Jain and Wallace (2019), *Attention is not explanation*, [arXiv:1902.10186](https://arxiv.org/abs/1902.10186)
 # - Wang et al. (2020), *MiniLM*, [arXiv:2002.10957](https://arxiv.org/abs/2002.10957)
 #
-# Previous: [00 Start here](00_start_here.ipynb). Next: [02 Fine-tuning](02_finetuning.ipynb).
+# Before: [00 Start here](00_start_here.ipynb). Next: [02 Fine-tuning](02_finetuning.ipynb).

@@ -715,7 +715,8 @@ plots.bars(dict(zip(sst.task.labels, row)), xlabel="probability", title=text)
 plt.show()
 
 # %% [markdown]
-# *The probability of each label for this new sentence. The line above it is the sum of the two positive ones.*
+# *The model calls this new sentence positive with a total probability of 0.91. This probability is divided between the two positive
+# labels, so the strength is uncertain.*
 #
 # ## Exercises
 #

@@ -255,8 +255,8 @@ def clusters(a, h):
 
 
 # %% [markdown]
-# **Checkpoint.** The library's `cluster` gives scikit-learn's clusters. It starts windows at multiples of $h$ near the values (faster). Here the
-# clusters are the same:
+# **Checkpoint.** The library's `cluster` gives scikit-learn's clusters. Its windows start at multiples of $h$ near the values. Here ours are
+# the same:
 
 # %%
 centroids, labels, width = cluster(a, 0.06)
@@ -912,16 +912,21 @@ if any(event["dropped"] for one in smaller for event in one.events):
 # (crosses).*
 
 # %%
-official = {"cola": 8551, "mrpc": 3668, "rte": 2490}  # rows of the official training sets
-for one in smaller:
+# Rows of the official training sets, and dev rows of the runs that are scored by accuracy.
+official = {"qnli": 104_743, "cola": 8551, "mrpc": 3668, "rte": 2490}
+dev_rows = {"qnli": 547, "mrpc": 408, "rte": 277}
+for one in recorded:
     best, last = max(value for _, value in one.dev), one.counts[-1][0]
     print(f"{one.name}: {one.rows:,} of {official.get(one.task, one.rows):,} rows,", end=" ")
-    print(f"best dev {one.metric} {best:.3f}, majority class {one.majority:.3f},", end=" ")
-    print(f"last check at step {last} of {one.steps}")
+    print(f"best dev {one.metric} {best:.3f},", end=" ")
+    if one.task in dev_rows:
+        print(f"standard error {(best * (1 - best) / dev_rows[one.task]) ** 0.5:.3f},", end=" ")
+    print(f"majority class {one.majority:.3f},", end=" ")
+    print(f"last check {one.steps - last} updates before the end of {one.steps}")
 
 # %% [markdown]
-# - **The models are weak.** The best models on RTE and CoLA are not far above the majority class, and most of their checks come before the
-#   best epoch.
+# - **The models are weak.** The best models on RTE and CoLA are not far above the majority class, and their last check leaves hardly any
+#   training afterwards.
 # - **There is one seed.** The spread of these counts is unknown. `experiments/real-staircase.toml` plans three seeds for each of two rules.
 #
 # ### The counts beside the paper's
@@ -955,7 +960,9 @@ counts
 #
 # ### Exercise 1: averages after a pruning
 #
-# ● ○ ○ · 5 minutes. The function `average` of section 2 updates every head. After a pruning only the active heads have a loss.
+# ● ○ ○ · 5 minutes
+#
+# The function `average` of section 2 updates every head. After a pruning only the active heads have a loss.
 # Write this update: the losses are in index order, and a dropped head keeps its average. Return all averages, and the corrected ones of the
 # active heads.
 
@@ -989,7 +996,9 @@ _ = checks.check_head_average(my_head_average)
 # %% [markdown]
 # ### Exercise 2: the heads that survive
 #
-# ● ● ○ · 10 minutes. Return the indices of the heads that survive a check. `averages[j]` is the average of head $j$, `labels[j]` is the
+# ● ● ○ · 10 minutes
+#
+# Return the indices of the heads that survive a check. `averages[j]` is the average of head $j$, `labels[j]` is the
 # number of its cluster, and `centroids[k]` is the centre of cluster $k$. The centroids are not sorted.
 
 
@@ -1020,7 +1029,9 @@ _ = checks.check_survivors(my_survivors)
 # %% [markdown]
 # ### Exercise 3: the staircase from events
 #
-# ● ● ○ · 15 minutes. Some records hold only three numbers for each check: its step, the number of active heads before it (`active`), and
+# ● ● ○ · 15 minutes
+#
+# Some records hold only three numbers for each check: its step, the number of active heads before it (`active`), and
 # the number of heads that it kept (`kept`). Return the number of active heads after each of the given steps.
 
 
@@ -1054,7 +1065,9 @@ _ = checks.check_staircase(my_staircase)
 # %% [markdown]
 # ### Exercise 4: a bandwidth that does not split one group
 #
-# ● ● ● · 15 minutes. Every row of `samples` holds the losses of twelve heads that differ only by chance. Find the smallest factor $k$ for
+# ● ● ● · 15 minutes
+#
+# Every row of `samples` holds the losses of twelve heads that differ only by chance. Find the smallest factor $k$ for
 # which the rule `"std:k"` splits at most the share `limit` of the rows.
 
 

@@ -889,7 +889,7 @@ sliders(draw_row, start={"row": typical[0]}, row=sorted(typical))
 #
 # Table 3 of the paper compares three systems on the dev sets of GLUE. BERT is fine-tuned for each task. ST-DNN trains each task
 # alone with MT-DNN's heads. MT-DNN trains all tasks together and then fine-tunes each. (`mmlkit reproduce mtdnn-dev` runs these
-# systems here. Its columns appear as soon as runs are recorded.)
+# systems here. No runs of it are recorded yet. Its columns appear as soon as they are.)
 
 # %%
 TASKS = ["MNLI-m", "QQP", "MRPC", "RTE", "QNLI", "SST-2", "CoLA", "STS-B"]

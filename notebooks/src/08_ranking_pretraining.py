@@ -387,7 +387,7 @@ pd.DataFrame(table, index=["sst2, accuracy", "qnli_rank, accuracy@1"])
 # ### The three losses on real questions
 #
 # Now each of the three losses of section 2 trains a ranking. A candidate's score is a linear layer $w$ on the products of MiniLM's
-# two vectors, number by number. With equal weights the sum of the products is the cosine. The products are standardised by their
+# two vectors, elementwise. With equal weights the sum of the products is the cosine. The products are standardised by their
 # mean and standard deviation. Only $w$ is trained, on 200 questions. It starts at zero, or at large random weights, from which many
 # questions are ranked badly.
 
@@ -467,9 +467,9 @@ print(f"the best dev score is {best:.2f}; the untrained cosine has {untrained['a
 table.rename_axis(columns=["start", "training / dev"])
 
 # %% [markdown]
-# Compare the two starts, and the two optimizers. From zero all margins are 0, and there the pulls differ by constant factors only.
+# Compare the two initialisations, and the two optimizers. From zero all margins are 0, and there the pulls differ by constant factors only.
 # From the random weights many margins are far below 0, where the pull of the bounded losses is weak. Adam rescales the gradient, so
-# it can hide part of the difference. This is one seed and one random start, chosen large on purpose.
+# it can hide part of the difference. This is one seed and one random initialisation, chosen large on purpose.
 #
 # On dev questions no layer exceeds the untrained cosine: 0.80 at best against 0.82, with a standard error of about 0.03. From zero,
 # gradient descent with the literal loss has this 0.80, and with the corrected loss 0.70. A weak pull fits the 200 training

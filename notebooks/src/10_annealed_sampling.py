@@ -514,7 +514,7 @@ for kind in orders:
     print(f"{kind}: accuracy of SST from step {ends[0]} to step {ends[2]}: {change:+.3f}")
 
 # %% [markdown]
-# *Dev accuracy in the two orders. Bars show one standard error of an accuracy, and dotted lines show the majority classes. The
+# *In blocks, SST falls from 0.42 to 0.20, its majority class. In mixed order it ends at 0.40. Bars show one standard error of an accuracy, and dotted lines show the majority classes. The
 # strokes below mark the steps of each task. The lines of text have the change of SST after the first third of the steps.*
 #
 # The head of SST does not change in the blocks of the other tasks. So its drop in accuracy comes from changes of the shared
@@ -839,7 +839,7 @@ for (_, dev), colour in zip(frozen.values(), plots.COLOURS):
 plt.show()
 
 # %% [markdown]
-# *Accuracy of each task with the five schedules. Marks are means over eight seeds, bars are standard deviations, and dotted lines
+# *`annealed` is 4.8 points above `proportional` on SST, and `uniform` 3.5 points on SST-2. CoLA stays below its majority class. Marks are means over eight seeds, bars are standard deviations, and dotted lines
 # show the majority class of each task.*
 #
 # The next table compares each schedule with `proportional`, seed by seed. "holds" means that the whole interval is above zero, and
@@ -1043,7 +1043,7 @@ _ = checks.check_passes(my_passes)
 #
 # - A power of the sizes gives the probabilities. Only ratios matter, and the exponent multiplies the logarithm of every ratio.
 # - Chi-square tests the shares of the tasks. It does not test their order, and the order can change what a model forgets.
-# - Trained in blocks, SST loses most of what it learned. In all five recorded seeds, the mixed order ends with the higher mean
+# - Trained in blocks, SST loses most of what it learned. In this run and in all five recorded seeds, the mixed order ends with the higher mean
 #   accuracy.
 # - Compare measurements at places that are fixed before the run. A maximum over a history is too large by chance.
 # - A smaller exponent gives small sets more passes and large sets fewer. State the passes before you compare two schedules.

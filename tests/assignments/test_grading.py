@@ -246,9 +246,10 @@ def test_hostile_submissions_earn_nothing_and_stop_nobody(tmp_path):
         assert earned in allowed, f"{name}: {result}"
 
     said = messages(found["resources"])
-    assert said["attention"] == "it took longer than 4 seconds"
+    assert said["attention"] == "it took longer than 12 seconds"
     assert "it stopped with RuntimeError" in said["train"]
-    assert said["add_norm"] == "it took longer than 4 seconds"
+    clock, cpu = "it took longer than 12 seconds", "it took longer than 4 seconds of CPU time"
+    assert said["add_norm"] in (clock, cpu)  # the fork bomb
     assert "the results take more than 1000 kB" in said["feed_forward"]
     assert "no result came back" in said["evaluate"]
 
@@ -278,10 +279,11 @@ def test_hostile_submissions_earn_nothing_and_stop_nobody(tmp_path):
 def test_limits_alone_stop_what_takes_too_much(tmp_path):
     sandbox = Sandbox("limits alone", "for the test", LIMITS)
     source = RESOURCES.replace("os.fork()", "break").replace("subprocess.Popen", "print")
+    source = source.replace("time.sleep(0.1)", "pass")
     result = grade_notebook(write(tmp_path / "a.ipynb", HONEST, source), "a1", EDITION, sandbox)
     said = messages(result)
     assert points(result)["layer_norm"] == LAYER_NORM
-    assert said["attention"] == "it took longer than 4 seconds"
+    assert said["attention"] == "it took longer than 4 seconds of CPU time"
     assert "it stopped with RuntimeError" in said["train"]
     assert result["sandbox"] == str(sandbox) and "(for the test)" in str(sandbox)
 

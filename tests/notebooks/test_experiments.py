@@ -3,6 +3,7 @@
 Each run saves all scores that the published table has.
 """
 
+import json
 import math
 from pathlib import Path
 
@@ -103,6 +104,19 @@ def test_the_error_for_a_missing_encoder_names_the_run_that_creates_it(tmp_path)
     assert cause.startswith("FileNotFoundError") and cause.endswith(
         "run this notebook with task='multitask' and seed=0 first."
     )
+
+
+@pytest.mark.notebook
+def test_an_encoder_of_other_settings_is_refused(tmp_path):
+    folder = tmp_path / "outputs" / "mt-dnn-fast-0"
+    folder.mkdir(parents=True)
+    (folder / "learned.json").write_text(json.dumps({"epochs": 7, "model": "minilm"}))
+    experiment = load_experiment(
+        "domain-adaptation", grid={"start": ["mt-dnn"], "task": ["scitail"], "share": [0.1]}
+    )
+    cause = execute_run(experiment, tmp_path, "mt-dnn-scitail-0.1-0")
+    assert cause.startswith("ValueError") and "epochs 7 instead of 2" in cause
+    assert "model" not in cause and "run this notebook with task='multitask'" in cause
 
 
 @pytest.mark.notebook

@@ -1,11 +1,13 @@
 """Two processes train like one: losses, prunings, metrics, checkpoints, and errors."""
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import warnings
 from pathlib import Path
 
@@ -20,7 +22,7 @@ from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import HeadPruner
 from mmlkit.heads.ranking import RankingHead
 from mmlkit.runtime import seeded
-from mmlkit.training.distributed import ALONE, Group, is_first_process, join, launch
+from mmlkit.training.distributed import ALONE, Group, _results, is_first_process, join, launch
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 
@@ -354,6 +356,16 @@ def test_a_process_that_is_killed_ends_the_others():
 
     with pytest.raises(RuntimeError, match="Process 1 of 2 failed.*\n.*ended from outside"):
         launch(killed)
+
+
+def test_a_killed_process_is_named_before_the_errors_that_it_causes():
+    (ours, theirs), (killed, end) = multiprocessing.Pipe(), multiprocessing.Pipe()
+    theirs.send((None, "Connection reset by peer"))
+    timer = threading.Timer(0.2, end.close)  # its end is noticed later
+    timer.start()
+    with pytest.raises(RuntimeError, match="Process 1 of 2 failed.*\n.*ended from outside"):
+        _results([ours, killed])
+    timer.join()
 
 
 @needs_fork

@@ -532,17 +532,19 @@ def test_sentences_on_single_measurements(tmp_path):
     }
 
 
-def test_a_profile_is_summed_over_its_matrix_products(tmp_path):
-    step, prediction = (
-        {"aten::mm": 40.1, "aten::addmm": 20.3, "aten::mul": 9},
-        {"aten::addmm": 74.2},
-    )
-    where = dict(threads=1, device="cpu", precision="fp32")
-    record = {"training step": step, "prediction": prediction, **where}
-    (tmp_path / "step_profile.json").write_text(json.dumps(record))
+def test_a_profile_has_a_sentence(tmp_path):
+    step = dict(part="training step", precision="fp32", products_percent=60.4)
+    prediction = dict(part="prediction", precision="bf16", products_percent=74.2)
+    rates = [
+        step | dict(products_percent_of_peak=70),
+        prediction | dict(products_percent_of_peak=58.6),
+    ]
+    (tmp_path / "step_profile.json").write_text(json.dumps({"profiles": rates, "threads": 1}))
     (said,) = overviews.measurement_sentences(tmp_path).values()
-    shares = "60 % of a training step and 74 % of a prediction"
-    assert said == f"Matrix products take {shares} (1 thread, cpu, fp32)."
+    assert said == (
+        "Matrix products take 60 % of a training step in fp32, at 70 % of the peak; 74 % of a "
+        "prediction in bf16, at 59 % of the peak (1 thread)."
+    )
 
 
 def test_the_recorded_measurements_have_sentences():
