@@ -510,8 +510,9 @@ plt.show()
 # *After SST-2 the frozen MiniLM gains 7.6 points with 10 labels, 9.0 with 40, 8.9 with 160 and 6.9
 # with all 940. The bars are one standard deviation over 40 draws.*
 #
-# So this run does not reproduce the shape of the published curves. There the gain falls to about one
-# point with all labels. Here it stays at 6.9 points, and a linear head cannot change the frozen vectors. *Fine-tuned* plain MiniLM reaches 0.708 (section 4), 0.10 more than frozen plain.
+# So this run does not have the shape of the published curves, where the gain falls to about one point.
+# A linear head cannot change the frozen vectors. *Fine-tuned* plain MiniLM reaches 0.708
+# (section 4), 0.10 more than frozen plain.
 #
 # **Predict before you run.** With 10 labels, the accuracy of each starting point varies from draw
 # to draw. Does their *difference* on the same draws vary more than the accuracy of plain? And does
@@ -785,7 +786,7 @@ print(f"549 labels of SNLI: MT-DNN (BERT-base, eight tasks) {paper.loc['SNLI 0.1
 # %% [markdown]
 # `mmlkit reproduce domain-adaptation --seeds 6` fine-tunes both starting points on shares of both
 # sets, with other rows and another multi-task encoder for every seed. `mmlkit report results` then
-# compares the results with the paper's claims. No such runs are recorded yet.
+# compares them with the paper's claims. No run is recorded yet.
 #
 # ## Exercises
 #
