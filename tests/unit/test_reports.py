@@ -555,4 +555,4 @@ def test_the_recorded_measurements_have_sentences():
     assert found["meanshift_splits"].count("heads)") == 3
     assert "% of a training step in fp32" in found["multiverse_cost"]
     assert "runs of 13 tasks, seeds [0, 1, 2]" in found["mini_baselines"]
-    assert "% of a training step and" in found["step_profile"]
+    assert "% of a training step in bf16, at" in found["step_profile"]
