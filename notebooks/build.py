@@ -81,10 +81,14 @@ def build(master):
 
 
 def write_frames_cell(folder, stem):
-    """The first cell of the run: sliders write their frames into a folder."""
+    """The first cell of the run: sliders write their frames into a folder, and "auto" is fp32.
+
+    A processor with bf16 would change every number that the text reads off the outputs.
+    """
     import nbformat
 
-    code = f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
+    code = "import mmlkit.runtime; mmlkit.runtime.fastest_precision = lambda device: 'fp32'\n"
+    code += f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
     code += f"import frames; frames.write_frames({str(folder)!r}, {stem!r})"
     cell = nbformat.v4.new_code_cell(code, metadata={"tags": ["write-frames"]})
     cell["id"] = "write-frames"

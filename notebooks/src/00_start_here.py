@@ -168,8 +168,8 @@ model = MultitaskModel(encoder, {"sst": head}).to(device)
 print(f"{sum(p.numel() for p in head.parameters()):,} parameters are trained, {count:,} are frozen")
 
 # %% [markdown]
-# **Predict before you run.** The five labels are equally frequent, so guessing gives an accuracy of 0.2. What will the classifier
-# on frozen vectors reach?
+# **Predict before you run.** The five labels are equally frequent, so always predicting one of them (the *majority class*) gives an
+# accuracy of 0.2. What will the classifier on frozen vectors reach?
 
 # %%
 options = dict(batch_size=size.batch_size, max_length=size.max_length, precision=size.precision)
@@ -264,7 +264,7 @@ status = main(["predict", "--model", str(folder), "A quiet, patient triumph."])
 # |---|---|
 # | `mmlkit doctor` | lists the hardware and packages, and the profiles that will run |
 # | `mmlkit run 02 --profile fast` | runs a notebook without a browser, into `runs/` |
-# | `mmlkit run 02 -p source=FOLDER -p epochs=1` | the same on the CS224N files (SST and STS) in a folder |
+# | `mmlkit run 02 -p source=FOLDER -p epochs=1` | the same on files of the Stanford course CS224N (SST and STS) in a folder |
 # | `mmlkit predict --model FOLDER "some text"` | prints labels and probabilities |
 
 # %% [markdown]

@@ -105,7 +105,7 @@ print("exponentials    ", exponentials, " sum", round(exponentials.sum().item(),
 print("weights         ", weights)
 
 # %% [markdown]
-# *The* has a fifth of the weight. A softmax gives every token a weight above 0. Section 2 shows how a mask rounds it to 0.
+# *The* has a fifth of the weight. A softmax gives every token a weight above 0. Section 2 shows how a mask makes it exactly 0.
 #
 # **Step 4, mixing.** The new vector of *bank* is the weighted mean of all three vectors: $0.198 \cdot (0, 1) + 0.401 \cdot (2, 0)
 # + 0.401 \cdot (1, 1) = (1.203,\ 0.599)$. The same formula gives every row:
@@ -123,7 +123,7 @@ plt.show()
 # $$\text{attention}(Q, K, V) = \text{softmax}\left(\frac{Q K^\top}{\sqrt{d}} + M\right) V
 # \qquad Q = h W_Q + b_Q,\quad K = h W_K + b_K,\quad V = h W_V + b_V$$
 #
-# In the toy, the vector of each token was its query, its key and its value. In BERT, three learned linear maps compute three
+# In this example, the vector of each token was its query, its key and its value. In BERT, three learned linear maps compute three
 # vectors per token. The *query* is compared with the *keys* of all tokens. The *values* are averaged with the resulting weights.
 # A row of $h$ is a token. BERT does this in several *heads* at once (section 3).
 #
@@ -965,8 +965,8 @@ found = ", ".join(f"{word} {share:.2f}" for word, share in frequent)
 print(f"{'most frequent in training':<36}", found)
 
 # %% [markdown]
-# In the profile `fast`, the head was trained on few sentences. The last line lists their most frequent words. In the committed run,
-# all gaps get the same five guesses, and four of them are on this line. So the head has learned little beyond frequencies.
+# In the profile `fast`, the head was trained on few sentences. The last line lists their most frequent words. In the committed run, all
+# gaps get the same five guesses, and the loss gains just two standard errors. So the head has learned little beyond frequencies.
 # BERT-base's own head, which the other profiles load, was trained on far more text.
 #
 # ## Exercises

@@ -71,7 +71,7 @@ print(f"weights {size.model}, data {task} from {source}, {epochs} epoch(s) per m
 #
 # Now $M$ heads learn the same task, and their weight vectors for a class must be *orthogonal*. Suppose that a head has one weight
 # vector, and that the sign of its logit is the predicted class. Each head then uses a different component of $x$. All heads
-# classify well only if each of the $M$ components separates the classes on its own. (Section 3 has a limit.)
+# classify well only if each of the $M$ components separates the classes on its own. (Section 3 names a limit.)
 #
 # Littwin and Wolf (2016) name a second consequence. If two heads give the same logit for every text, then $\langle f_1 - f_2, x\rangle$ is
 # constant (0 without biases): the vectors $x$ do not vary along $f_1 - f_2$. So $M$ linearly independent heads with equal
@@ -146,7 +146,7 @@ plots.head_paths({"400 steps on |⟨f₁, f₂⟩|": path})
 plt.show()
 
 # %% [markdown]
-# *The two vectors start 18 degrees apart (dashed). They end at a right angle (arrows), with about half of their length.*
+# *The two vectors start 18 degrees apart (pale lines). They end at a right angle (arrows), with about half of their length.*
 #
 # At first each step multiplies the sum $f_1 + f_2$ by 0.99 and the difference $f_1 - f_2$ by 1.01. The product is
 # $\langle f_1, f_2\rangle = \tfrac14(|f_1+f_2|^2 - |f_1-f_2|^2)$. It is 0 when sum and difference are equally long. From then on
@@ -206,7 +206,7 @@ for name, (degrees, _, loss) in ends.items():
 assert ends["data alone"][0] < 20 < 70 < ends["data + 0.3 |⟨f₁, f₂⟩|"][0]
 
 # %% [markdown]
-# In this toy the two heads become almost equal with data alone, since both minimise the same convex loss. The second term makes
+# In this example the two heads become almost equal with data alone, since both minimise the same convex loss. The second term makes
 # them orthogonal, but the loss per head rises, because each head uses one coordinate only. The points are fixed here. An encoder
 # can *move* the vectors $x$, so that each coordinate alone separates the classes better.
 #
@@ -421,8 +421,8 @@ if file.is_file():
 # | `mv-m` | $M = D$, never pruned | 0.02 |
 #
 # Heads *drift together* if the $|\cos|$ between them grows during training. The last two methods differ in $\lambda$ alone. Encoder,
-# initial heads, batches, updates and learning rates are the same. Training is one epoch with batches of 16. The learning rate of
-# the heads is 5e-3, five times that of notebook 02; section 7 shows its effect.
+# initial heads, batches, updates and learning rates are the same. Training is one epoch with batches of 16. The learning rate of the heads
+# is 5e-3, as `frozen_lr` of the profile `fast`; section 7 shows its effect.
 #
 # Here $\lambda$ is four times the paper's 0.005. In a trial with another seed and 0.005 the mean $|\cos|$ ended between those of
 # the two methods.
@@ -525,7 +525,7 @@ plt.show()
 
 # %% [markdown]
 # *Without the orthogonality term (`bert-ensemble`) the mean $|\cos|$ rises far above the random level (black line). With the term (`mv-m`)
-# it first rises to about 0.11, and ends slightly above this level. Each band holds the middle 80 % of all pairs.*
+# it first rises to about 0.11, and ends slightly above this level. Each band holds the middle 80 % of pairs.*
 
 # %%
 from mmlkit.studies import recorded_effects
@@ -674,8 +674,8 @@ for method, head in heads.items():
 pd.DataFrame(rows, index=["gradient of L_task", "gradient of lambda L_mv"]).T.round(2)
 
 # %% [markdown]
-# The ratio of the two losses says little about this balance, because a large loss may have a small gradient. The heads would stop changing
-# where the two gradients cancel, so with equal norms. After one epoch the norms of `mv-m` are not yet equal.
+# The ratio of the two losses says little about this balance, because a large loss may have a small gradient. Heads that are not orthogonal
+# would stop where the two gradients cancel, so with equal norms. After one epoch the norms of `mv-m` are not yet equal.
 #
 # ### Single heads and their mean
 #

@@ -75,8 +75,8 @@ print("recorded runs:", "found" if results.is_dir() else "NOT FOUND, sections 5 
 # %% [markdown]
 # ## 1 Why prune, and how
 #
-# The multiverse loss of notebook 03 pushes all heads towards orthogonality. With as many heads as the encoder has features, some heads
-# must use directions that carry little information about the label. Their loss stays higher, and MML drops them during training:
+# The multiverse loss of notebook 03 pushes all heads towards orthogonality. With as many heads as the encoder has features, some heads may
+# use directions that carry little information about the label. Then their loss stays higher, and MML drops them during training:
 #
 # 1. Activate every head, and set its average loss to 0.
 # 2. At every step, train on the sum of the active heads' losses plus $\lambda$ times their orthogonality loss. Move each
@@ -952,7 +952,7 @@ counts
 # paper's on QNLI, CoLA and MRPC. On RTE they are far apart: the paper keeps all heads, and our best model has 111 of 384. On QNLI the equal
 # shares have different histories: ours is reached after 4 % of the training.
 #
-# One count is therefore weak evidence. After a first split, the default splits most samples of the remaining size by chance.
+# One count is therefore weak evidence. After a first split, the default splits 43 % or more of the samples of the remaining size by chance.
 #
 # The paper checks RTE at most seven times in 7,800 steps; our run has five checks in 315 steps, and another encoder.
 #
@@ -1110,8 +1110,8 @@ _ = checks.check_bandwidth(my_bandwidth)
 # - MML selects heads by the average of each head's own loss. The printed algorithm averages the model's loss, and never prunes.
 # - MeanShift needs no number of clusters. Its bandwidth decides how many clusters it finds.
 # - The default bandwidth scales with the data. It splits nearly every sample of 10 to 60 heads that differ only by chance.
-# - For 60 heads `std:1.3` leaves nearly every single group whole, and finds two equal groups in three sets of four. `std:1.5` misses nearly
-#   all of these.
+# - For 60 heads `std:1.3` leaves nearly every sample of one group whole, and finds two equal groups in three sets of four. `std:1.5` misses
+#   nearly all of these.
 # - In section 6 the heads that a real split drops are worse on held-out rows. After a chance split the difference is a small fraction of
 #   that.
 #

@@ -74,10 +74,9 @@ print(f"weights {size.model}, trained on {task} and {sister} from {source}")
 # %% [markdown]
 # ## 1 The claim, and how it is tested
 #
-# Notebooks 03 and 04 built *maximal multiverse learning* (MML): many orthogonal heads, of which the weak ones are pruned. The
-# heads must find different reasons for an answer, so the encoder has to store more than one reason. A reason that works in one
-# set only should then matter less. The paper therefore claims that MML does better than plain BERT on *other* sets of the same
-# kind.
+# Notebooks 03 and 04 built *maximal multiverse learning* (MML): many orthogonal heads, of which the weak ones are pruned. The idea:
+# orthogonal heads use different reasons for an answer, so the encoder stores several. A reason that works in one set only should then
+# matter less. The paper therefore claims that MML does better than plain BERT on *other* sets of the same kind.
 #
 # Section 4.2 of the paper turns this claim into numbers:
 #
@@ -156,14 +155,13 @@ for names in map(list, itertools.permutations(columns)):
 print("two_way gives the same answers in 6 orders and for 2 rules")
 
 # %% [markdown]
-# MNLI and SNLI have the same three labels. Between them no labels are merged, and the paper's tables stay three-way.
+# MNLI and SNLI have the same three labels. Between them we merge no labels. The paper does not say what it does.
 #
 # ### A score becomes a label
 #
-# STS-B has scores from 0 to 5. The similarity category uses it with two labels, as *STS-B\**. The paper says that "1-2" becomes
-# 0, "4-5" becomes 1, and other rows are dropped. It does not mention scores below 1. Its row count, "~3.5K", answers the
-# question: in the copy of STS-B from the Stanford course CS224N, 3,450 training rows lie in [0, 2] or [4, 5], but only 2,500 in
-# [1, 2] or [4, 5]. So every score up to 2 becomes 0.
+# STS-B has scores from 0 to 5. The similarity category uses it with two labels, as *STS-B\**. The paper says that "1-2" becomes 0, "4-5"
+# becomes 1, and other rows are dropped. It does not mention scores below 1. Its row count, "~3.5K", answers the question: of the 5,749
+# training rows of STS-B, 3,373 lie in [0, 2] or [4, 5], but only 2,482 in [1, 2] or [4, 5]. So every score up to 2 becomes 0.
 
 # %%
 from mmlkit.data import make_split
@@ -492,8 +490,8 @@ plt.show()
 # | `bert-drop` | 1, with 30 % dropout before it | – | – |
 # | `bert-ensemble` | as many as features | 0 | no |
 #
-# MiniLM has 384 features, the paper's BERT-large 1,024. With separate sentences a head reads 4 · 384 values, so 384 heads are not the
-# maximal number. $\lambda$ is the weight of the orthogonality term, as in notebook
+# MiniLM has 384 features, the paper's BERT-large 1,024. With separate sentences a head reads 4 · 384 values ($u$, $v$, $|u-v|$ and the
+# product by component), so 384 heads are not maximal. $\lambda$ is the weight of the orthogonality term, as in notebook
 # 03. This section trains one of the methods and compares it with `bert`, on the same rows of QQP. It is a demonstration of the
 # mechanics: one seed, one training set and some fifty updates do not rank methods. Change the first line of the cell to try others.
 
@@ -566,8 +564,7 @@ table
 #
 # A statement about methods needs all seven sets, full training and several seeds. `mmlkit reproduce mml-tables` makes such runs.
 # The repository holds runs of **two of the six methods**, `bert` and `mml`, with six seeds each. These runs encode the two
-# sentences separately and use the second edition of the mini data. Their numbers cannot be compared with the numbers of sections
-# 3 and 4.
+# sentences separately and use the second edition of the mini data. Sections 3 and 4 use the third, so they cannot be compared.
 
 # %%
 from mmlkit.studies import recorded_protocol
@@ -601,11 +598,11 @@ if len(ours):
     display((100 * levels[order].assign(guessing=pd.Series(guessing))).round(1))
 
 # %% [markdown]
-# *On the own dev split of MNLI, MML is also below BERT (62.1 and 67.0 %). With RTE it is slightly above BERT on the own dev split,
-# and 6 points below on the others.*
+# *On the own dev splits, MML is below BERT with MNLI, SNLI and MRPC, and above it with the other four sets. With RTE it is 6 points below
+# on the other sets.*
 #
-# **Predict before you run.** The paper reports a mean improvement of MML over BERT of about +3 %. From the table above, for which training
-# sets will ours be highest and lowest?
+# **Predict before you run.** The paper's mean improvement of MML over BERT is about +3 %. Ours averages the train and dev splits. From this
+# dev table, for which training sets will it be highest and lowest?
 
 # %%
 from mmlkit.studies import cell_improvements
@@ -642,12 +639,11 @@ if len(ours):
 # %% [markdown]
 # ### The verdict
 #
-# Each claim becomes one difference per seed: the mean accuracy of one method minus that of the other, in points.
-# `paired_bootstrap` resamples the seeds and returns a 95 % interval. A claim *holds* when the whole interval is above zero, and
-# *does not hold* when none of it is. Otherwise it *cannot be told* with these runs. The interval describes the spread over seeds.
-# The seven training sets are fixed. At least six seeds are needed: with five seeds, all differences have the same sign by chance
-# once in sixteen times. The third claim uses only the five sets with two labels, because a three-way accuracy and a merged
-# accuracy cannot be subtracted.
+# Each claim becomes one difference per seed: the mean accuracy of one method minus that of the other, in points. `paired_bootstrap`
+# resamples the seeds and returns a 95 % interval. A claim *holds* when the whole interval is above zero, and *does not hold* when none of
+# it is. Otherwise it *cannot be told* with these runs. The interval describes the spread over seeds. The seven training sets are fixed. At
+# least six seeds are needed: with five seeds, all differences have the same sign by chance in 6 % of cases, above 5 %. The third
+# claim uses only the five sets with two labels, because a three-way accuracy and a merged accuracy cannot be subtracted.
 
 # %%
 from mmlkit.studies import outcome_sentence, paired_bootstrap

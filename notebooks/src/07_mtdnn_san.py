@@ -74,7 +74,7 @@ print(f"weights {size.model} in {precision}, data from {source}, {epochs} epochs
 #
 # Fine-tuning gives every task a BERT of its own. MT-DNN (*multi-task deep neural network*) shares one encoder between all tasks.
 # Only a small output, the *head*, belongs to one task. The paper claims that tasks help each other, that small tasks gain most, and
-# that the shared vectors transfer to new tasks. Four kinds of tasks need four kinds of heads:
+# that the shared vectors transfer to new tasks. Four kinds of tasks need four kinds of heads (numbers: the paper's equations):
 #
 # | kind | output | loss | here |
 # |---|---|---|---|
@@ -556,9 +556,9 @@ for none in (True, False):
 #
 # ### A demonstration of the mechanics
 #
-# We train all four tasks with one encoder, and then each task with an encoder of its own. Both sides have the same pretrained
-# weights, the same initial heads and the same batches. One seed, so few training rows and 50 dev examples of each task cannot show
-# which side is better. The recorded runs below have more rows and six seeds. (The paper uses Adamax; the fast profile uses AdamW.)
+# We train all four tasks with one encoder, and then each task with an encoder of its own. Both sides have the same pretrained weights, the
+# same initial heads and the same batches. One seed, so few training rows and 50 dev examples of each task cannot show which side is better.
+# The recorded runs below have more rows and six seeds. (The paper uses Adamax, an Adam variant; the fast profile uses AdamW.)
 
 
 # %%
@@ -660,9 +660,9 @@ assert np.isfinite(together["train_loss"]).all()
 #
 # ### Five real sets, six seeds
 #
-# The same comparison was recorded in longer runs with `mmlkit reproduce together-or-alone`. The data are RTE, MRPC, STS-B and CoLA
-# from GLUE (four fifths of the training rows of RTE and MRPC), and 4,000 rows of SST-2. The model is MiniLM with the same heads and
-# three epochs. Every seed has one encoder `together`, and five `alone`.
+# The same comparison was recorded in longer runs with `mmlkit reproduce together-or-alone`. The data are RTE (inference), MRPC
+# (paraphrases), STS-B and CoLA (grammar) from GLUE (four fifths of the training rows of RTE and MRPC), and 4,000 rows of SST-2. The model
+# is MiniLM with the same heads and three epochs. Every seed has one encoder `together`, and five `alone`.
 
 # %%
 from mmlkit.batch import read_result
@@ -856,8 +856,8 @@ columns = {
 pd.DataFrame({name: one.numpy() for name, one in columns.items()}).round(3).rename_axis("step k")
 
 # %% [markdown]
-# The trained module moves 0.11, less than half of the untrained one (0.27). So movement alone is no sign of reasoning. The ± covers
-# the choice of the rows. The range over five draws shows the effect of the initialisation.
+# The trained module moves 0.11, less than half of the untrained one (0.27). So movement alone is no sign of reasoning. The ± is too small,
+# because two rows share each premise. The five draws show the initialisation's effect.
 #
 # We show rows whose attention is *typical*: their weight on [CLS] and [SEP], and their movement, are near the average.
 
@@ -888,7 +888,7 @@ sliders(draw_row, start={"row": typical[0]}, row=sorted(typical))
 # ## 8 The published table
 #
 # Table 3 of the paper compares three systems on the dev sets of GLUE. BERT is fine-tuned for each task. ST-DNN trains each task
-# alone with MT-DNN's heads. MT-DNN trains all tasks together and then fine-tunes each. (`mmlkit reproduce mtdnn-dev` runs these
+# alone with MT-DNN's heads. MT-DNN is one model for all tasks, without fine-tuning for each. (`mmlkit reproduce mtdnn-dev` runs these
 # systems here. No runs of it are recorded yet. Its columns appear as soon as they are.)
 
 # %%
@@ -925,8 +925,8 @@ gains.round(1).astype(object).fillna("")
 # The error treats the two systems as independent. On the same rows it is smaller, so this test is cautious.
 #
 # - RTE gains most, and only with joint training. The answer module alone changes RTE by −0.4, a tenth of a standard error.
-# - QNLI gains mostly with ST-DNN. But ST-DNN *ranks* the candidates, and BERT classifies each one. A ranker knows that exactly one
-#   candidate is right, so the two numbers answer different questions.
+# - QNLI gains mostly with ST-DNN. But ST-DNN *ranks* the candidates, and BERT classifies each one. A ranker knows that exactly one is
+#   right. This form ended with QNLI v1 in 2019 (slides).
 # - The gains that should justify the answer module are those of ST-DNN over BERT on MNLI, QQP and MRPC. They are 0.2 to 2.1 points,
 #   and only the 0.6 on QQP exceeds two standard errors. (`mmlkit reproduce real-answer` compares the module with a linear head on
 #   three sets.)

@@ -148,7 +148,7 @@ print(f"by hand {ours:.6f}, library {theirs:.6f}")
 #
 # | where | printed | the problem | corrected |
 # |---|---|---|---|
-# | Eq. 5 with 9 | $\mathrm{Rel}$ is a sigmoid, "and we simply set $\gamma$ to 1" | the loss has a *floor*, a lowest value, far above 0 | no sigmoid in training |
+# | Eq. 5 with 9 | $\mathrm{Rel}$ is a sigmoid, and "we simply set $\gamma$ to 1" | the loss has a *floor*, a lowest value, far above 0 | no sigmoid in training |
 # | Eq. 8 | $-\sum \Pr(A^+ \mid Q)$, without a log | badly ranked queries hardly count | $-\sum \log \Pr$: the text says "negative log likelihood", and the slides print the log |
 #
 # ### The floor
@@ -376,9 +376,9 @@ table["MiniLM's cosine, untrained"] = ["", f"{untrained['accuracy@1']:.3f}"]
 pd.DataFrame(table, index=["sst2, accuracy", "qnli_rank, accuracy@1"])
 
 # %% [markdown]
-# The table gives the mean ± standard deviation over seeds. *Accuracy@1* is the share of questions whose answer is ranked first. The
-# model of 2015 learns a little on both tasks. On the ranking it is right in 58.5 % of the questions, and guessing in 50 %. It has
-# no information on word order, and the mini QNLI was written so that shared words do not reveal the answer.
+# The table gives the mean ± standard deviation over seeds. *Accuracy@1* is the share of questions whose answer is ranked first. The model
+# of 2015 learns a little on both tasks. On the ranking it is right in 58.5 % of the questions, and guessing in 50 %. The printed error
+# treats questions as independent, but they share sentences. The mini QNLI was written so that shared words do not reveal the answer.
 #
 # MiniLM is right in 82 % of the questions without any training on them. Its vectors were learned from other texts. But this is more
 # than pre-training: the bundled MiniLM was also trained on many sentence pairs, so that similar sentences get a high cosine. The
@@ -467,8 +467,8 @@ print(f"the best dev score is {best:.2f}; the untrained cosine has {untrained['a
 table.rename_axis(columns=["start", "training / dev"])
 
 # %% [markdown]
-# Compare the two initialisations, and the two optimizers. From zero all margins are 0, and there the pulls differ by constant factors only.
-# From the random weights many margins are far below 0, where the pull of the bounded losses is weak. Adam rescales the gradient, so
+# Each cell has the accuracy@1 on training and on dev questions. From zero all margins are 0, and there the pulls differ by constant factors
+# only. From the random weights many margins are far below 0, where the pull of the bounded losses is weak. Adam rescales the gradient, so
 # it can hide part of the difference. This is one seed and one random initialisation, chosen large on purpose.
 #
 # On dev questions no layer exceeds the untrained cosine: 0.80 at best against 0.82, with a standard error of about 0.03. From zero,
@@ -477,9 +477,9 @@ table.rename_axis(columns=["start", "training / dev"])
 #
 # ## 4 Pre-training in miniature
 #
-# BERT came between the two models. It is an encoder that is trained on a large amount of plain text before it is trained on a task.
-# The first stage of MT-DNN is this pre-training, and its authors use BERT's released weights. The two objectives can be tried on a
-# small scale: predict masked tokens, and decide whether one sentence follows another.
+# BERT came between the two models. It is an encoder that is trained on a large amount of plain text before it is trained on a task. The
+# first stage of MT-DNN is this pre-training, and its authors use BERT's released weights. The two objectives can be tried on a small scale:
+# predict masked tokens, and decide whether one sentence follows another. In half of the pairs the second sentence is from another text.
 #
 # ### BERT's rule for masked tokens
 #
@@ -509,9 +509,9 @@ print(tokenizer.decode(masked[0, :30]))
 # %% [markdown]
 # ### Two encoders
 #
-# BERT's head for tokens is one layer, followed by the encoder's own table of vectors. The score of a token is the dot product of
-# its vector with the output of that layer. The bundled MiniLM has no such head, because it was trained by distillation and then to
-# compare sentences. So its head is initialised at random, and the library says so.
+# BERT's head for tokens is one layer, followed by the encoder's own table of vectors. The score of a token is the dot product of its vector
+# with the output of that layer. The bundled MiniLM has no such head, because it was trained to imitate a larger model, and then to compare
+# sentences. So its head is initialised at random, and the library says so.
 #
 # This part is a demonstration of the mechanics, with one seed. Two encoders are trained on the same reviews: the bundled one, and
 # one of the same shape with *random* weights. Both get the same new heads, the same batches and the same settings. So a difference
@@ -535,8 +535,8 @@ fresh = [str(one.message) for one in caught if "cls." in str(one.message)]
 print(*fresh or [f"{size.model} has heads of its own"])
 
 # %% [markdown]
-# The test is the loss on held-out reviews. The baseline predicts every token by its frequency, without the tokens around it. It
-# counts the same reviews as the encoders read. A constant is added to each count, for tokens that did not occur. The best of three
+# The test is the loss on held-out reviews. The baseline predicts every token by its frequency, without the tokens around it. It counts the
+# tokens of the reviews that the encoders read. A constant is added to each count, for tokens that did not occur. The best of three
 # constants on the held-out tokens is used, which favours the baseline. For the second objective the baseline is guessing, $\ln 2$.
 #
 # **Predict before you run.** Which of the two encoders gets below the baseline on held-out tokens? And does either learn which
@@ -812,7 +812,7 @@ _ = checks.check_loss_pull(my_pull)
 #
 # ## Takeaways
 #
-# - The ranking loss is a softmax over the candidates of one query. It needs a log, and scores without a sigmoid.
+# - The ranking loss is a softmax over the candidates of one query. Without the log, or with a sigmoid, badly ranked queries hardly count.
 # - A bounded score gives the loss a floor and weakens its gradient. At $m = -6$ the pull of the literal equations is about a
 #   hundred times weaker.
 # - The model of 2015 counts letter trigrams and ranks 58.5 % of the mini questions correctly. The cosine of MiniLM, without

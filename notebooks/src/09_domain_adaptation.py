@@ -405,9 +405,8 @@ table.round(3)
 # *One draw of each size: the gain is 0.006 with 10 labels, 0.094 with 40 and 0.069 with 160. With
 # all 940 labels, plain MiniLM reaches 0.708 (three epochs, three seeds).*
 #
-# One draw is weak evidence: 0.006 is a single dev row, and plain is worse with 40 labels (0.238)
-# than with 10 (0.331). The evidence is the mean over sizes and seeds, $0.074 \pm 0.015$. Every seed
-# draws other rows and trains its own starting point on SST-2.
+# One draw is weak evidence: 0.006 is a single dev row, and plain is worse with 40 labels (0.238) than with 10 (0.331). The evidence is the
+# mean over sizes and seeds, $0.074 \pm 0.015$. Every seed has other training rows and its own starting point, but the same dev rows.
 #
 # ## 5 The luck of the draw
 #
@@ -510,9 +509,8 @@ plt.show()
 # *After SST-2 the frozen MiniLM gains 7.6 points with 10 labels, 9.0 with 40, 8.9 with 160 and 6.9
 # with all 940. The bars are one standard deviation over 40 draws.*
 #
-# So this run does not have the shape of the published curves, where the gain falls to about one point.
-# A linear head cannot change the frozen vectors. *Fine-tuned* plain MiniLM reaches 0.708
-# (section 4), 0.10 more than frozen plain.
+# This run does not have the shape of the published curves, where the gain falls to about one point.
+# One possible reason is the frozen encoder: *fine-tuned* plain MiniLM reaches 0.708, 0.10 more than frozen.
 #
 # **Predict before you run.** With 10 labels, the accuracy of each starting point varies from draw
 # to draw. Does their *difference* on the same draws vary more than the accuracy of plain? And does
@@ -584,7 +582,7 @@ plots.sliders(draw_luck, labels=list(SIZES), other=list(starts)[1:])
 # *With 10 labels, after sst2 beats plain in almost all draws (points above the diagonal). The
 # accuracies of plain range from 0.19 to 0.33, and those of after sst2 from 0.21 to 0.48.*
 #
-# The better encoder varies more here, as in the toy.
+# The better encoder varies more here, as with *any two* in the toy.
 #
 # ## 6 A starting point without a gain
 #
@@ -857,8 +855,9 @@ _ = checks.check_missed_label(my_missed_label)
 # return (math.comb(a, n) + math.comb(b, n)) / math.comb(a + b, n)
 # ```
 #
-# For 23 of 23,596 rows and two equally frequent classes it is about two in ten million. Only 37 %
-# of SciTail's pairs are labelled *entails*. With this share it is two or three in 100,000.
+# For 23 of 23,596 rows and two equally frequent classes it is about two in ten million. Only 37 % of
+# all SciTail pairs are labelled *entails* (the dev split is balanced). With this share it is two or
+# three in 100,000.
 #
 # </details>
 

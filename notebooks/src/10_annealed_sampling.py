@@ -196,8 +196,8 @@ assert single == TaskSampler("proportional", sizes=sizes).probabilities(1)
 print("probabilities, draws and the case E = 1: equal")
 
 # %% [markdown]
-# From here on we import it. The class has seven kinds of schedules. For `sequential` and `merged`, `sizes` counts batches; with
-# `steps_per_epoch`, only the ratios matter.
+# From here on we import it. The class has seven kinds of schedules. For `sequential` and `merged`, `sizes` holds numbers of batches. If
+# `steps_per_epoch` is given, only their ratios matter.
 #
 # | kind | the task of a step |
 # |---|---|
@@ -288,8 +288,9 @@ print(f"Answer: {' and '.join(repeats.index[lowest])} have a chi-square of 0.")
 repeats.round(3)
 
 # %% [markdown]
-# The shares of these two are exact, because every batch occurs once. Frequencies say *how often* a task is drawn, and not *when*.
-# The last column measures the order: in blocks, nearly every step has the same task as the step before.
+# The shares of these two are exact, because every batch occurs once. Frequencies say *how often* a task is drawn, and not *when*. The last
+# column measures the order: in blocks, nearly every step has the same task as the step before. Independent draws repeat the task with
+# probability $\sum_t p_t^2$.
 #
 # The next figure shows shares and order together.
 
@@ -387,7 +388,7 @@ sliders(weighted, start={"share": 0.8}, share=[0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
 #
 # ## 5 Forgetting, measured
 #
-# The tasks are SST (sentiment, five labels), QQP (duplicate questions, two labels) and SNLI (inference, three labels). Two runs
+# The tasks are SST (sentiment, five labels), QQP (duplicate questions from Quora, two labels) and SNLI (inference, three labels). Two runs
 # start from the same parameters. `sequential` trains SST, then QQP, then SNLI. `merged` trains *exactly the same batches* in a
 # mixed order.
 #
@@ -514,8 +515,9 @@ for kind in orders:
     print(f"{kind}: accuracy of SST from step {ends[0]} to step {ends[2]}: {change:+.3f}")
 
 # %% [markdown]
-# *In blocks, SST falls from 0.42 to 0.20, its majority class. In mixed order it ends at 0.40. Bars show one standard error of an accuracy, and dotted lines show the majority classes. The
-# strokes below mark the steps of each task. The lines of text have the change of SST after the first third of the steps.*
+# *In blocks, SST falls from 0.42 to 0.20, its majority class. In mixed order it ends at 0.40. Bars show one standard error of an accuracy,
+# and dotted lines show the majority classes. The strokes below mark the steps of each task. The printed lines have the change of SST from
+# step 40 to step 120.*
 #
 # The head of SST does not change in the blocks of the other tasks. So its drop in accuracy comes from changes of the shared
 # encoder. A task near its dotted line has learned little in its few steps. The mean of the three tasks then depends mostly on SST.
@@ -643,7 +645,7 @@ print(f"loss of SST on 32 rows: {old:.3f} after its block, {new:.3f} with the la
 print(f"change {new - old:+.3f}, to first order {(g @ (end_layers - start_layers)).item():+.3f}")
 
 # %% [markdown]
-# The prediction has the right sign here, but it is well below half of the change: the blocks move the layers too far for it. So the
+# The prediction has the right sign here, but it is less than half of the change: the blocks move the layers too far for it. So the
 # gradient at the start of a block explains only a part of its forgetting. The next experiment makes a single small step instead, at
 # the end of `merged`.
 #
@@ -695,7 +697,7 @@ effect.pivot(index="step of", columns="loss of").reindex(TASKS, columns=columns)
 # that the step of one task increases the loss of another.
 #
 # These changes belong to one moment of one run, and the steps are plain gradient steps without AdamW. They explain what a single
-# step does. They do not prove how the loss of a whole block, in the figure above, comes about.
+# step does. They do not explain the accuracy that SST loses in a whole block.
 #
 # ## 6 Twenty to one
 #
@@ -839,8 +841,8 @@ for (_, dev), colour in zip(frozen.values(), plots.COLOURS):
 plt.show()
 
 # %% [markdown]
-# *`annealed` is 4.8 points above `proportional` on SST, and `uniform` 3.5 points on SST-2. CoLA stays below its majority class. Marks are means over eight seeds, bars are standard deviations, and dotted lines
-# show the majority class of each task.*
+# *`annealed` is 4.8 points above `proportional` on SST, and `uniform` 3.5 points on SST-2. CoLA stays below its majority class. Marks are
+# means over eight seeds, bars are standard deviations, and dotted lines show the majority class of each task.*
 #
 # The next table compares each schedule with `proportional`, seed by seed. "holds" means that the whole interval is above zero, and
 # "does not hold" that no part of it is. "cannot be told" means that zero lies inside.
@@ -870,9 +872,9 @@ assert profile != "fast" or gain > -0.01, "a task that hardly gets a step learns
 print(f"the two small tasks, uniform minus proportional: {gain:+.3f} on average")
 
 # %% [markdown]
-# The table makes twelve comparisons, so its level is 99 % and not 95 %. Only the rows that say "holds" or "does not hold" support a
-# conclusion. The dev rows are the same for all seeds, so the intervals do not cover the choice of dev rows. CoLA stays below its
-# majority class (dotted) with every schedule. So it has learned nothing measurable, and cannot show an effect of the schedule.
+# The table makes twelve comparisons at 99 %. Without any effect, up to one such table in nine has a false "holds" or "does not hold". The
+# dev rows are the same for all seeds, so the intervals do not cover the choice of dev rows. CoLA stays below its majority class (dotted)
+# with every schedule. So it has learned nothing measurable, and cannot show an effect of the schedule.
 #
 # A proportional schedule gives each small task about 14 of 300 steps. A uniform schedule gives it 100 steps, and shows fewer rows
 # of the large task. Still, `uniform` is better than `proportional` on SST-2 here. SST is also sentiment and may help, or fewer
@@ -1043,8 +1045,8 @@ _ = checks.check_passes(my_passes)
 #
 # - A power of the sizes gives the probabilities. Only ratios matter, and the exponent multiplies the logarithm of every ratio.
 # - Chi-square tests the shares of the tasks. It does not test their order, and the order can change what a model forgets.
-# - Trained in blocks, SST loses most of what it learned. In this run and in all five recorded seeds, the mixed order ends with the higher mean
-#   accuracy.
+# - Trained in blocks, SST loses most of what it learned. In this run and in all five recorded seeds, the mixed order ends with the higher
+#   mean accuracy.
 # - Compare measurements at places that are fixed before the run. A maximum over a history is too large by chance.
 # - A smaller exponent gives small sets more passes and large sets fewer. State the passes before you compare two schedules.
 #

@@ -108,9 +108,9 @@ plt.show()
 # *The feed-forward networks hold 56.7 million parameters, twice as many as attention (28.4 million). The embeddings hold 23.8
 # million, the pooler 0.6 million.*
 #
-# GLUE has eight tasks. Eight fine-tuned copies of BERT have 876 million parameters. One shared encoder with eight heads has 109.5
-# million, but there every task is affected by the updates of the others (notebook 10). So we look for a part that belongs to one
-# task and costs only one or two percent of a copy.
+# The paper trains eight tasks of GLUE. Eight fine-tuned copies of BERT have 876 million parameters. One shared encoder with eight heads has
+# 109.5 million, but there every task is affected by the updates of the others (notebook 10). So we look for a part that belongs to one task
+# and costs only one or two percent of a copy.
 #
 # Stickland and Murray add a narrow attention beside every layer. Let $D = 768$ be the hidden size and $S = 204$ the projected size.
 # Count on paper:
@@ -380,9 +380,9 @@ print(f"Ours and the library's are equal. The PAL of sts changes them by up to {
 #
 # ### Training starts at BERT
 #
-# With $V^D = 0$ the layer is BERT's layer, whatever the other weights are. The authors draw $V^D$ from $\mathcal N(0, 0.02^2)$, as
-# all other weights (the *drawn start*). The library initialises $V^D$ with zeros (`init="zero"`, the *zero start*), except in the sequential form of section 6, which has no residual.
-# The next cell measures how far both initialisations are from BERT.
+# With $V^D = 0$ the layer is BERT's layer, whatever the other weights are. The authors draw $V^D$ from $\mathcal N(0, 0.02^2)$, as all
+# other weights (the *drawn start*). The library initialises $V^D$ with zeros (`init="zero"`, the *zero start*), except in the sequential
+# form of section 6, which has no residual. The next cell measures how far both initialisations are from BERT.
 
 # %%
 import copy
@@ -618,10 +618,9 @@ print(f"sequential PAL and head: {count(part) + count(head):,} parameters")
 print(f"the equal linear head:   {weight.numel() + bias.numel():,} parameters")
 
 # %% [markdown]
-# On one sentence, the sequential form with its head computes exactly the functions of a linear head on [CLS]. It cannot represent
-# anything else. Its *training* can still differ: the same function has other parameters, and so other gradients. (On pairs, the
-# course's heads also take products or differences. There an affine map in front changes the features, but it is still not
-# attention.)
+# On one sentence, the sequential form with its head computes exactly the functions of a linear head on [CLS]. It cannot represent anything
+# else. Its *training* can still differ: the same function has other parameters, and so other gradients. (On pairs, our heads also take
+# products and differences. There an affine map in front changes the features, but it is still not attention.)
 #
 # ### The numbers 0.253 and 0.625
 #
@@ -645,10 +644,10 @@ assert len(rows) == 8
 pd.DataFrame(rows, columns=["system", "column", "printed", "constant", "its accuracy"])
 
 # %% [markdown]
-# Eight of the 24 accuracies in Table 1 match a constant prediction. That is strong evidence, but no proof: a model with other
-# predictions can have the same accuracy. No sequential system is better than a constant on sentiment. On paraphrases two of the
-# three reach 0.73, so they learned something there. Two other systems in the list are not sequential. They had a high learning
-# rate, which can destroy the pretrained encoder.
+# Eight of the 24 accuracies in Table 1 match a constant prediction. This is strong evidence that these systems predict a constant, but no
+# proof: a model with other predictions can have the same accuracy. No sequential system is better than a constant on sentiment. On
+# paraphrases two of the three reach 0.73, so they learned something there. Two other systems in the list are not sequential. They had a
+# high learning rate, which can destroy the pretrained encoder.
 #
 # A possible cause is the scale. A product of three matrices with small random entries makes a vector small, and then the head gets
 # small gradients:
@@ -780,10 +779,10 @@ table.round(3).astype(object).fillna("")
 # are means over six seeds, bands one standard deviation.* The standard errors are over seeds, on the same
 # 160 dev rows. They do not cover the choice of these rows.
 #
-# The column *on train* has the accuracy on the training rows after the last step. A form with more of it and a lower dev accuracy
-# overfits. This does not contradict the algebra. The linear head and the sequential form have the same set of functions, but
-# training reaches other ones. The small scale of the map does not prevent learning here: the learning rate is 0.001, and the
-# report's are 0.00001 or less.
+# The column *on train* has the accuracy on the training rows after the last step. A form with a higher train and a lower dev accuracy
+# overfits. This does not contradict the algebra. The linear head and the sequential form have the same set of functions, but training
+# reaches other ones. The small scale of the map does not prevent learning here: the learning rate is 0.001, and the report's are 0.00001 or
+# less.
 #
 # MiniLM was trained with mean pooling, so its other tokens probably hold information that the vector of [CLS] lacks. The control
 # shows how much of the gain comes from them without attention:
@@ -839,7 +838,7 @@ by_rate.rename_axis(f"accuracy after {last} steps")
 # MiniLM is half as wide as BERT-base, so the projected sizes are about halved too (96, 50 and 25). All parts start with $V^D = 0$.
 # The head of sts starts at 5 times the cosine of the two sentences (`start_at_cosine`). Its learning rate is the encoder's, which
 # is far below that of the other heads. In each step Adam moves every weight by about the learning rate. The weights that compute
-# the cosine are only 5/384 = 0.013, so a rate of 0.005 would soon destroy them.
+# the cosine are only 5/384 = 0.013, so the rate of the other heads (0.005) would soon destroy them.
 
 # %%
 from dataclasses import replace
@@ -923,8 +922,8 @@ plots.parameters_against_score(
 plt.show()
 
 # %% [markdown]
-# *All seven scores lie between 0.62 and 0.65, and all bars of one standard error overlap.* (Systems with almost the same number of parameters are drawn side by
-# side. Colours are those of sections 6 and 8, but orange is the linear head on [CLS] in section 6.)
+# *All seven scores lie between 0.62 and 0.65, and all bars of one standard error overlap.* (Systems with almost the same number of
+# parameters are drawn side by side. Colours are those of sections 6 and 8, but orange is the linear head on [CLS] in section 6.)
 
 # %%
 above = found.index[(found["low"] > 0) | (found["high"] < 0)].drop("untrained", errors="ignore")
@@ -1139,7 +1138,8 @@ _ = checks.check_zero_start(my_first_gradient)
 # - The second residual of a layer is $a$. With $\mathrm{TS} = 0$, a correct formula gives BERT's own layer, and this can be tested.
 # - With $V^D = 0$, training starts exactly at BERT. The cost is one step, in which only $V^D$ learns.
 # - Attention over one vector is an affine map. Two of its three matrices get no gradient.
-# - On the same frozen vectors, the corrected form gains over [CLS]. A plain mean of the tokens gains more, so this gain needs no attention.
+# - On the same frozen vectors, the corrected form gains over [CLS]. After 400 steps a plain mean of the tokens gains more, so this gain
+#   needs no attention.
 #
 # ## References
 #

@@ -395,11 +395,10 @@ for kind, number in different.items():
 #
 # ## 4 Gradient norms of the tasks
 #
-# Section 2 assumed that heads agree. Real heads start from random weights. Then their gradients have different directions. Their
-# sum has about $\sqrt{A}$ times the length of one head's gradient, instead of $A$ times, as in a random walk. We measure the
-# gradient of one batch of each task on the shared encoder, and its size after the whole gradient, heads included, is clipped to
-# norm 1. Here the head of sts also starts from random weights, so that all tasks have an equal start. Four batches of each task
-# show the spread.
+# Section 2 assumed that heads agree. Real heads start from random weights. As in a random walk, the sum of their gradients has about
+# $\sqrt{A}$ times the length of one, instead of $A$ times. We measure the gradient of one batch of each task on the shared encoder, and its
+# size after the whole gradient, heads included, is clipped to norm 1. Here the head of sts also starts from random weights, so that all
+# tasks have an equal start. Four batches of each task show the spread.
 
 
 # %%
@@ -455,10 +454,10 @@ spread.round(2).rename_axis(["clipped, four batches", "task"])
 # The printed factors are close to $\sqrt{384} = 19.6$ and far from 384: at the start, the heads do not agree. They are means over
 # four batches of each task, with their range.
 #
-# Without clipping, hundreds of heads enlarge the gradients of sst and quora. The balance then depends on the number of heads, and
-# it changes when heads begin to agree or are pruned. Clipping removes this dependence, so `clip=1.0` is an important setting here.
-# (Adam also reduces differences of scale. But it keeps one average of squared gradients for each shared parameter, and the task
-# with the largest gradient dominates this average.)
+# Without clipping, hundreds of heads enlarge the gradients of sst and quora. Here this reduces the lead of sts, but the balance then
+# depends on the number of heads. Clipping removes this dependence, so `clip=1.0` is an important setting here. (Adam also reduces
+# differences of scale. But it keeps one average of squared gradients for each shared parameter, and the task with the largest gradient
+# dominates this average.)
 #
 # ## 5 An ablation
 #
@@ -587,7 +586,7 @@ print("Below the untrained cosine on sts:", ", ".join(worse) or "none")
 # ## 6 Cross-encoder or bi-encoder?
 #
 # BERT reads both sentences of a pair at once (a cross-encoder; here *packed*). The course's starter code encodes them separately (a
-# bi-encoder; here *separate*), and the report does so too. Count tokens first.
+# bi-encoder; here *separate*), and the report does not say what it does. Count tokens first.
 #
 # **Predict before you run.** Which way has more tokens, and by how many per pair?
 
@@ -637,7 +636,7 @@ print(f"separate / packed: median {ratio.median():.2f}, in {len(ratio)} rounds o
 print(f"{len(chosen[0])} pairs from {ratio.min():.2f} to {ratio.max():.2f}")
 
 # %% [markdown]
-# A ratio above 1 means that separate pairs take longer. The ratio holds only for short questions, this batch size and this machine.
+# Above 1, separate pairs take longer. The ratio holds only for short questions, this batch size and this machine.
 #
 # The quality may matter more, so the system *nothing* is trained once more with the other form of pairs. Again this is one seed.
 
@@ -687,9 +686,9 @@ for name, pruner in pruned.items():
     print(f"  after at most {seen} steps and {len(pruner.events)} pruning checks")
 
 # %% [markdown]
-# *Most heads disappear at the second of three checks: sst keeps 1 of 384 and quora 6. Each line ends at the last step of its task.* The number of heads depends on the seed and the bandwidth (notebook 04).
-# The recorded pruning runs in section 9 also differ widely, from a few heads to most of them. After so few steps, such a count says
-# little about the quality of the heads.
+# *Most of the 384 heads disappear at the second check. At the end sst has 1 head and quora 6.* The number depends on the seed and the
+# bandwidth (notebook 04). The recorded pruning runs in section 9 also differ widely, from a few heads to most of them. After so few steps,
+# such a count says little about the quality of the heads.
 #
 # For the deployed model the number of heads does not matter. The mean of linear heads is one linear head. `MultiverseHead.forward`
 # averages the *weights*, and so does folding, so their agreement would prove nothing. We compare the folded model with the mean of the
@@ -821,15 +820,15 @@ runs_table(recorded) if recorded else print("no recorded runs here, so section 9
 headlines(recorded) if recorded else None
 
 # %% [markdown]
-# Published numbers come from larger encoders and other data, so only the sign of an improvement can be compared. For MML it
-# differs: the paper reports an improvement, and our runs show a loss. (*Edition 2* is an earlier version of the mini data.)
+# Published numbers come from larger encoders and other data, so only the sign of an improvement can be compared. For MML it differs: ours
+# is a loss. (`dev overall` and `dev accuracy` go from 0 to 1, the rest is percent.) (*Edition 2* is an earlier version of the mini data.)
 #
 # Next come the claims of the papers, judged on our runs. A claim *holds* if its whole interval lies above zero, and it *does not
 # hold* if the whole interval lies below zero. Otherwise the claim *cannot be told*. With fewer than six seeds, no claim can be told
 # at 95 %.
 #
 # For MML, the headline and the first claim count different things. The headline is the relative improvement over BERT in percent,
-# on the dev splits of the other sets. The claim is the difference in points of 100, on all their splits.
+# on the dev splits of the other sets. The claim is the difference in points, on all their splits.
 
 # %%
 import textwrap
@@ -840,7 +839,7 @@ for title, sentences in claim_sentences(recorded).items():
         print(textwrap.fill(said, 100, initial_indent="  - ", subsequent_indent="    "))
 
 # %% [markdown]
-# One caveat belongs to the claim about RTE. In the joint training, the shared encoder gets the updates of all five tasks:
+# RTE alone explains the gain of the average (notebook 07). And in joint training, the shared encoder gets the updates of all five tasks:
 
 # %%
 joint = next((one for one in recorded if one.title.startswith("together-or-alone")), None)
@@ -859,7 +858,7 @@ if joint:
 # The runs show that RTE is better *with* the other tasks. They do not show that it learns *from* them. The control is RTE alone
 # with as many updates (`mmlkit reproduce real-company`).
 #
-# Besides the experiments there are single measurements, with one file each.
+# There are also single measurements, with one file each.
 
 # %%
 for name, said in measurement_sentences().items():
@@ -868,7 +867,7 @@ for name, said in measurement_sentences().items():
 # %% [markdown]
 # ### All claims on one axis
 #
-# The closing figure shows every claim that has runs of both sides, in points of 100. The slider sets the level of the intervals.
+# The closing figure shows every claim that has runs of both sides, in points. The slider sets the level of the intervals.
 #
 # **Predict before you run.** How many of the claims are decided (hold or do not hold) at 80 %, at 95 % and at 99 %?
 
