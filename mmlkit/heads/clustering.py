@@ -15,7 +15,8 @@ __all__ = ["cluster", "mean_shift", "resolve_bandwidth"]
 def cluster(values, bandwidth=None, *, bin_seeding=True):
     """Cluster numbers by MeanShift, with the same result as `sklearn.cluster.MeanShift`.
 
-    Values that are all equal form one cluster.
+    Values that are all equal form one cluster. A value on the edge of a window is inside;
+    scikit-learn lets rounding decide.
 
     Args:
         values: [N] finite numbers.
@@ -65,13 +66,13 @@ def mean_shift(values, width, bin_seeding=True, most_moves=300):
     """
     ordered = np.sort(values)
     sums = np.append(0.0, np.cumsum(ordered))
-    # float32 as in scikit-learn: a value on a window's edge is then inside or outside in both.
-    multiples = np.unique(np.round(values / width)).astype(np.float32) * np.float32(width)
+    reach = width * (1 + 1e-9)  # a value on the edge of a window is inside, whatever its rounding
+    multiples = np.unique(np.round(values / width)) * width
     places = multiples if bin_seeding and len(multiples) < len(values) else ordered
     stopped = []  # (values inside, place)
     for move in range(most_moves + 1):
-        first = np.searchsorted(ordered, places - width, "left")
-        inside = np.searchsorted(ordered, places + width, "right") - first
+        first = np.searchsorted(ordered, places - reach, "left")
+        inside = np.searchsorted(ordered, places + reach, "right") - first
         places, first, inside = (one[inside > 0] for one in (places, first, inside))
         means = (sums[first + inside] - sums[first]) / inside
         still = (np.abs(means - places) <= 1e-3 * width) | (move == most_moves)
@@ -81,7 +82,7 @@ def mean_shift(values, width, bin_seeding=True, most_moves=300):
             break
     centres = []
     for _, place in sorted(set(stopped), reverse=True):
-        if all(abs(place - centre) > width for centre in centres):
+        if all(abs(place - centre) > reach for centre in centres):
             centres.append(place)
     labels = np.abs(values[:, None] - np.sort(centres)).argmin(1)
     used, labels = np.unique(labels, return_inverse=True)

@@ -321,6 +321,7 @@ def staircases(runs, landmarks):
     from matplotlib.ticker import PercentFormatter
 
     paper = landmarks["left"] / landmarks["heads"], landmarks["step"] / landmarks["steps"]
+    lowest = min([paper[0], *(run.counts[-1][2] / run.num_heads for run in runs if run.counts)])
     with panels(2, 1, (8.4, 5.4), sharex=True, height_ratios=(3, 2)) as ((top,), (bottom,)):
         for run, one in zip(runs, looks([run.name for run in runs]).values()):
             marker, counts = one.pop("marker"), run.counts
@@ -334,7 +335,7 @@ def staircases(runs, landmarks):
                 bottom.plot(steps, values, marker=marker, **one, label=f"{run.name}, {run.metric}")
         label = f"paper, QNLI: {landmarks['left']} of {landmarks['heads']:,}"
         top.plot([0, paper[1]], [1, paper[0]], "*", markersize=13, color="black", label=label)
-        top.set(ylabel="share of active heads", yscale="log", ylim=(paper[0] / 4, 1.4))
+        top.set(ylabel="share of active heads", yscale="log", ylim=(lowest / 2, 1.4))
         top.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         bottom.axhline(0, linestyle=":", linewidth=1, color="black")
         bottom.set(xlabel="share of training", ylabel="dev metric less\nthat of the majority")

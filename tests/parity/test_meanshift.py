@@ -12,7 +12,7 @@ SHAPES = {
     "one normal": lambda random, size: random.normal(0.6, 0.02, size),
     "long tail": lambda random, size: 0.5 + random.gamma(2, 0.02, size),
     "two groups": lambda random, size: random.normal(0.5 + 0.1 * (np.arange(size) % 3 == 0), 0.01),
-    # Irrational distances: where a value lies on the edge of a window, rounding decides.
+    # Irrational distances: for a value on the edge of a window, scikit-learn lets rounding decide.
     "equal values": lambda random, size: np.sqrt(random.integers(2, 40, size)),
     "negative": lambda random, size: -random.exponential(3, size),
 }
@@ -51,3 +51,9 @@ def test_1024_values():
     wanted, theirs = of_sklearn(values, width, True)
     assert centres == pytest.approx(wanted.tolist(), abs=1e-9) and labels == theirs
     assert len(centres) > 1
+
+
+def test_a_value_on_the_edge_of_a_window_is_inside():
+    # The differences are 0.02 up to rounding, in both directions.
+    centres, labels, _ = cluster([0.41, 0.43, 0.83, 0.81], 0.02)
+    assert centres == pytest.approx([0.42, 0.82]) and labels == [0, 0, 1, 1]
