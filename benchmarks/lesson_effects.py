@@ -6,8 +6,8 @@
 The experiment is the notebook's own code: the cell of parameters, the cell that imports the
 library, and the cells with the tag `effect`. These cells leave a dict `effects`, {claim: number};
 the claim says that the number is above zero. A seed that is recorded already, for the same cells,
-is not repeated. The committed notebook has seed 0. `mmlkit.studies.recorded_effects` reads the
-records.
+is not repeated. The committed notebook has seed 0. As there, `precision="auto"` is fp32.
+`mmlkit.studies.recorded_effects` reads the records.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+FIRST = "import mmlkit.runtime; mmlkit.runtime.fastest_precision = lambda device: 'fp32'"
 LAST = "import json as _json\nprint('EFFECTS', _json.dumps(effects))"
 
 
@@ -43,7 +44,8 @@ def run(cells, seed):
     import nbformat
 
     first, *others = cells
-    code = [nbformat.v4.new_code_cell(text) for text in (first, f"seed = {seed}", *others, LAST)]
+    texts = (FIRST, first, f"seed = {seed}", *others, LAST)
+    code = [nbformat.v4.new_code_cell(text) for text in texts]
     notebook = nbformat.v4.new_notebook(cells=code)
     resources = {"metadata": {"path": str(ROOT / "notebooks")}}
     start = time.perf_counter()

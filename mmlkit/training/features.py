@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from mmlkit.data.batching import collate
+from mmlkit.runtime import autocast
 from mmlkit.training.evaluation import score_encoded, unless_out_of_memory
 
 __all__ = ["FeatureCache", "precompute", "with_cache"]
@@ -43,7 +44,8 @@ def precompute(model, splits, sampler, *, batch_size, precision):
         steps = sum(sampler.order(epoch).count(name) for epoch in range(1, sampler.epochs + 1))
         if steps * batch_size < len(encoded):
             continue
-        with torch.inference_mode():  # the first row shows whether the head reads one vector
+        # The first row shows whether the head reads one vector, and of which type.
+        with torch.inference_mode(), autocast(precision, model.device)[0]:
             model.inputs(collate(encoded, [0]).to(model.device))
         if encoded.features.known[0]:
             score_encoded(model, encoded, batch_size=2 * batch_size, precision=precision)

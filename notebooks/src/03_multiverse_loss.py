@@ -474,11 +474,17 @@ class Similarity:
 
     def record(self, step):
         values = cosines(self.head.weight).flatten().cpu().numpy()
-        self.path.append((step, values.mean(), *np.quantile(values, [0.1, 0.9])))
+        self.path.append([step, *map(float, [values.mean(), *np.quantile(values, [0.1, 0.9])])])
 
     def after_step(self, event):
         if event.step % 5 == 0:
             self.record(event.step)
+
+    def state_dict(self):  # `fit` keeps it in its checkpoints
+        return {"path": self.path}
+
+    def load_state_dict(self, state):
+        self.path = state["path"]
 
 
 # %% [markdown]

@@ -264,26 +264,30 @@ plt.show()
 
 
 # %%
-def draw(K, p):
-    betas, answers = toy(K)
+def draw(K, p, base):
+    betas, answers = toy(K, W_2=np.log(base) * torch.eye(2, **exact))
     with seeded(seed):
         kept = kept_steps(4000, K, p).double()
     drawn = kept @ answers[:, 0] / kept.sum(1)  # the mean of the kept answers, 4,000 times
-    title = f"K = {K}, p = {p}: training answers {drawn.mean():.3f} ± {drawn.std():.3f}"
+    title = (
+        f"K = {K}, p = {p}, base {base}: training answers {drawn.mean():.3f} ± {drawn.std():.3f}"
+    )
     left, right = plots.reasoning(betas, words, answers, labels, values=True)
     left.figure.suptitle(title, fontsize=11)
-    left.images[0].set_clim(0, 0.75)
+    left.images[0].set_clim(0, 1)
     left.set(ylim=(7.5, -0.5))
     low, high = drawn.mean() - drawn.std(), drawn.mean() + drawn.std()
     right.axhspan(low, high, color="grey", alpha=0.3)
     right.set(xlim=(-0.3, 7.3))
 
 
-sliders(draw, start={"K": 5, "p": 0.5}, K=range(1, 9), p=[0, 0.1, 0.25, 0.5, 0.75, 0.9])
+# %%
+start = {"K": 5, "p": 0.5, "base": 4}
+sliders(draw, start=start, K=[1, 2, 3, 5, 8], p=[0, 0.25, 0.5, 0.75], base=[1, 2, 4, 16])
 
 # %% [markdown]
-# *With five steps and a dropout of 0.5 the training answer varies by about ± 0.02 around the mean of all steps. The sliders
-# change K and p: more dropout makes the band wider, and p = 0 removes it.*
+# *With five steps and dropout 0.5 the training answer varies by about ± 0.02. The sliders change K, p and the base in $W_2$ (now ln 4):
+# base 1 gives equal attention, and p = 0 removes the band.*
 #
 # ## 3 The equations
 #
@@ -479,11 +483,13 @@ assert abs(drawn.mean() - (1 + (K - 1) * (1 - p))) < 0.02
 from mmlkit.training import TaskSampler
 
 merged = [task for task, count in {"A": 4, "B": 2, "C": 1}.items() for _ in range(count)]
-print("by hand:", *np.random.default_rng(seed).permutation(merged))
+by_hand = np.random.default_rng([seed, 1]).permutation(merged)  # 1 is the number of the epoch
+print("by hand:", *by_hand)
 sampler = TaskSampler("merged", sizes={"A": 4, "B": 2, "C": 1}, epochs=3, seed=seed)
 for epoch in (1, 2, 3):
     print(f"epoch {epoch}:", *sampler.order(epoch))
     assert sorted(sampler.order(epoch)) == merged  # every minibatch once
+assert list(by_hand) == list(sampler.order(1))
 
 # %% [markdown]
 # Every minibatch comes once per epoch, so the size of a task sets its number of steps.

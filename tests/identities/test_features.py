@@ -21,6 +21,7 @@ from mmlkit.training.sampling import TaskSampler
 HEADS = {  # dropout on the input: its draws must be those of the run without a cache
     "mean": ("sst", lambda: LinearHead(32, 5, dropout=0.5, pooling="mean")),
     "cls": ("sst", lambda: LinearHead(32, 5, dropout=0.5, pooling="cls")),
+    "pooler": ("sst", lambda: LinearHead(32, 5, dropout=0.5, pooling="pooler")),
     "regression": ("sts", lambda: LinearHead(32, 1, dropout=0.5)),
     "separate": ("quora", lambda: PairHead(32, 2, dropout=0.5)),
     "multiverse": ("quora", lambda: MultiverseHead(32, 2, num_heads=6, dropout=0.5)),
@@ -74,7 +75,17 @@ def test_the_run_equals_one_that_encodes_every_batch(train, monkeypatch, kind, o
         torch.testing.assert_close(value, plain_weights[key], atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("kind", ["mean", "cls", "regression", "multiverse"])
+@pytest.mark.parametrize("kind", ["mean", "pooler"])
+def test_vectors_of_half_precision_are_kept(train, monkeypatch, encoded_rows, kind):
+    """Under autocast a pooled vector is bf16, and the mean of tokens is fp32."""
+    _, history = train(kind, precision="bf16")
+    assert sum(encoded_rows) == 1 + TRAIN + DEV
+    monkeypatch.setattr(FeatureCache, "inputs", lambda self, batch, compute: compute())
+    _, plain = train(kind, precision="bf16")
+    pd.testing.assert_frame_equal(history, plain, atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["mean", "cls", "pooler", "regression", "multiverse"])
 def test_each_row_is_encoded_once(train, encoded_rows, kind):
     train(kind)
     assert sum(encoded_rows) == 1 + TRAIN + DEV  # the first row is tried

@@ -1,5 +1,6 @@
 """A notebook that is run again after a disconnect continues its long cells."""
 
+import ast
 import math
 import re
 import subprocess
@@ -50,6 +51,16 @@ def test_every_long_run_has_a_checkpoint_of_its_own(path):
         assert number in SHORT or runs == len(kept), code
         named = re.findall(r'"(\d\d)-', code) if kept else []
         assert named == [number] * len(kept)
+
+
+@pytest.mark.parametrize("path", MASTERS, ids=lambda path: path.stem)
+def test_hooks_of_long_runs_have_a_state(path):
+    """Checkpoints keep the state of every hook, and `fit` refuses a hook without one."""
+    tree = ast.parse("\n".join(cell.source for cell in code_cells(path)))
+    for one in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        methods = {node.name for node in one.body if isinstance(node, ast.FunctionDef)}
+        if "after_step" in methods:
+            assert {"state_dict", "load_state_dict"} <= methods, one.name
 
 
 @pytest.mark.notebook
