@@ -824,7 +824,7 @@ changed = (answers[:, 0].argmax(-1) != answers[:, -1].argmax(-1)).double().mean(
 print(f"From the first step to the last, {changed:.1%} of the rows change their label.")
 
 # %% [markdown]
-# The mean answer is ahead of no step, and the first step has the highest accuracy. So this run does not show that the average
+# The mean answer is ahead of no step, and no later step beats the first. So this run does not show that the average
 # helps. Rows that change their label can be helped or harmed. A linear head on the same rows would be the control for the whole
 # module; it is not trained here. This is one model with one seed.
 #
@@ -865,7 +865,7 @@ columns = {
 pd.DataFrame({name: one.numpy() for name, one in columns.items()}).round(3).rename_axis("step k")
 
 # %% [markdown]
-# The trained module moves 0.11, less than half of the untrained one (0.27). So movement alone is no sign of reasoning. The ± is too small,
+# The trained module moves 0.08, less than a third of the untrained one (0.27). So movement alone is no sign of reasoning. The ± is too small,
 # because two rows share each premise. The five draws show the initialisation's effect.
 #
 # We show rows whose attention is *typical*: their weight on [CLS] and [SEP], and their movement, are near the average.
