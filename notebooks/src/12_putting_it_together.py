@@ -253,7 +253,8 @@ def with_selection(name):
     wanted = train_rows[name] + select_rows if name in train_rows else None
     one = load_task(name, source, limit=wanted, seed=seed)
     order = generator.permutation(len(one.train))
-    chosen, train = one.train.take(order[:select_rows]), one.train.take(order[select_rows:])
+    most = min(select_rows, len(order) // 2)  # of a small set of your own
+    chosen, train = one.train.take(order[:most]), one.train.take(order[most:])
     return replace(one, train=train, dev=chosen)
 
 
