@@ -19,7 +19,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FIRST = "import mmlkit.runtime; mmlkit.runtime.fastest_precision = lambda device: 'fp32'"
+sys.path.insert(0, str(ROOT / "notebooks"))
+
+from build import IN_FP32  # noqa: E402
+
 LAST = "import json as _json\nprint('EFFECTS', _json.dumps(effects))"
 
 
@@ -44,7 +47,7 @@ def run(cells, seed):
     import nbformat
 
     first, *others = cells
-    texts = (FIRST, first, f"seed = {seed}", *others, LAST)
+    texts = (IN_FP32, first, f"seed = {seed}", *others, LAST)
     code = [nbformat.v4.new_code_cell(text) for text in texts]
     notebook = nbformat.v4.new_notebook(cells=code)
     resources = {"metadata": {"path": str(ROOT / "notebooks")}}

@@ -20,6 +20,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 FRAMES = HERE.parent / "docs" / "frames"
 KEPT = {"tags", "jupyter"}  # cell metadata worth keeping
+IN_FP32 = "import mmlkit.runtime; mmlkit.runtime.fastest_precision = lambda device: 'fp32'"
 ADDED = {"injected-parameters", "write-frames"}  # the tags of cells that the run adds
 
 
@@ -87,8 +88,7 @@ def write_frames_cell(folder, stem):
     """
     import nbformat
 
-    code = "import mmlkit.runtime; mmlkit.runtime.fastest_precision = lambda device: 'fp32'\n"
-    code += f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
+    code = f"{IN_FP32}\nimport sys; sys.path.insert(0, {str(HERE)!r})\n"
     code += f"import frames; frames.write_frames({str(folder)!r}, {stem!r})"
     cell = nbformat.v4.new_code_cell(code, metadata={"tags": ["write-frames"]})
     cell["id"] = "write-frames"

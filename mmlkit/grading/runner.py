@@ -196,7 +196,7 @@ def _fork(question, names, write, size):
         try:
             os.setpgid(0, 0)
             most = math.ceil(question["seconds"])
-            resource.setrlimit(resource.RLIMIT_CPU, (most, most + 1))
+            _limit("CPU", most, most + 1)
             line = json.dumps({"question": question["name"], "records": _answers(question, names)})
             if len(line) > size:
                 failed = f"the results take more than {size // 1000} kB"
@@ -217,6 +217,14 @@ def _fork(question, names, write, size):
     _end_group(child)
     os.waitpid(child, 0)
     return f"it took longer than {longest:g} seconds"
+
+
+def _limit(name, *limits):
+    """Set the soft and the hard limit of a resource, or what is left of the hard one."""
+    kind = getattr(resource, f"RLIMIT_{name}")
+    most = resource.getrlimit(kind)[1]
+    least = [one if most == resource.RLIM_INFINITY else min(one, most) for one in limits]
+    resource.setrlimit(kind, tuple(least))
 
 
 def _end_group(leader):
@@ -240,10 +248,7 @@ def run(job):
         os.write(channel, b"\n" + line.encode() + b"\n")
 
     for name, limit in job["limits"].items():
-        kind = getattr(resource, f"RLIMIT_{name}")
-        most = resource.getrlimit(kind)[1]
-        limit = limit if most == resource.RLIM_INFINITY else min(limit, most)
-        resource.setrlimit(kind, (limit, limit))
+        _limit(name, limit, limit)
     sys.path += job["site"]
     import numpy  # noqa: F401
     import torch

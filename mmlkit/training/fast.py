@@ -1,8 +1,8 @@
 """Shortcuts for speed, each with its reason.
 
 `cpu_shortcuts` acts inside `train_step` alone: elsewhere the encoder is plain PyTorch, so that any
-loop and any optimizer can train it. `fast_matmul` chooses the path of a matrix product, not its
-numbers on a CPU.
+loop and any optimizer can train it. `fast_matmul` chooses the path of a matrix product. On a CPU
+the precision stays that of fp32; the rounding may differ.
 """
 
 import contextlib
