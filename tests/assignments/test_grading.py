@@ -288,6 +288,14 @@ def test_limits_alone_stop_what_takes_too_much(tmp_path):
     assert result["sandbox"] == str(sandbox) and "(for the test)" in str(sandbox)
 
 
+def test_a_limit_is_never_above_the_one_that_holds():
+    code = "import resource; from mmlkit.grading import runner; kind = resource.RLIMIT_CPU; "
+    code += "runner._limit('CPU', 3, 4); print(resource.getrlimit(kind)); "
+    code += "runner._limit('CPU', 10, 11); print(resource.getrlimit(kind))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout.split("\n")[:2] == ["(3, 4)", "(4, 4)"], run.stderr
+
+
 ALLOWED = """
 import os
 import torch
