@@ -236,7 +236,7 @@ for title in ("not evaluated on QNLI", "not trained on QNLI"):
 # mostly from the models trained on QNLI.
 #
 # Nearly all accuracies on QNLI are those of guessing (section 1). Without QNLI as an evaluated set (fourth column), all leads grow. Without
-# it as a training set (fifth column), all leads shrink. The fourth column leaves QNLI out as an evaluated set, the fifth as a training set.
+# it as a training set (fifth column), all leads shrink.
 #
 # MML keeps the highest mean after recomputing. Seven training sets, without a spread over seeds, are too few to show that its
 # lead is more than chance. Only runs with more seeds could show it.
