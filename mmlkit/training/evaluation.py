@@ -11,7 +11,7 @@ from mmlkit.runtime import autocast, place
 from mmlkit.training import metrics
 from mmlkit.training.arguments import check_head, check_model, check_settings
 from mmlkit.training.distributed import ALONE
-from mmlkit.training.fast import fast_matmul
+from mmlkit.training.fast import fast_matmul, in_halves
 
 __all__ = [
     "evaluate",
@@ -136,7 +136,7 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALON
     was_training, device = model.training, model.device
     model.eval()
     try:
-        with fast_matmul(device), autocast(precision, device)[0]:
+        with fast_matmul(device), in_halves(model.encoder), autocast(precision, device)[0]:
             return _scores(model, encoded, device, batch_size, group)
     finally:
         model.train(was_training)

@@ -5,15 +5,23 @@ loop and any optimizer can train it. `fast_matmul` chooses the path of a matrix 
 the precision stays that of fp32; the rounding may differ.
 """
 
+import concurrent.futures
 import contextlib
 import functools
+import math
 import platform
+import threading
 from pathlib import Path
 
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 
-__all__ = ["cpu_shortcuts", "fast_matmul"]
+from mmlkit.bert.model import BertModel, BertOutput
+
+__all__ = ["cpu_shortcuts", "fast_matmul", "in_halves"]
+
+SMALLEST = 160  # tokens of a batch; below this, adding two gradients takes longer than it saves
 
 
 @contextlib.contextmanager
@@ -33,8 +41,9 @@ def cpu_shortcuts(encoder, shared=False):
         yield
         return
     table = encoder.embeddings.word_embeddings
-    with _reused_gradient(table, shared), _shared_random_bits(encoder):
-        yield
+    with in_halves(encoder) as halves, _reused_gradient(table, shared):
+        with _shared_random_bits(encoder, halves.random_bits):
+            yield
 
 
 @contextlib.contextmanager
@@ -74,7 +83,7 @@ def _reused_gradient(table, shared):
 
 
 @contextlib.contextmanager
-def _shared_random_bits(encoder):
+def _shared_random_bits(encoder, random_bits):
     """Draw one random number for four dropout decisions; torch draws four (a tenth of a step)."""
     modules = [
         module
@@ -82,7 +91,7 @@ def _shared_random_bits(encoder):
         if type(module) is nn.Dropout and module.p and module.training
     ]
     for module in modules:
-        module.forward = functools.partial(_dropout, module.p)
+        module.forward = functools.partial(_dropout, module.p, random_bits)
     try:
         yield
     finally:
@@ -90,13 +99,147 @@ def _shared_random_bits(encoder):
             del module.forward
 
 
-def _dropout(p, x):
+def _dropout(p, random_bits, x):
     """Zero each value with probability p, exact to 1/65536, and scale the others by 1/(1-p)."""
-    draws = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(
-        -(2**63), None
-    )  # 64 bits each
-    keep = draws.view(torch.int16)[: x.numel()] >= round(p * 65536) - 32768
-    return x * keep.view(x.shape).to(x.dtype).mul_(1 / (1 - p))
+    keep = random_bits(x) >= round(p * 65536) - 32768
+    return x * keep.to(x.dtype).mul_(1 / (1 - p))
+
+
+def _random_bits(shape):
+    """Draw 16 random bits for each value, 64 at a time."""
+    size = math.prod(shape)
+    draws = torch.empty((size + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    return draws.view(torch.int16)[:size].view(shape)
+
+
+@contextlib.contextmanager
+def in_halves(encoder):
+    """Let two threads of a CPU encode half of each batch (an eighth to a quarter of a step).
+
+    torch's own threads wait for each other after every operation, the halves only at the end of a
+    pass. The results are those of the whole batch up to rounding, with the same dropout. Nothing
+    changes on another device, with one thread, for a small batch, or where hooks watch the encoder.
+
+    Args:
+        encoder: a BertModel.
+
+    Yields:
+        The `_Halves`.
+    """
+    halves = _Halves(encoder)
+    if not halves.possible():
+        yield halves
+        return
+    encoder.forward = functools.partial(halves.encode, encoder.forward)
+    try:
+        yield halves
+    finally:
+        del encoder.forward
+
+
+class _Halves:
+    """Two threads, each with one half of a batch and half of torch's threads.
+
+    Args:
+        encoder: a BertModel.
+    """
+
+    def __init__(self, encoder):
+        self.encoder, self.threads = encoder, torch.get_num_threads()
+        self._local = threading.local()  # in a thread: its half, and its calls of random_bits
+        self._lock = threading.Lock()
+        self.rows, self._drawn = (), {}
+
+    def possible(self):
+        """Test for a CPU with threads, and for hooks, which would see two halves."""
+        parts = (*self.encoder.modules(), *self.encoder.parameters())
+        kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+        hooks = any(getattr(part, kind, None) for part in parts for kind in kinds)
+        on_cpu = all(part.device.type == "cpu" for part in self.encoder.parameters())
+        return isinstance(self.encoder, BertModel) and self.threads > 1 and on_cpu and not hooks
+
+    def encode(self, forward, input_ids, *inputs, **options):
+        """Return what `forward` returns for the whole batch."""
+        size = len(input_ids)
+        if size < 2 or input_ids.numel() < SMALLEST:
+            return forward(input_ids, *inputs, **options)
+        self.rows, self._drawn = (slice(0, size // 2), slice(size // 2, size)), {}
+
+        def encode_half(half):
+            own = [x if x is None else x[self.rows[half]] for x in (input_ids, *inputs)]
+            return forward(*own, **options)
+
+        trained = [p for p in self.encoder.parameters() if p.requires_grad]
+        if torch.is_grad_enabled() and trained:
+            outputs = _EncodeInHalves.apply(self, encode_half, *trained)
+        else:
+            outputs = map(torch.cat, zip(*self.run(encode_half)))
+        return BertOutput(*outputs)
+
+    def run(self, function):
+        """Return [function(0), function(1)], each computed in a thread of its own."""
+        dtype, enabled = torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
+        inference, grad = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+
+        def run_half(half):
+            self._local.half, self._local.calls = half, 0
+            torch.set_num_threads(self.threads // 2)
+            # A new thread has torch's default modes.
+            with torch.inference_mode(inference), torch.set_grad_enabled(grad):
+                with torch.autocast("cpu", dtype=dtype, enabled=enabled):
+                    return function(half)
+
+        try:
+            with concurrent.futures.ThreadPoolExecutor(2) as pool:
+                return list(pool.map(run_half, range(2)))
+        finally:
+            torch.set_num_threads(self.threads)
+
+    def random_bits(self, x):
+        """Return 16 random bits for each value; halves draw them in the order of a whole batch.
+
+        The half that comes first draws for both.
+        """
+        half = getattr(self._local, "half", None)
+        if half is None:
+            return _random_bits(x.shape)
+        call, self._local.calls = self._local.calls, self._local.calls + 1
+        with self._lock:
+            if call not in self._drawn:
+                self._drawn[call] = _random_bits((self.rows[1].stop, *x.shape[1:]))
+                return self._drawn[call][self.rows[half]]
+            return self._drawn.pop(call)[self.rows[half]]
+
+
+class _EncodeInHalves(torch.autograd.Function):
+    """Encode two halves; the backward pass computes the gradients of both, and adds them."""
+
+    @staticmethod
+    def forward(ctx, halves, encode_half, *parameters):
+        """Return the encoder's outputs of all rows."""
+        with torch.enable_grad():
+            outputs = halves.run(encode_half)
+        ctx.run, ctx.rows = halves.run, halves.rows
+        ctx.outputs, ctx.parameters = outputs, parameters
+        ctx.set_materialize_grads(False)
+        return tuple(torch.cat([x.detach() for x in pair]) for pair in zip(*outputs))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *gradients):
+        """Return the gradients of the parameters."""
+
+        def differentiate(half):
+            used = [
+                (output, gradient[ctx.rows[half]])
+                for output, gradient in zip(ctx.outputs[half], gradients)
+                if gradient is not None and output.requires_grad
+            ]
+            outputs, weights = zip(*used)
+            return torch.autograd.grad(outputs, ctx.parameters, weights, allow_unused=True)
+
+        both = zip(*ctx.run(differentiate))
+        return None, None, *(None if one is None else one + other for one, other in both)
 
 
 @contextlib.contextmanager

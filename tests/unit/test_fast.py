@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from mmlkit.data.batching import collate, encode
 from mmlkit.heads.linear import LinearHead, Loss
 from mmlkit.runtime import seeded
-from mmlkit.training.fast import _dropout, cpu_shortcuts, fast_matmul
+from mmlkit.training.fast import _dropout, _random_bits, cpu_shortcuts, fast_matmul
 from mmlkit.training.step import train_step
 
 OPTIMIZERS = {
@@ -178,7 +178,7 @@ def test_a_model_may_change_its_precision_between_steps(make_model, make_toy):
 
 def dropout_of_ones(p, shape, seed=0):
     with seeded(seed):
-        return _dropout(p, torch.ones(shape))
+        return _dropout(p, lambda x: _random_bits(x.shape), torch.ones(shape))
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
@@ -216,7 +216,7 @@ def test_dropout_follows_the_seed():
 def test_the_gradient_of_dropout_equals_its_mask():
     x = torch.randn(7, 9, generator=torch.Generator().manual_seed(0)).requires_grad_()
     with seeded(4):
-        out = _dropout(0.2, x)
+        out = _dropout(0.2, lambda one: _random_bits(one.shape), x)
     out.sum().backward()
     assert torch.equal(x.grad, dropout_of_ones(0.2, (7, 9), seed=4))
     assert torch.equal(out, x.detach() * x.grad)
