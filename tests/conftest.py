@@ -36,8 +36,10 @@ KEYS = {
 def pytest_collection_modifyitems(config, items):
     """Mark whole notebooks as slow. `pytest -m "not slow"` leaves them out.
 
+    They come first: with the longest test at the end, one of two workers would wait for it.
     Notebooks in a browser are skipped unless `-m browser` asks for them.
     """
+    items.sort(key=lambda item: item.get_closest_marker("notebook") is None)
     unasked = pytest.mark.skip(reason="`make test-browser` runs the notebooks in a browser")
     for item in items:
         in_browser = item.get_closest_marker("browser")

@@ -1,6 +1,7 @@
 // A region that scrolls sideways can be reached with the keyboard.
 function reachable() {
-  for (const region of document.querySelectorAll("pre, .table-wrapper, .katex-display, .output.text_html")) {
+  const kinds = "pre, .table-wrapper, .katex-display, .output.text_html, article p:has(> img)";
+  for (const region of document.querySelectorAll(kinds)) {
     if (region.scrollWidth > region.clientWidth) region.tabIndex = 0;
     else region.removeAttribute("tabindex");
   }

@@ -1,14 +1,15 @@
 """Shortcuts for speed, each with its reason.
 
-`cpu_shortcuts` acts inside `train_step` alone: elsewhere the encoder is plain PyTorch, so that any
-loop and any optimizer can train it. `fast_matmul` chooses the path of a matrix product. On a CPU
-the precision stays that of fp32; the rounding may differ.
+`cpu_shortcuts` acts inside `train_step`, and `in_halves` in predictions too. Elsewhere the encoder
+is plain PyTorch, so that any loop and any optimizer can train it. `fast_matmul` chooses the path of
+a matrix product. On a CPU the precision stays that of fp32; the rounding may differ.
 """
 
 import concurrent.futures
 import contextlib
 import functools
 import math
+import os
 import platform
 import threading
 from pathlib import Path
@@ -21,7 +22,9 @@ from mmlkit.bert.model import BertModel, BertOutput
 
 __all__ = ["cpu_shortcuts", "fast_matmul", "in_halves"]
 
-SMALLEST = 160  # tokens of a batch; below this, adding two gradients takes longer than it saves
+SMALLEST = 160  # tokens of a batch; in training, adding two gradients of fewer takes too long
+# Modules that treat each row by itself, and draw random numbers in `_dropout` alone.
+KNOWN = (nn.Dropout, nn.Embedding, nn.LayerNorm, nn.Linear, nn.ModuleDict, nn.ModuleList)
 
 
 @contextlib.contextmanager
@@ -114,11 +117,15 @@ def _random_bits(shape):
 
 @contextlib.contextmanager
 def in_halves(encoder):
-    """Let two threads of a CPU encode half of each batch (an eighth to a quarter of a step).
+    """Encode each batch as two halves, in two threads of a CPU (an eighth to a quarter of a step).
 
     torch's own threads wait for each other after every operation, the halves only at the end of a
-    pass. The results are those of the whole batch up to rounding, with the same dropout. Nothing
-    changes on another device, with one thread, for a small batch, or where hooks watch the encoder.
+    pass. Values and gradients are those of the whole batch up to rounding, with the same dropout. A
+    run repeats bit for bit with the same number of threads. One backward pass is possible, and a
+    profiler sees little of the halves: set one thread to profile.
+
+    Nothing changes on another device, for a small batch, with one thread or an odd number, or where
+    the encoder has hooks or modules of other libraries.
 
     Args:
         encoder: a BertModel.
@@ -130,9 +137,13 @@ def in_halves(encoder):
     if not halves.possible():
         yield halves
         return
+    torch.set_num_threads(
+        halves.threads
+    )  # also fixes how MKL divides the products of small batches
     encoder.forward = functools.partial(halves.encode, encoder.forward)
     try:
-        yield halves
+        with concurrent.futures.ThreadPoolExecutor(2) as halves.pool:
+            yield halves
     finally:
         del encoder.forward
 
@@ -145,54 +156,66 @@ class _Halves:
     """
 
     def __init__(self, encoder):
-        self.encoder, self.threads = encoder, torch.get_num_threads()
+        self.encoder, self.threads, self.pool = encoder, torch.get_num_threads(), None
         self._local = threading.local()  # in a thread: its half, and its calls of random_bits
         self._lock = threading.Lock()
-        self.rows, self._drawn = (), {}
+        self._rows, self._drawn = (), {}
 
     def possible(self):
-        """Test for a CPU with threads, and for hooks, which would see two halves."""
-        parts = (*self.encoder.modules(), *self.encoder.parameters())
+        """Return whether the encoder may be called in halves, see `in_halves`."""
+        if type(self.encoder) is not BertModel or self.threads % 2:
+            return False
+        modules, parameters = list(self.encoder.modules()), list(self.encoder.parameters())
         kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-        hooks = any(getattr(part, kind, None) for part in parts for kind in kinds)
-        on_cpu = all(part.device.type == "cpu" for part in self.encoder.parameters())
-        return isinstance(self.encoder, BertModel) and self.threads > 1 and on_cpu and not hooks
+        return (
+            all(parameter.device.type == "cpu" for parameter in parameters)
+            and _free_cpus() > 1
+            and all(
+                type(m).__module__.startswith(("mmlkit.", "torch.nn.modules.")) for m in modules
+            )
+            and not any("forward" in vars(module) for module in modules)
+            and not any(getattr(x, kind, None) for x in modules + parameters for kind in kinds)
+        )
 
-    def encode(self, forward, input_ids, *inputs, **options):
+    def encode(self, forward, input_ids, attention_mask=None, token_type_ids=None, **options):
         """Return what `forward` returns for the whole batch."""
-        size = len(input_ids)
+        inputs, size = (input_ids, attention_mask, token_type_ids), len(input_ids)
         if size < 2 or input_ids.numel() < SMALLEST:
-            return forward(input_ids, *inputs, **options)
-        self.rows, self._drawn = (slice(0, size // 2), slice(size // 2, size)), {}
+            return forward(*inputs, **options)
+        rows = slice(0, size // 2), slice(size // 2, size)
+        self._rows, self._drawn = rows, {}
 
         def encode_half(half):
-            own = [x if x is None else x[self.rows[half]] for x in (input_ids, *inputs)]
-            return forward(*own, **options)
+            return forward(*(x if x is None else x[rows[half]] for x in inputs), **options)
 
         trained = [p for p in self.encoder.parameters() if p.requires_grad]
         if torch.is_grad_enabled() and trained:
-            outputs = _EncodeInHalves.apply(self, encode_half, *trained)
+            outputs = _EncodeInHalves.apply(self, encode_half, rows, *trained)
         else:
             outputs = map(torch.cat, zip(*self.run(encode_half)))
         return BertOutput(*outputs)
 
     def run(self, function):
         """Return [function(0), function(1)], each computed in a thread of its own."""
-        dtype, enabled = torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
         inference, grad = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+        dtype, enabled = torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu")
+        cache = torch.is_autocast_cache_enabled()
 
         def run_half(half):
             self._local.half, self._local.calls = half, 0
             torch.set_num_threads(self.threads // 2)
-            # A new thread has torch's default modes.
+            # A thread has its own modes. A context for autocast would clear the casts of both.
+            torch.set_autocast_dtype("cpu", dtype)
+            torch.set_autocast_enabled("cpu", enabled)
+            torch.set_autocast_cache_enabled(cache)
             with torch.inference_mode(inference), torch.set_grad_enabled(grad):
-                with torch.autocast("cpu", dtype=dtype, enabled=enabled):
-                    return function(half)
+                return function(half)
 
+        futures = [self.pool.submit(run_half, half) for half in (0, 1)]
         try:
-            with concurrent.futures.ThreadPoolExecutor(2) as pool:
-                return list(pool.map(run_half, range(2)))
+            return [future.result() for future in futures]
         finally:
+            concurrent.futures.wait(futures)  # also after an interrupt
             torch.set_num_threads(self.threads)
 
     def random_bits(self, x):
@@ -206,21 +229,26 @@ class _Halves:
         call, self._local.calls = self._local.calls, self._local.calls + 1
         with self._lock:
             if call not in self._drawn:
-                self._drawn[call] = _random_bits((self.rows[1].stop, *x.shape[1:]))
-                return self._drawn[call][self.rows[half]]
-            return self._drawn.pop(call)[self.rows[half]]
+                self._drawn[call] = _random_bits((self._rows[1].stop, *x.shape[1:]))
+                return self._drawn[call][self._rows[half]]
+            return self._drawn.pop(call)[self._rows[half]]
+
+
+def _free_cpus():
+    """Return the number of CPUs that a new thread may use; OMP_PROC_BIND may leave one."""
+    known = getattr(os, "sched_getaffinity", None)
+    return len(known(0)) if known else os.cpu_count()
 
 
 class _EncodeInHalves(torch.autograd.Function):
     """Encode two halves; the backward pass computes the gradients of both, and adds them."""
 
     @staticmethod
-    def forward(ctx, halves, encode_half, *parameters):
+    def forward(ctx, halves, encode_half, rows, *parameters):
         """Return the encoder's outputs of all rows."""
         with torch.enable_grad():
             outputs = halves.run(encode_half)
-        ctx.run, ctx.rows = halves.run, halves.rows
-        ctx.outputs, ctx.parameters = outputs, parameters
+        ctx.run, ctx.rows, ctx.outputs, ctx.parameters = halves.run, rows, outputs, parameters
         ctx.set_materialize_grads(False)
         return tuple(torch.cat([x.detach() for x in pair]) for pair in zip(*outputs))
 
@@ -235,11 +263,16 @@ class _EncodeInHalves(torch.autograd.Function):
                 for output, gradient in zip(ctx.outputs[half], gradients)
                 if gradient is not None and output.requires_grad
             ]
+            if not used:
+                return len(ctx.parameters) * [None]
             outputs, weights = zip(*used)
             return torch.autograd.grad(outputs, ctx.parameters, weights, allow_unused=True)
 
-        both = zip(*ctx.run(differentiate))
-        return None, None, *(None if one is None else one + other for one, other in both)
+        first, second = map(list, ctx.run(differentiate))
+        for i, one in enumerate(first):  # each pair is freed before the next sum
+            first[i] = None if one is None else one + second[i]
+            second[i] = one = None
+        return None, None, None, *first
 
 
 @contextlib.contextmanager

@@ -161,6 +161,21 @@ def test_no_page_is_wider_than_a_phone_or_logs_an_error(browser, built):
     assert wide == [] and errors == [] and requests <= {"file", "data"}
 
 
+def test_drawings_can_be_read_on_a_phone(browser, built):
+    """They keep their size, and the keyboard reaches the region that scrolls."""
+    html, _ = built
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    size = "img => [img.width, img.parentNode.clientWidth, img.parentNode.tabIndex]"
+    for name in NOTEBOOKS:
+        page.goto((html / "notebooks" / f"{name}.html").as_uri(), timeout=300_000)
+        drawings = page.query_selector_all("article img[src$='.svg']")
+        assert drawings, name
+        for drawing in drawings:
+            drawn, seen, tab_index = drawing.evaluate(size)
+            assert drawn >= 700 and seen <= 390 and tab_index == 0, name
+    page.close()
+
+
 def test_sliders_move_without_a_kernel(browser, built):
     """The keyboard moves every slider: its picture, alt text and announced value change."""
     html, _ = built

@@ -8,6 +8,7 @@ import pytest
 import torch
 from ranked import make_ranked
 
+from mmlkit.bert.model import BertEmbeddings, BertIntermediate, BertLayer
 from mmlkit.data.batching import collate, encode
 from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
@@ -37,8 +38,8 @@ def two_threads(monkeypatch):
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     monkeypatch.setattr(fast, "SMALLEST", 0)
+    monkeypatch.setattr(fast, "_free_cpus", lambda: 2)  # even where the tests have one
     yield
-    assert torch.get_num_threads() == 2
     torch.set_num_threads(before)
 
 
@@ -65,33 +66,35 @@ def make_case(make_model, make_toy):
     return make
 
 
-def threads_of(model, work):
-    """Return the rows that the first layer sees in each thread while `work` runs."""
-    layer, seen = model.encoder.encoder.layer[0], []
-    forward = layer.forward
+@pytest.fixture
+def threads_of(monkeypatch):
+    """Return a function: it calls `work`, and returns (in the main thread?, rows) of each pass."""
 
-    def watched(hidden_states, *inputs, **options):
-        seen.append((threading.current_thread() is threading.main_thread(), len(hidden_states)))
-        return forward(hidden_states, *inputs, **options)
+    def watch(work):
+        seen, forward = [], BertEmbeddings.forward
 
-    layer.forward = watched
-    try:
-        work()
-    finally:
-        del layer.forward
-    return sorted(seen)
+        def watched(module, input_ids, token_type_ids):
+            main = threading.current_thread() is threading.main_thread()
+            seen.append((main, len(input_ids)))
+            return forward(module, input_ids, token_type_ids)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(BertEmbeddings, "forward", watched)
+            work()
+        assert torch.get_num_threads() % 2 == 0 or {main for main, _ in seen} == {True}
+        return sorted(seen)
+
+    return watch
 
 
-def trained(model, batches, **options):
-    """Train a copy of the model; return the losses and the weights."""
+def trained(model, batches, precision="fp32", **options):
+    """Train a copy of the model; return (losses, weights, the copy)."""
     model = copy.deepcopy(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    options = {"clip": None, "precision": precision, **options}
     with seeded(3):
-        losses = [
-            train_step(model, batch, optimizer, clip=None, precision="fp32", **options)
-            for batch in batches
-        ]
-    return [loss.total.item() for loss in losses], model.state_dict()
+        losses = [train_step(model, batch, optimizer, **options) for batch in batches]
+    return [loss.total.item() for loss in losses], model.state_dict(), model
 
 
 def without_halves(monkeypatch):
@@ -111,107 +114,189 @@ CASES = [(name, None) for name in HEADS] + [("sst", kind) for kind in PALS]
 
 
 @pytest.mark.parametrize(("name", "pals"), CASES)
-@pytest.mark.parametrize("size", [None, 4])
-def test_training_equals_that_of_the_whole_batch(make_case, monkeypatch, name, pals, size):
+@pytest.mark.parametrize("size", [None, 5])
+def test_training_equals_that_of_the_whole_batch(
+    make_case, threads_of, monkeypatch, name, pals, size
+):
     """With dropout, which is drawn as for the whole batch; micro-batches are halved too."""
     model, batches = make_case(name, pals=pals)
-    found = trained(model, batches, micro_batch_size=size)
+    found = []
+    work = lambda: found.append(trained(model, batches, micro_batch_size=size))
+    assert not any(main for main, _ in threads_of(work))
     without_halves(monkeypatch)
-    expected = trained(model, batches, micro_batch_size=size)
-    assert_equal_training(found, expected)
-    assert any(not torch.equal(value, model.state_dict()[key]) for key, value in found[1].items())
+    assert all(main for main, _ in threads_of(work))
+    assert_equal_training(*found)
+    assert any(
+        not torch.equal(value, model.state_dict()[key]) for key, value in found[0][1].items()
+    )
 
 
-def test_training_repeats_bit_for_bit(make_case):
-    model, batches = make_case("pair")
-    first = trained(model, 5 * batches)
-    assert_equal_training(trained(model, 5 * batches), first, exact=True)
-
-
-def test_each_thread_has_half_of_the_rows(make_case, monkeypatch):
-    model, batches = make_case("sst")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    step = lambda: train_step(model, batches[0], optimizer)
-    assert threads_of(model, step) == [(False, 4), (False, 5)]
-    monkeypatch.setattr(fast, "SMALLEST", batches[0].input_ids.numel())
-    assert len(threads_of(model, step)) == 2
-    monkeypatch.setattr(fast, "SMALLEST", batches[0].input_ids.numel() + 1)
-    assert threads_of(model, step) == [(True, 9)]
-    assert "forward" not in vars(model.encoder)
-
-
-def test_one_thread_or_a_hook_leaves_the_batch_whole(make_case):
-    model, batches = make_case("sst")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    step = lambda: train_step(model, batches[0], optimizer)
-    for watch in (
-        lambda: model.encoder.pooler.register_forward_hook(lambda *_: None),
-        lambda: model.encoder.pooler.register_forward_pre_hook(lambda *_: None),
-        lambda: model.encoder.pooler.register_full_backward_hook(lambda *_: None),
-        lambda: model.encoder.pooler.dense.bias.register_hook(lambda gradient: None),
-    ):
-        hook = watch()
-        assert threads_of(model, step) == [(True, 9)]
-        hook.remove()
-    assert len(threads_of(model, step)) == 2
-    torch.set_num_threads(1)
-    assert threads_of(model, step) == [(True, 9)]
-    torch.set_num_threads(2)
-
-
-@pytest.mark.parametrize("which", ["forward", "backward"])
-def test_an_error_in_one_half_ends_the_step(make_case, which):
-    model, batches = make_case("sst")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    before = {key: value.clone() for key, value in model.state_dict().items()}
-    layer = model.encoder.encoder.layer[1]
-    forward = layer.forward
-
-    def failing(hidden_states, *inputs, **options):
-        if len(hidden_states) == 5 and which == "forward":
-            raise ZeroDivisionError("in the second half")
-        output = forward(hidden_states, *inputs, **options)
-        if len(hidden_states) == 5:
-            output.register_hook(lambda gradient: 1 / 0)
-        return output
-
-    layer.forward = failing
-    with pytest.raises(ZeroDivisionError):
-        train_step(model, batches[0], optimizer)
-    del layer.forward
-    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
-    assert "forward" not in vars(model.encoder)
-    assert torch.isfinite(train_step(model, batches[0], optimizer).total)
-
-
-def test_a_frozen_part_has_no_gradient(make_case, monkeypatch):
-    model, batches = make_case("sst")
-    model.encoder.embeddings.requires_grad_(False)
-    model.encoder.encoder.layer[0].requires_grad_(False)
-    found = trained(model, batches)
-    without_halves(monkeypatch)
-    assert_equal_training(found, trained(model, batches))
-    for part in (model.encoder.embeddings, model.encoder.encoder.layer[0]):
-        assert all(parameter.grad is None for parameter in part.parameters())
+@pytest.mark.parametrize("threads", [2, 4])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(("name", "pals"), [("pair", None), ("quora", "pal")])
+def test_training_repeats_bit_for_bit(make_case, name, pals, precision, threads):
+    torch.set_num_threads(threads)
+    model, batches = make_case(name, pals=pals)
+    first = trained(model, 5 * batches, precision)
+    for _ in range(3):
+        assert_equal_training(trained(model, 5 * batches, precision), first, exact=True)
+    assert torch.get_num_threads() == threads
 
 
 def test_bf16_is_used_in_both_threads(make_case, monkeypatch):
     model, batches = make_case("sst", dropout=0.0)
-    layer, dtypes = model.encoder.encoder.layer[0].intermediate, []
-    forward = layer.forward
-    layer.forward = lambda x: [forward(x), dtypes.append(forward(x).dtype)][0]
+    dtypes, forward = [], BertIntermediate.forward
+
+    def watched(module, x):
+        dtypes.append(forward(module, x).dtype)
+        return forward(module, x)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BertIntermediate, "forward", watched)
+        found = trained(model, batches[:1], "bf16")
+    assert dtypes == 4 * [torch.bfloat16]  # two layers, two halves
+    without_halves(monkeypatch)
+    assert found[0] == pytest.approx(trained(model, batches[:1], "bf16")[0], abs=1e-2)
+    assert found[0] != trained(model, batches[:1], "fp32")[0]
+
+
+def test_each_thread_has_half_of_the_rows(make_case, threads_of, monkeypatch):
+    model, batches = make_case("sst")
+    step, tokens = lambda: trained(model, batches[:1]), batches[0].input_ids.numel()
+    assert threads_of(step) == [(False, 4), (False, 5)]
+    monkeypatch.setattr(fast, "SMALLEST", tokens)
+    assert threads_of(step) == [(False, 4), (False, 5)]
+    monkeypatch.setattr(fast, "SMALLEST", tokens + 1)
+    assert threads_of(step) == [(True, 9)]
+    assert "forward" not in vars(model.encoder)
+
+
+def test_masks_may_be_keywords(make_case, threads_of):
+    model, (batch, _) = make_case("sst", dropout=0.0)
+    masks = {"attention_mask": batch.attention_mask, "token_type_ids": batch.token_type_ids}
+    expected, found = model.encoder(batch.input_ids, **masks).pooler_output, []
+    with fast.in_halves(model.encoder):
+        work = lambda: found.append(model.encoder(batch.input_ids, **masks).pooler_output)
+        assert threads_of(work) == [(False, 4), (False, 5)]
+    torch.testing.assert_close(found[0], expected, atol=1e-6, rtol=0)
+
+
+class Noise(torch.nn.Dropout):
+    """A module of another library."""
+
+
+WHOLE = {
+    "a hook": lambda model: model.encoder.pooler.register_forward_hook(lambda *_: None),
+    "a hook before": lambda model: model.encoder.pooler.register_forward_pre_hook(lambda *_: None),
+    "a hook of gradients": lambda model: model.encoder.pooler.register_full_backward_hook(
+        lambda *_: None
+    ),
+    "a hook of a parameter": lambda model: model.encoder.pooler.dense.bias.register_hook(
+        lambda gradient: None
+    ),
+    "another module": lambda model: setattr(model.encoder.embeddings, "dropout", Noise(0.1)),
+    "another forward": lambda model: setattr(
+        model.encoder.pooler, "forward", model.encoder.pooler.forward
+    ),
+    "one thread": lambda model: torch.set_num_threads(1),
+    "three threads": lambda model: torch.set_num_threads(3),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_batch_stays_whole(make_case, threads_of, name):
+    model, (batch, _) = make_case("sst")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    train_step(model, batches[0], optimizer, precision="bf16")
-    assert dtypes == 2 * [torch.bfloat16]
+    WHOLE[name](model)
+    assert threads_of(lambda: train_step(model, batch, optimizer)) == [(True, 9)]
 
 
-def test_predictions_are_those_of_the_whole_batch(make_case, make_toy, monkeypatch):
+def test_the_batch_stays_whole_where_threads_share_one_cpu(make_case, threads_of, monkeypatch):
+    model, batches = make_case("sst")
+    monkeypatch.setattr(fast, "_free_cpus", lambda: 1)
+    assert threads_of(lambda: trained(model, batches[:1])) == [(True, 9)]
+
+
+@pytest.mark.parametrize("which", ["forward", "backward"])
+def test_an_error_in_one_half_ends_the_step(make_case, monkeypatch, which):
+    model, batches = make_case("sst")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    forward = BertLayer.forward
+
+    def failing(layer, hidden_states, *inputs, **options):
+        if len(hidden_states) == 5 and which == "forward":
+            raise ZeroDivisionError("in the second half")
+        output = forward(layer, hidden_states, *inputs, **options)
+        if len(hidden_states) == 5:
+            output.register_hook(lambda gradient: 1 / 0)
+        return output
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BertLayer, "forward", failing)
+        with pytest.raises(ZeroDivisionError):
+            train_step(model, batches[0], optimizer)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert "forward" not in vars(model.encoder) and torch.get_num_threads() == 2
+    assert torch.isfinite(train_step(model, batches[0], optimizer).total)
+
+
+def test_a_batch_that_does_not_fit_is_divided(make_case, monkeypatch):
+    """The second try has the dropout of a first one with that size."""
+    model, batches = make_case("sst")
+    expected = trained(model, batches, micro_batch_size=5)
+    forward = BertLayer.forward
+
+    def limited(layer, hidden_states, *inputs, **options):
+        if len(hidden_states) > 3:  # half of 5 rows fits, half of 9 does not
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return forward(layer, hidden_states, *inputs, **options)
+
+    monkeypatch.setattr(BertLayer, "forward", limited)
+    with pytest.warns(UserWarning, match="did not fit into memory"):
+        found = trained(model, batches)
+    assert_equal_training(found, expected, exact=True)
+
+
+FROZEN = {
+    "the embeddings and a layer": ("embeddings.", "encoder.layer.0."),
+    "all but the pooler, which the head does not read": ("embeddings.", "encoder."),
+}
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_a_frozen_part_has_no_gradient(make_case, monkeypatch, name):
+    model, batches = make_case("sst")
+    for key, parameter in model.encoder.named_parameters():
+        parameter.requires_grad_(not key.startswith(FROZEN[name]))
+    found = trained(model, batches)
+    without_halves(monkeypatch)
+    expected = trained(model, batches)
+    assert_equal_training(found, expected)
+    for run in (found, expected):
+        gradients = {key: p.grad for key, p in run[2].encoder.named_parameters()}
+        assert all(gradients[key] is None for key in gradients if key.startswith(FROZEN[name]))
+    assert found[0][0] != found[0][1]
+
+
+def test_the_modules_of_another_task_have_no_gradient(make_model, make_toy):
+    bare = make_model("sst", "sts")
+    add_pals(bare.encoder, ["sst", "sts"])
+    encoded = encode(bare.tokenizer, make_toy("sst").train)
+    found = trained(bare.train(), [collate(encoded, range(9))])[2].encoder
+    missing = {key for key, p in found.named_parameters() if p.grad is None}
+    table = "embeddings.word_embeddings.weight"  # train_step leaves it without one
+    other = {key for key, _ in found.named_parameters() if ".sts." in key}
+    assert missing == other | {table} and other
+
+
+def test_predictions_are_those_of_the_whole_batch(make_case, make_toy, threads_of, monkeypatch):
     model, _ = make_case("sst")
     found = []
     work = lambda: found.append(predict_scores(model, make_toy("sst").train, precision="fp32"))
-    assert threads_of(model, work) == [(False, 10), (False, 10)]
+    assert threads_of(work) == [(False, 10), (False, 10)]
     without_halves(monkeypatch)
-    assert threads_of(model, work) == [(True, 20)]
+    assert threads_of(work) == [(True, 20)]
     np.testing.assert_allclose(*found, atol=1e-6)
     assert np.ptp(found[0], axis=0).min() > 1e-3
 
@@ -241,7 +326,7 @@ def test_a_resumed_run_equals_the_uninterrupted_run(make_model, make_toy, tmp_pa
         fit(
             models[1],
             make_toy("sst"),
-            hooks=[Interrupt(6)],
+            hooks=[Interrupt(7)],  # after a checkpoint in the second epoch
             checkpoint_dir=tmp_path / "stopped",
             **settings,
         )
