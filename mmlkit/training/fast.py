@@ -122,7 +122,7 @@ def in_halves(encoder):
     torch's own threads wait for each other after every operation, the halves only at the end of a
     pass. Values and gradients are those of the whole batch up to rounding, with the same dropout. A
     run repeats bit for bit with the same number of threads. One backward pass is possible, and a
-    profiler sees little of the halves: set one thread to profile.
+    profiler sees little of the halves: set one thread to profile. Both passes belong inside.
 
     Nothing changes on another device, for a small batch, with one thread or an odd number, or where
     the encoder has hooks or modules of other libraries.
@@ -137,9 +137,7 @@ def in_halves(encoder):
     if not halves.possible():
         yield halves
         return
-    torch.set_num_threads(
-        halves.threads
-    )  # also fixes how MKL divides the products of small batches
+    torch.set_num_threads(halves.threads)  # a small first batch then uses MKL as later ones do
     encoder.forward = functools.partial(halves.encode, encoder.forward)
     try:
         with concurrent.futures.ThreadPoolExecutor(2) as halves.pool:
@@ -170,9 +168,7 @@ class _Halves:
         return (
             all(parameter.device.type == "cpu" for parameter in parameters)
             and _free_cpus() > 1
-            and all(
-                type(m).__module__.startswith(("mmlkit.", "torch.nn.modules.")) for m in modules
-            )
+            and all(type(m) in KNOWN or type(m).__module__.startswith("mmlkit.") for m in modules)
             and not any("forward" in vars(module) for module in modules)
             and not any(getattr(x, kind, None) for x in modules + parameters for kind in kinds)
         )

@@ -181,10 +181,6 @@ def test_masks_may_be_keywords(make_case, threads_of):
     torch.testing.assert_close(found[0], expected, atol=1e-6, rtol=0)
 
 
-class Noise(torch.nn.Dropout):
-    """A module of another library."""
-
-
 WHOLE = {
     "a hook": lambda model: model.encoder.pooler.register_forward_hook(lambda *_: None),
     "a hook before": lambda model: model.encoder.pooler.register_forward_pre_hook(lambda *_: None),
@@ -194,7 +190,9 @@ WHOLE = {
     "a hook of a parameter": lambda model: model.encoder.pooler.dense.bias.register_hook(
         lambda gradient: None
     ),
-    "another module": lambda model: setattr(model.encoder.embeddings, "dropout", Noise(0.1)),
+    "another module": lambda model: setattr(
+        model.encoder.embeddings, "dropout", torch.nn.AlphaDropout(0.1)
+    ),
     "another forward": lambda model: setattr(
         model.encoder.pooler, "forward", model.encoder.pooler.forward
     ),
