@@ -389,7 +389,7 @@ assert check("embeddings", embed)
 #
 # {facts}
 #
-# Write one step for one number, as the CS224N handout does:
+# Write one step for one number:
 #
 # $$m_t = \beta_1 m_{t-1} + (1-\beta_1)\, g \qquad v_t = \beta_2 v_{t-1} + (1-\beta_2)\, g^2 \qquad
 # \alpha_t = \alpha \frac{\sqrt{1-\beta_2^t}}{1-\beta_1^t}$$
@@ -660,8 +660,8 @@ assert check("classifier", SentimentClassifier)
 # ## The experiment: frozen and fine-tuned
 #
 # Your optimizer, your loop and your classifier now train a real encoder. MiniLM is a small BERT with pretrained weights. The
-# data are sentences from film reviews with five labels, from very negative (0) to very positive (4). The rows of train and
-# dev are drawn for this course.
+# data are short sentences about films that were written for mmlkit, with five labels from very negative (0) to very positive (4). Do
+# not compare with published numbers of SST-5. The rows of train and dev are drawn for this course.
 #
 # `length` is the number of tokens to which a sentence is cut. The first cell makes batches; the second trains on the
 # first 320 of the train rows and evaluates on 200 dev rows. It takes two to five minutes on two cores.
@@ -756,8 +756,8 @@ if check.done("adamw", "train", "evaluate", "classifier"):
 # what you kept; a table with the mean and the spread over at least three seeds; the answer, and what would change your
 # mind. A result that contradicts your prediction is worth the same points.
 #
-# Add your code in cells below. Copy `experiment` into a cell of your own, under another name, and change the copy: the
-# cells above stay as they are. The dev rows serve to choose and to report, so say in your answer what you chose on them.
+# Add your code in cells below. The first line of each must be `# Experiment: the grader skips this cell.` Copy what you
+# change (`experiment`, `SentimentClassifier`) under another name, and change the copy: the cells above stay as they are. The dev rows serve to choose and to report, so say in your answer what you chose on them.
 
 # %% [raw]
 # # BEGIN SOLUTION

@@ -15,18 +15,19 @@
 # | | |
 # |---|---|
 # | Work | about {hours} hours, {points} points |
-# | Hardware | a CPU is enough; the experiment in part 5 takes about three minutes on two cores |
+# | Hardware | a CPU is enough; the experiment in part 5 takes about three minutes on two idle cores, up to ten on a busy machine |
 # | Read before | notebooks 10 (Annealed sampling), 11 (Projected attention layers) and 12 (Putting it together) of mmlkit |
 # | Papers | Stickland and Murray 2019, *BERT and PALs: Projected Attention Layers for Efficient Adaptation in Multi-Task Learning*, ICML, sections 3 and 4.1; Hu and Xiao, *Multitask BERT*, CS224N default project report, Stanford University, section 3 ("the CS224N report" below) |
 #
 # **How it works.** Replace each `...` by your code. Then run the cell below it: it compares your function with
 # reference values and prints one line. The grader uses other values and other sizes, so do not write sizes into your
-# code. You may use numpy and torch. You may not use mmlkit or transformers inside your functions, nor a function that
-# is the exercise, such as `F.scaled_dot_product_attention`. Only the cells of the experiment import mmlkit.
+# code. You may use numpy and torch, but no complete attention function (`F.scaled_dot_product_attention`,
+# `nn.MultiheadAttention`). You may not use mmlkit or transformers inside your functions. Only the cells of the experiment import
+# mmlkit.
 #
-# The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines. An
-# assignment such as `result = experiment(...)` would run your experiment again. Start each cell of your own that is not part of
-# an answer with the line `# Experiment: the grader skips this cell.`
+# The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines. If a cell of
+# your own is not part of an answer, its first line must be `# Experiment: the grader skips this cell.` Otherwise the grader runs
+# the assignments of the cell again, such as `result = experiment(...)`.
 #
 # Letters: B sentences in a batch, T tokens, D hidden size of the encoder, S projected size, H heads of a projected
 # attention, L layers, C labels, N rows, e an epoch, E the number of epochs, s and t tasks. The E and the D in $V^E$ and $V^D$
@@ -44,6 +45,7 @@ except ImportError:  # on Colab: install the library from its one address
     get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
 from mmlkit.grading import Assignment
 
+# The variant of your course: do not change it.
 check = Assignment(
     {edition}
 )
@@ -78,8 +80,8 @@ from torch.nn import functional as F
 # END IF
 #
 # 1. $V^E$ is a linear map from D to S features.
-# 2. $g$ is self-attention with H heads of width S / H. Queries, keys and values are linear maps from S to S features of
-#    $V^E h$. S is a multiple of H. Head k, counted from 0, owns the features k S / H to (k + 1) S / H - 1 of queries, keys and
+# 2. $g$ is self-attention with H heads of width S / H. Queries, keys and values are three linear maps, from S to S features, of
+#    $V^E h$. S is a multiple of H. Head k, counted from 0, owns the features k (S / H) to (k + 1) (S / H) - 1 of queries, keys and
 #    values. The scores are divided by $\sqrt{S / H}$, then the mask is added, then the softmax runs over the keys. The results
 #    of the heads are put side by side in this order. There is no output projection after the heads, no residual and no dropout.
 # 3. $V^D$ is a linear map from S back to D features.
@@ -87,7 +89,8 @@ from torch.nn import functional as F
 # 4. The GELU comes last. It is the exact one, `F.gelu(x)`. The authors' code has it, and their formula has not.
 # END IF
 #
-# `h` has the shape [B, T, D]. `mask` [B, 1, 1, T] is 0 for a token and negative for padding. `weights` is a dict of tensors:
+# `h` has the shape [B, T, D]. `mask` [B, 1, 1, T] is 0 for a token and some negative number for padding. Add it as it is: the
+# number need not be large, and in a test all tokens of a sentence may have it. `weights` is a dict of tensors:
 # `"down.weight"` [S, D] and `"down.bias"` [S] belong to $V^E$; `"query.weight"` [S, S] and `"query.bias"` [S], and the same
 # for `key` and `value`; `"up.weight"` [D, S] and `"up.bias"` [D] belong to $V^D$. As in `nn.Linear`, a map computes
 # $x W^\top + b$. Return TS(h), [B, T, D].
@@ -212,7 +215,8 @@ assert check("pal_encoder", pal_encoder)
 # 0.02.
 #
 # `forward(h, mask, layer)` returns TS(h) of the layer with that number, counted from 0. Its arguments and its result are
-# those of `ts` in question 2. Use your function of question 1.
+# those of `ts` in question 2. Use your function of question 1. Build its dict from the parameters themselves
+# (`module.weight`, `module.bias`): `state_dict()` returns copies without gradients.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -559,7 +563,7 @@ assert check("heads", Heads)
 # 3. Clip the gradient: if the norm of the gradient of all parameters *together* is larger than 1, scale it down to 1.
 # END IF
 # IF clip=each
-# 3. Clip the gradients as the authors' code does: scale the gradient of *each* parameter tensor by itself down to norm 1 if
+# 3. Clip the gradients as Stickland and Murray's code does: scale the gradient of *each* parameter tensor by itself down to norm 1 if
 #    it is larger.
 # END IF
 #    You may use `nn.utils.clip_grad_norm_`.
@@ -741,8 +745,10 @@ assert check("score_files", score_files)
 # Both start from the same weights of the encoder and of the heads, and see the same batches in the same order. The random
 # dropout of the two teams differs. Each writes the files of one team.
 #
-# The rows are short texts that were written for mmlkit. The experiment trains on four fifths of the training rows, which are
-# drawn for this course. The board compares the files with the labels of the dev rows. These labels are public, so this board is
+# The rows are short texts that were written for mmlkit. The experiment draws from four fifths of the training rows, which are
+# chosen for this course. An epoch here is 40 steps of 8 rows, so the three epochs use less than half of these rows, each once.
+# Expect an accuracy of about 0.5 for `sst` and 0.69 for `quora`. For `sts`, r may stay near 0: a linear head on these features
+# does not learn similarity in about 40 steps. That is no fault of your code. The board compares the files with the labels of the dev rows. These labels are public, so this board is
 # for practice.
 #
 # The first cell makes batches. A batch is a tuple (first sentences, second sentences, labels). The first and the second sentences
@@ -847,6 +853,7 @@ def experiment(team, pals, epochs=3, steps=40, seed=0):
             own = [loss for loss, name in zip(losses, order) if name == task]
             print(f"{team}, epoch {epoch}, {task}: {len(own)} steps, mean loss {sum(own) / len(own):.2f}")
     write_files(model, team)
+    return model
 
 # %%
 # Experiment: the grader skips this cell.
@@ -865,11 +872,14 @@ if check.done("pal_encoder", "task_part", "task_order", "heads", "train_epoch", 
 # Experiment: the grader skips this cell.
 from mmlkit.grading.leaderboard import rank
 
-if Path("board").is_dir():
+complete = all((Path("board") / team / file_name(task, "dev")).exists() for team in ("shared", "pals") for task in data)
+if not complete:
+    print("No board yet: the experiment above writes the files of both teams.")
+else:
     for row in rank("board", "mini"):
         scores = f"sst {row.sst}, quora {row.quora}, sts {row.sts}, overall {row.overall}"
         print(f"{row.place!s:>2} {row.team:>20}: {scores}")
-if Path("board").is_dir() and check.done("score_files"):
+if complete and check.done("score_files"):
     truth = {task: {str(row): float(label) for row, label in zip(one.dev.ids, one.dev.labels)}
              for task, one in data.items()}
     for team in ("shared", "pals"):
@@ -886,16 +896,17 @@ if Path("board").is_dir() and check.done("score_files"):
 #
 # {facts}
 #
-# Write at most 250 words, in full sentences:
+# Write at most 300 words, in full sentences:
 #
-# 1. A student says that the attention of question 5 will learn if it is only trained longer. Which parameters have a gradient
-#    of zero in every step, and why? Name one change to the model after which most of these parameters learn. Which one still
+# 1. A student says that the attention of question 5 will learn if it is only trained longer. Which parameters of TS have a
+#    gradient of zero in every step (apart from rounding), and why? Name one change to the model after which most of these parameters learn. Which one still
 #    does not?
 # 2. Compute the standard error of the sst accuracy of each team on the 160 dev rows, and of the difference of the two as if they
 #    were independent. Is the difference of `shared` and `pals` larger than twice its standard error? Both teams predict the same
-#    rows; say what this changes.
-# 3. The row "most frequent label" of the board predicts one value for all rows of a task. For sst and quora it is the most
-#    frequent label of the dev rows themselves; for sts it is any constant. Its overall score is well above 0, without a model.
+#    rows: count in the files the rows on which exactly one team is right, and say what this changes.
+# 3. The row "most frequent label" of the board predicts one value for all rows of a task. The labels of these dev rows are
+#    balanced, so for sst and quora any label gives the same accuracy; for sts it is any constant. Its overall score is well
+#    above 0, without a model.
 #    Explain each of its three parts. What does this say about a team with an overall score of 0.5?
 
 # %% [raw]
@@ -927,7 +938,8 @@ if Path("board").is_dir() and check.done("score_files"):
 #
 # Improve the model, or find out why a change does not help. Change *one* thing. For example: the sampling of tasks (in turn, or
 # one task after another), both sentences of a pair in one input, the projected size S, a frozen encoder with PALs alone, or
-# a loss for `sts` that uses the cosine of u and v. Your own idea is welcome.
+# a loss for `sts` that uses the cosine of u and v (compare with the cosine of an untrained encoder). Your own idea is welcome.
+# `experiment` returns the trained model; use it for an evaluation of your own.
 #
 # The experiment leaves one fifth of the training rows aside: `check.split(n, dev=n // 5)[1]` returns their numbers, where n is
 # the number of training rows of the task. Evaluate your settings on these rows, with code of your own, and choose between them
@@ -958,7 +970,8 @@ if Path("board").is_dir() and check.done("score_files"):
 # 2. Download it: on Colab with File, Download, Download .ipynb; in Jupyter it already lies in your folder.
 # 3. Name the file after yourself, as your teacher asks, and upload it. The grader reads only this file.
 # 4. If your course has a leaderboard, also hand in the folder of your best team with its three files `sst-dev-output.csv`,
-#    `para-dev-output.csv` and `sts-dev-output.csv`.
+#    `para-dev-output.csv` (quora) and `sts-dev-output.csv`. Give the folder the name of your team, not `pals`. On Colab,
+#    `!zip -r team.zip board/pals` in a cell makes one file of it, which you can download.
 
 # %%
 # Summary: the grader skips this cell.

@@ -55,11 +55,13 @@ def _mask(draw, B, T):
 
 
 def _self_attention_cases(draw):
-    """Draw hidden states and an additive mask of moderate size, so that its place matters."""
-    H, d = draw.size(2, 3), draw.size(2, 4)
+    """Draw hidden states and an additive mask of moderate size, so that its place matters.
+
+    All sizes of a case differ, so that none can stand for another.
+    """
     cases = []
-    for _ in range(2):
-        B, T = draw.size(2, 3), draw.size(3, 5)
+    for B, H in ((3, 2), (2, 3)):
+        T, d = ((5, 4), (4, 5), (6, 4), (6, 5))[draw.size(0, 3)]
         mask = _mask(draw, B, T)
         weights = _parameters(draw, ("query", "key", "value"), H * d)
         cases.append((draw.normal(B, T, H * d), mask, weights, H))
@@ -307,7 +309,7 @@ def _run_layer(student, D, H, inner, state, h, mask):
     cases=_layer_cases,
     driver=_run_layer,
     rule={
-        "output": "a = add_norm(attention(h), h), then add_norm(feed_forward(a), a)",
+        "output": "a = LayerNorm(h + W self_attention(h) + b), then LayerNorm(a + feed_forward(a))",
         "gradient of h": "that of the output, through both residuals",
         "gradients of the parameters": "those of the output; without them the layer cannot learn",
     },
@@ -467,7 +469,7 @@ _adamw_step = question(
     hours=0.3,
     cases=_adamw_step_cases,
     rule={
-        "theta": "that of the handout's formula",
+        "theta": "that of the formula: first the step with alpha_t, then the weight decay",
         "m": "beta1 m + (1 - beta1) g",
         "v": "beta2 v + (1 - beta2) g^2",
     },
@@ -694,7 +696,7 @@ def _evaluate_cases(draw):
 
 
 def _run_evaluation(student, weight, batches):
-    """Return predictions, accuracy and the number of passes that record gradients.
+    """Return predictions, accuracy, the passes that record gradients, and if later ones would.
 
     The model turns its logits round in training mode, as a visible substitute for dropout.
     """
@@ -710,11 +712,15 @@ def _run_evaluation(student, weight, batches):
             return x @ self.weight.T * (-1 if self.training else 1)
 
     model = Model().train()
-    answer = student(model, batches)
+    try:
+        answer = student(model, batches)
+        later = int(torch.is_grad_enabled())
+    finally:
+        torch.set_grad_enabled(True)
     if answer is None:
         return None
     accuracy, predictions = answer
-    return [int(one) for one in predictions], float(accuracy), model.recorded
+    return [int(one) for one in predictions], float(accuracy), model.recorded, later
 
 
 @question(
@@ -727,11 +733,12 @@ def _run_evaluation(student, weight, batches):
     rule={
         "predictions": "the label with the largest logit, in the order of the rows",
         "accuracy": "the share of right rows among all rows",
-        "passes that record gradients": "0; call the model inside torch.no_grad()",
+        "passes that record gradients": "none of them",
+        "recording after the function": "on (1)",
     },
 )
 def _evaluate(pick, weight, batches):
-    """Return the predictions, the accuracy and 0."""
+    """Return the predictions, the accuracy, 0 and 1."""
     sign = pick(1, {"the model is in training mode; call model.eval()": -1})
     found = [(sign * x @ weight.T).argmax(-1) for (x,), _ in batches]
     right = [one == y for one, (_, y) in zip(found, batches)]
@@ -752,7 +759,11 @@ def _evaluate(pick, weight, batches):
         },
     )
     recorded = pick(0, {"autograd records every pass; use torch.no_grad()": len(batches)})
-    return torch.cat(found), accuracy, recorded
+    later = pick(
+        1,
+        {"gradients stay switched off afterwards; use `with torch.no_grad():` around the loop": 0},
+    )
+    return torch.cat(found), accuracy, recorded, later
 
 
 # ---- sentiment ----

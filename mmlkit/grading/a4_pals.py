@@ -281,7 +281,11 @@ def _run_task_part(student, D, S, H, L, state, h, mask):
         for name, one in named.items():
             if name in state and state[name].shape == one.shape:
                 one.copy_(state[name])
-        return *found, torch.stack([part(h, mask, layer) for layer in range(L)])
+    outputs = torch.stack([part(h, mask, layer) for layer in range(L)])
+    if outputs.requires_grad:
+        outputs.sum().backward()
+    learning = sum(one.grad is not None for one in named.values())
+    return *found, learning, outputs.detach()
 
 
 @question(
@@ -294,17 +298,18 @@ def _run_task_part(student, D, S, H, L, state, h, mask):
     driver=_run_task_part,
     rule={
         "number of parameters": "that of V^E and V^D once, and of three S x S maps in every layer",
-        "matrices that start at 0": "1, that of V^D",
-        "other matrices without the spread 0.02": "0",
-        "biases that do not start at 0": "0",
-        "parameters with a name that the table does not have": "0",
+        "matrices that start at 0": "one, that of V^D",
+        "other matrices without the spread 0.02": "none of them",
+        "biases that do not start at 0": "none of them",
+        "parameters with a name that the table does not have": "none of them",
+        "parameters with a gradient": "all of them",
         "outputs of all layers": "projected_attention with V^E, V^D and the maps of the layer",
     },
     variants=GELU,
     uses=("projected_attention",),
 )
 def _task_part(pick, D, S, H, L, state, h, mask, gelu):
-    """Return five numbers about a new part, and its outputs [L, B, T, D]."""
+    """Return six numbers about a new part, and its outputs [L, B, T, D]."""
     ends, maps = 2 * D * S + D + S, 3 * (S * S + S)
     count = pick(
         ends + L * maps,
@@ -342,6 +347,13 @@ def _task_part(pick, D, S, H, L, state, h, mask, gelu):
         },
     )
     number = pick(lambda i: i, {"every layer uses the attention of layer 0": lambda i: 0})
+    learning = pick(
+        4 + 6 * len({number(i) for i in range(L)}),
+        {
+            "the output is computed from copies without gradients (state_dict, detach or data), so "
+            "no parameter can learn": 0,
+        },
+    )
     seen = pick(mask, {"the mask is not passed on": 0 * mask})
     heads = pick(H, {"the attention has one head; pass num_heads on": 1})
     outputs = []
@@ -352,7 +364,7 @@ def _task_part(pick, D, S, H, L, state, h, mask, gelu):
             if key.startswith(("down", "up", f"attention.{number(i)}."))
         }
         outputs.append(_projected_attention.right(_right, h, seen, own, heads, gelu=gelu))
-    return count, zero, spread, biases, 0, torch.stack(outputs)
+    return count, zero, spread, biases, 0, learning, torch.stack(outputs)
 
 
 # ---- what a task may cost ----
@@ -373,7 +385,8 @@ def _largest_size_cases(draw):
         budget = draw.size(low, high - 1) if extra is None else low + extra
         cases.append((D, L, T, H, budget))
     D, L, T = draw.size(40, 90), draw.size(2, 6), draw.size(2, 8)
-    return [*cases, (D, L, T, 2, draw.size(T, _parameters(D, 2, L, T) - 1))]
+    few = draw.size(T, _parameters(D, 2, L, T) - 1), draw.size(1, T)
+    return [*cases, *((D, L, T, 2, budget) for budget in few)]
 
 
 @question(
@@ -382,7 +395,7 @@ def _largest_size_cases(draw):
     difficulty=2,
     hours=0.5,
     cases=_largest_size_cases,
-    rule="the largest multiple S of H with T ((2 D S + S + D) + 3 L (S^2 + S)) <= budget, or 0",
+    rule="the largest multiple of num_heads whose parameters fit the budget, or 0",
 )
 def _largest_size(pick, hidden_size, num_layers, num_tasks, num_heads, budget):
     """Return the largest projected size within a budget."""
@@ -538,7 +551,7 @@ def _task_order(pick, sizes, epoch, epochs, uniform, last):
     N = np.array([*sizes.values()], dtype=float)
     power = pick(
         N**alpha,
-        {"N is multiplied by alpha, which cancels; alpha is an exponent": N},
+        {"alpha has no effect: it is always 1, or N is multiplied by it; alpha is an exponent": N},
     )
     share = power / power.sum()
     shown = pick(
@@ -711,7 +724,9 @@ def _prediction_file_cases(draw):
     N = draw.size(5, 6)
     logits = draw.normal(N)
     logits[:3] = torch.tensor([draw.number(0.1, 0.4), draw.number(0.1, 0.4), 0])
-    return [(_ids(draw, N), draw.normal(N, 5), logits, 1.5 + draw.normal(N))]
+    similarity = 1.5 + draw.normal(N)
+    similarity[1] = draw.size(2, 9) / 2  # its last digits are zeros
+    return [(_ids(draw, N), draw.normal(N, 5), logits, similarity)]
 
 
 def _run_prediction_file(student, ids, sentiment, logits, similarity):
@@ -774,13 +789,21 @@ def _prediction_file(pick, ids, *scores):
         },
     )
     whole = pick("{:.1f}", {"quora has 1.0 and 0.0, not 1 and 0": "{:.0f}"})
-    digits = pick("{:.3f}", {"sts has three digits after the point": "{}"})
+    digits = pick(
+        lambda one: f"{one:.3f}",
+        {
+            "sts has three digits after the point": str,
+            "sts has three digits after the point, also where they are 0: 2.500": lambda one: str(
+                round(one, 3)
+            ),
+        },
+    )
     first = pick(0, {"the labels of sst count from 0": 1})
     last = pick("\n", {"the line end after the last row is missing": ""})
     values = {
         "sst": lambda one: str(int(one.argmax()) + first),
         "quora": lambda one: whole.format(float(yes(one))),
-        "sts": lambda one: digits.format(float(one)),
+        "sts": lambda one: digits(float(one)),
     }
 
     def write(task, ids, scores):
@@ -965,7 +988,7 @@ def _run_train_epoch(student, shared, own, batches, orders, settings):
     found = [student(model, optimizer, lists, order, used) for order in orders]
     if any(one is None for one in found):
         return None
-    losses = [float(one) for losses in found for one in losses]
+    losses = [float(torch.as_tensor(one).detach()) for losses in found for one in losses]
     parts = [model.own[task].detach() for task in batches]
     return losses, model.shared.detach(), torch.stack(parts), [used[task] for task in batches]
 
@@ -980,7 +1003,7 @@ def _run_train_epoch(student, shared, own, batches, orders, settings):
     rule=lambda clip: {
         "losses": "the loss of every step, before its update",
         "shared parameters": "those after one clipped update for every name of order",
-        "own parameters": "those of a task move in the steps of this task alone",
+        "own parameters": "those after the clipped updates in the steps of their task alone",
         "used": "the number of steps of every task so far",
     },
     order=("used", "own parameters", "shared parameters", "losses"),

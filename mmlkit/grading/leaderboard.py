@@ -64,7 +64,7 @@ def rank(folder, source, split="dev"):
         FileNotFoundError: there is no team.
         ValueError: a task has no labelled file.
     """
-    teams = sorted(path for path in Path(folder).glob("*") if path.is_dir())
+    teams = sorted(path for path in Path(folder).glob("[!.]*") if path.is_dir())
     if not teams:
         raise FileNotFoundError(f"{folder} has no folders. Give a folder with one per team.")
     truth = {name: _truth(name, source, split) for name in TASKS[None]}

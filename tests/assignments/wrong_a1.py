@@ -223,6 +223,11 @@ WRONG = {
             "torch.enable_grad()",
             "autograd records every pass; use torch.no_grad()",
         ),
+        (
+            "    with torch.no_grad():\n",
+            "    torch.set_grad_enabled(False)\n    if True:\n",
+            "gradients stay switched off afterwards",
+        ),
         ("right / len(predictions)", "right / len(batches)", "divided by the number of batches"),
         (
             "right += (found == labels).sum().item()\n",

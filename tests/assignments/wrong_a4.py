@@ -95,6 +95,7 @@ WRONG = {
         ("self.attention[layer]", "self.attention[0]", "every layer uses the attention of layer 0"),
         ("(h, mask, weights", "(h, 0 * mask, weights", "the mask is not passed on"),
         ("self.num_heads = num_heads", "self.num_heads = 1", "the attention has one head"),
+        ("one.named_parameters()", "one.state_dict().items()", "from copies without gradients"),
         (
             "nn.ModuleList(nn.ModuleDict(one) for one in own)",
             "[dict(one) for one in own]",
@@ -149,7 +150,7 @@ WRONG = {
         (ALPHA, "1 - 0.5 * (epoch - 1) / (epochs - 1)", "alpha ends at 0.5, not at 0.2"),
         ("else 1.0", "else 0.2", "with one epoch alone alpha is 1"),
         (" if epochs > 1 else 1.0", "", "it stopped with ZeroDivisionError"),
-        ("N**alpha", "N * alpha", "N is multiplied by alpha, which cancels"),
+        ("N**alpha", "N * alpha", "alpha has no effect"),
         ("power / sum(powers.values())", "power", "the sum over the tasks is not 1"),
         (
             "power / sum(powers.values())",
@@ -268,6 +269,7 @@ WRONG = {
         ("scores > 0", "scores >= 0", "a logit of exactly 0 is not larger than 0"),
         (".float().tolist()", ".int().tolist()", "quora has 1.0 and 0.0, not 1 and 0"),
         ('[f"{one:.3f}" for one in scores.tolist()]', "scores.tolist()", "three digits"),
+        ('f"{one:.3f}"', "round(one, 3)", "also where they are 0: 2.500"),
         ("dim=-1).tolist()", "dim=-1).add(1).tolist()", "the labels of sst count from 0"),
         (' + "\\n"', "", "the line end after the last row is missing"),
     ],
