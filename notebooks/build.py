@@ -112,7 +112,7 @@ def smaller(png):
     from PIL import Image, ImageChops
 
     full = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
-    few = full.quantize(256, method=Image.Quantize.MAXCOVERAGE)
+    few = full.quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=1)
     lost = ImageChops.difference(full, few.convert("RGB")).convert("L").histogram()
     visible = sum(lost[9:]) / sum(lost)  # the share of pixels that differ by more than 8 of 255
     out = io.BytesIO()
