@@ -15,6 +15,7 @@ from mmlkit.grading.questions import Draw
 from mmlkit.pals.projected import ProjectedAttention
 from mmlkit.pals.sequential import SequentialAttention
 from mmlkit.pals.task_parts import add_pals
+from mmlkit.runtime import seeded
 from mmlkit.studies import cs224n
 from mmlkit.training.sampling import TaskSampler
 
@@ -63,7 +64,8 @@ def test_a_task_part_equals_the_library():
 
 def test_the_encoder_of_the_solution_equals_the_library():
     """The layers of BERT as the experiment hands them over, with the PALs of one task."""
-    encoder = add_pals(BertModel(tiny(12, L=2, H=3)), ["sst"], 6, 2, init="normal").eval()
+    with seeded(0):  # with other weights, the PALs may change less than the last line asks for
+        encoder = add_pals(BertModel(tiny(12, L=2, H=3)), ["sst"], 6, 2, init="normal").eval()
     part = encoder.pals.part("sst")
     ids = torch.tensor([[2, 7, 9, 4], [2, 5, 0, 0]])
     attention_mask = (ids > 0).long()
