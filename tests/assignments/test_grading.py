@@ -283,8 +283,7 @@ def test_limits_alone_stop_what_takes_too_much(tmp_path):
     result = grade_notebook(write(tmp_path / "a.ipynb", HONEST, source), "a1", EDITION, sandbox)
     said = messages(result)
     assert points(result)["layer_norm"] == LAYER_NORM
-    limits = ("4 seconds of CPU time", "12 seconds")  # the clock is first beside much other work
-    assert said["attention"] in [f"it took longer than {one}" for one in limits]
+    assert said["attention"] == "it took longer than 4 seconds of CPU time"
     assert "it stopped with RuntimeError" in said["train"]
     assert result["sandbox"] == str(sandbox) and "(for the test)" in str(sandbox)
 
