@@ -65,7 +65,7 @@ def _reused_gradient(table, shared):
     same = ("shape", "dtype", "device")
     if buffer is None or any(getattr(buffer, name) != getattr(weight, name) for name in same):
         buffer = weight.reused_gradient = torch.zeros_like(weight)
-    used = [None] if shared else []  # per backward pass: the rows it added to, or None for all
+    used = [None] if shared else []  # for each gradient: the rows it adds to, or None for all
     handle = weight.register_hook(
         lambda gradient: used.append(gradient._indices()[0] if gradient.is_sparse else None)
     )

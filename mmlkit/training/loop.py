@@ -149,8 +149,8 @@ def fit(
             is None.
         resume: continue from checkpoint_dir if it holds a state. "auto" does so too, but starts
             again where the state belongs to another run, and needs no checkpoint_dir. A resumed run
-            equals an uninterrupted one bit for bit on a CPU. On a GPU it is equal up to rounding,
-            because the backward pass of fused attention adds in no fixed order.
+            equals an uninterrupted one bit for bit on a CPU with as many threads. On a GPU it is
+            equal up to rounding: the backward pass of fused attention adds in no fixed order.
         device: a GPU where there is one by default; see `runtime.place`.
 
     Returns:

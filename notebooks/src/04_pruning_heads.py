@@ -891,7 +891,7 @@ shown = shown[shown["left"] < shown["heads"]]
 shown.round({"of training": 2, "split by chance": 2, "dev": 3})
 
 # %%
-for one in (one for one in recorded if one.task == "qnli" and one.counts[-1][1] < 384):
+for one in (one for one in recorded if one.task == "qnli" and one.counts[-1][2] < one.num_heads):
     losses = [min(event["centroids"]) for event in one.events if event["kept"] != event["active"]]
     print(f"{one.name}: the kept clusters had mean losses of", *(f"{loss:.3f}" for loss in losses))
     step, best = max(one.dev, key=lambda pair: pair[1])
@@ -908,7 +908,8 @@ if any(event["dropped"] for one in smaller for event in one.events):
     plt.show()
 
 # %% [markdown]
-# *Every pruning of the runs on CoLA, MRPC and RTE. In no panel does an empty space separate the kept heads (circles) from the dropped (crosses).*
+# *Every pruning of the runs on CoLA, MRPC and RTE. In no panel does an empty space separate the kept heads (circles) from the dropped
+# (crosses).*
 
 # %%
 # Rows of the official training sets, and dev rows of the runs that are scored by accuracy.

@@ -35,6 +35,7 @@ def teams(tmp_path):
         (tmp_path / name).mkdir()
         write_team(tmp_path / name, wrong_rows, when)
     (tmp_path / "f").mkdir()
+    (tmp_path / ".ipynb_checkpoints").mkdir()  # no team
     return tmp_path
 
 

@@ -1,6 +1,7 @@
 """The two halves of a batch, each in a thread, give the numbers of the whole batch."""
 
 import copy
+import os
 import threading
 
 import numpy as np
@@ -10,10 +11,6 @@ from ranked import make_ranked
 
 from mmlkit.bert.model import BertEmbeddings, BertIntermediate, BertLayer
 from mmlkit.data.batching import collate, encode
-from mmlkit.heads.linear import LinearHead, PairHead
-from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.heads.ranking import RankingHead
-from mmlkit.heads.san import SANHead
 from mmlkit.pals.task_parts import add_pals
 from mmlkit.runtime import seeded
 from mmlkit.training import fast
@@ -22,13 +19,9 @@ from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.step import train_step
 
-HEADS = {
-    "sst": lambda p: LinearHead(32, 5, dropout=p, pooling="mean"),
-    "sts": lambda p: MultiverseHead(32, 1, num_heads=3, dropout=p, orthogonality_weight=0.5),
-    "quora": lambda p: SANHead(32, 2, dropout=p, prediction_dropout=p),
-    "qnli_rank": lambda p: RankingHead(32, dropout=p),
-    "pair": lambda p: PairHead(32, 2, dropout=p),
-}
+from .test_halving import HEADS
+from .test_training import LossRecorder
+
 PALS = ("pal", "low_rank", "houlsby", "sequential", "sequential_fixed")
 
 
@@ -81,7 +74,6 @@ def threads_of(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(BertEmbeddings, "forward", watched)
             work()
-        assert torch.get_num_threads() % 2 == 0 or {main for main, _ in seen} == {True}
         return sorted(seen)
 
     return watch
@@ -215,6 +207,18 @@ def test_the_batch_stays_whole_where_threads_share_one_cpu(make_case, threads_of
     assert threads_of(lambda: trained(model, batches[:1])) == [(True, 9)]
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no thread")
+def test_a_bound_thread_has_one_cpu(monkeypatch):
+    monkeypatch.undo()
+    before = os.sched_getaffinity(0)
+    assert fast._free_cpus() == len(before)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert fast._free_cpus() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 @pytest.mark.parametrize("which", ["forward", "backward"])
 def test_an_error_in_one_half_ends_the_step(make_case, monkeypatch, which):
     model, batches = make_case("sst")
@@ -299,23 +303,6 @@ def test_predictions_are_those_of_the_whole_batch(make_case, make_toy, threads_o
     assert np.ptp(found[0], axis=0).min() > 1e-3
 
 
-class Interrupt:
-    """A hook that stops a run after a step."""
-
-    def __init__(self, step=None):
-        self.step = step
-
-    def after_step(self, event):
-        if event.step == self.step:
-            raise KeyboardInterrupt
-
-    def state_dict(self):
-        return {}
-
-    def load_state_dict(self, state):
-        pass
-
-
 def test_a_resumed_run_equals_the_uninterrupted_run(make_model, make_toy, tmp_path):
     models = [make_model("sst", dropout=0.1) for _ in range(3)]
     settings = dict(epochs=3, lr=3e-3, batch_size=5, precision="fp32", save_steps=2)
@@ -324,11 +311,11 @@ def test_a_resumed_run_equals_the_uninterrupted_run(make_model, make_toy, tmp_pa
         fit(
             models[1],
             make_toy("sst"),
-            hooks=[Interrupt(7)],  # after a checkpoint in the second epoch
+            hooks=[LossRecorder(7)],  # after a checkpoint in the second epoch
             checkpoint_dir=tmp_path / "stopped",
             **settings,
         )
-    settings |= {"hooks": [Interrupt()], "resume": True}
+    settings |= {"hooks": [LossRecorder()], "resume": True}
     resumed = fit(models[2], make_toy("sst"), checkpoint_dir=tmp_path / "stopped", **settings)
     assert resumed.drop(columns="seconds").equals(whole.drop(columns="seconds"))
     for key, value in models[0].state_dict().items():
