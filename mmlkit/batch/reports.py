@@ -242,7 +242,7 @@ def _sentences(experiment, frame, told):
 def _claim_row(claim, frame, scale):
     one = compare_claim(claim, frame, 100)
     said = outcome(one, at_least=100 / scale * claim.get("at_least", 0.0))
-    interval = f"{one.low:+.1f} to {one.high:+.1f}" if one.pairs > 1 else "one pair, no interval"
+    interval = f"{one.low:+.1f} to {one.high:+.1f}" if one.pairs > 1 else "no interval"
     difference = f"{one.difference:+.1f} ({interval})"
     return f"| {markdown_text(claim['says'])} | {said} | {difference} | {one.pairs} |"
 
