@@ -1,10 +1,11 @@
 """Every committed notebook with widgets runs in JupyterLab, and each of its widgets moves.
 
 `make test-browser` runs these tests, which take as long as the notebooks. They have the mark
-`browser`, so other commands skip them.
+`browser`, so other commands skip them. `make test-browser MOVES=10` moves each widget ten times.
 """
 
 import ast
+import os
 from pathlib import Path
 
 import nbformat
@@ -12,6 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 25  # minutes for all cells of a notebook; it only stops endless computations
+
+MOVES = int(os.environ.get("MOVES", "1"))  # how often each widget moves there and back
 
 
 def widget_calls(path):
@@ -50,7 +53,7 @@ def test_every_widget_of_the_notebook_moves(name, open_notebook):
         widgets = notebook.widgets(index)
         if function == "sliders":
             assert widgets.names() == names
-            for control in names:
+            for control in names * MOVES:
                 text = widgets.text_box(control).count() == 1
                 change = write_there_and_back if text else move_there_and_back
                 change(widgets, control, f"{name}, cell {index}, {control}")
@@ -80,8 +83,12 @@ def write_there_and_back(widgets, control, where):
 
 
 def press_the_button(widgets, where):
-    """Write another sentence in every text box, and press the button."""
-    for box in widgets.root.locator("input").all():
-        box.fill("A dull and far too long film.")
-    button = widgets.root.get_by_role("button")
-    widgets.output_after(button.click, before="", what=f"{where}, button")
+    """Write another sentence in every text box, and press the button. Each text has one result."""
+    button, results = widgets.root.get_by_role("button"), [""]
+    for move in range(MOVES):
+        text = ("A dull and far too long film.", "A sharp and funny film.")[move % 2]
+        for box in widgets.root.locator("input").all():
+            box.fill(text)
+        pressed = f"{where}, button, press {move + 1}"
+        results.append(widgets.output_after(button.click, before=results[-1], what=pressed))
+    assert results[3:] == results[1:-2]

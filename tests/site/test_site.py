@@ -168,7 +168,7 @@ def test_drawings_can_be_read_on_a_phone(browser, built):
     size = "img => [img.width, img.parentNode.clientWidth, img.parentNode.tabIndex]"
     for name in NOTEBOOKS:
         page.goto((html / "notebooks" / f"{name}.html").as_uri(), timeout=300_000)
-        drawings = page.query_selector_all("article img[src$='.svg']")
+        drawings = page.query_selector_all("article p > img[src$='.svg']")
         assert drawings, name
         for drawing in drawings:
             drawn, seen, tab_index = drawing.evaluate(size)
