@@ -21,7 +21,9 @@
 #
 # **How it works.** Replace each `...` by your code. Then run the cell below it: it compares your function with
 # reference values and prints one line. The grader uses other values and other sizes, so do not write sizes into your
-# code. You may use numpy and torch. You may not use mmlkit, transformers or scikit-learn inside your functions.
+# code. You may use numpy and torch. You may not use mmlkit, transformers or scikit-learn inside your functions. Do not change
+# the arguments of your functions: the check notices it. The settings in the cell with `check` belong to your course, and the
+# questions state the same rules; do not change them.
 #
 # The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines.
 # It skips a cell whose first line contains: `the grader skips this cell`. Begin cells for trials of your own with the line
@@ -66,7 +68,8 @@ from torch.nn import functional as F
 #
 # `x` has the shape [B, D], `weight` [M, C, D], `bias` [M, C] and `active` [M]. `weight[j]` is $F_j$. Return two tensors: the
 # logits of the active heads [B, A, C], and the model's probabilities [B, C]. Compute the logits of all active heads
-# in one product, without a loop over heads. `torch.einsum` may help.
+# in one product, without a loop over heads. `torch.einsum` may help. Part 4 computes gradients through both tensors, so
+# do not convert them to numpy and do not detach them. In the experiment only one head may be active.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -174,7 +177,8 @@ assert check("task_losses", task_losses)
 # $$L_\text{mv} = \sum_{k} \sum_{r \neq s} \big|\text{sim}(f_{rk}, f_{sk})\big|$$
 # END IF
 #
-# `weight` has the shape [A, C, D]: it holds active heads only. Return a tensor with one number. Do not loop over pairs.
+# `weight` has the shape [A, C, D]: it holds active heads only. Return a tensor with one number, from which autograd can
+# compute the gradient. Do not loop over pairs.
 # All similarities of a label are the entries of one matrix [A, A], the *Gram matrix*, which is one product. Remember that
 # its diagonal compares every head with itself. With one head there is no pair, so the loss is 0.
 
@@ -223,7 +227,8 @@ assert check("multiverse_loss", multiverse_loss)
 # {facts}
 #
 # Compute the gradient of the loss of question 3 with respect to `weight`. Derive the formula yourself. An answer that
-# uses autograd, such as `backward` or `torch.autograd`, has no points. Assume that no similarity is exactly 0.
+# uses autograd, such as `backward` or `torch.autograd`, has no points, also where a helper uses it. The same holds for
+# finite differences. Assume that no similarity is exactly 0.
 #
 # A head occurs in many pairs, so its gradient is a sum over the other heads.
 # IF similarity=cosine
@@ -299,8 +304,8 @@ if check.done("multiverse_loss", "multiverse_gradient"):
 # $$a_j \leftarrow \gamma\, a_j + (1-\gamma)\, L_j \qquad\qquad \hat a_j = \frac{a_j}{1-\gamma^t}$$
 #
 # The average of a dropped head stays as it is. $t$ is the number of the step, counted from 1. The second formula is not in
-# the paper: it corrects the bias from the start at 0, and you apply it to all heads, with the same t for the dropped
-# ones. Algorithm 1 of the paper is misprinted in two places: it gives the weight $\gamma$ to the new loss, and it uses
+# the paper: it corrects the bias from the start at 0, and you apply it to all heads: the $\hat a_j$ of a dropped
+# head uses the current t too. Algorithm 1 of the paper is misprinted in two places: it gives the weight $\gamma$ to the new loss, and it uses
 # the loss of the whole model for every head.
 #
 # `averages` [M] holds the $a_j$ after t − 1 steps. `losses` [A] holds the losses of the active heads, in their order.
@@ -351,8 +356,8 @@ assert check("update_averages", update_averages)
 # 3. A move puts every window at the mean of the values that it contains. The values themselves never move.
 # 4. Repeat the moves until no window changes its place. (This takes few moves. Stop after 300 in any case.)
 #
-# Compare exactly, without a tolerance: no check has a distance that equals the bandwidth up to rounding. A window is
-# never empty.
+# Compare exactly, with `<=` and `==`, also in question 7. No check has a distance that equals the bandwidth up to rounding.
+# A window is never empty, as it contains the value at which it started or values near it.
 #
 # `values` is a float64 tensor [N], and `bandwidth` is a number above 0. Return the final places of the windows, a tensor
 # [N] in the order of the values.
@@ -400,7 +405,7 @@ assert check("mean_shift", mean_shift)
 #
 # Windows of one group may stand still at different places close together. Therefore some places are chosen as *centres*:
 #
-# 1. The count of a place is the number of values at a distance of at most the bandwidth from it.
+# 1. The count of a place is the number of values (not of places) at a distance of at most the bandwidth from it.
 # 2. Go through the places in the order of their counts, the largest count first.
 # IF ties=higher
 #    Of two places with equal counts, the *higher* one (the larger number) comes first.
@@ -469,12 +474,13 @@ assert check("merge", merge)
 # IF gate=more_than
 # 1. If `threshold` heads *or fewer* are active, nothing changes.
 # END IF
-# 2. If the averages of the active heads are all equal, nothing changes.
+# 2. If the averages of the active heads are all equal, nothing changes. Compare the averages themselves: the standard
+#    deviation of equal numbers may be about 1e-17 and not 0.
 # 3. Otherwise the averages of the active heads are clustered with your functions of questions 6 and 7. The bandwidth is
 #    `scale` times the standard deviation of the active heads' averages. (This standard deviation divides by A:
 #    `correction=0`.)
 # 4. The heads in the cluster with the lowest centre stay active. All other heads are dropped. If there is only one
-#    cluster, all its heads stay.
+#    cluster, all its heads stay. This is common: in the experiment, many runs end with all 64 heads.
 #
 # A dropped head never comes back. The check calls your own `mean_shift` and `merge`, so answer questions 6 and 7 first.
 #
@@ -709,7 +715,7 @@ def train_heads(M, lam, scale=1.0, steps=300, every=100, gamma=0.95, seed=0):
 # are those on `sst2`, `sst` and `cfimdb`, in this order.
 #
 # The two models with 64 heads share their start and their batches. The model with one head sees other batches, even with
-# the same seed.
+# the same seed. In several runs no head is dropped.
 
 # %%
 # Experiment: the grader skips this cell.
@@ -748,12 +754,14 @@ if check.done(*needed):
 # 1. Compare `alike` of the 64 heads without and with the multiverse loss. Why do heads with the same data and without this
 #    loss become alike?
 # 2. Which differences of the accuracies on `sst2` are larger than chance explains? The standard error of an accuracy p on
-#    n rows is $\sqrt{p(1-p)/n}$. All models and seeds share the same 240 rows. What does the standard error cover, and
+#    n rows is $\sqrt{p(1-p)/n}$. Call a difference large if it is more than $2\sqrt2$ standard errors. All models and
+#    seeds share the same 240 rows: why does that make this bound too strict? What does the standard error cover, and
 #    what does the spread over the three seeds cover?
-# 3. The heads that are left collapse into one linear layer on a *frozen* encoder. What can the multiverse loss change in
-#    this experiment, and what more can it change where the encoder is trained too?
+# 3. The heads that are left collapse into one linear layer on a *frozen* encoder. The multiverse loss may change the vectors
+#    of the sentences, the linear layer and which heads are dropped. Which of these can it change here, and which where the
+#    encoder is trained too?
 # 4. Suppose that question 5 used the loss of the whole model for every head, as Algorithm 1 is printed. What would your
-#    `prune` then do? Explain what this means for the printed Algorithm 1.
+#    `prune` then do? Can the printed Algorithm 1 drop a head at all?
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -764,7 +772,7 @@ if check.done(*needed):
 # standard error $\sqrt{p(1-p)/n}$ is at most 0.032 here. It covers the choice of the 240 test rows. The spread over the
 # seeds covers the start and the batches, but not the choice of the rows, which all seeds share. A difference between two
 # models that is smaller than about two standard errors, or that changes its sign between the seeds, is not evidence; a
-# paired comparison on the same rows is sharper. The vectors are fixed, so the multiverse loss can only change which linear layer is found: it acts as a
+# paired comparison on the same rows is sharper. The vectors are fixed, so the multiverse loss can only change which heads are dropped and which linear layer is found: it acts as a
 # regulariser. Where the encoder is trained, it also changes the vectors, which must serve heads that look in different
 # directions. If every head averages the loss of the whole model, all averages are equal. Then `prune`
 # changes nothing (its step 2), so the printed Algorithm 1 would never drop a head.

@@ -29,6 +29,8 @@
 # the exercise: `nn.GRUCell` in question 3, `F.mse_loss` in question 6, `F.cross_entropy` in question 7, and
 # `torch.nn.utils.clip_grad_norm_` in question 9. In questions 1 to 7, return torch tensors; only the accuracy of
 # question 7 may be a Python number. Part 4 computes gradients through them, so do not convert to numpy and do not detach.
+# Do not change the arguments of your functions, except the gradients in questions 9 and 10: the check notices it.
+# `F.nll_loss` is allowed in questions 5 and 7. A class such as `nn.CrossEntropyLoss` counts like its function.
 #
 # The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines. It
 # skips a cell that begins with the line `# Experiment: the grader skips this cell.` Begin cells for trials of your own
@@ -429,7 +431,7 @@ assert check("similarity_loss", similarity_loss)
 # and the loss of the batch is the mean over its queries. (Eq. 8 of the paper lacks the log. The sigmoid of its Eq. 5 is
 # left out here. With it, the loss could not come close to 0.)
 #
-# Queries have different numbers of candidates, so rows are padded to N candidates. `scores` has the shape [Q, N]. `real`
+# Queries have different numbers of candidates, so rows are padded to N candidates, at any place of the row. `scores` has the shape [Q, N]. `real`
 # [Q, N] is a bool tensor, False for padding. A padded place takes part in nothing, whatever its score. The check pads
 # with finite numbers, and some of them are the highest of their row. `answer` [Q] holds the place of the answer in its
 # row, a whole number; this place is never padding. `gamma` is a positive number.
@@ -494,7 +496,7 @@ assert check("ranking_loss", ranking_loss)
 # get as an argument: `shuffle(items)` returns a new list with the elements of the list `items` in another order, and does
 # not change `items`. Use no other source of randomness. `shuffle` may have a state, so its calls have a fixed order: one
 # for each task, in the order of the dict, and then one for the list of all batches. Return a list with one tuple (name of
-# the task, list of numbers) per batch.
+# the task, list of numbers) per batch, and leave `examples` as it is.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -543,7 +545,7 @@ assert check("merge", merge_batches)
 # so that the global norm becomes `limit`. Otherwise the gradients stay as they are.
 #
 # `parameters` is a list of tensors of different shapes. The gradient of a parameter `theta` is the tensor `theta.grad`.
-# Change this tensor itself, for example with `mul_`. The gradient may be None, and then the parameter counts for nothing
+# Change this tensor itself, for example with `mul_`. The check also accepts a new tensor in `theta.grad`. The gradient may be None, and then the parameter counts for nothing
 # and stays without a gradient. If all gradients are None, the norm is 0. Return the global norm from *before* clipping,
 # as a number or a scalar tensor.
 
@@ -587,14 +589,15 @@ assert check("clip", clip_gradients)
 # {facts}
 #
 # Write one update on one batch of one task. The model has a shared encoder and a head for each task.
-# `model.loss(task, batch)` returns the loss of a batch as a scalar tensor. It uses the encoder and the head of that task.
+# Use only its methods `train`, `loss` and `parameters`: the check has another model than part 4. `model.loss(task, batch)` returns the loss of a batch as a scalar tensor. It uses the encoder and the head of that task.
 #
 # Set the model to training mode, compute the loss and its gradients, clip the gradients of *all* parameters of the
 # model by their global norm to `limit`, and call `optimizer.step()`. Return the loss as a number.
 #
 # The encoder and the head of `task` must move. The heads of the other tasks must not change at all, although the
-# optimizer may have momentum and weight decay, and although they had gradients in earlier updates. Find out when an
-# optimizer leaves a parameter completely alone.
+# optimizer may have momentum and weight decay, and although they had gradients in earlier updates. When does an
+# optimizer leave a parameter completely alone? Write a comment in your code: why is `zero_grad()` enough here, and
+# `zero_grad(set_to_none=False)` not?
 #
 # `list(model.parameters())` is the list of all parameters. You may call your `clip_gradients` or, in this question,
 # `torch.nn.utils.clip_grad_norm_`.
@@ -722,11 +725,11 @@ def rank(scores, labels):
 # %%
 # Experiment: the grader skips this cell.
 class Model(nn.Module):
-    def __init__(self, encoder, D=384):
+    def __init__(self, encoder, D=384, K=5):
         super().__init__()
         self.encoder = encoder
         encoder.embeddings.requires_grad_(False)
-        self.heads = nn.ModuleDict({"snli": SAN(D, 3), "stsb": nn.Linear(D, 1), "qnli_rank": nn.Linear(D, 1)})
+        self.heads = nn.ModuleDict({"snli": SAN(D, 3, K), "stsb": nn.Linear(D, 1), "qnli_rank": nn.Linear(D, 1)})
 
     def loss(self, task, batch):
         out, head, y = output(self, task, batch), self.heads[task], batch.labels
@@ -776,9 +779,9 @@ def untrained(task):
 import random
 
 
-def experiment(names, epochs=3, seed=0):
+def experiment(names, epochs=3, seed=0, K=5):
     torch.manual_seed(seed)
-    model, mixer = Model(load_pretrained("minilm", device="cpu")[0]), random.Random(seed)
+    model, mixer = Model(load_pretrained("minilm", device="cpu")[0], K=K), random.Random(seed)
     shuffle = lambda items: mixer.sample(items, len(items))
     groups = [{"params": model.encoder.parameters(), "lr": 1e-4}, {"params": model.heads.parameters(), "lr": 1e-3}]
     optimizer = torch.optim.AdamW(groups)
@@ -812,15 +815,16 @@ if check.done(*names):
 #
 # Write at most 250 words, in full sentences, with your calculations. Formulas and tables do not count as words.
 #
-# 1. Compare both results of each task with a random guess, and those of stsb and qnli_rank with the untrained encoder too.
+# 1. Use the standard errors of part 2. Compare both results of each task with a random guess, that of snli also with the
+#    share of its most frequent label, and those of stsb and qnli_rank with the untrained encoder too.
 #    Where the untrained encoder is better, name a possible reason.
 # 2. Estimate the standard error of one result. For an accuracy $a$ on $n$ examples it is $\sqrt{a(1-a)/n}$; for a
 #    correlation $r$ it is about $(1-r^2)/\sqrt{n-1}$. Here $n$ is 160 for every task; in qnli_rank it counts queries. The
 #    difference of two results has about the standard error $\sqrt{SE_1^2 + SE_2^2}$. A difference of more than two of
 #    these counts as larger than chance. For which tasks is the difference between alone and together that large? This
-#    calculation leaves out the chance of the seed.
-# 3. How many updates did the encoder get in the run together, and how many alone, for each task? Somebody says: "The
-#    difference shows what the other tasks teach." Which second explanation is there, and which run would separate the
+#    calculation leaves out the chance of the seed, and that both results come from the same examples.
+# 3. How many updates did the encoder get in the run together, and how many alone, for each task? Suppose that a difference is larger than
+#    chance, and somebody says: "It shows what the other tasks teach." Which second explanation is there, and which run would separate the
 #    two?
 # 4. Eq. 5 of the paper passes each score through a sigmoid before the loss of question 7, with $\gamma = 1$. Compute the
 #    lowest value that the loss of a query with two candidates can then approach. Above which $\gamma$ is this value below
@@ -857,7 +861,8 @@ if check.done(*names):
 #
 # Change *one* thing in the experiment and find out what it does. For example: the number of steps K, the probability p of
 # prediction dropout, the order of the tasks (one after another instead of shuffled), another form of the GRU, or a fourth
-# task. Your own idea is welcome.
+# task. The result of snli is close to chance in part 4, so give it more examples or epochs before you change its head.
+# Your own idea is welcome.
 #
 # Begin every cell of question 12 with `# Experiment: the grader skips this cell.` Give a changed function a new name, such
 # as `gru_changed`. Otherwise it may take the place of the function that is graded.

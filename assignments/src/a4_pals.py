@@ -21,7 +21,8 @@
 #
 # **How it works.** Replace each `...` by your code. Then run the cell below it: it compares your function with
 # reference values and prints one line. The grader uses other values and other sizes, so do not write sizes into your
-# code. You may use numpy and torch, but no complete attention function (`F.scaled_dot_product_attention`,
+# code. Do not change the arguments of your functions unless the question asks for it: the check notices it. You may use
+# numpy and torch, but no complete attention function (`F.scaled_dot_product_attention`,
 # `nn.MultiheadAttention`). You may not use mmlkit or transformers inside your functions. Only the cells of the experiment import
 # mmlkit.
 #

@@ -99,8 +99,10 @@ def call(function, *arguments):
     try:
         answer = function(*copy.deepcopy(arguments))
     except Exception as error:  # A draft may raise anything; the notebook has to go on.
-        text = str(error).rstrip(".")
-        raise WrongAnswer(f"it stopped with {type(error).__name__}: {text}.") from None
+        text, kind = str(error).rstrip("."), type(error).__name__
+        # A driver says with an assertion that the answer has another form.
+        stopped = "" if kind == "AssertionError" and text else f"it stopped with {kind}: "
+        raise WrongAnswer(f"{stopped}{text}.") from None
     require(answer is not None and answer is not ..., "it returns nothing so far.")
     return answer
 

@@ -34,12 +34,12 @@ def _mask(draw, M):
 
 
 def _head_logits_cases(draw):
-    """Draw sentence vectors, the heads and their mask."""
+    """Draw sentence vectors, the heads and their mask; in the last case one head is active."""
     cases = []
-    for _ in range(2):
+    for alone in (False, False, True):
         B, M, C, D = draw.size(2, 3), draw.size(5, 7), draw.size(3, 4), draw.size(4, 6)
-        heads = draw.normal(M, C, D), draw.normal(M, C), _mask(draw, M)
-        cases.append((draw.normal(B, D), *heads))
+        active = torch.arange(M) == 1 if alone else _mask(draw, M)
+        cases.append((draw.normal(B, D), draw.normal(M, C, D), draw.normal(M, C), active))
     return cases
 
 
@@ -54,6 +54,7 @@ def _head_logits_cases(draw):
         "probabilities": "the softmax of the active heads' mean logits, [B, C]",
     },
     order=("probabilities", "logits"),
+    gradients={0: [0, 1, 2], 1: [0, 1, 2]},
 )
 def _head_logits(pick, x, weight, bias, active):
     """Return the logits of the active heads [B, A, C] and the probabilities [B, C]."""
@@ -107,13 +108,17 @@ def _run_task_losses(student, logits, labels):
     answer = student(logits, labels)
     if answer is None:
         return None
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        raise AssertionError(f"expected (sum, losses), found {type(answer).__name__}")
     total, losses = answer
     gradient = torch.zeros_like(logits)
+    if torch.as_tensor(total).numel() != 1:
+        raise AssertionError("expected the sum first, one number, and the losses [A] second")
     if isinstance(total, torch.Tensor) and total.requires_grad:
-        total.backward()
+        total.sum().backward()
         gradient = logits.grad
     if not isinstance(losses, torch.Tensor):
-        raise TypeError(f"expected a tensor of losses, found {type(losses).__name__}")
+        raise AssertionError(f"expected a tensor of losses, found {type(losses).__name__}")
     return torch.as_tensor(total).detach(), losses.detach(), gradient
 
 
@@ -214,6 +219,7 @@ def _loss_rule(pairs, similarity):
     cases=_heads_cases,
     rule=_loss_rule,
     edges=(((ONE_HEAD,), "With one head there is no pair, so the loss is 0."),),
+    gradients={0: [0]},
     variants=LOSS,
 )
 def _multiverse_loss(pick, weight, pairs, similarity):
@@ -294,7 +300,8 @@ def _multiverse_gradient(pick, weight, pairs, similarity):
     factor = pick(
         factor,
         {
-            f"the gradient is half of the right one; a pair occurs {times} in the loss": factor / 2,
+            f"the gradient is half of the right one; a pair occurs {times} in the loss, and moves "
+            "both of its heads": factor / 2,
             f"the gradient is twice the right one; a pair occurs {times} in the loss": 2 * factor,
             "the sign of the whole gradient is wrong": -factor,
         },
@@ -334,7 +341,11 @@ def _run_averages(student, averages, losses, active, t, gamma):
     if answer is None:
         return None
     if not isinstance(answer, (tuple, list)) or len(answer) != 2:
-        raise TypeError(f"expected two tensors, found {type(answer).__name__}")
+        raise AssertionError(f"expected two tensors, found {type(answer).__name__}")
+    for one in answer:
+        if getattr(one, "dtype", None) != averages.dtype:
+            found = getattr(one, "dtype", type(one).__name__)
+            raise AssertionError(f"expected two tensors of {averages.dtype}, found {found}")
     return *answer, averages
 
 
@@ -397,11 +408,29 @@ def _numbers(draw, count, low, high):
 
 
 def _mean_shift_cases(draw):
-    """Draw values; no distance of two values equals the bandwidth, which has more decimals."""
-    return [
-        (_numbers(draw, draw.size(16, 20), 0.3, 0.9), draw.number(0.07, 0.1) + 0.000137)
-        for _ in range(3)
-    ]
+    """Draw values whose windows move four times or more.
+
+    No distance of two values equals the bandwidth, which has more decimals.
+    """
+    cases = []
+    while len(cases) < 3:
+        values, width = _numbers(draw, draw.size(16, 20), 0.3, 0.9), draw.number(0.07, 0.1)
+        case = values, width + 0.000137
+        places = values
+        for _ in range(3):
+            inside = ((places[:, None] - values).abs() <= case[1]).double()
+            places = (inside * values).sum(1) / inside.sum(1)
+        if not torch.allclose(places, _mean_shift.right(_right, *case), 0, 1e-3):
+            cases.append(case)
+    return cases
+
+
+def _of_tensors(student, *case):
+    """Return the student's answer, which has to be a tensor."""
+    answer = student(*case)
+    if answer is not None and not hasattr(answer, "dtype"):
+        raise AssertionError(f"expected a tensor, found {type(answer).__name__}")
+    return answer
 
 
 @question(
@@ -410,6 +439,7 @@ def _mean_shift_cases(draw):
     difficulty=3,
     hours=1,
     cases=_mean_shift_cases,
+    driver=_of_tensors,
     rule="the place where the window of each value stands still",
     avoid=("sklearn",),
 )
@@ -433,7 +463,7 @@ def _mean_shift(pick, values, bandwidth):
     how = pick(
         "mean",
         {
-            "the values move with the windows; a mean is one of the original values": "blurred",
+            "the values move with the windows; take the mean of the original values": "blurred",
             "the windows move to the median, not to the mean": "median",
             "near values weigh more (a Gaussian kernel); all values in a window count the same": (
                 "Gaussian"
@@ -476,7 +506,8 @@ def _merge_cases(draw):
         even = start + unit * torch.tensor([0, 0.4, 1, 1.4], dtype=torch.float64)
         values = _numbers(draw, draw.size(24, 26), start + 4 * unit, start + 14 * unit)
         values += 1e-5 * draw.normal(len(values))
-        values, bandwidth = torch.cat([values, even]), 0.65 * unit
+        even, bandwidth = even[draw.normal(4).argsort()], 0.65 * unit
+        values = torch.cat([values, even])
         cases.append((values, _mean_shift.right(_right, values, bandwidth), bandwidth))
     return cases
 
@@ -496,6 +527,7 @@ def _centres(places, counts, bandwidth, sign):
     difficulty=3,
     hours=1,
     cases=_merge_cases,
+    driver=_of_tensors,
     rule=lambda ties: (
         "the nearest centre of every value; of places closer than the bandwidth, that with the "
         f"most values is a centre, and with equal counts the {ties} one"
@@ -586,14 +618,39 @@ def _two_groups(draw, reach):
     return averages[order], active[order], scale, 3
 
 
+def _near_groups(draw):
+    """Draw heads without clear groups: only MeanShift with merging finds the right mask.
+
+    With no window moved, with no places merged, or with one of the two arguments in the place of
+    the other, another mask follows.
+    """
+    while True:
+        averages = _numbers(draw, draw.size(14, 18), 0.4, 0.6)
+        active, scale = torch.arange(len(averages)) > 1, draw.number(0.3, 0.4)
+        chosen = averages[active]
+        width = scale * chosen.std(correction=0).item()
+        places = _mean_shift.right(_right, chosen, width)
+        pairs = ((chosen, places), (chosen, chosen), (places, chosen))
+        centres = [_merge.right(_right, *pair, width, ties="higher") for pair in pairs]
+        lower = _merge.right(_right, chosen, places, width, ties="lower")
+        masks = [one == one.min() for one in (centres[0], lower, *centres[1:], places)]
+        masks += [chosen <= chosen.min() + width]
+        if torch.equal(*masks[:2]) and not any(torch.equal(masks[0], one) for one in masks[2:]):
+            return averages, active, scale, 3
+
+
 def _prune_cases(draw):
-    """Draw more heads than the threshold, as many, fewer, and heads with equal averages."""
+    """Draw more heads than the threshold, as many, fewer, and heads with equal averages.
+
+    The equal averages are a multiple of 1/64, so that their standard deviation is exactly 0.
+    """
     low = draw.number(0.4, 0.5)
     few = [(3, low), (draw.size(3, 5), low + 0.1)]
     count = sum(one for one, _ in few)
     many = [(draw.size(6, 7), low), (8, low + 0.06), (4, low + 0.2)]
     _, active, scale, _ = _prune_case(draw, few, 0)
-    equal = torch.full((len(active),), low, dtype=torch.float64)
+    equal = torch.full((len(active),), draw.size(26, 32) / 64, dtype=torch.float64)
+    equal[~active] += 0.1
     return [
         _prune_case(draw, many, draw.size(4, 5)),
         _prune_case(draw, many, draw.size(9, 12)),
@@ -602,6 +659,7 @@ def _prune_cases(draw):
         (equal, active, scale, 3),
         _two_groups(draw, 0.95),
         _two_groups(draw, 1.05),
+        *(_near_groups(draw) for _ in range(3)),
     ]
 
 
@@ -613,7 +671,7 @@ def _run_prune(student, averages, active, scale, threshold):
     if answer is None:
         return None
     if getattr(answer, "dtype", None) != torch.bool:
-        raise TypeError(f"expected a bool tensor, found {answer!r}")
+        raise AssertionError(f"expected a bool tensor, found {answer!r}")
     return answer.long(), active.long()
 
 
@@ -708,11 +766,14 @@ def _run_collapse(student, weight, bias, active, x):
     if layer is None:
         return None
     if not isinstance(layer, torch.nn.Linear):
-        raise TypeError(f"expected a torch.nn.Linear, found {type(layer).__name__}")
+        raise AssertionError(f"expected a torch.nn.Linear, found {type(layer).__name__}")
     if layer.bias is None:
-        raise ValueError("the layer has no bias; it needs the mean bias")
+        raise AssertionError("the layer has no bias; it needs the mean bias")
+    if layer.weight.shape != weight.shape[1:]:
+        found = list(layer.weight.shape)
+        raise AssertionError(f"its weight has the shape {found}, expected {[*weight.shape[1:]]}")
     if layer.weight.dtype != weight.dtype:
-        raise TypeError(f"the layer is {layer.weight.dtype}, and `weight` is {weight.dtype}")
+        raise AssertionError(f"the layer is {layer.weight.dtype}, and `weight` is {weight.dtype}")
     return layer.weight.detach(), layer.bias.detach(), layer(x).detach()
 
 

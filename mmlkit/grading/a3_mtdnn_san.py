@@ -20,7 +20,7 @@ __all__ = ["QUESTIONS"]
 
 def _memory(draw):
     """Draw tokens M [B, T, D] and a mask [B, T] with both values in every row and column."""
-    B, T, D = draw.size(3, 4), draw.size(4, 7), draw.size(3, 5)
+    B, T, D = draw.random.choice([3, 4, 5, 6, 7], 3, replace=False).tolist()
     place = torch.arange(B)[:, None] + torch.arange(T) + draw.size(0, 2)
     return draw.normal(B, T, D), place % 3 > 0
 
@@ -71,7 +71,10 @@ def _sum(pick, weights, M, mask, text):
     difficulty=1,
     hours=0.4,
     object="summarise",
-    cases=lambda draw: [(M, mask, 2 * draw.normal(M.shape[2])) for M, mask in [_memory(draw)]],
+    cases=lambda draw: [
+        (M, mask, 2 * draw.normal(M.shape[2])) for M, mask in (_memory(draw), _memory(draw))
+    ],
+    gradients={0: [0, 2], 1: [0, 2]},
     rule={
         "alpha": "softmax(w · M_j) over the tokens of the hypothesis, 0 elsewhere",
         "s_0": "the sum of alpha_j M_j",
@@ -90,9 +93,11 @@ def _summary(pick, M, hypothesis, w):
 
 def _look_cases(draw):
     """Draw states, tokens, a mask and a matrix."""
-    M, mask = _memory(draw)
-    D = M.shape[2]
-    return [(draw.normal(len(M), D), M, mask, draw.normal(D, D))]
+    cases = []
+    for M, mask in (_memory(draw), _memory(draw)):
+        D = M.shape[2]
+        cases.append((draw.normal(len(M), D), M, mask, draw.normal(D, D)))
+    return cases
 
 
 @question(
@@ -102,6 +107,7 @@ def _look_cases(draw):
     hours=0.6,
     object="attend",
     cases=_look_cases,
+    gradients={0: [0, 1, 3], 1: [0, 1, 3]},
     rule={
         "beta": "softmax(M_j · (W s)) over the tokens of the premise, 0 elsewhere",
         "x": "the sum of beta_j M_j",
@@ -129,13 +135,14 @@ def _look(pick, s, M, premise, W):
 
 
 def _gru_cases(draw):
-    """Draw the input, the state and the nine parameters of a cell."""
-    B, D = draw.size(2, 4), draw.size(3, 5)
-    shapes = {"W": (D, D), "U": (D, D), "b": (D,)}
-    weights = {
-        f"{part}_{gate}": draw.normal(*shape) for gate in "rzn" for part, shape in shapes.items()
-    }
-    return [(draw.normal(B, D), draw.normal(B, D), weights)]
+    """Draw the input, the state and the nine parameters of a cell, in two sizes."""
+    cases = []
+    for B, D in (draw.random.choice([2, 3, 4, 5], 2, replace=False).tolist() for _ in range(2)):
+        shapes = {"W": (D, D), "U": (D, D), "b": (D,)}
+        names = {f"{part}_{gate}": shape for gate in "rzn" for part, shape in shapes.items()}
+        weights = {name: draw.normal(*shape) for name, shape in names.items()}
+        cases.append((draw.normal(B, D), draw.normal(B, D), weights))
+    return cases
 
 
 RESET = {
@@ -152,6 +159,7 @@ OTHER = {"after": "before", "before": "after", "keep": "take", "take": "keep"}
     difficulty=2,
     hours=0.4,
     cases=_gru_cases,
+    gradients={0: [0, 1]},
     rule=lambda reset_gate, update: f"the GRU in which {RESET[reset_gate]}, and {UPDATE[update]}",
     variants={"reset_gate": tuple(RESET), "update": tuple(UPDATE)},
     avoid=("GRUCell", "nn.GRU"),
@@ -160,7 +168,7 @@ def _gru(pick, x, s, weights, reset_gate, update):
     """Return the new state [B, D] (Cho et al. 2014)."""
     x, s = pick((x, s), {"x and s are exchanged": (s, x)})
     W, U, b = ({gate: weights[f"{part}_{gate}"] for gate in "rzn"} for part in "WUb")
-    turn = pick(torch.t, {"the matrices are not transposed; W x is x @ W.T": lambda one: one})
+    turn = pick(torch.t, {"this is x @ W; W x for rows x is x @ W.T": lambda one: one})
     b = pick(b, {"the biases are missing": dict.fromkeys("rzn", 0)})
     r, z = (x @ turn(W[gate]) + s @ turn(U[gate]) + b[gate] for gate in "rz")
     squash = pick(torch.sigmoid, {"the gates need a sigmoid, not tanh": torch.tanh})
@@ -190,9 +198,13 @@ def _gru(pick, x, s, weights, reset_gate, update):
 
 
 def _answers_cases(draw):
-    """Draw a first state, the matrices of `look` and `gru`, and the last layer."""
-    B, D, C, K = draw.size(2, 3), draw.size(3, 5), draw.size(3, 4), draw.size(4, 5)
-    return [(draw.normal(B, D), *draw.normal(2, D, D), draw.normal(C, 4 * D), draw.normal(C), K)]
+    """Draw a first state, the matrices of `look` and `gru`, and the last layer, in two sizes."""
+    cases = []
+    for K in (4, 5):
+        B, D, C = draw.size(2, 3), draw.size(3, 5), draw.size(3, 4)
+        layer = draw.normal(C, 4 * D), draw.normal(C)
+        cases.append((draw.normal(B, D), *draw.normal(2, D, D), *layer, K))
+    return cases
 
 
 def _run_answers(student, s_0, A, G, W, b, K):
@@ -215,6 +227,7 @@ ORDER = {"state": "[s; x; |s - x|; s * x]", "seen": "[x; s; |x - s|; x * s]"}
     object="answer_steps",
     cases=_answers_cases,
     driver=_run_answers,
+    gradients={0: [0, 3, 4]},
     rule=lambda order: f"softmax(W {ORDER[order]} + b) with x = look(s), then s = gru(x, s)",
     variants={"order": tuple(ORDER)},
 )
@@ -269,12 +282,21 @@ def _states(look, gru, s, path):
 
 
 def _answer_loss_cases(draw):
-    """Draw answers and numbers; two pairs keep their sure step alone, and one keeps all."""
-    B, K, C, p = draw.size(4, 5), draw.size(3, 5), draw.size(3, 4), draw.number(0.3, 0.45)
-    u = draw.integers(1000, B, K) / 1000
-    u[0], u[1], u[2] = u[0] * p, p + u[1] * (1 - p), u[2] * p
-    sure = (torch.arange(B) + draw.size(0, K - 1)) % K
-    return [((2 * draw.normal(B, K, C)).softmax(2), draw.integers(C, B), u, sure, p)]
+    """Draw answers and numbers; two pairs keep their sure step alone, and one keeps all.
+
+    One number equals p. Two pairs have the same sure step, so the steps are no permutation of the
+    pairs. In the first case there are more pairs than steps, in the second one fewer.
+    """
+    cases = []
+    for B, K in ((draw.size(6, 7), draw.size(3, 5)), (4, draw.size(5, 6))):
+        C, p = draw.size(3, 4), draw.number(0.3, 0.45)
+        u = draw.integers(1000, B, K) / 1000
+        u[0], u[1], u[2] = u[0] * p, p + u[1] * (1 - p), u[2] * p
+        sure = (torch.arange(B) + draw.size(0, K - 1)) % K
+        sure[3] = sure[2]
+        u[3, (sure[3] + 1) % K] = p
+        cases.append(((2 * draw.normal(B, K, C)).softmax(2), draw.integers(C, B), u, sure, p))
+    return cases
 
 
 def _run_answer_loss(student, P, y, u, sure, p):
@@ -285,8 +307,10 @@ def _run_answer_loss(student, P, y, u, sure, p):
     if answer is None:
         return None
     if not isinstance(answer, (tuple, list)) or len(answer) != 2:
-        raise TypeError(f"expected (kept, loss), found {type(answer).__name__}")
-    return torch.as_tensor(answer[0]).float(), answer[1]
+        raise AssertionError(f"expected (kept, loss), found {type(answer).__name__}")
+    if getattr(answer[0], "dtype", None) != torch.bool:
+        raise AssertionError(f"expected `kept` as a bool tensor, found {answer[0]!r}")
+    return answer[0].float(), answer[1]
 
 
 @question(
@@ -296,6 +320,7 @@ def _run_answer_loss(student, P, y, u, sure, p):
     hours=0.7,
     cases=_answer_loss_cases,
     driver=_run_answer_loss,
+    gradients={1: [0]},
     rule={
         "kept": "u >= p, and the sure step of every pair",
         "loss": "the mean over pairs of -log(mean of P_k[y] over the kept steps)",
@@ -352,9 +377,12 @@ def _answer_loss(pick, P, y, u, sure, p):
 
 def _similarity_cases(draw):
     """Draw vectors, labels from 0 to a highest one that is not 5, and the last layer."""
-    B, D, highest = draw.size(3, 6), draw.size(3, 5), draw.size(7, 9)
-    y = draw.integers(10 * highest + 1, B) / 10
-    return [(draw.normal(B, D), y, draw.normal(1, D), draw.normal(1), float(highest))]
+    cases = []
+    for B, D in (draw.random.choice([3, 4, 5, 6], 2, replace=False).tolist() for _ in range(2)):
+        highest = draw.size(7, 9)
+        y = draw.integers(10 * highest + 1, B) / 10
+        cases.append((draw.normal(B, D), y, draw.normal(1, D), draw.normal(1), float(highest)))
+    return cases
 
 
 UNITS = {
@@ -369,6 +397,7 @@ UNITS = {
     difficulty=1,
     hours=0.4,
     cases=_similarity_cases,
+    gradients={0: [0, 2, 3]},
     rule=lambda unit: UNITS[unit],
     variants={"unit": tuple(UNITS)},
     avoid=("mse_loss", "MSELoss"),
@@ -406,16 +435,19 @@ def _similarity_loss(pick, x, y, w, b, highest, unit):
     )
 
 
-def _ranking_cases(draw):
-    """Draw queries: every third answer is ranked last, and one padded score is the highest."""
-    Q, N = draw.size(6, 7), 4
+def _ranking_cases(draw, Q, N=4):
+    """Draw queries: some answers are ranked second or last, and one padded score is the highest.
+
+    Padding stands anywhere in a row.
+    """
     scores, real = draw.normal(Q, N), torch.arange(N) < N - torch.arange(Q)[:, None] % 3
-    first = scores.masked_fill(~real, -torch.inf).argmax(1)
-    last = scores.masked_fill(~real, torch.inf).argmin(1)
-    answer = torch.where(torch.arange(Q) % 3 == 1, last, first)
+    ranked = scores.masked_fill(~real, -torch.inf).argsort(1, descending=True)
+    place = torch.tensor([0, 2, 0, 1, 2, 0, 0])[:Q]  # a place among the real candidates
+    answer = ranked[torch.arange(Q), place]
     scores[~real] = scores.min() - 1
     scores[2, N - 1] = scores.max() + 1
-    return [(scores, real, answer, draw.number(1.5, 3))]
+    order = torch.tensor(draw.random.permutation(N))
+    return [(scores[:, order], real[:, order], order.argsort()[answer], draw.number(1.5, 3))]
 
 
 @question(
@@ -423,7 +455,8 @@ def _ranking_cases(draw):
     points=7,
     difficulty=2,
     hours=0.6,
-    cases=lambda draw: _ranking_cases(draw) + _ranking_cases(draw),
+    cases=lambda draw: _ranking_cases(draw, 7) + _ranking_cases(draw, 6, 5),
+    gradients={1: [0]},
     rule={
         "accuracy": "the share of queries whose answer scores highest among the real candidates",
         "loss": "the mean over queries of -log softmax(gamma * scores) at the answer, where the "
@@ -470,11 +503,13 @@ def _ranking_loss(pick, scores, real, answer, gamma):
 
 def _batches_cases(draw):
     """Draw three tasks, two of which leave an incomplete batch, and keys for shuffling."""
-    size = draw.size(3, 4)
-    counts = {"snli": 3 * size + 1, "stsb": size + draw.size(1, 2), "qnli": 2 * size}
-    starts = draw.integers(50, 3).tolist()
-    rows = {task: list(range(a, a + n)) for a, (task, n) in zip(starts, counts.items())}
-    return [(rows, size, draw.normal(3 * size + 1).tolist())]
+    cases = []
+    for size in draw.random.permutation([3, 4]).tolist():
+        counts = {"snli": 3 * size + 1, "stsb": size + draw.size(1, 2), "qnli": 2 * size}
+        starts = draw.integers(50, 3).tolist()
+        rows = {task: list(range(a, a + n)) for a, (task, n) in zip(starts, counts.items())}
+        cases.append((rows, size, draw.normal(3 * size + 1).tolist()))
+    return cases
 
 
 def _run_batches(student, rows, size, keys):
@@ -484,13 +519,22 @@ def _run_batches(student, rows, size, keys):
     def shuffle(items):
         return [items[i] for i in sorted(range(len(items)), key=lambda i: keys[i])]
 
-    batches = student(rows, size, shuffle)
+    batches, names = student(rows, size, shuffle), list(rows)
     if batches is None:
         return None
+    if not isinstance(batches, (list, tuple)):
+        raise AssertionError(f"expected a list of batches, found {type(batches).__name__}")
     table = torch.full((sum(map(len, rows.values())), size + 1), -1)
-    for line, (task, chosen) in zip(table, batches):
-        found = [list(rows).index(task), *list(chosen)[:size]]
-        line[: len(found)] = torch.tensor(found)
+    if len(batches) > len(table):
+        raise AssertionError(f"there are {len(batches)} batches, more than examples")
+    for number, (line, batch) in enumerate(zip(table, batches)):
+        pair = isinstance(batch, (list, tuple)) and len(batch) == 2 and batch[0] in names
+        if not pair or not isinstance(batch[1], (list, tuple)):
+            raise AssertionError(f"expected pairs (task, list of numbers), found {batch!r}")
+        if not 0 < len(batch[1]) <= size:
+            long = f"batch {number} has {len(batch[1])} numbers, expected 1 to {size}"
+            raise AssertionError(long)
+        line[: len(batch[1]) + 1] = torch.tensor([names.index(batch[0]), *batch[1]])
     return table
 
 
@@ -622,12 +666,19 @@ def _clip(pick, gradients, limit):
 
 
 def _update_cases(draw):
-    """Draw a small model of two tasks and three batches; the last is of the first task."""
-    D, B = draw.size(3, 4), draw.size(4, 6)
-    heads = {"A": draw.normal(D), "B": draw.normal(D)}
-    batches = [[task, draw.normal(B, D), draw.normal(B)] for task in "ABA"]
-    settings = {"lr": draw.number(0.2, 0.4), "momentum": 0.9, "weight_decay": 0.1}
-    return [(draw.normal(D, D), heads, batches, settings, draw.number(0.3, 0.6))]
+    """Draw a small model of two tasks and three batches; the last is of the first task.
+
+    In the second case all norms are below the limit.
+    """
+    cases = []
+    for limit in (draw.number(0.3, 0.6), 1000.0):
+        D, B = draw.size(3, 4), draw.size(4, 6)
+        heads = {"A": draw.normal(1, D), "B": draw.normal(1, D)}
+        batches = [[task, draw.normal(B, D), draw.normal(B)] for task in "ABA"]
+        settings = {"lr": draw.number(0.02, 0.04), "momentum": 0.9, "weight_decay": 0.1}
+        settings["lr"] *= 10 if limit < 1 else 1
+        cases.append((draw.normal(D, D), heads, batches, settings, limit))
+    return cases
 
 
 def _run_updates(student, encoder, heads, batches, settings, limit):
@@ -637,16 +688,22 @@ def _run_updates(student, encoder, heads, batches, settings, limit):
     """
     import torch
 
+    def layer(weight):
+        linear = torch.nn.Linear(*weight.shape[::-1], bias=False)
+        linear.weight.data = weight.clone()
+        return linear
+
     class Model(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.encoder = torch.nn.Parameter(encoder.clone())
-            self.heads = torch.nn.ParameterDict({key: one.clone() for key, one in heads.items()})
+            self.encoder = layer(encoder)
+            self.heads = torch.nn.ModuleDict({key: layer(one) for key, one in heads.items()})
 
         def loss(self, task, batch):
             x, y = batch
-            h = torch.tanh(x @ self.encoder.T)
-            return (h @ self.heads[task] - y).square().mean() * (2 if self.training else 1)
+            h = torch.tanh(self.encoder(x))
+            found = self.heads[task](h)[:, 0]
+            return (found - y).square().mean() * (2 if self.training else 1)
 
     model = Model()
     optimizer = torch.optim.SGD(model.parameters(), **settings)
@@ -655,8 +712,12 @@ def _run_updates(student, encoder, heads, batches, settings, limit):
         losses.append(student(model.eval(), task, batch, optimizer, limit))
     if losses[0] is None:
         return None
-    found = torch.cat([model.heads[task].detach() for task in heads])
-    return found, model.encoder.detach(), [float(torch.as_tensor(one).detach()) for one in losses]
+    found = torch.cat([model.heads[task].weight.detach() for task in heads])
+    return (
+        found,
+        model.encoder.weight.detach(),
+        [float(torch.as_tensor(one).detach()) for one in losses],
+    )
 
 
 CLIPS = {
@@ -712,11 +773,11 @@ def _update(pick, encoder, heads, batches, settings, limit):
 def _clip_some(model, task, when, limit):
     """Clip the gradients of the parts that `when` names."""
     clip = torch.nn.utils.clip_grad_norm_
-    head, whole = [model.heads[task]], list(model.parameters())
+    head, whole = [model.heads[task].weight], list(model.parameters())
     groups = {
         "right": [whole],
         "head": [head],
-        "encoder": [[model.encoder]],
+        "encoder": [[model.encoder.weight]],
         "each": [[one] for one in whole],
     }
     for group in groups.get(when, []):

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from mmlkit.checks.compare import WrongAnswer, compare, require, verdict
+from mmlkit.grading.runner import watched
 
 __all__ = ["Assignment", "Draw", "Edition", "Question", "load_questions", "names_in", "question"]
 
@@ -107,6 +108,9 @@ class Question:
         variants: {name: values}; an edition asks for one value of each, the default edition for
             the first. A name means the same in all questions of an assignment.
         allowed: packages that it may import, beside torch and numpy.
+        gradients: {number of an output: numbers of the student's arguments}, by which autograd has
+            to find the output's gradients.
+        changes: whether the student's function may change its arguments.
         avoid: names that would do the exercise; an answer that uses one is worth nothing.
         uses: names of questions whose functions an answer may call; a message about a wrong answer
             mentions those that are not right.
@@ -126,6 +130,8 @@ class Question:
     order: tuple | None = None
     variants: dict = dataclasses.field(default_factory=dict)
     allowed: tuple = ()
+    gradients: dict = dataclasses.field(default_factory=dict)
+    changes: bool = False
     avoid: tuple = ()
     uses: tuple = ()
     seconds: float = 10
@@ -174,17 +180,20 @@ class Question:
         wrong = ", ".join(use for use in self.uses if use not in right)
         if not wrong or "it returns nothing so far" in message:
             return message
-        return f"If it calls your answer to {wrong}: first correct that. Else: {message}"
+        first = f"If it calls your answer to {wrong}: first run that check until it is right."
+        return f"{first} Else: {message}"
 
-    def call(self, student):
+    def call(self, student, faults):
         """Return the function of a case that calls the student's function or class.
 
         Args:
             student: the function or class.
+            faults: a list, to which `watched` appends sentences.
 
         Returns:
             A function.
         """
+        student = watched(student, self.gradients, self.changes, faults)
         return functools.partial(self.driver, student) if self.driver else student
 
     def driver_source(self):
@@ -349,7 +358,9 @@ class Assignment:
 
         def check():
             try:
-                one.compare(one.call(student), cases, self.variants)
+                faults = []
+                one.compare(one.call(student, faults), cases, self.variants)
+                require(not faults, "".join(faults[:1]))
                 one.refuse(_tree_of(student))
             except WrongAnswer as error:
                 raise WrongAnswer(one.advise(str(error), right)) from None

@@ -9,16 +9,16 @@ cases, and writes raw values, one line of JSON per question. The grader imports 
 import ast
 import contextlib
 import importlib.abc
+import inspect
 import json
 import math
 import os
-import resource
 import signal
 import sys
 import time
 import types
 
-__all__ = ["PATIENCE", "decode", "definitions", "encode", "run"]
+__all__ = ["PATIENCE", "decode", "definitions", "encode", "run", "watched"]
 
 DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 ASSIGNS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
@@ -84,6 +84,80 @@ def decode(value, make):
     if "tuple" in value:
         return tuple(decode(value["tuple"], make))
     return set(decode(value["set"], make)) if "set" in value else str(value.get("object"))
+
+
+# ---- what a right value does not show ----
+
+
+def watched(student, gradients, changes, faults):
+    """Return a student's function that notes changed arguments and lost gradients.
+
+    Args:
+        student: the function; a class is returned as it is.
+        gradients: {number of an output: numbers of the arguments on which it depends}.
+        changes: whether the function may change its arguments.
+        faults: a list, to which sentences are appended.
+
+    Returns:
+        A function of the same arguments. Where gradients are asked for, its results have none.
+    """
+    import torch
+
+    if not inspect.isfunction(student):
+        return student
+    names = [*inspect.signature(student).parameters]
+
+    def function(*case):
+        case, leaves = list(case), {}
+        for place in {place for places in gradients.values() for place in places}:
+            leaves[place] = case[place].clone().requires_grad_()
+            case[place] = 1 * leaves[place]  # not a leaf, so that a change in place is possible
+        before = list(map(_content, case))
+        answer = student(*case)
+        for name, old, new in zip(names, before, map(_content, case)):
+            if old != new and not changes:
+                faults.append(f"it changes its argument {name}; change a copy of it.")
+        outputs = answer if isinstance(answer, (tuple, list)) else [answer]
+        for number, places in gradients.items():
+            if answer is not None and number < len(outputs):
+                found = _lost(outputs[number], {names[one]: leaves[one] for one in places})
+                which = f"result {number + 1}" if len(outputs) > 1 else "the result"
+                faults.extend([f"{which} {found}"] * bool(found))
+        plain = [one.detach() if isinstance(one, torch.Tensor) else one for one in outputs]
+        if not gradients or answer is None:
+            return answer
+        return tuple(plain) if outputs is answer else plain[0]
+
+    return function
+
+
+def _content(value):
+    """Return a text of the numbers in an argument; models and other objects have none."""
+    import numpy as np
+    import torch
+
+    plain = isinstance(value, (torch.Tensor, np.ndarray, list, tuple, dict, set))
+    return json.dumps(encode(value)) if plain else ""
+
+
+def _lost(output, leaves):
+    """Return why autograd does not find the gradients of an output by tensors, or None."""
+    import torch
+
+    advice = "do not use detach, item, numpy or no_grad."
+    if not isinstance(output, torch.Tensor):
+        return f"is a {type(output).__name__}; it must be a tensor that autograd knows."
+    if not output.abs().sum():  # without a pair of heads the loss is 0, and needs no gradient
+        return None
+    found = [None] * len(leaves)
+    try:
+        if output.requires_grad:
+            total, tensors = output.sum(), [*leaves.values()]
+            found = torch.autograd.grad(total, tensors, allow_unused=True, retain_graph=True)
+    except RuntimeError as error:  # a tensor that the gradient needs was changed in place
+        return f"has no gradient ({str(error)[:100]}); {advice}"
+    lost = [name for name, one in zip(leaves, found) if one is None]
+    return f"has no gradient by {', '.join(lost)}; {advice}" if lost else None
 
 
 # ---- the notebook ----
@@ -165,10 +239,11 @@ def _answers(question, names):
     """Call the student's function on every case; return a record for each."""
     import torch
 
-    student, records = names.get(question["object"]), []
+    student, records, faults = names.get(question["object"]), [], []
     if student is None:
         return [{"error": ["NameError", f"{question['object']} is not defined"]}]
-    function = student
+    gradients = {int(number): places for number, places in question["gradients"].items()}
+    function = student = watched(student, gradients, question["changes"], faults)
     if question["driver"]:
         space = {}
         exec(compile(question["driver"], "driver", "exec"), space)
@@ -183,7 +258,8 @@ def _answers(question, names):
     for case in question["cases"]:
         torch.manual_seed(0)
         try:
-            records.append({"value": encode(function(*decode(case, tensor)))})
+            value = encode(function(*decode(case, tensor)))
+            records.append({"value": value, "faults": faults[:1]})
         except Exception as error:
             records.append({"error": [type(error).__name__, str(error)[:200]]})
     return records
@@ -221,6 +297,8 @@ def _fork(question, names, write, size):
 
 def _limit(name, *limits):
     """Set the soft and the hard limit of a resource, or what is left of the hard one."""
+    import resource  # not on Windows, where students call `watched`
+
     kind = getattr(resource, f"RLIMIT_{name}")
     most = resource.getrlimit(kind)[1]
     least = [one if most == resource.RLIM_INFINITY else min(one, most) for one in limits]

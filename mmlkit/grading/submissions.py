@@ -223,6 +223,8 @@ def _run(path, questions, allowed, edition, sandbox, slot):
                 "object": one.object or one.name,
                 "driver": one.driver_source(),
                 "driver_name": one.driver and one.driver.__name__,
+                "gradients": one.gradients,
+                "changes": one.changes,
                 "cases": [
                     runner.encode(list(case))
                     for case in edition.cases(one) + [list(case) for case, _ in one.edges]
@@ -285,6 +287,8 @@ def _judge(one, document, edition, questions, cells):
     variants = edition.variants(questions.values())
     try:
         one.compare(replay(document), edition.cases(one), variants, show=False)
+        for fault in (one for record in document["records"] for one in record.get("faults", ())):
+            raise WrongAnswer(str(fault))
         nodes = [node for _, node in runner.definitions({"cells": cells})]
         own = [node for node in nodes if getattr(node, "name", "") == (one.object or one.name)]
         one.refuse(own[-1] if own else ast.Module([], []))

@@ -4,7 +4,7 @@ import numpy as np
 
 from mmlkit.heads.methods import METHODS
 from mmlkit.messages import count
-from mmlkit.plots.common import COLOURS, heat_map, integer_ticks, looks, panel, panels
+from mmlkit.plots.common import COLOURS, LINES, heat_map, integer_ticks, looks, panel, panels
 
 __all__ = [
     "drift",
@@ -309,7 +309,8 @@ def staircases(runs, landmarks):
     """Draw the share of active heads of several runs, and the dev metric below it.
 
     Both panels share the axis of training, from 0 to 1. The dev metric is drawn as its difference
-    from the majority class, so that metrics of different tasks have the same zero.
+    from the majority class, so that metrics of different tasks have the same zero. Runs of one task
+    and bandwidth have one colour; their seeds differ in the style of the line.
 
     Args:
         runs: a list of `mmlkit.studies.Staircase`.
@@ -322,8 +323,11 @@ def staircases(runs, landmarks):
 
     paper = landmarks["left"] / landmarks["heads"], landmarks["step"] / landmarks["steps"]
     lowest = min([paper[0], *(run.counts[-1][2] / run.num_heads for run in runs if run.counts)])
+    kinds = [(run.task, run.bandwidth) for run in runs]
     with panels(2, 1, (8.4, 5.4), sharex=True, height_ratios=(3, 2)) as ((top,), (bottom,)):
-        for run, one in zip(runs, looks([run.name for run in runs]).values()):
+        for number, (run, kind) in enumerate(zip(runs, kinds)):
+            one = dict(looks([*dict.fromkeys(kinds)])[kind])
+            one["linestyle"] = LINES[kinds[:number].count(kind) % len(LINES)]
             marker, counts = one.pop("marker"), run.counts
             x = [0, *(step / run.steps for step, _, _ in counts)]
             y = [1, *(after / run.num_heads for _, _, after in counts)]

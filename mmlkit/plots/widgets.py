@@ -1,10 +1,15 @@
 """Sliders and text boxes: a static result always, a moving one where a live front end exists."""
 
+import threading
+
 from mmlkit.runtime import is_interactive
 
 __all__ = ["sliders", "text_boxes"]
 
 READOUT = 20  # letters: the widgets' own style cuts the value beside a slider at 148 pixels
+
+# JupyterLab may handle two moves in two threads of the kernel, and pyplot's figures belong to both.
+_drawing = threading.Lock()
 
 
 def sliders(draw, *, start=None, show=True, **choices):
@@ -21,25 +26,18 @@ def sliders(draw, *, start=None, show=True, **choices):
     Raises:
         ValueError: an argument has no choices, or its start is not one of them.
     """
-    import matplotlib.pyplot as plt
-
     texts = {name: values for name, values in choices.items() if isinstance(values, str)}
     choices = {name: [v] if name in texts else list(v) for name, v in choices.items()}
     start = _starts(choices, start or {})
-
-    def redraw(**chosen):
-        draw(**chosen)
-        plt.show()
-
     if is_interactive():
         from ipywidgets import interact
 
         boxes = _text_boxes(texts, continuous_update=False)
         controls = {name: _control(name, v, start[name]) for name, v in choices.items()}
-        interact(redraw, **{**controls, **boxes})
+        interact(_alone(draw), **{**controls, **boxes})
     elif show:
         _say_that_a_kernel_is_needed(texts)
-        redraw(**start)
+        _alone(draw)(**start)
 
 
 def text_boxes(show, *, button="Predict", **texts):
@@ -60,12 +58,25 @@ def text_boxes(show, *, button="Predict", **texts):
         )
     if not is_interactive():
         _say_that_a_kernel_is_needed(texts)
-    show(**texts)
+    _alone(show)(**texts)
     if is_interactive():
         from ipywidgets import interact_manual
 
         run = interact_manual.options(manual_name=button)
-        run(show, **_text_boxes(texts))
+        run(_alone(show), **_text_boxes(texts))
+
+
+def _alone(draw):
+    """Return a function that draws and shows one figure while no other thread shows figures."""
+    import matplotlib.pyplot as plt
+
+    def redraw(**chosen):
+        # In interactive mode, the end of a cell or message in another thread shows half a figure.
+        with _drawing, plt.ioff():
+            draw(**chosen)
+            plt.show()
+
+    return redraw
 
 
 def _starts(choices, start):

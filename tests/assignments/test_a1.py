@@ -134,8 +134,8 @@ def test_a_wrong_function_of_another_question_is_pointed_to(capsys):
     change = "layer_norm(residual + y, g, beta, 1e-12)", "residual + y"
     add_norm = student_object(QUESTIONS["add_norm"], "a1_minbert", "solution", 0, change)
     assert check("add_norm", add_norm) is False
-    message = "add_norm: not yet: If it calls your answer to layer_norm: first correct that. Else: "
-    assert capsys.readouterr().out.startswith(message)
+    first = "If it calls your answer to layer_norm: first run that check until it is right. Else: "
+    assert capsys.readouterr().out.startswith(f"add_norm: not yet: {first}")
     assert check("layer_norm", norm) and not check("add_norm", add_norm)
     assert "add_norm: not yet: LayerNorm is missing" in capsys.readouterr().out
     assert check("add_norm", lambda *_: None) is False

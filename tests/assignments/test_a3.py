@@ -31,16 +31,16 @@ def cell_with(weights, D):
 
 
 def test_the_gru_equals_torch_and_its_forms_differ():
-    ((x, s, weights),) = cases("gru")
-    expected = cell_with(weights, x.shape[1])(x, s).detach()
-    forms = [
-        right("gru", (x, s, weights), reset_gate=reset, update=update)
-        for reset in ("after", "before")
-        for update in ("keep", "take")
-    ]
-    torch.testing.assert_close(forms[0], expected)
-    gaps = [(a - b).abs().max() for i, a in enumerate(forms) for b in forms[:i]]
-    assert len(gaps) == 6 and min(gaps) > 1e-3
+    for x, s, weights in cases("gru"):
+        expected = cell_with(weights, x.shape[1])(x, s).detach()
+        forms = [
+            right("gru", (x, s, weights), reset_gate=reset, update=update)
+            for reset in ("after", "before")
+            for update in ("keep", "take")
+        ]
+        torch.testing.assert_close(forms[0], expected)
+        gaps = [(a - b).abs().max() for i, a in enumerate(forms) for b in forms[:i]]
+        assert len(gaps) == 6 and min(gaps) > 1e-3
 
 
 def test_the_parts_of_the_answer_module_equal_the_library():
@@ -82,31 +82,31 @@ def test_two_answers_by_hand(order):
 
 
 def test_the_answer_loss_equals_the_library():
-    (case,) = cases("answer_loss")
-    P, y, u, sure, p = case
-    kept, loss = right("answer_loss", case)
-    expected = mean_of_steps(P.log(), kept.bool())
-    torch.testing.assert_close(loss, torch.nn.functional.nll_loss(expected, y))
-    assert kept[range(len(P)), sure].min() == 1 and kept[0].sum() == 1 and kept[1].min() == 1
-    torch.testing.assert_close(  # without dropout all steps count
-        right("answer_loss", (P, y, u, sure, 0.0))[1],
-        -P.mean(1)[range(len(P)), y].log().mean(),
-    )
+    for case in cases("answer_loss"):
+        P, y, u, sure, p = case
+        kept, loss = right("answer_loss", case)
+        expected = mean_of_steps(P.log(), kept.bool())
+        torch.testing.assert_close(loss, torch.nn.functional.nll_loss(expected, y))
+        assert kept[range(len(P)), sure].min() == 1 and kept[0].sum() == 1 and kept[1].min() == 1
+        torch.testing.assert_close(  # without dropout all steps count
+            right("answer_loss", (P, y, u, sure, 0.0))[1],
+            -P.mean(1)[range(len(P)), y].log().mean(),
+        )
 
 
 def test_the_similarity_loss_equals_the_library_and_its_units_differ_by_25():
-    ((x, y, w, b, highest),) = cases("similarity_loss")
-    y, highest = 5 * y / highest, 5.0  # the labels of stsb
-    head = LinearHead(x.shape[1], 1, dropout=0.0, activation="sigmoid")
-    head.dense.load_state_dict({"weight": w, "bias": b})
-    nothing = torch.zeros(len(x), 1, dtype=torch.long)
-    rows = tuple(range(len(x)))
-    batch = Batch(get_task("stsb"), nothing, nothing, nothing, y, rows)
-    fraction = right("similarity_loss", (x, y, w, b, highest), unit="fraction")
-    expected = head.loss((x, (0.0, highest)), batch).total.detach()
-    torch.testing.assert_close(fraction, expected)
-    score = right("similarity_loss", (x, y, w, b, highest), unit="score")
-    torch.testing.assert_close(score, 25 * expected)
+    for x, y, w, b, highest in cases("similarity_loss"):
+        y, highest = 5 * y / highest, 5.0  # the labels of stsb
+        head = LinearHead(x.shape[1], 1, dropout=0.0, activation="sigmoid")
+        head.dense.load_state_dict({"weight": w, "bias": b})
+        nothing = torch.zeros(len(x), 1, dtype=torch.long)
+        rows = tuple(range(len(x)))
+        batch = Batch(get_task("stsb"), nothing, nothing, nothing, y, rows)
+        fraction = right("similarity_loss", (x, y, w, b, highest), unit="fraction")
+        expected = head.loss((x, (0.0, highest)), batch).total.detach()
+        torch.testing.assert_close(fraction, expected)
+        score = right("similarity_loss", (x, y, w, b, highest), unit="score")
+        torch.testing.assert_close(score, 25 * expected)
 
 
 def test_the_ranking_loss_equals_the_library():
@@ -116,7 +116,7 @@ def test_the_ranking_loss_equals_the_library():
         expected = ranking_loss(scores[real], relevant, groups, gamma=gamma)
         accuracy, loss = right("ranking_loss", (scores, real, answer, gamma))
         torch.testing.assert_close(loss, expected)
-        assert accuracy.item() == pytest.approx(1 - 2 / len(scores))  # queries 1 and 4 are wrong
+        assert accuracy.item() == pytest.approx(1 - 3 / len(scores))  # queries 1, 3 and 4
 
 
 def test_the_floor_that_the_written_question_asks_for():
@@ -160,10 +160,9 @@ def test_clipping_equals_torch():
 
 
 def test_the_head_of_another_task_does_not_move():
-    ((encoder, heads, batches, settings, limit),) = cases("update")
-    found, moved, losses = right("update", (encoder, heads, batches[:1], settings, limit))
-    D = len(heads["A"])
-    assert torch.equal(found[D:], heads["B"]) and not torch.equal(found[:D], heads["A"])
-    assert (moved - encoder).abs().min() > 0 and len(losses) == 1
-    two = right("update", (encoder, heads, batches[:2], settings, limit))[0]
-    assert torch.equal(two[:D], found[:D]), "the first head had momentum, and stays"
+    for encoder, heads, batches, settings, limit in cases("update"):
+        found, moved, losses = right("update", (encoder, heads, batches[:1], settings, limit))
+        assert torch.equal(found[1:], heads["B"]) and not torch.equal(found[:1], heads["A"])
+        assert (moved - encoder).abs().min() > 0 and len(losses) == 1
+        two = right("update", (encoder, heads, batches[:2], settings, limit))[0]
+        assert torch.equal(two[:1], found[:1]), "the first head had momentum, and stays"

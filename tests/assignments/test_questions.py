@@ -1,11 +1,13 @@
 """Every question: the solution is right, the stub has nothing, known mistakes are named."""
 
 import ast
+import json
 
 import pytest
-from common import NAMES, code, code_questions, judge, student_object, wrong
+from common import NAMES, code, code_questions, judge, namespace, student_object, wrong
 
 from mmlkit.checks.compare import WrongAnswer
+from mmlkit.grading import runner, submissions
 from mmlkit.grading.questions import Assignment, Draw, Edition, load_questions
 from mmlkit.grading.runner import encode
 from mmlkit.grading.submissions import replay
@@ -122,3 +124,31 @@ def test_a_split_is_a_function_of_the_seed():
     assert sorted(train + dev) == list(range(50)) and len(dev) == 20
     assert (train, dev) == Assignment("a1", seed=5).split(50, dev=20)
     assert dev != Assignment("a1", seed=6).split(50, dev=20)[1]
+
+
+def test_the_grader_sees_what_the_values_do_not_show():
+    """A function with right values that changes an argument, or whose result has no gradient."""
+    _, questions = load_questions("a2")
+    right = namespace("a2_multiverse", "solution", 0)
+    edition = Edition(0)
+
+    def judged(name, student):
+        one = questions[name]
+        job = {"object": name, "driver": None, "changes": False}
+        job["gradients"] = json.loads(json.dumps(one.gradients))
+        job["cases"] = [runner.encode(list(case)) for case in edition.cases(one)]
+        job["cases"] += [runner.encode(list(case)) for case, _ in one.edges]
+        document = json.loads(json.dumps({"records": runner._answers(job, {name: student})}))
+        return submissions._judge(one, document, edition, questions, [])
+
+    def changing(ours, baseline, own):
+        return right["improvements"](ours, baseline, own) + 0 * ours.fill_(1)[:, 0]
+
+    def lost(weight):
+        return right["multiverse_loss"](weight).detach()
+
+    assert judged("improvements", right["improvements"]) == "right"
+    assert judged("multiverse_loss", right["multiverse_loss"]) == "right"
+    changed = "not yet: it changes its argument ours; change a copy of it."
+    assert judged("improvements", changing) == changed
+    assert "the result has no gradient by weight" in judged("multiverse_loss", lost)

@@ -15,6 +15,7 @@ MOVED = "moved = (inside * values).sum(dim=1) / inside.sum(dim=1)"
 NEAREST = "return centres[abs(values[:, None] - centres).argmin(dim=1)]"
 ORDER = "sorted(zip(counts, places.tolist()), reverse=True)"
 LAYER = '"weight": weight[active].mean(dim=0), "bias": bias[active].mean(dim=0)'
+PLACES = "mean_shift(chosen, bandwidth)"  # without the centres
 
 WRONG = {
     "head_logits": [
@@ -212,6 +213,9 @@ WRONG = {
         (NEAREST, NEAREST.replace("centres[", "")[:-1], "these are numbers of clusters"),
     ],
     "prune": [
+        ("mean_shift(chosen, bandwidth)", "chosen", "The right answer is that of the lowest clus"),
+        ("merge(chosen, mean_shift(chosen, bandwidth), bandwidth)", PLACES, "at ["),
+        ("centres == centres.min()", "chosen <= chosen.min() + bandwidth", "at ["),
         ("centres.min()", "centres.max()", "the highest cluster is kept; a low loss is good"),
         (
             "stays = active.clone()\n    stays[active] =",
@@ -269,9 +273,14 @@ WRONG = {
         ),
         (LAYER, LAYER.replace("[active].mean(dim=0)", "[0]"), "this is the first head alone"),
         (", dtype=weight.dtype", "", "the layer is torch.float32, and `weight` is torch.float64"),
-        ("return layer", "return layer.weight, layer.bias", "it stopped with TypeError"),
+        (
+            "return layer",
+            "return layer.weight, layer.bias",
+            "expected a torch.nn.Linear, found tuple",
+        ),
     ],
     "improvements": [
+        ("ours / baseline", "ours.div_(baseline)", "it changes its argument ours"),
         (" - ratios[torch.arange(len(own)), own]", "", "the model's own ratio is in the sum"),
         (
             "total = ratios.sum(dim=1) - ratios[torch.arange(len(own)), own]",

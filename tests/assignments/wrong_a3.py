@@ -14,6 +14,12 @@ CLIP = "    clip_gradients(list(model.parameters()), limit)\n"
 
 WRONG = {
     "summary": [
+        ("return alpha, s_0", "return alpha, s_0.detach()", "result 2 has no gradient"),
+        (
+            "return alpha, s_0",
+            "M[~hypothesis] = 0\n    return alpha, s_0",
+            "it changes its argument M",
+        ),
         (FILL_H, ".softmax(dim=1)", "tokens outside the hypothesis get attention"),
         (FILL_H, ".masked_fill(~hypothesis, 0).softmax(dim=1)", "the hypothesis are 0, not very"),
         (FILL_H, ".softmax(dim=1) * hypothesis", "the mask comes after the softmax"),
@@ -27,6 +33,8 @@ WRONG = {
         ),
     ],
     "look": [
+        ("return beta, x", "return beta.detach(), x", "result 1 has no gradient by s, M, W"),
+        ("return beta, x", "return beta, x.tolist()", "result 2 is a list; it must be a tensor"),
         ("s @ W.T", "s @ W", "W is transposed"),
         ("s @ W.T", "s", "W is missing"),
         ("s @ W.T", "s @ W.T / math.sqrt(len(W))", "the scores are divided by sqrt(D)"),
@@ -58,7 +66,7 @@ WRONG = {
         (
             "{gate: weights",
             '{gate: weights[f"{part}_{gate}"].T if part in "WU" else weights',
-            "the matrices are not transposed",
+            "W x for rows x is x @ W.T",
         ),
     ],
     "answers": [
@@ -135,6 +143,14 @@ WRONG = {
         (".float().mean()", ".float().sum()", "this is a number of queries; divide by Q"),
     ],
     "merge": [
+        ("start + batch_size]", "start + batch_size + 1]", "numbers, expected 1 to"),
+        ("start + batch_size]", "start + 4]", "has 4 numbers, expected 1 to 3"),
+        (
+            "mixed = shuffle(numbers)",
+            "examples[task] = mixed = shuffle(numbers)",
+            "its argument ex",
+        ),
+        ("append((task, mixed", "append((mixed", "expected pairs (task, list of numbers)"),
         ("mixed = shuffle(numbers)", "mixed = numbers", "the examples of a task are not shuffled"),
         ("return shuffle(batches)", "return batches", "the merged batches are not shuffled"),
         (

@@ -1,5 +1,9 @@
 """The figures show the values that they are given: markers, steps, triangles and tables."""
 
+import functools
+import threading
+import time
+
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -107,6 +111,32 @@ def test_staircases_are_shares_with_the_landmarks_of_the_paper():
     np.testing.assert_allclose(bottom.lines[0].get_xdata(), [0.25, 0.5])
     np.testing.assert_allclose(bottom.lines[0].get_ydata(), [0.0729, 0.2729], atol=1e-4)
     assert [text.get_text() for text in top.get_legend().get_texts()][0] == "rte: 3 of 5"
+    runs = [run, run, run._replace(bandwidth="std:1.5")]  # two seeds of one kind, and another kind
+    first, second, other = plots.staircases(runs, LANDMARKS)[1].lines[:3]
+    assert first.get_color() == second.get_color() != other.get_color()
+    assert first.get_linestyle() == other.get_linestyle() != second.get_linestyle()
+
+
+def test_two_threads_draw_one_after_the_other(monkeypatch):
+    """JupyterLab may handle the first two moves of a slider at the same time."""
+    monkeypatch.setattr("mmlkit.plots.widgets.is_interactive", lambda: False)
+    drawing, most, threads = [], [], []
+
+    def draw(name):
+        drawing.append(name)
+        most.append(len(drawing))
+        assert not plt.isinteractive()  # else the end of another message shows half of the figure
+        time.sleep(0.05)
+        drawing.remove(name)
+
+    with plt.ion():
+        for name in "abc":
+            run = functools.partial(plots.sliders, draw, name=[name])
+            threads.append(threading.Thread(target=run))
+            threads[-1].start()
+        for thread in threads:
+            thread.join()
+        assert most == [1, 1, 1] and plt.isinteractive()
 
 
 def test_similarity_tables_hold_each_pair_once():
