@@ -68,8 +68,9 @@ from torch.nn import functional as F
 #
 # `x` has the shape [B, D], `weight` [M, C, D], `bias` [M, C] and `active` [M]. `weight[j]` is $F_j$. Return two tensors: the
 # logits of the active heads [B, A, C], and the model's probabilities [B, C]. Compute the logits of all active heads
-# in one product, without a loop over heads. `torch.einsum` may help. Part 4 computes gradients through both tensors, so
-# do not convert them to numpy and do not detach them. In the experiment only one head may be active.
+# in one product, without a loop over heads. `torch.einsum` may help. Part 4 computes gradients through the logits,
+# and the check asks for them in both tensors, so do not convert to numpy and do not detach. It can happen that only one head
+# is active.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -310,7 +311,7 @@ if check.done("multiverse_loss", "multiverse_gradient"):
 #
 # `averages` [M] holds the $a_j$ after t − 1 steps. `losses` [A] holds the losses of the active heads, in their order.
 # Both are float64. `active` has the shape [M]; `t` and `gamma` are numbers. Return the new $a_j$ [M] and the
-# $\hat a_j$ [M], both float64. Do not change the argument `averages` itself.
+# $\hat a_j$ [M], two float64 tensors. Do not change the argument `averages` itself.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -771,7 +772,8 @@ if check.done(*needed):
 # the same solution, and the mean cosine is high. With it the mean cosine is near 0. The
 # standard error $\sqrt{p(1-p)/n}$ is at most 0.032 here. It covers the choice of the 240 test rows. The spread over the
 # seeds covers the start and the batches, but not the choice of the rows, which all seeds share. A difference between two
-# models that is smaller than about two standard errors, or that changes its sign between the seeds, is not evidence; a
+# models that is smaller than $2\sqrt2$ standard errors, or that changes its sign between the seeds, is not evidence. The bound
+# is too strict because both models err on many of the same rows, so their accuracies vary together; a
 # paired comparison on the same rows is sharper. The vectors are fixed, so the multiverse loss can only change which heads are dropped and which linear layer is found: it acts as a
 # regulariser. Where the encoder is trained, it also changes the vectors, which must serve heads that look in different
 # directions. If every head averages the loss of the whole model, all averages are equal. Then `prune`

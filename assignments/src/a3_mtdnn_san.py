@@ -29,7 +29,8 @@
 # the exercise: `nn.GRUCell` in question 3, `F.mse_loss` in question 6, `F.cross_entropy` in question 7, and
 # `torch.nn.utils.clip_grad_norm_` in question 9. In questions 1 to 7, return torch tensors; only the accuracy of
 # question 7 may be a Python number. Part 4 computes gradients through them, so do not convert to numpy and do not detach.
-# Do not change the arguments of your functions, except the gradients in questions 9 and 10: the check notices it.
+# Do not change the arguments of your functions, except the gradients in question 9, and the model and the optimizer in
+# question 10: the check notices it.
 # `F.nll_loss` is allowed in questions 5 and 7. A class such as `nn.CrossEntropyLoss` counts like its function.
 #
 # The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines. It
@@ -437,7 +438,7 @@ assert check("similarity_loss", similarity_loss)
 # row, a whole number; this place is never padding. `gamma` is a positive number.
 #
 # Return `(accuracy, loss)`: `accuracy` is the share of queries whose answer has the highest score. It is a Python number
-# or a scalar tensor, from 0 to 1. `loss` is a scalar tensor. The check has no ties between real candidates.
+# or a scalar tensor, from 0 to 1. `loss` is a scalar tensor. The check has no ties for the highest score.
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -596,8 +597,8 @@ assert check("clip", clip_gradients)
 #
 # The encoder and the head of `task` must move. The heads of the other tasks must not change at all, although the
 # optimizer may have momentum and weight decay, and although they had gradients in earlier updates. When does an
-# optimizer leave a parameter completely alone? Write a comment in your code: why is `zero_grad()` enough here, and
-# `zero_grad(set_to_none=False)` not?
+# optimizer leave a parameter completely alone? Why is `zero_grad()` enough here, and
+# `zero_grad(set_to_none=False)` not? (A comment in your code on this has no points.)
 #
 # `list(model.parameters())` is the list of all parameters. You may call your `clip_gradients` or, in this question,
 # `torch.nn.utils.clip_grad_norm_`.
@@ -815,8 +816,8 @@ if check.done(*names):
 #
 # Write at most 250 words, in full sentences, with your calculations. Formulas and tables do not count as words.
 #
-# 1. Use the standard errors of part 2. Compare both results of each task with a random guess, that of snli also with the
-#    share of its most frequent label, and those of stsb and qnli_rank with the untrained encoder too.
+# 1. Use the standard errors of point 2 below. Compare both results of each task with a random guess, that of snli also with the
+#    share of its most frequent label (`make_batch("snli", "dev", dev_examples["snli"]).labels`), and those of stsb and qnli_rank with the untrained encoder too.
 #    Where the untrained encoder is better, name a possible reason.
 # 2. Estimate the standard error of one result. For an accuracy $a$ on $n$ examples it is $\sqrt{a(1-a)/n}$; for a
 #    correlation $r$ it is about $(1-r^2)/\sqrt{n-1}$. Here $n$ is 160 for every task; in qnli_rank it counts queries. The
@@ -834,7 +835,7 @@ if check.done(*names):
 # # BEGIN SOLUTION
 
 # %% [markdown]
-# **Answer to written:** A random guess has 0.33, 0 and 0.50. Where the untrained encoder is better, one reason is that
+# **Answer to written:** A random guess has 0.33, 0 and 0.50, and the most frequent label of snli a little more than 0.33. Where the untrained encoder is better, one reason is that
 # MiniLM was trained to compare texts that are encoded apart, and it meets packed pairs here for the first time, with
 # few examples. With n = 160 the standard error of an accuracy is at most 0.040. The standard error of a difference is
 # about $\sqrt 2$ times as large, less where both models err on the same examples, so a difference of two accuracies

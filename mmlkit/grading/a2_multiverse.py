@@ -498,18 +498,30 @@ def _merge_cases(draw):
 
     The last four values of a case are symmetric: two places hold three values each and lie closer
     than the bandwidth, so the rule for ties decides. The others have small random parts, so that
-    none lies in the middle between two centres.
+    none lies in the middle between two centres. In the first two cases it matters that values are
+    counted around the places, and not around the values.
     """
     cases = []
-    for _ in range(6):
+    while len(cases) < 6:
         unit, start = draw.number(0.05, 0.15) + 0.000137, draw.number(0.2, 0.4)
         even = start + unit * torch.tensor([0, 0.4, 1, 1.4], dtype=torch.float64)
         values = _numbers(draw, draw.size(24, 26), start + 4 * unit, start + 14 * unit)
         values += 1e-5 * draw.normal(len(values))
         even, bandwidth = even[draw.normal(4).argsort()], 0.65 * unit
         values = torch.cat([values, even])
-        cases.append((values, _mean_shift.right(_right, values, bandwidth), bandwidth))
+        case = values, _mean_shift.right(_right, values, bandwidth), bandwidth
+        counts = _counts_of_values(*case)
+        wrong = _centres(counts, counts, bandwidth, -1)
+        found = wrong[(values[:, None] - wrong).abs().argmin(1)]
+        if len(cases) > 1 or not torch.equal(found, _merge.right(_right, *case, ties="higher")):
+            cases.append(case)
     return cases
+
+
+def _counts_of_values(values, places, bandwidth):
+    """Return {place: values around a value that rests there}, the largest number: a mistake."""
+    near = ((values[:, None] - values).abs() <= bandwidth).sum(1).tolist()
+    return {place: number for number, place in sorted(zip(near, places.tolist()))}
 
 
 def _centres(places, counts, bandwidth, sign):
@@ -552,6 +564,9 @@ def _merge(pick, values, places, bandwidth, ties):
             "the places with the fewest values come first": {one: -right[one] for one in each},
             "the windows that rest at a place are counted, not the values around it": windows,
             "the places around a place are counted, not the values around it": others,
+            "the values around a value are counted, not those around its place": _counts_of_values(
+                values, places, bandwidth
+            ),
         },
     )
     other = {"higher": "lower", "lower": "higher"}[ties]
@@ -626,6 +641,7 @@ def _near_groups(draw):
     """
     while True:
         averages = _numbers(draw, draw.size(14, 18), 0.4, 0.6)
+        averages += 1e-5 * draw.normal(len(averages))
         active, scale = torch.arange(len(averages)) > 1, draw.number(0.3, 0.4)
         chosen = averages[active]
         width = scale * chosen.std(correction=0).item()
@@ -639,24 +655,30 @@ def _near_groups(draw):
             return averages, active, scale, 3
 
 
+EQUAL = "heads with equal averages are dropped; compare the averages with each other"
+
+
 def _prune_cases(draw):
     """Draw more heads than the threshold, as many, fewer, and heads with equal averages.
 
-    The equal averages are a multiple of 1/64, so that their standard deviation is exactly 0.
+    The standard deviation of the equal averages is not 0, but about 1e-17.
     """
     low = draw.number(0.4, 0.5)
     few = [(3, low), (draw.size(3, 5), low + 0.1)]
     count = sum(one for one, _ in few)
     many = [(draw.size(6, 7), low), (8, low + 0.06), (4, low + 0.2)]
-    _, active, scale, _ = _prune_case(draw, few, 0)
-    equal = torch.full((len(active),), draw.size(26, 32) / 64, dtype=torch.float64)
-    equal[~active] += 0.1
+    six = draw.normal(8).argsort() < 6
+    equal = torch.full((8,), 0.1, dtype=torch.float64)
+    for _ in range(100):  # about every third number will do
+        equal[six] = draw.number(0.4, 0.5)
+        if equal[six].std(correction=0):
+            break
     return [
         _prune_case(draw, many, draw.size(4, 5)),
         _prune_case(draw, many, draw.size(9, 12)),
         _prune_case(draw, few, count),
         _prune_case(draw, few, count + 2),
-        (equal, active, scale, 3),
+        (equal, six, draw.number(0.4, 0.55), 3),
         _two_groups(draw, 0.95),
         _two_groups(draw, 1.05),
         *(_near_groups(draw) for _ in range(3)),
@@ -712,7 +734,7 @@ def _prune(pick, averages, active, scale, threshold, ties, gate):
             * float(averages.std(correction=0)),
         },
     )
-    equal = pick(taken, {"heads with equal averages are dropped; nothing changes there": gone})
+    equal = pick(taken, {EQUAL: gone})
     if chosen.min() == chosen.max():
         return equal.long(), active.long()
     places = _mean_shift.right(_right, chosen, bandwidth)

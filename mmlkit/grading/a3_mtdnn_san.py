@@ -159,7 +159,7 @@ OTHER = {"after": "before", "before": "after", "keep": "take", "take": "keep"}
     difficulty=2,
     hours=0.4,
     cases=_gru_cases,
-    gradients={0: [0, 1]},
+    gradients={0: [0, 1, 2]},
     rule=lambda reset_gate, update: f"the GRU in which {RESET[reset_gate]}, and {UPDATE[update]}",
     variants={"reset_gate": tuple(RESET), "update": tuple(UPDATE)},
     avoid=("GRUCell", "nn.GRU"),
@@ -289,7 +289,7 @@ def _answer_loss_cases(draw):
     """
     cases = []
     for B, K in ((draw.size(6, 7), draw.size(3, 5)), (4, draw.size(5, 6))):
-        C, p = draw.size(3, 4), draw.number(0.3, 0.45)
+        C, p = draw.size(3, 4), draw.size(20, 28) / 64  # exact in float32
         u = draw.integers(1000, B, K) / 1000
         u[0], u[1], u[2] = u[0] * p, p + u[1] * (1 - p), u[2] * p
         sure = (torch.arange(B) + draw.size(0, K - 1)) % K
@@ -413,12 +413,17 @@ def _similarity_loss(pick, x, y, w, b, highest, unit):
         "score": "the sigmoid is not multiplied by highest",
     }
     five = {"fraction": (1, y / 5), "score": (5, y)}
+    turned = {
+        "fraction": "the error has the unit of the labels; in this course it is a fraction of "
+        "highest",
+        "score": "the error is a fraction of highest; in this course it has the labels' unit",
+    }
     factor, y = pick(
         ranges[unit],
         {
             unscaled[unit]: (1, y),
             "5 stands in the code; use the argument highest": five[unit],
-            f"this is in the other unit; in this course the loss is {UNITS[unit]}": ranges[other],
+            turned[unit]: ranges[other],
         },
     )
     error = factor * g - y
@@ -436,7 +441,7 @@ def _similarity_loss(pick, x, y, w, b, highest, unit):
 
 
 def _ranking_cases(draw, Q, N=4):
-    """Draw queries: some answers are ranked second or last, and one padded score is the highest.
+    """Draw queries: some answers are ranked second or later, and one padded score is the highest.
 
     Padding stands anywhere in a row.
     """

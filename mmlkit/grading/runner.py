@@ -103,15 +103,17 @@ def watched(student, gradients, changes, faults):
     """
     import torch
 
-    if not inspect.isfunction(student):
+    if isinstance(student, type) or not callable(student):
         return student
-    names = [*inspect.signature(student).parameters]
+    named = []
+    with contextlib.suppress(TypeError, ValueError):  # objects without a signature
+        named = [*inspect.signature(student).parameters]
 
     def function(*case):
         case, leaves = list(case), {}
+        names = named if len(named) >= len(case) else [str(i + 1) for i in range(len(case))]
         for place in {place for places in gradients.values() for place in places}:
-            leaves[place] = case[place].clone().requires_grad_()
-            case[place] = 1 * leaves[place]  # not a leaf, so that a change in place is possible
+            leaves[place], case[place] = _with_gradients(case[place], names[place])
         before = list(map(_content, case))
         answer = student(*case)
         for name, old, new in zip(names, before, map(_content, case)):
@@ -120,7 +122,8 @@ def watched(student, gradients, changes, faults):
         outputs = answer if isinstance(answer, (tuple, list)) else [answer]
         for number, places in gradients.items():
             if answer is not None and number < len(outputs):
-                found = _lost(outputs[number], {names[one]: leaves[one] for one in places})
+                wanted = {name: leaf for one in places for name, leaf in leaves[one].items()}
+                found = _lost(outputs[number], wanted)
                 which = f"result {number + 1}" if len(outputs) > 1 else "the result"
                 faults.extend([f"{which} {found}"] * bool(found))
         plain = [one.detach() if isinstance(one, torch.Tensor) else one for one in outputs]
@@ -129,6 +132,15 @@ def watched(student, gradients, changes, faults):
         return tuple(plain) if outputs is answer else plain[0]
 
     return function
+
+
+def _with_gradients(value, name):
+    """Return {name: leaf} of a tensor or of a dict of tensors, and the argument made of them."""
+    whole = value if isinstance(value, dict) else {name: value}
+    leaves = {key: one.clone().requires_grad_() for key, one in whole.items()}
+    # No leaves, so that a change in place is possible.
+    changeable = {key: 1 * leaf for key, leaf in leaves.items()}
+    return leaves, changeable if isinstance(value, dict) else changeable[name]
 
 
 def _content(value):
@@ -147,7 +159,7 @@ def _lost(output, leaves):
     advice = "do not use detach, item, numpy or no_grad."
     if not isinstance(output, torch.Tensor):
         return f"is a {type(output).__name__}; it must be a tensor that autograd knows."
-    if not output.abs().sum():  # without a pair of heads the loss is 0, and needs no gradient
+    if not output.any():  # without a pair of heads the loss is 0, and needs no gradient
         return None
     found = [None] * len(leaves)
     try:

@@ -9,7 +9,7 @@ __all__ = ["sliders", "text_boxes"]
 READOUT = 20  # letters: the widgets' own style cuts the value beside a slider at 148 pixels
 
 # JupyterLab may handle two moves in two threads of the kernel, and pyplot's figures belong to both.
-_drawing = threading.Lock()
+_drawing = threading.RLock()
 
 
 def sliders(draw, *, start=None, show=True, **choices):

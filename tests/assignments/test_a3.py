@@ -1,11 +1,13 @@
 """The right answers of assignment 3 equal mmlkit's own modules, torch's, and values by hand."""
 
+import functools
 import math
 
 import pytest
 import torch
-from common import code_questions
+from common import code_questions, judge, namespace
 
+from mmlkit.checks.compare import WrongAnswer
 from mmlkit.data import Batch, get_task
 from mmlkit.grading.questions import Draw
 from mmlkit.heads import LinearHead, SANHead, mean_of_steps, ranking_loss
@@ -166,3 +168,34 @@ def test_the_head_of_another_task_does_not_move():
         assert (moved - encoder).abs().min() > 0 and len(losses) == 1
         two = right("update", (encoder, heads, batches[:2], settings, limit))[0]
         assert torch.equal(two[:1], found[:1]), "the first head had momentum, and stays"
+
+
+def test_right_answers_in_other_styles_are_right():
+    solution = namespace("a3_mtdnn_san", "solution")
+
+    def in_python(P, y, u, sure, p):
+        B, K = u.shape
+        rows = [
+            [bool(u[i, k].item() >= p) or k == int(sure[i]) for k in range(K)] for i in range(B)
+        ]
+        kept = torch.tensor(rows)
+        terms = [P[i, kept[i], y[i]].mean().log() for i in range(B)]
+        return kept, -sum(terms) / B
+
+    for seed in range(4):
+        judge(QUESTIONS["answer_loss"], "a3_mtdnn_san", in_python, seed)
+    # A decorator without functools.wraps has no names of arguments.
+    judge(QUESTIONS["summary"], "a3_mtdnn_san", lambda *case: solution["summarise"](*case))
+
+
+def test_detached_weights_of_the_gru_are_found():
+    gru = namespace("a3_mtdnn_san", "solution")["gru"]
+    detached = lambda x, s, weights: gru(x, s, {key: one.detach() for key, one in weights.items()})
+    with pytest.raises(WrongAnswer, match="the result has no gradient by W_r, U_r, b_r"):
+        judge(QUESTIONS["gru"], "a3_mtdnn_san", functools.partial(detached))
+
+
+def test_results_in_the_wrong_order_are_named():
+    right = namespace("a3_mtdnn_san", "solution")["answer_loss"]
+    with pytest.raises(WrongAnswer, match="expected `kept` as a bool tensor"):
+        judge(QUESTIONS["answer_loss"], "a3_mtdnn_san", lambda *case: right(*case)[::-1])

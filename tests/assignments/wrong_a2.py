@@ -182,6 +182,11 @@ WRONG = {
     ],
     "merge": [
         (
+            "(places[:, None] - values) <=",
+            "(values[:, None] - values) <=",
+            "the values around a",
+        ),
+        (
             ORDER,
             "sorted(zip(counts, places.tolist()), key=lambda pair: pair[1])",
             "the places are taken in ascending order, not by their counts",

@@ -120,7 +120,7 @@ WRONG = {
     "similarity_loss": [
         ("y / highest", "y", "the labels are not divided by highest"),
         ("y / highest", "y / 5", "5 stands in the code; use the argument highest"),
-        ("(g - y / highest)", "(highest * g - y)", "this is in the other unit"),
+        ("(g - y / highest)", "(highest * g - y)", "the error has the unit of the labels"),
         ("torch.sigmoid(x @ w[0] + b)", "x @ w[0] + b", "the sigmoid is missing"),
         ("x @ w[0] + b", "x @ w.T + b", "broadcast to [B, B]"),
         (".square().mean()", ".square().sum()", "this is the sum over the pairs"),
