@@ -56,10 +56,10 @@ browser: install                ## what tests/browser needs: Playwright in .venv
 	command -v chromium || command -v chromium-browser || { [ $$(id -u) = 0 ] && apt-get install -y -qq chromium; } || \
 	    { echo "Chromium is missing: apt-get install chromium" >&2; exit 1; }
 
-# ROUNDS=10 opens each notebook ten times, and runs it once.
-ROUNDS ?= 1
+# MOVES=10 moves each slider ten times there and back.
+MOVES ?= 1
 test-browser: browser           ## every notebook in JupyterLab and Chromium: each slider moves, one notebook at a time
-	ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -m browser -rs --durations=0 --durations-min=1 tests/browser
+	MOVES=$(MOVES) $(BIN)/python -m pytest -m browser -rs --durations=0 --durations-min=1 tests/browser
 
 test-colab:                     ## every notebook alone, from a wheel, on the versions that Colab ships, torch aside
 	$(MAKE) install VENV=.venv-colab REQUIREMENTS=requirements-colab.txt

@@ -172,11 +172,6 @@ RUN_ALL = """() => {
     execute('clear-all-cell-outputs').then(() => execute('run-all-cells')).then(
         () => { window.ran = 'all'; }, error => { window.ran = String(error); });
 }"""
-RUN_CELL = f"""async index => {{
-    const panel = {PANEL};
-    panel.content.activeCellIndex = index;
-    await window.jupyterapp.commands.execute('notebook:run-cell');
-}}"""
 # What a message about a failure says of the page.
 STATE = """() => ({
     focus: document.activeElement?.outerHTML.slice(0, 200),
@@ -263,12 +258,6 @@ class Notebook:
         assert not failed and not idle, f"cells that failed: {failed}, that did not run: {idle}"
         assert self.page.evaluate("window.ran") == "all"
 
-    def run_cells(self, indexes):
-        """Run some cells again, and wait until the kernel is idle."""
-        for index in indexes:
-            self.page.evaluate(RUN_CELL, index)
-            self.wait_until("!messages.open", "the kernel is still busy", REDRAW)
-
     def wait_until(self, condition, problem, limit):
         """Wait until an expression of JavaScript is true. After the limit, the test fails.
 
@@ -289,13 +278,12 @@ class Notebook:
         root.scroll_into_view_if_needed()
         return Widgets(self, root)
 
-    def close(self, shut_down=True):
-        """Close the page, if it is still open, and stop the kernel unless it is used again."""
+    def close(self):
+        """Stop the kernel and close the page, if it is still open."""
         if self.page.is_closed():
             return
         with contextlib.suppress(Exception):  # the server stops what is left
-            if shut_down:
-                self.page.evaluate(f"() => {PANEL}.sessionContext.shutdown()")
+            self.page.evaluate(f"() => {PANEL}.sessionContext.shutdown()")
         self.page.close()
 
 

@@ -1,8 +1,7 @@
 """Every committed notebook with widgets runs in JupyterLab, and each of its widgets moves.
 
 `make test-browser` runs these tests, which take as long as the notebooks. They have the mark
-`browser`, so other commands skip them. `make test-browser ROUNDS=10` opens each notebook ten times,
-runs it the first time, and moves its widgets each time.
+`browser`, so other commands skip them. `make test-browser MOVES=10` moves each widget ten times.
 """
 
 import ast
@@ -15,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 25  # minutes for all cells of a notebook; it only stops endless computations
 
-ROUNDS = int(os.environ.get("ROUNDS", "1"))  # how often each notebook is opened
+MOVES = int(os.environ.get("MOVES", "1"))  # how often each widget moves there and back
 
 
 def widget_calls(path):
@@ -47,30 +46,21 @@ def test_the_notebooks_with_widgets():
 @pytest.mark.timeout(60 * (LIMIT + 15))
 @pytest.mark.parametrize("name", CALLS)
 def test_every_widget_of_the_notebook_moves(name, open_notebook):
-    for number in range(ROUNDS):
-        notebook = open_notebook(name)
-        if number == 0:
-            notebook.run_all(limit=60 * LIMIT)
-        else:  # its kernel is still running
-            notebook.run_cells(CALLS[name])
-        move_every_widget(notebook, name)
-        assert notebook.problems == []
-        notebook.close(shut_down=number == ROUNDS - 1)
-
-
-def move_every_widget(notebook, name):
-    """Move every widget of an open notebook, and look at its output each time."""
+    notebook = open_notebook(name)
+    notebook.run_all(limit=60 * LIMIT)
     for index, calls in CALLS[name].items():
         ((function, names),) = calls
         widgets = notebook.widgets(index)
         if function == "sliders":
             assert widgets.names() == names
-            for control in names:
+            for control in names * MOVES:
                 text = widgets.text_box(control).count() == 1
                 change = write_there_and_back if text else move_there_and_back
                 change(widgets, control, f"{name}, cell {index}, {control}")
         else:
             press_the_button(widgets, f"{name}, cell {index}")
+    notebook.close()
+    assert notebook.problems == []
 
 
 def move_there_and_back(widgets, control, where):
@@ -93,11 +83,12 @@ def write_there_and_back(widgets, control, where):
 
 
 def press_the_button(widgets, where):
-    """Press the button for two sentences, one after the other. Each sentence has one result."""
+    """Write another sentence in every text box, and press the button. Each text has one result."""
     button, results = widgets.root.get_by_role("button"), [""]
-    for text in ("A dull and far too long film.", "A sharp and funny film.") * 2:
+    for move in range(MOVES):
+        text = ("A dull and far too long film.", "A sharp and funny film.")[move % 2]
         for box in widgets.root.locator("input").all():
             box.fill(text)
-        pressed = f"{where}, button, press {len(results)}"
+        pressed = f"{where}, button, press {move + 1}"
         results.append(widgets.output_after(button.click, before=results[-1], what=pressed))
-    assert results[3:] == results[1:3]
+    assert results[3:] == results[1:-2]
