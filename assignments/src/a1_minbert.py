@@ -20,10 +20,10 @@
 #
 # **How it works.** Replace each `...` by your code. Then run the cell below it: it compares your function with
 # reference values and prints one line. The grader uses other values and other sizes, so do not write sizes into your
-# code. Do not change the arguments of your functions unless the question asks for it: the check notices it. You may use numpy and torch. You may not use
-# mmlkit or transformers inside your functions, nor a function that
-# is the exercise, such as `F.scaled_dot_product_attention`, `nn.MultiheadAttention` or `torch.optim.AdamW`. An answer
-# that uses such a function is worth nothing.
+# code. Do not change the arguments of your functions unless the question asks for it: the check notices it. You may use
+# numpy and torch. You may not use mmlkit or transformers inside your functions, nor a function that is the exercise,
+# such as `F.scaled_dot_product_attention`, `nn.MultiheadAttention` or `torch.optim.AdamW`. An answer that uses such a
+# function is worth nothing.
 #
 # The grader executes imports, functions, classes and assignments of your notebook, those in cells of your own
 # included. So your answers may call your own helper functions. It does not execute other lines.

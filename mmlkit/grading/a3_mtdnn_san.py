@@ -440,7 +440,7 @@ def _similarity_loss(pick, x, y, w, b, highest, unit):
     )
 
 
-def _ranking_cases(draw, Q, N=4):
+def _ranking_case(draw, Q, N):
     """Draw queries: some answers are ranked second or later, and one padded score is the highest.
 
     Padding stands anywhere in a row.
@@ -452,7 +452,7 @@ def _ranking_cases(draw, Q, N=4):
     scores[~real] = scores.min() - 1
     scores[2, N - 1] = scores.max() + 1
     order = torch.tensor(draw.random.permutation(N))
-    return [(scores[:, order], real[:, order], order.argsort()[answer], draw.number(1.5, 3))]
+    return scores[:, order], real[:, order], order.argsort()[answer], draw.number(1.5, 3)
 
 
 @question(
@@ -460,7 +460,7 @@ def _ranking_cases(draw, Q, N=4):
     points=7,
     difficulty=2,
     hours=0.6,
-    cases=lambda draw: _ranking_cases(draw, 7) + _ranking_cases(draw, 6, 5),
+    cases=lambda draw: [_ranking_case(draw, 7, 4), _ranking_case(draw, 6, 5)],
     gradients={1: [0]},
     rule={
         "accuracy": "the share of queries whose answer scores highest among the real candidates",
@@ -676,12 +676,11 @@ def _update_cases(draw):
     In the second case all norms are below the limit.
     """
     cases = []
-    for limit in (draw.number(0.3, 0.6), 1000.0):
+    for limit, lr in ((draw.number(0.3, 0.6), 0.3), (1000.0, 0.03)):
         D, B = draw.size(3, 4), draw.size(4, 6)
         heads = {"A": draw.normal(1, D), "B": draw.normal(1, D)}
         batches = [[task, draw.normal(B, D), draw.normal(B)] for task in "ABA"]
-        settings = {"lr": draw.number(0.02, 0.04), "momentum": 0.9, "weight_decay": 0.1}
-        settings["lr"] *= 10 if limit < 1 else 1
+        settings = {"lr": lr * draw.number(0.7, 1.3), "momentum": 0.9, "weight_decay": 0.1}
         cases.append((draw.normal(D, D), heads, batches, settings, limit))
     return cases
 

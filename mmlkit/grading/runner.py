@@ -3,7 +3,7 @@
 This file runs alone inside the sandbox, as `python runner.py job.json`, with the standard library,
 numpy and torch. It executes the definitions of a notebook, calls the student's functions on the
 cases, and writes raw values, one line of JSON per question. The grader imports `encode` and
-`decode` from here.
+`decode` from here, and the student's own check `watched`.
 """
 
 import ast
