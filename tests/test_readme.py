@@ -141,7 +141,7 @@ def test_every_script_that_the_makefile_runs_exists():
 
 def test_the_tables_equal_the_results(tmp_path):
     """`mmlkit report --readme` writes both tables. They are never edited by hand."""
-    from mmlkit.batch.reports import write_readme
+    from mmlkit.batch.evidence import write_readme
 
     copy = tmp_path / "README.md"
     copy.write_text(README, encoding="utf-8")
@@ -157,6 +157,17 @@ def test_the_tables_equal_the_results(tmp_path):
     record = json.loads((ROOT / "results" / "speed.json").read_text(encoding="utf-8"))
     found = {(one["comparison"], one.get("task")) for one in record["comparisons"]}
     assert found >= {(kind, task) for kind in ("step", "predict") for task in ("sst", "quora")}
+
+
+def test_the_report_equals_the_results(tmp_path):
+    from mmlkit.batch.evidence import write_evidence
+
+    text = write_evidence([ROOT / "results"], tmp_path).read_text(encoding="utf-8")
+    found = (ROOT / "results" / "REPORT.md").read_text(encoding="utf-8")
+    assert text == found, "stale: mmlkit report results --readme"
+    claims = re.findall(r"^\| (\w.*?) \|.*\(", text.split("## Advice")[0], re.M)
+    figure = (ROOT / "results" / "verdicts.svg").read_text(encoding="utf-8")
+    assert len(claims) >= 5 and all(claim.split()[0] in figure for claim in claims)
 
 
 def test_the_figure_shows_the_recorded_runs():

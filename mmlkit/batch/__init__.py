@@ -6,8 +6,9 @@
     runs          one run of an experiment and its result
     batches       all runs of an experiment, through Snakemake
     tables        tables of the results, and what they say about a claim
-    reports       the report of tables and figures, as Markdown and HTML
     overviews     short tables and sentences of all recorded runs
+    reports       the report of tables and figures, as Markdown and HTML
+    evidence      verdicts on all claims, for README.md and results/REPORT.md
 
 The rules for Snakemake are in Snakefile, those for an experiment's file in
 experiment.schema.json. Notebooks 05 to 12 read recorded results with these modules. Code that
@@ -24,9 +25,10 @@ _MODULES = {
     "runs": "read_result record",
     "batches": "reproduce",
     "tables": "compare_claim headline judge load_results long_frame",
-    "reports": "write_readme write_report",
-    "overviews": "claim_rows claim_sentences headlines measurement_sentences recorded_experiments "
-    "runs_table",
+    "overviews": "advice claim_rows claim_sentences headlines measurement_sentences "
+    "recorded_experiments runs_table",
+    "reports": "write_report",
+    "evidence": "write_evidence write_readme",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(_MODULE_OF)

@@ -27,6 +27,7 @@ class Experiment:
     Attributes:
         name: the name of its file.
         title: one line on what it measures.
+        about: what it asks, in a few sentences.
         profile: the size: fast, colab or paper.
         notebook: the path of the notebook that one run executes.
         grid: {parameter: its values}.
@@ -49,6 +50,7 @@ class Experiment:
     notebook: Path
     grid: dict
     runs: dict = field(repr=False)
+    about: str = ""
     file: Path | None = None
     limit: float = 60
     minutes: float | None = None
@@ -158,7 +160,7 @@ def load_experiment(name, profile="fast", grid=None):
         gpu_minutes=dict.fromkeys(first, cost) | costs,
         needs=needs,
         **size,
-        **{key: content[key] for key in ("published", "claims") if key in content},
+        **{key: content[key] for key in ("about", "published", "claims") if key in content},
     )
 
 

@@ -7,15 +7,18 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-from mmlkit.batch.experiments import Experiment, load_experiment
+from mmlkit.batch.experiments import Experiment, known_experiments, load_experiment
 from mmlkit.batch.tables import compare_claim, headline, judge, load_results, long_frame
 from mmlkit.messages import count
 from mmlkit.shipped import results as recorded_path
+from mmlkit.studies.comparisons import outcome
 
 __all__ = [
     "Recorded",
+    "advice",
     "claim_rows",
     "claim_sentences",
+    "experiments_in",
     "headlines",
     "measurement_sentences",
     "recorded_experiments",
@@ -27,38 +30,80 @@ class Recorded(NamedTuple):
     """An experiment and its runs.
 
     Attributes:
-        title: name, size, and the edition of the mini data where the runs read it.
+        size: its profile, and the edition of the mini data where the runs read it.
         experiment: the Experiment.
         results: a list of results of `load_results`.
         frame: a DataFrame of `long_frame`.
     """
 
-    title: str
+    size: str
     experiment: Experiment
     results: list
     frame: object
 
+    @property
+    def title(self):
+        """The experiment's name and the size."""
+        return f"{self.experiment.name} ({self.size})"
+
+    def at_least(self, claim):
+        """Return the difference that a claim asks for, in points of 100."""
+        return 100 / self.experiment.published.get("scale", 1) * claim.get("at_least", 0.0)
+
+    def claims(self, level=0.95):
+        """Return (claim, Comparison in points of 100) for each claim with runs of both sides."""
+        claims = self.experiment.claims
+        both = [(claim, compare_claim(claim, self.frame, 100, level)) for claim in claims]
+        return [(claim, found) for claim, found in both if found is not None]
+
+
+def experiments_in(folders):
+    """Return every experiment that has runs below some folders.
+
+    Args:
+        folders: a list of folders.
+
+    Returns:
+        A list of Recorded. An experiment that the repository does not have is described by what
+        its results tell.
+
+    Raises:
+        FileNotFoundError: a folder is missing, or there is no result.
+        ValueError: an experiment or profile is not a plain name.
+    """
+    recorded = []
+    for (name, profile, edition), results in load_results(folders).items():
+        experiment = _experiment(name, profile, results)
+        size = profile + (f", mini data of edition {edition}" if edition else "")
+        recorded.append(Recorded(size, experiment, results, long_frame(experiment, results)))
+    return recorded
+
+
+def _experiment(name, profile, results):
+    """Return the experiment of that name, or what the results of an unknown one tell."""
+    known = known_experiments()  # by name: a result must not make us read other files
+    if name in known and profile in ("fast", "colab", "paper"):
+        return load_experiment(known[name], profile)
+    runs = {str(result["name"]): result["parameters"] for result in results}
+    keys = dict.fromkeys(key for parameters in runs.values() for key in parameters)
+    grid = {key: [one.get(key) for one in runs.values()] for key in keys}
+    grid = {key: values for key, values in grid.items() if any(one != values[0] for one in values)}
+    return Experiment(name, name, profile, Path(name), grid or {"profile": [profile]}, runs)
+
 
 def recorded_experiments(folders=None):
-    """Return every experiment that has runs below some folders.
+    """Return the experiments of `experiments_in`, and an empty list where there is no run.
 
     Args:
         folders: a list of folders; None: results/, see `mmlkit.shipped.results`.
 
     Returns:
-        A list of Recorded, empty where there is no run.
+        A list of Recorded.
     """
     try:
-        found = load_results(folders or [recorded_path()])
+        return experiments_in(folders or [recorded_path()])
     except FileNotFoundError:
         return []
-    experiments = []
-    for (name, profile, edition), results in found.items():
-        experiment = load_experiment(name, profile)
-        data = f", mini data of edition {edition}" if edition else ""
-        frame = long_frame(experiment, results)
-        experiments.append(Recorded(f"{name} ({profile}{data})", experiment, results, frame))
-    return experiments
 
 
 def runs_table(recorded):
@@ -116,10 +161,10 @@ def claim_sentences(recorded):
         {title: list of sentences}. An experiment without such a claim is left out.
     """
     found = {}
-    for title, experiment, _, frame in recorded:
-        scale = experiment.published.get("scale", 1)
-        both = [one for one in experiment.claims if compare_claim(one, frame) is not None]
-        found |= {title: [judge(claim, frame, scale) for claim in both]} if both else {}
+    for one in recorded:
+        scale = one.experiment.published.get("scale", 1)
+        sentences = [judge(claim, one.frame, scale) for claim, _ in one.claims()]
+        found |= {one.title: sentences} if sentences else {}
     return found
 
 
@@ -134,13 +179,28 @@ def claim_rows(recorded, level=0.95):
         A list of (title, claim, Comparison, at_least). Claims without runs of both sides are left
         out.
     """
-    rows = []
-    for title, experiment, _, frame in recorded:
-        for claim in experiment.claims:
-            found = compare_claim(claim, frame, 100, level)
-            least = 100 / experiment.published.get("scale", 1) * claim.get("at_least", 0.0)
-            rows += [(title, claim["says"], found, least)] if found is not None else []
-    return rows
+    return [
+        (one.title, claim["says"], found, one.at_least(claim))
+        for one in recorded
+        for claim, found in one.claims(level)
+    ]
+
+
+def advice(recorded):
+    """Return what the claims of some experiments advise, by their outcomes on our runs.
+
+    Args:
+        recorded: a list of Recorded.
+
+    Returns:
+        A list of sentences, from the `advice` of the experiments' files.
+    """
+    found = [
+        claim.get("advice", {}).get(outcome(compared, at_least=one.at_least(claim)))
+        for one in recorded
+        for claim, compared in one.claims()
+    ]
+    return [sentence for sentence in found if sentence]
 
 
 def measurement_sentences(folder=None):

@@ -187,7 +187,7 @@ _ARGUMENTS = {
         [
             ("folders", {"nargs": "*", "default": ["results"], "help": "default: results"}),
             ("--out", _text("folder for the report (default: the first folder's report/)")),
-            ("--readme", _flag("write the table into README.md too")),
+            ("--readme", _flag("write README.md's tables and REPORT.md of the first folder too")),
         ],
     ),
     "bench": (

@@ -121,12 +121,17 @@ def _list_experiments():
 
 
 def _report(options):
-    from mmlkit.batch.reports import write_readme, write_report
+    from mmlkit.batch.evidence import write_evidence, write_readme
+    from mmlkit.batch.reports import write_report
 
     out = options.out or Path(options.folders[0], "report")
     print(f"The report: {write_report(options.folders, out).resolve()}")
     if options.readme:
-        print(f"{write_readme(options.folders)} is up to date")
+        for path in (
+            write_readme(options.folders),
+            write_evidence(options.folders, options.folders[0]),
+        ):
+            print(f"{path} is up to date")
     return 0
 
 

@@ -811,8 +811,8 @@ pd.DataFrame(check_submission(broken, course))[["file", "found", "expected"]]
 # reproduce NAME`, with one file for each run. The next cells read whatever is there, and no number is typed in.
 
 # %%
-from mmlkit.batch import claim_rows, claim_sentences, headlines, measurement_sentences
-from mmlkit.batch import recorded_experiments, runs_table
+from mmlkit.batch import advice, claim_rows, claim_sentences, headlines
+from mmlkit.batch import measurement_sentences, recorded_experiments, runs_table
 
 recorded = recorded_experiments()
 runs_table(recorded) if recorded else print("no recorded runs here, so section 9 is empty")
@@ -916,6 +916,16 @@ print(f"{planned - len(words)} further claims of these experiments have no runs 
 # The cautions of notebook [05](05_cross_dataset.ipynb) apply. The intervals are over seeds, for these data and this encoder. And
 # among twenty claims without any effect, about one interval of 95 % will exclude zero by chance.
 #
+# ### What to take from it
+#
+# Each experiment's file says what every possible outcome of its main claim would advise. The next cell prints the advice for the
+# outcomes that were found. It is about this encoder and these sets.
+
+# %%
+for said in advice(recorded):
+    print(textwrap.fill(said, 100, initial_indent="- ", subsequent_indent="  "))
+
+# %% [markdown]
 # ## Exercises
 #
 # ### Exercise 1: the overall score

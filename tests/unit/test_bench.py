@@ -328,25 +328,25 @@ def test_a_record_of_heads_alone_has_an_empty_table():
 
 
 def test_the_readme_gets_the_speed_table(tmp_path, monkeypatch):
-    from mmlkit.batch import reports
+    from mmlkit.batch import evidence
 
-    monkeypatch.setattr(reports, "load_results", lambda folders: {})
+    monkeypatch.setattr(evidence, "experiments_in", lambda folders: [])
     (tmp_path / "speed.json").write_text(json.dumps(recorded()))
     readme = tmp_path / "README.md"
     readme.write_text(
         "a\n<!-- report -->\nold\n<!-- /report -->\n<!-- speed -->\n<!-- /speed -->\nz\n"
     )
-    reports.write_readme([tmp_path], readme)
+    evidence.write_readme([tmp_path], readme)
     text = readme.read_text()
     assert text.startswith(
         "a\n<!-- report -->\n\n<!-- /report -->\n<!-- speed -->\n- A \\| processor,"
     )
     assert "| training step, over Trainer as shipped (fp32) | 1.26 (1.00 to 1500.00) |  |\n" in text
-    reports.write_readme([tmp_path], readme)
+    evidence.write_readme([tmp_path], readme)
     assert readme.read_text() == text
     readme.write_text("<!-- report -->\n<!-- /report -->\n")
     with pytest.raises(ValueError, match="no place for the results: put <!-- speed -->"):
-        reports.write_readme([tmp_path], readme)
+        evidence.write_readme([tmp_path], readme)
 
 
 def test_a_gpu_makes_more_steps():

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import numpy as np
 import pytest
 
 from mmlkit.batch import overviews
-from mmlkit.batch.experiments import load_experiment
-from mmlkit.batch.reports import write_readme, write_report
+from mmlkit.batch.evidence import write_evidence, write_readme
+from mmlkit.batch.experiments import Experiment, load_experiment
+from mmlkit.batch.reports import write_report
 from mmlkit.batch.tables import (
     compare_claim,
     comparison,
@@ -513,6 +515,63 @@ def test_the_overviews_of_recorded_runs(folder):
     assert list(sentences) == [title] == [one.title]
     assert len(sentences[title]) == len(overviews.claim_rows(recorded))
     assert any(said.startswith(f"{claim}: cannot be told") for said in sentences[title])
+
+
+@pytest.mark.parametrize(
+    ("gain", "seeds", "outcome"),
+    [(0.1, 7, "holds"), (-0.1, 7, "does not hold"), (0.1, 5, "cannot be told")],
+)
+def test_the_advice_follows_from_the_outcome(gain, seeds, outcome):
+    """Every seed has the same gain, so only the number of pairs leaves it open."""
+    words = {word: f"Advice if it {word}." for word in ("holds", "does not hold", "cannot be told")}
+    claim = {"says": "c", "first": {"method": "mml"}, "second": {"method": "bert"}, "on": "mnli"}
+    more = {**claim, "says": "no advice"}
+    results = [
+        result(method, seed, [0.7, value, 0.5, 0.5])
+        for seed in range(seeds)
+        for method, value in (("bert", 0.5), ("mml", 0.5 + gain))
+    ]
+    experiment = Experiment(
+        name="x",
+        title="x",
+        profile="fast",
+        notebook=Path("x"),
+        grid={"method": ["bert", "mml"], "task": ["rte"], "seed": list(range(seeds))},
+        runs={},
+        claims=[{**claim, "advice": words}, more],
+    )
+    recorded = overviews.Recorded("fast", experiment, results, long_frame(experiment, results))
+    assert overviews.advice([recorded]) == [words[outcome]]
+    scaled = {**claim, "at_least": 20.0, "advice": words}  # of percent, more than the gain
+    asks = replace(experiment, claims=[scaled], published={"scale": 100})
+    needs = "does not hold" if seeds > 5 else "cannot be told"
+    assert overviews.advice([recorded._replace(experiment=asks)]) == [words[needs]]
+
+
+def test_the_evidence_is_one_page_and_one_figure(folder):
+    page = write_evidence([folder], folder / "out")
+    text = page.read_text(encoding="utf-8")
+    assert list_files(folder / "out") == ["REPORT.md", "verdicts.svg"]
+    headings = re.findall(r"^#+ (.*)", text, re.M)
+    assert headings == ["The evidence", "Verdicts", "Advice", "Experiments", "Runs"]
+    verdicts = text.split("## Verdicts")[1].split("## Advice")[0]
+    rows = [line for line in verdicts.splitlines() if line.startswith("| MML")]
+    assert len(rows) == 2 and "| cannot be told | +3.3 (" in rows[0] and rows[0].endswith("| 2 |")
+    assert "**MML v2, Tables 2 to 5: six methods on sets they were not trained on** (fast" in text
+    assert "| mml | 9.51 | 9.53 | 7.50 | 10.61 | 2 |" in text
+    assert "| mml-tables (fast) | 4 | 2 | 0.1 | cpu |" in text
+    figure = (folder / "out" / "verdicts.svg").read_text(encoding="utf-8")
+    assert figure.count("MML does better") == 2
+    before = page.read_bytes(), figure
+    write_evidence([folder], folder / "out")
+    assert before == (page.read_bytes(), (folder / "out" / "verdicts.svg").read_text("utf-8"))
+
+
+def test_the_evidence_without_a_claim_of_two_sides(tmp_path):
+    (tmp_path / "one.json").write_text(json.dumps(RESULTS[0]))
+    text = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
+    assert "6 claims without runs of both sides." in text and "verdicts.svg" not in text
+    assert list_files(tmp_path / "out") == ["REPORT.md"]
 
 
 def test_overviews_without_runs_are_empty(tmp_path):

@@ -1,0 +1,163 @@
+"""What all recorded runs say, in README.md and results/REPORT.md: `mmlkit report --readme`.
+
+REPORT.md has a verdict on every claim, their figure, advice, and a paragraph for each experiment.
+"""
+
+import json
+import re
+from pathlib import Path
+
+from mmlkit.batch.overviews import advice, claim_rows, experiments_in, runs_table
+from mmlkit.batch.reports import rounded
+from mmlkit.batch.tables import headline, judge
+from mmlkit.messages import count, markdown_table, markdown_text
+from mmlkit.runtime import atomic_write
+from mmlkit.studies.comparisons import outcome
+
+__all__ = ["write_evidence", "write_readme"]
+
+
+def write_evidence(folders, out):
+    """Write REPORT.md and verdicts.svg.
+
+    Args:
+        folders: a list of folders with results.
+        out: the folder to write into.
+
+    Returns:
+        The path of REPORT.md.
+    """
+    recorded, out = experiments_in(folders), Path(out)
+    rows = claim_rows(recorded)
+    blocks = ["# The evidence", _NOTE, "## Verdicts", _verdicts(rows)]
+    if rows:
+        blocks.append("![A line for each claim, with its difference and interval](verdicts.svg)")
+        with atomic_write(out / "verdicts.svg") as temporary:
+            _draw(rows, temporary)
+    blocks += ["## Advice", _items(advice(recorded)), "## Experiments", *_experiments(recorded)]
+    blocks += ["## Runs", markdown_table(runs_table(recorded).reset_index())]
+    with atomic_write(out / "REPORT.md") as temporary:
+        temporary.write_text("\n\n".join(filter(None, blocks)) + "\n", encoding="utf-8")
+    return out / "REPORT.md"
+
+
+def _verdicts(rows):
+    """Return a table with a line for each row of `claim_rows`."""
+    if not rows:
+        return "No claim has runs of both sides."
+    lines = ["| claim | on our runs | difference in points (95 % interval) | pairs |"]
+    lines.append("|---|---|---|---|")
+    for _, says, one, least in rows:
+        interval = f"{one.low:+.1f} to {one.high:+.1f}" if one.pairs > 1 else "no interval"
+        difference = f"{one.difference:+.1f} ({interval})"
+        said = outcome(one, at_least=least)
+        lines.append(f"| {markdown_text(says)} | {said} | {difference} | {one.pairs} |")
+    return "\n".join(lines)
+
+
+def _experiments(recorded):
+    """Return each experiment: what it asks, its claims with runs of both sides, its headline."""
+    blocks = []
+    for one in recorded:
+        size = markdown_text(f"{one.size}, {count(len(one.results), 'run')}")
+        blocks.append(f"**{markdown_text(one.experiment.title)}** ({size})")
+        blocks += [markdown_text(one.experiment.about), _items(_sentences(one))]
+        table = headline(one.experiment, one.frame)
+        blocks.append(markdown_table(_without_gaps(table)) if len(table) else "")
+    return blocks
+
+
+def _sentences(one):
+    """Return a sentence for each claim with runs of both sides, and the number of the others."""
+    told, scale = one.claims(), one.experiment.published.get("scale", 1)
+    left = len(one.experiment.claims) - len(told)
+    found = [judge(claim, one.frame, scale) for claim, _ in told]
+    more = "more " if told else ""
+    return found + [f"{count(left, f'{more}claim')} without runs of both sides."] * bool(left)
+
+
+def _items(lines):
+    return "\n".join(f"- {markdown_text(line)}" for line in lines)
+
+
+def _draw(rows, path):
+    import textwrap
+
+    import matplotlib
+    from matplotlib import pyplot as plt
+
+    from mmlkit.plots.claims import forest
+
+    texts = {"svg.fonttype": "none", "svg.hashsalt": "mmlkit"}
+    with matplotlib.rc_context(texts):
+        ax = forest([(title, textwrap.fill(says, 58), *rest) for title, says, *rest in rows])
+        ax.figure.savefig(path, format="svg", metadata={"Date": None}, facecolor="white")
+    plt.close(ax.figure)
+
+
+def _without_gaps(table):
+    """Return the rounded table without columns that have no number."""
+    empty = [name for name in ("published", "sd") if table[name].isna().all()]
+    return rounded(table).drop(columns=empty)
+
+
+def write_readme(folders, readme="README.md"):
+    """Write the tables of a README, each between its two marks.
+
+    The results of experiments stand between <!-- report --> and <!-- /report -->. Three parts are
+    written where the file has their marks, or a folder has the file: the verdicts (claims), the
+    advice (advice), and the table of `mmlkit bench` in speed.json (speed).
+
+    Args:
+        folders: a list of folders with results.
+        readme: the file.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        ValueError: the marks are missing (from a private function).
+    """
+    recorded = experiments_in(folders)
+    path = Path(readme)
+    text = _between_marks(path.read_text(encoding="utf-8"), "report", _experiments(recorded), path)
+    parts = {"claims": _verdicts(claim_rows(recorded)), "advice": _items(advice(recorded))}
+    for mark in (mark for mark in parts if f"<!-- {mark} -->" in text):
+        text = _between_marks(text, mark, [parts[mark]], path)
+    for file in filter(Path.is_file, (Path(folder, "speed.json") for folder in folders)):
+        text = _between_marks(text, "speed", _speed(file), path)
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return path
+
+
+def _speed(file):
+    from mmlkit.bench.record import speed_sentences, speed_table  # not needed for a report
+
+    record = json.loads(file.read_text(encoding="utf-8"))
+    table = speed_table(record)
+    return [_items(speed_sentences(record)), markdown_table(table) if len(table) else ""]
+
+
+def _between_marks(text, mark, blocks, path):
+    content = "\n\n".join(filter(None, blocks))
+    text, found = re.subn(
+        rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)",
+        lambda match: f"{match[1]}{content}\n{match[2]}",
+        text,
+        flags=re.DOTALL,
+    )
+    if not found:
+        raise ValueError(
+            f"{path} has no place for the results: put <!-- {mark} --> and <!-- /{mark} --> on "
+            "lines of their own where they belong."
+        )
+    return text
+
+
+_NOTE = """\
+`mmlkit report results --readme` writes this page from the result files of this folder. A claim
+*holds* where the whole 95 % interval of the paired difference over seeds is above zero. It *does
+not hold* where none of the interval is above zero. Otherwise, and with fewer than six pairs, it
+*cannot be told*. [PLAN.md](../experiments/PLAN.md) says what was planned before the runs, and what
+deviates from it. The runs judge MiniLM on these data, and not the papers' larger models."""
