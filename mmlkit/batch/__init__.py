@@ -24,7 +24,7 @@ _MODULES = {
     "experiments": "Experiment find_experiment known_experiments load_experiment",
     "runs": "read_result record",
     "batches": "reproduce",
-    "tables": "compare_claim headline judge load_results long_frame",
+    "tables": "compare_claim headline load_results long_frame",
     "overviews": "advice claim_rows claim_sentences headlines measurement_sentences "
     "recorded_experiments runs_table",
     "reports": "write_report",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mmlkit.batch.overviews import advice, claim_rows, experiments_in, runs_table
 from mmlkit.batch.reports import rounded
-from mmlkit.batch.tables import headline, judge
+from mmlkit.batch.tables import headline
 from mmlkit.messages import count, markdown_table, markdown_text
 from mmlkit.runtime import atomic_write
 from mmlkit.studies.comparisons import outcome
@@ -69,10 +69,9 @@ def _experiments(recorded):
 
 def _sentences(one):
     """Return a sentence for each claim with runs of both sides, and the number of the others."""
-    told, scale = one.claims(), one.experiment.published.get("scale", 1)
-    left = len(one.experiment.claims) - len(told)
-    found = [judge(claim, one.frame, scale) for claim, _ in told]
-    more = "more " if told else ""
+    found = [one.sentence(*pair) for pair in one.compared]
+    left = len(one.claims) - len(found)
+    more = "more " if found else ""
     return found + [f"{count(left, f'{more}claim')} without runs of both sides."] * bool(left)
 
 
@@ -121,9 +120,10 @@ def write_readme(folders, readme="README.md"):
     recorded = experiments_in(folders)
     path = Path(readme)
     text = _between_marks(path.read_text(encoding="utf-8"), "report", _experiments(recorded), path)
-    parts = {"claims": _verdicts(claim_rows(recorded)), "advice": _items(advice(recorded))}
-    for mark in (mark for mark in parts if f"<!-- {mark} -->" in text):
-        text = _between_marks(text, mark, [parts[mark]], path)
+    if "<!-- claims -->" in text:
+        text = _between_marks(text, "claims", [_verdicts(claim_rows(recorded))], path)
+    if "<!-- advice -->" in text:
+        text = _between_marks(text, "advice", [_items(advice(recorded))], path)
     for file in filter(Path.is_file, (Path(folder, "speed.json") for folder in folders)):
         text = _between_marks(text, "speed", _speed(file), path)
     with atomic_write(path) as temporary:

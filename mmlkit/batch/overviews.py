@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mmlkit.batch.experiments import Experiment, known_experiments, load_experiment
-from mmlkit.batch.tables import compare_claim, headline, judge, load_results, long_frame
+from mmlkit.batch.tables import compare_claim, headline, load_results, long_frame
 from mmlkit.messages import count
 from mmlkit.shipped import results as recorded_path
-from mmlkit.studies.comparisons import outcome
+from mmlkit.studies.comparisons import outcome, outcome_sentence
 
 __all__ = [
     "Recorded",
@@ -34,27 +34,34 @@ class Recorded(NamedTuple):
         experiment: the Experiment.
         results: a list of results of `load_results`.
         frame: a DataFrame of `long_frame`.
+        claims: a list of (claim, Comparison in points of 100); None without runs of both sides.
     """
 
     size: str
     experiment: Experiment
     results: list
     frame: object
+    claims: list
 
     @property
     def title(self):
         """The experiment's name and the size."""
         return f"{self.experiment.name} ({self.size})"
 
+    @property
+    def compared(self):
+        """The claims with runs of both sides."""
+        return [(claim, found) for claim, found in self.claims if found is not None]
+
     def at_least(self, claim):
         """Return the difference that a claim asks for, in points of 100."""
         return 100 / self.experiment.published.get("scale", 1) * claim.get("at_least", 0.0)
 
-    def claims(self, level=0.95):
-        """Return (claim, Comparison in points of 100) for each claim with runs of both sides."""
-        claims = self.experiment.claims
-        both = [(claim, compare_claim(claim, self.frame, 100, level)) for claim in claims]
-        return [(claim, found) for claim, found in both if found is not None]
+    def sentence(self, claim, found):
+        """Return what the runs say of a claim, as one sentence."""
+        if found is None:
+            return f"{claim['says']}: cannot be told, there are no runs of both sides."
+        return outcome_sentence(found, claim["says"], at_least=self.at_least(claim))
 
 
 def experiments_in(folders):
@@ -75,7 +82,9 @@ def experiments_in(folders):
     for (name, profile, edition), results in load_results(folders).items():
         experiment = _experiment(name, profile, results)
         size = profile + (f", mini data of edition {edition}" if edition else "")
-        recorded.append(Recorded(size, experiment, results, long_frame(experiment, results)))
+        frame = long_frame(experiment, results)
+        claims = [(claim, compare_claim(claim, frame, 100)) for claim in experiment.claims]
+        recorded.append(Recorded(size, experiment, results, frame, claims))
     return recorded
 
 
@@ -160,12 +169,11 @@ def claim_sentences(recorded):
     Returns:
         {title: list of sentences}. An experiment without such a claim is left out.
     """
-    found = {}
-    for one in recorded:
-        scale = one.experiment.published.get("scale", 1)
-        sentences = [judge(claim, one.frame, scale) for claim, _ in one.claims()]
-        found |= {one.title: sentences} if sentences else {}
-    return found
+    return {
+        one.title: [one.sentence(*pair) for pair in one.compared]
+        for one in recorded
+        if one.compared
+    }
 
 
 def claim_rows(recorded, level=0.95):
@@ -180,9 +188,14 @@ def claim_rows(recorded, level=0.95):
         out.
     """
     return [
-        (one.title, claim["says"], found, one.at_least(claim))
+        (
+            one.title,
+            claim["says"],
+            compare_claim(claim, one.frame, 100, level),
+            one.at_least(claim),
+        )
         for one in recorded
-        for claim, found in one.claims(level)
+        for claim, _ in one.compared
     ]
 
 
@@ -198,7 +211,7 @@ def advice(recorded):
     found = [
         claim.get("advice", {}).get(outcome(compared, at_least=one.at_least(claim)))
         for one in recorded
-        for claim, compared in one.claims()
+        for claim, compared in one.compared
     ]
     return [sentence for sentence in found if sentence]
 

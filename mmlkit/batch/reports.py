@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from mmlkit.batch.overviews import experiments_in
 from mmlkit.batch.runs import is_finite
-from mmlkit.batch.tables import CELL, comparison, judge
+from mmlkit.batch.tables import CELL, comparison
 from mmlkit.messages import count, markdown_table, markdown_text
 from mmlkit.runtime import atomic_write
 
@@ -36,14 +36,13 @@ def write_report(folders, out):
     """
     out, figures = Path(out), {}
     blocks = [_text("h1", "The results of all runs")]
-    for size, experiment, results, frame in experiments_in(folders):
+    for one in experiments_in(folders):
+        size, experiment, results, frame, claims = one
         blocks += [_text("h2", f"{experiment.title} ({size})"), _text("p", facts(results))]
         blocks += [_text("p", _NOTE)]
-        if experiment.claims:
-            blocks += [
-                _text("h3", "Claims of the paper, on these runs"),
-                _items(_judged(experiment, frame)),
-            ]
+        if claims:
+            said = [one.sentence(*pair) for pair in claims]
+            blocks += [_text("h3", "Claims of the paper, on these runs"), _items(said)]
         if len(frame):
             table = rounded(comparison(experiment, frame))
             blocks += [_text("h3", "All cells")]
@@ -79,11 +78,6 @@ def _text(tag, text):
 def _items(lines):
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     return "\n".join(f"- {markdown_text(line)}" for line in lines), f"<ul>{items}</ul>"
-
-
-def _judged(experiment, frame):
-    scale = experiment.published.get("scale", 1)
-    return [judge(claim, frame, scale) for claim in experiment.claims]
 
 
 def _failures(folders):

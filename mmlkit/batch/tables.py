@@ -10,10 +10,10 @@ import warnings
 from pathlib import Path
 
 from mmlkit.batch.runs import read_result
-from mmlkit.studies.comparisons import outcome_sentence, paired_bootstrap
+from mmlkit.studies.comparisons import paired_bootstrap
 from mmlkit.studies.published import tables
 
-__all__ = ["CELL", "compare_claim", "comparison", "headline", "judge", "load_results", "long_frame"]
+__all__ = ["CELL", "compare_claim", "comparison", "headline", "load_results", "long_frame"]
 
 CELL = ["on", "split", "metric"]
 _PLACE = (("row", ""), ("column", "{on}"))
@@ -180,23 +180,6 @@ def headline(experiment, frame):
     )
     unit = ", %" if metric == "improvement" else ""
     return printed.join(ours).rename_axis(f"{by}: dev {metric}{unit}").reset_index()
-
-
-def judge(claim, frame, scale=1):
-    """Return one sentence on a claim, with the numbers of `compare_claim`.
-
-    Args:
-        claim: as in `compare_claim`; at_least is the difference that it asks for.
-        frame: as in `compare_claim`.
-        scale: as in `compare_claim`.
-
-    Returns:
-        A sentence.
-    """
-    found = compare_claim(claim, frame, scale)
-    if found is None:
-        return f"{claim['says']}: cannot be told, there are no runs of both sides."
-    return outcome_sentence(found, claim["says"], at_least=claim.get("at_least", 0.0))
 
 
 def compare_claim(claim, frame, scale=1, level=0.95):

@@ -17,11 +17,11 @@ from mmlkit.batch.tables import (
     compare_claim,
     comparison,
     headline,
-    judge,
     load_results,
     long_frame,
 )
 from mmlkit.messages import markdown_table, markdown_text
+from mmlkit.studies.comparisons import outcome
 
 ROOT = Path(__file__).resolve().parents[2]
 SETS = ["rte", "mnli", "qnli", "snli"]
@@ -134,41 +134,43 @@ def test_claims_by_hand(experiment):
         "on": "others",
     }
     frame = long_frame(experiment, RESULTS)
-    assert judge(claim, frame).startswith(
-        "MML is better: cannot be told with these runs (difference +0.0333"
-    )
-    assert "difference -0.1" in judge({**claim, "on": "own"}, frame) and "difference +0.1" in judge(
-        {**claim, "on": "qnli"}, frame
-    )
+    found = compare_claim(claim, frame, 100)
+    assert found.difference == pytest.approx(10 / 3) and (found.level, found.pairs) == (0.95, 2)
+    assert outcome(found) == "cannot be told"
+    assert compare_claim({**claim, "on": "own"}, frame).difference == pytest.approx(-0.1)
+    assert compare_claim({**claim, "on": "qnli"}, frame).difference == pytest.approx(0.1)
     seven = [
         result(method, seed, [0.7, value + seed / 100, value, value])
         for seed in range(7)
         for method, value in (("bert", 0.5), ("mml", 0.6))
     ]
-    assert judge(claim, long_frame(experiment, seven)).startswith(
-        "MML is better: holds (difference +0.1"
-    )
+    frame_of_seven = long_frame(experiment, seven)
+    better = compare_claim(claim, frame_of_seven)
+    assert outcome(better) == "holds" and better.difference == pytest.approx(0.1)
     swapped = {**claim, "first": claim["second"], "second": claim["first"]}
-    assert judge(swapped, long_frame(experiment, seven)).startswith(
-        "MML is better: does not hold (difference -0.1"
+    worse = compare_claim(swapped, frame_of_seven)
+    assert outcome(worse) == "does not hold" and worse.difference == pytest.approx(-0.1)
+    assert compare_claim(claim, frame, level=0.8).level == 0.8
+    assert compare_claim({**claim, "second": {"method": "mv-5"}}, frame) is None
+
+
+def test_a_claim_as_a_sentence(folder):
+    """The improvement of MML on other sets is 10/3 points; MV-5 has no runs."""
+    (one,) = overviews.experiments_in([folder])
+    said = [one.sentence(*pair) for pair in one.claims]
+    assert said[0].startswith(
+        "MML does better than BERT on sets it was not trained on: cannot be told with these runs "
+        "(difference +3.33"
     )
-    assert (
-        judge({**claim, "second": {"method": "mv-5"}}, frame)
-        == "MML is better: cannot be told, there are no runs of both sides."
-    )
-    found = compare_claim(claim, frame, 100)
-    assert found.difference == pytest.approx(10 / 3) and (found.level, found.pairs) == (0.95, 2)
-    assert (
-        compare_claim(claim, frame, level=0.8).level == 0.8
-        and compare_claim({**claim, "second": {"method": "mv-5"}}, frame) is None
-    )
+    none = "MML does better than five heads (MV-5) on other sets: cannot be told, there are no runs"
+    assert f"{none} of both sides." in said
 
 
 def test_a_seed_with_fewer_runs_is_left_out_of_a_claim(experiment):
     """An incomplete seed must not compare easy data sets with hard ones."""
     claim = {"says": "c", "first": {"method": "mml"}, "second": {"method": "bert"}, "on": "others"}
     more = [*RESULTS, result("bert", 0, [0.1] * 4, "mnli"), result("mml", 0, [0.9] * 4, "mnli")]
-    assert "pairs of runs: 1" in judge(claim, long_frame(experiment, more))
+    assert compare_claim(claim, long_frame(experiment, more)).pairs == 1
 
 
 class Page(HTMLParser):
@@ -518,14 +520,13 @@ def test_the_overviews_of_recorded_runs(folder):
 
 
 @pytest.mark.parametrize(
-    ("gain", "seeds", "outcome"),
+    ("gain", "seeds", "expected"),
     [(0.1, 7, "holds"), (-0.1, 7, "does not hold"), (0.1, 5, "cannot be told")],
 )
-def test_the_advice_follows_from_the_outcome(gain, seeds, outcome):
+def test_the_advice_follows_from_the_outcome(gain, seeds, expected):
     """Every seed has the same gain, so only the number of pairs leaves it open."""
     words = {word: f"Advice if it {word}." for word in ("holds", "does not hold", "cannot be told")}
     claim = {"says": "c", "first": {"method": "mml"}, "second": {"method": "bert"}, "on": "mnli"}
-    more = {**claim, "says": "no advice"}
     results = [
         result(method, seed, [0.7, value, 0.5, 0.5])
         for seed in range(seeds)
@@ -538,14 +539,17 @@ def test_the_advice_follows_from_the_outcome(gain, seeds, outcome):
         notebook=Path("x"),
         grid={"method": ["bert", "mml"], "task": ["rte"], "seed": list(range(seeds))},
         runs={},
-        claims=[{**claim, "advice": words}, more],
     )
-    recorded = overviews.Recorded("fast", experiment, results, long_frame(experiment, results))
-    assert overviews.advice([recorded]) == [words[outcome]]
-    scaled = {**claim, "at_least": 20.0, "advice": words}  # of percent, more than the gain
-    asks = replace(experiment, claims=[scaled], published={"scale": 100})
+    frame = long_frame(experiment, results)
+    found = compare_claim(claim, frame, 100)
+    claims = [({**claim, "advice": words}, found), ({**claim, "says": "no advice"}, found)]
+    recorded = overviews.Recorded("fast", experiment, results, frame, claims)
+    assert overviews.advice([recorded]) == [words[expected]]
+    percent = replace(experiment, published={"scale": 100})
+    asks = [({**claim, "at_least": 20.0, "advice": words}, found)]  # more than the gain
     needs = "does not hold" if seeds > 5 else "cannot be told"
-    assert overviews.advice([recorded._replace(experiment=asks)]) == [words[needs]]
+    more = recorded._replace(experiment=percent, claims=asks)
+    assert overviews.advice([more]) == [words[needs]]
 
 
 def test_the_evidence_is_one_page_and_one_figure(folder):
