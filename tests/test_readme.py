@@ -165,9 +165,10 @@ def test_the_report_equals_the_results(tmp_path):
     text = write_evidence([ROOT / "results"], tmp_path).read_text(encoding="utf-8")
     found = (ROOT / "results" / "REPORT.md").read_text(encoding="utf-8")
     assert text == found, "stale: mmlkit report results --readme"
-    claims = re.findall(r"^\| (\w.*?) \|.*\(", text.split("## Advice")[0], re.M)
-    figure = (ROOT / "results" / "verdicts.svg").read_text(encoding="utf-8")
-    assert len(claims) >= 5 and all(claim.split()[0] in figure for claim in claims)
+    svgs = [folder / "verdicts.svg" for folder in (tmp_path, ROOT / "results")]
+    shown = [re.findall(r"<text[^>]*>([^<]+)<", svg.read_text(encoding="utf-8")) for svg in svgs]
+    assert shown[0] == shown[1], "stale: mmlkit report results --readme"
+    assert len(shown[0]) > 20
 
 
 def test_the_figure_shows_the_recorded_runs():

@@ -5,10 +5,12 @@ REPORT.md has a verdict on every claim, their figure, advice, and a paragraph fo
 
 import json
 import re
+import statistics
 from pathlib import Path
 
 from mmlkit.batch.overviews import advice, claim_rows, experiments_in, runs_table
 from mmlkit.batch.reports import rounded
+from mmlkit.batch.runs import is_finite
 from mmlkit.batch.tables import headline
 from mmlkit.messages import count, markdown_table, markdown_text
 from mmlkit.runtime import atomic_write
@@ -29,7 +31,8 @@ def write_evidence(folders, out):
     """
     recorded, out = experiments_in(folders), Path(out)
     rows = claim_rows(recorded)
-    blocks = ["# The evidence", _NOTE, "## Verdicts", _verdicts(rows)]
+    blocks = ["# The evidence", _NOTE, "## Verdicts", _verdicts(recorded)]
+    (out / "verdicts.svg").unlink(missing_ok=True)
     if rows:
         blocks.append("![A line for each claim, with its difference and interval](verdicts.svg)")
         with atomic_write(out / "verdicts.svg") as temporary:
@@ -41,18 +44,26 @@ def write_evidence(folders, out):
     return out / "REPORT.md"
 
 
-def _verdicts(rows):
-    """Return a table with a line for each row of `claim_rows`."""
-    if not rows:
-        return "No claim has runs of both sides."
-    lines = ["| claim | on our runs | difference in points (95 % interval) | pairs |"]
+def _verdicts(recorded, *, primary_only=False):
+    """Return a table with a line for each claim with runs of both sides."""
+    lines = ["| claim | on our runs | difference in points (95 % interval) | seeds |"]
     lines.append("|---|---|---|---|")
-    for _, says, one, least in rows:
-        interval = f"{one.low:+.1f} to {one.high:+.1f}" if one.pairs > 1 else "no interval"
-        difference = f"{one.difference:+.1f} ({interval})"
-        said = outcome(one, at_least=least)
-        lines.append(f"| {markdown_text(says)} | {said} | {difference} | {one.pairs} |")
-    return "\n".join(lines)
+    for one in recorded:
+        for claim, found in one.compared:
+            primary = claim.get("primary", False)
+            if primary or not primary_only:
+                says = claim["says"] + " (primary)" * (primary and not primary_only)
+                lines.append(_verdict(says, found, one.at_least(claim)))
+    return "\n".join(lines) if len(lines) > 2 else "No claim has runs of both sides."
+
+
+def _verdict(says, found, least):
+    mean, low, high = (round(value, 1) + 0.0 for value in found[:3])  # no -0.0
+    interval = f"{low:+.1f} to {high:+.1f}" if found.pairs > 1 else "no interval"
+    said = outcome(found, at_least=least)
+    worse = ", it is worse" if said == "does not hold" and found.high < 0 else ""
+    cells = (markdown_text(says), said + worse, f"{mean:+.1f} ({interval})", found.pairs)
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def _experiments(recorded):
@@ -61,7 +72,7 @@ def _experiments(recorded):
     for one in recorded:
         size = markdown_text(f"{one.size}, {count(len(one.results), 'run')}")
         blocks.append(f"**{markdown_text(one.experiment.title)}** ({size})")
-        blocks += [markdown_text(one.experiment.about), _items(_sentences(one))]
+        blocks += [markdown_text(one.experiment.about), _items(_sentences(one) + _heads_left(one))]
         table = headline(one.experiment, one.frame)
         blocks.append(markdown_table(_without_gaps(table)) if len(table) else "")
     return blocks
@@ -71,8 +82,22 @@ def _sentences(one):
     """Return a sentence for each claim with runs of both sides, and the number of the others."""
     found = [one.sentence(*pair) for pair in one.compared]
     left = len(one.claims) - len(found)
-    more = "more " if found else ""
-    return found + [f"{count(left, f'{more}claim')} without runs of both sides."] * bool(left)
+    noun, has = ("more claim" if found else "claim"), ("has" if left == 1 else "have")
+    return found + [f"{count(left, noun)} {has} no runs of both sides."] * bool(left)
+
+
+def _heads_left(one):
+    """Return how many heads stay after pruning, for each value of the first parameter."""
+    first, left = next(iter(one.experiment.grid)), {}
+    for result in one.results:
+        if result.get("events") and is_finite(result.get("heads_left")):
+            value = result["parameters"].get(first, "missing")
+            left.setdefault(str(value), []).append(result["heads_left"])
+    return [
+        f"Heads in the chosen epoch, with {first} {value}: {statistics.median(heads):g} in the "
+        f"median ({min(heads)} to {max(heads)})."
+        for value, heads in left.items()
+    ]
 
 
 def _items(lines):
@@ -104,8 +129,8 @@ def write_readme(folders, readme="README.md"):
     """Write the tables of a README, each between its two marks.
 
     The results of experiments stand between <!-- report --> and <!-- /report -->. Three parts are
-    written where the file has their marks, or a folder has the file: the verdicts (claims), the
-    advice (advice), and the table of `mmlkit bench` in speed.json (speed).
+    written where the file has their marks: the verdicts on primary claims (claims), the advice
+    (advice), and the table of `mmlkit bench` (speed), which needs speed.json in a folder.
 
     Args:
         folders: a list of folders with results.
@@ -121,7 +146,7 @@ def write_readme(folders, readme="README.md"):
     path = Path(readme)
     text = _between_marks(path.read_text(encoding="utf-8"), "report", _experiments(recorded), path)
     if "<!-- claims -->" in text:
-        text = _between_marks(text, "claims", [_verdicts(claim_rows(recorded))], path)
+        text = _between_marks(text, "claims", [_verdicts(recorded, primary_only=True)], path)
     if "<!-- advice -->" in text:
         text = _between_marks(text, "advice", [_items(advice(recorded))], path)
     for file in filter(Path.is_file, (Path(folder, "speed.json") for folder in folders)):
@@ -156,8 +181,14 @@ def _between_marks(text, mark, blocks, path):
 
 
 _NOTE = """\
-`mmlkit report results --readme` writes this page from the result files of this folder. A claim
-*holds* where the whole 95 % interval of the paired difference over seeds is above zero. It *does
-not hold* where none of the interval is above zero. Otherwise, and with fewer than six pairs, it
-*cannot be told*. [PLAN.md](../experiments/PLAN.md) says what was planned before the runs, and what
-deviates from it. The runs judge MiniLM on these data, and not the papers' larger models."""
+`mmlkit report results --readme` writes this page from the result files. A claim *holds* where the
+whole 95 % interval of the difference is above what the claim asks for, which is zero unless it
+names a number. It *does not hold* where no part of the interval is above that. It *cannot be told*
+in all other cases, and always with fewer than six seeds.
+
+The difference is the mean over seeds, first system minus second, in points of 100. With one seed
+there is one pair, which may be the mean of several sets. The intervals are over seeds: they do not
+cover the choice of dev rows, and they are not corrected for the number of claims. Scores are of the
+best epoch on the dev split, for both sides. `experiments/PLAN.md` says what was planned, and what
+deviates from the plan. The runs judge the encoders and data that they used, and not the papers'
+larger models."""

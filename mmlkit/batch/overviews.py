@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mmlkit.batch.experiments import Experiment, known_experiments, load_experiment
-from mmlkit.batch.tables import compare_claim, headline, load_results, long_frame
+from mmlkit.batch.tables import compare_claim, finite, headline, load_results, long_frame
 from mmlkit.messages import count
 from mmlkit.shipped import results as recorded_path
-from mmlkit.studies.comparisons import outcome, outcome_sentence
+from mmlkit.studies.comparisons import outcome, outcome_sentence, pairs_needed
 
 __all__ = [
     "Recorded",
@@ -30,18 +30,24 @@ class Recorded(NamedTuple):
     """An experiment and its runs.
 
     Attributes:
-        size: its profile, and the edition of the mini data where the runs read it.
+        edition: of the mini data that the runs have read, or None.
         experiment: the Experiment.
         results: a list of results of `load_results`.
         frame: a DataFrame of `long_frame`.
         claims: a list of (claim, Comparison in points of 100); None without runs of both sides.
     """
 
-    size: str
+    edition: str | None
     experiment: Experiment
     results: list
     frame: object
     claims: list
+
+    @property
+    def size(self):
+        """The profile, and the edition of the mini data."""
+        data = f", mini data of edition {self.edition}" if self.edition else ""
+        return f"{self.experiment.profile}{data}"
 
     @property
     def title(self):
@@ -54,11 +60,26 @@ class Recorded(NamedTuple):
         return [(claim, found) for claim, found in self.claims if found is not None]
 
     def at_least(self, claim):
-        """Return the difference that a claim asks for, in points of 100."""
+        """Return the difference that a claim asks for.
+
+        Args:
+            claim: of the experiment.
+
+        Returns:
+            Points of 100.
+        """
         return 100 / self.experiment.published.get("scale", 1) * claim.get("at_least", 0.0)
 
     def sentence(self, claim, found):
-        """Return what the runs say of a claim, as one sentence."""
+        """Return what the runs say of a claim.
+
+        Args:
+            claim: of the experiment.
+            found: its Comparison, or None.
+
+        Returns:
+            A sentence.
+        """
         if found is None:
             return f"{claim['says']}: cannot be told, there are no runs of both sides."
         return outcome_sentence(found, claim["says"], at_least=self.at_least(claim))
@@ -81,10 +102,9 @@ def experiments_in(folders):
     recorded = []
     for (name, profile, edition), results in load_results(folders).items():
         experiment = _experiment(name, profile, results)
-        size = profile + (f", mini data of edition {edition}" if edition else "")
         frame = long_frame(experiment, results)
         claims = [(claim, compare_claim(claim, frame, 100)) for claim in experiment.claims]
-        recorded.append(Recorded(size, experiment, results, frame, claims))
+        recorded.append(Recorded(edition, experiment, results, frame, claims))
     return recorded
 
 
@@ -130,8 +150,8 @@ def runs_table(recorded):
         one.title: {
             "runs": len(one.results),
             "seeds": one.frame["seed"].nunique(),
-            "hours": round(sum(result["minutes"] for result in one.results) / 60, 1),
-            "device": ", ".join(sorted({str(result["device"]) for result in one.results})),
+            "hours": round(sum(finite(one.results, "minutes")) / 60, 1),
+            "device": ", ".join(sorted({str(run.get("device", "missing")) for run in one.results})),
         }
         for one in recorded
     }
@@ -153,6 +173,8 @@ def headlines(recorded):
     tables = []
     for one in recorded:
         table = headline(one.experiment, one.frame)
+        if table.empty:
+            continue
         by, digits = table.columns[0], 2 if table["ours"].abs().max() > 1.5 else 3
         words = table[["published", "ours", "sd"]].map(f"{{:.{digits}f}}".format)
         words = words.replace("nan", "").assign(seeds=table["seeds"], number=by.split(": ")[1])
@@ -187,16 +209,13 @@ def claim_rows(recorded, level=0.95):
         A list of (title, claim, Comparison, at_least). Claims without runs of both sides are left
         out.
     """
-    return [
-        (
-            one.title,
-            claim["says"],
-            compare_claim(claim, one.frame, 100, level),
-            one.at_least(claim),
-        )
-        for one in recorded
-        for claim, _ in one.compared
-    ]
+    rows = []
+    for one in recorded:
+        for claim, found in one.compared:
+            if found.level != level:
+                found = compare_claim(claim, one.frame, 100, level)
+            rows.append((one.title, claim["says"], found, one.at_least(claim)))
+    return rows
 
 
 def advice(recorded):
@@ -206,14 +225,15 @@ def advice(recorded):
         recorded: a list of Recorded.
 
     Returns:
-        A list of sentences, from the `advice` of the experiments' files.
+        A list of sentences, from the `advice` of the experiments' files. Claims with too few pairs
+        of runs advise nothing.
     """
-    found = [
-        claim.get("advice", {}).get(outcome(compared, at_least=one.at_least(claim)))
+    return [
+        claim["advice"][outcome(found, at_least=one.at_least(claim))]
         for one in recorded
-        for claim, compared in one.compared
+        for claim, found in one.compared
+        if "advice" in claim and found.pairs >= pairs_needed(found.level)
     ]
-    return [sentence for sentence in found if sentence]
 
 
 def measurement_sentences(folder=None):

@@ -13,12 +13,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 from mmlkit.batch.overviews import experiments_in
-from mmlkit.batch.runs import is_finite
-from mmlkit.batch.tables import CELL, comparison
+from mmlkit.batch.tables import CELL, comparison, finite
 from mmlkit.messages import count, markdown_table, markdown_text
 from mmlkit.runtime import atomic_write
 
-__all__ = ["facts", "rounded", "write_report"]
+__all__ = ["rounded", "write_report"]
 
 _NUMBERS = ["published", "recomputed", "ours", "sd"]
 _FACTS = ("device", "hardware", "torch", "mmlkit")
@@ -37,8 +36,8 @@ def write_report(folders, out):
     out, figures = Path(out), {}
     blocks = [_text("h1", "The results of all runs")]
     for one in experiments_in(folders):
-        size, experiment, results, frame, claims = one
-        blocks += [_text("h2", f"{experiment.title} ({size})"), _text("p", facts(results))]
+        edition, experiment, results, frame, claims = one
+        blocks += [_text("h2", f"{experiment.title} ({one.size})"), _text("p", _facts(results))]
         blocks += [_text("p", _NOTE)]
         if claims:
             said = [one.sentence(*pair) for pair in claims]
@@ -49,8 +48,8 @@ def write_report(folders, out):
             blocks += [(markdown_table(table), table.to_html(index=False, na_rep="", border=0))]
         if "dev" in set(frame["split"]):
             image, alt = _figure(comparison(experiment, frame))
-            kind = size.replace(", mini data of edition ", "-mini")
-            file = f"{experiment.name}-{kind}-dev.png"
+            data = f"-mini{edition}" if edition else ""
+            file = f"{experiment.name}-{experiment.profile}{data}-dev.png"
             figures[file] = image
             code = base64.b64encode(image).decode()
             blocks.append(
@@ -89,31 +88,19 @@ def _failures(folders):
             yield f"{path.stem}: missing"
 
 
-def facts(results):
-    """Return a sentence on the runs: how many, how long, where, and of which commit.
-
-    Args:
-        results: a list of results of `load_results`.
-
-    Returns:
-        The sentence.
-    """
-
-    def number(key):
-        values = [result.get(key) for result in results]
-        return [value for value in values if is_finite(value)]
-
+def _facts(results):
+    minutes, memory = finite(results, "minutes"), finite(results, "peak_memory_mb")
     kinds, commits = set(), {str(result.get("commit", "missing")) for result in results}
     for result in results:
         versions = result.get("versions")
         found = {**(versions if isinstance(versions, dict) else {}), **result}
         device, hardware, torch, own = (found.get(key, "missing") for key in _FACTS)
         kinds.add(f"{device} ({hardware}), torch {torch}, mmlkit {own}")
-    lacking = len(results) - len(number("minutes"))
+    lacking = len(results) - len(minutes)
     return (
-        f"{count(len(results), 'run')}, {sum(number('minutes')) / 60:.1f} hours of computing"
+        f"{count(len(results), 'run')}, {sum(minutes) / 60:.1f} hours of computing"
         f"{f' (missing in {lacking})' if lacking else ''}, at most "
-        f"{max(number('peak_memory_mb'), default='missing')} MB each, on "
+        f"{max(memory, default='missing')} MB each, on "
         f"{'; '.join(sorted(kinds))}; "
         f"commit {', '.join(sorted(commits))}."
     )

@@ -9,11 +9,19 @@ import re
 import warnings
 from pathlib import Path
 
-from mmlkit.batch.runs import read_result
+from mmlkit.batch.runs import is_finite, read_result
 from mmlkit.studies.comparisons import paired_bootstrap
 from mmlkit.studies.published import tables
 
-__all__ = ["CELL", "compare_claim", "comparison", "headline", "load_results", "long_frame"]
+__all__ = [
+    "CELL",
+    "compare_claim",
+    "comparison",
+    "finite",
+    "headline",
+    "load_results",
+    "long_frame",
+]
 
 CELL = ["on", "split", "metric"]
 _PLACE = (("row", ""), ("column", "{on}"))
@@ -51,16 +59,11 @@ def load_results(folders):
                 if type(error.__cause__) is not LookupError:  # that one is no result at all
                     warnings.warn(f"{error} The report leaves it out.", stacklevel=2)
                 continue
-            for key in ("experiment", "profile"):
-                name = result.get(key)
-                text = name if isinstance(name, str) and name.isprintable() else ""
-                if not re.fullmatch(r"[^./\\:][^/\\:]*", text):
-                    raise ValueError(
-                        f"{path}: {key} is {str(name)[:80]!r}, expected a plain name such as "
-                        "'mml-tables', without / \\ or : in it, since files are named after it. "
-                        "Correct or remove the file, and do not trust where it came from."
-                    )
-            key = (result["experiment"], result["profile"], _edition(result))
+            edition = _edition(result)
+            _check_name(path, "experiment", result.get("experiment"))
+            _check_name(path, "profile", result.get("profile"))
+            _check_name(path, "versions.mini_data", edition or "none")
+            key = (result["experiment"], result["profile"], edition)
             found.setdefault(key, {})[str(result["name"])] = result
     if not found:
         raise FileNotFoundError(
@@ -70,12 +73,35 @@ def load_results(folders):
     return {key: list(runs.values()) for key, runs in found.items()}
 
 
+def _check_name(path, key, name):
+    text = name if isinstance(name, str) and name.isprintable() else ""
+    if not re.fullmatch(r"[^./\\:][^/\\:]*", text):
+        raise ValueError(
+            f"{path}: {key} is {str(name)[:80]!r}, expected a plain name such as 'mml-tables', "
+            "without / \\ or : in it, since files are named after it. Correct or remove the file, "
+            "and do not trust where it came from."
+        )
+
+
 def _edition(result):
     """Return the edition of the mini data that a run has read; until the second none is named."""
     settings, versions = (result.get(key) for key in ("settings", "versions"))
     if not isinstance(settings, dict) or settings.get("source") != "mini":
         return None
     return str(versions.get("mini_data", 2)) if isinstance(versions, dict) else "2"
+
+
+def finite(results, key):
+    """Return the finite numbers that results have under a key.
+
+    Args:
+        results: a list of results of `load_results`.
+        key: such as "minutes".
+
+    Returns:
+        A list of numbers.
+    """
+    return [value for value in (result.get(key) for result in results) if is_finite(value)]
 
 
 def long_frame(experiment, results):
@@ -166,6 +192,8 @@ def headline(experiment, frame):
         everything else is averaged.
     """
     by, metric = next(iter(experiment.grid)), experiment.published.get("headline")
+    if frame.empty:
+        return frame
     part = frame[
         (frame["metric"] == (metric or frame["metric"].iloc[0])) & (frame["split"] == "dev")
     ]

@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Comparison", "matched", "outcome", "outcome_sentence", "paired_bootstrap"]
+__all__ = [
+    "Comparison",
+    "matched",
+    "outcome",
+    "outcome_sentence",
+    "paired_bootstrap",
+    "pairs_needed",
+]
 
 
 def matched(a, b, first, second):
@@ -110,7 +117,7 @@ def outcome(comparison, *, at_least=0.0):
         and otherwise "cannot be told".
     """
     above, below = comparison.low > at_least, comparison.high <= at_least
-    if comparison.pairs < _pairs_needed(comparison.level) or not (above or below):
+    if comparison.pairs < pairs_needed(comparison.level) or not (above or below):
         return "cannot be told"
     return "holds" if above else "does not hold"
 
@@ -127,7 +134,7 @@ def outcome_sentence(comparison, claim="the first is better", *, at_least=0.0):
         A sentence, such as "MML beats BERT: holds (difference +1.2, 95% interval +0.4 to +2,
         pairs of runs: 8)."
     """
-    needed, found = _pairs_needed(comparison.level), outcome(comparison, at_least=at_least)
+    needed, found = pairs_needed(comparison.level), outcome(comparison, at_least=at_least)
     low, high = (round(end, 9) + 0.0 for end in (comparison.low, comparison.high))  # no -0
     runs = " with these runs" if found == "cannot be told" else ""
     more = f", at least {needed} are needed" if comparison.pairs < needed else ""
@@ -138,5 +145,13 @@ def outcome_sentence(comparison, claim="the first is better", *, at_least=0.0):
     )
 
 
-def _pairs_needed(level):
+def pairs_needed(level):
+    """Return how many pairs of runs an outcome other than "cannot be told" needs, see `outcome`.
+
+    Args:
+        level: the confidence level, such as 0.95.
+
+    Returns:
+        A whole number; 6 at 95 %.
+    """
     return math.ceil(1 - math.log2(1 - level) - 1e-9)

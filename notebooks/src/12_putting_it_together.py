@@ -825,7 +825,7 @@ headlines(recorded) if recorded else None
 # is a loss. (`dev overall` and `dev accuracy` go from 0 to 1, the rest is percent.) (*Edition 2* is an earlier version of the mini data.)
 #
 # Next come the claims of the papers, judged on our runs. A claim *holds* if its whole interval lies above zero, and it *does not
-# hold* if the whole interval lies below zero. Otherwise the claim *cannot be told*. With fewer than six seeds, no claim can be told
+# hold* if no part of the interval lies above zero. Otherwise the claim *cannot be told*. With fewer than six seeds, no claim can be told
 # at 95 %.
 #
 # For MML, the headline and the first claim count different things. The headline is the relative improvement over BERT in percent,
@@ -918,8 +918,8 @@ print(f"{planned - len(words)} further claims of these experiments have no runs 
 #
 # ### What to take from it
 #
-# Each experiment's file says what every possible outcome of its main claim would advise. The next cell prints the advice for the
-# outcomes that were found. It is about this encoder and these sets.
+# The files of the experiments say what each outcome of a main claim would advise. The next cell prints the advice for the outcomes
+# that were found with at least six seeds. It is about this encoder and these sets.
 
 # %%
 for said in advice(recorded):

@@ -268,7 +268,7 @@ def test_one_finished_method_is_enough_for_the_readme(tmp_path):
     readme = tmp_path / "README.md"
     readme.write_text("<!-- report -->\n<!-- /report -->\n")
     text = write_readme([tmp_path], readme).read_text(encoding="utf-8")
-    assert "(fast, 1 run)" in text and "6 claims without runs of both sides." in text
+    assert "(fast, 1 run)" in text and "6 claims have no runs of both sides." in text
 
 
 def test_the_table_of_claims_leaves_out_what_cannot_be_told(folder):
@@ -278,7 +278,8 @@ def test_the_table_of_claims_leaves_out_what_cannot_be_told(folder):
     text = write_readme([folder], readme).read_text(encoding="utf-8")
     _, head, _, *rows, _ = text.split("<!-- claims -->")[1].splitlines()
     assert head.startswith("| claim | on our runs | difference in points")
-    assert rows and all(row.count("|") == 5 and "BERT" in row for row in rows), rows
+    (row,) = rows  # of two claims with runs of both sides, one is primary
+    assert row.count("|") == 5 and "on sets it was not trained on | cannot be told" in row
     assert not any("no runs of both sides" in row for row in rows)
 
 
@@ -329,6 +330,7 @@ def list_files(folder):
         {"experiment": None},
         {"profile": 3},
         {"experiment": "C:escaped"},
+        {"versions": {"mini_data": "x/../../../escaped"}, "settings": {"source": "mini"}},
     ],
     ids=str,
 )
@@ -342,7 +344,7 @@ def test_a_result_cannot_write_outside_its_report(tmp_path, changes):
     key = next(iter(changes))
     with pytest.raises(
         ValueError,
-        match=f"bert-rte-0.json: {key} is .*, expected a plain name such as 'mml-tables'.*do "
+        match=f"bert-rte-0.json: {key}.* is .*, expected a plain name such as 'mml-tables'.*do "
         f"not trust",
     ):
         write_report([tmp_path / "a" / "b"], tmp_path / "a" / "b" / "report")
@@ -521,10 +523,10 @@ def test_the_overviews_of_recorded_runs(folder):
 
 @pytest.mark.parametrize(
     ("gain", "seeds", "expected"),
-    [(0.1, 7, "holds"), (-0.1, 7, "does not hold"), (0.1, 5, "cannot be told")],
+    [(0.1, 7, "holds"), (-0.1, 7, "does not hold"), (0.1, 5, None)],
 )
 def test_the_advice_follows_from_the_outcome(gain, seeds, expected):
-    """Every seed has the same gain, so only the number of pairs leaves it open."""
+    """Every seed has the same gain. Five pairs are too few for any advice."""
     words = {word: f"Advice if it {word}." for word in ("holds", "does not hold", "cannot be told")}
     claim = {"says": "c", "first": {"method": "mml"}, "second": {"method": "bert"}, "on": "mnli"}
     results = [
@@ -543,13 +545,13 @@ def test_the_advice_follows_from_the_outcome(gain, seeds, expected):
     frame = long_frame(experiment, results)
     found = compare_claim(claim, frame, 100)
     claims = [({**claim, "advice": words}, found), ({**claim, "says": "no advice"}, found)]
-    recorded = overviews.Recorded("fast", experiment, results, frame, claims)
-    assert overviews.advice([recorded]) == [words[expected]]
+    recorded = overviews.Recorded(None, experiment, results, frame, claims)
+    assert overviews.advice([recorded]) == ([words[expected]] if expected else [])
     percent = replace(experiment, published={"scale": 100})
-    asks = [({**claim, "at_least": 20.0, "advice": words}, found)]  # more than the gain
-    needs = "does not hold" if seeds > 5 else "cannot be told"
-    more = recorded._replace(experiment=percent, claims=asks)
-    assert overviews.advice([more]) == [words[needs]]
+    for least, needed in ((5.0, expected), (20.0, "does not hold")):  # the gain is 10 points
+        asks = [({**claim, "at_least": least, "advice": words}, found)]
+        more = recorded._replace(experiment=percent, claims=asks)
+        assert overviews.advice([more]) == ([words[needed]] if seeds > 5 else [])
 
 
 def test_the_evidence_is_one_page_and_one_figure(folder):
@@ -560,7 +562,8 @@ def test_the_evidence_is_one_page_and_one_figure(folder):
     assert headings == ["The evidence", "Verdicts", "Advice", "Experiments", "Runs"]
     verdicts = text.split("## Verdicts")[1].split("## Advice")[0]
     rows = [line for line in verdicts.splitlines() if line.startswith("| MML")]
-    assert len(rows) == 2 and "| cannot be told | +3.3 (" in rows[0] and rows[0].endswith("| 2 |")
+    assert len(rows) == 2 and "(primary) | cannot be told | +3.3 (" in rows[0]
+    assert rows[0].endswith("| 2 |") and "primary" not in rows[1]
     assert "**MML v2, Tables 2 to 5: six methods on sets they were not trained on** (fast" in text
     assert "| mml | 9.51 | 9.53 | 7.50 | 10.61 | 2 |" in text
     assert "| mml-tables (fast) | 4 | 2 | 0.1 | cpu |" in text
@@ -571,10 +574,38 @@ def test_the_evidence_is_one_page_and_one_figure(folder):
     assert before == (page.read_bytes(), (folder / "out" / "verdicts.svg").read_text("utf-8"))
 
 
+def test_the_evidence_shows_what_is_worse_and_how_many_heads_stay(tmp_path):
+    """BERT is better by ten points with each of seven seeds. 3, 5, 7, ... heads stay."""
+    for seed in range(7):
+        for method, value in (("bert", 0.6), ("mml", 0.5)):
+            one = result(method, seed, [0.7, value, value, value])
+            left = {"events": [{"step": 1}], "heads_left": 3 + 2 * seed} if method == "mml" else {}
+            (tmp_path / f"{one['name']}.json").write_text(json.dumps(one | left))
+    text = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
+    assert (
+        "not trained on (primary) | does not hold, it is worse | -10.0 (-10.0 to -10.0) | 7 |"
+        in text
+    )
+    assert "- Heads in the chosen epoch, with method mml: 9 in the median (3 to 15)." in text
+
+
+@pytest.mark.parametrize("lacks", ["minutes", "device", "scores"])
+def test_the_evidence_of_results_that_lack_a_field(tmp_path, lacks):
+    one = {key: value for key, value in RESULTS[0].items() if key != lacks}
+    (tmp_path / "one.json").write_text(json.dumps({**one, "scores": one.get("scores", [])}))
+    text = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
+    device = "missing" if lacks == "device" else "cpu"
+    assert f"| 1 | {0 if lacks == 'scores' else 1} | 0.0 | {device} |" in text
+    recorded = overviews.recorded_experiments([tmp_path])
+    assert overviews.headlines(recorded).empty
+
+
 def test_the_evidence_without_a_claim_of_two_sides(tmp_path):
     (tmp_path / "one.json").write_text(json.dumps(RESULTS[0]))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "verdicts.svg").write_text("of other runs")
     text = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
-    assert "6 claims without runs of both sides." in text and "verdicts.svg" not in text
+    assert "6 claims have no runs of both sides." in text and "verdicts.svg" not in text
     assert list_files(tmp_path / "out") == ["REPORT.md"]
 
 
