@@ -32,11 +32,12 @@ def write_evidence(folders, out):
     recorded, out = experiments_in(folders), Path(out)
     rows = claim_rows(recorded)
     blocks = ["# The evidence", _NOTE, "## Verdicts", _verdicts(recorded)]
-    (out / "verdicts.svg").unlink(missing_ok=True)
     if rows:
         blocks.append("![A line for each claim, with its difference and interval](verdicts.svg)")
         with atomic_write(out / "verdicts.svg") as temporary:
             _draw(rows, temporary)
+    else:
+        (out / "verdicts.svg").unlink(missing_ok=True)
     blocks += ["## Advice", _items(advice(recorded)), "## Experiments", *_experiments(recorded)]
     blocks += ["## Runs", markdown_table(runs_table(recorded).reset_index())]
     with atomic_write(out / "REPORT.md") as temporary:
