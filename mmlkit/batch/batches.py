@@ -4,6 +4,7 @@ The rules are in the Snakefile beside this module. The output files are the resu
 run is never repeated, and the same command continues after a kill or a power loss.
 """
 
+import contextlib
 import json
 import os
 import platform
@@ -101,7 +102,8 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
         todo = unfinished(experiment, folder)
         for run in set(experiment.runs) - set(todo):  # killed after its result was written
             shutil.rmtree(folder / "work" / run, ignore_errors=True)
-    causes = {run: cause for run in todo if (cause := _cause(folder, run))} if status else {}
+    failed = status not in (0, 2)  # 2: Snakemake refused its options and started no run
+    causes = {run: cause for run in todo if (cause := _cause(folder, run))} if failed else {}
     for run, cause in causes.items():
         print(f"{run} failed: {cause}")
     if status and not causes:
@@ -169,7 +171,8 @@ def _run_snakemake(experiment, folder, cores, options):
     except KeyboardInterrupt:
         if remote:  # Snakemake cancels its jobs on the cluster
             process.send_signal(signal.SIGINT)
-            process.wait(60)
+            with contextlib.suppress(psutil.TimeoutExpired):
+                process.wait(60)
         raise
     finally:
         end_tree(process)

@@ -8,9 +8,9 @@ import re
 import statistics
 from pathlib import Path
 
+from mmlkit.batch.experiments import is_finite
 from mmlkit.batch.overviews import advice, claim_rows, experiments_in, runs_table
 from mmlkit.batch.reports import rounded
-from mmlkit.batch.runs import is_finite
 from mmlkit.batch.tables import headline
 from mmlkit.messages import count, markdown_table, markdown_text
 from mmlkit.runtime import atomic_write
@@ -113,7 +113,7 @@ def _draw(rows, path):
 
     from mmlkit.plots.claims import forest
 
-    texts = {"svg.fonttype": "none", "svg.hashsalt": "mmlkit"}
+    texts = {"svg.fonttype": "none", "svg.hashsalt": "mmlkit", "text.parse_math": False}
     with matplotlib.rc_context(texts):
         ax = forest([(title, textwrap.fill(says, 58), *rest) for title, says, *rest in rows])
         ax.figure.savefig(path, format="svg", metadata={"Date": None}, facecolor="white")

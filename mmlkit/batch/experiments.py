@@ -15,9 +15,17 @@ from mmlkit.batch.notebooks import find_notebooks, notebook_parameters, parse_va
 from mmlkit.profiles import get_profile
 from mmlkit.shipped import shipped_folder
 
-__all__ = ["Experiment", "find_experiment", "known_experiments", "load_experiment", "parse_grid"]
+__all__ = [
+    "Experiment",
+    "find_experiment",
+    "known_experiments",
+    "is_finite",
+    "load_experiment",
+    "parse_grid",
+]
 
 _SIZES = ("fast", "colab", "paper")
+_COPIED = ("title", "about", "published", "claims")
 
 
 @dataclass(frozen=True)
@@ -129,12 +137,14 @@ def load_experiment(name, profile="fast", grid=None):
             f"{path} has no size {profile!r}; it has {found}. Add a table [{profile}], or choose "
             "one of these with --profile."
         )
-    size = {"grid": {}, "set": {}, "gpu_minutes": None, **content[profile]}
-    grid = {**content["grid"], **size.pop("grid"), **(grid or {})}
-    given = {**content.get("set", {}), **size.pop("set"), "profile": profile}
-    cost = size.pop("gpu_minutes")
-    special = [(key, part.pop(key)) for part in (content, size) for key in grid if key in part]
-    runs = _grid_runs(grid, given, special)
+    size = content[profile]
+    plan = content["grid"] | size.pop("grid", {})
+    special = [(key, part.pop(key)) for part in (content, size) for key in plan if key in part]
+    given = content.get("set", {}) | size.pop("set", {}) | {"profile": profile}
+    cost, grid, runs = size.pop("gpu_minutes", None), plan | (grid or {}), {}
+    for run, point in _points(grid):
+        own = [table.get(str(point[key]), {}) for key, table in special]
+        runs[run] = {key: value for part in (given, *own, point) for key, value in part.items()}
     first, needs = _runs_before(path, content, grid, given)
     names = {run.lower() for run in (*runs, *first)}
     if not runs or len(names) != math.prod(map(len, grid.values())) + len(first):
@@ -151,7 +161,6 @@ def load_experiment(name, profile="fast", grid=None):
                 raise ValueError(_unknown(f"{path}: a run of {notebook.name}", key, known))
     return Experiment(
         name=path.stem,
-        title=content["title"],
         profile=profile,
         notebook=notebook,
         grid=grid,
@@ -160,7 +169,7 @@ def load_experiment(name, profile="fast", grid=None):
         gpu_minutes=dict.fromkeys(first, cost) | costs,
         needs=needs,
         **size,
-        **{key: content[key] for key in ("about", "published", "claims") if key in content},
+        **{key: content[key] for key in _COPIED if key in content},
     )
 
 
@@ -168,15 +177,6 @@ def _points(grid):
     """Yield the name of each run of the grid, and its values as a dict."""
     for values in itertools.product(*grid.values()):
         yield _file_name("-".join(map(str, values))), dict(zip(grid, values))
-
-
-def _grid_runs(grid, given, special):
-    """Return {name of a run: its parameters}; `special` has what belongs to one value."""
-    runs = {}
-    for run, point in _points(grid):
-        own = [table.get(str(point[key]), {}) for key, table in special]
-        runs[run] = {key: value for part in (given, *own, point) for key, value in part.items()}
-    return runs
 
 
 def _runs_before(path, content, grid, given):
@@ -207,8 +207,9 @@ def _fields(text):
 def _check(path, content):
     """Check every key and value of an experiment file by experiment.schema.json."""
     schema = _schema(content)
-    kinds = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("number", _is_number)
-    validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=kinds)
+    known = jsonschema.Draft202012Validator
+    kinds = known.TYPE_CHECKER.redefine("number", lambda _, value: is_finite(value))
+    validator = jsonschema.validators.extend(known, type_checker=kinds)
     error = next(validator(schema).iter_errors(content), None)
     if error is not None:
         where = f"{path}: {'.'.join(map(str, error.absolute_path)) or 'the file'}"
@@ -229,17 +230,16 @@ def _check(path, content):
 def _schema(content):
     """Return the schema with the names and values of this file's grid."""
     schema = json.loads(Path(__file__).with_name("experiment.schema.json").read_text("utf-8"))
-    parts = [content, *(content.get(key) for key in _SIZES)]
-    grids = [part.get("grid") for part in parts if isinstance(part, dict)]
-    values = {}
-    for key, found in (item for grid in grids if isinstance(grid, dict) for item in grid.items()):
-        names = map(str, found if isinstance(found, list) else ())
-        values.setdefault(key, {}).update(dict.fromkeys(names, {"$ref": "#/$defs/run"}))
-    tables = {key: {**schema["$defs"]["table"], "properties": values[key]} for key in values}
+    parts, tables = schema["$defs"], {}
+    for part in (content, *map(content.get, _SIZES)):
+        grid = part.get("grid") if isinstance(part, dict) else None
+        for key, found in grid.items() if isinstance(grid, dict) else ():
+            names = map(str, found if isinstance(found, list) else ())
+            table = tables.setdefault(key, {**parts["table"], "properties": {}})
+            table["properties"] |= dict.fromkeys(names, {"$ref": "#/$defs/run"})
     schema["properties"] |= tables
-    schema["$defs"]["size"]["properties"] |= tables
-    fields = dict.fromkeys([*values, "on"], {"$ref": "#/$defs/value"})
-    schema["$defs"]["side"]["properties"] = fields
+    parts["size"]["properties"] |= tables
+    parts["side"]["properties"] = dict.fromkeys([*tables, "on"], {"$ref": "#/$defs/value"})
     return schema
 
 
@@ -254,8 +254,16 @@ def _sentence(where, error):
     return f"{where} is {error.instance!r}, expected a {error.schema['description']}."
 
 
-def _is_number(checker, value):
-    return type(value) in (int, float) and math.isfinite(value)
+def is_finite(value):
+    """Return whether a value of JSON or TOML is a finite number.
+
+    Args:
+        value: any value.
+
+    Returns:
+        True or False.
+    """
+    return type(value) in (int, float) and abs(value) < 1e300
 
 
 def _unknown(where, key, known):

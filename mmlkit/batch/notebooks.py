@@ -14,6 +14,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import yaml
+
 from mmlkit.batch.processes import STALLED, run_watched
 from mmlkit.messages import count
 from mmlkit.shipped import shipped_folder
@@ -56,34 +58,35 @@ def find_notebooks(wanted):
 def _suggestion(name, known):
     if name in ("fast", "colab", "paper"):
         return f" Did you mean --profile {name}?"
-    names = {path.stem[3:]: path.stem for path in known} | {path.stem: path.stem for path in known}
+    names = {name: path.stem for path in known for name in (path.stem[3:], path.stem)}
     near = difflib.get_close_matches(name.lower(), names, n=1)
     return f" Did you mean {names[near[0]]}?" if near else ""
 
 
-def notebook_cells(path):
-    """Return the cells of a notebook.
+def notebook_text(path, kind):
+    """Return the text of some cells of a notebook.
 
     Args:
         path: the notebook.
+        kind: the type or a tag of these cells, such as "markdown" or "parameters".
 
     Returns:
-        A list of dicts, as in the file.
+        A text.
 
     Raises:
         ValueError: the file is not a notebook.
     """
-    # Every cell is read here once, so that no later reader needs to check.
     try:
-        cells = list(json.loads(Path(path).read_text(encoding="utf-8"))["cells"])
-        for cell in cells:
-            "".join(cell["source"]), cell["cell_type"], cell["metadata"].get("tags")
+        cells = [
+            ("".join(cell["source"]), {cell["cell_type"], *cell["metadata"].get("tags", ())})
+            for cell in json.loads(Path(path).read_text(encoding="utf-8"))["cells"]
+        ]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{path} is not a notebook ({type(error).__name__}: {error}). Expected a file that "
             "Jupyter has written; save or copy it again."
         ) from error
-    return cells
+    return "\n".join(text for text, kinds in cells if kind in kinds)
 
 
 def notebook_parameters(path):
@@ -98,11 +101,7 @@ def notebook_parameters(path):
     Raises:
         ValueError: the cell is not Python.
     """
-    code = "".join(
-        "".join(cell["source"])
-        for cell in notebook_cells(path)
-        if "parameters" in cell["metadata"].get("tags", [])
-    )
+    code = notebook_text(path, "parameters")
     try:
         nodes = ast.parse(code).body
     except (SyntaxError, ValueError) as error:  # the second: NUL
@@ -121,9 +120,7 @@ def list_notebooks():
     width = max(len(path.stem) for path in known)
     lines = []
     for path in known:
-        cells = [cell for cell in notebook_cells(path) if cell["cell_type"] == "markdown"]
-        texts = ["".join(cell["source"]) for cell in cells]
-        titles = re.findall(r"^# (.*)", "\n".join(texts), re.M)
+        titles = re.findall(r"^# (.*)", notebook_text(path, "markdown"), re.M)
         lines.append(f"{path.stem:<{width}}  {(titles or [path.stem])[0]}")
         lines.append(f"{'':<{width}}  parameters: {', '.join(notebook_parameters(path))}")
     return "\n".join(lines)
@@ -143,7 +140,7 @@ def parse_value(text):
     """
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
 
 
@@ -303,9 +300,10 @@ def execute_notebook(path, output, parameters, environment, **options):
         (seconds, status, text), as `run_watched`.
     """
     # Papermill fills in parameters in braces, also in the names of files.
-    paths = [re.sub("([{}])", r"\1\1", str(one)) for one in (path, output, path.parent)]
-    command = [sys.executable, "-c", _PAPERMILL, str(os.getpid()), *paths[:2], *_OPTIONS.split()]
-    command += ["--cwd", paths[2], "-y", json.dumps(parameters)]
+    names = [re.sub("([{}])", r"\1\1", str(one)) for one in (path, output)]
+    command = [sys.executable, "-c", _PAPERMILL, str(os.getpid()), *names, *_OPTIONS.split()]
+    # Not JSON, which is YAML but for some numbers: papermill reads 5e-05 as a text.
+    command += ["--cwd", str(path.parent), "-y", yaml.safe_dump(parameters, sort_keys=False)]
     environment = {**os.environ, "MMLKIT_HEADLESS": "1", **environment}
     return run_watched(command, environment, output, **options)
 

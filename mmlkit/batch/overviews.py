@@ -3,12 +3,13 @@
 Notebook 12 shows them. The report of `mmlkit report` has every cell; these tables are short.
 """
 
+import contextlib
 import json
 from pathlib import Path
 from typing import NamedTuple
 
 from mmlkit.batch.experiments import Experiment, known_experiments, load_experiment
-from mmlkit.batch.tables import compare_claim, finite, headline, load_results, long_frame
+from mmlkit.batch.tables import CELL, compare_claim, finite, headline, load_results, long_frame
 from mmlkit.messages import count
 from mmlkit.shipped import results as recorded_path
 from mmlkit.studies.comparisons import outcome, outcome_sentence, pairs_needed
@@ -112,9 +113,11 @@ def _experiment(name, profile, results):
     """Return the experiment of that name, or what the results of an unknown one tell."""
     known = known_experiments()  # by name: a result must not make us read other files
     if name in known and profile in ("fast", "colab", "paper"):
-        return load_experiment(known[name], profile)
+        with contextlib.suppress(ValueError):  # the file has no such size
+            return load_experiment(known[name], profile)
     runs = {str(result["name"]): result["parameters"] for result in results}
     keys = dict.fromkeys(key for parameters in runs.values() for key in parameters)
+    keys = [key for key in keys if key not in (*CELL, "value")]
     grid = {key: [one.get(key) for one in runs.values()] for key in keys}
     grid = {key: values for key, values in grid.items() if any(one != values[0] for one in values)}
     return Experiment(name, name, profile, Path(name), grid or {"profile": [profile]}, runs)

@@ -108,6 +108,7 @@ def _facts(results):
 
 def _figure(table):
     """Return the bytes of a PNG and its description."""
+    import matplotlib
     from matplotlib import pyplot as plt
 
     from mmlkit.plots import basics as plots
@@ -116,16 +117,17 @@ def _figure(table):
     metric = "improvement" if "improvement" in set(dev["metric"]) else dev["metric"].iloc[0]
     part = dev[dev["metric"] == metric]
     keys = [key for key in table if key not in (*CELL, *_NUMBERS, "seeds")]
-    ax = plots.spread(
-        part["ours"],
-        part["sd"],
-        [" ".join(map(str, row)) for row in part[keys].to_numpy()],
-        part["on"],
-        published=part["recomputed"].fillna(part["published"]),
-        xlabel=f"dev {metric}{', %' if metric == 'improvement' else ''}",
-    )
     image = io.BytesIO()
-    ax.figure.savefig(image, format="png")
+    with matplotlib.rc_context({"text.parse_math": False}):  # a name may hold $ or \\
+        ax = plots.spread(
+            part["ours"],
+            part["sd"],
+            [" ".join(map(str, row)) for row in part[keys].to_numpy()],
+            part["on"],
+            published=part["recomputed"].fillna(part["published"]),
+            xlabel=f"dev {metric}{', %' if metric == 'improvement' else ''}",
+        )
+        ax.figure.savefig(image, format="png")
     plt.close(ax.figure)
     return image.getvalue(), (
         f"dev {metric} of every run, mean over seeds with its standard deviation, and the "

@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from mmlkit.batch.experiments import load_experiment
+from mmlkit.batch.experiments import is_finite, load_experiment
 from mmlkit.batch.notebooks import execute_notebook, notebook_parameters
 from mmlkit.batch.processes import file_lock
 
@@ -26,7 +26,6 @@ __all__ = [
     "execute_run",
     "failure_cause",
     "gpu_names",
-    "is_finite",
     "read_result",
     "record",
     "write_json",
@@ -81,18 +80,6 @@ def write_json(path, content):
         temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
 
 
-def is_finite(value):
-    """Return whether a value of JSON is a finite number.
-
-    Args:
-        value: any value.
-
-    Returns:
-        True or False.
-    """
-    return type(value) in (int, float) and abs(value) < 1e300
-
-
 def read_result(path):
     """Read the result of one run.
 
@@ -116,8 +103,8 @@ def read_result(path):
             for score in found["scores"]
         ]
         for score in scores:
-            value = score.get("value")
-            score["value"] = value if is_finite(value) else math.nan
+            if not is_finite(score.get("value")):
+                score["value"] = math.nan
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{path} is not the result of a run ({type(error).__name__}: {error}). Expected a "
@@ -226,8 +213,9 @@ def gpu_names():
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
     if names is None and shutil.which("nvidia-smi"):
         query = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
-        names = subprocess.run(query, capture_output=True, text=True).stdout
-    return re.findall(r"[^\s,]+", names or "")
+        asked = subprocess.run(query, capture_output=True, text=True)
+        names = "" if asked.returncode else asked.stdout  # otherwise a message, not names
+    return [name for name in re.findall(r"[^\s,]+", names or "") if name != "-1"]
 
 
 @contextlib.contextmanager

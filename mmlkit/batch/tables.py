@@ -9,7 +9,8 @@ import re
 import warnings
 from pathlib import Path
 
-from mmlkit.batch.runs import is_finite, read_result
+from mmlkit.batch.experiments import is_finite
+from mmlkit.batch.runs import read_result
 from mmlkit.studies.comparisons import paired_bootstrap
 from mmlkit.studies.published import tables
 
@@ -191,16 +192,13 @@ def headline(experiment, frame):
         A DataFrame with published, recomputed, ours, sd and seeds. ours and sd are over seeds;
         everything else is averaged.
     """
-    by, metric = next(iter(experiment.grid)), experiment.published.get("headline")
-    if frame.empty:
-        return frame
-    part = frame[
-        (frame["metric"] == (metric or frame["metric"].iloc[0])) & (frame["split"] == "dev")
-    ]
-    metric = metric or frame["metric"].iloc[0]
+    by = next(key for key in (*experiment.grid, "on") if key != "seed")
+    published = experiment.published
+    metric = published.get("headline") or next(iter(frame["metric"]), None)
+    part = frame[(frame["metric"] == metric) & (frame["split"] == "dev")]
     if part.empty:
         return part
-    scale = 1 if metric == "improvement" else experiment.published.get("scale", 1)
+    scale = 1 if metric == "improvement" else published.get("scale", 1)
     means = scale * part.groupby([by, "seed"], sort=False)["value"].mean()
     ours = means.groupby(by, sort=False).agg(ours="mean", sd="std", seeds="count")
     printed = (

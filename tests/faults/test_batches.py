@@ -317,6 +317,29 @@ def test_each_run_has_a_gpu_of_its_own_and_one_thread(toy, tmp_path, monkeypatch
     assert sorted(told) == ([["3", "1"], ["5", "1"]] if gpus else [["", "1"]] * 2)
 
 
+def test_what_is_no_gpu_has_no_name(tmp_path, monkeypatch):
+    """-1 hides all GPUs; nvidia-smi without a GPU prints a sentence and fails."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert gpu_names() == []
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho No devices were found\nexit 6\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert gpu_names() == []
+    program.write_text("#!/bin/sh\necho 0\necho 1\n")
+    assert gpu_names() == ["0", "1"]
+
+
+def test_a_wrong_option_of_snakemake_is_no_failure_of_a_run(toy, tmp_path, capfd):
+    experiment, out = load_experiment(toy("raise ValueError('once')", [0])), tmp_path / "out"
+    assert reproduce(experiment, out) == ["0"]
+    assert "0 failed: ValueError: once" in capfd.readouterr().out
+    assert reproduce(experiment, out, options=["--no-such-option"]) == ["0"]
+    said = capfd.readouterr().out
+    assert "Snakemake ended with status 2" in said and "failed" not in said
+
+
 def test_the_snakefile_runs_by_itself(toy, tmp_path):
     """The command is that of the first comment in the Snakefile, adapted to this experiment."""
     toml, out, place = toy("", [0, 1]), tmp_path / "out", ROOT / "mmlkit" / "batch" / "Snakefile"

@@ -97,6 +97,36 @@ def test_parameters_reach_the_notebook(tmp_path):
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["99_value.ipynb"]
 
 
+@pytest.mark.slow
+def test_values_reach_the_notebook_as_they_are(tmp_path):
+    """YAML 1.1 reads 5e-05 as a text, and papermill fills in names in braces."""
+    values = [5e-5, 1e-4, 1e22, 3, True, None, "5e-05", "no", "a {value}", "\N{GRINNING FACE}"]
+    (tmp_path / "a{b}").mkdir()
+    code = f"assert value == {values!r}, value"
+    path = tiny_notebook(tmp_path / "a{b}" / "99_value.ipynb", code)
+    assert run_notebook(path, tmp_path / "out", {"value": values})
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [
+        ([("a = 1", ["parameters"]), ("b = c = 2", ["parameters", "x"])], ["a", "b", "c"]),
+        ([("a = 1", [])], []),
+    ],
+)
+def test_the_parameters_of_several_cells(tmp_path, cells, found):
+    path = tmp_path / "one.ipynb"
+    cells = [
+        {"cell_type": "code", "source": [code], "metadata": {"tags": tags}} for code, tags in cells
+    ]
+    path.write_text(json.dumps({"cells": cells}))
+    assert notebook_parameters(path) == found
+    cells[0]["metadata"]["tags"] = None
+    path.write_text(json.dumps({"cells": cells}))
+    with pytest.raises(ValueError, match="one.ipynb is not a notebook"):
+        notebook_parameters(path)
+
+
 def test_an_unknown_parameter_is_refused_before_the_run(tmp_path):
     path = tiny_notebook(tmp_path / "99_value.ipynb", "1")
     with pytest.raises(ValueError, match="no parameter 'vlaue'. It has value, output_dir"):
@@ -112,6 +142,8 @@ def test_parse_parameters():
         "flag": True,
         "name": "a=b",
     }
+    for text in ("{[]: 1}", "-" * 100_000 + "1"):  # no literals of Python
+        assert parse_parameters([f"name={text}"]) == {"name": text}
     with pytest.raises(ValueError, match="'epochs' is not of the form NAME=VALUE"):
         parse_parameters(["epochs"])
 

@@ -74,6 +74,12 @@ def test_the_grid_and_what_changes_a_run(write):
     )
 
 
+@pytest.mark.parametrize("key", ["limit", "title", "minutes"])
+def test_a_key_of_the_file_is_no_parameter(write, key):
+    with pytest.raises(ValueError, match=f"a run of one.ipynb has '{key}', which is unknown"):
+        load_experiment(write(WHOLE), grid=parse_grid([f"{key}=1"]))
+
+
 def test_the_estimate(write):
     fast, colab = load_experiment(write(WHOLE)), load_experiment(write(WHOLE), "colab")
     assert (
@@ -116,6 +122,18 @@ def test_the_estimate(write):
         (
             HEAD + "[grid]\nseed = []\n[fast]\n",
             "every parameter needs at least one value, each once",
+        ),
+        (
+            HEAD + "[grid]\nvalue = [1]\n[fast]\n",
+            "grid is 'value', expected a name other than on, split, metric and value",
+        ),
+        (
+            HEAD + f"[grid]\nseed = [0]\n[fast]\nlimit = 1{'0' * 400}\n",
+            "fast.limit is 10*, expected a number above 0",
+        ),
+        (
+            HEAD + "[grid]\nseed = [0]\n[before]\nrun = 'a{'\nwhen = {}\nset = {}\n[fast]\n",
+            "before.run is 'a{', expected a text with names of the grid in braces",
         ),
         ('title = "T"\nnotebook = "77"\n[grid]\nseed = [0]\n[fast]\n', "There is no notebook '77'"),
     ],

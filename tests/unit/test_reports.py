@@ -485,6 +485,35 @@ def test_fields_missing_in_all_results_do_not_stop_the_report(tmp_path):
         write_readme([tmp_path], readme)
 
 
+def test_runs_that_differ_in_their_seed_alone(tmp_path):
+    for seed in range(3):
+        scores = [dict(on="rte", split="dev", metric="accuracy", value=0.1 * seed)]
+        one = {**RESULTS[0], "experiment": "own", "parameters": {"seed": seed}, "scores": scores}
+        (tmp_path / f"{seed}.json").write_text(json.dumps({**one, "name": str(seed)}))
+    text = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
+    assert "| rte | 0.100 | 0.100 | 3 |" in text
+
+
+def test_a_metric_that_looks_like_a_formula(tmp_path):
+    scores = [{**score, "metric": "$\\foo$"} for score in RESULTS[0]["scores"]]
+    write_results(tmp_path / "results", experiment="own", scores=scores)
+    write_report([tmp_path / "results"], tmp_path / "report")
+    assert "own-fast-dev.png" in list_files(tmp_path / "report")
+
+
+def test_a_known_experiment_in_a_size_that_its_file_lacks(tmp_path):
+    write_results(tmp_path / "results", experiment="real-stars", profile="paper")
+    text = write_report([tmp_path / "results"], tmp_path / "report").read_text(encoding="utf-8")
+    assert "real-stars (paper)" in text
+
+
+def test_a_parameter_with_the_name_of_a_column(tmp_path):
+    parameters = {**RESULTS[0]["parameters"], "value": 3, "on": "x"}
+    write_results(tmp_path / "results", experiment="own", parameters=parameters)
+    text = write_evidence([tmp_path / "results"], tmp_path / "out").read_text(encoding="utf-8")
+    assert "**own** (fast, 4 runs)" in text
+
+
 def test_damaged_files_are_skipped(tmp_path):
     write_results(tmp_path / "results")
     (tmp_path / "results" / "failed").mkdir()
