@@ -138,9 +138,10 @@ def outcome_sentence(comparison, claim="the first is better", *, at_least=0.0):
     low, high = (round(end, 9) + 0.0 for end in (comparison.low, comparison.high))  # no -0
     runs = " with these runs" if found == "cannot be told" else ""
     more = f", at least {needed} are needed" if comparison.pairs < needed else ""
+    interval = f"{comparison.level:.0%} interval {low:+.3g} to {high:+.3g}"
     return (
         f"{claim}: {found}{runs} (difference {comparison.difference:+.3g}, "
-        f"{comparison.level:.0%} interval {low:+.3g} to {high:+.3g}, "
+        f"{interval if comparison.pairs > 1 else 'no interval'}, "
         f"pairs of runs: {comparison.pairs}{more})."
     )
 

@@ -561,8 +561,7 @@ print(f"largest difference of two seeds: {100 * control.abs().max():.1f} points"
 # %% [markdown]
 # In the third column only the seed of the intermediate training differs. Its intervals with 40 and
 # 160 labels still exclude zero. So an interval over draws is valid only for these two *encoders* on
-# this dev split. A claim about the *recipe* needs new training runs. The recorded effects of
-# section 4 have them.
+# this dev split. A claim about the *recipe* needs new training runs, as recorded in section 4.
 #
 # The sliders choose the number of labels and the starting point.
 
@@ -651,11 +650,9 @@ print(f"above guessing by more than two standard errors: {', '.join(ahead[ahead]
 learned.round(3)
 
 # %% [markdown]
-# A task at guessing has taught the encoder little. To give each task 110 updates, pass
-# `3 * sst2_updates` to `train`.
+# A task at guessing has taught the encoder little.
 #
-# Only in the profiles `colab` and `paper` is the plain encoder BERT. So this run cannot confirm or refute the
-# paper's numbers.
+# The plain encoder is BERT only in the profiles `colab` and `paper`.
 #
 # ## 7 Labels or updates?
 #
@@ -696,8 +693,8 @@ for column, rows in paper["training size"].items():
 # The training loss distinguishes the two cases. A high training loss indicates a lack of
 # updates. A low training loss with a low dev accuracy indicates a lack of labels.
 #
-# Our fine-tuned models had few updates too: 10 or 20. The frozen heads of section 5 were fitted to
-# the same rows (draw 0), without updates.
+# Our fine-tuned models had 10 or 20 updates. The frozen heads of section 5 were fitted to the same
+# rows (draw 0).
 #
 # **Predict before you run.** Does fine-tuning beat the frozen ridge heads on the same rows?
 
@@ -784,9 +781,9 @@ print(f"549 labels of SNLI: MT-DNN (BERT-base, eight tasks) {paper.loc['SNLI 0.1
 # %% [markdown]
 # ### Recorded runs
 #
-# Two experiments are recorded. `domain-adaptation` repeats this table on our small sets, with one
-# seed. `real-stars` repeats section 4 on the real sets, with six seeds: five-way SST with 10, 40 or
-# 160 of its 8,544 rows, from MiniLM (`bert`) and from an encoder that has learned SST-2 (`mt-dnn`).
+# `domain-adaptation` repeats this table on our small sets, with one seed, so its differences tell
+# nothing. `real-stars` repeats section 4 on the real sets with six seeds. It starts from MiniLM
+# (`bert`), or from an encoder that has learned SST-2 (`mt-dnn`).
 #
 # **Predict before you run.** Is the gain of section 4 larger or smaller on the real sets?
 
@@ -813,8 +810,6 @@ for one in experiments:
     display(table.round(3).dropna(axis=1, how="all"))
 
 # %% [markdown]
-# The runs of `domain-adaptation` have one seed, so nothing can be told from their differences.
-#
 # ## Exercises
 #
 # ### Exercise 1: a stratified share

@@ -807,8 +807,7 @@ pd.DataFrame(check_submission(broken, course))[["file", "found", "expected"]]
 #
 # ## 9 All recorded runs
 #
-# Live runs demonstrate the mechanics. Statements about methods need several seeds. Such runs are in `results/`, made by `mmlkit
-# reproduce NAME`, with one file for each run. The next cells read whatever is there, and no number is typed in.
+# Statements about methods need several seeds. Such runs are in `results/`, made by `mmlkit reproduce NAME`. No number is typed in.
 
 # %%
 from mmlkit.batch import advice, claim_rows, claim_sentences, headlines
@@ -906,20 +905,19 @@ planned = sum(len(one.experiment.claims) for one in recorded)
 print(f"{planned - len(words)} further claims of these experiments have no runs of both sides.")
 
 # %% [markdown]
-# *At 95 %, both claims about joint training hold. MML is worse than BERT on sets it was not trained on. The claim about its own dev
+# *At 95 %, both claims about joint training hold, and that about few labels. MML is worse than BERT on sets it was not trained on. The claim about its own dev
 # split cannot be told.* A mark to the right of zero favours the first system of a claim. The numbers are the difference, its
 # interval and the pairs of runs.
 #
 # At 99 % at least eight pairs are needed. Without an effect, all $n$ differences have the same sign with probability $2^{1-n}$
 # (exercise 3).
 #
-# The cautions of notebook [05](05_cross_dataset.ipynb) apply. The intervals are over seeds, for these data and this encoder. And
-# among twenty claims without any effect, about one interval of 95 % will exclude zero by chance.
+# The cautions of notebook [05](05_cross_dataset.ipynb) apply. Among
+# twenty claims without any effect, about one interval of 95 % will exclude zero by chance.
 #
 # ### What to take from it
 #
-# The files of the experiments say what each outcome of a main claim would advise. The next cell prints the advice for the outcomes
-# that were found with at least six seeds. It is about this encoder and these sets.
+# The experiments' files have an advice for each outcome. The next cell prints it for the outcomes found with at least six seeds.
 
 # %%
 for said in advice(recorded):

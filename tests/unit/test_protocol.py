@@ -995,7 +995,7 @@ def test_an_outcome_sentence():
     )
     assert outcome_sentence(Comparison(0.5, -math.inf, math.inf, 0.9, 1)) == (
         "the first is better: cannot be told with these runs (difference +0.5, "
-        "90% interval -inf to +inf, pairs of runs: 1, at least 5 are needed)."
+        "no interval, pairs of runs: 1, at least 5 are needed)."
     )
 
 
