@@ -50,10 +50,11 @@ def _verdicts(recorded, *, primary_only=False):
     lines = ["| claim | on our runs | difference in points (95 % interval) | seeds |"]
     lines.append("|---|---|---|---|")
     for one in recorded:
+        data = f" (mini data of edition {one.edition})" if one.edition else ""
         for claim, found in one.compared:
             primary = claim.get("primary", False)
             if primary or not primary_only:
-                says = claim["says"] + " (primary)" * (primary and not primary_only)
+                says = claim["says"] + data + " (primary)" * (primary and not primary_only)
                 lines.append(_verdict(says, found, one.at_least(claim)))
     return "\n".join(lines) if len(lines) > 2 else "No claim has runs of both sides."
 

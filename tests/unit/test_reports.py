@@ -238,6 +238,9 @@ def test_no_table_mixes_editions_of_the_mini_data(tmp_path):
         ("mml-tables", "fast", "3"): 4,
     }
     assert all("mini_data" not in run["versions"] for run in found["mml-tables", "fast", "2"])
+    page = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
+    for edition in (2, 3):
+        assert f"was not trained on (mini data of edition {edition}) (primary) | cannot" in page
     text = write_report([tmp_path], tmp_path / "report").with_suffix(".md").read_text("utf-8")
     assert "(fast, mini data of edition 2)" in text and "(fast, mini data of edition 3)" in text
     assert {path.name for path in (tmp_path / "report").glob("*.png")} == {
