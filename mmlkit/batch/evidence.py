@@ -89,7 +89,7 @@ def _sentences(one):
 
 
 def _heads_left(one):
-    """Return how many heads stay after pruning, for each value of the first parameter."""
+    """Return how many heads the chosen epoch has, for each value of the first parameter."""
     first, left = next(iter(one.experiment.grid)), {}
     for result in one.results:
         if result.get("events") and is_finite(result.get("heads_left")):

@@ -136,7 +136,7 @@ def load_experiment(name, profile="fast", grid=None):
         raise ValueError(
             f"{path} has no size {profile!r}; it has {found}. Add a table [{profile}], or choose "
             "one of these with --profile."
-        )
+        ) from LookupError(profile)
     size = content[profile]
     plan = content["grid"] | size.pop("grid", {})
     special = [(key, part.pop(key)) for part in (content, size) for key in plan if key in part]

@@ -3,7 +3,6 @@
 Notebook 12 shows them. The report of `mmlkit report` has every cell; these tables are short.
 """
 
-import contextlib
 import json
 from pathlib import Path
 from typing import NamedTuple
@@ -113,8 +112,11 @@ def _experiment(name, profile, results):
     """Return the experiment of that name, or what the results of an unknown one tell."""
     known = known_experiments()  # by name: a result must not make us read other files
     if name in known and profile in ("fast", "colab", "paper"):
-        with contextlib.suppress(ValueError):  # the file has no such size
+        try:
             return load_experiment(known[name], profile)
+        except ValueError as error:
+            if type(error.__cause__) is not LookupError:  # that one: the file has no such size
+                raise
     runs = {str(result["name"]): result["parameters"] for result in results}
     keys = dict.fromkeys(key for parameters in runs.values() for key in parameters)
     keys = [key for key in keys if key not in (*CELL, "value")]

@@ -344,10 +344,10 @@ def test_a_result_cannot_write_outside_its_report(tmp_path, changes):
     }
     write_results(tmp_path / "a" / "b" / "results", **changes)
     before = list_files(tmp_path)
-    key = next(iter(changes))
+    key = next(iter(changes)).replace("versions", "versions.mini_data")
     with pytest.raises(
         ValueError,
-        match=f"bert-rte-0.json: {key}.* is .*, expected a plain name such as 'mml-tables'.*do "
+        match=f"bert-rte-0.json: {key} is .*, expected a plain name such as 'mml-tables'.*do "
         f"not trust",
     ):
         write_report([tmp_path / "a" / "b"], tmp_path / "a" / "b" / "report")
@@ -508,6 +508,15 @@ def test_a_known_experiment_in_a_size_that_its_file_lacks(tmp_path):
     write_results(tmp_path / "results", experiment="real-stars", profile="paper")
     text = write_report([tmp_path / "results"], tmp_path / "report").read_text(encoding="utf-8")
     assert "real-stars (paper)" in text
+
+
+def test_a_mistake_in_the_file_of_an_experiment_stops_the_report(tmp_path, monkeypatch):
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "own.toml").write_text("title = ")
+    monkeypatch.chdir(tmp_path)
+    write_results(tmp_path / "results", experiment="own")
+    with pytest.raises(ValueError, match="own.toml is not valid TOML"):
+        write_report([tmp_path / "results"], tmp_path / "report")
 
 
 def test_a_parameter_with_the_name_of_a_column(tmp_path):
