@@ -23,8 +23,9 @@ from mmlkit.bench import compare_heads, time_pruning_check
 from mmlkit.bench.timing import seconds
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.loading import load_task
+from mmlkit.folders import atomic_write
 from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
-from mmlkit.runtime import atomic_write, describe
+from mmlkit.runtime import describe
 
 HEADS, LABELS, SIZE, BATCH = 384, 3, 384, 32
 CPU = torch.device("cpu")

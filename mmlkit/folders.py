@@ -1,10 +1,11 @@
-"""Model folders: each is written as a whole or not at all, and every file in it is checked.
+"""Files and model folders: each is written as a whole or not at all, and what is read is checked.
 
 Notebook 02 saves its first model this way. Nothing here imports torch before it is needed, so the
-command line can tell at once that a folder holds no model.
+command line can tell at once that a folder holds no model, and a batch waits for no torch.
 """
 
 import contextlib
+import errno
 import glob
 import json
 import os
@@ -14,7 +15,10 @@ import time
 import warnings
 from pathlib import Path
 
+from mmlkit.messages import file_error
+
 __all__ = [
+    "atomic_write",
     "check_model_folder",
     "complete_folder",
     "is_encoder_file",
@@ -32,10 +36,48 @@ _ENCODER_FILE = re.compile(
 )
 
 
+@contextlib.contextmanager
+def atomic_write(path):
+    """Write a file as a whole or not at all.
+
+    Args:
+        path: the file. Its folder is made where it is missing.
+
+    Yields:
+        The path of a temporary file beside it, which is renamed to `path` on success.
+
+    Raises:
+        OSError: the file cannot be written; the message names `path` and what to do.
+        IsADirectoryError: `path` is a folder.
+
+    Example::
+
+        with atomic_write("results/one.json") as temporary:
+            temporary.write_text(text)
+    """
+    path = Path(path)
+    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
+    named = {None, *map(str, (temporary, path, *path.parents))}  # a full disk names no file
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        if error.errno is not None and error.filename in named:
+            clear = file_error(path, error, "written")
+            raise clear from error
+        raise
+    finally:
+        with contextlib.suppress(OSError):  # where the folder is none, for example
+            temporary.unlink(missing_ok=True)
+
+
 def _as_path(folder):
     if not isinstance(folder, (str, os.PathLike)) or not str(folder):
         raise ValueError(f"folder is {folder!r:.80}, expected the name of a folder.")
-    return Path(folder)
+    return Path(folder).expanduser()
 
 
 def _check_file(path):
@@ -200,7 +242,8 @@ def replace_folder(folder, is_replaced, model_file="config.json"):
     """
     from safetensors import SafetensorError
 
-    if _as_path(folder).is_file():
+    folder = _as_path(folder)
+    if folder.is_file():
         raise NotADirectoryError(f"{folder} is a file, expected a folder. Name another path.")
     folder = Path(os.path.realpath(folder))
     old, new = _previous(folder), folder.with_name(f".{folder.name}.{os.getpid()}.new")
@@ -211,6 +254,7 @@ def replace_folder(folder, is_replaced, model_file="config.json"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         if old.is_dir() and not folder.exists():
             os.rename(old, folder)
+        shutil.rmtree(new, ignore_errors=True)  # of a killed process with the same id
         new.mkdir()
         yield new
         if (folder / model_file).is_file():

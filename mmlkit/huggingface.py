@@ -209,7 +209,9 @@ def export_classifier(model, task, folder):
             "outputs. Use save_model instead."
         )
     config = BertConfig(**dataclasses.asdict(model.encoder.config), num_labels=task.num_labels)
-    labels = _labels(task.labels) if task.kind == "classification" else {"num_labels": 1}
+    labels = {"num_labels": 1, "problem_type": "regression"}  # pipeline then applies no sigmoid
+    if task.kind == "classification":
+        labels = _labels(task.labels)
     weight, bias = head.dense.weight.detach(), head.dense.bias.detach()
     encoder = {key: value.detach() for key, value in model.encoder.state_dict().items()}
     if head.pooling == "pooler":

@@ -5,7 +5,6 @@ random state.
 """
 
 import contextlib
-import errno
 import os
 import platform
 import re
@@ -16,10 +15,7 @@ from pathlib import Path
 
 import torch
 
-from mmlkit.messages import file_error
-
 __all__ = [
-    "atomic_write",
     "autocast",
     "capacity",
     "delayed_interrupt",
@@ -43,7 +39,7 @@ def pick_device(name=None):
 
     Args:
         name: a device such as "cpu", "cuda:1" or "mps"; None for a GPU where there is one, else
-            the CPU.
+            the CPU. Of several processes that torchrun started, each has a GPU of its own.
 
     Returns:
         A torch.device.
@@ -53,7 +49,7 @@ def pick_device(name=None):
     """
     cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
     try:
-        device = torch.device(name or ("cuda" if cuda else "mps" if mps else "cpu"))
+        device = torch.device(name or (_own_gpu() if cuda else "mps" if mps else "cpu"))
     except (RuntimeError, TypeError) as error:
         raise ValueError(
             f"device is {name!r}, expected 'cpu', 'cuda', 'cuda:1' or 'mps', or None for a GPU "
@@ -65,6 +61,13 @@ def pick_device(name=None):
             "Use device='cpu', or install a CUDA build of torch."
         )
     return device
+
+
+def _own_gpu():
+    """Return "cuda", or the GPU of this process where torchrun started several."""
+    if int(os.environ.get("WORLD_SIZE", 1)) < 2 or "LOCAL_RANK" not in os.environ:
+        return "cuda"
+    return f"cuda:{int(os.environ['LOCAL_RANK']) % torch.cuda.device_count()}"
 
 
 def fastest_precision(device):
@@ -186,7 +189,7 @@ def seed_generators(seed, device=None):
         device: a torch.device, or None for the CPU alone.
     """
     for generator in _generators(device):
-        generator.manual_seed(seed)
+        generator.manual_seed(int(seed))  # of numpy, too
 
 
 def _generators(device):
@@ -315,41 +318,3 @@ def delayed_interrupt():
         yield asked
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextlib.contextmanager
-def atomic_write(path):
-    """Write a file as a whole or not at all.
-
-    Args:
-        path: the file. Its folder is made where it is missing.
-
-    Yields:
-        The path of a temporary file beside it, which is renamed to `path` on success.
-
-    Raises:
-        OSError: the file cannot be written; the message names `path` and what to do.
-        IsADirectoryError: `path` is a folder.
-
-    Example::
-
-        with atomic_write("results/one.json") as temporary:
-            temporary.write_text(text)
-    """
-    path = Path(path)
-    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
-    named = {None, *map(str, (temporary, path, *path.parents))}  # a full disk names no file
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        os.replace(temporary, path)
-    except OSError as error:
-        if error.errno is not None and error.filename in named:
-            clear = file_error(path, error, "written")
-            raise clear from error
-        raise
-    finally:
-        with contextlib.suppress(OSError):  # where the folder is none, for example
-            temporary.unlink(missing_ok=True)

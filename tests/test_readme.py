@@ -196,4 +196,4 @@ def test_the_first_part_has_at_most_100_lines():
     )
     said = " ".join(first.split())
     assert f"is {shipped[0]} to {shipped[-1]} times as fast" in said
-    assert f"{best[0]} to {best[-1]} times with" in said
+    assert f"It is {best[0]} to {best[-1]} times as fast" in said

@@ -12,8 +12,8 @@ from mmlkit.batch.experiments import is_finite
 from mmlkit.batch.overviews import advice, claim_rows, experiments_in, runs_table
 from mmlkit.batch.reports import rounded
 from mmlkit.batch.tables import headline
+from mmlkit.folders import atomic_write
 from mmlkit.messages import count, markdown_table, markdown_text
-from mmlkit.runtime import atomic_write
 from mmlkit.studies.comparisons import outcome
 
 __all__ = ["write_evidence", "write_readme"]
@@ -191,6 +191,10 @@ in all other cases, and always with fewer than six seeds.
 The difference is the mean over seeds, first system minus second, in points of 100. With one seed
 there is one pair, which may be the mean of several sets. The intervals are over seeds: they do not
 cover the choice of dev rows, and they are not corrected for the number of claims. Scores are of the
-best epoch on the dev split, for both sides. `experiments/PLAN.md` says what was planned, and what
-deviates from the plan. The runs judge the encoders and data that they used, and not the papers'
-larger models."""
+best epoch on the dev split, for both sides. A *primary* claim is the main one of its experiment.
+`experiments/PLAN.md` says what was planned, and what deviates from the plan. The runs judge the
+encoders and data that they used, and not the papers' larger models.
+
+In the tables, *published* numbers are printed in the papers, and *recomputed* ones follow from other
+numbers that the papers print (notebook 06). Hours count the last attempt of a run that was
+resumed."""

@@ -180,8 +180,8 @@ def headlines(recorded):
         table = headline(one.experiment, one.frame)
         if table.empty:
             continue
-        by, digits = table.columns[0], 2 if table["ours"].abs().max() > 1.5 else 3
-        words = table[["published", "ours", "sd"]].map(f"{{:.{digits}f}}".format)
+        by = table.columns[0]
+        words = table[["published", "ours", "sd"]].map("{:.2f}".format)
         words = words.replace("nan", "").assign(seeds=table["seeds"], number=by.split(": ")[1])
         tables.append(words.set_index(pd.MultiIndex.from_product([[one.title], table[by]])))
     return pd.concat([pd.DataFrame(), *tables])

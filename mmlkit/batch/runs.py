@@ -74,7 +74,7 @@ def write_json(path, content):
         path: the file.
         content: plain values.
     """
-    from mmlkit.runtime import atomic_write
+    from mmlkit.folders import atomic_write
 
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")

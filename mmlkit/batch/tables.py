@@ -189,8 +189,8 @@ def headline(experiment, frame):
         frame: a DataFrame of `long_frame`.
 
     Returns:
-        A DataFrame with published, recomputed, ours, sd and seeds. ours and sd are over seeds;
-        everything else is averaged.
+        A DataFrame with published, recomputed, ours, sd and seeds: scores times 100, improvements
+        in percent. ours and sd are over seeds; everything else is averaged.
     """
     by = next(key for key in (*experiment.grid, "on") if key != "seed")
     published = experiment.published
@@ -198,13 +198,14 @@ def headline(experiment, frame):
     part = frame[(frame["metric"] == metric) & (frame["split"] == "dev")]
     if part.empty:
         return part
-    scale = 1 if metric == "improvement" else published.get("scale", 1)
+    scale = 1 if metric == "improvement" else 100
     means = scale * part.groupby([by, "seed"], sort=False)["value"].mean()
     ours = means.groupby(by, sort=False).agg(ours="mean", sd="std", seeds="count")
     printed = (
         comparison(experiment, part).groupby(by, sort=False)[["published", "recomputed"]].mean()
     )
-    unit = ", %" if metric == "improvement" else ""
+    printed *= scale / (1 if metric == "improvement" else published.get("scale", 1))
+    unit = ", %" if metric == "improvement" else " times 100"
     return printed.join(ours).rename_axis(f"{by}: dev {metric}{unit}").reset_index()
 
 

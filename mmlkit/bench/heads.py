@@ -4,6 +4,7 @@ The shape is MNLI's on MiniLM: 384 heads for a hidden size of 384, and three lab
 """
 
 import copy
+import statistics
 
 import numpy as np
 
@@ -68,24 +69,24 @@ def head_record(precision, found, steps):
         steps: how many steps make a round.
 
     Returns:
-        A record: every round in milliseconds a step, and the median, lowest and highest of what
-        the heads add, in percent of a step with one head.
+        A record: for each round the mean milliseconds of a step, and the median over its steps of
+        what the heads add, in percent of the step with one head on the same batch; of these the
+        median, lowest and highest.
     """
     rounds = []
     for start in range(0, len(found), steps):
         part = found[start : start + steps]
-        rounds.append(
-            {
-                name: round(1e3 * sum(one[name] for one in part) / len(part), 2)
-                for name in ("single", "multiverse")
-            }
-        )
-    added = [100 * (one["multiverse"] / one["single"] - 1) for one in rounds]
+        mean = {
+            name: round(1e3 * sum(one[name] for one in part) / len(part), 2)
+            for name in ("single", "multiverse")
+        }
+        added = statistics.median(100 * (one["multiverse"] / one["single"] - 1) for one in part)
+        rounds.append({**mean, "added_percent": round(added, 2)})
     return {
         "comparison": "heads",
         "precision": precision,
         "heads": HEADS,
-        "added_percent": spread(added),
+        "added_percent": spread(one["added_percent"] for one in rounds),
         "rounds": rounds,
     }
 

@@ -105,7 +105,7 @@ def save_pretrained(encoder, tokenizer, folder):
         ValueError: the folder holds a model with heads, which would no longer fit the encoder.
         OSError: something could not be written. The previous model is unchanged.
     """
-    if str(folder) and Path(str(folder), "mmlkit.json").is_file():
+    if str(folder) and Path(str(folder), "mmlkit.json").expanduser().is_file():
         raise ValueError(
             f"{folder} holds a model with heads (mmlkit.json), which do not fit a new encoder. "
             "Name another folder, or use save_model."

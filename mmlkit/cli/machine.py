@@ -66,7 +66,8 @@ def bench(options):
     import json
 
     from mmlkit.bench import measure_speed, speed_sentences, speed_table
-    from mmlkit.runtime import atomic_write, fastest_precision, pick_device
+    from mmlkit.folders import atomic_write
+    from mmlkit.runtime import fastest_precision, pick_device
 
     fastest = fastest_precision(pick_device())
     if fastest == "fp32" and not options.precision and options.only != ["start"]:

@@ -224,9 +224,9 @@ def _submit(options):
 
 
 def _grade(options):
+    from mmlkit.folders import atomic_write
     from mmlkit.grading import reports, submissions
     from mmlkit.grading.sandbox import find_sandbox
-    from mmlkit.runtime import atomic_write
 
     submissions.check_folder(options.folder, options.assignment, only=bool(options.gradescope))
     sandbox = find_sandbox()
@@ -258,7 +258,7 @@ def _leaderboard(options):
 
 
 def _write(header, rows, out):
-    from mmlkit.runtime import atomic_write
+    from mmlkit.folders import atomic_write
 
     if out is None:
         writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")

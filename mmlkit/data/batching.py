@@ -96,16 +96,19 @@ class Batch:
 
         Args:
             device: a torch.device or its name.
-            non_blocking: whether the host may go on before the copy is done.
+            non_blocking: whether the host may go on before a copy to a CUDA GPU is done.
 
         Returns:
             A `Batch` on that device.
         """
         parts = {name: part for name, part in vars(self).items() if hasattr(part, "to")}
-        if torch.device(device).type == "cuda":
+        to_gpu = torch.device(device).type == "cuda"
+        if to_gpu:
             on_cpu = {name: part for name, part in parts.items() if getattr(part, "is_cpu", False)}
             parts |= {name: part.pin_memory() for name, part in on_cpu.items()}
-        moved = {name: part.to(device, non_blocking=non_blocking) for name, part in parts.items()}
+        # A copy back would be read before it is done.
+        options = {"non_blocking": non_blocking and to_gpu}
+        moved = {name: part.to(device, **options) for name, part in parts.items()}
         return dataclasses.replace(self, **moved)
 
     def split(self, size):
@@ -210,7 +213,7 @@ def plan(lengths, batch_size, *, seed=None, epoch=0):
 
     Args:
         lengths: the length of each row, [N].
-        batch_size: rows of a batch; the last one of a pool may have fewer.
+        batch_size: rows of a batch; the one with the last rows may have fewer.
         seed: a whole number, or None.
         epoch: a whole number; every epoch has another order.
 

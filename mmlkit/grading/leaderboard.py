@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mmlkit.data.loading import load_task
+from mmlkit.folders import atomic_write
 from mmlkit.messages import no_formula, printable
-from mmlkit.runtime import atomic_write
 from mmlkit.studies.cs224n import HEADERS, TASKS, overall_score, prediction_file
 
 __all__ = ["HEADER", "Row", "rank", "write_board"]

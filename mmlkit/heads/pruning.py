@@ -8,7 +8,6 @@ only, as printed.
 """
 
 import dataclasses
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,7 +92,7 @@ class HeadPruner:
 
         pruner = HeadPruner(head, every=1000)
         fit(model, data, hooks=[pruner])
-        pruner.events[-1].kept
+        pruner.events[-1].kept      # after the last update; the best epoch may have more heads
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class HeadPruner:
         self.head, self.every, self.momentum, self.threshold = head, every, momentum, threshold
         self.bandwidth, self.bin_seeding = bandwidth, bin_seeding
         self.warmup, self.min_active, self.min_gap = warmup, min_active, min_gap
-        self.until = math.inf if until is None else until
+        self.until = until
         self.observed, self.events = 0, []
         self._sums = torch.zeros(head.num_heads, dtype=torch.float64)
         self._unread = []  # per update on a GPU: the indices of the active heads, their losses
@@ -197,7 +196,8 @@ class HeadPruner:
         Returns:
             A PruningEvent, or None when the step is not due.
         """
-        if step % self.every or not self.warmup < step <= self.until:
+        ended = self.until is not None and step > self.until
+        if step % self.every or step <= self.warmup or ended:
             return None
         self._read()
         ids = self.head.active_indices.tolist()
@@ -257,6 +257,11 @@ class HeadPruner:
             reset_optimizer_state(
                 event.optimizer, (self.head.weight, self.head.bias), pruned.dropped
             )
+
+    def to_config(self):
+        """Return the keywords that build this pruner again; a checkpoint is for these alone."""
+        names = "every momentum threshold bandwidth bin_seeding warmup until min_active min_gap"
+        return {name: getattr(self, name) for name in names.split()}
 
     def state_dict(self):
         """Return the state for a checkpoint; the mask itself is in the model."""

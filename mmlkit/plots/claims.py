@@ -104,9 +104,10 @@ def _draw_claim(ax, y, comparison, word, limit):
     for end, goes_on, arrow in zip(inside, (low < -limit, high > limit), "<>"):
         ax.plot([end], [y], arrow if goes_on else "|", color=colour, markersize=6, clip_on=False)
     ax.plot([difference], [y], marker, color=colour, markersize=6, fillstyle=filling)
-    interval = "no interval" if math.isinf(low) else f"{low:+.1f} to {high:+.1f}"
+    mean, first, last = (round(value, 1) + 0.0 for value in comparison[:3])  # no -0.0
+    interval = "no interval" if math.isinf(low) else f"{first:+.1f} to {last:+.1f}"
     ax.annotate(
-        f"{difference:+.1f}  ({interval}; {pairs})",
+        f"{mean:+.1f}  ({interval}; {pairs})",
         (1, y),
         xycoords=("axes fraction", "data"),
         xytext=(6, 0),

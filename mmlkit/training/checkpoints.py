@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mmlkit.runtime import atomic_write
+from mmlkit.folders import atomic_write
 
 __all__ = [
     "CheckpointWriter",
@@ -22,6 +22,7 @@ __all__ = [
     "flatten",
     "load_checkpoint",
     "load_latest",
+    "plain_values",
     "same_run",
     "save_checkpoint",
     "unflatten",
@@ -196,19 +197,39 @@ def fingerprints(model, *splits):
         *splits: {task name: Encoded}, each with the same names.
 
     Returns:
-        A dict of plain values: the configurations of the heads, a hash of the encoder's modules and
-        configuration, and a hash of the tokens and labels of each task.
+        A dict: the configurations of the heads in their order, which is that of the optimizer; a
+        hash of the encoder's modules and configuration; and a hash of the tokens and labels of
+        each task. The values of the weights are not compared.
     """
-    heads = {  # a head of one's own that is never saved needs no to_config
-        name: [type(head).__name__, getattr(head, "to_config", dict)()]
-        for name, head in model.heads.items()
-    }
     encoder = f"{model.encoder} {getattr(model.encoder, 'config', None)}"
     return {
-        "heads": json.loads(json.dumps(heads, default=str)),
+        "heads": [  # a head of one's own that is never saved needs no to_config
+            [name, type(head).__name__, getattr(head, "to_config", dict)()]
+            for name, head in model.heads.items()
+        ],
         "encoder": hashlib.sha256(encoder.encode()).hexdigest()[:16],
         "data": {name: _data_hash([split[name] for split in splits]) for name in splits[0]},
     }
+
+
+def plain_values(settings):
+    """Return settings as a checkpoint gives them back, so that the two can be compared.
+
+    Args:
+        settings: nested dicts, lists and tuples of plain values. Numbers of numpy and torch become
+            those of Python, and any other object its text.
+
+    Returns:
+        The same with lists for tuples.
+    """
+
+    def convert(value):
+        try:
+            return value.item()
+        except (AttributeError, ValueError, RuntimeError):  # no number, or many
+            return str(value)
+
+    return json.loads(json.dumps(settings, default=convert))
 
 
 def _data_hash(splits):

@@ -119,9 +119,9 @@ class Group:
         found = self.gather(values)
         for name, expected in found[0].items():
             for rank, other in enumerate(found):
-                if other[name] != expected:
+                if other.get(name) != expected:
                     raise ValueError(
-                        f"{name} is {expected!r} in process 0 but {other[name]!r} in process "
+                        f"{name} is {expected!r} in process 0 but {other.get(name)!r} in process "
                         f"{rank}. Every process must call fit with the same data and settings, "
                         "and see the same checkpoint_dir."
                     )

@@ -120,7 +120,7 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALON
     """Compute the scores of a split that is encoded already, on the model's device.
 
     Args:
-        model: a MultitaskModel; its mode is restored afterwards.
+        model: a MultitaskModel; the mode of each of its modules is restored afterwards.
         encoded: an Encoded split.
         batch_size: rows per batch.
         precision: see `runtime.autocast`.
@@ -133,13 +133,14 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALON
         OutOfMemoryError: a single row does not fit (torch.OutOfMemoryError, from a private
             function).
     """
-    was_training, device = model.training, model.device
+    modes, device = [(module, module.training) for module in model.modules()], model.device
     model.eval()
     try:
         with fast_matmul(device), in_halves(model.encoder), autocast(precision, device)[0]:
             return _scores(model, encoded, device, batch_size, group)
     finally:
-        model.train(was_training)
+        for module, mode in modes:
+            module.training = mode
 
 
 def _scores(model, encoded, device, batch_size, group):

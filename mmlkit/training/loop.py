@@ -28,7 +28,13 @@ from mmlkit.runtime import (
 )
 from mmlkit.training import metrics
 from mmlkit.training.arguments import check_data, check_model, check_parts, check_settings
-from mmlkit.training.checkpoints import CheckpointWriter, fingerprints, load_latest, same_run
+from mmlkit.training.checkpoints import (
+    CheckpointWriter,
+    fingerprints,
+    load_latest,
+    plain_values,
+    same_run,
+)
 from mmlkit.training.distributed import join
 from mmlkit.training.evaluation import score_encoded
 from mmlkit.training.features import precompute, with_cache
@@ -49,8 +55,9 @@ class StepEvent(NamedTuple):
         step: updates so far, over all tasks.
         task: the name of the task that was updated.
         task_step: updates of this task so far.
-        loss: the Loss. On a GPU nothing has read it, so that it is infinite where fp16's scaler
-            skipped the update; on a CPU no hook is called for such an update.
+        loss: the Loss. fp16's scaler skips an update whose gradient overflows; its loss may be
+            finite, and is then reported like any other. On a GPU nothing has read the loss, so that
+            it may be infinite there; on a CPU no hook is called for such an update.
         model: the MultitaskModel.
         optimizer: the optimizer.
     """
@@ -107,8 +114,9 @@ def fit(
 ):
     """Train a MultitaskModel and leave it with the weights of its best epoch.
 
-    Every parameter that requires a gradient is trained; nothing is ever unfrozen. The best epoch
-    has the highest mean, over tasks, of the first dev metric; the first of equal epochs wins.
+    Every parameter that requires a gradient is trained, or those of an optimizer object; nothing is
+    ever unfrozen. The best epoch has the highest mean, over tasks, of the first dev metric; the
+    first of equal epochs wins.
 
     Under torchrun, or in a function that `launch` started, every process must call `fit` with the
     same arguments. Each trains on its share of every batch, and all get the same weights and the
@@ -129,8 +137,8 @@ def fit(
         batch_size: rows per batch, or whole queries of a ranking task.
         sampler: a TaskSampler over batches; by default "merged" (every batch once per epoch,
             shuffled).
-        optimizer: "adamw", "adamax", "handout", or an optimizer object with learning rates of its
-            own.
+        optimizer: "adamw", "adamax", "handout", or an optimizer object. Its own learning rates are
+            then the peaks of the schedule, and it has them again afterwards.
         schedule: of the learning rate: "linear", "cosine" or "constant"; see `learning_rate`.
         warmup: the share of all steps in which the learning rate rises.
         clip: see `train_step`.
@@ -148,9 +156,10 @@ def fit(
         save_minutes: also write a checkpoint when so many minutes have passed, where `save_steps`
             is None.
         resume: continue from checkpoint_dir if it holds a state. "auto" does so too, but starts
-            again where the state belongs to another run, and needs no checkpoint_dir. A resumed run
-            equals an uninterrupted one bit for bit on a CPU with as many threads. On a GPU it is
-            equal up to rounding: the backward pass of fused attention adds in no fixed order.
+            again where the state belongs to another run, and needs no checkpoint_dir. Settings and
+            data are compared, and what a hook's `to_config` returns. A resumed run equals an
+            uninterrupted one bit for bit on a CPU with as many threads. On a GPU it is equal up to
+            rounding: the backward pass of fused attention adds in no fixed order.
         device: a GPU where there is one by default; see `runtime.place`.
 
     Returns:
@@ -176,6 +185,8 @@ def fit(
             "lr and head_lr have no effect: an optimizer object has its own.", stacklevel=2
         )
     group, device = join(device)
+    # Before the weights, which are sent in this order.
+    group.check_equal({"the order of data": [*data], "the order of heads": [*model.heads]})
     group.send_weights(place(model, device))
     model.max_length = model.cut(max_length)
     with group.warnings_once():
@@ -198,6 +209,8 @@ def fit(
         if isinstance(optimizer, str):
             rates = {"lr": 2e-5 if lr is None else lr, "head_lr": head_lr}
             optimizer = make_optimizer(model, optimizer, **rates)
+        for params in optimizer.param_groups:
+            params["peak"] = params["lr"]
         needs_scaler = autocast(precision, model.device)[1]
         scaler = torch.amp.GradScaler(model.device.type) if needs_scaler else None
         path = None if checkpoint_dir is None else Path(checkpoint_dir) / "last.safetensors"
@@ -214,11 +227,19 @@ def fit(
             "precision": precision,
             "max_length": model.max_length,
             "optimizer": f"{type(optimizer).__module__}.{type(optimizer).__name__}",
-            "hooks": len(hooks),
-            "sampler": [sampler.kind, sampler.seed, sampler.sizes, sampler.steps_per_epoch],
+            "groups of parameters": [
+                {key: value for key, value in params.items() if key not in ("params", "lr")}
+                for params in optimizer.param_groups
+            ],
+            "hooks": [getattr(hook, "to_config", dict)() for hook in hooks],
+            # a list, because the order of its tasks decides which one comes when
+            "sampler": [sampler.kind, sampler.seed, [*sampler.sizes.items()]],
+            "steps_per_epoch": sampler.steps_per_epoch,
             "rows": {name: len(one.input_ids) for name, one in train.items()},
-            **({} if path is None else fingerprints(model, train, dev)),
         }
+        if path is not None or group.size > 1:
+            settings |= fingerprints(model, train, dev)
+        settings = plain_values(settings)
         run = _Run(model, optimizer, scaler, hooks, settings, sampler.steps_per_epoch, path)
         state = load_latest(path) if resume and path else None
         if state and same_run(path, state["settings"], settings, resume):
@@ -233,7 +254,7 @@ def fit(
 
         def step(name):
             for params in optimizer.param_groups:
-                params["lr"] = rate(run.step, peak=params.setdefault("peak", params["lr"]))
+                params["lr"] = rate(run.step, peak=params["peak"])
             # No thread prefetches: the host reads nothing of a GPU between two steps, so that it
             # pads and sends this batch while the GPU computes earlier steps.
             batch = group.share(batches[name](run.task_steps.get(name, 0))).to(model.device)
@@ -247,7 +268,7 @@ def fit(
             found, one = score_encoded(model, split, group=group, **sizes), data[name]
             return metrics.compute(one.task, found, one.dev.labels, one.dev.queries)
 
-        with delayed_interrupt() as interrupted:
+        with delayed_interrupt() as interrupted, _own_rates_afterwards(optimizer):
             for epoch in range(run.epoch + 1, epochs + 1):
                 precompute(model, train, sampler, batch_size=batch_size, precision=precision)
                 tasks, title = run.start_epoch(sampler.order(epoch)), f"epoch {epoch}/{epochs}"
@@ -373,7 +394,7 @@ class _Run:
         if "model" in state:  # a finished run needs `best` alone
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
-        if self.scaler:
+        if self.scaler and state["scaler"]:  # empty where the device before needed no scaler
             self.scaler.load_state_dict(state["scaler"])
 
     def stop(self):
@@ -407,6 +428,16 @@ def _encoded(model, data, split):
         )
         for name, one in data.items()
     }
+
+
+@contextlib.contextmanager
+def _own_rates_afterwards(optimizer):
+    """Give an optimizer its own learning rates back, whatever the schedule has set inside."""
+    try:
+        yield
+    finally:
+        for params in optimizer.param_groups:
+            params["lr"] = params["peak"]
 
 
 @contextlib.contextmanager

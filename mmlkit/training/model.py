@@ -231,6 +231,7 @@ class MultitaskModel(nn.Module):
                 head = single
             plain[task] = head
         model = MultitaskModel(self.encoder, plain, self._tokenizer, self.max_length)
+        model.frozen = self.frozen
         return model.train(self.training)
 
     @property

@@ -114,7 +114,7 @@ class Adamax(torch.optim.Adamax):
 def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight_decay=0.01):
     """Make an optimizer over the trainable parameters of a MultitaskModel.
 
-    Each parameter group keeps its peak learning rate as "peak", for the schedule of `fit`.
+    Each parameter group keeps its learning rate as "peak", for a schedule.
 
     Args:
         model: a MultitaskModel.
@@ -130,7 +130,7 @@ def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight
         A torch optimizer, which `fit` accepts as `optimizer`.
 
     Raises:
-        ValueError: the name is unknown, or no parameter is trainable.
+        ValueError: the name or a task of head_lr is unknown, or no parameter is trainable.
     """
     makers = {
         "adamw": lambda groups: torch.optim.AdamW(groups, eps=1e-8, fused=True),
@@ -143,6 +143,8 @@ def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight
         for rate in value.values() if isinstance(value, dict) else [value]:
             check_number(setting, rate, 0, optional=setting != "lr")
     check_number("weight_decay", weight_decay, 0)
+    if isinstance(head_lr, dict) and (unknown := sorted(set(head_lr) - set(model.heads))):
+        raise ValueError(f"head_lr names {unknown}, but the model has heads for {[*model.heads]}.")
     head_lr, pal_lr = lr if head_lr is None else head_lr, lr if pal_lr is None else pal_lr
     groups = {}
     for key, parameter in model.named_parameters():

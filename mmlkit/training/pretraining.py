@@ -366,10 +366,11 @@ def fill_mask(encoder, heads, tokenizer, text, *, top=5):
             f"{tokenizer.mask_token} and at least 1."
         )
     was_training = encoder.training
-    hidden = encoder.eval()(coded["input_ids"], coded["attention_mask"]).last_hidden_state
-    encoder.train(was_training)
-    scores = heads.predictions(hidden[0, place], table)[
-        0
-    ]  # [V]; the heads have no dropout, and so no mode
+    try:
+        hidden = encoder.eval()(coded["input_ids"], coded["attention_mask"]).last_hidden_state
+    finally:
+        encoder.train(was_training)
+    # The heads have no dropout, and so no mode.
+    scores = heads.predictions(hidden[0, place], table)[0]  # [V]
     shares, words = scores.float().softmax(-1).topk(min(top, len(scores)))
     return list(zip(tokenizer.convert_ids_to_tokens(words.tolist()), shares.tolist()))

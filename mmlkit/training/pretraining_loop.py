@@ -20,7 +20,7 @@ from mmlkit.runtime import (
     set_random_state,
 )
 from mmlkit.training.arguments import check_settings
-from mmlkit.training.checkpoints import CheckpointWriter, load_latest, same_run
+from mmlkit.training.checkpoints import CheckpointWriter, load_latest, plain_values, same_run
 from mmlkit.training.fast import fast_matmul
 from mmlkit.training.optimizers import learning_rate, make_optimizer
 from mmlkit.training.pretraining import (
@@ -85,8 +85,9 @@ def pretrain(
         A DataFrame with a row per step: epoch, step, loss, words, next_sentence.
 
     Raises:
-        ValueError: a setting is out of range, a text is empty, the heads do not fit, no tokenizer
-            is known, or the checkpoint belongs to another run (some from private functions).
+        ValueError: a setting is out of range, precision is "fp16", a text is empty, the heads do
+            not fit, no tokenizer is known, or the checkpoint belongs to another run (some from
+            private functions).
         KeyboardInterrupt: Ctrl-C, after a checkpoint.
         FloatingPointError: the loss or a gradient is not finite (raised while a step is made).
 
@@ -103,18 +104,20 @@ def pretrain(
     both = place(nn.ModuleDict({"encoder": encoder, "heads": heads}), device).train()
     device = next(both.parameters()).device
     max_length = min(max_length, encoder.config.max_position_embeddings)
-    if precision == "auto" and autocast(precision, device)[1]:
-        precision = "fp32"  # fp16 would need a scaler
+    if autocast(precision, device)[1]:
+        if precision != "auto":
+            raise ValueError("precision 'fp16' needs a scaler, which pretrain has not: use 'auto'.")
+        precision = "fp32"
     path = None if checkpoint_dir is None else Path(checkpoint_dir) / "last.safetensors"
     settings = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, warmup=warmup)
     settings |= dict(max_length=max_length, next_sentence=next_sentence, precision=precision)
     settings |= dict(seed=seed, encoder=str(encoder.config), texts=_hash(texts))
     optimizer = make_optimizer(both, lr=lr, head_lr=head_lr)
-    run = _Run(both, optimizer, settings, path)
+    run = _Run(both, optimizer, plain_values(settings), path)
     files = CheckpointWriter(path, save_steps, save_minutes)
     with seeded(seed, device), fast_matmul(device), delayed_interrupt() as interrupted:
         state = load_latest(path) if resume and path else None
-        if state and same_run(path, state["settings"], settings, resume):
+        if state and same_run(path, state["settings"], run.settings, resume):
             run.load(state)
         for epoch in range(1, epochs + 1):
             rows = next_sentence_pairs(texts, seed=[seed, epoch]) if next_sentence else texts

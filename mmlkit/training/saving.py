@@ -118,7 +118,8 @@ def load_model(folder, *, custom_heads=(), device=None):
             f"{path}: max_length is {str(max_length)[:80]}, expected a positive whole number or "
             f"null. {COPY_AGAIN}"
         )
-    encoder, tokenizer = load_pretrained(folder, device="cpu")
+    # An absolute path, because "minilm" would be the bundled encoder.
+    encoder, tokenizer = load_pretrained(folder.absolute(), device="cpu")
     parts = load_pals(encoder, folder).pals.parts if pals else configs
     if without := sorted(set(configs) - set(parts)):
         raise ValueError(

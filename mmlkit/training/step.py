@@ -12,7 +12,7 @@ import warnings
 import torch
 
 from mmlkit.heads.linear import Loss
-from mmlkit.runtime import autocast
+from mmlkit.runtime import autocast, random_state, set_random_state
 from mmlkit.training.distributed import ALONE
 from mmlkit.training.evaluation import unless_out_of_memory
 from mmlkit.training.fast import cpu_shortcuts, fast_matmul
@@ -62,7 +62,7 @@ def train_step(
         The Loss of the batch, of all shares together, penalty included.
 
     Raises:
-        ValueError: micro_batch_size is below one.
+        ValueError: micro_batch_size is below one, or fp16 has no scaler.
         FloatingPointError: the loss or a gradient is not finite; no weight has moved. With a scaler
             this is raised once its scale has been halved 28 times.
         OutOfMemoryError: a single example does not fit (torch.OutOfMemoryError, from a private
@@ -73,13 +73,20 @@ def train_step(
             f"micro_batch_size is {micro_batch_size}, expected at least 1, or None for the whole "
             "batch."
         )
-    if precision == "auto" and scaler is None and autocast(precision, model.device)[1]:
+    if scaler is None and autocast(precision, model.device)[1]:
+        if precision != "auto":
+            raise ValueError(
+                "precision 'fp16' needs a scaler, because small gradients would become 0: pass "
+                "scaler=torch.amp.GradScaler(), or precision='auto'."
+            )
         precision = "fp32"
     wanted = size = min(micro_batch_size or len(batch), len(batch))
-    random = _random_state(model.device)
+    random = random_state(model.device)
     while True:
-        # None, not zero: parameters of other tasks then stay bit-identical.
+        # None, not zero: parameters of other tasks then stay bit-identical. Of the whole model,
+        # because the optimizer may hold a part of it.
         optimizer.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)
         with fast_matmul(model.device), cpu_shortcuts(model.encoder, shared=group.size > 1):
             loss = unless_out_of_memory(
                 lambda size=size: _backward(model, batch, size, precision, scaler)
@@ -90,7 +97,7 @@ def train_step(
                 loss = _update(loss, model, batch, optimizer, clip, scaler)
                 break
         size = _half(size, batch)
-        _set_random_state(model.device, random)
+        set_random_state(random, model.device)
     if size == wanted:
         return loss
     warnings.warn(
@@ -127,7 +134,8 @@ def _update(loss, model, batch, optimizer, clip, scaler):
     """Clip the gradient and step; return the Loss with the gradient's norm."""
     if scaler is not None:
         scaler.unscale_(optimizer)
-    trained = [parameter for parameter in model.parameters() if parameter.grad is not None]
+    held = {id(one) for params in optimizer.param_groups for one in params["params"]}
+    trained = [one for one in model.parameters() if one.grad is not None and id(one) in held]
     norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in trained])
     if clip is not None:  # a norm of 0 clips nothing; one that is not finite would give NaN
         torch.nn.utils.clip_grads_with_norm_(trained, clip, norm.nan_to_num(0.0, 0.0, 0.0))
@@ -178,9 +186,11 @@ def check_finite(loss, task, scaler=None):
         FloatingPointError: the loss or the gradient is not finite.
     """
     total, norm = loss.total.item(), loss.gradient_norm.item()
-    if not math.isfinite(total) and (scaler is None or scaler.get_scale() < SMALLEST_SCALE):
+    if scaler is not None and scaler.get_scale() >= SMALLEST_SCALE:
+        return
+    if not math.isfinite(total):
         raise FloatingPointError(f"the loss of task {task!r} is {total}")
-    if not math.isfinite(norm) and scaler is None:
+    if not math.isfinite(norm):
         raise FloatingPointError(f"the gradient of task {task!r} is {norm}, its loss {total:.4g}")
 
 
@@ -200,14 +210,3 @@ def _half(size, batch):
 
 def _unit(batch):
     return "rows" if batch.groups is None else "queries"
-
-
-def _random_state(device):
-    cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-    return torch.get_rng_state(), cuda
-
-
-def _set_random_state(device, state):
-    torch.set_rng_state(state[0])
-    if state[1] is not None:
-        torch.cuda.set_rng_state(state[1], device)

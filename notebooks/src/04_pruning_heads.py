@@ -734,7 +734,7 @@ def as_record(rule, pruner, history):
 # %%
 import time
 
-from mmlkit.runtime import atomic_write
+from mmlkit.folders import atomic_write
 
 trained, records, started = {}, {}, time.perf_counter()
 for rule in [bandwidth, WIDE] if mini else [bandwidth]:

@@ -455,8 +455,8 @@ spread.round(2).rename_axis(["clipped, four batches", "task"])
 # The printed factors are close to $\sqrt{384} = 19.6$ and far from 384: at the start, the heads do not agree. They are means over
 # four batches of each task, with their range.
 #
-# Without clipping, hundreds of heads enlarge the gradients of sst and quora. Here this reduces the lead of sts, but the balance then
-# depends on the number of heads. Clipping removes this dependence, so `clip=1.0` is an important setting here. (Adam also reduces
+# Without clipping, hundreds of heads enlarge the gradients of sst and quora. Here quora then has the largest gradient instead of sts, and
+# the balance depends on the number of heads. Clipping removes this dependence, so `clip=1.0` is an important setting here. (Adam also reduces
 # differences of scale. But it keeps one average of squared gradients for each shared parameter, and the task with the largest gradient
 # dominates this average.)
 #
@@ -637,7 +637,8 @@ print(f"separate / packed: median {ratio.median():.2f}, in {len(ratio)} rounds o
 print(f"{len(chosen[0])} pairs from {ratio.min():.2f} to {ratio.max():.2f}")
 
 # %% [markdown]
-# Above 1, separate pairs take longer. The ratio holds only for short questions, this batch size and this machine.
+# Above 1, separate pairs take longer: a step has two passes, and in short questions attention is a small part of each. The ratio
+# holds only for this machine.
 #
 # The quality may matter more, so the system *nothing* is trained once more with the other form of pairs. Again this is one seed.
 
@@ -803,7 +804,7 @@ for file, change in spoiled.items():
 pd.DataFrame(check_submission(broken, course))[["file", "found", "expected"]]
 
 # %% [markdown]
-# The check finds all five mistakes.
+# It finds all five.
 #
 # ## 9 All recorded runs
 #
@@ -820,15 +821,15 @@ runs_table(recorded) if recorded else print("no recorded runs here, so section 9
 headlines(recorded) if recorded else None
 
 # %% [markdown]
-# Published numbers come from larger encoders and other data, so only the sign of an improvement can be compared. For MML it differs: ours
-# is a loss. (`dev overall` and `dev accuracy` go from 0 to 1, the rest is percent.) (*Edition 2* is an earlier version of the mini data.)
+# Scores are times 100. Published numbers come from larger encoders and other data, so only the sign of an improvement can be compared.
+# For MML it differs: ours is a loss, on *edition 2* of the mini data, whose texts gave some labels away.
 #
-# Next come the claims of the papers, judged on our runs. A claim *holds* if its whole interval lies above zero, and it *does not
+# Next come the claims, judged on our runs. A claim *holds* if its whole interval lies above zero, and it *does not
 # hold* if no part of the interval lies above zero. Otherwise the claim *cannot be told*. With fewer than six seeds, no claim can be told
 # at 95 %.
 #
-# For MML, the headline and the first claim count different things. The headline is the relative improvement over BERT in percent,
-# on the dev splits of the other sets. The claim is the difference in points, on all their splits.
+# MML's headline is the relative improvement over BERT in percent, on the dev splits of the other sets. Its first claim is the
+# difference in points, on all their splits.
 
 # %%
 import textwrap
@@ -905,8 +906,8 @@ planned = sum(len(one.experiment.claims) for one in recorded)
 print(f"{planned - len(words)} further claims of these experiments have no runs of both sides.")
 
 # %% [markdown]
-# *At 95 %, both claims about joint training hold, and that about few labels. MML is worse than BERT on sets it was not trained on. The claim about its own dev
-# split cannot be told.* A mark to the right of zero favours the first system of a claim. The numbers are the difference, its
+# *At 95 %, all claims about few labels hold. Joint training helps the average and RTE, not STS-B. MML is worse than BERT on
+# sets it was not trained on. The claim about its own dev split is open. A line with two arrows has one seed, and so no interval.* A mark to the right of zero favours the first system of a claim. The numbers are the difference, its
 # interval and the pairs of runs.
 #
 # At 99 % at least eight pairs are needed. Without an effect, all $n$ differences have the same sign with probability $2^{1-n}$
@@ -917,7 +918,7 @@ print(f"{planned - len(words)} further claims of these experiments have no runs 
 #
 # ### What to take from it
 #
-# The experiments' files have an advice for each outcome. The next cell prints it for the outcomes found with at least six seeds.
+# Main claims have advice for each outcome. The next cell prints it for the outcomes found with at least six seeds.
 
 # %%
 for said in advice(recorded):

@@ -235,6 +235,32 @@ def test_a_save_killed_between_its_moves_is_found_and_repaired(make_multitask_mo
     assert sorted(path.name for path in tmp_path.iterdir()) == [".model.98.new", "model"]
 
 
+def test_the_remains_of_a_process_with_the_same_id_are_replaced(make_multitask_model, tmp_path):
+    """In containers process ids repeat."""
+    left = tmp_path / f".model.{os.getpid()}.new"
+    left.mkdir()
+    (left / "half.safetensors").write_text("")
+    save_model(make_multitask_model(0), tmp_path / "model")
+    assert_loads_as(tmp_path / "model", make_multitask_model(0))
+    assert not left.exists() and not (tmp_path / "model" / "half.safetensors").exists()
+
+
+def test_a_folder_may_have_the_name_of_the_bundled_encoder(
+    make_multitask_model, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    save_model(make_multitask_model(0), "minilm")
+    assert_loads_as("minilm", make_multitask_model(0))
+
+
+def test_a_tilde_is_the_home_folder(make_multitask_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    save_model(make_multitask_model(0), "~/model")
+    assert_loads_as("~/model", make_multitask_model(0))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
+
+
 # ---- preserved and removed files ----
 
 

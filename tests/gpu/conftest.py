@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mmlkit import runtime
+from mmlkit import folders, runtime
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 
@@ -40,7 +40,7 @@ def record(device, tmp_path):
     def write(name, **values):
         folder = RESULTS if device.type == "cuda" else tmp_path
         text = json.dumps({**values, **runtime.describe(device)}, indent=2, allow_nan=False)
-        with runtime.atomic_write(folder / f"{name}.json") as temporary:
+        with folders.atomic_write(folder / f"{name}.json") as temporary:
             temporary.write_text(text + "\n", encoding="utf-8")
 
     return write

@@ -1,6 +1,7 @@
 """Equal results by different ways: micro-batches, resumed runs, other batch sizes, equal seeds."""
 
 import contextlib
+import dataclasses
 import functools
 import math
 
@@ -14,6 +15,8 @@ from mmlkit import runtime
 from mmlkit.data.batching import collate, encode
 from mmlkit.data.loading import Split
 from mmlkit.heads.linear import LinearHead, Loss
+from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.heads.pruning import HeadPruner
 from mmlkit.pals.task_parts import add_pals
 from mmlkit.training import loop as training
 from mmlkit.training.checkpoints import flatten, load_checkpoint, save_checkpoint, unflatten
@@ -486,6 +489,34 @@ def test_fp16_follows_fp32(make_model, make_toy, request, fp16_on_a_cpu, later):
     assert_close_weights(one, other, 8 * 2e-3)  # AdamW moves a weight by about 1e-3 in a step
 
 
+def test_fp16_without_a_scaler_is_refused(make_model, make_batch, fp16_on_a_cpu):
+    model = make_model("sst")
+    optimizer = make_optimizer(model, lr=1e-3)
+    with pytest.raises(ValueError, match="precision 'fp16' needs a scaler"):
+        train_step(model, make_batch("sst"), optimizer, precision="fp16")
+
+
+@pytest.mark.parametrize(("loss", "norm"), [(1.0, math.nan), (math.inf, 1.0)])
+def test_a_scale_that_fell_below_the_limit_ends_the_run(loss, norm):
+    """A loss may stay finite while every gradient is NaN."""
+    found = Loss(torch.tensor(loss), gradient_norm=torch.tensor(norm))
+    check_finite(found, "sst", torch.amp.GradScaler("cpu", init_scale=2.0**-11))
+    with pytest.raises(FloatingPointError, match="the (loss|gradient) of task 'sst' is (nan|inf)"):
+        check_finite(found, "sst", torch.amp.GradScaler("cpu", init_scale=2.0**-12))
+
+
+def test_a_run_in_bf16_continues_in_fp16(make_model, make_toy, tmp_path, monkeypatch):
+    """As on Colab, where one machine has an A100 and the next one a T4."""
+    settings = dict(epochs=2, lr=1e-3, batch_size=5, checkpoint_dir=tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        fit(make_model("sst"), make_toy("sst"), hooks=[LossRecorder(stop_at=5)], **settings)
+    monkeypatch.setattr(runtime, "FP16_DEVICES", ("cpu",))
+    monkeypatch.setattr(runtime, "fastest_precision", lambda device: "fp16")
+    watch = LossRecorder()
+    history = fit(make_model("sst"), make_toy("sst"), hooks=[watch], resume=True, **settings)
+    assert history["epoch"].tolist() == [1, 2] and len(watch.losses) == 8
+
+
 class SteepHead(LinearHead):
     """Its gradient overflows in fp16 at the first scale of 2^16."""
 
@@ -719,6 +750,117 @@ def test_resume_with_another_sampler_of_the_same_kind_is_refused(
                 fit(model, data, **settings)
         else:
             fit(model, data, **settings)
+
+
+def test_resume_with_tasks_in_another_order_is_refused(make_model, make_toy, tmp_path):
+    """Their order decides which task comes when, and which moments belong to which head."""
+    for names, other in ((("sst", "sts"), False), (("sts", "sst"), True)):
+        data, settings = {name: make_toy(name) for name in names}, dict(QUICK, resume=other)
+        refused = pytest.raises(ValueError, match="different are .*'sampler'.*'heads'")
+        with refused if other else contextlib.nullcontext():
+            fit(make_model(*names), data, checkpoint_dir=tmp_path, **settings)
+
+
+@pytest.mark.parametrize("changed", [dict(every=3), dict(min_active=4), dict(bandwidth=0.1)])
+def test_resume_with_another_pruner_is_refused(make_model, make_toy, tmp_path, changed):
+    """Otherwise a finished run would return the events of the old settings."""
+
+    def train(resume, **settings):
+        model = make_model("sst")
+        model.heads["sst"] = head = MultiverseHead(32, 5, num_heads=8)
+        pruner = HeadPruner(head, **{"every": 2, "threshold": 1, **settings})
+        settings = dict(QUICK, hooks=[pruner], resume=resume, checkpoint_dir=tmp_path)
+        fit(model, make_toy("sst"), **settings)
+        return [event.step for event in pruner.events]
+
+    assert train(False) == train(True) == [2, 4]
+    with pytest.raises(ValueError, match="belongs to another run; different are .*'hooks'"):
+        train(True, **changed)
+    with pytest.warns(UserWarning, match="This run starts again and replaces it"):
+        assert train("auto", **changed) != [] or changed == dict(every=3)
+
+
+def test_resume_with_another_optimizer_object_is_refused(make_model, make_toy, tmp_path):
+    settings = dict(epochs=1, batch_size=5, checkpoint_dir=tmp_path)
+    for lr, resume in ((0.1, False), (0.1, True), (0.01, True)):
+        model = make_model("sst")
+        optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+        refused = pytest.raises(ValueError, match="different are .*'groups of parameters'")
+        with refused if lr == 0.01 else contextlib.nullcontext():
+            fit(model, make_toy("sst"), optimizer=optimizer, resume=resume, **settings)
+
+
+def test_an_optimizer_object_has_its_own_rates_before_and_after(make_model, make_toy):
+    """A changed rate counts in the next call; an error in a step changes nothing."""
+    model, data = make_model("sst"), make_toy("sst")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    class Rates(LossRecorder):
+        def after_step(self, event):
+            super().after_step(event)
+            found.append(event.optimizer.param_groups[0]["lr"])
+
+    for lr in (0.1, 0.01):
+        found = []
+        optimizer.param_groups[0]["lr"] = lr
+        fit(model, data, epochs=1, batch_size=5, optimizer=optimizer, warmup=0.0, hooks=[Rates()])
+        assert found == pytest.approx([lr, 0.75 * lr, 0.5 * lr, 0.25 * lr])
+        assert optimizer.param_groups[0]["lr"] == lr
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, data, batch_size=5, optimizer=optimizer, hooks=[LossRecorder(stop_at=2)])
+    assert optimizer.param_groups[0]["lr"] == 0.01
+
+
+def test_numbers_of_numpy_are_settings_like_any_other(make_model, make_toy, tmp_path):
+    model, plain = make_model("sst"), make_model("sst")
+    numbers = dict(epochs=np.int64(2), batch_size=np.int64(5), lr=np.float64(1e-3))
+    numbers |= dict(seed=np.int64(1), freeze_encoder=np.bool_(False), checkpoint_dir=tmp_path)
+    fit(model, make_toy("sst"), **numbers)
+    fit(plain, make_toy("sst"), epochs=2, batch_size=5, lr=1e-3, seed=1)
+    assert_equal_weights(weights(model), weights(plain))
+    again = dict(epochs=2, batch_size=5, lr=1e-3, seed=1, checkpoint_dir=tmp_path, resume=True)
+    assert len(fit(make_model("sst"), make_toy("sst"), **again)) == 2
+
+
+def test_prediction_restores_the_mode_of_each_module(make_model, make_toy):
+    """An encoder in eval mode in a new model stays there: its dropout would be on otherwise."""
+    model = make_model("sst", dropout=0.5)
+    model.train()
+    model.encoder.eval()
+    before = {name: module.training for name, module in model.named_modules()}
+    assert len(set(before.values())) == 2
+    evaluate(model, make_toy("sst"))
+    assert {name: module.training for name, module in model.named_modules()} == before
+
+
+def test_a_collapsed_model_has_the_frozen_encoder_in_eval_mode(make_model):
+    model = make_model("sst", dropout=0.5).freeze_encoder().train()
+    assert not model.encoder.training
+    collapsed = model.collapse()
+    assert collapsed.training and not model.encoder.training
+
+
+def test_only_a_copy_to_a_gpu_may_be_unfinished(make_batch):
+    """A copy from a GPU would be read before it is done."""
+
+    class Part:
+        def to(self, device, non_blocking):
+            found.append(non_blocking)
+
+    found = []
+    batch = dataclasses.replace(make_batch("sst"), features=Part())
+    batch.to("cpu")
+    batch.to("cpu", non_blocking=True)
+    assert found == [False, False]
+
+
+def test_parameters_that_the_optimizer_lacks_do_not_count_in_the_norm(make_model, make_batch):
+    """Their gradients would grow from step to step, and clip those of the others."""
+    model, batch = make_model("sst"), make_batch("sst")
+    optimizer = torch.optim.SGD(model.heads.parameters(), lr=0.0)
+    norms = [train_step(model, batch, optimizer).gradient_norm.item() for _ in range(3)]
+    head = torch.cat([one.grad.flatten() for one in model.heads.parameters()]).norm().item()
+    assert norms == pytest.approx([head] * 3, rel=1e-6)
 
 
 def test_resume_with_other_rows_is_refused(make_model, make_toy, stopped_run):

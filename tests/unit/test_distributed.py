@@ -186,6 +186,37 @@ def test_heads_that_start_differently_become_equal(make_model, make_toy):
 
 
 @needs_fork
+@pytest.mark.parametrize(
+    ("different", "named"),
+    [("data", "the order of data"), ("heads", "the order of heads"), ("rows", "data")],
+)
+def test_processes_with_other_data_are_refused(make_model, make_toy, different, named):
+    """A set of tasks has another order in each process. Without a checkpoint, rows count too."""
+
+    def train():
+        names, turned = ("sst", "sts"), ("sts", "sst")
+        here = different if not is_first_process() else None
+        data = {name: make_toy(name, seed=int(here == "rows")) for name in names}
+        data = {name: data[name] for name in (turned if here == "data" else names)}
+        model = make_model(*(turned if here == "heads" else names))
+        with pytest.raises(ValueError, match="in process 0 but .* in process 1") as refused:
+            fit(model, data, **QUICK, epochs=1)
+        return str(refused.value).split(" is ")[0]
+
+    assert set(in_every_process(train)) == {named}
+
+
+@needs_fork
+def test_the_folder_may_be_given_to_the_first_process_alone(make_model, make_toy, tmp_path):
+    def train():
+        folder = tmp_path if is_first_process() else None
+        return fit(make_model("sst"), make_toy("sst"), **QUICK, epochs=1, checkpoint_dir=folder)
+
+    first, second = in_every_process(train)
+    assert len(first) == len(second) == 1 and (tmp_path / "last.safetensors").is_file()
+
+
+@needs_fork
 def test_dropout_differs_between_the_processes_and_not_in_the_first(make_model, make_toy):
     """The numbers drawn after a step tell the seeds, because both shares have the same shape."""
 

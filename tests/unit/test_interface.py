@@ -247,6 +247,24 @@ def test_an_exported_classifier_opens_with_pipeline(make_model, tmp_path, kind, 
     assert ours.max(1).min() > 0.22  # the rows differ from 1/5
 
 
+@pytest.mark.parametrize("pooling", ["pooler", "mean"])
+def test_an_exported_regression_gives_scores_without_a_sigmoid(make_model, tmp_path, pooling):
+    from transformers import pipeline
+
+    from mmlkit.huggingface import export_classifier
+
+    model = classifier(make_model, "sts", LinearHead(32, 1, pooling=pooling))
+    with torch.no_grad():
+        model.heads["sts"].dense.bias.fill_(3.0)
+    export_classifier(model, "sts", tmp_path)
+    pairs = [("a cat sat", "a dog ran"), ("it rains", "the sun shines on us")]
+    pipe = pipeline("text-classification", str(tmp_path))
+    theirs = [pipe({"text": first, "text_pair": second})["score"] for first, second in pairs]
+    ours = predict(model, pairs, task="sts")
+    np.testing.assert_allclose(theirs, ours, atol=1e-5)
+    assert min(theirs) > 1
+
+
 def test_a_pair_task_exports_with_its_label_names(make_model, make_toy, tmp_path):
     from transformers import pipeline
 

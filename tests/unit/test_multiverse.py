@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import pickle
 from types import SimpleNamespace
 
 import pytest
@@ -162,6 +163,21 @@ def test_the_indices_follow_every_change_of_the_mask(head, change):
     assert changed.all_logits(x).shape[1] == len(expected)
     if changed is not head:
         assert head.active_indices.tolist() == [0, 2, 3, 5]
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda head: pickle.loads(pickle.dumps(head))], ids=["copy", "pickle"]
+)
+def test_a_copy_reads_its_own_mask(copied):
+    """`fit` prunes the mask and loads that of the best epoch; a copied mask counts changes anew."""
+    head, x = MultiverseHead(8, 2, num_heads=4).eval(), torch.randn(3, 8)
+    best = {key: value.clone() for key, value in head.state_dict().items()}
+    head.set_active([True, True, False, False])
+    head(x)
+    head.load_state_dict(best)
+    other = copied(head)
+    assert other.active_indices.tolist() == head.active_indices.tolist() == [0, 1, 2, 3]
+    assert torch.equal(other(x), head(x))
 
 
 @pytest.mark.parametrize("inside", [False, True])

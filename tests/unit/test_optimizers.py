@@ -228,6 +228,11 @@ def test_each_head_may_have_a_rate_of_its_own(make_model):
     assert {lr for name, lr in rates.items() if "heads.sst" not in name} == {0.1}
 
 
+def test_a_rate_for_a_task_without_a_head_is_refused(make_model):
+    with pytest.raises(ValueError, match=r"head_lr names \['SST'\], .* heads for \['sst', 'sts'\]"):
+        make_optimizer(make_model("sst", "sts"), lr=0.1, head_lr={"SST": 0.5, "sts": 0.5})
+
+
 def test_the_biases_of_a_multiverse_head_do_not_decay(make_model):
     """The biases of a MultiverseHead form a table [M, C], but they must not decay.
 

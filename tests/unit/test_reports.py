@@ -494,7 +494,7 @@ def test_runs_that_differ_in_their_seed_alone(tmp_path):
         one = {**RESULTS[0], "experiment": "own", "parameters": {"seed": seed}, "scores": scores}
         (tmp_path / f"{seed}.json").write_text(json.dumps({**one, "name": str(seed)}))
     text = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
-    assert "| rte | 0.100 | 0.100 | 3 |" in text
+    assert "| rte | 10.00 | 10.00 | 3 |" in text
 
 
 def test_a_metric_that_looks_like_a_formula(tmp_path):

@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from mmlkit import hub, runtime
+from mmlkit import folders, hub, runtime
 from mmlkit.runtime import seed_generators, seeded
 from mmlkit.training import fast
 
@@ -153,18 +153,28 @@ def test_the_default_device_is_a_gpu_if_available(monkeypatch, cuda, mps, found)
             runtime.pick_device("cuda")
 
 
+@pytest.mark.parametrize(("size", "rank", "found"), [(1, 0, None), (4, 1, 1), (4, 3, 1)])
+def test_each_process_of_torchrun_has_a_gpu_of_its_own(monkeypatch, size, rank, found):
+    """With more processes than GPUs, `fit` says so; loading a model does not fail before."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("WORLD_SIZE", str(size))
+    monkeypatch.setenv("LOCAL_RANK", str(rank))
+    assert runtime.pick_device().index == found
+
+
 def test_a_file_is_written_completely_or_not_at_all(tmp_path):
     path = tmp_path / "new" / "one.json"
-    with runtime.atomic_write(path) as temporary:
+    with folders.atomic_write(path) as temporary:
         temporary.write_text("first")
         assert not path.exists()
-    with pytest.raises(ZeroDivisionError), runtime.atomic_write(path) as temporary:
+    with pytest.raises(ZeroDivisionError), folders.atomic_write(path) as temporary:
         temporary.write_text("second, and half of it")
         raise ZeroDivisionError
     assert path.read_text() == "first" and [one.name for one in path.parent.iterdir()] == [
         "one.json"
     ]
-    with pytest.raises(OSError, match="No space left") as caught, runtime.atomic_write(path):
+    with pytest.raises(OSError, match="No space left") as caught, folders.atomic_write(path):
         raise OSError(28, "No space left on device")
     assert str(path) in str(caught.value) and caught.value.errno == 28
 
