@@ -195,6 +195,6 @@ best epoch on the dev split, for both sides. A *primary* claim is the main one o
 `experiments/PLAN.md` says what was planned, and what deviates from the plan. The runs judge the
 encoders and data that they used, and not the papers' larger models.
 
-In the tables, *published* numbers are printed in the papers, and *recomputed* ones follow from other
-numbers that the papers print (notebook 06). Hours count the last attempt of a run that was
+In the tables, *published* numbers are printed in the papers, and *recomputed* ones follow from
+other numbers that the papers print (notebook 06). Hours count the last attempt of a run that was
 resumed."""

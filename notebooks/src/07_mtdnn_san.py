@@ -907,7 +907,7 @@ table3 = table3.pivot(index="column", columns="row", values="printed").loc[TASKS
 table3 = table3[["BERT-base", "ST-DNN", "MT-DNN"]].rename(columns={"BERT-base": "BERT"})
 ours = recorded("mtdnn-dev-fast")
 if len(ours):
-    keys = dict(zip("mnli qqp mrpc rte qnli sst2 cola stsb".split(), TASKS))
+    keys = dict(zip(["mnli", "qqp", "mrpc", "rte", "qnli", "sst2", "cola", "stsb"], TASKS))
     ours = ours.assign(on=ours["on"].map(keys)).pivot_table("value", "on", "system")
     table3 = table3.join(ours.add_prefix("ours: "))
 table3.round(1).astype(object).fillna("").rename_axis(None).rename_axis(None, axis=1)
