@@ -296,6 +296,19 @@ def test_importing_the_package_imports_nothing_heavy():
     assert found.strip() == ""
 
 
+def test_the_processes_of_a_run_import_neither_torch_nor_a_grammar(tmp_path):
+    """Each would take a second or two in every run of a batch."""
+    code = (
+        "import sys\nfrom mmlkit.batch.processes import without_iri_grammar\n"
+        "without_iri_grammar()\nfrom papermill.cli import papermill\n"
+        "from mmlkit.batch import experiments, runs\nexperiments.load_experiment('mml-tables')\n"
+        f"runs.write_json({str(tmp_path / 'one.json')!r}, [1])\n"
+        "print(*(name for name in ('jsonschema', 'lark', 'torch') if name in sys.modules))"
+    )
+    assert run_python(code).strip() == "jsonschema"
+    assert (tmp_path / "one.json").read_text() == "[1]\n"
+
+
 def test_help_does_not_wait_for_torch():
     code = (
         "import sys\nsys.modules['torch'] = sys.modules['numpy'] = None\nfrom mmlkit.cli.main "

@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from mmlkit.batch.processes import end_tree, end_with_parent, file_lock
+from mmlkit.batch.processes import end_tree, end_with_parent, file_lock, without_iri_grammar
 from mmlkit.batch.runs import KILLED, changes, gpu_names, read_result, write_json
 from mmlkit.messages import count
 
@@ -179,6 +179,7 @@ def _run_snakemake(experiment, folder, cores, options):
 
 
 if __name__ == "__main__":  # Snakemake, in a process that ends with `mmlkit reproduce`
+    without_iri_grammar()
     from snakemake.cli import main
 
     end_with_parent(int(sys.argv.pop(1)))

@@ -9,8 +9,6 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import jsonschema
-
 from mmlkit.batch.notebooks import find_notebooks, notebook_parameters, parse_value
 from mmlkit.profiles import get_profile
 from mmlkit.shipped import shipped_folder
@@ -206,6 +204,8 @@ def _fields(text):
 
 def _check(path, content):
     """Check every key and value of an experiment file by experiment.schema.json."""
+    import jsonschema  # takes a second, see `processes.without_iri_grammar`
+
     schema = _schema(content)
     known = jsonschema.Draft202012Validator
     kinds = known.TYPE_CHECKER.redefine("number", lambda _, value: is_finite(value))

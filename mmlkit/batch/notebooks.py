@@ -278,8 +278,9 @@ def run_notebooks(paths, out, parameters, *, jobs=1, **options):
 # Papermill, which ends with the process that started it; its kernel then ends by itself. Otherwise
 # both would go on after a SIGKILL.
 _PAPERMILL = """import sys
-from mmlkit.batch.processes import end_with_parent
+from mmlkit.batch.processes import end_with_parent, without_iri_grammar
 end_with_parent(int(sys.argv.pop(1)))
+without_iri_grammar()
 from papermill.cli import papermill
 papermill(prog_name="papermill")
 """

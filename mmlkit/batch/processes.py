@@ -7,13 +7,22 @@ import contextlib
 import math
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 
 import psutil
 
-__all__ = ["STALLED", "STOPPED", "end_tree", "end_with_parent", "file_lock", "run_watched"]
+__all__ = [
+    "STALLED",
+    "STOPPED",
+    "end_tree",
+    "end_with_parent",
+    "file_lock",
+    "run_watched",
+    "without_iri_grammar",
+]
 
 STALLED, STOPPED = "stalled", "stopped"  # take the place of an exit status
 
@@ -64,6 +73,15 @@ def end_with_parent(parent):
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def without_iri_grammar():
+    """Keep jsonschema from building a grammar for web addresses when it is imported.
+
+    It takes a second in every process, and papermill, Snakemake and our own schema do not use it.
+    Only a process that runs nothing of the user's calls this.
+    """
+    sys.modules.setdefault("rfc3987_syntax", None)
 
 
 def run_watched(command, environment, saved, *, stall=math.inf, limit=math.inf, stop=bool):

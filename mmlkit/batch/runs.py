@@ -19,7 +19,7 @@ from pathlib import Path
 
 from mmlkit.batch.experiments import is_finite, load_experiment
 from mmlkit.batch.notebooks import execute_notebook, notebook_parameters
-from mmlkit.batch.processes import file_lock
+from mmlkit.batch.processes import file_lock, without_iri_grammar
 
 __all__ = [
     "changes",
@@ -273,6 +273,7 @@ def _commit():
 
 
 if __name__ == "__main__":
+    without_iri_grammar()
     file, profile, grid, run = sys.argv[1:]
     experiment = load_experiment(file, profile, json.loads(grid))
     try:
