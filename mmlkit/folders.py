@@ -10,6 +10,7 @@ import glob
 import json
 import os
 import re
+import secrets
 import shutil
 import time
 import warnings
@@ -55,7 +56,7 @@ def atomic_write(path):
         with atomic_write("results/one.json") as temporary:
             temporary.write_text(text)
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     named = {None, *map(str, (temporary, path, *path.parents))}  # a full disk names no file
     try:
@@ -246,7 +247,9 @@ def replace_folder(folder, is_replaced, model_file="config.json"):
     if folder.is_file():
         raise NotADirectoryError(f"{folder} is a file, expected a folder. Name another path.")
     folder = Path(os.path.realpath(folder))
-    old, new = _previous(folder), folder.with_name(f".{folder.name}.{os.getpid()}.new")
+    # In containers the ids of processes repeat, hence the random part.
+    unique = f"{os.getpid()}.{secrets.token_hex(4)}"
+    old, new = _previous(folder), folder.with_name(f".{folder.name}.{unique}.new")
     for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.new"):  # of killed saves
         if time.time() - left.stat().st_mtime > 3600:
             shutil.rmtree(left, ignore_errors=True)
@@ -254,7 +257,6 @@ def replace_folder(folder, is_replaced, model_file="config.json"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         if old.is_dir() and not folder.exists():
             os.rename(old, folder)
-        shutil.rmtree(new, ignore_errors=True)  # of a killed process with the same id
         new.mkdir()
         yield new
         if (folder / model_file).is_file():

@@ -71,7 +71,8 @@ def download_model(repo_id):
     from huggingface_hub import snapshot_download
 
     online = _online()
-    files = ["config.json", "*.safetensors*", "vocab.txt", "tokenizer*", "special_tokens_map.json"]
+    files = ["config.json", "*.safetensors*", "vocab.txt", "tokenizer*"]
+    files += ["special_tokens_map.json", "added_tokens.json"]
     started = time.time()
     try:
         folder = snapshot_download(repo_id, allow_patterns=files, local_files_only=not online)

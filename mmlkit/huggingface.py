@@ -5,6 +5,7 @@ transformers when it is imported.
 """
 
 import contextlib
+import copy
 import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,14 +112,17 @@ class MultiverseForSequenceClassification(PreTrainedModel):
             )
         size = encoder.config.hidden_size
         shape = {"hidden_size": size, "num_labels": num_labels, "num_heads": num_heads or size}
+        shape = {name: int(value) for name, value in shape.items()}  # of numpy, too
         labels = _labels([id2label[i] for i in range(num_labels)]) if id2label else {}
         config = MultiverseConfig(
             encoder.config.to_dict(),
             {**shape, "pooling": pooling, **head},
-            num_labels=num_labels,
+            num_labels=int(num_labels),
             **labels,
         )
-        return cls(config, encoder)
+        model = cls(config, encoder)
+        model.head.to(encoder.device)
+        return model
 
     def _init_weights(self, module):
         """Do nothing: the encoder brings its weights, and the head initialises its own."""
@@ -132,7 +136,7 @@ class MultiverseForSequenceClassification(PreTrainedModel):
             input_ids: [B, T].
             attention_mask: [B, T].
             token_type_ids: [B, T].
-            labels: [B].
+            labels: [B]; scores also [B, 1].
             **inputs: further inputs of the encoder.
 
         Returns:
@@ -150,8 +154,10 @@ class MultiverseForSequenceClassification(PreTrainedModel):
             attention_mask = torch.ones(hidden_states.shape[:2], device=hidden_states.device)
         kind = "regression" if self.head.num_labels == 1 else "classification"
         task = SimpleNamespace(kind=kind)
+        if labels is not None:
+            labels = labels.reshape(-1)  # scores may come as [B, 1]
         batch = SimpleNamespace(attention_mask=attention_mask, task=task, labels=labels)
-        x = sentence_vector(out, batch, self.head.pooling)
+        x = sentence_vector(out, batch, self.head.pooling).to(self.head.weight.dtype)
         if labels is None:
             return SequenceClassifierOutput(logits=self.head(x))
         loss, penalty = self.head.loss((x,), batch), self.head.penalty() if self.training else None
@@ -191,6 +197,11 @@ def export_classifier(model, task, folder):
     """
     from transformers import BertConfig, BertForSequenceClassification, BertModel
 
+    if str(folder) and Path(str(folder), "mmlkit.json").expanduser().is_file():
+        raise ValueError(
+            f"{folder} holds a model of save_model (mmlkit.json), which an export would damage. "
+            "Name another folder."
+        )
     task = get_task(task)
     head = (
         model.collapse().head(task) if hasattr(model.head(task), "collapse") else model.head(task)
@@ -231,7 +242,9 @@ def export_classifier(model, task, folder):
         )
     with replace_folder(folder, is_encoder_file) as new:
         exported.save_pretrained(new)
-        model.tokenizer.save_pretrained(new)
+        tokenizer = copy.deepcopy(model.tokenizer)
+        tokenizer.model_max_length = model.cut()  # pipeline(..., truncation=True) cuts there
+        tokenizer.save_pretrained(new)
 
 
 def _labels(names):
@@ -279,12 +292,18 @@ class PruningCallback(TrainerCallback, ExportableState):
 
         Raises:
             ValueError: training runs on several devices, each of which would see other losses and
-                keep other heads; or the checkpoint has no state of the pruner.
+                keep other heads; the pruner's head is not the model's; or the checkpoint has no
+                state of the pruner.
         """
         if args.world_size > 1 or args.n_gpu > 1:
             raise ValueError(
                 "pruning follows the losses of one device, but this training runs on "
                 f"{max(args.world_size, args.n_gpu)}; set CUDA_VISIBLE_DEVICES to one of them."
+            )
+        if self.pruner is not None and all(one is not self.pruner.head for one in model.modules()):
+            raise ValueError(
+                "the pruner's head is not part of the model that is trained, so it would be pruned "
+                "in place of that model's head. Make the pruner with HeadPruner(model.head, ...)."
             )
         self.model, self.seen = model, []
         if state.global_step:

@@ -39,7 +39,7 @@ def pick_device(name=None):
 
     Args:
         name: a device such as "cpu", "cuda:1" or "mps"; None for a GPU where there is one, else
-            the CPU. Of several processes that torchrun started, each has a GPU of its own.
+            the CPU. Processes that torchrun started have a GPU each, as far as there are enough.
 
     Returns:
         A torch.device.

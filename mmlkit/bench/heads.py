@@ -86,6 +86,7 @@ def head_record(precision, found, steps):
         "comparison": "heads",
         "precision": precision,
         "heads": HEADS,
+        "steps": steps,
         "added_percent": spread(one["added_percent"] for one in rounds),
         "rounds": rounds,
     }

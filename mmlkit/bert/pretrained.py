@@ -71,7 +71,8 @@ def load_pretrained(name="minilm", *, num_layers=None, random_init=False, seed=0
         )
     weights = {} if random_init else _encoder_weights(folder, name, config)
     with seeded(seed):
-        encoder = BertModel(dataclasses.replace(config, num_hidden_layers=num_layers or layers))
+        config = dataclasses.replace(config, num_hidden_layers=int(num_layers or layers))
+        encoder = BertModel(config)
     encoder.load_state_dict(weights, strict=False)  # weights of further layers are ignored
     encoder.tokenizer = _read_tokenizer(folder, config.vocab_size)
     return encoder.to(device).eval(), encoder.tokenizer

@@ -96,18 +96,18 @@ class Batch:
 
         Args:
             device: a torch.device or its name.
-            non_blocking: whether the host may go on before a copy to a CUDA GPU is done.
+            non_blocking: whether the host may go on before a copy to a GPU is done.
 
         Returns:
             A `Batch` on that device.
         """
         parts = {name: part for name, part in vars(self).items() if hasattr(part, "to")}
-        to_gpu = torch.device(device).type == "cuda"
-        if to_gpu:
+        kind = torch.device(device).type
+        if kind == "cuda":
             on_cpu = {name: part for name, part in parts.items() if getattr(part, "is_cpu", False)}
             parts |= {name: part.pin_memory() for name, part in on_cpu.items()}
-        # A copy back would be read before it is done.
-        options = {"non_blocking": non_blocking and to_gpu}
+        # A copy back to the CPU would be read before it is done.
+        options = {"non_blocking": non_blocking and kind != "cpu"}
         moved = {name: part.to(device, **options) for name, part in parts.items()}
         return dataclasses.replace(self, **moved)
 

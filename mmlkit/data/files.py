@@ -42,7 +42,7 @@ def find_files(folder, task):
         FileNotFoundError: the folder, or the file of train or dev, is missing.
         ValueError: two files could be meant, or a shard is missing.
     """
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     if not folder.is_dir():
         raise FileNotFoundError(
             f"{folder} is not a folder. source is 'mini', 'hub', or a folder with the files of "
@@ -147,7 +147,7 @@ def read_rows(path, task=None, *, drop_ragged=False):
     if isinstance(path, list):
         rows = [row for shard in path for _, row in read_rows(shard, task)[1]]
         return path[0].with_name(path[0].name.split("-")[0]), list(enumerate(rows))
-    path = Path(path)
+    path = Path(path).expanduser()
     if not path.is_file():
         found = "is a folder" if path.is_dir() else "does not exist"
         raise FileNotFoundError(

@@ -73,12 +73,20 @@ class Split:
         """Select rows.
 
         Args:
-            rows: row numbers, in the order wanted.
+            rows: row numbers, in the order wanted, or a mask with True for the rows to take.
 
         Returns:
             A `Split` of these rows.
+
+        Raises:
+            ValueError: a mask has another length.
         """
-        rows = list(rows)
+        rows = np.asarray(list(rows))
+        if rows.dtype == bool:
+            if len(rows) != len(self):
+                raise ValueError(f"rows is a mask of {len(rows)} values for {len(self)} rows.")
+            rows = np.flatnonzero(rows)
+        rows = rows.astype(np.int64).tolist()
         return dataclasses.replace(
             self,
             texts=[self.texts[i] for i in rows],
@@ -143,7 +151,8 @@ def load_task(
             dict from a label in the file to its name in the task.
         on_bad_row: "drop_unlabelled" drops rows without a label. "drop" also drops lines that have
             more or fewer columns than the header. Warnings count the dropped rows. "refuse" stops
-            at both. All other faults always stop.
+            at both. All other faults always stop, except that labelled rows without a text are
+            dropped from data of the hub, where nobody can correct them (GLUE's QQP has two).
 
     Returns:
         A `TaskData`.
@@ -181,6 +190,7 @@ def load_task(
     splits = {}
     for name, (place, rows) in tables.items():
         options = dict(labels=labels, on_bad_row=on_bad_row, limit=limit, seed=seed)
+        options["drop_blank"] = source == "hub" and on_bad_row != "refuse"
         splits[name] = make_split(task, rows, place=place, name=name, **options)
     train, dev, test = (splits.pop(name, None) for name in ("train", "dev", "test"))
     return TaskData(task, train, dev, test, source=str(source), more=splits)
@@ -196,6 +206,7 @@ def make_split(
     name="data",
     limit=None,
     seed=0,
+    drop_blank=False,
 ):
     """Make a split of rows, and check them: all labels, then the texts of the rows that stay.
 
@@ -209,6 +220,7 @@ def make_split(
         name: the split. "train" and "dev" need labels.
         limit: see `load_task`.
         seed: see `load_task`.
+        drop_blank: whether labelled rows without a text are dropped, with a warning.
 
     Returns:
         A `Split`. Its labels are None where the file has none.
@@ -222,9 +234,9 @@ def make_split(
         raise ValueError(
             f"{place} holds no rows. Expected columns {list(task.text_columns)} and a label."
         )
-    needed = name in ("train", "dev")
-    columns = [_find_column(task, column, rows[0][1], place) for column in task.text_columns]
-    column = _find_column(task, "label", rows[0][1], place, required=needed)
+    needed, keys = name in ("train", "dev"), dict.fromkeys(key for _, row in rows for key in row)
+    columns = [_find_column(task, column, keys, place) for column in task.text_columns]
+    column = _find_column(task, "label", keys, place, required=needed)
     values = _labels(task, rows, column, _label_indices(task, labels, place), place)
     blank = [number for (number, _), value in zip(rows, values) if value is None]
     kept = [i for i, value in enumerate(values) if value not in (None, _BETWEEN)]
@@ -247,6 +259,13 @@ def make_split(
         if on_bad_row == "refuse":
             raise ValueError(f"{found}. Add the labels, or pass on_bad_row='drop_unlabelled'.")
         warnings.warn(f"{found}; they were dropped.", stacklevel=3)
+    if drop_blank and column:
+        empty = [i for i in kept if not all(_visible(rows[i][1].get(one)) for one in columns)]
+        if empty:
+            numbers = first_few([rows[i][0] for i in empty])
+            found = f"{place}: rows without a text: {len(empty)} of {len(rows)} (row {numbers})"
+            warnings.warn(f"{found}; they were dropped.", stacklevel=3)
+            kept = [i for i in kept if i not in set(empty)]
     if not kept:
         raise ValueError(
             f"{place}: no row is left of {len(rows)} for task {task.name!r}. Expected at least one "
@@ -258,7 +277,7 @@ def make_split(
     dtype = np.int64 if task.labels else np.float32
     array = np.array([values[i] for i in kept], dtype) if column else None
     known = {*columns, column, *task.text_columns, "label", "id", "idx", ""}
-    others = [key for key in rows[0][1] if key not in known and not str(key).isdigit()]
+    others = [key for key in keys if key not in known and not str(key).isdigit()]
     rows = [rows[i] for i in kept]
     texts = [
         tuple(_text(row.get(one), f"{place}, row {number}, column {one!r}") for one in columns)
@@ -324,6 +343,13 @@ def _label_indices(task, labels, place):
                 "the order of the file's integers."
             )
         given = dict(enumerate(given))
+        for i, one in given.items():
+            if indices.get(str(i), indices[label_key(one)]) != indices[label_key(one)]:
+                raise ValueError(
+                    f"labels says that {i} in the file means {one!r}, but {str(i)!r} is itself a "
+                    f"label of task {task.name!r}, and labels are matched by name. Leave labels "
+                    "out, or pass a dict from labels of the file to names."
+                )
     given = {**task.label_aliases, **given}
     for found, ours in given.items():
         if label_key(ours) not in indices:
@@ -351,9 +377,13 @@ def _find_column(task, column, row, place, required=True):
     return found
 
 
+def _visible(value):
+    """Return whether a text has a letter; one of U+200B or of control codes has none."""
+    return isinstance(value, str) and any(c.isprintable() and not c.isspace() for c in value)
+
+
 def _text(value, where):
-    visible = isinstance(value, str) and any(c.isprintable() and not c.isspace() for c in value)
-    if not visible:  # a text of U+200B or of control codes has no letter
+    if not _visible(value):
         raise ValueError(
             f"{where}: found {value!r}, expected some text. Fill it in or remove the row."
         )
@@ -374,6 +404,10 @@ def _label(task, value, indices, where):
     if value is None or value != value:
         return None
     text = re.sub(r"^(-?\d+)\.0*$", r"\1", str(value).strip())  # the course's files have 1.0 for 1
+    if task.kind != "regression" and not task.score_range:
+        for form in (str(value).strip(), text):  # before -1 and - are taken for unknown
+            if label_key(form) in indices:
+                return indices[label_key(form)]
     low, high = task.score_range or (-LARGEST, LARGEST)
     negative = task.kind == "regression" and low <= -1
     if text in ("", "-") or (text == "-1" and not negative):
@@ -387,8 +421,6 @@ def _label(task, value, indices, where):
         if task.kind == "regression":
             return score
         return 0 if score <= 2 else 1 if score >= 4 else _BETWEEN
-    if label_key(text) in indices:
-        return indices[label_key(text)]
     if text.isdigit() and "0" not in indices:
         raise ValueError(
             f"{where}: found the integer label {value!r}, and nothing says which of "

@@ -185,11 +185,11 @@ class LinearHead(nn.Module):
                 f"activation {activation!r} with num_labels {num_labels}; expected None, or "
                 "'sigmoid' with the one score of a regression."
             )
-        self.num_labels, self.pooling, self.activation = num_labels, pooling, activation
+        self.num_labels, self.pooling, self.activation = int(num_labels), pooling, activation
         self.kinds = ("regression",) if activation else ("classification", "regression")
         self.needs_tokens = pooling == "mean"
         self.dropout = nn.Dropout(dropout)
-        self.dense = nn.Linear(hidden_size, num_labels)
+        self.dense = nn.Linear(int(hidden_size), int(num_labels))
         init_linear(self.dense)
 
     def inputs(self, out, batch):
@@ -280,7 +280,7 @@ class PairHead(nn.Module):
         super().__init__()
         check_number("hidden_size", hidden_size, 1, whole=True)
         self.linear = LinearHead(4 * hidden_size, num_labels, dropout=dropout, pooling=pooling)
-        self.hidden_size, self.num_labels, self.pooling = hidden_size, num_labels, pooling
+        self.hidden_size, self.num_labels, self.pooling = int(hidden_size), int(num_labels), pooling
         self.needs_tokens = self.linear.needs_tokens
 
     def inputs(self, out, batch):

@@ -159,6 +159,7 @@ class MultiverseHead(nn.Module):
         sizes = {"hidden_size": hidden_size, "num_labels": num_labels, "num_heads": num_heads}
         for name, size in sizes.items():
             check_number(name, size, 1, whole=True)
+        hidden_size, num_labels, num_heads = map(int, sizes.values())  # of numpy, too
         check_number("dropout", dropout, 0, 1)
         check_number("orthogonality_weight", orthogonality_weight, 0)  # the paper's lambda
         words = {"reduction": reduction, "similarity": similarity, "pairs": pairs}

@@ -68,9 +68,13 @@ class TaskParts(nn.Module):
         self.config = dict(kind=kind, tasks=names, options=options, stay_trainable=stay_trainable)
         std = encoder_config.initializer_range
         with seeded(seed):
-            self.parts = nn.ModuleDict(
-                {name: _KINDS[kind](encoder_config, **options) for name in names}
-            )
+            parts = {name: _KINDS[kind](encoder_config, **options) for name in names}
+            try:
+                self.parts = nn.ModuleDict(parts)
+            except KeyError as error:
+                raise ValueError(
+                    f"tasks has a name that no module can have: {error.args[0]}. Rename the task."
+                ) from error
             for name, module in self.parts.named_modules():
                 if isinstance(module, nn.Linear):
                     zero = init == "zero" and name.endswith(".up")
@@ -154,6 +158,7 @@ def add_pals(
         )
     given = {"size": size, "num_heads": num_heads, "gelu": gelu}
     options = {name: value for name, value in given.items() if value is not None}
+    options |= {name: int(options[name]) for name in ("size", "num_heads") if name in options}
     pals = TaskParts(encoder.config, kind, tasks, options, stay_trainable, init, seed)
     return _attach(pals, encoder)
 
@@ -173,11 +178,11 @@ def save_pals(encoder, folder):
     if getattr(encoder, "pals", None) is None:
         raise ValueError("this encoder has no modules of tasks to save; call add_pals first.")
     folder, state = Path(folder), encoder.pals.parts.state_dict()
+    text = json.dumps(encoder.pals.config | _sizes(encoder), indent=2) + "\n"
     with atomic_write(folder / "pals.safetensors") as temporary:
         state = {key: value.contiguous().cpu() for key, value in state.items()}
         temporary.write_bytes(save(state))  # `save_file` would leave a file where it is killed
     with atomic_write(folder / "pals.json") as temporary:
-        text = json.dumps(encoder.pals.config | _sizes(encoder), indent=2) + "\n"
         temporary.write_text(text, encoding="utf-8")
 
 
@@ -195,7 +200,7 @@ def load_pals(encoder, folder):
         FileNotFoundError: a file is missing.
         ValueError: a file is damaged or belongs to an encoder of other sizes.
     """
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     config, sizes = read_json_object(folder / "pals.json"), _sizes(encoder)
     # Earlier versions wrote `own` for `projected`.
     tensors = {

@@ -232,13 +232,15 @@ def hold_out_errors(table, top=1.0):
         A DataFrame, experiments x methods.
 
     Raises:
-        ValueError: a column is missing, a method lacks an experiment or has it twice.
+        ValueError: a column or a seed is missing, a method lacks an experiment or has it twice.
     """
     if missing := [column for column in COLUMNS if column not in table]:
         raise ValueError(
             f"the table has no column {missing[0]!r} (columns found: {list(table)}); "
             "give the frame of cross_dataset_table."
         )
+    if "seed" in table and table["seed"].isna().any():
+        raise ValueError("some rows have no seed; give all tables the column 'seed', or none.")
     keys = [*(["seed"] if "seed" in table else []), *COLUMNS[1:4]]
     table = table[table["trained_on"] != table["evaluated_on"]]
     cells = table.groupby([*keys, "method"])["accuracy"].count().unstack(fill_value=0)

@@ -217,9 +217,11 @@ def _course_scores(scores, splits, rows):
         if splits[task].task.labels:
             found.append(float((given.argmax(1) == labels).mean()))
             continue
-        x, y = given[:, 0] - given[:, 0].mean(), labels - labels.mean()
+        x, y = given[:, 0].astype(float), labels.astype(float)
+        x, y = x - x.mean(), y - y.mean()
         size = math.sqrt(float(x @ x) * float(y @ y))
-        found.append(float(x @ y) / size if size > 0 else 0.0)
+        # Rounding can lead beyond 1.
+        found.append(min(1.0, max(-1.0, float(x @ y) / size)) if size > 0 else 0.0)
     return found
 
 
@@ -296,7 +298,7 @@ def write_predictions(path, task, ids, scores):
 
     Raises:
         ValueError: the course does not have the task, ids are empty, duplicate or not as many as
-            scores, or a score is not finite.
+            scores, scores have another number of columns, or a score is not finite.
     """
     task, scores = get_task(task), np.asarray(scores, dtype=np.float32).reshape(len(scores), -1)
     ids = [_plain(one) for one in ids]
@@ -310,6 +312,11 @@ def write_predictions(path, task, ids, scores):
     if not np.isfinite(scores).all():
         raise ValueError(f"{path}: some scores are not finite numbers; the model has diverged.")
     answers = _answers(task.name)
+    if scores.shape[1] != (len(answers) or 1):
+        raise ValueError(
+            f"{path}: scores has {count(scores.shape[1], 'column')}, expected "
+            f"{len(answers) or 1}: one for each label. For one logit z, pass the columns -z and z."
+        )
     values = [answers[i] for i in scores.argmax(axis=1)] if answers else scores[:, 0].tolist()
     lines = [_header(task.name), *(f"{one} , {value} " for one, value in zip(ids, values))]
     with atomic_write(path) as temporary:
@@ -351,7 +358,8 @@ def write_submission(model, source, out, *, option=None, **keywords):
         FileNotFoundError: a task has no train or dev file.
         NotADirectoryError: `out` is a file.
     """
-    if Path(out).exists() and not Path(out).is_dir():
+    out = Path(out).expanduser()
+    if out.exists() and not out.is_dir():
         raise NotADirectoryError(f"{out} is a file. Expected a folder for the predictions.")
     names = [name for name in _tasks(option) if name in model.heads]
     if not names:
@@ -402,7 +410,7 @@ def check_submission(folder, source=None, *, option=None, limit=10):
         ValueError: the option is unknown.
         FileNotFoundError: folder or source is not a folder.
     """
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     if not folder.is_dir():
         raise FileNotFoundError(
             f"{folder} is not a folder. Give the one with "

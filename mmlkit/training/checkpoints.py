@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import time
 import warnings
 from pathlib import Path
@@ -201,7 +202,7 @@ def fingerprints(model, *splits):
         hash of the encoder's modules and configuration; and a hash of the tokens and labels of
         each task. The values of the weights are not compared.
     """
-    encoder = f"{model.encoder} {getattr(model.encoder, 'config', None)}"
+    encoder = _text(f"{model.encoder} {getattr(model.encoder, 'config', None)}")
     return {
         "heads": [  # a head of one's own that is never saved needs no to_config
             [name, type(head).__name__, getattr(head, "to_config", dict)()]
@@ -227,9 +228,14 @@ def plain_values(settings):
         try:
             return value.item()
         except (AttributeError, ValueError, RuntimeError):  # no number, or many
-            return str(value)
+            return _text(value)
 
     return json.loads(json.dumps(settings, default=convert))
+
+
+def _text(value):
+    """Return an object's text without addresses, which differ between processes."""
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))
 
 
 def _data_hash(splits):

@@ -57,7 +57,7 @@ class StepEvent(NamedTuple):
         task_step: updates of this task so far.
         loss: the Loss. fp16's scaler skips an update whose gradient overflows; its loss may be
             finite, and is then reported like any other. On a GPU nothing has read the loss, so that
-            it may be infinite there; on a CPU no hook is called for such an update.
+            it may be infinite there; on a CPU no hook is called where it is infinite.
         model: the MultitaskModel.
         optimizer: the optimizer.
     """
@@ -231,6 +231,7 @@ def fit(
                 {key: value for key, value in params.items() if key not in ("params", "lr")}
                 for params in optimizer.param_groups
             ],
+            "trained": _trained(model, optimizer),
             "hooks": [getattr(hook, "to_config", dict)() for hook in hooks],
             # a list, because the order of its tasks decides which one comes when
             "sampler": [sampler.kind, sampler.seed, [*sampler.sizes.items()]],
@@ -254,7 +255,8 @@ def fit(
 
         def step(name):
             for params in optimizer.param_groups:
-                params["lr"] = rate(run.step, peak=params["peak"])
+                # A hook may add a group, which has no peak yet.
+                params["lr"] = rate(run.step, peak=params.setdefault("peak", params["lr"]))
             # No thread prefetches: the host reads nothing of a GPU between two steps, so that it
             # pads and sends this batch while the GPU computes earlier steps.
             batch = group.share(batches[name](run.task_steps.get(name, 0))).to(model.device)
@@ -437,7 +439,7 @@ def _own_rates_afterwards(optimizer):
         yield
     finally:
         for params in optimizer.param_groups:
-            params["lr"] = params["peak"]
+            params["lr"] = params.get("peak", params["lr"])
 
 
 @contextlib.contextmanager
@@ -467,6 +469,13 @@ def _stream(encoded, batch_size, seed):
         return plan_examples(encoded, batch_size, seed=seed, epoch=epoch)
 
     return lambda k: collate(encoded, planned(k // per_pass)[k % per_pass])
+
+
+def _trained(model, optimizer):
+    """Return a number for the names of the trained parameters, in the optimizer's order."""
+    names = {id(one): name for name, one in model.named_parameters()}
+    held = (one for params in optimizer.param_groups for one in params["params"])
+    return _seed(*(names.get(id(one)) for one in held if one.requires_grad))
 
 
 def _seed(*parts):

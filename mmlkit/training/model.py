@@ -132,7 +132,7 @@ class MultitaskModel(nn.Module):
         """
         config = getattr(self.encoder, "config", None)
         limit = getattr(config, "max_position_embeddings", 512)
-        return min(max_length or self.max_length or limit, limit)
+        return int(min(max_length or self.max_length or limit, limit))
 
     def freeze_encoder(self, frozen=True):
         """Train the heads alone, or everything again. A frozen encoder has no dropout.

@@ -106,7 +106,7 @@ def pretrain(
     max_length = min(max_length, encoder.config.max_position_embeddings)
     if autocast(precision, device)[1]:
         if precision != "auto":
-            raise ValueError("precision 'fp16' needs a scaler, which pretrain has not: use 'auto'.")
+            raise ValueError("precision 'fp16' needs a scaler, which pretrain lacks: use 'auto'.")
         precision = "fp32"
     path = None if checkpoint_dir is None else Path(checkpoint_dir) / "last.safetensors"
     settings = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, warmup=warmup)

@@ -80,7 +80,7 @@ def train_step(
                 "scaler=torch.amp.GradScaler(), or precision='auto'."
             )
         precision = "fp32"
-    wanted = size = min(micro_batch_size or len(batch), len(batch))
+    wanted = size = int(min(micro_batch_size or len(batch), len(batch)))
     random = random_state(model.device)
     while True:
         # None, not zero: parameters of other tasks then stay bit-identical. Of the whole model,
@@ -136,7 +136,9 @@ def _update(loss, model, batch, optimizer, clip, scaler):
         scaler.unscale_(optimizer)
     held = {id(one) for params in optimizer.param_groups for one in params["params"]}
     trained = [one for one in model.parameters() if one.grad is not None and id(one) in held]
-    norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in trained])
+    norm = loss.total.new_zeros(())  # on the device, also where the optimizer holds another head
+    if trained:
+        norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in trained])
     if clip is not None:  # a norm of 0 clips nothing; one that is not finite would give NaN
         torch.nn.utils.clip_grads_with_norm_(trained, clip, norm.nan_to_num(0.0, 0.0, 0.0))
     loss, at_once = loss._replace(gradient_norm=norm), checks_at_once(model.device, optimizer)

@@ -219,6 +219,37 @@ def test_bytes(tmp_path, task, scores, expected):
     assert (tmp_path / "out.csv").read_bytes() == expected
 
 
+def test_one_column_of_a_classification_is_refused(tmp_path):
+    """Its largest value would be label 0 in every row."""
+    for scores in ([[0.9], [0.1]], [1, 0]):
+        with pytest.raises(ValueError, match="scores has 1 column, expected 2: one for each label"):
+            course.write_predictions(tmp_path / "out.csv", "quora", ["a", "b"], scores)
+    with pytest.raises(ValueError, match="scores has 3 columns, expected 1"):
+        course.write_predictions(tmp_path / "out.csv", "sts", ["a"], [[1.0, 2.0, 3.0]])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_correlation_of_one_stays_one(make_toy):
+    """In fp32, these scores gave 1.00000005, which is no correlation."""
+    splits = {task: make_toy(task, dev=6).dev for task in ("sst", "quora", "sts")}
+    scores = {
+        task: np.eye(max(split.task.num_labels, 1), dtype=np.float32)[split.labels.astype(int) * 0]
+        for task, split in splits.items()
+    }
+    for slope in np.linspace(0.1, 1, 40, dtype=np.float32):
+        scores["sts"] = (slope * splits["sts"].labels + 0.3)[:, None].astype(np.float32)
+        found = course.score_table({"one": scores}, splits, baseline="one")
+        assert found.loc["one", "sts"] <= 1 and found.loc["one", "sts"] == pytest.approx(1)
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    course.write_predictions("~/out.csv", "sts", ["a"], [1.0])
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    assert (tmp_path / "home" / "out.csv").read_text().startswith("id")
+
+
 def test_names():
     assert [
         course.prediction_file(task, split)

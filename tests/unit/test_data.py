@@ -601,6 +601,79 @@ def test_canonical_mnli_and_cola_and_scores(folder):
     )
 
 
+def split_of(task, *rows, **options):
+    return make_split(
+        task, enumerate({"text": text, "label": label} for text, label in rows), **options
+    )
+
+
+def test_names_that_are_integers_are_matched_by_name():
+    """An order of integers that contradicts the names would move every label."""
+    stars = Task("stars", ("text",), ("1", "2", "3", "4", "5"))
+    found = split_of(stars, *(("x", number) for number in range(1, 6)), name="train")
+    assert found.labels.tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(
+        ValueError, match="labels says that 1 in the file means '2', but '1' is its"
+    ):
+        split_of(stars, ("x", 1), labels=stars.labels)
+    same = Task("same", ("text",), ("0", "1"))
+    assert split_of(same, ("x", 1), labels=same.labels).labels.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "given", "values"),
+    [
+        (("negative", "positive"), {-1: "negative", 1: "positive"}, (-1, 1, -1)),
+        (("-1", "0", "1"), None, (-1, 0, 1)),
+        (("-", "+"), None, ("-", "+", "-")),
+        (("1.0", "2.0"), None, (1.0, 2.0, "1.0")),
+    ],
+)
+def test_a_named_label_is_never_taken_for_unknown(labels, given, values):
+    task = Task("signs", ("text",), labels)
+    found = split_of(task, *(("x", value) for value in values), labels=given, name="train")
+    names = {str(key): name for key, name in (given or {}).items()}
+    assert [labels[i] for i in found.labels] == [names.get(str(one), str(one)) for one in values]
+
+
+def test_the_first_row_does_not_decide_on_the_columns():
+    rows = [
+        {"text": "a"},
+        {"text": "b", "label": "yes", "genre": "x"},
+        {"text": "c", "label": "no"},
+    ]
+    with pytest.warns(UserWarning, match=r"1 of 3 \(row 0\); they were dropped"):
+        found = make_split(Task("mine", ("text",), ("no", "yes")), enumerate(rows))
+    assert found.labels.tolist() == [1, 0] and found.columns == {"genre": ["x", None]}
+
+
+def test_labelled_rows_without_a_text_are_dropped_from_the_hub(monkeypatch):
+    """GLUE's QQP has two such rows. Those of a test split need a prediction, and stop."""
+    from datasets import Dataset, DatasetDict
+
+    rows = Dataset.from_dict({"text": ["a", " ", "c"], "label": ["no", "yes", "yes"]})
+    both = DatasetDict({"train": rows, "test": rows})
+    monkeypatch.setattr("mmlkit.data.loading.load_hub_dataset", lambda *what: both)
+    splits = {"train": "train", "dev": "test"}
+    task = Task("mine", ("text",), ("no", "yes"), hub="me/mine", hub_splits=splits)
+    with pytest.warns(UserWarning, match=r"rows without a text: 1 of 3 \(row 1\)"):
+        data = load_task(task, "hub", limit=2)
+    assert data.train.texts == [("a",), ("c",)] and data.train.labels.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="found ' ', expected some text"):
+        load_task(task, "hub", on_bad_row="refuse")
+
+
+def test_a_mask_selects_rows():
+    task = Task("mine", ("text",), ("no", "yes"))
+    split = split_of(task, ("a", "no"), ("b", "yes"), ("c", "yes"), name="train")
+    for mask in ([True, False, True], np.array([True, False, True])):
+        found = split.take(mask)
+        assert found.texts == [("a",), ("c",)] and found.labels.tolist() == [0, 1]
+    assert split.take(split.frame()["label"] == "yes").texts == [("b",), ("c",)]
+    with pytest.raises(ValueError, match="a mask of 2 values for 3 rows"):
+        split.take([True, False])
+
+
 def test_other_columns_of_a_file_are_kept():
     """A row is its texts, its label and its id; no other column replaces one of these."""
     rows = [

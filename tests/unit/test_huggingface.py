@@ -1,5 +1,6 @@
 """The multiverse head on other encoders with the Trainer: training, pruning, saving, resuming."""
 
+import json
 import re
 from pathlib import Path
 
@@ -287,6 +288,32 @@ def test_regression_and_wrong_use():
     torch.testing.assert_close(out.loss, each.mean(1).sum())
     with pytest.raises(ValueError, match="DistilBertModel has no pooler; pass pooling='cls'"):
         wrap("distilbert", pooling="pooler")
+
+
+def test_scores_may_come_as_a_column():
+    """transformers' own models accept [B, 1]; each row would be compared with all scores."""
+    model, batch = wrap("distilbert", num_labels=1, dropout=0.0).eval(), tensors(4, labels=1)
+    expected = model(**batch).loss
+    column = model(**{**batch, "labels": batch["labels"][:, None]})
+    assert torch.equal(column.loss, expected) and model.per_head.dim() == 1
+
+
+def test_the_head_reads_an_encoder_in_half_precision():
+    from mmlkit.huggingface import MultiverseForSequenceClassification
+
+    encoder = tiny("distilbert").to(torch.bfloat16)
+    model = MultiverseForSequenceClassification.on(encoder, np.int64(2), pooling="cls", num_heads=4)
+    out = model(**tensors(4))
+    assert out.logits.dtype == torch.float32 and torch.isfinite(out.loss)
+    assert type(model.config.num_labels) is int
+    json.dumps(model.config.to_dict())
+
+
+def test_the_pruner_of_another_models_head_is_refused(tmp_path):
+    """It would be pruned in place of the trained one."""
+    other = wrap("distilbert")
+    with pytest.raises(ValueError, match="the pruner's head is not part of the model"):
+        train(wrap("distilbert"), tmp_path, HeadPruner(other.head, every=4), max_steps=2)
 
 
 def test_several_devices_are_refused(tmp_path):

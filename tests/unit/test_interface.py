@@ -255,6 +255,7 @@ def test_an_exported_regression_gives_scores_without_a_sigmoid(make_model, tmp_p
 
     model = classifier(make_model, "sts", LinearHead(32, 1, pooling=pooling))
     with torch.no_grad():
+        model.heads["sts"].dense.weight.mul_(0.1)
         model.heads["sts"].dense.bias.fill_(3.0)
     export_classifier(model, "sts", tmp_path)
     pairs = [("a cat sat", "a dog ran"), ("it rains", "the sun shines on us")]
@@ -263,6 +264,37 @@ def test_an_exported_regression_gives_scores_without_a_sigmoid(make_model, tmp_p
     ours = predict(model, pairs, task="sts")
     np.testing.assert_allclose(theirs, ours, atol=1e-5)
     assert min(theirs) > 1
+
+
+def test_an_export_into_the_folder_of_save_model_is_refused(make_model, tmp_path):
+    """load_model would find the new encoder and the old heads."""
+    from mmlkit.huggingface import export_classifier
+
+    model = make_model("sst")
+    save_model(model, tmp_path / "model")
+    with pytest.raises(ValueError, match="holds a model of save_model"):
+        export_classifier(model, "sst", tmp_path / "model")
+    assert load_model(tmp_path / "model").heads.keys() == {"sst"}
+
+
+def test_an_export_cuts_rows_where_the_model_did(make_model, tmp_path):
+    from transformers import AutoTokenizer
+
+    from mmlkit.huggingface import export_classifier
+
+    model = make_model("sst")
+    model.max_length = 9
+    export_classifier(model, "sst", tmp_path)
+    assert AutoTokenizer.from_pretrained(tmp_path).model_max_length == 9
+    assert model.tokenizer.model_max_length > 9
+
+
+@pytest.mark.parametrize("make", [LinearHead, PairHead, MultiverseHead])
+def test_a_head_with_sizes_of_numpy_is_saved(make_model, tmp_path, make):
+    model, more = make_model("quora"), {"num_heads": np.int64(3)} if make is MultiverseHead else {}
+    model.heads["quora"] = make(np.int64(32), np.int64(2), **more)
+    save_model(model, tmp_path / "model")
+    assert load_model(tmp_path / "model").heads["quora"].num_labels == 2
 
 
 def test_a_pair_task_exports_with_its_label_names(make_model, make_toy, tmp_path):

@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -445,3 +446,15 @@ def test_damaged_files_are_named_in_the_error(saved, damage, error, message):
 def change_config(folder, **values):
     metadata = json.loads((folder / "pals.json").read_text(encoding="utf-8"))
     (folder / "pals.json").write_text(json.dumps({**metadata, **values}), encoding="utf-8")
+
+
+def test_a_task_with_the_name_of_a_method_is_refused():
+    with pytest.raises(ValueError, match="a name that no module can have: .*keys"):
+        add_pals(BertModel(BertConfig.tiny()), ["keys"], size=8, num_heads=2)
+
+
+def test_sizes_of_numpy_are_saved(tmp_path):
+    encoder = add_pals(BertModel(BertConfig.tiny()), ["a"], kind="houlsby", size=np.int64(8))
+    save_pals(encoder, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pals.json", "pals.safetensors"]
+    assert load_pals(BertModel(BertConfig.tiny()), tmp_path).pals.config["options"]["size"] == 8

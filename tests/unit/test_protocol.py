@@ -1016,3 +1016,10 @@ def test_an_outcome_sentence():
 def test_runs_that_cannot_be_compared(a, b, more, message):
     with pytest.raises(ValueError, match=message):
         paired_bootstrap(a, b, **more)
+
+
+def test_tables_with_and_without_seeds_cannot_be_compared():
+    row = {"method": "mml", "trained_on": "rte", "evaluated_on": "snli", "split": "dev"}
+    table = pd.DataFrame([{**row, "accuracy": 0.5, "seed": 0}, {**row, "accuracy": 0.6}])
+    with pytest.raises(ValueError, match="some rows have no seed"):
+        hold_out_errors(table)
