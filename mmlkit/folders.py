@@ -56,7 +56,7 @@ def atomic_write(path):
         with atomic_write("results/one.json") as temporary:
             temporary.write_text(text)
     """
-    path = Path(path).expanduser()
+    path = Path(path)
     temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     named = {None, *map(str, (temporary, path, *path.parents))}  # a full disk names no file
     try:

@@ -106,8 +106,9 @@ class Batch:
         if kind == "cuda":
             on_cpu = {name: part for name, part in parts.items() if getattr(part, "is_cpu", False)}
             parts |= {name: part.pin_memory() for name, part in on_cpu.items()}
-        # A copy back to the CPU would be read before it is done.
-        options = {"non_blocking": non_blocking and kind != "cpu"}
+        # A copy to the CPU would be read before it is done. One to MPS may read freed memory
+        # (pytorch issue 189690).
+        options = {"non_blocking": non_blocking and kind not in ("cpu", "mps")}
         moved = {name: part.to(device, **options) for name, part in parts.items()}
         return dataclasses.replace(self, **moved)
 

@@ -79,13 +79,15 @@ class Split:
             A `Split` of these rows.
 
         Raises:
-            ValueError: a mask has another length.
+            ValueError: a mask has another length, or the values are no whole numbers.
         """
-        rows = np.asarray(list(rows))
+        rows = np.asarray(rows if hasattr(rows, "dtype") else list(rows))
         if rows.dtype == bool:
-            if len(rows) != len(self):
-                raise ValueError(f"rows is a mask of {len(rows)} values for {len(self)} rows.")
+            if rows.shape != (len(self),):
+                raise ValueError(f"rows is a mask of {rows.size} values for {len(self)} rows.")
             rows = np.flatnonzero(rows)
+        elif rows.size and not np.issubdtype(rows.dtype, np.integer):
+            raise ValueError(f"rows has {rows.dtype} values, expected row numbers or a mask.")
         rows = rows.astype(np.int64).tolist()
         return dataclasses.replace(
             self,
@@ -145,7 +147,8 @@ def load_task(
             (rte_train.tsv: id, label, text, perhaps second text; no header line). A canonical test
             file with one label in all rows counts as unlabelled, as GLUE's test sets are.
         limit: the largest number of rows of each split, or None for all. They are drawn at random.
-            The labels of all rows are checked, but only the texts of the drawn ones.
+            The labels of all rows are checked, but only the texts of the drawn ones (from the hub,
+            all rows are searched for missing texts).
         seed: the seed of that draw.
         labels: the label names in the order of the file's integers, such as ("no", "yes"); or a
             dict from a label in the file to its name in the task.
@@ -265,7 +268,8 @@ def make_split(
             numbers = first_few([rows[i][0] for i in empty])
             found = f"{place}: rows without a text: {len(empty)} of {len(rows)} (row {numbers})"
             warnings.warn(f"{found}; they were dropped.", stacklevel=3)
-            kept = [i for i in kept if i not in set(empty)]
+            gone = set(empty)
+            kept = [i for i in kept if i not in gone]
     if not kept:
         raise ValueError(
             f"{place}: no row is left of {len(rows)} for task {task.name!r}. Expected at least one "
@@ -343,13 +347,16 @@ def _label_indices(task, labels, place):
                 "the order of the file's integers."
             )
         given = dict(enumerate(given))
-        for i, one in given.items():
-            if indices.get(str(i), indices[label_key(one)]) != indices[label_key(one)]:
-                raise ValueError(
-                    f"labels says that {i} in the file means {one!r}, but {str(i)!r} is itself a "
-                    f"label of task {task.name!r}, and labels are matched by name. Leave labels "
-                    "out, or pass a dict from labels of the file to names."
-                )
+        names = {i: indices.get(str(i), indices[label_key(one)]) for i, one in given.items()}
+        clash = [i for i, one in given.items() if names[i] != indices[label_key(one)]]
+        if clash and labels is not None:
+            raise ValueError(
+                f"labels says that {clash[0]} in the file means {given[clash[0]]!r}, but "
+                f"{str(clash[0])!r} is itself a label of task {task.name!r}, and labels are "
+                "matched by name. Leave labels out, or pass a dict from labels of the file to "
+                "names."
+            )
+        given = {} if clash else given  # the names themselves are integers
     given = {**task.label_aliases, **given}
     for found, ours in given.items():
         if label_key(ours) not in indices:

@@ -105,6 +105,7 @@ class SANHead(nn.Module):
         check_number("num_labels", num_labels, 1, whole=True)
         if num_labels == 1:
             raise ValueError("num_labels is 1; for a regression task take a LinearHead.")
+        hidden_size, num_labels, num_steps = map(int, (hidden_size, num_labels, num_steps))
         self.hidden_size, self.num_labels = hidden_size, num_labels
         self.num_steps, self.prediction_dropout = num_steps, prediction_dropout
         self.dropout = nn.Dropout(dropout)

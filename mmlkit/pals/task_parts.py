@@ -13,6 +13,7 @@ from torch import nn
 
 from mmlkit.bert.model import BertModel
 from mmlkit.folders import atomic_write, read_json_object, read_tensors, tensor_mismatches
+from mmlkit.messages import check_number
 from mmlkit.pals.adapters import HoulsbyAdapters, LowRankLayers
 from mmlkit.pals.projected import ProjectedAttention
 from mmlkit.pals.sequential import SequentialAttention
@@ -158,7 +159,9 @@ def add_pals(
         )
     given = {"size": size, "num_heads": num_heads, "gelu": gelu}
     options = {name: value for name, value in given.items() if value is not None}
-    options |= {name: int(options[name]) for name in ("size", "num_heads") if name in options}
+    for name in {"size", "num_heads"} & options.keys():
+        check_number(name, options[name], 1, whole=True)
+        options[name] = int(options[name])  # of numpy, too
     pals = TaskParts(encoder.config, kind, tasks, options, stay_trainable, init, seed)
     return _attach(pals, encoder)
 
@@ -177,7 +180,7 @@ def save_pals(encoder, folder):
 
     if getattr(encoder, "pals", None) is None:
         raise ValueError("this encoder has no modules of tasks to save; call add_pals first.")
-    folder, state = Path(folder), encoder.pals.parts.state_dict()
+    folder, state = Path(folder).expanduser(), encoder.pals.parts.state_dict()
     text = json.dumps(encoder.pals.config | _sizes(encoder), indent=2) + "\n"
     with atomic_write(folder / "pals.safetensors") as temporary:
         state = {key: value.contiguous().cpu() for key, value in state.items()}

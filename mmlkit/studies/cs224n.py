@@ -240,6 +240,7 @@ def write_course_files(data, folder, *, limit=None):
     Returns:
         The folder.
     """
+    folder = Path(folder).expanduser()
     import pandas as pd
 
     for name, one in data.items():
@@ -253,9 +254,9 @@ def write_course_files(data, folder, *, limit=None):
             if part != "test":
                 kind = float if name == "quora" else split.labels.dtype
                 columns[column] = split.labels.astype(kind)
-            with atomic_write(Path(folder) / one.task.files[part]) as temporary:
+            with atomic_write(folder / one.task.files[part]) as temporary:
                 pd.DataFrame(columns).to_csv(temporary, sep="\t")
-    return Path(folder)
+    return folder
 
 
 def prediction_file(task, split, option=None):
@@ -313,13 +314,14 @@ def write_predictions(path, task, ids, scores):
         raise ValueError(f"{path}: some scores are not finite numbers; the model has diverged.")
     answers = _answers(task.name)
     if scores.shape[1] != (len(answers) or 1):
+        hint = ": one for each label. For one logit z, pass the columns -z and z" if answers else ""
         raise ValueError(
             f"{path}: scores has {count(scores.shape[1], 'column')}, expected "
-            f"{len(answers) or 1}: one for each label. For one logit z, pass the columns -z and z."
+            f"{len(answers) or 1}{hint}."
         )
     values = [answers[i] for i in scores.argmax(axis=1)] if answers else scores[:, 0].tolist()
     lines = [_header(task.name), *(f"{one} , {value} " for one, value in zip(ids, values))]
-    with atomic_write(path) as temporary:
+    with atomic_write(Path(path).expanduser()) as temporary:
         temporary.write_bytes("".join(f"{line}\n" for line in lines).encode())
 
 

@@ -58,7 +58,8 @@ def check_settings(settings):
     if settings.get("resume", False) not in (False, "auto") and folder is None:
         raise ValueError("resume=True needs a checkpoint_dir, the folder of the run to continue.")
     named = isinstance(folder, (str, os.PathLike)) and str(folder) != ""
-    if folder is not None and not (named and Path(folder).exists() == Path(folder).is_dir()):
+    place = Path(folder).expanduser() if named else None
+    if folder is not None and not (named and place.exists() == place.is_dir()):
         raise ValueError(
             f"checkpoint_dir {str(folder)!r} is not a folder. Give a folder, which need not exist."
         )

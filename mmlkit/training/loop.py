@@ -213,7 +213,8 @@ def fit(
             params["peak"] = params["lr"]
         needs_scaler = autocast(precision, model.device)[1]
         scaler = torch.amp.GradScaler(model.device.type) if needs_scaler else None
-        path = None if checkpoint_dir is None else Path(checkpoint_dir) / "last.safetensors"
+        folder = None if checkpoint_dir is None else Path(checkpoint_dir).expanduser()
+        path = folder and folder / "last.safetensors"
         settings = {
             "epochs": epochs,
             "lr": lr,
@@ -389,6 +390,13 @@ class _Run:
         return {k: value for k, value in self.state().items() if k not in ("model", "optimizer")}
 
     def load(self, state):
+        groups = len(state["optimizer"]["param_groups"]) if "optimizer" in state else None
+        if groups not in (None, len(self.optimizer.param_groups)):
+            raise ValueError(
+                f"{self.path} has {groups} groups of parameters, and the optimizer has "
+                f"{len(self.optimizer.param_groups)}, because a hook has added some. Add them "
+                "before fit, or use resume=False."
+            )
         for name in self.SAVED:
             setattr(self, name, state[name])
         for hook, saved in zip(self.hooks, state["hooks"]):

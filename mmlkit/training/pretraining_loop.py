@@ -108,7 +108,8 @@ def pretrain(
         if precision != "auto":
             raise ValueError("precision 'fp16' needs a scaler, which pretrain lacks: use 'auto'.")
         precision = "fp32"
-    path = None if checkpoint_dir is None else Path(checkpoint_dir) / "last.safetensors"
+    folder = None if checkpoint_dir is None else Path(checkpoint_dir).expanduser()
+    path = folder and folder / "last.safetensors"
     settings = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, warmup=warmup)
     settings |= dict(max_length=max_length, next_sentence=next_sentence, precision=precision)
     settings |= dict(seed=seed, encoder=str(encoder.config), texts=_hash(texts))

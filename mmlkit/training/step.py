@@ -132,10 +132,10 @@ def _with_penalty(loss, model, batch, scaler):
 
 def _update(loss, model, batch, optimizer, clip, scaler):
     """Clip the gradient and step; return the Loss with the gradient's norm."""
-    if scaler is not None:
-        scaler.unscale_(optimizer)
     held = {id(one) for params in optimizer.param_groups for one in params["params"]}
     trained = [one for one in model.parameters() if one.grad is not None and id(one) in held]
+    if scaler is not None and trained:
+        scaler.unscale_(optimizer)
     norm = loss.total.new_zeros(())  # on the device, also where the optimizer holds another head
     if trained:
         norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in trained])
@@ -145,8 +145,9 @@ def _update(loss, model, batch, optimizer, clip, scaler):
     head = model.head(batch.task)
     with getattr(head, "dropped_heads_unmoved", contextlib.nullcontext)():
         if scaler is not None:  # it skips a step whose gradient is not finite
-            scaler.step(optimizer)
-            scaler.update()
+            if trained:
+                scaler.step(optimizer)
+                scaler.update()
         elif not at_once:  # torch's fused optimizers skip a step where found_inf is 1
             optimizer.found_inf = 1.0 - (loss.total.isfinite() & norm.isfinite()).float()
             optimizer.step()
@@ -188,12 +189,13 @@ def check_finite(loss, task, scaler=None):
         FloatingPointError: the loss or the gradient is not finite.
     """
     total, norm = loss.total.item(), loss.gradient_norm.item()
-    if scaler is not None and scaler.get_scale() >= SMALLEST_SCALE:
+    if math.isfinite(total) and math.isfinite(norm):
+        return
+    if scaler is not None and scaler.get_scale() >= SMALLEST_SCALE:  # this waits for a GPU
         return
     if not math.isfinite(total):
         raise FloatingPointError(f"the loss of task {task!r} is {total}")
-    if not math.isfinite(norm):
-        raise FloatingPointError(f"the gradient of task {task!r} is {norm}, its loss {total:.4g}")
+    raise FloatingPointError(f"the gradient of task {task!r} is {norm}, its loss {total:.4g}")
 
 
 def _scaled(loss, scaler):

@@ -246,8 +246,12 @@ def test_the_folder_of_another_process_with_the_same_id_is_left_alone(
         make(path, *args, **options)
 
     monkeypatch.setattr(Path, "mkdir", noted)
+    left = tmp_path / f".model.{os.getpid()}.new"
+    left.mkdir()
+    made.clear()
     for _ in range(2):
         save_model(make_multitask_model(0), tmp_path / "model")
+    assert left.is_dir()
     new = [name for name in made if name.startswith(f".model.{os.getpid()}.")]
     assert len(set(new)) == 2
 

@@ -840,6 +840,40 @@ def test_a_hook_may_add_a_group_of_parameters(make_model, make_toy):
     assert {key.split(".")[3] for key in moved} == {"1"}
 
 
+def test_a_run_with_a_group_that_a_hook_added_cannot_be_resumed(make_model, make_toy, tmp_path):
+    class Unfreeze(LossRecorder):
+        def after_step(self, event):
+            if event.step == 2:
+                event.optimizer.add_param_group({"params": list(layer.parameters()), "lr": 0.2})
+            super().after_step(event)
+
+    for resume in (False, True):
+        model = make_model("sst")
+        layer = model.encoder.encoder.layer[1]
+        optimizer = torch.optim.SGD(model.heads.parameters(), lr=0.1)
+        settings = dict(epochs=2, batch_size=5, optimizer=optimizer, checkpoint_dir=tmp_path)
+        refused = pytest.raises(ValueError, match="has 2 groups of parameters, and the optimizer")
+        with refused if resume else pytest.raises(KeyboardInterrupt):
+            hooks = [Unfreeze(stop_at=None if resume else 3)]
+            fit(model, make_toy("sst"), hooks=hooks, resume=resume, save_steps=1, **settings)
+
+
+def test_checkpoints_in_the_home_folder_are_found_again(
+    make_model, make_toy, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    settings = dict(QUICK, checkpoint_dir="~/run")
+    fit(make_model("sst"), make_toy("sst"), **settings)
+    with pytest.raises(ValueError, match="different are .*'seed'"):  # it is found
+        fit(make_model("sst"), make_toy("sst"), resume=True, seed=5, **settings)
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+    assert {path.name for path in (tmp_path / "home" / "run").iterdir()} == {
+        "last.safetensors",
+        "previous.safetensors",
+    }
+
+
 def test_an_optimizer_of_another_head_changes_nothing(make_model, make_batch):
     model, batch = make_model("sst", "sts"), make_batch("sst")
     before, optimizer = weights(model), torch.optim.SGD(model.heads["sts"].parameters(), lr=0.1)

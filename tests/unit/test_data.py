@@ -616,6 +616,9 @@ def test_names_that_are_integers_are_matched_by_name():
         ValueError, match="labels says that 1 in the file means '2', but '1' is its"
     ):
         split_of(stars, ("x", 1), labels=stars.labels)
+    files = {"train": "stars.csv"}  # a known file has a known order of integers, but for these
+    known = dataclasses.replace(stars, files=files)
+    assert split_of(known, ("x", 2), place="stars.csv", name="train").labels.tolist() == [1]
     same = Task("same", ("text",), ("0", "1"))
     assert split_of(same, ("x", 1), labels=same.labels).labels.tolist() == [1]
 
@@ -670,8 +673,13 @@ def test_a_mask_selects_rows():
         found = split.take(mask)
         assert found.texts == [("a",), ("c",)] and found.labels.tolist() == [0, 1]
     assert split.take(split.frame()["label"] == "yes").texts == [("b",), ("c",)]
-    with pytest.raises(ValueError, match="a mask of 2 values for 3 rows"):
-        split.take([True, False])
+    for wrong in ([True, False], np.zeros(0, bool)):
+        with pytest.raises(ValueError, match="a mask of . values for 3 rows"):
+            split.take(wrong)
+    for wrong in ([0.9], [1.0, 0.0, 1.0], ["2"]):
+        with pytest.raises(ValueError, match="expected row numbers or a mask"):
+            split.take(wrong)
+    assert len(split.take([])) == 0 and split.take(np.array([2])).texts == [("c",)]
 
 
 def test_other_columns_of_a_file_are_kept():

@@ -453,6 +453,12 @@ def test_a_task_with_the_name_of_a_method_is_refused():
         add_pals(BertModel(BertConfig.tiny()), ["keys"], size=8, num_heads=2)
 
 
+@pytest.mark.parametrize("size", [8.9, 0.5, "8", 0])
+def test_a_size_that_is_no_whole_number_is_refused(size):
+    with pytest.raises(ValueError, match="size is .*, expected"):
+        add_pals(BertModel(BertConfig.tiny()), ["a"], kind="houlsby", size=size)
+
+
 def test_sizes_of_numpy_are_saved(tmp_path):
     encoder = add_pals(BertModel(BertConfig.tiny()), ["a"], kind="houlsby", size=np.int64(8))
     save_pals(encoder, tmp_path)
