@@ -269,7 +269,7 @@ def test_sequential_fixed_is_not_affine_and_its_queries_and_keys_have_gradients(
             {"size": 10},
             "size 10 is not a multiple of num_heads 12, so it cannot be split among the heads",
         ),
-        ({"num_heads": 0}, "size 204 is not a multiple of num_heads 0"),
+        ({"num_heads": 0}, "num_heads is 0, expected a whole number of at least 1"),
         (
             {"kind": "lora"},
             r"kind 'lora' is not one of \['pal', 'low_rank', 'houlsby', "
