@@ -187,7 +187,8 @@ def export_classifier(model, task, folder):
 
     Raises:
         ValueError: transformers has no form for this head or encoder: a SAN or ranking head, a pair
-            that is encoded separately, a sigmoid, or PALs.
+            that is encoded separately, a sigmoid, or PALs; or the folder holds a model of
+            `save_model`.
 
     Example::
 

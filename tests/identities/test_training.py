@@ -826,14 +826,16 @@ def test_a_hook_may_add_a_group_of_parameters(make_model, make_toy):
     class Unfreeze(LossRecorder):
         def after_step(self, event):
             super().after_step(event)
+            rates.append(event.optimizer.param_groups[-1]["lr"])
             if event.step == 2:
                 event.optimizer.add_param_group({"params": list(layer.parameters()), "lr": 0.2})
 
-    model = make_model("sst")
+    model, rates = make_model("sst"), []
     layer, before = model.encoder.encoder.layer[1], weights(model)
     optimizer = torch.optim.SGD(model.heads.parameters(), lr=0.1)
     settings = dict(epochs=1, batch_size=5, optimizer=optimizer, hooks=[Unfreeze()])
     fit(model, make_toy("sst"), **settings)
+    assert rates == pytest.approx([0.1, 0.075, 0.1, 0.05])  # of four steps; from the third: its own
     assert [params["lr"] for params in optimizer.param_groups] == [0.1, 0.2]
     after = weights(model)
     moved = [key for key in before if ".layer." in key and not torch.equal(before[key], after[key])]
