@@ -5,7 +5,8 @@
 
 The experiment is the notebook's own code: the cell of parameters, the cell that imports the
 library, and the cells with the tag `effect`. These cells leave a dict `effects`, {claim: number};
-the claim says that the number is above zero. A seed that is recorded already, for the same cells,
+the claim says that the number is above zero. They may leave a dict `measured`, {name: number},
+which claims nothing. A seed that is recorded already, for the same cells,
 is not repeated. The committed notebook has seed 0. As there, `precision="auto"` is fp32.
 `mmlkit.studies.recorded_effects` reads the records.
 """
@@ -23,7 +24,8 @@ sys.path.insert(0, str(ROOT / "notebooks"))
 
 from build import IN_FP32  # noqa: E402
 
-LAST = "import json as _json\nprint('EFFECTS', _json.dumps(effects))"
+LAST = """import json as _json
+print('EFFECTS', _json.dumps({"effects": effects, "measured": globals().get("measured", {})}))"""
 
 
 def experiment(master):
@@ -42,7 +44,7 @@ def experiment(master):
 
 
 def run(cells, seed):
-    """Execute the cells in a kernel of their own; return the effects and the minutes."""
+    """Execute the cells in a kernel of their own; return their two dicts and the minutes."""
     import nbclient
     import nbformat
 
@@ -78,9 +80,10 @@ def main():
     for seed in options.seeds:
         if any(one["seed"] == seed for one in runs):
             continue
-        effects, minutes = run(cells, seed)
-        print(f"seed {seed}, {minutes} minutes: {effects}", flush=True)
-        runs = sorted([*runs, dict(seed=seed, minutes=minutes, effects=effects)], key=seed_of)
+        found, minutes = run(cells, seed)
+        print(f"seed {seed}, {minutes} minutes: {found}", flush=True)
+        found = {name: values for name, values in found.items() if values}
+        runs = sorted([*runs, dict(seed=seed, minutes=minutes, **found)], key=seed_of)
         threads = int(os.environ.get("OMP_NUM_THREADS", "0")) or os.cpu_count()
         found = {**describe(), "notebook": masters[0].stem, "cells": digest, "threads": threads}
         with atomic_write(place) as temporary:

@@ -42,10 +42,11 @@ def atomic_write(path):
     """Write a file as a whole or not at all.
 
     Args:
-        path: the file. Its folder is made where it is missing.
+        path: the file. Its folder is made where it is missing. The target of a link is replaced.
 
     Yields:
-        The path of a temporary file beside it, which is renamed to `path` on success.
+        The path of a temporary file beside it, which is renamed to `path` on success. A device
+        such as /dev/null is written directly.
 
     Raises:
         OSError: the file cannot be written; the message names `path` and what to do.
@@ -56,12 +57,15 @@ def atomic_write(path):
         with atomic_write("results/one.json") as temporary:
             temporary.write_text(text)
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path) if os.path.islink(path) else path)
     temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     named = {None, *map(str, (temporary, path, *path.parents))}  # a full disk names no file
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if path.exists() and not path.is_file():  # a device such as /dev/null, or a pipe
+            yield path
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         os.replace(temporary, path)

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from safetensors import SafetensorError
 import mmlkit
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.cli import main as cli
+from mmlkit.cli.arguments import parse
 from mmlkit.cli.main import main
 from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead
@@ -208,6 +210,18 @@ def test_a_report_from_the_command_line(tmp_path, capsys):
             "--grid 'seed' is not of the form NAME=A,B",
         ),
         (
+            ["reproduce", "mml-tables", "--grid", "seed=0,1,"],
+            "--grid 'seed=0,1,' is not of the form NAME=A,B",
+        ),
+        (
+            ["reproduce", "mml-tables", "--grid", "seed=0", "--grid", "seed=1"],
+            "--grid names seed twice; expected all of its values together: --grid seed=A,B",
+        ),
+        (
+            ["reproduce", "mml-tables", "--grid", "seed=0", "--seeds", "6"],
+            "found --seeds and --grid seed=...; expected one of them",
+        ),
+        (
             ["reproduce", "mml-tables", "--grid", "sede=1"],
             "has 'sede', which is unknown. Did you mean 'seed'?",
         ),
@@ -217,6 +231,13 @@ def test_mistakes_before_a_batch_begins(arguments, message, capsys, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_a_tilde_after_an_equals_sign_is_the_home_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert parse(["run", "00", "--out=~/runs"]).out == f"{tmp_path}/runs"
+    assert parse(["report", "~/a", "b"]).folders == [f"{tmp_path}/a", "b"]
+    assert parse(["predict", "--model", "m", "~ is a text"]).texts == ["~ is a text"]
 
 
 def test_snakemake_options_are_refused_by_other_commands(capsys):
@@ -310,6 +331,11 @@ def test_numbers_out_of_range_are_refused(arguments, message, capsys):
 def test_doctor_reports_a_gpu_as_untested(monkeypatch, capsys, gpu, message):
     from mmlkit import hub, runtime
 
+    def without_datasets(package, version=metadata.version):
+        if package == "datasets":
+            raise metadata.PackageNotFoundError(package)
+        return version(package)
+
     description = {**runtime.describe(), "threads": 1}
     monkeypatch.setattr(runtime, "describe", lambda: description)
     monkeypatch.setattr(runtime, "pick_device", lambda: torch.device("cuda" if gpu else "cpu"))
@@ -317,6 +343,10 @@ def test_doctor_reports_a_gpu_as_untested(monkeypatch, capsys, gpu, message):
     monkeypatch.setattr(hub, "reachable", lambda: True)
     main(["doctor"])
     output = capsys.readouterr().out
+    monkeypatch.setattr("importlib.metadata.version", without_datasets)
+    assert main(["doctor"]) == 0
+    lacks = "profile colab  will not run: see what is missing above" in capsys.readouterr().out
+    assert lacks == gpu
     assert (
         message in output
         and "will run, for hours" not in output

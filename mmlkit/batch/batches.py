@@ -18,7 +18,9 @@ from mmlkit.batch.processes import end_tree, end_with_parent, file_lock, without
 from mmlkit.batch.runs import KILLED, changes, gpu_names, read_result, write_json
 from mmlkit.messages import count
 
-__all__ = ["estimate", "reproduce", "unfinished"]
+__all__ = ["DRY_RUN", "estimate", "reproduce", "unfinished"]
+
+DRY_RUN = frozenset(("-n", "--dry-run", "--dryrun"))  # Snakemake's options that execute nothing
 
 
 def unfinished(experiment, folder):
@@ -95,14 +97,16 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
         now = time.strftime("%Y-%m-%d %H:%M:%S")
         lock.write(f"process {os.getpid()} on {platform.node()}, started {now}")
         lock.flush()
-        _check_results(experiment, folder, again)
-        todo = unfinished(experiment, folder)
-        print(f"{experiment.title}\n{estimate(experiment, todo, cores)}", flush=True)
+        moved = _check_results(experiment, folder, again and not DRY_RUN & {*options})
+        todo, at_once = unfinished(experiment, folder), _at_a_time(experiment, cores, options)
+        print(f"{experiment.title}\n{estimate(experiment, todo, at_once)}", flush=True)
         status = _run_snakemake(experiment, folder, cores, list(options)) if todo else 0
         todo = unfinished(experiment, folder)
+        for result in moved if status == _REFUSED else ():
+            os.replace(folder / "replaced" / result.name, result)
         for run in set(experiment.runs) - set(todo):  # killed after its result was written
             shutil.rmtree(folder / "work" / run, ignore_errors=True)
-    failed = status not in (0, 2)  # 2: Snakemake refused its options and started no run
+    failed = status not in (0, _REFUSED)
     causes = {run: cause for run in todo if (cause := _cause(folder, run))} if failed else {}
     for run, cause in causes.items():
         print(f"{run} failed: {cause}")
@@ -112,8 +116,8 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
 
 
 def _check_results(experiment, folder, again):
-    """Report different results; move aside those to be made again, and unreadable ones."""
-    different = {}
+    """Report different results; move aside and return those to be made again, or unreadable."""
+    different, moved = {}, []
     for run in experiment.runs:
         result = folder / "results" / f"{run}.json"
         if not result.is_file():
@@ -127,11 +131,13 @@ def _check_results(experiment, folder, again):
         if names is None or (names and again):
             (folder / "replaced").mkdir(exist_ok=True)
             os.replace(result, folder / "replaced" / result.name)
+            moved.append(result)
     action = "it is executed again" if again else "--rerun-changed executes it again"
     for run, names in list(different.items())[:3]:
         print(f"{run} was finished with another {names}; {action}.")
     if len(different) > 3:
         print(f"The same is true of {count(len(different) - 3, 'other run')}.")
+    return moved
 
 
 def _cause(folder, run):
@@ -142,12 +148,30 @@ def _cause(folder, run):
     return KILLED if (folder / "work" / run).is_dir() else None
 
 
+_REFUSED = 2  # the status of Snakemake where it refused its options and started no run
+
+
+def _is_remote(options):
+    return bool({"-e", "--executor"} & {one.split("=")[0] for one in options})
+
+
+def _uses_gpu(experiment):
+    return bool(gpu_names()) or any(experiment.gpu_minutes.values())
+
+
+def _at_a_time(experiment, cores, options):
+    """Return how many runs Snakemake executes at a time, at most."""
+    if _is_remote(options):
+        return cores
+    gpus = max(len(gpu_names()), 1) if _uses_gpu(experiment) else cores
+    return max(1, min(cores // experiment.threads, gpus))
+
+
 def _run_snakemake(experiment, folder, cores, options):
     """Run Snakemake, with everything it starts, to its end; return its exit status."""
     import psutil
 
-    gpus, remote = len(gpu_names()), {"-e", "--executor"} & {one.split("=")[0] for one in options}
-    uses_gpu = gpus > 0 or any(experiment.gpu_minutes.values())
+    gpus, remote, uses_gpu = len(gpu_names()), _is_remote(options), _uses_gpu(experiment)
     config = {"experiment": str(experiment.file), "profile": experiment.profile}
     write_json(folder / "config.json", {**config, "grid": experiment.grid, "gpu": int(uses_gpu)})
     shutil.rmtree(folder / ".snakemake" / "log", ignore_errors=True)

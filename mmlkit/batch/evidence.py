@@ -151,7 +151,8 @@ def write_readme(folders, readme="README.md"):
         text = _between_marks(text, "claims", [_verdicts(recorded, primary_only=True)], path)
     if "<!-- advice -->" in text:
         text = _between_marks(text, "advice", [_items(advice(recorded))], path)
-    for file in filter(Path.is_file, (Path(folder, "speed.json") for folder in folders)):
+    speed = [Path(folder, "speed.json") for folder in folders if "<!-- speed -->" in text]
+    for file in filter(Path.is_file, speed):
         text = _between_marks(text, "speed", _speed(file), path)
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

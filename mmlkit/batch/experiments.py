@@ -139,7 +139,8 @@ def load_experiment(name, profile="fast", grid=None):
     plan = content["grid"] | size.pop("grid", {})
     special = [(key, part.pop(key)) for part in (content, size) for key in plan if key in part]
     given = content.get("set", {}) | size.pop("set", {}) | {"profile": profile}
-    cost, grid, runs = size.pop("gpu_minutes", None), plan | (grid or {}), {}
+    given_grid = {key: _like(values, plan.get(key)) for key, values in (grid or {}).items()}
+    cost, grid, runs = size.pop("gpu_minutes", None), plan | given_grid, {}
     for run, point in _points(grid):
         own = [table.get(str(point[key]), {}) for key, table in special]
         runs[run] = {key: value for part in (given, *own, point) for key, value in part.items()}
@@ -169,6 +170,12 @@ def load_experiment(name, profile="fast", grid=None):
         **size,
         **{key: content[key] for key in _COPIED if key in content},
     )
+
+
+def _like(values, planned):
+    """Return the values of a grid as floats where those of the file are: 1 names the run of 1.0."""
+    floats = planned and all(type(one) is float for one in planned)
+    return [float(one) if floats and type(one) is int else one for one in values]
 
 
 def _points(grid):
@@ -296,14 +303,19 @@ def parse_grid(assignments):
         {name: list of values}.
 
     Raises:
-        ValueError: an assignment is not of this form.
+        ValueError: an assignment is not of this form, or two have the same name.
     """
     grid = {}
     for assignment in assignments:
         name, _, values = assignment.partition("=")
-        if not values or not name.isidentifier():
+        if "" in values.split(",") or not name.isidentifier():
             raise ValueError(
                 f"--grid {assignment!r} is not of the form NAME=A,B, such as --grid seed=0,1."
+            )
+        if name in grid:
+            raise ValueError(
+                f"--grid names {name} twice; expected all of its values together: --grid "
+                f"{name}=A,B."
             )
         grid[name] = [parse_value(value) for value in values.split(",")]
     return grid

@@ -20,7 +20,7 @@ from mmlkit.batch.processes import STALLED, run_watched
 from mmlkit.messages import count
 from mmlkit.shipped import shipped_folder
 
-__all__ = ["find_notebooks", "list_notebooks", "run_notebook", "run_notebooks"]
+__all__ = ["find_notebooks", "list_notebooks", "run_notebook", "run_notebooks", "usable_cores"]
 
 
 def find_notebooks(wanted):
@@ -36,8 +36,9 @@ def find_notebooks(wanted):
         FileNotFoundError: there is no such notebook, or no folder of notebooks.
     """
     here = Path.cwd() / "notebooks"
-    folder = here if here.is_dir() else shipped_folder("notebooks")
-    known = sorted(folder.glob("[0-9][0-9]_*.ipynb")) if folder else []
+    lessons = "[0-9][0-9]_*.ipynb"  # a project may have a folder notebooks/ of its own
+    folder = here if any(here.glob(lessons)) else shipped_folder("notebooks")
+    known = sorted(folder.glob(lessons)) if folder else []
     found = {}
     for name in wanted:
         if name.endswith(".ipynb") and Path(name).is_file():
@@ -51,8 +52,9 @@ def find_notebooks(wanted):
                 f"{', '.join(path.stem for path in known) or 'none'}"
                 f"{'' if folder else ' (run it from a checkout of the repository)'}."
             )
-        found |= dict.fromkeys(matches)
-    return list(found)
+        for path in matches:
+            found.setdefault(path.resolve(), path)
+    return list(found.values())
 
 
 def _suggestion(name, known):
@@ -205,9 +207,10 @@ def _resolve(name, value):
 # ---- running ----
 
 
-def _cores():
+def usable_cores():
+    """Return how many CPU cores this process may use."""
     try:
-        return len(os.sched_getaffinity(0))  # those that this process may use
+        return len(os.sched_getaffinity(0))
     except AttributeError:  # macOS, Windows
         return os.cpu_count() or 1
 
@@ -216,12 +219,12 @@ def default_jobs():
     """Return how many notebooks run at a time: one for each CPU core, or one on a GPU."""
     from mmlkit.runtime import pick_device
 
-    return _cores() if pick_device().type == "cpu" else 1
+    return usable_cores() if pick_device().type == "cpu" else 1
 
 
 def _threads(jobs):
     """Return OMP_NUM_THREADS of each of several jobs; None where torch chooses."""
-    share = max(1, _cores() // jobs) if jobs > 1 else None
+    share = max(1, usable_cores() // jobs) if jobs > 1 else None
     return os.environ.get("OMP_NUM_THREADS") or share
 
 
@@ -238,13 +241,27 @@ def describe_run(paths, out, parameters, jobs):
         A text with a line for each notebook.
     """
     lines = []
-    for path in paths:
-        given = resolve_parameters(path, out, parameters).items()
+    for path, given in zip(paths, map(dict.items, _check_runs(paths, out, parameters))):
         lines.append(f"{path.stem}: {', '.join(f'{name}={value!r}' for name, value in given)}")
     threads = _threads(jobs)
     each = f" with {count(int(threads), 'thread')} each" if threads else ""
     last = f"{count(len(paths), 'notebook')} would run, {jobs} at a time{each}"
     return "\n".join([*lines, f"{last}, into {Path(out).resolve()}"])
+
+
+def _check_runs(paths, out, parameters):
+    """Return the parameters of each notebook; raise ValueError where one would be overwritten."""
+    names = [path.stem for path in paths]
+    for path in paths:
+        done = Path(out, path.name).resolve()
+        if names.count(path.stem) > 1:
+            reason = f"{names.count(path.stem)} notebooks have the name {path.name}"
+        elif done == path.resolve():
+            reason = f"the result of {path} would be written over it"
+        else:
+            continue
+        raise ValueError(f"{reason}; run it alone, into another folder: --out NAME.")
+    return [resolve_parameters(path, out, parameters) for path in paths]
 
 
 def run_notebooks(paths, out, parameters, *, jobs=1, **options):
@@ -262,9 +279,12 @@ def run_notebooks(paths, out, parameters, *, jobs=1, **options):
 
     Returns:
         The paths of the notebooks that failed.
+
+    Raises:
+        ValueError: two notebooks have the same name, one would be written over itself, or one lacks
+            a parameter.
     """
-    for path in paths:
-        resolve_parameters(path, out, parameters)
+    _check_runs(paths, out, parameters)
     stop, pool = threading.Event(), ThreadPoolExecutor(jobs)
     options |= {"threads": _threads(jobs), "stop": stop.is_set}
     try:

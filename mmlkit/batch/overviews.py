@@ -35,6 +35,7 @@ class Recorded(NamedTuple):
         results: a list of results of `load_results`.
         frame: a DataFrame of `long_frame`.
         claims: a list of (claim, Comparison in points of 100); None without runs of both sides.
+        given: the parameters that tell its runs from others of the experiment, as a text.
     """
 
     edition: str | None
@@ -42,12 +43,13 @@ class Recorded(NamedTuple):
     results: list
     frame: object
     claims: list
+    given: str = ""
 
     @property
     def size(self):
-        """The profile, and the edition of the mini data."""
-        data = f", mini data of edition {self.edition}" if self.edition else ""
-        return f"{self.experiment.profile}{data}"
+        """The profile, the edition of the mini data, and `given`."""
+        data = f"mini data of edition {self.edition}" if self.edition else ""
+        return ", ".join(filter(None, (self.experiment.profile, data, self.given)))
 
     @property
     def title(self):
@@ -68,7 +70,9 @@ class Recorded(NamedTuple):
         Returns:
             Points of 100.
         """
-        return 100 / self.experiment.published.get("scale", 1) * claim.get("at_least", 0.0)
+        points = 100 / self.experiment.published.get("scale", 1)
+        factor = 1 if claim.get("metric") == "improvement" else points
+        return factor * claim.get("at_least", 0.0)
 
     def sentence(self, claim, found):
         """Return what the runs say of a claim.
@@ -92,8 +96,9 @@ def experiments_in(folders):
         folders: a list of folders.
 
     Returns:
-        A list of Recorded. An experiment that the repository does not have is described by what
-        its results tell.
+        A list of Recorded. Runs that differ in a parameter outside the grid, such as those of
+        `--grid source=hub`, are apart. An experiment that the repository does not have is
+        described by what its results tell.
 
     Raises:
         FileNotFoundError: a folder is missing, or there is no result.
@@ -102,10 +107,30 @@ def experiments_in(folders):
     recorded = []
     for (name, profile, edition), results in load_results(folders).items():
         experiment = _experiment(name, profile, results)
-        frame = long_frame(experiment, results)
-        claims = [(claim, compare_claim(claim, frame, 100)) for claim in experiment.claims]
-        recorded.append(Recorded(edition, experiment, results, frame, claims))
+        for given, part in _apart(experiment, results).items():
+            frame = long_frame(experiment, part)
+            claims = [(claim, compare_claim(claim, frame, 100)) for claim in experiment.claims]
+            recorded.append(Recorded(edition, experiment, part, frame, claims, given))
     return recorded
+
+
+def _apart(experiment, results):
+    """Return {text: results} for each value of the parameters that differ within a grid point."""
+    points, keys, parts = {}, sorted({*experiment.grid, "seed"}), {}
+    for result in results:
+        point = json.dumps([result["parameters"].get(key) for key in keys])
+        points.setdefault(point, []).append(result["parameters"])
+    differ = {
+        key
+        for first, *others in points.values()
+        for one in others
+        for key in {*first, *one}.difference(keys)
+        if first.get(key) != one.get(key)
+    }
+    for result in results:
+        given = [f"{key} {result['parameters'].get(key)}" for key in sorted(differ)]
+        parts.setdefault(", ".join(given), []).append(result)
+    return parts
 
 
 def _experiment(name, profile, results):

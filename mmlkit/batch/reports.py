@@ -35,8 +35,8 @@ def write_report(folders, out):
     """
     out, figures = Path(out), {}
     blocks = [_text("h1", "The results of all runs")]
-    for one in experiments_in(folders):
-        edition, experiment, results, frame, claims = one
+    for number, one in enumerate(experiments_in(folders)):
+        edition, experiment, results, frame, claims, given = one
         blocks += [_text("h2", f"{experiment.title} ({one.size})"), _text("p", _facts(results))]
         blocks += [_text("p", _NOTE)]
         if claims:
@@ -48,7 +48,7 @@ def write_report(folders, out):
             blocks += [(markdown_table(table), table.to_html(index=False, na_rep="", border=0))]
         if "dev" in set(frame["split"]):
             image, alt = _figure(comparison(experiment, frame))
-            data = f"-mini{edition}" if edition else ""
+            data = (f"-mini{edition}" if edition else "") + (f"-{number}" if given else "")
             file = f"{experiment.name}-{experiment.profile}{data}-dev.png"
             figures[file] = image
             code = base64.b64encode(image).decode()

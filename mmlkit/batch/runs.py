@@ -94,7 +94,8 @@ def read_result(path):
     """
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
-        if not isinstance(found, dict) or "experiment" not in found:
+        named = isinstance(found, dict) and "experiment" in found
+        if not named or "grid" in found:  # the second: config.json of a batch
             other = LookupError("it names no experiment")
             raise other
         found["parameters"].items()

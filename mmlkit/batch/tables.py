@@ -4,9 +4,11 @@ Published, recomputed and our own numbers stand in separate columns.
 """
 
 import itertools
+import json
 import math
 import re
 import warnings
+from collections import defaultdict
 from pathlib import Path
 
 from mmlkit.batch.experiments import is_finite
@@ -65,7 +67,14 @@ def load_results(folders):
             _check_name(path, "profile", result.get("profile"))
             _check_name(path, "versions.mini_data", edition or "none")
             key = (result["experiment"], result["profile"], edition)
-            found.setdefault(key, {})[str(result["name"])] = result
+            runs, name = found.setdefault(key, {}), str(result["name"])
+            if name in runs and _measured(runs[name]) != _measured(result):
+                warnings.warn(
+                    f"{path} is another run of the name {name!r} in {key[0]}; the report has this "
+                    "one alone. Make a report of each folder to have both.",
+                    stacklevel=2,
+                )
+            runs[name] = result
     if not found:
         raise FileNotFoundError(
             f"There is no finished run below {', '.join(map(str, folders))}. "
@@ -82,6 +91,11 @@ def _check_name(path, key, name):
             "without / \\ or : in it, since files are named after it. Correct or remove the file, "
             "and do not trust where it came from."
         )
+
+
+def _measured(result):
+    """Return the parameters and scores as a text; NaN equals NaN in it."""
+    return json.dumps([result["parameters"], result["scores"]], sort_keys=True)
 
 
 def _edition(result):
@@ -129,7 +143,8 @@ def long_frame(experiment, results):
     frame = pd.DataFrame(rows, columns=[*keys, *CELL, "value"])
     for key in [*keys, *CELL]:
         kinds = set(map(type, frame[key].tolist()))
-        if kinds not in ({str}, {int}, {float}, {bool}) or frame[key].isna().any():
+        plain = kinds in ({str}, {bool}) or kinds <= {int, float}
+        if not plain or frame[key].isna().any():
             frame[key] = frame[key].map(str)
     first, baseline = keys[0], experiment.published.get("improvement_over")
     same = [key for key in (*keys, *CELL) if key != first]
@@ -174,9 +189,9 @@ def comparison(experiment, frame):
         options = {key: names.get(str(cell[key]), [str(cell[key])]) for key in (*keys, "on")}
         for values in itertools.product(*options.values()):
             words = dict(zip(options, values))
-            place = [published.get(*key).format(**words) for key in _PLACE]
+            place = [published.get(*key).format_map(defaultdict(str, words)) for key in _PLACE]
             found = printed.get((*place, cell["split"], cell["metric"]), found)
-        ours = {"ours": factor * part.mean(), "sd": factor * part.std(), "seeds": len(part)}
+        ours = {"ours": factor * part.mean(), "sd": factor * part.std(), "seeds": part.count()}
         rows.append({**cell, "published": found[0], "recomputed": found[1], **ours})
     return pd.DataFrame(rows)
 
@@ -216,13 +231,17 @@ def compare_claim(claim, frame, scale=1, level=0.95):
         claim: a dict of says, first, second (values of the grid), metric, and on: "others" (sets
             not trained on), "own" (dev of the task trained on), a set, or missing for all of dev.
         frame: a DataFrame of `long_frame`.
-        scale: 100 for percentage points.
+        scale: 100 for percentage points; an improvement is not scaled.
         level: the level of the interval.
 
     Returns:
         A Comparison of the mean difference, or None without runs of both sides.
     """
     on, metric, sides = claim.get("on"), claim.get("metric"), []
+    used = {*claim["first"], *claim["second"], *(("task",) if on in ("own", "others") else ())}
+    if not used <= {*frame}:  # the grid of another size
+        return None
+    scale = 1 if metric == "improvement" else scale  # that is in percent already
     for side in (claim["first"], claim["second"]):
         part = frame[(frame[list(side)] == list(side.values())).all(axis=1)]
         part = part[part["metric"] == metric if metric else part["metric"] != "improvement"]

@@ -10,7 +10,7 @@ from mmlkit.checks.compare import call, exercise, read, require, verdict
 __all__ = ["check_labels_needed", "check_missed_label", "check_error_of_draws", "check_share"]
 
 _CURVE = [23, 235, 2359, 23596], [51.2, 82.2, 90.5, 94.3]
-_LABELS = (np.arange(3000) % 5 < 2).astype(int)  # 1,800 rows of label 0 and 1,200 of label 1
+_LABELS = np.where(np.arange(3000) % 5 < 2, 4, 2)  # 1,800 rows of label 2 and 1,200 of label 4
 _COUNTS = {0.0005: (1, 1), 0.001: (1, 1), 0.01: (18, 12), 0.1: (180, 120), 1.0: (1800, 1200)}
 
 
@@ -35,7 +35,9 @@ def _compare_shares(function):
     for small, large in itertools.pairwise(_COUNTS):
         nested = first[small] <= first[large]
         require(nested, f"the rows of share {small} are not among those of share {large}.")
-    start = {row for one in (0, 1) for row in np.flatnonzero(one == _LABELS)[: 18 - 6 * one]}
+    start = {
+        row for one, n in ((2, 18), (4, 12)) for row in np.flatnonzero(one == _LABELS)[:n].tolist()
+    }
     require(first[0.01] != start, "the first rows of each class are taken, not random ones.")
     require(first[0.01] != other[0.01], "every seed gives the same rows.")
 
@@ -50,7 +52,7 @@ def _drawn(function, share, seed):
     outside = drawn - set(range(3000))
     require(not outside, f"row numbers go from 0 to 2999, found {[*outside][:3]}.")
     require(len(drawn) == len(rows), "a row is drawn twice.")
-    counts = tuple(np.bincount(_LABELS[list(drawn)], minlength=2).tolist())
+    counts = tuple(np.bincount(_LABELS[list(drawn)], minlength=5)[[2, 4]].tolist())
     mistakes = {
         "the counts are rounded, not cut off": counts in ((2, 1), (2, 2)),
         "both classes have the same count": counts[0] == counts[1] > 1,
@@ -110,6 +112,7 @@ def check_missed_label(pick, a, b, n):
     "10 to the power where the line over log10(rows) reaches the accuracy",
     [
         ((*_CURVE, 95.7), "No size in the list reaches 95.7, so it is math.inf."),
+        ((*_CURVE, 94.3), "The largest size reaches 94.3."),
         ((*_CURVE, 40.0), "The smallest size reaches 40 already."),
     ],
 )

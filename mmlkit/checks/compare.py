@@ -207,6 +207,8 @@ def _named(answer, rules):
         answer = [answer]
     elif all(hasattr(answer, name) for name in rules):
         answer = [getattr(answer, name) for name in rules]
+    elif getattr(answer, "shape", None) == (len(rules),):  # an array of the numbers
+        answer = answer.tolist()
     fits = isinstance(answer, (tuple, list)) and len(answer) == len(rules)
     require(fits, f"expected ({', '.join(rules)}), found {answer!r}.")
     return dict(zip(rules, answer))

@@ -70,8 +70,12 @@ def check_improvement(pick, ours, baseline, own):
 @exercise(
     "two_way",
     [
-        (_CHANCES, _NAMES, [_YES, _YES, _NO, _NO]),
-        (_CHANCES[[0, 1, 1, 2, 3]], _NAMES, [_NO, _YES, _YES, _NO, _YES]),
+        (_CHANCES, _NAMES, np.array([_YES, _YES, _NO, _NO])),
+        (
+            _CHANCES[[0, 1, 1, 2, 3]][:, [2, 0, 1]],
+            (_NAMES[2], *_NAMES[:2]),
+            np.array([_NO, _YES, _YES, _NO, _YES]),
+        ),
     ],
     "the share of rows where (the most probable label is entailment) equals (the answer is)",
 )

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from mmlkit.bert.model import AddNorm, BertConfig, BertEmbeddings, BertLayer
 from mmlkit.checks.compare import exercise
+from mmlkit.runtime import seeded
 
 __all__ = [
     "RULE",
@@ -87,14 +88,16 @@ def _weights(build, scale=1.0):
 
 def _call_module(student, sizes, weights, *inputs):
     """Build the student's module, load the weights and call it."""
-    module = student(*sizes)
+    with seeded(0):  # the reader's own random numbers stay the same
+        module = student(*sizes)
     module.load_state_dict(weights)
     return module.eval()(*inputs)
 
 
 def _call_embedding(student, weights, input_ids, token_type_ids):
     """Call the student's function with embeddings that hold the weights."""
-    part = BertEmbeddings(_CONFIG)
+    with seeded(0):
+        part = BertEmbeddings(_CONFIG)
     part.load_state_dict(weights)
     return student(part.eval(), input_ids, token_type_ids)
 

@@ -129,6 +129,16 @@ def check_kept_answers(pick, K, p):
     return [way * stay ** (j - sure) * (1 - stay) ** (K - j) for j, way in enumerate(ways, start=1)]
 
 
+def _call_difference(student, alone, together):
+    """Give the student pandas columns, or tensors where the answer works with tensors alone."""
+    import pandas as pd
+
+    try:
+        return student(pd.Series(alone.tolist()), pd.Series(together.tolist()))
+    except (TypeError, AttributeError):
+        return student(alone, together)
+
+
 @exercise(
     "paired difference",
     [
@@ -141,6 +151,7 @@ def check_kept_answers(pick, K, p):
         "mean": "the mean of together - alone over the seeds",
         "error": "the standard deviation of the differences, with n - 1, over the root of n",
     },
+    driver=_call_difference,
 )
 def check_paired_difference(pick, alone, together):
     """Check the mean of a paired difference and its standard error.

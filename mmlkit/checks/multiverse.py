@@ -55,7 +55,12 @@ def check_mean_cosine(pick, weight):
 
 @exercise(
     "free directions",
-    [(_rows(3, 6),), (torch.eye(4, 7),), (_rows(2, 5)[[0, 1, 0]],)],
+    [
+        (_rows(3, 6),),
+        (torch.eye(4, 7),),
+        (_rows(2, 5)[[0, 1, 0]],),
+        (torch.tensor([[1.0], [-1.0], [3.0]]) * torch.eye(1, 6),),
+    ],
     "D minus the rank of the differences f_r - f_1",
 )
 def check_free_directions(pick, F):

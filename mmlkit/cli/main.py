@@ -87,20 +87,23 @@ def _run(options):
 def _reproduce(options):
     if options.experiment is None:
         return _list_experiments()
-    from mmlkit.batch.batches import reproduce
+    from mmlkit.batch.batches import DRY_RUN, reproduce
     from mmlkit.batch.experiments import load_experiment, parse_grid
+    from mmlkit.batch.notebooks import usable_cores
     from mmlkit.batch.reports import write_report
 
     grid = parse_grid(options.grid)
+    if options.seeds and "seed" in grid:
+        raise ValueError("found --seeds and --grid seed=...; expected one of them.")
     if options.seeds:
         grid["seed"] = list(range(options.seeds))
     experiment = load_experiment(options.experiment, options.profile, grid)
     folder = Path(options.out or f"runs/{experiment.name}-{experiment.profile}")
-    again, cores = options.rerun_changed, options.cores or os.cpu_count()
+    again, cores = options.rerun_changed, options.cores or usable_cores()
     left = reproduce(experiment, folder, cores=cores, again=again, options=options.more)
     if len(left) < len(experiment.runs):
         print(f"The report: {write_report([folder], folder / 'report').resolve()}")
-    return 1 if left else 0
+    return 1 if left and not DRY_RUN & {*options.more} else 0
 
 
 def _list_experiments():
@@ -143,14 +146,24 @@ def _predict(options):
             f'mmlkit predict --model {options.model or "runs/first-model"} "A quiet triumph."'
         )
     model = _load(options, "00", "runs/first-model")
-    from mmlkit.data.tasks import get_task
+    from mmlkit.data.tasks import get_task, list_tasks
     from mmlkit.training.evaluation import prediction_table
 
     if options.task is None and len(model.heads) > 1:
         raise ValueError(
             f"{options.model} has several tasks, {list(model.heads)}; say which with --task."
         )
-    task = get_task(options.task or next(iter(model.heads)))
+    name = options.task or next(iter(model.heads))
+    try:
+        task = get_task(name)
+    except ValueError as error:
+        if name not in model.heads:
+            raise
+        raise ValueError(
+            f"{name!r} is a task of your own, and the model's folder has neither its columns nor "
+            f"its label names. Expected one of {', '.join(list_tasks())}. In Python, "
+            "predict_proba(load_model(folder), texts, task=task) predicts for your task."
+        ) from error
     model.head(task)  # says so when the model has no such head
     data = _read_texts(options, task)
     header, values = prediction_table(model, data)

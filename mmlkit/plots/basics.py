@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mmlkit.plots.common import COLOURS, heat_map, integer_ticks, looks, panel, panels
+from mmlkit.plots.common import COLOURS, MARKERS, heat_map, integer_ticks, looks, panel, panels
 
 __all__ = [
     "attention",
@@ -177,9 +177,10 @@ def spread(means, sds, rows, groups, *, published=None, xlabel, title="", ax=Non
             )
             bar = dict(xerr=np.nan_to_num(sds[here].astype(float)), capsize=2)
             label = "ours" if single else kind
-            ax.errorbar(
-                means[here], y, **bar, fmt=one["marker"], markersize=5, color=colour, label=label
-            )
+            look = dict(fmt=one["marker"], markersize=5, color=colour)
+            if i >= len(MARKERS):  # all are used
+                look["markerfacecolor"] = "white"
+            ax.errorbar(means[here], y, **bar, **look, label=label)
             if np.isfinite(printed[here]).any():
                 label = "published" if single else f"{kind}, published"
                 ax.plot(printed[here], y, "x", color=colour, label=label)

@@ -35,6 +35,8 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
         ValueError: there are no claims.
     """
     claims = [(*claim, 0.0)[:4] for claim in claims]
+    groups = list(dict.fromkeys(group for group, *_ in claims))
+    claims.sort(key=lambda claim: groups.index(claim[0]))
     if not claims:
         raise ValueError(
             "there are no claims to draw; expected at least one (group, name, Comparison)."

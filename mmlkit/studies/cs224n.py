@@ -18,6 +18,7 @@ from mmlkit.data.tasks import get_task
 from mmlkit.folders import atomic_write
 from mmlkit.heads.linear import PairHead
 from mmlkit.messages import count
+from mmlkit.runtime import seeded
 from mmlkit.training import metrics
 from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.model import MultitaskModel
@@ -151,7 +152,8 @@ def untrained_scores(encoder, tokenizer, splits, *, max_length=None):
             counts = np.bincount(split.labels, minlength=split.task.num_labels)
             found[name] = np.tile(counts == counts.max(), (len(split), 1)).astype(np.float32)
             continue
-        head = PairHead(encoder.config.hidden_size, 1, pooling="mean").eval()
+        with seeded(0):  # its weights are replaced; the caller's random numbers stay the same
+            head = PairHead(encoder.config.hidden_size, 1, pooling="mean").eval()
         head.linear.dense.load_state_dict(_cosine_weights(head.hidden_size))
         model = MultitaskModel(encoder, {name: head}, tokenizer)
         found[name] = predict_scores(model, split, max_length=max_length, device=device)

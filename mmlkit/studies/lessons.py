@@ -60,15 +60,16 @@ def course_table(machine):
     return "\n".join(lines)
 
 
-def recorded_effects(number, folder=None):
+def recorded_effects(number, folder=None, kind="effects"):
     """Return what the live experiment of a notebook showed with other seeds than its own.
 
     Args:
         number: of the notebook, such as "03".
         folder: the folder of the records; None: results/lessons, see `mmlkit.shipped.results`.
+        kind: "effects", which claim to be above zero, or "measured", which claim nothing.
 
     Returns:
-        A DataFrame with a row for each claim and the columns `mean`, `standard_error`, `positive`
+        A DataFrame with a row for each name and the columns `mean`, `standard_error`, `positive`
         (in how many runs the effect was above zero) and `seeds`. It has no rows where nothing is
         recorded.
     """
@@ -80,7 +81,7 @@ def recorded_effects(number, folder=None):
     if not path.is_file():
         return pd.DataFrame(columns=columns)
     runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
-    values = pd.DataFrame([one["effects"] for one in runs])
+    values = pd.DataFrame([one[kind] for one in runs if kind in one])
     parts = [values.mean(), values.sem(), (values > 0).sum(), values.count()]
     return pd.concat(parts, axis=1, keys=columns)
 

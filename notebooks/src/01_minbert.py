@@ -238,7 +238,7 @@ class MyAttention(nn.Module):
         self.query, self.key, self.value = nn.Linear(D, D), nn.Linear(D, D), nn.Linear(D, D)
 
     def forward(self, h, M=0.0):
-        """h [B,T,D], M [B,1,1,T] is 0 or very negative; returns [B,T,D]."""
+        """h [B,T,D], M [B,1,1,T] is added to the scores; returns [B,T,D]."""
         # your lines go here
 
 

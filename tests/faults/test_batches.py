@@ -456,6 +456,21 @@ def test_a_dry_run_on_slurm_submits_nothing(toy, tmp_path, cluster, capfd):
     assert not list(cluster.iterdir())
 
 
+def test_results_stay_where_nothing_is_executed(toy, tmp_path, recwarn):
+    """A changed result is moved away when its run is repeated, and not by a dry run."""
+    toml, out = toy("", [0]), tmp_path / "out"
+    assert reproduce(load_experiment(toml), out) == []
+    write_report([out], tmp_path / "report")
+    assert not [one for one in recwarn if "is not the result of a run" in str(one.message)]
+    before = result_files(out)
+    toy("print(1)", [0])  # another notebook
+    for option, status in (("--dry-run", 0), ("--no-such-option", 1)):
+        done = subprocess.run(
+            command(toml, out, "--rerun-changed", option), capture_output=True, env=ENVIRONMENT
+        )
+        assert result_files(out) == before and done.returncode == status, (option, done.stderr)
+
+
 def test_a_batch_runs_on_slurm(toy, tmp_path, cluster):
     pytest.importorskip("snakemake_executor_plugin_slurm")
     experiment, out = load_experiment(toy("", [0, 1])), tmp_path / "out"

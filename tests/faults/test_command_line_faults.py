@@ -42,6 +42,10 @@ MISTAKES = [
     ("predict --model '' x", "argument model: found '', expected a value"),
     # predict: the task
     ("predict --model two x", "has several tasks, ['sst', 'sts'] | say which with --task"),
+    (
+        "predict --model own x",
+        "'spam' is a task of your own | predict_proba(load_model(folder), texts, task=task)",
+    ),
     ("predict --model two --task nope x", "'nope' is not a task | Known tasks: sst, cfimdb"),
     ("predict --model two --task SST x", "'SST' is not a task | Did you mean 'sst'"),
     ("predict --model two --task '' x", "argument task: found '', expected a value"),
@@ -289,6 +293,7 @@ def workplace(tmp_path_factory):
     save_model(MultitaskModel(encoder, heads, tokenizer), place / "one")
     heads = {"sst": LinearHead(32, 5), "sts": LinearHead(32, 1)}
     save_model(MultitaskModel(encoder, heads, tokenizer), place / "two")
+    save_model(MultitaskModel(encoder, {"spam": LinearHead(32, 2)}, tokenizer), place / "own")
     cell = {
         "cell_type": "code",
         "source": "profile = 'fast'\nitem = 0\nresult_file = None",
@@ -329,6 +334,7 @@ def workplace(tmp_path_factory):
         "json/absolute/run.json": json.dumps({**RUN, "profile": "/etc"}),
         "json/names/run.json": json.dumps({**RUN, "experiment": ["a"]}),
         "json/no-profile/run.json": json.dumps({**RUN, "profile": None}),
+        "other/toy.ipynb": toy,
         "toml/good/e.toml": BASE,
         "toml/good/toy.ipynb": toy,
     }

@@ -5,6 +5,7 @@ The disk is a small tmpfs where the system lets us mount one, and otherwise a li
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import warnings
@@ -15,6 +16,7 @@ import torch
 from mmlkit.batch.runs import record
 from mmlkit.bert.pretrained import save_pretrained
 from mmlkit.cli.main import main
+from mmlkit.folders import atomic_write
 from mmlkit.training.checkpoints import load_checkpoint, load_latest, save_checkpoint
 from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.loop import fit
@@ -127,6 +129,23 @@ def test_a_result(disk):
     with full(), pytest.raises(OSError, match=rf"one.json {REASON}.*Free some space, or choose"):
         record(path, scores=[score], history=["x" * 5000])
     assert path.read_bytes() == old and names(folder) == ["one.json"]
+
+
+def test_a_link_and_a_pipe_stay_what_they_are(tmp_path):
+    """/dev/null would become a plain file for everybody."""
+    target, link, pipe = tmp_path / "a" / "target", tmp_path / "link", tmp_path / "pipe"
+    target.parent.mkdir()
+    target.write_text("old")
+    link.symlink_to(target)
+    with atomic_write(link) as temporary:
+        temporary.write_text("new")
+    assert link.is_symlink() and target.read_text() == "new" and names(target.parent) == ["target"]
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with atomic_write(pipe) as place:
+        place.write_text("seen")
+    assert os.read(reader, 10) == b"seen" and pipe.is_fifo()
+    os.close(reader)
 
 
 def test_predictions_on_the_command_line(disk, tmp_path, make_model, capsys):

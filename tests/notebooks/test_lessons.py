@@ -42,6 +42,11 @@ def test_recorded_effects(tmp_path):
     np.testing.assert_allclose(found.standard_error, [1 / 3**0.5, 2 / 3**0.5])
     assert found.positive.to_dict() == {"a": 3, "b": 2} and set(found.seeds) == {3}
     assert recorded_effects("04", tmp_path).empty
+    assert recorded_effects("03", tmp_path, kind="measured").empty
+    runs[1]["measured"], runs[2]["measured"] = dict(c=-4), dict(c=2)
+    (tmp_path / "03.json").write_text(json.dumps({"runs": runs}))
+    measured = recorded_effects("03", tmp_path, kind="measured")
+    np.testing.assert_allclose(measured.loc["c"].tolist(), [-1, 3, 1, 2])
 
 
 def test_recorded_baselines(tmp_path):

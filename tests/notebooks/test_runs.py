@@ -5,15 +5,18 @@ Notebook 02 also runs on the real course files, if these are available.
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from mmlkit.batch.notebooks import (
+    describe_run,
     find_notebooks,
     notebook_parameters,
     parse_parameters,
     run_notebook,
+    run_notebooks,
 )
 
 from .sliders import with_slider_moves
@@ -163,3 +166,25 @@ def test_find_notebooks():
     ]
     with pytest.raises(FileNotFoundError, match="no notebook '77'. Known: 00_start_here"):
         find_notebooks(["77"])
+
+
+def test_a_folder_of_other_notebooks_hides_no_lesson(tmp_path, monkeypatch):
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "mine.ipynb").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    assert find_notebooks(["all"]) == NOTEBOOKS
+
+
+def test_no_notebook_is_written_over_another(tmp_path, monkeypatch):
+    for week in ("1", "2"):
+        (tmp_path / week).mkdir()
+        (tmp_path / week / "hw.ipynb").write_text('{"cells": []}')
+    monkeypatch.chdir(tmp_path)
+    one, again = Path("1/hw.ipynb"), tmp_path / "1" / "hw.ipynb"
+    assert find_notebooks([str(one), str(again)]) == [one]
+    for run in (run_notebooks, partial(describe_run, jobs=1)):
+        with pytest.raises(ValueError, match="2 notebooks have the name hw.ipynb; run it alone"):
+            run([one, Path("2/hw.ipynb")], "runs", {})
+        with pytest.raises(ValueError, match="result of 1/hw.ipynb would be written over it"):
+            run([one], "1", {})
+    assert one.read_text() == '{"cells": []}' and not Path("runs").exists()

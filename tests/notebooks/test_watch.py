@@ -178,7 +178,7 @@ def test_two_run_at_a_time_with_a_share_of_the_cores(own, threads, tmp_path, mon
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if own:
         monkeypatch.setenv("OMP_NUM_THREADS", own)
-    monkeypatch.setattr("mmlkit.batch.notebooks._cores", lambda: 7)
+    monkeypatch.setattr("mmlkit.batch.notebooks.usable_cores", lambda: 7)
     assert (
         run_notebooks(
             mutually_waiting_notebooks(tmp_path),
@@ -289,7 +289,7 @@ def test_run_without_a_name_lists_the_notebooks(capsys):
 
 def test_a_dry_run_lists_the_notebooks_and_runs_none(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("mmlkit.batch.notebooks._cores", lambda: 4)
+    monkeypatch.setattr("mmlkit.batch.notebooks.usable_cores", lambda: 4)
     tiny_notebook(tmp_path / "98_a.ipynb", "1"), tiny_notebook(tmp_path / "99_b.ipynb", "1")
     monkeypatch.chdir(tmp_path)
     assert (

@@ -47,7 +47,7 @@ def share_solution(
         return np.concatenate(
             [
                 rows[labels[rows] == label][: count(np.sum(labels == label), share)]
-                for label in (0, 1)
+                for label in np.unique(labels)
             ]
         )
 
@@ -60,7 +60,7 @@ def independent_draws(labels, share, seed):
     return np.concatenate(
         [
             first_rows(generator.permutation(np.flatnonzero(labels == label)), share)
-            for label in (0, 1)
+            for label in np.unique(labels)
         ]
     )
 
@@ -77,7 +77,7 @@ def draws_with_replacement(labels, share, seed):
             generator.choice(
                 np.flatnonzero(labels == label), max(1, int(share * np.sum(labels == label)))
             )
-            for label in (0, 1)
+            for label in np.unique(labels)
         ]
     )
 
@@ -171,6 +171,15 @@ SHARES = [
     ),
     (
         share_solution(count=lambda rows, share: int(share * rows)),
+        (
+            "the counts are wrong: share 0.0005 of 1800 and 1200 rows is (1, 1), at least 1 of "
+            "each; found (0, 0)."
+        ),
+    ),
+    (
+        lambda labels, share, seed: np.concatenate(
+            [first_rows(np.flatnonzero(labels == label), share) for label in (0, 1)]
+        ),
         (
             "the counts are wrong: share 0.0005 of 1800 and 1200 rows is (1, 1), at least 1 of "
             "each; found (0, 0)."
@@ -303,6 +312,13 @@ def labels_needed_solution(
 
 NEEDED = [
     (stub, "it returns nothing so far."),
+    (
+        lambda rows, accuracies, target: (
+            math.inf if target >= accuracies[-1] else labels_needed(rows, accuracies, target)
+        ),
+        "for ([23, 235, 2359, 23596], [51.2, 82.2, 90.5, 94.3], 94.3) it returns inf, expected "
+        "23596. The largest size reaches 94.3.",
+    ),
     (raises, "it stopped with TypeError: a draft."),
     (lambda *_: [1, 2], "expected one number, found shape [2]."),
     (

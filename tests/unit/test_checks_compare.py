@@ -173,6 +173,19 @@ def test_a_verdict_is_one_line(capsys):
     assert verdict("name", lambda: None) is True and capsys.readouterr().out == "name: right.\n"
 
 
+def test_a_check_leaves_the_random_numbers_of_the_reader(capsys):
+    class Layer(torch.nn.Linear):
+        def __init__(self, config):
+            super().__init__(config.hidden_size, config.hidden_size)
+
+    torch.manual_seed(0)
+    expected = torch.randn(3)
+    torch.manual_seed(0)
+    for check in (checks.check_self_attention, checks.check_layer, checks.check_order_free):
+        assert check(Layer) is False
+    assert torch.equal(torch.randn(3), expected)
+
+
 def test_an_error_inside_a_check_is_raised():
     with pytest.raises(KeyError):
         verdict("name", lambda: {}["missing"])

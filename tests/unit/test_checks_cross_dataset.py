@@ -147,10 +147,14 @@ TWO_WAY = [
         "columns are read by place: the first one is taken for entailment.",
     ),
     (
-        accuracy_of(lambda p, names: p[:, 1] > p[:, 0] + p[:, 2]),
+        accuracy_of(lambda p, names: p[:, names.index("entailment")] > 0.5),
         "this is the sum rule: entailment needs more than a half.",
     ),
-    (accuracy_of(lambda p, names: p.argmax(1) != 0), "neutral counts as entailment."),
+    (
+        accuracy_of(lambda p, names: p.argmax(1) != names.index("contradiction")),
+        "neutral counts as entailment.",
+    ),
+    (accuracy_of(lambda p, names: p.argmax(1) == 1), "it returns 0.2, expected 0.6."),
     (
         compared_by_name,
         "a predicted neutral or contradiction never equals not_entailment.",

@@ -104,6 +104,9 @@ FREE = [
     (lambda F: F.shape[1] - len(F) + 1, "this is D - M + 1, which holds only for independent"),
     (lambda F: F.shape[1] - len(F), "this is D - M."),
     (lambda F: len(F), "it returns 3, expected 4."),
+    (lambda F: 4, "it returns 4, expected 5."),
+    (lambda F: F.shape[1] - torch.linalg.matrix_rank(F) + 1, "it returns 6, expected 5."),
+    (lambda F: F.shape[1] - len(torch.unique(F, dim=0)) + 1, "it returns 4, expected 5."),
 ]
 
 

@@ -222,6 +222,11 @@ CONSTANTS = [
         constants_solution(share=lambda x: round(x, 2)),
         "the share is rounded to two decimals.",
     ),
+    (constants_solution(share=lambda x: x, near=1e-6), "the share is not rounded."),
+    (
+        constants_solution(share=lambda x: x, near=1e-3),
+        "for (0.263, [139, 289, 229, 279, 165]) it returns [1], expected [].",
+    ),
     (
         constants_solution(
             choose=lambda fits, counts: {one for one in fits if counts[one] == max(counts)}

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -177,7 +178,14 @@ SURVIVORS = [
             for head, value in enumerate(averages)
             if value in centroids and value == min(centroids)
         ],
-        "no head is kept; averages rarely equal a centroid.",
+        "no head is kept; compare each label, not an average and not the whole list, with the "
+        "number of the lowest cluster.",
+    ),
+    (
+        lambda averages, labels, centroids: np.flatnonzero(
+            labels == centroids.index(min(centroids))
+        ),
+        "no head is kept; compare each label, not an average and not the whole list",
     ),
     (
         lambda averages, labels, centroids: [
@@ -273,6 +281,10 @@ def absolute(samples, factors, limit):
 
 
 BANDWIDTHS = [
+    (
+        lambda samples, factors, limit: narrowest(samples, factors, limit - 1e-9),  # below it
+        "a narrower factor is wide enough too.",
+    ),
     (stub, "it returns nothing so far."),
     (raises, "it stopped with TypeError: a draft."),
     (lambda *_: "std:1.5", "expected one number, found 'std:1.5'."),

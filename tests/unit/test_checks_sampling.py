@@ -21,6 +21,14 @@ def exponent(sizes, ratio):
     return np.log(ratio) / np.log(max(sizes.values()) / min(sizes.values()))
 
 
+def first(sizes):
+    return [*sizes.values()][0]
+
+
+def second(sizes):
+    return [*sizes.values()][1]
+
+
 EXPONENTS = [
     (stub, "it returns nothing so far."),
     (raises, "it stopped with TypeError: a draft."),
@@ -38,8 +46,12 @@ EXPONENTS = [
         "this takes the sum of the sizes, not the smallest.",
     ),
     (
-        lambda sizes, ratio: np.log(ratio) / np.log(4),
+        lambda sizes, ratio: np.log(ratio) / np.log(first(sizes) / second(sizes)),
         "this takes the first two sizes, not the largest and the smallest.",
+    ),
+    (
+        lambda sizes, ratio: np.log(ratio) / np.log(first(sizes) / [*sizes.values()][-1]),
+        "for ({'sts': 100, 'sst': 400, 'quora': 1600}, 4) it returns -0.5, expected 0.5.",
     ),
     (lambda sizes, ratio: ratio / np.log(16), "the ratio needs a logarithm too."),
     (

@@ -65,7 +65,9 @@ def test_score_table_by_hand(make_toy):
 def test_untrained_scores_are_the_majority_class_and_the_cosine(make_model, make_toy):
     model = make_model("sst", "sts")
     splits = {task: make_toy(task, dev=8).dev for task in ("sst", "sts")}
+    before = torch.get_rng_state()
     found = course.untrained_scores(model.encoder, model.tokenizer, splits)
+    assert torch.equal(torch.get_rng_state(), before)
     best = max(course.constant_accuracies(splits["sst"]).values())
     assert (found["sst"].argmax(1) == splits["sst"].labels).mean() == pytest.approx(best)
     cosines = []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mmlkit.batch.batches import estimate
+from mmlkit.batch.batches import _at_a_time, estimate
 from mmlkit.batch.experiments import find_experiment, load_experiment, parse_grid
 
 NAMES = [
@@ -78,6 +78,23 @@ def test_the_grid_and_what_changes_a_run(write):
 def test_a_key_of_the_file_is_no_parameter(write, key):
     with pytest.raises(ValueError, match=f"a run of one.ipynb has '{key}', which is unknown"):
         load_experiment(write(WHOLE), grid=parse_grid([f"{key}=1"]))
+
+
+def test_a_whole_number_in_a_grid_of_floats_names_the_same_run(write):
+    text = HEAD + "[grid]\nepochs = [0.5, 1.0]\nseed = [0, 1]\n[fast]\n"
+    experiment = load_experiment(write(text), grid=parse_grid(["epochs=1", "seed=2"]))
+    assert experiment.runs == {"1.0-2": {"profile": "fast", "epochs": 1.0, "seed": 2}}
+    assert type(experiment.runs["1.0-2"]["epochs"]) is float
+
+
+def test_a_gpu_takes_one_run_at_a_time(write, monkeypatch):
+    experiment = load_experiment(write(WHOLE))
+    assert _at_a_time(experiment, 16, []) == 16
+    monkeypatch.setattr("mmlkit.batch.batches.gpu_names", lambda: ["0", "1"])
+    assert _at_a_time(experiment, 16, []) == 2
+    assert _at_a_time(experiment, 16, ["--executor=slurm"]) == 16
+    monkeypatch.setattr("mmlkit.batch.batches.gpu_names", list)
+    assert _at_a_time(load_experiment(write(WHOLE), "colab"), 16, []) == 1
 
 
 def test_the_estimate(write):

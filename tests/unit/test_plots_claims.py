@@ -101,6 +101,14 @@ def test_marks_intervals_groups_and_the_line_at_zero():
     ]
 
 
+def test_claims_stand_below_their_group_in_any_order():
+    ax = forest([("A", "one", UP), ("B", "two", DOWN), ("A", "three", OPEN)])
+    names = [label.get_text().strip() for label in ax.get_yticklabels()]
+    places = dict(zip(names, ax.get_yticks()))
+    assert sorted(names, key=places.get) == ["A", "one", "three", "B", "two"]
+    assert marks_and_intervals(ax)[0][places["two"]] == ("s", -1.5)
+
+
 def test_an_interval_beyond_the_axis_ends_in_an_arrow_and_is_written_in_full():
     ax = forest([("a", "open", OPEN), ("a", "one", ONE), ("a", "up", UP)], limit=4)
     ends = [

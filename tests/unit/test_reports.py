@@ -1,6 +1,7 @@
 """Tests of reports: values by hand, published values, claims, and untrusted result files."""
 
 import json
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -21,6 +22,7 @@ from mmlkit.batch.tables import (
     long_frame,
 )
 from mmlkit.messages import markdown_table, markdown_text
+from mmlkit.plots.basics import spread
 from mmlkit.studies.comparisons import outcome
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -246,6 +248,80 @@ def test_no_table_mixes_editions_of_the_mini_data(tmp_path):
     assert {path.name for path in (tmp_path / "report").glob("*.png")} == {
         f"mml-tables-fast-mini{edition}-dev.png" for edition in (2, 3)
     }
+
+
+def test_runs_of_another_data_folder_are_apart(tmp_path):
+    """`--grid source=hub` gives a seed a second run, which is no second seed."""
+    more = [{**one, "name": f"{one['name']}-hub"} for one in RESULTS[:2]]
+    for one in (*RESULTS, *more):
+        source = {"source": "hub"} if one in more else {}
+        one = {**one, "parameters": {**one["parameters"], **source}}
+        (tmp_path / f"{one['name']}.json").write_text(json.dumps(one))
+    hub, ours = sorted(overviews.experiments_in([tmp_path]), key=lambda one: len(one.results))
+    assert (ours.given, len(ours.results)) == ("source None", 4)
+    assert (hub.title, len(hub.results)) == ("mml-tables (fast, source hub)", 2)
+    assert ours.claims[0][1].pairs == 2 and hub.claims[0][1].pairs == 1
+    text = write_report([tmp_path], tmp_path / "report").with_suffix(".md").read_text("utf-8")
+    assert "six methods on sets they were not trained on (fast, source hub)" in text
+    assert len(list((tmp_path / "report").glob("*.png"))) == 2
+
+
+def test_a_run_that_hides_another_is_named(folder, tmp_path):
+    other = {**RESULTS[0], "parameters": {**RESULTS[0]["parameters"], "epochs": 9}}
+    (tmp_path / "second").mkdir()
+    for one in (other, RESULTS[1]):  # the second is the same run again
+        (tmp_path / "second" / f"{one['name']}.json").write_text(json.dumps(one))
+    with pytest.warns(UserWarning, match="another run of the name 'bert-rte-0'") as warned:
+        found = load_results([folder / "results", tmp_path / "second"])
+    assert len(warned) == 1 and len(found["mml-tables", "fast", None]) == 4
+
+
+def test_scores_without_a_number_are_no_seeds(experiment):
+    gone = result("bert", 2, [math.nan] * 4)
+    table = comparison(experiment, long_frame(experiment, [*RESULTS, gone]))
+    assert set(table.loc[table["method"] == "bert", "seeds"]) == {2}
+
+
+def test_a_claim_on_the_improvement_is_in_percent(experiment):
+    """MML's improvement is 15 % and 0 %, MV-m's 0 % and 0 %; both are in percent already."""
+    same = [{**one, "name": f"mv-m-{i}"} for i, one in enumerate(RESULTS[::2])]
+    for one in same:
+        one["parameters"] = {**one["parameters"], "method": "mv-m"}
+    claim = dict(first={"method": "mml"}, second={"method": "mv-m"}, metric="improvement")
+    frame = long_frame(experiment, [*RESULTS, *same])
+    found = compare_claim({**claim, "on": "improvement"}, frame, 100)
+    assert (found.difference, found.pairs) == (pytest.approx(7.5), 2)
+
+
+def test_a_claim_on_a_parameter_of_another_size_has_no_runs(experiment):
+    claim = dict(first={"lr": 1e-5}, second={"lr": 1e-4})
+    assert compare_claim(claim, long_frame(experiment, RESULTS)) is None
+    published = {**experiment.published, "row": "{lr}"}
+    table = comparison(replace(experiment, published=published), long_frame(experiment, RESULTS))
+    assert table["published"].isna().all()
+
+
+def test_whole_numbers_and_floats_are_one_column(experiment):
+    grid = {"share": [0.01, 1], "seed": [0]}
+    runs = [{**one, "parameters": {"share": share}} for one, share in zip(RESULTS, grid["share"])]
+    frame = long_frame(replace(experiment, grid=grid, published={}), runs)
+    assert set(frame["share"]) == {0.01, 1.0}
+
+
+def test_more_sets_than_colours_have_other_markers():
+    names = [f"set {i}" for i in range(9)]
+    ax = spread(range(9), [math.nan] * 9, names, names, xlabel="x")
+    lines = ax.get_legend_handles_labels()[0]
+    drawn = [(one[0].get_marker(), one[0].get_markerfacecolor()) for one in lines]
+    assert len(set(drawn)) == 9
+
+
+def test_a_readme_without_a_place_for_speed(folder):
+    (folder / "speed.json").write_text("{}")
+    readme = folder / "README.md"
+    readme.write_text("<!-- report -->\n<!-- /report -->\n")
+    write_readme([folder], readme)
+    assert "MML v2" in readme.read_text(encoding="utf-8")
 
 
 def test_the_readme_is_written_between_its_marks(folder):
