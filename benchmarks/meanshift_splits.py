@@ -22,7 +22,8 @@ from mmlkit.runtime import describe
 
 SIZES = (1024, 200, 45, 10)
 RULES = ("auto:0.3", "auto:0.1", "std:0.5", "std:1.0", "std:1.2", "std:1.3", "std:1.5")
-# "auto:q" has one neighbour below 2 / q heads, so its bandwidth is 0 there: both sides are sizes.
+# Below 2 / q heads, "auto:q" has one neighbour and the bandwidth 0. The sizes on both sides of this
+# step are listed.
 RULE_SIZES = (384, 200, 100, 60, 45, 20, 19, 10, 7, 6, 5)
 
 

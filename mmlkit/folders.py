@@ -29,6 +29,7 @@ __all__ = [
     "tensor_mismatches",
 ]
 
+_STREAMS = ("/dev/stdout", "/dev/stderr")
 COPY_AGAIN = "Copy or download it again."
 _ENCODER_FILE = re.compile(
     r"(pytorch_)?model(-\d+-of-\d+)?\.(safetensors|bin)(\.index\.json)?|"
@@ -42,11 +43,11 @@ def atomic_write(path):
     """Write a file as a whole or not at all.
 
     Args:
-        path: the file. Its folder is made where it is missing. The target of a link is replaced.
+        path: the file. Its folder is made where it is missing. A link is replaced, not followed.
 
     Yields:
-        The path of a temporary file beside it, which is renamed to `path` on success. A device
-        such as /dev/null is written directly.
+        The path of a temporary file beside it, which is renamed to `path` on success. A pipe or a
+        device such as /dev/null and /dev/stdout is written directly.
 
     Raises:
         OSError: the file cannot be written; the message names `path` and what to do.
@@ -57,13 +58,13 @@ def atomic_write(path):
         with atomic_write("results/one.json") as temporary:
             temporary.write_text(text)
     """
-    path = Path(os.path.realpath(path) if os.path.islink(path) else path)
+    path = Path(path)
     temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     named = {None, *map(str, (temporary, path, *path.parents))}  # a full disk names no file
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if path.exists() and not path.is_file():  # a device such as /dev/null, or a pipe
+        if path.is_fifo() or path.is_char_device() or str(path) in _STREAMS:
             yield path
             return
         path.parent.mkdir(parents=True, exist_ok=True)

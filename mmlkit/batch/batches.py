@@ -37,26 +37,28 @@ def unfinished(experiment, folder):
     return [run for run in experiment.runs if not (results / f"{run}.json").is_file()]
 
 
-def estimate(experiment, runs, cores):
+def estimate(experiment, runs, cores, at_once=None):
     """Return a sentence on the work ahead, from the times in the experiment's file.
 
     Args:
         experiment: the Experiment.
         runs: the names of the runs to do.
-        cores: how many run at a time.
+        cores: how many CPU cores there are for them.
+        at_once: how many run at a time, at most; None: one for each core.
 
     Returns:
         A sentence.
     """
     gpu = sum(experiment.gpu_minutes.get(run) or 0 for run in runs) / 60
-    cpu = len(runs) * (experiment.minutes or 0) / min(cores, len(runs) or 1)
+    at_once = at_once or cores
+    cpu = len(runs) * (experiment.minutes or 0) / min(at_once, len(runs) or 1)
     times = {
         f"; about {gpu:.3g} GPU hours (an estimate, not measured on a GPU)": gpu,
         f"; about {cpu:.3g} minutes on {count(cores, 'CPU core')}": cpu,
     }
     time_ahead = next((text for text, value in times.items() if value), "")
     todo = f"{len(runs)} of {count(len(experiment.runs), 'run')} to do"
-    return f"{todo}, {cores} at a time{time_ahead}."
+    return f"{todo}, {at_once} at a time{time_ahead}."
 
 
 def reproduce(experiment, folder, *, cores=1, again=False, options=()):
@@ -78,6 +80,7 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
     Raises:
         ModuleNotFoundError: Snakemake is not installed.
         OSError: another batch uses the folder.
+        ValueError: Snakemake refused its options.
     """
     try:
         import snakemake  # noqa: F401
@@ -97,16 +100,21 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
         now = time.strftime("%Y-%m-%d %H:%M:%S")
         lock.write(f"process {os.getpid()} on {platform.node()}, started {now}")
         lock.flush()
-        moved = _check_results(experiment, folder, again and not DRY_RUN & {*options})
+        moved = _check_results(experiment, folder, again)
         todo, at_once = unfinished(experiment, folder), _at_a_time(experiment, cores, options)
-        print(f"{experiment.title}\n{estimate(experiment, todo, at_once)}", flush=True)
-        status = _run_snakemake(experiment, folder, cores, list(options)) if todo else 0
-        todo = unfinished(experiment, folder)
-        for result in moved if status == _REFUSED else ():
-            os.replace(folder / "replaced" / result.name, result)
+        print(f"{experiment.title}\n{estimate(experiment, todo, cores, at_once)}", flush=True)
+        try:
+            status = _run_snakemake(experiment, folder, cores, list(options)) if todo else 0
+            todo = unfinished(experiment, folder)
+        finally:
+            _move_back(folder, moved)
         for run in set(experiment.runs) - set(todo):  # killed after its result was written
             shutil.rmtree(folder / "work" / run, ignore_errors=True)
-    failed = status not in (0, _REFUSED)
+    if status == _REFUSED:
+        raise ValueError(
+            f"Snakemake ended with status {status}; its messages above name the reason."
+        )
+    failed = status != 0
     causes = {run: cause for run in todo if (cause := _cause(folder, run))} if failed else {}
     for run, cause in causes.items():
         print(f"{run} failed: {cause}")
@@ -140,6 +148,14 @@ def _check_results(experiment, folder, again):
     return moved
 
 
+def _move_back(folder, moved):
+    """Move results back whose runs were not begun, such as those of a dry run."""
+    for result in moved:
+        begun = (folder / "failed" / result.name, folder / "work" / result.stem, result)
+        if not any(map(os.path.exists, begun)):
+            os.replace(folder / "replaced" / result.name, result)
+
+
 def _cause(folder, run):
     """Return why a run failed, or None when it was not started."""
     path = folder / "failed" / f"{run}.json"
@@ -164,7 +180,13 @@ def _at_a_time(experiment, cores, options):
     if _is_remote(options):
         return cores
     gpus = max(len(gpu_names()), 1) if _uses_gpu(experiment) else cores
-    return max(1, min(cores // experiment.threads, gpus))
+    fitting = max(_memory(), experiment.memory) // experiment.memory
+    return max(1, min(cores // experiment.threads, gpus, fitting))
+
+
+def _memory():
+    """Return the MB of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
 
 
 def _run_snakemake(experiment, folder, cores, options):
@@ -175,8 +197,7 @@ def _run_snakemake(experiment, folder, cores, options):
     config = {"experiment": str(experiment.file), "profile": experiment.profile}
     write_json(folder / "config.json", {**config, "grid": experiment.grid, "gpu": int(uses_gpu)})
     shutil.rmtree(folder / ".snakemake" / "log", ignore_errors=True)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
-    limits = f"--resources mem_mb={max(memory, experiment.memory)} gpu={max(gpus, 1)} --cores"
+    limits = f"--resources mem_mb={max(_memory(), experiment.memory)} gpu={max(gpus, 1)} --cores"
     fixed = "--keep-going --nolock --ignore-incomplete --rerun-triggers mtime --quiet host"
     command = [
         *(sys.executable, "-W", "ignore", "-m", "mmlkit.batch.batches", str(os.getpid())),

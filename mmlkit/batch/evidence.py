@@ -50,7 +50,9 @@ def _verdicts(recorded, *, primary_only=False):
     lines = ["| claim | on our runs | difference in points (95 % interval) | seeds |"]
     lines.append("|---|---|---|---|")
     for one in recorded:
-        data = f" (mini data of edition {one.edition})" if one.edition else ""
+        data = f"mini data of edition {one.edition}" if one.edition else ""
+        data = ", ".join(filter(None, (data, one.given)))
+        data = data and f" ({data})"
         for claim, found in one.compared:
             primary = claim.get("primary", False)
             if primary or not primary_only:

@@ -35,7 +35,8 @@ class Recorded(NamedTuple):
         results: a list of results of `load_results`.
         frame: a DataFrame of `long_frame`.
         claims: a list of (claim, Comparison in points of 100); None without runs of both sides.
-        given: the parameters that tell its runs from others of the experiment, as a text.
+        given: the parameters outside the grid in which its runs differ from others of the same
+            grid point, as a text.
     """
 
     edition: str | None
@@ -115,22 +116,33 @@ def experiments_in(folders):
 
 
 def _apart(experiment, results):
-    """Return {text: results} for each value of the parameters that differ within a grid point."""
-    points, keys, parts = {}, sorted({*experiment.grid, "seed"}), {}
+    """Return {text: results}; the text names what differs between runs of one grid point."""
+    points, usual, parts = {}, {}, {}
     for result in results:
-        point = json.dumps([result["parameters"].get(key) for key in keys])
-        points.setdefault(point, []).append(result["parameters"])
-    differ = {
-        key
-        for first, *others in points.values()
-        for one in others
-        for key in {*first, *one}.difference(keys)
-        if first.get(key) != one.get(key)
-    }
+        given = result["parameters"]
+        points.setdefault(_point(experiment, given), []).append(given)
+    planned = {_point(experiment, given): given for given in experiment.runs.values()}
+    for point, same in points.items():
+        plan, first = planned.get(point, {}), same[0]
+        keys = {key for one in same for key in one}.difference(experiment.grid, ["seed"])
+        usual[point] = {  # the value of the experiment's file, where a run has it
+            key: next(
+                (plan.get(key) for one in same if one.get(key) == plan.get(key)), first.get(key)
+            )
+            for key in sorted(keys)
+            if any(one.get(key) != first.get(key) for one in same)
+        }
     for result in results:
-        given = [f"{key} {result['parameters'].get(key)}" for key in sorted(differ)]
-        parts.setdefault(", ".join(given), []).append(result)
+        given = result["parameters"]
+        known = usual[_point(experiment, given)]
+        text = ", ".join(f"{key} {given.get(key)}" for key in known if given.get(key) != known[key])
+        parts.setdefault(text, []).append(result)
     return parts
+
+
+def _point(experiment, given):
+    """Return the place of a run in the grid, whatever its seed, as a text."""
+    return json.dumps([given.get(key) for key in sorted(experiment.grid) if key != "seed"])
 
 
 def _experiment(name, profile, results):
@@ -256,13 +268,13 @@ def advice(recorded):
 
     Returns:
         A list of sentences, from the `advice` of the experiments' files. Claims with too few pairs
-        of runs advise nothing.
+        of runs advise nothing, and neither do runs that differ from the others (`given`).
     """
     return [
         claim["advice"][outcome(found, at_least=one.at_least(claim))]
         for one in recorded
         for claim, found in one.compared
-        if "advice" in claim and found.pairs >= pairs_needed(found.level)
+        if "advice" in claim and not one.given and found.pairs >= pairs_needed(found.level)
     ]
 
 

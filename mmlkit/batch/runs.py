@@ -95,7 +95,7 @@ def read_result(path):
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
         named = isinstance(found, dict) and "experiment" in found
-        if not named or "grid" in found:  # the second: config.json of a batch
+        if not named or {"grid", "gpu"} < found.keys() and "scores" not in found:  # a config.json
             other = LookupError("it names no experiment")
             raise other
         found["parameters"].items()

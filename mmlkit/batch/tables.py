@@ -143,8 +143,7 @@ def long_frame(experiment, results):
     frame = pd.DataFrame(rows, columns=[*keys, *CELL, "value"])
     for key in [*keys, *CELL]:
         kinds = set(map(type, frame[key].tolist()))
-        plain = kinds in ({str}, {bool}) or kinds <= {int, float}
-        if not plain or frame[key].isna().any():
+        if kinds not in ({str}, {int}, {float}, {bool}) or frame[key].isna().any():
             frame[key] = frame[key].map(str)
     first, baseline = keys[0], experiment.published.get("improvement_over")
     same = [key for key in (*keys, *CELL) if key != first]

@@ -146,7 +146,7 @@ def _predict(options):
             f'mmlkit predict --model {options.model or "runs/first-model"} "A quiet triumph."'
         )
     model = _load(options, "00", "runs/first-model")
-    from mmlkit.data.tasks import get_task, list_tasks
+    from mmlkit.data.tasks import get_task
     from mmlkit.training.evaluation import prediction_table
 
     if options.task is None and len(model.heads) > 1:
@@ -161,7 +161,7 @@ def _predict(options):
             raise
         raise ValueError(
             f"{name!r} is a task of your own, and the model's folder has neither its columns nor "
-            f"its label names. Expected one of {', '.join(list_tasks())}. In Python, "
+            f"its label names. The command line predicts for known tasks alone. In Python, "
             "predict_proba(load_model(folder), texts, task=task) predicts for your task."
         ) from error
     model.head(task)  # says so when the model has no such head

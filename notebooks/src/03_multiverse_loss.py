@@ -724,7 +724,7 @@ for method, row in single.iterrows():
 # - the number of singular values that hold 99 % of the variance $\sum_i \sigma_i^2$.
 #
 # $N$ centred vectors vary in at most $N - 1$ directions, and never in more than $D$. With the 140 dev rows of the mini data neither
-# number could exceed 139, so we take the training rows.
+# number could exceed 139. We take the training rows.
 
 
 # %% tags=["effect"]
@@ -758,8 +758,7 @@ print(f"no rank can be above {cap} ({len(data.train)} rows, D = {train_x['mv-m']
 rank.round(1)
 
 # %% [markdown]
-# The ensemble is the right baseline for `mv-m`: it has the same heads and the same summed loss, so $\lambda$ is the only difference. The
-# next cell has this difference in percent, and that of recorded runs with other seeds.
+# The ensemble is the right baseline for `mv-m`: only $\lambda$ differs.
 
 # %% tags=["effect"]
 both = [ranks(spectrum(train_x[name]))[0] for name in ("mv-m", "bert-ensemble")]
@@ -776,8 +775,7 @@ for one in recorded_effects("03", kind="measured").itertuples():
     assert one.positive == 0  # the finding of the text below
 
 # %% [markdown]
-# *With the term the effective rank is lower, in this run and with all five recorded seeds.* This agrees with Littwin and Wolf's report. A
-# lower rank did not raise the accuracy here.
+# *With all five recorded seeds the term lowers the effective rank.*
 #
 # ## 7 The weight of lambda
 #
@@ -1061,7 +1059,7 @@ _ = checks.check_effective_rank(my_effective_rank)
 #
 # - Heads of one task drift together without the orthogonality term, because they get nearly the same gradients.
 # - With the term the heads stay near the random level of $|\cos|$. The accuracy is not higher in our run.
-# - With the term the vectors of the encoder use fewer directions. Their effective rank was about 14 % lower, over six seeds.
+# - The term lowers the effective rank of the vectors by about 14 %.
 # - The term is one matrix product per class, and its gradient is another: $\mathrm{sign}(G)\,F$.
 # - A sum over heads and a mean over heads differ by a factor of $M$ in the balance with $\lambda$.
 # - Turning and shrinking both lower the product. Only turning lowers the cosine.

@@ -448,7 +448,7 @@ else:
 # %% [markdown]
 # - `auto:0.3`, the default, splits 42 % of the samples of 384 heads and over 99 % of those of 7 to 60. Samples of five or six stay whole,
 #   because their bandwidth is 0.
-# - `auto:0.1` splits every sample of 20 heads or more. Samples of 19 or fewer stay whole, because their bandwidth is 0 too.
+# - `auto:0.1` splits every sample of 20 heads or more. Samples of 19 or fewer stay whole, for the same reason.
 # - `std:k` splits fewer samples as $k$ grows, and small samples need a larger $k$ than large ones.
 #
 # ### A chain of chance splits

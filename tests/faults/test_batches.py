@@ -339,9 +339,9 @@ def test_a_wrong_option_of_snakemake_is_no_failure_of_a_run(toy, tmp_path, capfd
     experiment, out = load_experiment(toy("raise ValueError('once')", [0])), tmp_path / "out"
     assert reproduce(experiment, out) == ["0"]
     assert "0 failed: ValueError: once" in capfd.readouterr().out
-    assert reproduce(experiment, out, options=["--no-such-option"]) == ["0"]
-    said = capfd.readouterr().out
-    assert "Snakemake ended with status 2" in said and "failed" not in said
+    with pytest.raises(ValueError, match="Snakemake ended with status 2"):
+        reproduce(experiment, out, options=["--no-such-option"])
+    assert "failed" not in capfd.readouterr().out
 
 
 def test_the_snakefile_runs_by_itself(toy, tmp_path):
@@ -366,10 +366,11 @@ def test_the_snakefile_runs_by_itself(toy, tmp_path):
 
 def test_a_wrong_option_of_snakemake_is_not_reported_as_a_killed_run(toy, tmp_path, capfd):
     experiment, out = load_experiment(toy("", [0])), tmp_path / "out"
-    assert reproduce(experiment, out, options=["--no-such-option"]) == ["0"]
+    message = "Snakemake ended with status 2; its messages above name the reason."
+    with pytest.raises(ValueError, match=message):
+        reproduce(experiment, out, options=["--no-such-option"])
     said = capfd.readouterr()
-    assert "unrecognized arguments: --no-such-option" in said.err
-    assert said.out.endswith("Snakemake ended with status 2; its messages above name the reason.\n")
+    assert "unrecognized arguments: --no-such-option" in said.err and "killed" not in said.out
 
 
 SBATCH = """#!{python}
@@ -463,12 +464,18 @@ def test_results_stay_where_nothing_is_executed(toy, tmp_path, recwarn):
     write_report([out], tmp_path / "report")
     assert not [one for one in recwarn if "is not the result of a run" in str(one.message)]
     before = result_files(out)
-    toy("print(1)", [0])  # another notebook
-    for option, status in (("--dry-run", 0), ("--no-such-option", 1)):
+    toml = toy("print(1)", [0, 1])  # another notebook; the second run is not finished
+    cases = (["--dry-run"], 0), (["-np"], 0), (["--dry-run", "--no-such-option"], 2)
+    for options, status in (*cases, (["--set-resources", "bad"], 1)):
         done = subprocess.run(
-            command(toml, out, "--rerun-changed", option), capture_output=True, env=ENVIRONMENT
+            command(toml, out, "--rerun-changed", *options), capture_output=True, env=ENVIRONMENT
         )
-        assert result_files(out) == before and done.returncode == status, (option, done.stderr)
+        assert result_files(out) == before and done.returncode == status, (options, done.stderr)
+    assert b"2 of 2 runs to do" in done.stdout
+    (out / "results" / "0.json").write_text("{")  # damaged
+    before = result_files(out)
+    assert reproduce(load_experiment(toml), out, options=["--dry-run"]) == ["0", "1"]
+    assert result_files(out) == before
 
 
 def test_a_batch_runs_on_slurm(toy, tmp_path, cluster):

@@ -131,21 +131,29 @@ def test_a_result(disk):
     assert path.read_bytes() == old and names(folder) == ["one.json"]
 
 
-def test_a_link_and_a_pipe_stay_what_they_are(tmp_path):
-    """/dev/null would become a plain file for everybody."""
-    target, link, pipe = tmp_path / "a" / "target", tmp_path / "link", tmp_path / "pipe"
-    target.parent.mkdir()
-    target.write_text("old")
-    link.symlink_to(target)
-    with atomic_write(link) as temporary:
-        temporary.write_text("new")
-    assert link.is_symlink() and target.read_text() == "new" and names(target.parent) == ["target"]
+def test_a_pipe_stays_a_pipe(tmp_path):
+    """Otherwise /dev/null would become a plain file for everybody."""
+    pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     with atomic_write(pipe) as place:
         place.write_text("seen")
-    assert os.read(reader, 10) == b"seen" and pipe.is_fifo()
+    assert os.read(reader, 10) == b"seen" and pipe.is_fifo() and names(tmp_path) == ["pipe"]
     os.close(reader)
+
+
+def test_the_standard_output_is_a_file_to_write_to(tmp_path):
+    code = """
+from mmlkit.folders import atomic_write
+with atomic_write("/dev/stdout") as place, open(place, "a") as file:
+    file.write("seen")
+"""
+    before = os.readlink("/dev/stdout")
+    with open(tmp_path / "out", "w") as out:
+        subprocess.run([sys.executable, "-c", code], stdout=out, check=True)
+    assert (tmp_path / "out").read_text() == "seen" and os.readlink("/dev/stdout") == before
+    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert piped.stdout == b"seen"
 
 
 def test_predictions_on_the_command_line(disk, tmp_path, make_model, capsys):

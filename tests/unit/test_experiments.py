@@ -89,7 +89,12 @@ def test_a_whole_number_in_a_grid_of_floats_names_the_same_run(write):
 
 def test_a_gpu_takes_one_run_at_a_time(write, monkeypatch):
     experiment = load_experiment(write(WHOLE))
+    monkeypatch.setattr("mmlkit.batch.batches.gpu_names", list)
+    monkeypatch.setattr("mmlkit.batch.batches._memory", lambda: 100_000)
     assert _at_a_time(experiment, 16, []) == 16
+    assert "2 of 2 runs to do, 1 at a time" in estimate(experiment, experiment.runs, 16, 1)
+    monkeypatch.setattr("mmlkit.batch.batches._memory", lambda: 15_000)  # each asks 4,000
+    assert _at_a_time(experiment, 16, []) == 3
     monkeypatch.setattr("mmlkit.batch.batches.gpu_names", lambda: ["0", "1"])
     assert _at_a_time(experiment, 16, []) == 2
     assert _at_a_time(experiment, 16, ["--executor=slurm"]) == 16

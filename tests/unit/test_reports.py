@@ -251,16 +251,32 @@ def test_no_table_mixes_editions_of_the_mini_data(tmp_path):
 
 
 def test_runs_of_another_data_folder_are_apart(tmp_path):
-    """`--grid source=hub` gives a seed a second run, which is no second seed."""
-    more = [{**one, "name": f"{one['name']}-hub"} for one in RESULTS[:2]]
-    for one in (*RESULTS, *more):
-        source = {"source": "hub"} if one in more else {}
-        one = {**one, "parameters": {**one["parameters"], **source}}
+    """Runs of `--grid source=hub` are no further seeds, whatever their seeds are.
+
+    The experiment's own batch stays one: its file gives RTE two epochs, and names none for MNLI.
+    """
+    plan = load_experiment("mml-tables", grid={"seed": [0, 1]}).runs
+    own = [
+        result(method, seed, [0.5] * 4, task)
+        for method in ("bert", "mml")
+        for seed in (0, 1)
+        for task in ("rte", "mnli")
+    ]
+    assert plan["bert-rte-0"]["epochs"] == 2 and "epochs" not in plan["bert-mnli-0"]
+    own = [{**one, "parameters": plan[one["name"]]} for one in own]
+    more = [result(method, 7, [0.5] * 4) for method in ("bert", "mml")]
+    hub = {**plan["bert-rte-0"], "source": "hub"}
+    more = [{**one, "parameters": {**hub, **one["parameters"]}} for one in more]
+    for one in (*own, *more):
         (tmp_path / f"{one['name']}.json").write_text(json.dumps(one))
-    hub, ours = sorted(overviews.experiments_in([tmp_path]), key=lambda one: len(one.results))
-    assert (ours.given, len(ours.results)) == ("source None", 4)
+    ours, hub = sorted(overviews.experiments_in([tmp_path]), key=lambda one: -len(one.results))
+    assert (ours.given, len(ours.results)) == ("", 8)
     assert (hub.title, len(hub.results)) == ("mml-tables (fast, source hub)", 2)
     assert ours.claims[0][1].pairs == 2 and hub.claims[0][1].pairs == 1
+    page = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
+    assert (
+        "not trained on (primary) |" in page and "not trained on (source hub) (primary) |" in page
+    )
     text = write_report([tmp_path], tmp_path / "report").with_suffix(".md").read_text("utf-8")
     assert "six methods on sets they were not trained on (fast, source hub)" in text
     assert len(list((tmp_path / "report").glob("*.png"))) == 2
@@ -299,13 +315,6 @@ def test_a_claim_on_a_parameter_of_another_size_has_no_runs(experiment):
     published = {**experiment.published, "row": "{lr}"}
     table = comparison(replace(experiment, published=published), long_frame(experiment, RESULTS))
     assert table["published"].isna().all()
-
-
-def test_whole_numbers_and_floats_are_one_column(experiment):
-    grid = {"share": [0.01, 1], "seed": [0]}
-    runs = [{**one, "parameters": {"share": share}} for one, share in zip(RESULTS, grid["share"])]
-    frame = long_frame(replace(experiment, grid=grid, published={}), runs)
-    assert set(frame["share"]) == {0.01, 1.0}
 
 
 def test_more_sets_than_colours_have_other_markers():
