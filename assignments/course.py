@@ -187,6 +187,12 @@ def main():
     if options.out is None or options.out.resolve().is_relative_to(HERE.parent):
         parser.error("give --out, a folder outside the repository: it will hold the answers")
     edition = Edition(secrets.randbits(62) if options.seed == "new" else int(options.seed))
+    known = options.out / "answers" / "edition.json"
+    if known.is_file() and (found := json.loads(known.read_text("utf-8"))["seed"]) != edition.seed:
+        parser.error(
+            f"{options.out} holds an edition with another seed, whose answers would be lost. Make "
+            f"it again with SEED={found}, or choose another folder."
+        )
     write_students(options.out / "student", edition)
     write_answers(options.out / "answers", edition)
     print(f"For the students: {options.out / 'student'}. Keep secret: {options.out / 'answers'}")

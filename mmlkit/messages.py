@@ -93,12 +93,13 @@ def printable(text):
     r"""Write the control codes of a text as escapes such as \x1b, which a terminal only shows.
 
     Args:
-        text: any text.
+        text: any text. Halves of a character, which no file can hold, are written so too.
 
     Returns:
         The text; tabs and newlines stay.
     """
-    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda code: f"\\x{ord(code[0]):02x}", text)
+    codes = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]"
+    return re.sub(codes, lambda code: f"\\x{ord(code[0]):02x}", text)
 
 
 def no_formula(cell):

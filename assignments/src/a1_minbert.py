@@ -297,7 +297,8 @@ assert check("add_norm", add_norm)
 # Here attention is your `self_attention` of question 2, and $W_a$ and $b_a$ are those of `self.attention_dense`. The
 # constructor is given; do not rename its parts. Write `forward`. It must work with autograd, because the check also
 # compares the gradients of `h` and of the parameters. Use the GELU of question 4. `nn.LayerNorm` is allowed here. The
-# dict that `self_attention` expects is `dict(self.named_parameters())`; its further entries do no harm.
+# dict that `self_attention` expects is `dict(self.named_parameters())`; its further entries do no harm. The check runs the layer in
+# float64, so a tensor that you create yourself needs `dtype=h.dtype`.
 
 # %% [raw]
 # # BEGIN SOLUTION

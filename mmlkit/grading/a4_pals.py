@@ -25,10 +25,13 @@ def _right(value, table):
 
 
 def _maps(draw, shapes):
-    """Draw the weight [out, in] and the bias [out] of linear maps, from {name: (in, out)}."""
+    """Draw the weight [out, in] and the bias [out] of linear maps, from {name: (in, out)}.
+
+    With larger weights a softmax would have near ties, and the order of two products would show.
+    """
     found = {}
     for name, (source, target) in shapes.items():
-        found[f"{name}.weight"] = draw.normal(target, source)
+        found[f"{name}.weight"] = 0.5 * draw.normal(target, source)
         found[f"{name}.bias"] = draw.normal(target)
     return found
 

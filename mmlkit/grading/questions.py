@@ -215,8 +215,17 @@ def names_in(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             names += [getattr(node, "module", None), *(alias.name for alias in node.names)]
         elif isinstance(node, ast.Attribute):
-            names += [node.attr, ast.unparse(node)]
+            names += [node.attr, _dotted(node)]
     return {*filter(None, names), *(name.split(".")[0] for name in filter(None, names))}
+
+
+def _dotted(node):
+    """Return the text of a name with up to 20 attributes, and None for anything longer or else."""
+    words = []
+    while isinstance(node, ast.Attribute) and len(words) < 20:
+        words.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *words[::-1]]) if isinstance(node, ast.Name) else None
 
 
 def _tree_of(student):

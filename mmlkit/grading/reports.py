@@ -55,7 +55,7 @@ def page(result):
         HTML.
     """
     title = f"{result['assignment']}: {result['student']}"
-    lines = [_HEAD.format(title=html.escape(title)), f"<h1>{html.escape(title)}</h1>"]
+    lines = [_HEAD.format(title=_text(title)), f"<h1>{_text(title)}</h1>"]
     judged = [one for one in result["questions"] if one["points"] is not None]
     got, of = sum(one["points"] for one in judged), sum(one["of"] for one in judged)
     lines.append(f"<p>{got} of {of} points for code. The teacher adds those for texts.</p>")

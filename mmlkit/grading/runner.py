@@ -190,9 +190,11 @@ def definitions(notebook):
         if cell.get("cell_type") != "code" or not lines or SKIPPED in lines[0]:
             continue
         plain = ["" if line.lstrip()[:1] in ("%", "!", "?") else line for line in lines]
-        try:
-            body = ast.parse("\n".join(plain)).body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        for text in (lines, plain):  # a line of Python may begin with %, too
+            body = _parse("\n".join(text))
+            if body is not None:
+                break
+        if body is None:
             yield number, None
             continue
         for node in body:
@@ -201,6 +203,13 @@ def definitions(notebook):
                     yield number, ast.copy_location(ast.Import([alias]), node)
             elif isinstance(node, (*DEFINES, *ASSIGNS)):
                 yield number, node
+
+
+def _parse(text):
+    try:
+        return ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 class _Refuse(importlib.abc.MetaPathFinder):
@@ -348,7 +357,7 @@ def run(job):
     notes = []
     sys.meta_path.insert(0, _Refuse(job["refused"], notes))
     signal.signal(signal.SIGALRM, _alarm)
-    with open(job["notebook"], encoding="utf-8") as file:
+    with open(job["notebook"], encoding="utf-8-sig") as file:
         notebook = json.load(file)
     names = _load(notebook, job["load_seconds"], notes)
     write(json.dumps({"notes": notes[:20]}))

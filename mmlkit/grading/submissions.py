@@ -90,7 +90,7 @@ def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None,
             result = grade_notebook(path, assignment, edition, sandbox, slot)
         finally:
             slots.put(slot)
-        result["key"] = key
+        result["key"] = key if result.pop("ended", True) else None  # a broken machine is no answer
         with atomic_write(place) as temporary:
             temporary.write_text(json.dumps(result, indent=1), encoding="utf-8")
         if tell:
@@ -148,7 +148,9 @@ def _graded_before(place, key):
 def _key(path, assignment, edition):
     """Return a text that changes with the submission, the questions and the edition."""
     name, _ = load_questions(assignment)
-    source = Path(__file__).with_name(f"{name}.py").read_bytes()
+    here = Path(__file__).parent  # the checks hold some of the right answers
+    sources = [here / f"{name}.py", here / "runner.py", *sorted(here.parent.glob("checks/*.py"))]
+    source = b"".join(path.read_bytes() for path in sources)
     content = path.read_bytes() if path.stat().st_size <= LARGEST else b""
     return hashlib.sha256(content + source + f"{name} {edition.seed}".encode()).hexdigest()
 
@@ -165,23 +167,25 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
 
     Returns:
         A dict: student, assignment, sandbox, notes (a list of texts) and questions, each with name,
-        points (None: read by the teacher), of, message, and the student's text.
+        points (None: read by the teacher), of, message, and the student's text; and ended, whether
+        the process of the notebook reported its end, or there is nothing to run.
     """
     path = Path(path)
     name, questions = load_questions(assignment)
     cells, notes = _read(path)
-    documents = {}
+    documents, ended = {}, True
     code = [one for one in questions.values() if one.right]
     for allowed in dict.fromkeys(one.allowed for one in code) if cells else ():
         part = [one for one in code if one.allowed == allowed]
-        found, more = _run(path, part, allowed, edition, sandbox, slot)
-        documents |= found
+        found, more, loaded = _run(path, part, allowed, edition, sandbox, slot)
+        documents, ended = documents | found, ended and loaded
         notes += [note for note in more if note not in notes]
     judged, right = [], []
     for one in questions.values():
         points, message = None, BY_HAND
         if one.right:
-            message = _judge(one, documents.get(one.name), edition, questions, cells)
+            unread = f"{notes[0]}." if notes and not cells else None
+            message = unread or _judge(one, documents.get(one.name), edition, questions, cells)
             points = one.points if message == "right" else 0
             right += [one.name] if points else []
             message = message if points else one.advise(message, right)
@@ -196,6 +200,7 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
         "sandbox": str(sandbox),
         "notes": notes,
         "questions": judged,
+        "ended": ended,
     }
 
 
@@ -204,7 +209,7 @@ def _read(path):
     try:
         if path.stat().st_size > LARGEST:
             return [], [f"the file has more than {LARGEST // 1_000_000} MB; clear its outputs"]
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        cells = json.loads(path.read_text(encoding="utf-8-sig"))["cells"]
         readable = [one for one in cells if isinstance(one["source"], (str, list))]
         return [{**one, "source": "".join(one["source"])} for one in readable], []
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -212,7 +217,7 @@ def _read(path):
 
 
 def _run(path, questions, allowed, edition, sandbox, slot):
-    """Return ({question: document}, notes) of the runner."""
+    """Return ({question: document}, notes, whether the notebook was loaded) of the runner."""
     job = {
         "refused": [*(one for one in REFUSED if one not in allowed), *ANSWERS],
         "load_seconds": LOAD_SECONDS,
@@ -236,16 +241,17 @@ def _run(path, questions, allowed, edition, sandbox, slot):
     }
     seconds = 60 + runner.PATIENCE * sum(one.seconds for one in questions)
     text, late = sandbox.run(job, path, PACKAGES + allowed, seconds, slot)
-    documents, notes, known = {}, [], [one.name for one in questions]
+    documents, notes, known, loaded = {}, [], [one.name for one in questions], late
     for line in text.splitlines():
         with contextlib.suppress(ValueError, RecursionError, TypeError, AttributeError):
             document = json.loads(line) if len(line) <= SIZE else {}
+            loaded = loaded or "notes" in document
             notes += [str(one)[:300] for one in list(document.get("notes", ()))[:20]]
             if document.get("question") in known:  # of this part: the others run with less
                 documents.setdefault(document["question"], document)
     if late:
         notes.append(f"the notebook took longer than {seconds:g} seconds")
-    return documents, notes
+    return documents, notes, loaded
 
 
 def replay(document):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from common import code_questions, namespace
+from torch.nn import functional as F
 
 from mmlkit.bert.model import BertConfig, BertLayer, BertModel
 from mmlkit.data.loading import load_task
@@ -50,6 +51,29 @@ def test_the_projected_attention_equals_the_library(gelu):
         module.load_state_dict(in_layer_0(weights))
         found = right("projected_attention", (h, mask, weights, H), gelu=gelu)
         torch.testing.assert_close(found, module(h, 0, mask).detach(), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("scale", ["before", "power"])
+def test_the_order_of_two_products_costs_no_points(scale):
+    """In float32 it changes the last digits, which near ties of a softmax would enlarge."""
+
+    def answer(h, mask, weights, H):
+        linear = lambda name, x: F.linear(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
+        z = linear("down", h)
+        q, k, v = (
+            linear(name, z).unflatten(-1, (H, -1)).transpose(1, 2)
+            for name in ("query", "key", "value")
+        )
+        d = q.shape[-1]
+        q, power = (q / d**0.5, 1) if scale == "before" else (q, d**-0.5)
+        weights_of = (q @ k.transpose(-1, -2) * power + mask).softmax(-1)
+        return linear("up", (weights_of @ v).transpose(1, 2).flatten(2))
+
+    one = QUESTIONS["projected_attention"]
+    for seed in range(60):
+        for case in one.cases(Draw(f"order {seed}")):
+            expected = one.right(lambda value, _: value, *case, gelu="none")
+            torch.testing.assert_close(answer(*case), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_task_part_equals_the_library():

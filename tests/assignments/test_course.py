@@ -125,6 +125,15 @@ def test_answers_inside_the_repository_are_refused():
     assert run.returncode == 2 and "a folder outside the repository" in run.stderr
 
 
+def test_an_edition_is_not_overwritten_by_another_one(tmp_path):
+    (tmp_path / "answers").mkdir()
+    (tmp_path / "answers" / "edition.json").write_text('{"seed": 7}')
+    command = [sys.executable, str(ROOT / "assignments" / "course.py"), "5", "--out"]
+    run = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True)
+    assert run.returncode == 2 and "Make it again with SEED=7" in run.stderr
+    assert json.loads((tmp_path / "answers" / "edition.json").read_text()) == {"seed": 7}
+
+
 RUN = """
 import json, sys
 names = {"__name__": "__main__"}

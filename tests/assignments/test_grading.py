@@ -1,5 +1,6 @@
 """Grading a folder: what comes out, and what hostile submissions do not reach."""
 
+import ast
 import csv
 import dataclasses
 import json
@@ -18,6 +19,7 @@ from mmlkit.cli.main import main
 from mmlkit.grading import submissions
 from mmlkit.grading.questions import Edition, load_questions
 from mmlkit.grading.reports import gradescope_results, page, write_reports
+from mmlkit.grading.runner import definitions
 from mmlkit.grading.sandbox import Sandbox, find_sandbox, package_paths
 from mmlkit.grading.submissions import grade_folder, grade_notebook, load_edition
 
@@ -203,6 +205,73 @@ def test_forged_documents_earn_nothing_and_stop_nothing(text, tmp_path):
     result = grade_notebook(write(tmp_path / "a.ipynb", "x = 1"), "a1", EDITION, Forged())
     assert set(points(result).values()) == {0, None}
     assert page({**result, "notes": ["<b>"]}).count("<b>") == 0
+
+
+def test_a_failure_of_the_machine_is_not_kept_as_a_grade(tmp_path):
+    """The runner's first line says that the notebook was loaded. Without it nothing ran."""
+    folder, runs = tmp_path / "in", []
+    folder.mkdir()
+    write(folder / "ann.ipynb", "x = 1")
+
+    class Machine:
+        def run(self, *arguments):
+            runs.append(arguments)
+            return ("" if len(runs) == 1 else '{"notes": []}\n'), False
+
+    for _ in range(3):
+        results = grade_folder(folder, "a1", tmp_path / "out", edition=EDITION, sandbox=Machine())
+        assert set(points(results[0]).values()) == {0, None}
+    assert len(runs) == 2, "the third time the second result was read"
+
+
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        (b"%PDF-1.7 \xff", "the file is not a notebook (UnicodeDecodeError)."),
+        (b"[]", "the file is not a notebook (TypeError)."),
+        (b" " * (submissions.LARGEST + 1), "clear its outputs."),
+    ],
+)
+def test_the_message_says_why_a_file_was_not_read(content, reason, tmp_path):
+    (tmp_path / "a.ipynb").write_bytes(content)
+    result = grade_notebook(tmp_path / "a.ipynb", "a1", EDITION, None)
+    assert messages(result)["layer_norm"].endswith(reason)
+
+
+def test_half_a_character_stops_no_report(tmp_path):
+    """JSON can hold half an emoji, and a name on a disk any bytes; no text file can."""
+    result = grade_notebook(write(tmp_path / "a.ipynb", "x = 1"), "a1", EDITION, Silent())
+    result["student"] = "M\udcfcller"
+    result["questions"][0]["message"] = "ValueError: \ud800"
+    result["questions"][-1]["text"] = "\ud83d"
+    assert "M\\xdcfcller" in page(result) and "\\xd800" in page(result)
+    page(result).encode("utf-8")
+    result["student"] = "a"
+    assert "\\xd800" in write_reports([result], tmp_path / "out").read_text(encoding="utf-8")
+
+
+class Silent:
+    def run(self, *arguments):
+        return "", False
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["x = a" + ".b" * 400, f"x = ({'+'.join('1' * 400)}).real", f"x = (0x{'f' * 5000}).real"],
+)
+def test_a_strange_line_stops_no_grading(line, tmp_path):
+    notebook = write(tmp_path / "a.ipynb", line, "y = F.scaled_dot_product_attention")
+    result = grade_notebook(notebook, "a1", EDITION, Silent())
+    assert "cell 2 uses scaled_dot_product_attention; read it" in result["notes"]
+
+
+def test_a_line_of_python_may_begin_with_a_percent_sign():
+    source = "def f(a, b):\n    return (\n        a\n        % b\n    )"
+    cells = [{"cell_type": "code", "source": one} for one in (source, "%matplotlib inline\nx = 1")]
+    (_, function), (_, number) = definitions({"cells": cells})
+    names = {}
+    exec(compile(ast.Module([function], []), "f", "exec"), names)
+    assert names["f"](7, 4) == 3 and number.targets[0].id == "x"
 
 
 def test_the_sandbox_has_the_packages_of_torch_and_nothing_of_ours():

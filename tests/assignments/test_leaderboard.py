@@ -69,6 +69,17 @@ def test_a_fault_is_told_and_earns_no_place(teams, old, new, message):
     assert message in row.note
 
 
+def test_ids_and_labels_are_read_as_the_starter_code_does(teams, monkeypatch):
+    """It reads ids in small letters. Where all labels are equal, a correlation counts as 0."""
+    from mmlkit.grading import leaderboard
+
+    path = teams / "a" / prediction_file("sts", "dev")
+    labels = {"r12": 1.0, "x": 1.0}
+    path.write_text("id \t Predicted_Similiary\nR12 , 1.0\nx , 2.0\n")
+    found = leaderboard._predictions(path, "sts", labels)
+    assert found == {"r12": 1.0, "x": 2.0} and leaderboard._score("sts", found, labels) == 0.0
+
+
 def test_the_board_is_written_and_printed_without_formulas_or_html(teams, tmp_path, capsys):
     page = write_board(rank(teams, "mini"), tmp_path / "board")
     rows = list(csv.reader((tmp_path / "board.csv").read_text().splitlines()))
