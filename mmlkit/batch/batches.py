@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import sys
@@ -18,9 +19,7 @@ from mmlkit.batch.processes import end_tree, end_with_parent, file_lock, without
 from mmlkit.batch.runs import KILLED, changes, gpu_names, read_result, write_json
 from mmlkit.messages import count
 
-__all__ = ["DRY_RUN", "estimate", "reproduce", "unfinished"]
-
-DRY_RUN = frozenset(("-n", "--dry-run", "--dryrun"))  # Snakemake's options that execute nothing
+__all__ = ["estimate", "is_dry_run", "reproduce", "unfinished"]
 
 
 def unfinished(experiment, folder):
@@ -35,6 +34,18 @@ def unfinished(experiment, folder):
     """
     results = Path(folder) / "results"
     return [run for run in experiment.runs if not (results / f"{run}.json").is_file()]
+
+
+def is_dry_run(options):
+    """Return whether Snakemake's options ask to execute nothing, such as -n, -np and --dry-run.
+
+    Args:
+        options: a list of texts.
+
+    Returns:
+        True or False.
+    """
+    return any(re.fullmatch("--dry-?run|-[a-zA-Z]*n[a-zA-Z]*", one) for one in options)
 
 
 def estimate(experiment, runs, cores, at_once=None):

@@ -87,7 +87,7 @@ def _run(options):
 def _reproduce(options):
     if options.experiment is None:
         return _list_experiments()
-    from mmlkit.batch.batches import DRY_RUN, reproduce
+    from mmlkit.batch.batches import is_dry_run, reproduce
     from mmlkit.batch.experiments import load_experiment, parse_grid
     from mmlkit.batch.notebooks import usable_cores
     from mmlkit.batch.reports import write_report
@@ -103,7 +103,7 @@ def _reproduce(options):
     left = reproduce(experiment, folder, cores=cores, again=again, options=options.more)
     if len(left) < len(experiment.runs):
         print(f"The report: {write_report([folder], folder / 'report').resolve()}")
-    return 1 if left and not DRY_RUN & {*options.more} else 0
+    return 1 if left and not is_dry_run(options.more) else 0
 
 
 def _list_experiments():
