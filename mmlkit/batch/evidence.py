@@ -132,9 +132,10 @@ def _without_gaps(table):
 def write_readme(folders, readme="README.md"):
     """Write the tables of a README, each between its two marks.
 
-    The results of experiments stand between <!-- report --> and <!-- /report -->. Three parts are
-    written where the file has their marks: the verdicts on primary claims (claims), the advice
-    (advice), and the table of `mmlkit bench` (speed), which needs speed.json in a folder.
+    The results of experiments stand between <!-- report --> and <!-- /report -->. Where a folder
+    has speed.json, the table of `mmlkit bench` stands between the marks of speed. Two parts are
+    written where the file has their marks: the verdicts on primary claims (claims) and the advice
+    (advice).
 
     Args:
         folders: a list of folders with results.
@@ -153,8 +154,7 @@ def write_readme(folders, readme="README.md"):
         text = _between_marks(text, "claims", [_verdicts(recorded, primary_only=True)], path)
     if "<!-- advice -->" in text:
         text = _between_marks(text, "advice", [_items(advice(recorded))], path)
-    speed = [Path(folder, "speed.json") for folder in folders if "<!-- speed -->" in text]
-    for file in filter(Path.is_file, speed):
+    for file in filter(Path.is_file, (Path(folder, "speed.json") for folder in folders)):
         text = _between_marks(text, "speed", _speed(file), path)
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

@@ -325,14 +325,6 @@ def test_more_sets_than_colours_have_other_markers():
     assert len(set(drawn)) == 9
 
 
-def test_a_readme_without_a_place_for_speed(folder):
-    (folder / "speed.json").write_text("{}")
-    readme = folder / "README.md"
-    readme.write_text("<!-- report -->\n<!-- /report -->\n")
-    write_readme([folder], readme)
-    assert "MML v2" in readme.read_text(encoding="utf-8")
-
-
 def test_the_readme_is_written_between_its_marks(folder):
     readme = folder / "README.md"
     readme.write_text("before\n<!-- report -->\nWHAT WAS THERE\n<!-- /report -->\nafter\n")
