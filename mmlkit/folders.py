@@ -47,11 +47,12 @@ def atomic_write(path):
 
     Yields:
         The path of a temporary file beside it, which is renamed to `path` on success. A pipe or a
-        device such as /dev/null and /dev/stdout is written directly.
+        device such as /dev/null is written directly.
 
     Raises:
         OSError: the file cannot be written; the message names `path` and what to do.
         IsADirectoryError: `path` is a folder.
+        ValueError: `path` is the standard output or error.
 
     Example::
 
@@ -59,12 +60,14 @@ def atomic_write(path):
             temporary.write_text(text)
     """
     path = Path(path)
+    if str(path) in _STREAMS:  # these are links, which a rename would replace for everybody
+        raise ValueError(f"{path} is a stream, expected a file. Leave --out away to see the text.")
     temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     named = {None, *map(str, (temporary, path, *path.parents))}  # a full disk names no file
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if path.is_fifo() or path.is_char_device() or str(path) in _STREAMS:
+        if path.is_fifo() or path.is_char_device():
             yield path
             return
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -93,13 +93,17 @@ def printable(text):
     r"""Write the control codes of a text as escapes such as \x1b, which a terminal only shows.
 
     Args:
-        text: any text. Halves of a character, which no file can hold, are written so too.
+        text: any text. A surrogate, which UTF-8 cannot encode, becomes an escape too.
 
     Returns:
         The text; tabs and newlines stay.
     """
     codes = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]"
-    return re.sub(codes, lambda code: f"\\x{ord(code[0]):02x}", text)
+    return re.sub(
+        codes,
+        lambda code: ascii(code[0])[1:-1] if code[0] > "\x9f" else f"\\x{ord(code[0]):02x}",
+        text,
+    )
 
 
 def no_formula(cell):

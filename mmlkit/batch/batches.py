@@ -45,7 +45,7 @@ def is_dry_run(options):
     Returns:
         True or False.
     """
-    return any(re.fullmatch("--dry-?run|-[a-zA-Z]*n[a-zA-Z]*", one) for one in options)
+    return any(re.fullmatch("--dry-?run|-[pkF]*n[npkF]*", one) for one in options)
 
 
 def estimate(experiment, runs, cores, at_once=None):
@@ -81,7 +81,7 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
         experiment: the Experiment.
         folder: the folder of the batch. Results are written to results/, executed notebooks to
             notebooks/, the causes of failures to failed/.
-        cores: how many run at a time.
+        cores: CPU cores for the runs.
         again: whether to move different results to replaced/ and to execute their runs again.
         options: more options for Snakemake, such as ["--executor", "slurm"].
 
@@ -111,17 +111,18 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
         now = time.strftime("%Y-%m-%d %H:%M:%S")
         lock.write(f"process {os.getpid()} on {platform.node()}, started {now}")
         lock.flush()
-        moved = _check_results(experiment, folder, again)
-        todo, at_once = unfinished(experiment, folder), _at_a_time(experiment, cores, options)
-        print(f"{experiment.title}\n{estimate(experiment, todo, cores, at_once)}", flush=True)
+        moved = []
         try:
+            _check_results(experiment, folder, again, moved)
+            todo, at_once = unfinished(experiment, folder), _at_a_time(experiment, cores, options)
+            print(f"{experiment.title}\n{estimate(experiment, todo, cores, at_once)}", flush=True)
             status = _run_snakemake(experiment, folder, cores, list(options)) if todo else 0
             todo = unfinished(experiment, folder)
         finally:
             _move_back(folder, moved)
         for run in set(experiment.runs) - set(todo):  # killed after its result was written
             shutil.rmtree(folder / "work" / run, ignore_errors=True)
-    if status == _REFUSED:
+    if status == _REFUSED or (status and is_dry_run(options)):
         raise ValueError(
             f"Snakemake ended with status {status}; its messages above name the reason."
         )
@@ -134,9 +135,12 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
     return todo
 
 
-def _check_results(experiment, folder, again):
-    """Report different results; move aside and return those to be made again, or unreadable."""
-    different, moved = {}, []
+def _check_results(experiment, folder, again, moved):
+    """Report different results; move aside those to be made again, and unreadable ones.
+
+    Each move is added to `moved` as (the result, its new place).
+    """
+    different = {}
     for run in experiment.runs:
         result = folder / "results" / f"{run}.json"
         if not result.is_file():
@@ -148,23 +152,27 @@ def _check_results(experiment, folder, again):
         if names:
             different[run] = ", ".join(names)
         if names is None or (names and again):
-            (folder / "replaced").mkdir(exist_ok=True)
-            os.replace(result, folder / "replaced" / result.name)
-            moved.append(result)
+            (folder / "failed" / result.name).unlink(missing_ok=True)  # of an earlier attempt
+            place, number = folder / "replaced" / result.name, 1
+            while place.exists():
+                number += 1
+                place = place.with_name(f"{run}-{number}.json")
+            place.parent.mkdir(exist_ok=True)
+            moved.append((result, place))
+            os.replace(result, place)
     action = "it is executed again" if again else "--rerun-changed executes it again"
     for run, names in list(different.items())[:3]:
         print(f"{run} was finished with another {names}; {action}.")
     if len(different) > 3:
         print(f"The same is true of {count(len(different) - 3, 'other run')}.")
-    return moved
 
 
 def _move_back(folder, moved):
     """Move results back whose runs were not begun, such as those of a dry run."""
-    for result in moved:
+    for result, place in moved:
         begun = (folder / "failed" / result.name, folder / "work" / result.stem, result)
-        if not any(map(os.path.exists, begun)):
-            os.replace(folder / "replaced" / result.name, result)
+        if place.exists() and not any(map(os.path.exists, begun)):
+            os.replace(place, result)
 
 
 def _cause(folder, run):

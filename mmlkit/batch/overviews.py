@@ -116,27 +116,22 @@ def experiments_in(folders):
 
 
 def _apart(experiment, results):
-    """Return {text: results}; the text names what differs between runs of one grid point."""
-    points, usual, parts = {}, {}, {}
+    """Return {text: results}; the text names the parameters that tell runs of a grid point apart.
+
+    A value that the experiment's file plans for the grid point is not named.
+    """
+    points, differ, parts = {}, set(), {}
     for result in results:
         given = result["parameters"]
-        points.setdefault(_point(experiment, given), []).append(given)
+        first = points.setdefault(_point(experiment, given), given)
+        differ |= {key for key in {*first, *given} if first.get(key) != given.get(key)}
     planned = {_point(experiment, given): given for given in experiment.runs.values()}
-    for point, same in points.items():
-        plan, first = planned.get(point, {}), same[0]
-        keys = {key for one in same for key in one}.difference(experiment.grid, ["seed"])
-        usual[point] = {  # the value of the experiment's file, where a run has it
-            key: next(
-                (plan.get(key) for one in same if one.get(key) == plan.get(key)), first.get(key)
-            )
-            for key in sorted(keys)
-            if any(one.get(key) != first.get(key) for one in same)
-        }
+    named = sorted(differ.difference(experiment.grid, ["seed"]))
     for result in results:
         given = result["parameters"]
-        known = usual[_point(experiment, given)]
-        text = ", ".join(f"{key} {given.get(key)}" for key in known if given.get(key) != known[key])
-        parts.setdefault(text, []).append(result)
+        plan = planned.get(_point(experiment, given), {})
+        others = [f"{key} {given.get(key)}" for key in named if given.get(key) != plan.get(key)]
+        parts.setdefault(", ".join(others), []).append(result)
     return parts
 
 

@@ -354,11 +354,9 @@ class BertModel(nn.Module):
     def _init_weights(self, module):
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.normal_(module.weight, std=self.config.initializer_range)
-        if (
-            getattr(module, "padding_idx", None) is not None
-        ):  # [PAD] stays zero, as it is not trained
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
             with torch.no_grad():
-                module.weight[module.padding_idx].zero_()
+                module.weight[module.padding_idx].zero_()  # as in transformers
         if isinstance(module, nn.Linear):
             nn.init.zeros_(module.bias)
 

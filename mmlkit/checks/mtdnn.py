@@ -135,7 +135,7 @@ def _call_difference(student, alone, together):
 
     try:
         return student(pd.Series(alone.tolist()), pd.Series(together.tolist()))
-    except Exception:  # an error of the answer itself is raised again
+    except Exception:  # the error of the second call is the one that is told
         return student(alone, together)
 
 

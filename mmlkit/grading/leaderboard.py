@@ -126,7 +126,10 @@ def _score(name, found, labels):
     ours, theirs = np.array([(found[one], label) for one, label in labels.items()]).T
     if name != "sts":
         return float((ours == theirs).mean())
-    return float(np.corrcoef(ours, theirs)[0, 1]) if min(np.ptp(ours), np.ptp(theirs)) > 0 else 0.0
+    if min(np.ptp(ours), np.ptp(theirs)) == 0:
+        return 0.0
+    found = np.corrcoef(ours, theirs)[0, 1]
+    return float(found) if np.isfinite(found) else 0.0
 
 
 def _baseline(truth):

@@ -186,6 +186,8 @@ def definitions(notebook):
     """
     for number, cell in enumerate(notebook["cells"], start=1):
         source = cell.get("source", "")
+        if not isinstance(source, (str, list)):
+            continue
         lines = (source if isinstance(source, str) else "".join(source)).splitlines()
         if cell.get("cell_type") != "code" or not lines or SKIPPED in lines[0]:
             continue

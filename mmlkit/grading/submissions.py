@@ -149,7 +149,7 @@ def _key(path, assignment, edition):
     """Return a text that changes with the submission, the questions and the edition."""
     name, _ = load_questions(assignment)
     here = Path(__file__).parent  # the checks hold some of the right answers
-    sources = [here / f"{name}.py", here / "runner.py", *sorted(here.parent.glob("checks/*.py"))]
+    sources = [*sorted(here.glob("*.py")), *sorted(here.parent.glob("checks/*.py"))]
     source = b"".join(path.read_bytes() for path in sources)
     content = path.read_bytes() if path.stat().st_size <= LARGEST else b""
     return hashlib.sha256(content + source + f"{name} {edition.seed}".encode()).hexdigest()
@@ -168,7 +168,7 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
     Returns:
         A dict: student, assignment, sandbox, notes (a list of texts) and questions, each with name,
         points (None: read by the teacher), of, message, and the student's text; and ended, whether
-        the process of the notebook reported its end, or there is nothing to run.
+        the notebook was loaded, took too long, or has nothing to run.
     """
     path = Path(path)
     name, questions = load_questions(assignment)
@@ -180,15 +180,16 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
         found, more, loaded = _run(path, part, allowed, edition, sandbox, slot)
         documents, ended = documents | found, ended and loaded
         notes += [note for note in more if note not in notes]
+    notes += [] if ended else [_NOT_RUN]
     judged, right = [], []
     for one in questions.values():
         points, message = None, BY_HAND
         if one.right:
-            unread = f"{notes[0]}." if notes and not cells else None
-            message = unread or _judge(one, documents.get(one.name), edition, questions, cells)
+            message = _judge(one, documents.get(one.name), edition, questions, cells)
             points = one.points if message == "right" else 0
             right += [one.name] if points else []
             message = message if points else one.advise(message, right)
+            message = message if cells else f"{notes[0]}."
         text = "" if one.right else _written(cells, one.name)
         judged.append(
             {"name": one.name, "points": points, "of": one.points, "message": message, "text": text}
@@ -204,6 +205,12 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
     }
 
 
+_NOT_RUN = (
+    "nothing was run: this machine failed, or the notebook ended the process while it was loaded; "
+    "the next `mmlkit grade` grades it again"
+)
+
+
 def _read(path):
     """Return the cells of a notebook and notes; no cells where it cannot be read."""
     try:
@@ -211,7 +218,8 @@ def _read(path):
             return [], [f"the file has more than {LARGEST // 1_000_000} MB; clear its outputs"]
         cells = json.loads(path.read_text(encoding="utf-8-sig"))["cells"]
         readable = [one for one in cells if isinstance(one["source"], (str, list))]
-        return [{**one, "source": "".join(one["source"])} for one in readable], []
+        cells = [{**one, "source": "".join(one["source"])} for one in readable]
+        return cells, [] if cells else ["the notebook has no cells"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return [], [f"the file is not a notebook ({type(error).__name__})"]
 

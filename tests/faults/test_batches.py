@@ -465,12 +465,17 @@ def test_results_stay_where_nothing_is_executed(toy, tmp_path, recwarn):
     assert not [one for one in recwarn if "is not the result of a run" in str(one.message)]
     before = result_files(out)
     toml = toy("print(1)", [0, 1])  # another notebook; the second run is not finished
+    (out / "replaced").mkdir()
+    (out / "replaced" / "0.json").write_text("of an earlier change")
     cases = (["--dry-run"], 0), (["-np"], 0), (["--dry-run", "--no-such-option"], 2)
-    for options, status in (*cases, (["--set-resources", "bad"], 1)):
+    cases += (["-n", "--set-resources", "bad"], 2), (["--set-resources", "bad"], 1)
+    for options, status in cases:
         done = subprocess.run(
             command(toml, out, "--rerun-changed", *options), capture_output=True, env=ENVIRONMENT
         )
         assert result_files(out) == before and done.returncode == status, (options, done.stderr)
+        (archived,) = (out / "replaced").iterdir()
+        assert archived.read_text() == "of an earlier change"
     assert b"2 of 2 runs to do" in done.stdout
     (out / "results" / "0.json").write_text("{")  # damaged
     before = result_files(out)

@@ -273,6 +273,14 @@ def test_runs_of_another_data_folder_are_apart(tmp_path):
     assert (ours.given, len(ours.results)) == ("", 8)
     assert (hub.title, len(hub.results)) == ("mml-tables (fast, source hub)", 2)
     assert ours.claims[0][1].pairs == 2 and hub.claims[0][1].pairs == 1
+    (tmp_path / "mml-rte-7.json").unlink()  # that batch is not finished
+    hub = min(overviews.experiments_in([tmp_path]), key=lambda one: len(one.results))
+    assert (hub.given, len(hub.results), hub.claims[0][1]) == ("source hub", 1, None)
+    (tmp_path / "mml-rte-0.json").unlink()
+    (tmp_path / "mml-rte-1.json").unlink()
+    (tmp_path / "mml-rte-7.json").write_text(json.dumps(more[1]))
+    parts = {one.given: len(one.results) for one in overviews.experiments_in([tmp_path])}
+    assert parts == {"": 6, "source hub": 2}, "MML on RTE has one kind of run alone"
     page = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
     assert (
         "not trained on (primary) |" in page and "not trained on (source hub) (primary) |" in page
