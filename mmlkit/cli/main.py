@@ -161,7 +161,7 @@ def _predict(options):
             raise
         raise ValueError(
             f"{name!r} is a task of your own, and the model's folder has neither its columns nor "
-            f"its label names. The command line predicts for known tasks alone. In Python, "
+            "its label names. The command line predicts for known tasks alone. In Python, "
             "predict_proba(load_model(folder), texts, task=task) predicts for your task."
         ) from error
     model.head(task)  # says so when the model has no such head
