@@ -90,8 +90,10 @@ def _reproduce(options):
     from mmlkit.batch.batches import is_dry_run, reproduce
     from mmlkit.batch.experiments import load_experiment, parse_grid
     from mmlkit.batch.notebooks import usable_cores
+    from mmlkit.batch.processes import without_iri_grammar
     from mmlkit.batch.reports import write_report
 
+    without_iri_grammar()
     grid = parse_grid(options.grid)
     if options.seeds and "seed" in grid:
         raise ValueError("found --seeds and --grid seed=...; expected one of them.")
@@ -125,8 +127,10 @@ def _list_experiments():
 
 def _report(options):
     from mmlkit.batch.evidence import write_evidence, write_readme
+    from mmlkit.batch.processes import without_iri_grammar
     from mmlkit.batch.reports import write_report
 
+    without_iri_grammar()
     out = options.out or Path(options.folders[0], "report")
     print(f"The report: {write_report(options.folders, out).resolve()}")
     if options.readme:
