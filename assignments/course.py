@@ -175,6 +175,18 @@ def write_answers(folder, edition):
         bundle.write_bundle(folder / f"{path.stem}_gradescope.zip", path.stem, edition)
 
 
+def _secret(text, refuse):
+    """Returns the seed of an edition; `new` draws one that nobody can find by trying."""
+    if text == "new":
+        return secrets.randbits(62) | 1 << 61
+    if not re.fullmatch("[0-9]{18,}", text):
+        refuse(
+            f"found the seed {text!r}, expected new, or the number of an edition.json that new has "
+            "drawn. The public seed in the notebooks would give a short number away."
+        )
+    return int(text)
+
+
 def main():
     """Reads the command line and writes the folders."""
     parser = argparse.ArgumentParser(description="Makes a course edition from the masters.")
@@ -186,13 +198,14 @@ def main():
         return print(f"The default edition: {HERE / 'student'}")
     if options.out is None or options.out.resolve().is_relative_to(HERE.parent):
         parser.error("give --out, a folder outside the repository: it will hold the answers")
-    edition = Edition(secrets.randbits(62) if options.seed == "new" else int(options.seed))
     known = options.out / "answers" / "edition.json"
-    if known.is_file() and (found := json.loads(known.read_text("utf-8"))["seed"]) != edition.seed:
+    found = json.loads(known.read_text("utf-8"))["seed"] if known.is_file() else None
+    if found is not None and options.seed != str(found):
         parser.error(
             f"{options.out} holds an edition with another seed, whose answers would be lost. Make "
             f"it again with SEED={found}, or choose another folder."
         )
+    edition = Edition(_secret(options.seed, parser.error) if found is None else found)
     write_students(options.out / "student", edition)
     write_answers(options.out / "answers", edition)
     print(f"For the students: {options.out / 'student'}. Keep secret: {options.out / 'answers'}")

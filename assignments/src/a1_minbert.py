@@ -717,7 +717,8 @@ if check.done("adamw", "train", "evaluate", "classifier"):
 # 1. The baseline always predicts the most frequent label of the 320 training rows. Compute its accuracy on the dev rows,
 #    and compare both results with it.
 # 2. Compute the standard error of an accuracy on 200 rows. Is the difference between frozen and fine-tuned larger than
-#    chance explains? Treat the two accuracies as independent.
+#    chance explains? Call it larger if it is more than two standard errors of the difference, $\sqrt{SE_1^2 + SE_2^2}$.
+#    This formula treats the two accuracies as independent.
 # 3. The comparison changes more than one thing at once. Name these things, and propose a fairer comparison.
 #
 # Compute the baseline in a cell of your own; begin it with `# Experiment: the grader skips this cell.` The training rows
@@ -729,8 +730,8 @@ if check.done("adamw", "train", "evaluate", "classifier"):
 
 # %% [markdown]
 # **Answer to written:** The baseline is the most frequent label of the training rows. An accuracy p on n rows has the
-# standard error $\sqrt{p(1-p)/n}$, at most 0.035 here, and a difference of two has at most 0.05. Both models predict the
-# same rows, so a paired comparison would be sharper.
+# standard error $\sqrt{p(1-p)/n}$, at most 0.036 here, and a difference of two has at most 0.05. A difference above 0.10
+# is therefore larger than chance explains. Both models predict the same rows, so a paired comparison would be sharper.
 # The two runs differ in the frozen parameters and in the learning rate. A fairer comparison chooses the learning rate of
 # each on other rows, and repeats both with several seeds.
 
@@ -754,12 +755,20 @@ if check.done("adamw", "train", "evaluate", "classifier"):
 # learning rate with warmup and linear decay, the number of trained layers, or the number of training rows. Your own idea
 # is welcome.
 #
-# Report in this order, on at most one page: the question; the prediction you made before you ran it; what you changed and
-# what you kept; a table with the mean and the spread over at least three seeds; the answer, and what would change your
-# mind. A result that contradicts your prediction is worth the same points.
+# Report in this order, on at most one page:
+#
+# 1. the question;
+# 2. your prediction before the run;
+# 3. what you changed and what you kept;
+# 4. a table with the mean and the spread over at least three seeds;
+# 5. the answer;
+# 6. a result that would change it.
+#
+# A result that contradicts your prediction is worth the same points.
 #
 # Add your code in cells below. The first line of each must be `# Experiment: the grader skips this cell.` Copy what you
-# change (`experiment`, `SentimentClassifier`) under another name, and change the copy: the cells above stay as they are. The dev rows serve to choose and to report, so say in your answer what you chose on them.
+# change (`experiment`, `SentimentClassifier`) under another name, and change the copy: the cells above stay as they are.
+# The dev rows serve to choose and to report, so say in your answer what you chose on them.
 
 # %% [raw]
 # # BEGIN SOLUTION

@@ -755,9 +755,9 @@ if check.done(*needed):
 # 1. Compare `alike` of the 64 heads without and with the multiverse loss. Why do heads with the same data and without this
 #    loss become alike?
 # 2. Which differences of the accuracies on `sst2` are larger than chance explains? The standard error of an accuracy p on
-#    n rows is $\sqrt{p(1-p)/n}$. Call a difference large if it is more than $2\sqrt2$ standard errors. All models and
-#    seeds share the same 240 rows: why does that make this bound too strict? What does the standard error cover, and
-#    what does the spread over the three seeds cover?
+#    n rows is $\sqrt{p(1-p)/n}$. Call a difference large if it is more than $2\sqrt2$ standard errors and has the same
+#    sign for all three seeds. All models and seeds share the same 240 rows: why does that make this bound too strict? What
+#    does the standard error cover, and what does the spread over the three seeds cover?
 # 3. The heads that are left collapse into one linear layer on a *frozen* encoder. The multiverse loss may change the vectors
 #    of the sentences, the linear layer and which heads are dropped. Which of these can it change here, and which where the
 #    encoder is trained too?
@@ -807,10 +807,17 @@ if check.done(*needed):
 # of this loss; autograd is allowed there. You may also train MiniLM's last layer together with the heads. Your own idea
 # is welcome.
 #
-# Report in this order, on at most one page: the question; the prediction you made before you ran it; what you changed and
-# what you kept; a table with the mean and the spread over at least three seeds; the answer, and what would change your
-# mind. Add your code in cells below. Begin every cell of your project with the line
-# `# Experiment: the grader skips this cell.` A result that contradicts your prediction is worth the same points.
+# Report in this order, on at most one page:
+#
+# 1. the question;
+# 2. your prediction before the run;
+# 3. what you changed and what you kept;
+# 4. a table with the mean and the spread over at least three seeds;
+# 5. the answer;
+# 6. a result that would change it.
+#
+# A result that contradicts your prediction is worth the same points. Add your code in cells below. Begin every cell of
+# your project with the line `# Experiment: the grader skips this cell.`
 
 # %% [raw]
 # # BEGIN SOLUTION

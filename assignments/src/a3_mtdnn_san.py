@@ -17,7 +17,7 @@
 # |---|---|
 # | Work | about {hours} hours, {points} points |
 # | Hardware | a CPU is enough; the experiment in part 4 takes one to three minutes on two cores |
-# | Read before | notebook 07 (One encoder, many tasks) of mmlkit |
+# | Read before | notebooks 07 (One encoder, many tasks) and 08 (Ranking and pre-training, sections 1 and 2) of mmlkit |
 # | Papers | Liu et al. 2019 (MT-DNN), sections 3 and 4; Liu et al. 2018 (SAN) |
 #
 # **How it works.** Replace each `...` by your code. Then run the cell below it: it compares your function with
@@ -596,9 +596,8 @@ assert check("clip", clip_gradients)
 # model by their global norm to `limit`, and call `optimizer.step()`. Return the loss as a number.
 #
 # The encoder and the head of `task` must move. The heads of the other tasks must not change at all, although the
-# optimizer may have momentum and weight decay, and although they had gradients in earlier updates. When does an
-# optimizer leave a parameter completely alone? Why is `zero_grad()` enough here, and
-# `zero_grad(set_to_none=False)` not? (A comment in your code on this has no points.)
+# optimizer may have momentum and weight decay, and although they had gradients in earlier updates. Hint: an optimizer
+# skips a parameter whose `grad` is None. `zero_grad()` sets it to None, and `zero_grad(set_to_none=False)` sets it to 0.
 #
 # `list(model.parameters())` is the list of all parameters. You may call your `clip_gradients` or, in this question,
 # `torch.nn.utils.clip_grad_norm_`.
@@ -816,33 +815,34 @@ if check.done(*names):
 #
 # Write at most 250 words, in full sentences, with your calculations. Formulas and tables do not count as words.
 #
-# 1. Use the standard errors of point 2 below. Compare both results of each task with a random guess, that of snli also with the
-#    share of its most frequent label (`make_batch("snli", "dev", dev_examples["snli"]).labels`), and those of stsb and qnli_rank with the untrained encoder too.
-#    Where the untrained encoder is better, name a possible reason.
-# 2. Estimate the standard error of one result. For an accuracy $a$ on $n$ examples it is $\sqrt{a(1-a)/n}$; for a
+# 1. Estimate the standard error of one result. For an accuracy $a$ on $n$ examples it is $\sqrt{a(1-a)/n}$; for a
 #    correlation $r$ it is about $(1-r^2)/\sqrt{n-1}$. Here $n$ is 160 for every task; in qnli_rank it counts queries. The
 #    difference of two results has about the standard error $\sqrt{SE_1^2 + SE_2^2}$. A difference of more than two of
 #    these counts as larger than chance. For which tasks is the difference between alone and together that large? This
 #    calculation leaves out the chance of the seed, and that both results come from the same examples.
+# 2. Compare each result with a random guess. For snli, use the share of the most frequent dev label too; the labels are
+#    `make_batch("snli", "dev", dev_examples["snli"]).labels`. For stsb and qnli_rank, use the untrained encoder too. Where
+#    the untrained encoder is better, name a possible reason.
 # 3. How many updates did the encoder get in the run together, and how many alone, for each task? Suppose that a difference is larger than
 #    chance, and somebody says: "It shows what the other tasks teach." Which second explanation is there, and which run would separate the
 #    two?
 # 4. Eq. 5 of the paper passes each score through a sigmoid before the loss of question 7, with $\gamma = 1$. Compute the
-#    lowest value that the loss of a query with two candidates can then approach. Above which $\gamma$ is this value below
+#    lowest value that the loss of a query with four candidates can then approach. Above which $\gamma$ is this value below
 #    0.01?
 
 # %% [raw]
 # # BEGIN SOLUTION
 
 # %% [markdown]
-# **Answer to written:** A random guess has 0.33, 0 and 0.50, and the most frequent label of snli a little more than 0.33. Where the untrained encoder is better, one reason is that
-# MiniLM was trained to compare texts that are encoded apart, and it meets packed pairs here for the first time, with
-# few examples. With n = 160 the standard error of an accuracy is at most 0.040. The standard error of a difference is
-# about $\sqrt 2$ times as large, less where both models err on the same examples, so a difference of two accuracies
-# below about 0.11 is within chance; other seeds add to it. In 3 epochs the encoder gets 60 updates together, and 24, 24 and 12 alone. More
-# updates are the second explanation. A run alone with 60 updates separates the two. The sigmoid keeps scores between 0
-# and 1, so the loss stays above $\log(1 + e^{-\gamma})$: 0.3133 for $\gamma = 1$, and below 0.01 for $\gamma$ above
-# 4.60.
+# **Answer to written:** With n = 160 the standard error of an accuracy is at most 0.040. The standard error of a difference
+# is about $\sqrt 2$ times as large, less where both models err on the same examples. A difference of two accuracies below
+# about 0.11 is therefore within chance; other seeds add to it. A random guess has 0.33, 0 and 0.50, and the most frequent
+# label of snli a little more than 0.33. Where the untrained encoder is better, one reason is the training of MiniLM. It
+# learned to compare texts that are encoded apart, and it meets packed pairs here for the first time, with few examples. In
+# 3 epochs the encoder gets 60 updates together, and 24, 24 and 12 alone. More updates are the second explanation. A run
+# alone with 60 updates separates the two. The sigmoid keeps scores between 0 and 1. With four candidates the loss
+# therefore stays above $\log(1 + 3 e^{-\gamma})$, which is 0.7437 for $\gamma = 1$. It is below 0.01 for $\gamma$ above
+# $\log(3 / (e^{0.01} - 1)) = 5.70$.
 
 # %% [raw]
 # # END SOLUTION
@@ -860,10 +860,16 @@ if check.done(*names):
 #
 # {facts}
 #
-# Change *one* thing in the experiment and find out what it does. For example: the number of steps K, the probability p of
-# prediction dropout, the order of the tasks (one after another instead of shuffled), another form of the GRU, or a fourth
-# task. The result of snli is close to chance in part 4, so give it more examples or epochs before you change its head.
-# Your own idea is welcome.
+# Change *one* thing in the experiment and find out what it does. For example:
+#
+# - the number of steps K;
+# - the probability p of prediction dropout;
+# - the order of the tasks (one after another instead of shuffled);
+# - another form of the GRU;
+# - a fourth task.
+#
+# The result of snli is close to chance in part 4, so give it more examples or epochs before you change its head. Your own
+# idea is welcome.
 #
 # Begin every cell of question 12 with `# Experiment: the grader skips this cell.` Give a changed function a new name, such
 # as `gru_changed`. Otherwise it may take the place of the function that is graded.
@@ -871,9 +877,16 @@ if check.done(*names):
 # The argument `seed` of `experiment` changes the first parameters of the heads, the order of the batches and the dropout,
 # but not the examples. The runs of part 4 take one to three minutes per seed on two cores.
 #
-# Report in this order, on at most one page: the question; the prediction you made before you ran it; what you changed and
-# what you kept; a table with mean and standard deviation over at least three seeds; the answer, and what would change
-# your mind. Add your code in cells below. A result that contradicts your prediction is worth the same points.
+# Report in this order, on at most one page:
+#
+# 1. the question;
+# 2. your prediction before the run;
+# 3. what you changed and what you kept;
+# 4. a table with the mean and the standard deviation over at least three seeds;
+# 5. the answer;
+# 6. a result that would change it.
+#
+# A result that contradicts your prediction is worth the same points. Add your code in cells below.
 
 # %% [raw]
 # # BEGIN SOLUTION

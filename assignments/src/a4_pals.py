@@ -90,11 +90,11 @@ from torch.nn import functional as F
 # 4. The GELU comes last. It is the exact one, `F.gelu(x)`. The authors' code has it, and their formula has not.
 # END IF
 #
-# `h` has the shape [B, T, D]. `mask` [B, 1, 1, T] is 0 for a token and some negative number for padding. Add it as it is: the
-# number need not be large, and in a test all tokens of a sentence may have it. `weights` is a dict of tensors:
-# `"down.weight"` [S, D] and `"down.bias"` [S] belong to $V^E$; `"query.weight"` [S, S] and `"query.bias"` [S], and the same
-# for `key` and `value`; `"up.weight"` [D, S] and `"up.bias"` [D] belong to $V^D$. As in `nn.Linear`, a map computes
-# $x W^\top + b$. Return TS(h), [B, T, D].
+# `h` has the shape [B, T, D]. `mask` [B, 1, 1, T] is 0 for a token and some negative number for padding. Add the mask to the
+# scores without changing it. Its negative number may be close to 0, such as -3. In a test, every token of a sentence can be
+# padding. `weights` is a dict of tensors: `"down.weight"` [S, D] and `"down.bias"` [S] belong to $V^E$; `"query.weight"` [S, S]
+# and `"query.bias"` [S], and the same for `key` and `value`; `"up.weight"` [D, S] and `"up.bias"` [D] belong to $V^D$. As in
+# `nn.Linear`, a map computes $x W^\top + b$. Return TS(h), [B, T, D].
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -918,8 +918,11 @@ if complete and check.done("score_files"):
 # loss does not depend on them. With all tokens as keys, most of them learn. The bias of the keys still does not: it adds the same
 # number to all scores of a query, and the softmax does not see it. An accuracy p on n rows has the standard error
 # $\sqrt{p(1-p)/n}$, at most 0.040 here. The squares of two independent teams add up, so their difference has at most 0.056. As
-# both teams predict the same rows, only the rows on which they differ matter, and a paired comparison is sharper. The accuracy of a constant is the share of its label, and r = 0 adds one half to the sum. So an
-# overall score must be compared with this row and not with 0.
+# both teams predict the same rows, only the rows on which exactly one team is right matter. In one run of the default edition,
+# `shared` alone is right on 31 rows and `pals` alone on 15. The difference of 0.10 is below twice 0.056, so it is not larger
+# than chance explains for independent teams. The paired standard error is $\sqrt{31 + 15}/160 = 0.042$, and the difference is
+# larger than twice this value: a paired comparison is sharper. The accuracy of a constant is the share of its label, and r = 0
+# adds one half to the sum. So an overall score must be compared with this row and not with 0.
 
 # %% [raw]
 # # END SOLUTION
@@ -937,20 +940,32 @@ if complete and check.done("score_files"):
 #
 # {facts}
 #
-# Improve the model, or find out why a change does not help. Change *one* thing. For example: the sampling of tasks (in turn, or
-# one task after another), both sentences of a pair in one input, the projected size S, a frozen encoder with PALs alone, or
-# a loss for `sts` that uses the cosine of u and v (compare with the cosine of an untrained encoder). Your own idea is welcome.
-# `experiment` returns the trained model; use it for an evaluation of your own.
+# Improve the model, or find out why a change does not help. Change *one* thing. For example:
+#
+# - the sampling of tasks (in turn, or one task after another);
+# - both sentences of a pair in one input;
+# - the projected size S;
+# - a frozen encoder with PALs alone;
+# - a loss for `sts` that uses the cosine of u and v (compare with the cosine of an untrained encoder).
+#
+# Your own idea is welcome. `experiment` returns the trained model; use it for an evaluation of your own.
 #
 # The experiment leaves one fifth of the training rows aside: `check.split(n, dev=n // 5)[1]` returns their numbers, where n is
 # the number of training rows of the task. Evaluate your settings on these rows, with code of your own, and choose between them
 # there. Evaluate on the dev rows once more, at the end, with the final setting over all your seeds.
 #
-# Report in this order, on at most one page: the question; the prediction you made before you ran it; what you changed and
-# what you kept; a table with the mean and the spread over at least three seeds; the answer, and what would change your
-# mind. Add your code in cells below. Start each of these cells with the line `# Experiment: the grader skips this cell.` The
-# grader would execute an assignment such as `result = experiment(...)`. A result that contradicts your prediction is worth the
-# same points.
+# Report in this order, on at most one page:
+#
+# 1. the question;
+# 2. your prediction before the run;
+# 3. what you changed and what you kept;
+# 4. a table with the mean and the spread over at least three seeds;
+# 5. the answer;
+# 6. a result that would change it.
+#
+# A result that contradicts your prediction is worth the same points. Add your code in cells below. Start each of these cells
+# with the line `# Experiment: the grader skips this cell.` Otherwise the grader would execute an assignment such as
+# `result = experiment(...)`.
 
 # %% [raw]
 # # BEGIN SOLUTION

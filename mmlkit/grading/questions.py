@@ -290,7 +290,7 @@ class Edition(NamedTuple):
 
     @property
     def public_seed(self):
-        """Return the seed of the public cases; it does not give the secret one away."""
+        """Return the seed of the public cases. It gives a secret seed of few digits away."""
         return int(hashlib.sha256(f"public {self.seed}".encode()).hexdigest()[:8], 16)
 
     def variants(self, questions):

@@ -228,8 +228,13 @@ class _Refuse(importlib.abc.MetaPathFinder):
 
 
 def _load(notebook, seconds, notes):
-    """Execute the definitions of a notebook, each within a time limit; return its names."""
-    module = sys.modules["submission"] = types.ModuleType("submission")
+    """Execute the definitions of a notebook, each within a time limit.
+
+    Returns:
+        (its names, {name: why its import failed}).
+    """
+    module, missing = types.ModuleType("submission"), {}
+    sys.modules["submission"] = module
     for number, node in definitions(notebook):
         if node is None:
             notes.append(f"cell {number} has a syntax error")
@@ -242,9 +247,22 @@ def _load(notebook, seconds, notes):
             # Assignments may use values of skipped cells, and a refused import has its note.
             if not isinstance(node, ASSIGNS) and not isinstance(error, ModuleNotFoundError):
                 notes.append(f"cell {number} stopped with {_text(error)}")
+            if isinstance(error, ModuleNotFoundError):
+                missing |= _not_imported(number, node)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-    return vars(module)
+    return vars(module), missing
+
+
+def _not_imported(number, node):
+    """Return {name: reason} for the names that a failed import does not define."""
+    found = {}
+    for alias in node.names if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
+        package = (getattr(node, "module", None) or alias.name).split(".")[0]
+        line = f"`{ast.unparse(node)[:100]}` in cell {number} failed"
+        name = alias.asname or alias.name.split(".")[0]
+        found[name] = f"{line}, because {package} is not available in this assignment"
+    return found
 
 
 def _text(error):
@@ -258,7 +276,7 @@ def _alarm(number, frame):
 # ---- the questions ----
 
 
-def _answers(question, names):
+def _answers(question, names, missing=types.MappingProxyType({})):
     """Call the student's function on every case; return a record for each."""
     import torch
 
@@ -284,11 +302,13 @@ def _answers(question, names):
             value = encode(function(*decode(case, tensor)))
             records.append({"value": value, "faults": faults[:1]})
         except Exception as error:
-            records.append({"error": [type(error).__name__, str(error)[:200]]})
+            text, reason = str(error)[:200], missing.get(str(getattr(error, "name", "")))
+            text += f"; {reason}" if reason and isinstance(error, NameError) else ""
+            records.append({"error": [type(error).__name__, text]})
     return records
 
 
-def _fork(question, names, write, size):
+def _fork(question, names, missing, write, size):
     """Answer one question in a process of its own; return why it failed, or None."""
     child = os.fork()
     if not child:
@@ -296,7 +316,8 @@ def _fork(question, names, write, size):
             os.setpgid(0, 0)
             most = math.ceil(question["seconds"])
             _limit("CPU", most, most + 1)
-            line = json.dumps({"question": question["name"], "records": _answers(question, names)})
+            records = _answers(question, names, missing)
+            line = json.dumps({"question": question["name"], "records": records})
             if len(line) > size:
                 failed = f"the results take more than {size // 1000} kB"
                 line = json.dumps({"question": question["name"], "failed": failed})
@@ -361,11 +382,11 @@ def run(job):
     signal.signal(signal.SIGALRM, _alarm)
     with open(job["notebook"], encoding="utf-8-sig") as file:
         notebook = json.load(file)
-    names = _load(notebook, job["load_seconds"], notes)
+    names, missing = _load(notebook, job["load_seconds"], notes)
     write(json.dumps({"notes": notes[:20]}))
     for question in job["questions"]:
         try:
-            failed = _fork(question, names, write, job["size"])
+            failed = _fork(question, names, missing, write, job["size"])
         except OSError as error:
             failed = f"no process could be started ({error})"
         if failed:

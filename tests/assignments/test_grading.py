@@ -16,7 +16,7 @@ from common import code, course
 from hostile import ENDS, FORGES, HONEST, PATCHES_JSON, READS, RESOURCES
 
 from mmlkit.cli.main import main
-from mmlkit.grading import submissions
+from mmlkit.grading import runner, submissions
 from mmlkit.grading.questions import Edition, load_questions
 from mmlkit.grading.reports import gradescope_results, page, write_reports
 from mmlkit.grading.runner import definitions
@@ -275,6 +275,28 @@ def test_a_line_of_python_may_begin_with_a_percent_sign():
     names = {}
     exec(compile(ast.Module([function], []), "f", "exec"), names)
     assert names["f"](7, 4) == 3 and number.targets[0].id == "x"
+
+
+def test_a_message_names_the_import_that_failed(monkeypatch):
+    """The package is on the student's machine, and the grader has only torch and numpy."""
+    monkeypatch.setitem(sys.modules, "submission", None)
+    uses = "def first(x):\n    return bar(x)\ndef second(x):\n    return other(x)"
+    sources = ["from no_such.part import bar, unused", "import no_such_2.part as other", uses]
+    cells = [{"cell_type": "code", "source": one} for one in sources]
+    names, missing = runner._load({"cells": cells}, 3, notes := [])
+    assert notes == [] and set(missing) == {"bar", "unused", "other"}
+    job = {"driver": None, "changes": False, "gradients": {}, "cases": [[1]]}
+    said = {
+        name: runner._answers({**job, "object": name}, names, missing)[0]["error"]
+        for name in ("first", "second", "third")
+    }
+    assert said["first"] == [
+        "NameError",
+        "name 'bar' is not defined; `from no_such.part import bar, unused` in cell 1 failed, "
+        "because no_such is not available in this assignment",
+    ]
+    assert said["second"][1].endswith("because no_such_2 is not available in this assignment")
+    assert said["third"] == ["NameError", "third is not defined"]
 
 
 def test_the_sandbox_has_the_packages_of_torch_and_nothing_of_ours():

@@ -215,6 +215,11 @@ WRONG = {
         ),
         ("labels)\n        opt", 'labels, reduction="sum")\n        opt', "the sum over the rows"),
         ("    model.train()\n", "", "the model is not set to training mode"),
+        (
+            "return losses\n",
+            "return torch.tensor(losses)\n",
+            "expected a list of floats, found a tensor; append `loss.item()`.",
+        ),
     ],
     "evaluate": [
         ("    model.eval()\n", "", "the model is in training mode"),
