@@ -19,10 +19,17 @@ UNITS   = tests/unit tests/identities tests/parity
 help:                           ## what each verb does
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' Makefile | expand -t 20
 
-# A verb that does not exist: the nearest ones, and the list.
+# A verb that does not exist: the nearest ones, and the list. Make would call a folder such as tests up to date.
+define NO_VERB
+@echo "There is no verb '$@'.$$(sed -n 's/^\([a-z-]*\):.*##.*/\1/p' Makefile | $(PYTHON) -c "$$NEAREST" '$@') The verbs are:" >&2
+@$(MAKE) --no-print-directory help >&2; exit 2
+endef
 .DEFAULT:
-	@echo "There is no verb '$@'.$$(sed -n 's/^\([a-z-]*\):.*##.*/\1/p' Makefile | $(PYTHON) -c "$$NEAREST" '$@') The verbs are:" >&2
-	@$(MAKE) --no-print-directory help >&2; exit 2
+	$(NO_VERB)
+FOLDERS := $(filter-out notebooks data,$(patsubst %/,%,$(wildcard */)))
+.PHONY: $(FOLDERS)
+$(FOLDERS):
+	$(NO_VERB)
 export define NEAREST
 import difflib, sys
 near = difflib.get_close_matches(sys.argv[1], sys.stdin.read().split(), 1)
@@ -106,7 +113,7 @@ data: install                   ## the measured table of data/README.md
 
 bench: install                  ## speed beside transformers, on SOURCE, for the table of the README
 	$(BIN)/mmlkit bench --source $(SOURCE) --out results/speed.json
-	$(BIN)/python benchmarks/multiverse.py
+	$(BIN)/python benchmarks/multiverse.py --out results/multiverse_cost.json
 	$(BIN)/python benchmarks/step_profile.py --source $(SOURCE) --out results/step_profile.json
 	$(BIN)/mmlkit report results --readme
 

@@ -1,10 +1,11 @@
-"""Measure the cost of the multiverse head: a training step, loops, a pruning check, memory.
+"""Measure the cost of the multiverse head: loops, a pruning check, memory.
 
     python benchmarks/multiverse.py --out results/multiverse_cost.json
 
 The compared versions alternate in one process, and the result is the median of their ratios.
 Timings on a machine vary, so read the ratios, not the seconds. Memory is the peak of a separate
-process for each number of heads, minus the memory before the loss.
+process for each number of heads, minus the memory before the loss. What the head adds to a training
+step is in `mmlkit bench`.
 """
 
 import argparse
@@ -19,23 +20,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mmlkit.bench import compare_heads, time_pruning_check
+from mmlkit.bench import time_pruning_check
 from mmlkit.bench.timing import seconds
-from mmlkit.bert.pretrained import load_pretrained
-from mmlkit.data.loading import load_task
 from mmlkit.folders import atomic_write
 from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
 from mmlkit.runtime import describe
 
 HEADS, LABELS, SIZE, BATCH = 384, 3, 384, 32
 CPU = torch.device("cpu")
-
-
-def training_step(precision, rounds):
-    """Return what 384 heads add to a step that trains all weights of MiniLM, as `mmlkit bench`."""
-    encoder, _ = load_pretrained("minilm", device="cpu")
-    found = compare_heads(encoder, load_task("mnli"), precision, rounds=rounds, steps=8, warm_up=3)
-    return {**found, "overhead_percent": found["added_percent"]["median"]}
 
 
 def per_head_loops(x, labels, heads):
@@ -130,9 +122,6 @@ def memory(size=1024, labels=2, counts=(256, 512, 1024, 2048, 4096)):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="of 8 pairs of training steps, for each precision"
-    )
     parser.add_argument("--out", help="write the figures to this .json file")
     parser.add_argument("--peak", nargs=3, type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -150,10 +139,6 @@ def main():
         "loops": loops(3),
     }
     print(found["pruning_check_s"], found["loops"], flush=True)
-    found["training_step"] = [
-        training_step(precision, options.rounds) for precision in ("fp32", "bf16")
-    ]
-    print(*found["training_step"], sep="\n")
     if options.out:
         with atomic_write(options.out) as temporary:
             temporary.write_text(json.dumps({**found, **describe()}, indent=2) + "\n")

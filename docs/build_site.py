@@ -27,6 +27,8 @@ TEXTS = (
     "data/README.md",
     "data/mini/README.md",
     "experiments/PLAN.md",
+    "results/REPORT.md",
+    "results/verdicts.svg",
 )
 
 

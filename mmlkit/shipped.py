@@ -39,7 +39,7 @@ def results(*names):
 
     Example::
 
-        runs = results("mml-tables-fast", "archive/mml-tables-fast-mini2").glob("*.json")
+        runs = results("mml-tables-fast").glob("*.json")
     """
     folder, names = shipped_folder("results"), names or (".",)
     found = [folder / name for name in names if folder and (folder / name).exists()]

@@ -54,7 +54,11 @@ def test_numbers_and_files_of_notebooks_are_understood(capsys, tmp_path):
 
 @pytest.mark.parametrize(
     ("verb", "answer"),
-    [("walktrough", "Did you mean 'make walkthrough'?"), ("sing", "The verbs are:")],
+    [
+        ("walktrough", "Did you mean 'make walkthrough'?"),
+        ("tests", "Did you mean 'make test'?"),  # a folder
+        ("sing", "The verbs are:"),
+    ],
 )
 def test_make_names_the_nearest_verb(verb, answer):
     if not shutil.which("make"):

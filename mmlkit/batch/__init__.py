@@ -25,7 +25,7 @@ _MODULES = {
     "runs": "read_result record",
     "batches": "reproduce",
     "tables": "compare_claim headline load_results long_frame",
-    "overviews": "advice claim_rows claim_sentences headlines measurement_sentences "
+    "overviews": "advice claim_rows claim_sentences headlines measurement_sentences newest "
     "recorded_experiments runs_table",
     "reports": "write_report",
     "evidence": "write_evidence write_readme",

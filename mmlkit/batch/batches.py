@@ -91,7 +91,8 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
     Raises:
         ModuleNotFoundError: Snakemake is not installed.
         OSError: another batch uses the folder.
-        ValueError: Snakemake refused its options.
+        ValueError: Snakemake refused its options; or a variable of the environment that the runs
+            name, such as MMLKIT_REALDATA, is not set (from a private function).
     """
     try:
         import snakemake  # noqa: F401
@@ -99,6 +100,7 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
         raise ModuleNotFoundError(
             "mmlkit reproduce needs Snakemake: pip install 'mmlkit[batch]'."
         ) from error
+    _check_variables(experiment)
     folder = Path(folder).resolve()
     with file_lock(folder / ".lock", wait=False) as lock:
         if lock is None:
@@ -133,6 +135,17 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
     if status and not causes:
         print(f"Snakemake ended with status {status}; its messages above name the reason.")
     return todo
+
+
+def _check_variables(experiment):
+    """Refuse runs that name an unset variable, such as source = "$MMLKIT_REALDATA"."""
+    texts = [str(value) for given in experiment.runs.values() for value in given.values()]
+    for name in re.findall(r"\$(\w+)", " ".join(texts)):
+        if not os.environ.get(name):
+            raise ValueError(
+                f"{name} is not set, and {experiment.file} reads it: export {name}=FOLDER. The "
+                "first lines of that file say what the folder holds."
+            )
 
 
 def _check_results(experiment, folder, again, moved):

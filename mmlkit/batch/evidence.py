@@ -9,7 +9,7 @@ import statistics
 from pathlib import Path
 
 from mmlkit.batch.experiments import is_finite
-from mmlkit.batch.overviews import advice, claim_rows, experiments_in, runs_table
+from mmlkit.batch.overviews import advice, claim_rows, experiments_in, newest, runs_table
 from mmlkit.batch.reports import rounded
 from mmlkit.batch.tables import headline
 from mmlkit.folders import atomic_write
@@ -135,7 +135,7 @@ def write_readme(folders, readme="README.md"):
     The results of experiments stand between <!-- report --> and <!-- /report -->. Where a folder
     has speed.json, the table of `mmlkit bench` stands between the marks of speed. Two parts are
     written where the file has their marks: the verdicts on primary claims (claims) and the advice
-    (advice).
+    (advice). Both leave out earlier editions of the mini data.
 
     Args:
         folders: a list of folders with results.
@@ -151,7 +151,8 @@ def write_readme(folders, readme="README.md"):
     path = Path(readme)
     text = _between_marks(path.read_text(encoding="utf-8"), "report", _experiments(recorded), path)
     if "<!-- claims -->" in text:
-        text = _between_marks(text, "claims", [_verdicts(recorded, primary_only=True)], path)
+        claims = _verdicts(newest(recorded), primary_only=True)
+        text = _between_marks(text, "claims", [claims], path)
     if "<!-- advice -->" in text:
         text = _between_marks(text, "advice", [_items(advice(recorded))], path)
     for file in filter(Path.is_file, (Path(folder, "speed.json") for folder in folders)):
@@ -195,7 +196,8 @@ The difference is the mean over seeds, first system minus second, in points of 1
 there is one pair, which may be the mean of several sets. The intervals are over seeds: they do not
 cover the choice of dev rows, and they are not corrected for the number of claims. Scores are of the
 best epoch on the dev split, for both sides. A *primary* claim is the main one of its experiment.
-`experiments/PLAN.md` says what was planned, and what deviates from the plan. The runs judge the
+`experiments/PLAN.md` says what was planned, and what deviates from the plan. The advice leaves out
+runs on an edition of the mini data that a newer one has replaced. The runs judge the
 encoders and data that they used, and not the papers' larger models.
 
 In the tables, *published* numbers are printed in the papers, and *recomputed* ones follow from

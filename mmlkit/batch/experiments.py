@@ -118,7 +118,8 @@ def load_experiment(name, profile="fast", grid=None):
 
     Raises:
         ValueError: the file is not TOML, a key is unknown or has a wrong value, the size is
-            missing, the notebook lies outside its folder, or lacks a parameter.
+            missing, the notebook lies outside its folder, or lacks a parameter; or `grid` has a
+            word that the file's grid does not have.
     """
     path, profile = find_experiment(name), get_profile(profile).name
     try:
@@ -136,9 +137,11 @@ def load_experiment(name, profile="fast", grid=None):
             "one of these with --profile."
         ) from LookupError(profile)
     size = content[profile]
-    plan = content["grid"] | size.pop("grid", {})
+    of_size = size.pop("grid", {})
+    plan = content["grid"] | of_size
     special = [(key, part.pop(key)) for part in (content, size) for key in plan if key in part]
     given = content.get("set", {}) | size.pop("set", {}) | {"profile": profile}
+    _check_words(path, grid or {}, content["grid"], of_size)
     given_grid = {key: _like(values, plan.get(key)) for key, values in (grid or {}).items()}
     cost, grid, runs = size.pop("gpu_minutes", None), plan | given_grid, {}
     for run, point in _points(grid):
@@ -170,6 +173,20 @@ def load_experiment(name, profile="fast", grid=None):
         **size,
         **{key: content[key] for key in _COPIED if key in content},
     )
+
+
+def _check_words(path, grid, *plans):
+    """Refuse a word that the file's grids do not have, before any run is started."""
+    for key, values in grid.items():
+        known = list(dict.fromkeys(value for plan in plans for value in plan.get(key, ())))
+        if not known or not all(isinstance(one, str) for one in known):
+            continue
+        for value in values:
+            if value not in known:
+                raise ValueError(
+                    f"--grid {key}: found {value!r}, expected one of {', '.join(known)}."
+                    f"{_suggestion(str(value), known)} Add a new value to [grid] of {path}."
+                )
 
 
 def _like(values, planned):

@@ -4,6 +4,7 @@ Notebook 12 shows them. The report of `mmlkit report` has every cell; these tabl
 """
 
 import json
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ __all__ = [
     "experiments_in",
     "headlines",
     "measurement_sentences",
+    "newest",
     "recorded_experiments",
     "runs_table",
 ]
@@ -172,6 +174,28 @@ def recorded_experiments(folders=None):
         return []
 
 
+def newest(recorded):
+    """Leave out runs on an edition of the mini data that has runs of a newer edition beside it.
+
+    Args:
+        recorded: a list of Recorded.
+
+    Returns:
+        A list of Recorded in the same order.
+    """
+    place = [(one.experiment.name, one.experiment.profile) for one in recorded]
+    number = [
+        int(one.edition) if re.fullmatch("[0-9]{1,9}", one.edition or "") else None
+        for one in recorded
+    ]
+    last = dict(sorted((key, one) for key, one in zip(place, number) if one is not None))
+    return [
+        one
+        for one, key, found in zip(recorded, place, number)
+        if found is None or found == last[key]
+    ]
+
+
 def runs_table(recorded):
     """Return how much was run: a row for each experiment.
 
@@ -263,11 +287,12 @@ def advice(recorded):
 
     Returns:
         A list of sentences, from the `advice` of the experiments' files. Claims with too few pairs
-        of runs advise nothing, and neither do runs that differ from the others (`given`).
+        of runs advise nothing, and neither do runs that differ from the others (`given`) or that
+        read an earlier edition of the data (`newest`).
     """
     return [
         claim["advice"][outcome(found, at_least=one.at_least(claim))]
-        for one in recorded
+        for one in newest(recorded)
         for claim, found in one.compared
         if "advice" in claim and not one.given and found.pairs >= pairs_needed(found.level)
     ]
@@ -301,11 +326,11 @@ def _pruning(record):
 
 
 def _multiverse(record):
-    parts = [
-        f"{step['overhead_percent']:.1f} % of a training step in {step['precision']}"
-        for step in record["training_step"]
-    ]
-    return f"The many heads cost {', '.join(parts)}."
+    loops, last = record["loops"], record["memory"]["rows"][-1]
+    return (
+        f"{loops['heads']} heads at once are {loops['times_faster']:,} times as fast as loops over "
+        f"heads and pairs. The loss of {last['heads']:,} heads adds {last['added_mb']:.0f} MB."
+    )
 
 
 def _mini(record):

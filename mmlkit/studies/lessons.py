@@ -141,7 +141,7 @@ def recorded_protocol(folders=None):
     """
     import pandas as pd
 
-    folders = folders or [results("mml-tables-fast", "archive/mml-tables-fast-mini2")]
+    folders = folders or [results("mml-tables-fast")]
     folder = next((place for place in map(Path, folders) if place.is_dir()), None)
     files = sorted(folder.glob("*.json")) if folder else []
     rows = []

@@ -79,7 +79,8 @@ Markdown(course_table(machine))
 # Every notebook has a cell of *parameters* like the one above. The profile sets the size of the experiments. `fast` needs no
 # network and no GPU. `colab` and `paper` use BERT-base and the real data sets, which are downloaded from the Hugging Face hub. In
 # the next table, `lr` is the learning rate for fine-tuning the encoder. `frozen_lr` is that of the layer on top where the encoder
-# does not change, as in this notebook. The precision `auto` is the fastest one that the hardware supports.
+# does not change, as in this notebook. A notebook may change single values, such as the number of epochs, and it prints or states its own. The
+# precision `auto` is the fastest one that the hardware supports.
 
 # %%
 columns = ["model", "source", "batch_size", "max_length", "epochs"]
@@ -280,7 +281,7 @@ status = main(["predict", "--model", str(folder), "A quiet, patient triumph."])
 
 # %%
 def majority_accuracy(train, dev):
-    """train and dev are lists of labels; returns the accuracy on dev."""
+    """train and dev are lists of label names; returns the accuracy on dev."""
     # your lines go here
 
 

@@ -812,7 +812,8 @@ _ = checks.check_loss_pull(my_pull)
 #
 # ## Takeaways
 #
-# - The ranking loss is a softmax over the candidates of one query. Without the log, or with a sigmoid, badly ranked queries hardly count.
+# - The ranking loss is a softmax over the candidates of one query. At γ = 1, badly ranked queries hardly
+#   count without the log or with a sigmoid. A larger γ repairs most of this, except far below 0.
 # - A bounded score gives the loss a floor and weakens its gradient. At $m = -6$ the pull of the literal equations is about a
 #   hundred times weaker.
 # - The model of 2015 counts letter trigrams and ranks 58.5 % of the mini questions correctly. The cosine of MiniLM, without

@@ -774,9 +774,9 @@ print(f"549 labels of SNLI: MT-DNN (BERT-base, eight tasks) {paper.loc['SNLI 0.1
 # %% [markdown]
 # ### Recorded runs
 #
-# `domain-adaptation` repeats this table on our small sets with one seed, so its differences tell
-# nothing. `real-stars` asks section 4's question on the real sets, with six seeds, more updates, and
-# the best of ten epochs on dev. There, `bert` is MiniLM, and `mt-dnn` is the encoder after SST-2.
+# `domain-adaptation` repeats this table with one seed, which tells nothing. `real-stars` asks section
+# 4's question on real sets, with six seeds, more updates, and the best of ten epochs. There, `mt-dnn`
+# is the encoder after SST-2. Half of the SST sentences stand in SST-2 too; a run draws a tenth of it.
 #
 # **Predict before you run.** With how many of 10, 40 and 160 labels is the gain largest on the real sets?
 
@@ -822,7 +822,7 @@ for one in experiments:
 
 # %%
 def my_share(labels, share, seed):
-    """labels [N], whole numbers. Returns the numbers of the drawn rows."""
+    """labels [N], whole numbers. Returns the indices of the drawn rows."""
     ...
 
 

@@ -201,6 +201,13 @@ def test_every_failure_is_reported_with_its_cause_and_the_others_finish(toy, tmp
     assert (out / "replaced" / "0.json").read_bytes() == before["0"][2]
 
 
+def test_an_unset_variable_is_named_before_any_run(tmp_path, monkeypatch):
+    monkeypatch.delenv("MMLKIT_REALDATA", raising=False)
+    with pytest.raises(ValueError, match="MMLKIT_REALDATA is not set, and .*real-rates.toml"):
+        reproduce(load_experiment("real-rates"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_run_past_its_time_limit_is_stopped_and_restarted_once(toy, tmp_path, capfd):
     experiment, out = load_experiment(toy("time.sleep(36000)", [0], limit=0.2)), tmp_path / "out"
     assert reproduce(experiment, out, cores=1) == ["0"]

@@ -1,5 +1,7 @@
 """Experiment files: the grid, the settings of a size or a value, and errors in the files."""
 
+import re
+
 import pytest
 
 from mmlkit.batch.batches import _at_a_time, estimate
@@ -291,9 +293,18 @@ def test_a_run_that_other_runs_depend_on(write):
         load_experiment(write(BEFORE), grid={"epochs": [5, 6]})
 
 
+def test_a_word_that_the_grid_does_not_have_is_refused(write):
+    """A word of the file's grid is known, also where the size has fewer. Numbers are free."""
+    file = write(HEAD + "[grid]\ntask = ['rte', 'mnli']\nseed = [0]\n[fast.grid]\ntask = ['rte']\n")
+    assert list(load_experiment(file, grid={"task": ["mnli"], "seed": [7]}).runs) == ["mnli-7"]
+    message = "--grid task: found 'mnl', expected one of rte, mnli. Did you mean 'mnli'?"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        load_experiment(file, grid={"task": ["mnl"]})
+
+
 def test_run_names_are_safe_file_names(write):
-    grid = {"task": ["a b", "../c", "x/y", ".d", "-e", "1", "1.5"]}
-    runs = load_experiment(write(FAST), grid={**grid, "seed": [0]}).runs
+    grid = "[grid]\nseed = [0]\ntask = ['a b', '../c', 'x/y', '.d', '-e', '1', '1.5']\n"
+    runs = load_experiment(write(HEAD + grid + "[fast]\n")).runs
     assert list(runs) == ["0-a_b", "0-.._c", "0-x_y", "0-.d", "0--e", "0-1", "0-1.5"]
     runs = load_experiment(write(HEAD + "[grid]\ntask = ['../c', '.d', '-e']\n[fast]\n")).runs
     assert list(runs) == ["_._c", "_d", "_e"]

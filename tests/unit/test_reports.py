@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -680,6 +681,16 @@ def test_the_advice_follows_from_the_outcome(gain, seeds, expected):
         assert overviews.advice([more]) == ([words[needed]] if seeds > 5 else [])
 
 
+def test_an_earlier_edition_of_the_data_advises_nothing():
+    other, paper = (SimpleNamespace(name=n, profile=p) for n, p in (("y", "fast"), ("x", "paper")))
+    one = overviews.Recorded("2", SimpleNamespace(name="x", profile="fast"), [], None, [])
+    third, tenth = one._replace(edition="3"), one._replace(edition="10")
+    real, odd = one._replace(edition=None), one._replace(edition="²")
+    rest = [one._replace(experiment=other), one._replace(experiment=paper), real, odd]
+    assert overviews.newest([one, third, *rest]) == [third, *rest]
+    assert overviews.newest([tenth, third, one]) == [tenth] and overviews.newest([one]) == [one]
+
+
 def test_the_evidence_is_one_page_and_one_figure(folder):
     page = write_evidence([folder], folder / "out")
     text = page.read_text(encoding="utf-8")
@@ -773,6 +784,6 @@ def test_the_recorded_measurements_have_sentences():
         found["speed"].startswith("Training steps per second") and "sst in fp32" in found["speed"]
     )
     assert found["meanshift_splits"].count("heads)") == 3
-    assert "% of a training step in fp32" in found["multiverse_cost"]
+    assert re.search(r"^384 heads at once are 1,\d{3} times as fast", found["multiverse_cost"])
     assert "runs of 13 tasks, seeds [0, 1, 2]" in found["mini_baselines"]
     assert "% of a training step in bf16, at" in found["step_profile"]
