@@ -58,7 +58,8 @@ class MultiverseForSequenceClassification(PreTrainedModel):
     Make one with `on`. `save_pretrained` and `from_pretrained` keep the weights and the mask of
     active heads, and after `import mmlkit` transformers' AutoModelForSequenceClassification opens
     the folder too. num_labels=1 is a regression. The loss includes the orthogonality term in
-    training only.
+    training only. With label_smoothing_factor or compute_loss_func the Trainer computes a loss of
+    its own, without the heads' losses and that term.
 
     Args:
         config: a MultiverseConfig.
@@ -293,13 +294,18 @@ class PruningCallback(TrainerCallback, ExportableState):
 
         Raises:
             ValueError: training runs on several devices, each of which would see other losses and
-                keep other heads; the pruner's head is not the model's; or the checkpoint has no
-                state of the pruner.
+                keep other heads; the Trainer smooths labels, and so computes the loss itself; the
+                pruner's head is not the model's; or the checkpoint has no state of the pruner.
         """
         if args.world_size > 1 or args.n_gpu > 1:
             raise ValueError(
                 "pruning follows the losses of one device, but this training runs on "
                 f"{max(args.world_size, args.n_gpu)}; set CUDA_VISIBLE_DEVICES to one of them."
+            )
+        if args.label_smoothing_factor:
+            raise ValueError(
+                f"label_smoothing_factor is {args.label_smoothing_factor}, with which the Trainer "
+                "computes the loss itself, and the model no loss of each head. Leave it at 0."
             )
         if self.pruner is not None and all(one is not self.pruner.head for one in model.modules()):
             raise ValueError(
@@ -307,6 +313,7 @@ class PruningCallback(TrainerCallback, ExportableState):
                 "in place of that model's head. Make the pruner with HeadPruner(model.head, ...)."
             )
         self.model, self.seen = model, []
+        model.per_head = None  # of an earlier training
         if state.global_step:
             saved = state.stateful_callbacks.get("PruningCallback")
             if not isinstance(saved, dict) or "sums" not in saved["attributes"]:
@@ -334,8 +341,17 @@ class PruningCallback(TrainerCallback, ExportableState):
         self.step.close()
 
     def on_step_end(self, args, state, control, optimizer=None, **kwargs):
-        """Observe one update, the mean over its micro-batches, and prune when due."""
+        """Observe one update, the mean over its micro-batches, and prune when due.
+
+        Raises:
+            ValueError: the model got no labels, and has computed no losses.
+        """
         self.seen.append(self.model.per_head)
+        if any(one is None for one in self.seen):
+            raise ValueError(
+                "the model has no loss of each head, because the Trainer kept the labels from it. "
+                "Leave out compute_loss_func."
+            )
         self.pruner.observe(torch.stack(self.seen).mean(0))
         self.seen = []
         event = self.pruner.maybe_prune(state.global_step)

@@ -282,6 +282,9 @@ def collate(encoded, rows):
         values[mask] = list(itertools.chain(*(lists[i] for i in rows)))
         return torch.from_numpy(values)
 
+    labels = None if encoded.labels is None else torch.as_tensor(encoded.labels[rows])
+    if labels is not None and not labels.is_floating_point():
+        labels = labels.long()  # torch's cross-entropy takes no int32
     groups = None
     if encoded.queries is not None:
         same = itertools.groupby(encoded.queries[rows])
@@ -291,7 +294,7 @@ def collate(encoded, rows):
         padded(encoded.input_ids),
         torch.from_numpy(mask).long(),
         padded(encoded.token_type_ids),
-        None if encoded.labels is None else torch.as_tensor(encoded.labels[rows]),
+        labels,
         tuple(rows),
         None if encoded.second is None else collate(encoded.second, rows),
         groups,

@@ -13,7 +13,6 @@ from pathlib import Path
 
 __all__ = ["canonical_columns", "find_files", "first_few", "name_classes", "read_rows"]
 
-END = "\x1eend of the file"  # no table holds it
 LARGEST_BYTES, LARGEST_ROWS = 2_000_000_000, 5_000_000  # of one file, which is held in memory
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
 SPLIT_NAMES = {
@@ -179,21 +178,17 @@ def _csv(path, text, task, drop_ragged):
     tsv = path.suffix == ".tsv"
     tab = tsv or "\t" in text.split("\n", 1)[0]
     quoting = csv.QUOTE_NONE if tsv else csv.QUOTE_MINIMAL
-    lines = io.StringIO(f"{text}\n{END}", newline="")
-    reader = csv.reader(lines, delimiter="\t" if tab else ",", quoting=quoting)
+    lines, rows = io.StringIO(text, newline=""), []
+    # strict: a quotation mark too many would join the rows up to the next mark
+    reader = csv.reader(lines, delimiter="\t" if tab else ",", quoting=quoting, strict=True)
     try:
-        rows = [(reader.line_num, row) for row in reader if row]
+        for row in reader:
+            if row:
+                rows.append((reader.line_num, row))
     except csv.Error as error:
-        raise ValueError(
-            f"{path}, line {reader.line_num}: {error}. Expected columns separated by a "
-            f"{'tab' if tab else 'comma'}."
-        ) from error
-    if rows.pop()[1] != [END]:  # the last cell has swallowed the line at the end
-        line = rows[-1][0] + 1 if rows else 1
-        raise ValueError(
-            f"{path}, line {line}: a quotation mark is opened and never closed, so that all lines "
-            "below belong to one text. Close it, or write it twice where it belongs to the text."
-        )
+        first = rows[-1][0] + 1 if rows else 1
+        fault = _csv_fault(error, first, reader.line_num, "tab" if tab else "comma")
+        raise ValueError(f"{path}, {fault}") from error
     if not rows:
         return []
     header = _columns_without_header(path, task, rows[0][1]) or rows.pop(0)[1]
@@ -218,6 +213,22 @@ def _csv(path, text, task, drop_ragged):
             stacklevel=4,
         )
     return [(number, dict(zip(header, row))) for number, row in rows if len(row) == len(header)]
+
+
+def _csv_fault(error, first, last, mark):
+    """Return where and what is wrong in the row from line `first` to `last`, and what to do."""
+    if "unexpected end" in str(error):
+        return (
+            f"line {first}: a quotation mark is opened and never closed, so that all lines below "
+            "belong to one text. Close it, or write it twice where it belongs to the text."
+        )
+    if "expected after" in str(error):
+        return (
+            f"line {first}: a text that begins with a quotation mark ends in line {last}, but no "
+            f"{mark} follows. Write every mark that belongs to a text twice, and put the text "
+            "between two marks."
+        )
+    return f"line {last}: {error}. Expected columns separated by a {mark}."
 
 
 def _check_columns(path, header):

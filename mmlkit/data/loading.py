@@ -190,6 +190,8 @@ def load_task(
             split: read_rows(path, task, drop_ragged=on_bad_row == "drop")
             for split, path in find_files(folder, task).items()
         }
+    if hasattr(labels, "__next__"):
+        labels = list(labels)  # an iterator gives them once, and each split needs them
     splits = {}
     for name, (place, rows) in tables.items():
         options = dict(labels=labels, on_bad_row=on_bad_row, limit=limit, seed=seed)
@@ -240,6 +242,7 @@ def make_split(
     needed, keys = name in ("train", "dev"), dict.fromkeys(key for _, row in rows for key in row)
     columns = [_find_column(task, column, keys, place) for column in task.text_columns]
     column = _find_column(task, "label", keys, place, required=needed)
+    _check_columns(task, (*columns, column), place)
     values = _labels(task, rows, column, _label_indices(task, labels, place), place)
     blank = [number for (number, _), value in zip(rows, values) if value is None]
     kept = [i for i, value in enumerate(values) if value not in (None, _BETWEEN)]
@@ -329,7 +332,9 @@ def _label_indices(task, labels, place):
 
     Integers are among the keys where their order is known.
     """
-    indices = {label_key(label): i for i, label in enumerate(task.labels)}
+    own = sorted(map(label_key, task.labels))
+    indices = {label_key(_whole(label)): i for i, label in enumerate(task.labels)}
+    indices |= {label_key(label): i for i, label in enumerate(task.labels)}
     file = Path(str(place)).name
     known = file in task.files.values() or (task.integers_in_tsv and file.endswith(".tsv"))
     given = (task.labels if known else ()) if labels is None else labels
@@ -341,7 +346,7 @@ def _label_indices(task, labels, place):
     if not isinstance(given, dict):
         given = list(given)
         named = labels is not None or given
-        if named and sorted(map(label_key, given)) != sorted(indices):
+        if named and sorted(map(label_key, given)) != own:
             raise ValueError(
                 f"labels is {list(given)}, expected the names {list(task.labels)}, each once, in "
                 "the order of the file's integers."
@@ -368,8 +373,9 @@ def _label_indices(task, labels, place):
 
 def _find_column(task, column, row, place, required=True):
     """Return the name under which a column stands in this file."""
-    known = (column, *task.aliases.get(column, ()))
-    if column == "label" and {"label", "label_text"} <= set(row):
+    others = [one for one in task.aliases.get(column, ()) if one not in task.text_columns]
+    known = (column, *others)
+    if column == "label" and {"label", "label_text"} <= set(row) - set(task.text_columns):
         known = ("label_text",)  # SetFit's data sets have both, and integers as the label
     found = next((one for one in known if one in row), None)
     if found is None and required:
@@ -382,6 +388,17 @@ def _find_column(task, column, row, place, required=True):
             "the file."
         )
     return found
+
+
+def _check_columns(task, found, place):
+    """Check that no two columns of a task are read from one column of the file."""
+    ours = {}
+    for name, one in zip((*task.text_columns, "label"), found):
+        if one is not None and ours.setdefault(one, name) != name:
+            raise ValueError(
+                f"{place}: the columns {ours[one]!r} and {name!r} of task {task.name!r} would both "
+                f"be read from {one!r}. Rename the file's columns, or pass a Task with aliases=..."
+            )
 
 
 def _visible(value):
@@ -406,11 +423,16 @@ def _text(value, where):
     return value.strip()
 
 
+def _whole(value):
+    """Return a label as text, and 1 for 1.0, as the course's files write it."""
+    return re.sub(r"^(-?\d+)\.0*$", r"\1", str(value).strip())
+
+
 def _label(task, value, indices, where):
     """Return the label's index in task.labels, or its score; None where it is unknown."""
     if value is None or value != value:
         return None
-    text = re.sub(r"^(-?\d+)\.0*$", r"\1", str(value).strip())  # the course's files have 1.0 for 1
+    text = _whole(value)
     if task.kind != "regression" and not task.score_range:
         for form in (str(value).strip(), text):  # before -1 and - are taken for unknown
             if label_key(form) in indices:

@@ -49,7 +49,7 @@ class Task:
         hub: the id of a data set on the hub, or (id, configuration).
         hub_splits: from "train", "dev" and "test" to the names of the hub's splits.
         aliases: from a text column, or "label", to a tuple of its names in other files; by default
-            the names in known releases.
+            the names in known releases. A name that is itself a text column is left out.
         label_aliases: from a label in a file to its name in `labels`.
         files: from a split to its file name in the CS224N release.
         mini: the folder in data/mini, where it is the folder of another task.
@@ -91,6 +91,8 @@ class Task:
                 )
             values = (value,) if isinstance(value, str) else tuple(map(str, value))
             object.__setattr__(self, name, values)
+        aliases = {key: (v,) if isinstance(v, str) else v for key, v in self.aliases.items()}
+        object.__setattr__(self, "aliases", aliases)
         regression = self.kind == "regression"
         if not self.metrics:
             object.__setattr__(self, "metrics", ("pearson" if regression else "accuracy",))

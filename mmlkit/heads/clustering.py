@@ -6,6 +6,7 @@ a window are consecutive, so a sum over them is the difference of two cumulative
 """
 
 import math
+import numbers
 
 import numpy as np
 
@@ -102,7 +103,7 @@ def resolve_bandwidth(values, bandwidth):
     Raises:
         ValueError: the bandwidth is unknown or not positive.
     """
-    if isinstance(bandwidth, (int, float)) and not isinstance(bandwidth, bool):
+    if isinstance(bandwidth, numbers.Real) and not isinstance(bandwidth, bool):
         if not (bandwidth > 0 and math.isfinite(bandwidth)):
             raise ValueError(f"bandwidth {bandwidth} must be a positive number.")
         return float(bandwidth)

@@ -188,7 +188,7 @@ class LinearHead(nn.Module):
         self.num_labels, self.pooling, self.activation = int(num_labels), pooling, activation
         self.kinds = ("regression",) if activation else ("classification", "regression")
         self.needs_tokens = pooling == "mean"
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(float(dropout))  # of numpy, too
         self.dense = nn.Linear(int(hidden_size), int(num_labels))
         init_linear(self.dense)
 

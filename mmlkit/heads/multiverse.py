@@ -168,9 +168,9 @@ class MultiverseHead(nn.Module):
                 raise ValueError(f"{name} {word!r} is not one of {list(CHOICES[name])}.")
             setattr(self, name, word)
         self.hidden_size, self.num_labels, self.pooling = hidden_size, num_labels, pooling
-        self.orthogonality_weight = orthogonality_weight
+        self.orthogonality_weight = float(orthogonality_weight)
         self.needs_tokens = pooling == "mean"
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = nn.Dropout(float(dropout))
         width = hidden_size if pairs == "packed" else 4 * hidden_size
         self.weight = nn.Parameter(torch.empty(num_heads, num_labels, width))
         self.bias = nn.Parameter(torch.zeros(num_heads, num_labels))

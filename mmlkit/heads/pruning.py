@@ -8,6 +8,7 @@ only, as printed.
 """
 
 import dataclasses
+import numbers
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,10 +123,14 @@ class HeadPruner:
                 "model.heads['sst']."
             )
         resolve_bandwidth(np.array([0.0, 1.0]), bandwidth)  # an unknown bandwidth raises here
-        self.head, self.every, self.momentum, self.threshold = head, every, momentum, threshold
+        # of numpy, too, which JSON does not know
+        every, threshold, warmup, min_active = map(int, (every, threshold, warmup, min_active))
+        bandwidth = float(bandwidth) if isinstance(bandwidth, numbers.Real) else bandwidth
+        self.head, self.every, self.threshold = head, every, threshold
+        self.momentum, self.min_gap = float(momentum), float(min_gap)
         self.bandwidth, self.bin_seeding = bandwidth, bin_seeding
-        self.warmup, self.min_active, self.min_gap = warmup, min_active, min_gap
-        self.until = until
+        self.warmup, self.min_active = warmup, min_active
+        self.until = None if until is None else int(until)
         self.observed, self.events = 0, []
         self._sums = torch.zeros(head.num_heads, dtype=torch.float64)
         self._unread = []  # per update on a GPU: the indices of the active heads, their losses

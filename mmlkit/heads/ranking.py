@@ -146,10 +146,10 @@ class RankingHead(nn.Module):
         check_number("dropout", dropout, 0, 1)
         if score_activation not in ("none", "sigmoid"):
             raise ValueError(f"score_activation {score_activation!r} must be 'none' or 'sigmoid'.")
-        self.score_activation, self.gamma, self.pooling = score_activation, gamma, pooling
+        self.score_activation, self.gamma, self.pooling = score_activation, float(gamma), pooling
         self.needs_tokens = pooling == "mean"
-        self.dropout = nn.Dropout(dropout)
-        self.dense = nn.Linear(hidden_size, 1)
+        self.dropout = nn.Dropout(float(dropout))
+        self.dense = nn.Linear(int(hidden_size), 1)  # of numpy, too
         init_linear(self.dense)
 
     def inputs(self, out, batch):

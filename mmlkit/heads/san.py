@@ -107,8 +107,8 @@ class SANHead(nn.Module):
             raise ValueError("num_labels is 1; for a regression task take a LinearHead.")
         hidden_size, num_labels, num_steps = map(int, (hidden_size, num_labels, num_steps))
         self.hidden_size, self.num_labels = hidden_size, num_labels
-        self.num_steps, self.prediction_dropout = num_steps, prediction_dropout
-        self.dropout = nn.Dropout(dropout)
+        self.num_steps, self.prediction_dropout = num_steps, float(prediction_dropout)
+        self.dropout = nn.Dropout(float(dropout))  # of numpy, too
         self.summary = nn.Linear(hidden_size, 1)  # w1; its bias cancels in the softmax
         self.attention = nn.Linear(hidden_size, hidden_size)  # W2
         self.cell = nn.GRUCell(hidden_size, hidden_size)

@@ -12,10 +12,17 @@ import numpy as np
 
 from mmlkit.data.loading import Split, TaskData
 from mmlkit.messages import check_number, count
-from mmlkit.training.metrics import METRICS
+from mmlkit.training.metrics import check_metrics
 from mmlkit.training.optimizers import SCHEDULES
 
-__all__ = ["check_data", "check_head", "check_model", "check_parts", "check_settings"]
+__all__ = [
+    "check_data",
+    "check_head",
+    "check_labels",
+    "check_model",
+    "check_parts",
+    "check_settings",
+]
 
 # The name of a setting, whether it is a whole number, its least and its largest value.
 RANGES = (
@@ -110,7 +117,8 @@ def check_data(model, data):
         {task name: TaskData}.
 
     Raises:
-        ValueError: the data have another form, another task than their name says, or no labels.
+        ValueError: the data have another form, another task than their name says, no labels, or a
+            metric that is not for the task (some from functions that this one calls).
     """
     data = {data.task.name: data} if isinstance(data, TaskData) else data
     if not isinstance(data, dict) or not all(isinstance(one, TaskData) for one in data.values()):
@@ -127,17 +135,14 @@ def check_data(model, data):
                 f"data[{name!r}] holds task {one.task.name!r}. Use the task's own name as key."
             )
         check_head(model.head(one.task), one.task)
-        if unknown := [metric for metric in one.task.metrics if metric not in METRICS]:
-            raise ValueError(
-                f"Task {name!r} has the metric {unknown[0]!r}, expected some of {list(METRICS)}."
-            )
+        check_metrics(one.task)
         for part in ("train", "dev"):
             _check_split(one.task, getattr(one, part), part)
     return dict(data)
 
 
 def _check_split(task, split, part):
-    """Check the rows and labels of a split that `fit` reads."""
+    """Check a split that `fit` reads."""
     if not isinstance(split, Split) or split.task.name != task.name or not len(split):
         found = (
             f"{split.task.name!r}, {count(len(split), 'row')}" if isinstance(split, Split) else ""
@@ -148,14 +153,34 @@ def _check_split(task, split, part):
         )
     if split.labels is None:
         raise ValueError(f"Task {task.name!r} has no labels in {part}. Add them to the file.")
+    check_labels(task, split, part)
+
+
+def check_labels(task, split, part):
+    """Check the labels of a split.
+
+    Args:
+        task: the Task.
+        split: a Split with labels.
+        part: the split's name, for the message.
+
+    Raises:
+        ValueError: there is not one label per row, or one is not a label or score of the task.
+    """
     labels = np.asarray(split.labels)
+    if labels.ndim != 1:
+        raise ValueError(
+            f"The labels of task {task.name!r} in {part} have shape {list(labels.shape)}, expected "
+            f"[{len(split.texts)}], one per row. Use labels.reshape(-1)."
+        )
     if len(labels) != len(split.texts):
         raise ValueError(
             f"Task {task.name!r} has {count(len(split.texts), 'text')} and "
             f"{count(len(labels), 'label')} in {part}; expected as many."
         )
     if task.labels:
-        right = labels.dtype.kind in "iu" and 0 <= labels.min() <= labels.max() < len(task.labels)
+        whole = labels.dtype.kind in "iu"
+        right = whole and ((labels >= 0) & (labels < len(task.labels))).all()
         expected = f"whole numbers from 0 to {len(task.labels) - 1}"
     else:
         right = labels.dtype.kind in "iuf" and np.isfinite(labels).all()
@@ -178,12 +203,16 @@ def check_parts(model, optimizer, hooks, *, saved):
         hooks: objects with the methods of `Hook`.
         saved: whether checkpoints are written, which need the state of every hook.
 
+    Returns:
+        The hooks as a list, because an iterator gives them once.
+
     Raises:
         ValueError: an object has parameters of another model, a hook prunes the head of another
             model, or a hook lacks a method.
     """
     if isinstance(hooks, (str, dict)) or not hasattr(hooks, "__iter__"):
         raise ValueError(f"hooks is {hooks!r:.80}, expected a list, such as [pruner].")
+    hooks = list(hooks)
     for hook in hooks:
         if isinstance(hook, type):
             raise ValueError(f"hook {hook!r} is a class, expected an object: {hook.__name__}(...).")
@@ -197,7 +226,7 @@ def check_parts(model, optimizer, hooks, *, saved):
                 "model.heads[...]."
             )
     if isinstance(optimizer, str):
-        return
+        return hooks
     if isinstance(optimizer, type) or not hasattr(optimizer, "param_groups"):
         raise ValueError(
             f"optimizer is {optimizer!r:.80}, expected a name such as 'adamw', or an optimizer "
@@ -218,3 +247,4 @@ def check_parts(model, optimizer, hooks, *, saved):
             f"they are, {left[0]} first. Make it after unfreezing, or use freeze_encoder=True.",
             stacklevel=3,
         )
+    return hooks

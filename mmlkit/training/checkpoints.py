@@ -31,6 +31,7 @@ __all__ = [
 
 TENSOR = "@"  # a text in the plain part that begins so is the place of a tensor
 VERSION = "2"  # of the file format; version 1 had no checksum
+LATER = ("pals", "tasks")  # settings that earlier checkpoints lack; there they are not compared
 
 
 def save_checkpoint(path, state):
@@ -136,7 +137,8 @@ def same_run(path, then, now, resume=True):
     Raises:
         ValueError: they are not equal, and `resume` is not "auto".
     """
-    changed = {key: (then.get(key), value) for key, value in now.items() if then.get(key) != value}
+    known = {key: value for key, value in now.items() if key in then or key not in LATER}
+    changed = {key: (then.get(key), one) for key, one in known.items() if then.get(key) != one}
     if not changed:
         return True
     found = f"{path} belongs to another run; different are (then, now): {changed}."
@@ -199,9 +201,11 @@ def fingerprints(model, *splits):
 
     Returns:
         A dict: the configurations of the heads in their order, which is that of the optimizer; a
-        hash of the encoder's modules and configuration; and a hash of the tokens and labels of
-        each task. The values of the weights are not compared.
+        hash of the encoder's modules and configuration; the configuration of its PALs; what decides
+        about the metrics of each task; and a hash of its tokens and labels. The values of the
+        weights are not compared.
     """
+    pals = getattr(model.encoder, "pals", None)
     encoder = _text(f"{model.encoder} {getattr(model.encoder, 'config', None)}")
     return {
         "heads": [  # a head of one's own that is never saved needs no to_config
@@ -209,6 +213,11 @@ def fingerprints(model, *splits):
             for name, head in model.heads.items()
         ],
         "encoder": hashlib.sha256(encoder.encode()).hexdigest()[:16],
+        "pals": getattr(pals, "config", None),  # the modules do not print all of it
+        "tasks": {
+            name: [one.task.kind, one.task.labels, one.task.metrics, one.task.score_range]
+            for name, one in splits[0].items()
+        },
         "data": {name: _data_hash([split[name] for split in splits]) for name in splits[0]},
     }
 

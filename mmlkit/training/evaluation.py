@@ -9,7 +9,7 @@ from mmlkit.data.tasks import get_task
 from mmlkit.messages import count
 from mmlkit.runtime import autocast, place
 from mmlkit.training import metrics
-from mmlkit.training.arguments import check_head, check_model, check_settings
+from mmlkit.training.arguments import check_head, check_labels, check_model, check_settings
 from mmlkit.training.distributed import ALONE
 from mmlkit.training.fast import fast_matmul, in_halves
 
@@ -82,7 +82,7 @@ def predict_scores(
 
     Args:
         model: a MultitaskModel. It is moved to `device` and stays there; its mode is restored.
-        data: a Split, a TaskData (its dev split), or a list of texts or pairs of texts.
+        data: a Split, a TaskData (its dev split), or a list of texts or pairs of texts; no table.
         task: the task of texts, a name or a Task.
         batch_size: rows per batch. Where memory runs out, batches are halved.
         max_length: tokens to which a row is cut; by default as in training (`MultitaskModel.cut`).
@@ -93,8 +93,9 @@ def predict_scores(
         Scores [N, C], a numpy array in row order.
 
     Raises:
-        ValueError: texts come without a task, or a text is empty (from a private function); the
-            head has another number of outputs than the task; or a score is not finite.
+        ValueError: texts come without a task or in a table, a text is empty, or a TaskData has no
+            dev split (from a private function); the head has another number of outputs than the
+            task; or a score is not finite.
         OutOfMemoryError: a single row does not fit (torch.OutOfMemoryError, from `score_encoded`).
     """
     check_settings({"batch_size": batch_size, "max_length": max_length})
@@ -219,7 +220,8 @@ def evaluate(model, data, *, split="dev", **options):
         {metric: value}.
 
     Raises:
-        ValueError: the split does not exist or has no labels.
+        ValueError: the split does not exist, or has no labels or wrong ones; or a metric is not
+            for the task (some from functions that this one calls).
     """
     if isinstance(data, TaskData):
         found = data.split(split)
@@ -239,6 +241,8 @@ def evaluate(model, data, *, split="dev", **options):
             f"{data.task.name} {data.name} has no labels: there is nothing to compare predictions "
             "with."
         )
+    check_labels(data.task, data, data.name)
+    metrics.check_metrics(data.task)
     scores = predict_scores(model, data, **options)
     return metrics.compute(data.task, scores, data.labels, data.queries)
 
@@ -264,9 +268,20 @@ def prediction_table(model, split, **options):
 
 def _as_split(data, task):
     if isinstance(data, TaskData):
+        if data.dev is None:
+            raise ValueError(
+                f"{data.task.name} from {data.source!r} has no dev split; pass another one, such "
+                "as data.train."
+            )
         return data.dev
     if isinstance(data, Split):
         return data
+    if isinstance(data, (dict, set, frozenset)) or hasattr(data, "columns"):
+        # A loop over them gives the names of columns, or no order.
+        raise ValueError(
+            f"data is a {type(data).__name__}; expected a list of texts. Pass the texts of a table "
+            "as df['text'].tolist(), and pairs as list(zip(df['first'], df['second']))."
+        )
     if task is None:
         raise ValueError(
             "data is plain texts but no task was given; pass task='sst' or another of list_tasks()."

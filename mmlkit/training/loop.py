@@ -179,7 +179,7 @@ def fit(
     check_settings(locals())
     check_model(model)
     data = check_data(model, data)
-    check_parts(model, optimizer, hooks, saved=checkpoint_dir is not None)
+    hooks = check_parts(model, optimizer, hooks, saved=checkpoint_dir is not None)
     if not isinstance(optimizer, str) and (lr is not None or head_lr is not None):
         warnings.warn(
             "lr and head_lr have no effect: an optimizer object has its own.", stacklevel=2

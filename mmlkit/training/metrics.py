@@ -4,7 +4,39 @@ import warnings
 
 import numpy as np
 
-__all__ = ["METRICS", "bootstrap_interval", "compute", "group_accuracy", "predicted_labels"]
+__all__ = [
+    "METRICS",
+    "bootstrap_interval",
+    "check_metrics",
+    "compute",
+    "group_accuracy",
+    "predicted_labels",
+]
+
+
+def check_metrics(task):
+    """Check that the metrics of a task are known, and for its kind.
+
+    Args:
+        task: a Task.
+
+    Raises:
+        ValueError: a metric is unknown, is for another kind, or needs another number of labels.
+    """
+    for name in task.metrics:
+        found = f"Task {task.name!r} has the metric {name!r}"
+        if name not in METRICS:
+            raise ValueError(f"{found}, expected some of {list(METRICS)}.")
+        kinds = KINDS.get(name, (task.kind,))  # a metric of one's own fits
+        if task.kind not in kinds:
+            fits = [one for one, theirs in KINDS.items() if task.kind in theirs]
+            raise ValueError(
+                f"{found} of {' and '.join(kinds)} tasks, but is a {task.kind}. Use some of {fits}."
+            )
+        if name == "f1" and len(task.labels) != 2:
+            raise ValueError(
+                f"{found}, which needs two labels; it has {len(task.labels)}. Use 'macro_f1'."
+            )
 
 
 def predicted_labels(scores):
@@ -36,10 +68,15 @@ def compute(task, scores, labels, queries=None):
         {metric: value}.
 
     Raises:
-        ValueError: the numbers of scores and labels differ, there is none, a score is not finite,
-            or a query has not exactly one answer.
+        ValueError: the numbers of scores and labels differ, there is none, labels has another
+            shape, a score is not finite, or a query has not exactly one answer.
     """
     scores, labels = np.asarray(scores, dtype=float), np.asarray(labels)
+    if labels.ndim != 1:
+        raise ValueError(
+            f"{task.name}: labels have shape {list(labels.shape)}, expected [{len(scores)}]; use "
+            "labels.reshape(-1)."
+        )
     if len(scores) != len(labels) or len(labels) == 0:
         raise ValueError(
             f"{task.name}: {len(scores)} rows of scores for {len(labels)} labels; expected one "
@@ -197,4 +234,10 @@ METRICS = {
     "spearman": _correlation("spearmanr"),
     "accuracy@1": _accuracy_at_1,
     "mrr": _mrr,
+}
+# The kinds of task that a metric is for. A correlation suits labels that have an order, too.
+KINDS = {
+    **dict.fromkeys(("accuracy", "macro_f1", "f1", "matthews"), ("classification",)),
+    **dict.fromkeys(("pearson", "spearman"), ("regression", "classification")),
+    **dict.fromkeys(("accuracy@1", "mrr"), ("ranking",)),
 }

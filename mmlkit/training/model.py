@@ -76,8 +76,8 @@ class MultitaskModel(nn.Module):
             encoder's limit, until `fit` sets it to the value it trained with.
 
     Raises:
-        ValueError: the encoder is no module; heads is empty or holds something else; or a head
-            does not fit the encoder (from a private function).
+        ValueError: the encoder is no module; heads is empty or holds something else; a head does
+            not fit the encoder (from a private function); or max_length is below 3.
 
     Example::
 
@@ -88,7 +88,7 @@ class MultitaskModel(nn.Module):
     def __init__(self, encoder, heads, tokenizer=None, max_length=None):
         super().__init__()
         _check_parts(encoder, heads)
-        check_number("max_length", max_length, 1, whole=True, optional=True)
+        check_number("max_length", max_length, 3, whole=True, optional=True)
         self.encoder = encoder
         try:
             self.heads = nn.ModuleDict(heads).to(next(encoder.parameters()).device)
@@ -97,7 +97,7 @@ class MultitaskModel(nn.Module):
                 f"a task has a name that no module can have: {error}. Expected a text such as "
                 "'sst'; rename the task."
             ) from error
-        self.max_length = max_length
+        self.max_length = None if max_length is None else int(max_length)  # of numpy, too
         self._tokenizer = tokenizer
         self.frozen = False
 

@@ -331,7 +331,8 @@ def pretraining_loss(encoder, heads, batch):
     scores = heads.predictions(
         out.last_hidden_state[masked], encoder.embeddings.word_embeddings.weight
     )  # [masked words, V]
-    words = F.cross_entropy(scores.float(), batch.labels[masked])
+    # The mean over no word would be nan; the sum of no score is 0.
+    words = F.cross_entropy(scores.float(), batch.labels[masked]) if len(scores) else scores.sum()
     if batch.next_sentence is None:
         return PretrainingLoss(words, words)
     follows = F.cross_entropy(

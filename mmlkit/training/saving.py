@@ -34,7 +34,8 @@ def save_model(model, folder, metadata=None):
     """Write encoder, tokenizer and heads into a folder that `load_model` and `mmlkit predict` open.
 
     The folder is written aside and renamed, so it holds the old model or the new one, never a
-    mixture. Files in it that belong to no model stay. The encoder alone opens with
+    mixture. Files in it that belong to no model stay. A head of two tasks is written twice, and
+    opens as two heads. The encoder alone opens with
     transformers.AutoModel too. Do not open the folder with `pipeline`, which finds no classifier
     in it and makes a random one: `export_classifier` writes a folder for `pipeline`.
 
@@ -74,7 +75,8 @@ def save_model(model, folder, metadata=None):
     with replace_folder(folder, lambda name: is_encoder_file(name) or name in FILES) as new:
         write_pretrained(model.encoder, model.tokenizer, new)
         save_file(
-            {key: value.detach().contiguous().cpu() for key, value in state},
+            # copies: safetensors refuses tensors that share memory, as those of two tasks may
+            {key: value.detach().cpu().contiguous().clone() for key, value in state},
             new / "heads.safetensors",
         )
         if pals:

@@ -57,6 +57,12 @@ def task(**fields):
     return Task(**{"name": "m", "text_columns": ("t",), "labels": ("a", "b"), **fields})
 
 
+def with_metrics(data, *metrics):
+    changed = dataclasses.replace(data.task, metrics=metrics)
+    train, dev = (dataclasses.replace(one, task=changed) for one in (data.train, data.dev))
+    return TaskData(changed, train, dev)
+
+
 def encoder():
     return BertModel(BertConfig.tiny())
 
@@ -158,9 +164,9 @@ MODELS = [
     *[
         (
             lambda one=one: MultitaskModel(encoder(), {"sst": LinearHead(32, 5)}, max_length=one),
-            f"max_length is {one!r}, {WHOLE}, or None",
+            f"max_length is {one!r}, expected a whole number of at least 3, or None",
         )
-        for one in (0, -5, 7.5, "64")
+        for one in (0, -5, 1, 2, 7.5, "64")
     ],
     (lambda: autocast("fp8", "cpu"), "precision 'fp8' is not one of ['auto', 'fp32'"),
     (lambda: autocast("fp16", "cpu"), "needs a CUDA GPU | Use 'bf16' or 'fp32'"),
@@ -302,6 +308,12 @@ MODEL = [
                     (lambda sst: sst.train.labels.tolist(), "a list; expected an array of whole"),
                     (lambda sst: sst.train.labels.astype(float), "expected an array of whole"),
                     (lambda sst: sst.train.labels.astype(str), "expected an array of whole"),
+                    (
+                        lambda sst: sst.train.labels[:, None],
+                        "The labels of task 'sst' in train have shape [20, 1], expected [20] | "
+                        "labels.reshape(-1)",
+                    ),
+                    (lambda sst: np.array(3), "in train have shape [], expected [20]"),
                     (lambda sst: None, "Task 'sst' has no labels in train. Add them to the file"),
                 ]
             ],
@@ -310,6 +322,35 @@ MODEL = [
     *[
         (lambda m, sst, quora, one=one: evaluate(m, sst, split=one), "it has ['train', 'dev']")
         for one in ("nope", "test", None, "task", "more")
+    ],
+    *[
+        (
+            lambda m, sst, quora, to=to: evaluate(
+                m, dataclasses.replace(sst.dev, labels=to(sst.dev.labels))
+            ),
+            message,
+        )
+        for to, message in [
+            (lambda labels: labels - 1, "The labels of task 'sst' in dev are | from 0 to 4"),
+            (lambda labels: labels + 3, "The labels of task 'sst' in dev are | from 0 to 4"),
+            (lambda labels: labels.astype(str), "The labels of task 'sst' in dev are | from 0 to"),
+            (lambda labels: labels[:, None], "in dev have shape [10, 1], expected [10]"),
+            (lambda labels: labels[1:], "has 10 texts and 9 labels in dev; expected as many"),
+        ]
+    ],
+    *[
+        (
+            lambda m, sst, quora, function=function, metric=metric: function(
+                m, with_metrics(sst, "accuracy", metric)
+            ),
+            message,
+        )
+        for function in (fit, evaluate)
+        for metric, message in [
+            ("F1", "Task 'sst' has the metric 'F1', expected some of ['accuracy', 'macro_f1'"),
+            ("f1", "has the metric 'f1', which needs two labels; it has 5 | Use 'macro_f1'"),
+            ("mrr", "has the metric 'mrr' of ranking tasks, but is a classification | ['accuracy'"),
+        ]
     ],
     (lambda m, sst, quora: evaluate(m, ["a"]), "data is a list, expected the result of load_task"),
     (lambda m, sst, quora: evaluate(m, {"sst": sst}), "data is a dict, expected the result of"),
@@ -323,6 +364,17 @@ MODEL = [
     (lambda m, sst, quora: predict(m, ["\u200b"], task="sst"), "expected some text. Fill it in"),
     (lambda m, sst, quora: predict(m, ["a\0bad"], task="sst"), "has a NUL character. Remove it"),
     (lambda m, sst, quora: predict(m, ["a\ud800"], task="sst"), "has half of a UTF-16 pair"),
+    *[
+        (
+            lambda m, sst, quora, one=one: predict(m, one, task="sst"),
+            f"data is a {type(one).__name__}; expected a list of texts | df['text'].tolist()",
+        )
+        for one in (pd.DataFrame({"text": ["a"]}), {"a": 1}, {"a"})
+    ],
+    (
+        lambda m, sst, quora: predict(m, dataclasses.replace(sst, dev=None)),
+        "sst from 'toy' has no dev split; pass another one, such as data.train",
+    ),
     (lambda m, sst, quora: predict(m, sst.dev.take([])), "sst dev has no rows; expected at least"),
     (lambda m, sst, quora: predict_proba(m, [("a", "b")], task="sts"), "has no probabilities"),
     (lambda m, sst, quora: make_optimizer(m, "sgd", lr=1), "'sgd' is not one of ['adamw', 'adam"),
@@ -374,6 +426,17 @@ def test_the_labels_of_a_regression_are_finite(make_model, make_toy):
     data = TaskData(sts.task, dataclasses.replace(sts.train, labels=labels), sts.dev)
     with pytest.raises(ValueError, match="expected an array of finite numbers"):
         fit(make_model("sts"), data)
+    with pytest.raises(ValueError, match="in train are .*expected an array of finite numbers"):
+        evaluate(make_model("sts"), data, split="train")
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "matthews", "mrr"])
+def test_a_metric_of_another_kind_than_a_regression_is_named(make_model, make_toy, metric):
+    data = with_metrics(make_toy("sts"), metric)
+    message = rf"Task 'sts' has the metric '{metric}' of .* but is a regression.*\['pearson'"
+    for function in (fit, evaluate):
+        with pytest.raises(ValueError, match=message):
+            function(make_model("sts"), data)
 
 
 def test_a_file_in_place_of_a_folder_is_named(make_model, tmp_path):

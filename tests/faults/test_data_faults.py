@@ -564,6 +564,14 @@ SILENT = [  # files that were read silently, as fewer rows, other labels or invi
         ["train.csv, line 3: a quotation mark is opened and never closed"],
     ),
     (
+        {"train.csv": 'sentence,label\n"a day,positive\n"bad" day,negative\nx,negative\n'},
+        ["train.csv, line 2: a text that begins with a quotation mark", "ends in line 3"],
+    ),
+    (
+        {"train.csv": 'sentence\tlabel\nx\tpositive\n"Fine" day\tpositive\n'},
+        ["train.csv, line 3: a text that begins", "ends in line 3", "no tab follows"],
+    ),
+    (
         {"train.csv": "sentence,sentence,label\na,b,positive\n"},
         ["train.csv has the column 'sentence' 2 times, expected once"],
     ),
@@ -607,6 +615,25 @@ def test_what_was_once_read_silently_is_refused(tmp_path, files, parts):
     for name, text in {"dev.csv": GOOD, **files}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert_refused(parts, "sst2", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "columns, row, parts",
+    [
+        (
+            ("premise", "question1"),
+            {"sentence1": "a", "label": "no"},
+            ["the columns 'premise' and 'question1'", "both be read from 'sentence1'", "aliases="],
+        ),
+        (("premise", "sentence1"), {"sentence1": "a", "label": "no"}, ["no column 'premise'"]),
+        (("text", "score"), {"text": "a", "score": "b"}, ["no column 'label'"]),
+    ],
+)
+def test_one_column_of_a_file_is_read_once(columns, row, parts):
+    """Other names are those of other files, and never the name of another column of the task."""
+    with pytest.raises(ValueError) as caught:
+        make_split(Task("mine", columns, ("no", "yes")), [(0, row)], name="train")
+    assert all(part in str(caught.value) for part in parts), caught.value
 
 
 @pytest.mark.parametrize("names", [["0-of-2"], ["0-of-2", "1-of-3"], ["0-of-3", "2-of-3"]])

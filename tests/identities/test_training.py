@@ -13,7 +13,7 @@ import torch
 
 from mmlkit import runtime
 from mmlkit.data.batching import collate, encode
-from mmlkit.data.loading import Split
+from mmlkit.data.loading import Split, TaskData
 from mmlkit.heads.linear import LinearHead, Loss
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import HeadPruner
@@ -677,6 +677,23 @@ def test_a_killed_and_resumed_run_equals_the_uninterrupted_run(
     assert plain == other_plain
 
 
+def test_hooks_may_come_from_an_iterator(make_model, make_toy):
+    watch = LossRecorder()
+    fit(make_model("sst"), make_toy("sst"), hooks=(one for one in [watch]), **QUICK)
+    assert len(watch.losses) == 4
+
+
+@pytest.mark.parametrize("task, kind", [("sst", np.int32), ("sst", np.int16), ("sts", np.int16)])
+def test_other_types_of_whole_labels_train_as_int64(make_model, make_toy, task, kind):
+    data, runs = make_toy(task), []
+    own = data.train.labels.dtype
+    for one in (own, kind):
+        train = dataclasses.replace(data.train, labels=data.train.labels.astype(one))
+        runs.append(make_model(task))
+        fit(runs[-1], dataclasses.replace(data, train=train), **QUICK)
+    assert_equal_weights(*map(weights, runs))
+
+
 def test_resume_without_a_checkpoint_starts_a_new_run(make_model, make_toy, tmp_path):
     one, other = make_model("sst"), make_model("sst")
     fit(one, make_toy("sst"), **QUICK)
@@ -942,6 +959,59 @@ def test_parameters_that_the_optimizer_lacks_do_not_count_in_the_norm(make_model
 def test_resume_with_other_rows_is_refused(make_model, make_toy, stopped_run):
     with pytest.raises(ValueError, match=r"'rows': \(\{'sst': 20\}, \{'sst': 19\}\)"):
         fit(make_model("sst"), make_toy("sst", rows=19), resume=True, **stopped_run)
+
+
+@pytest.mark.parametrize(
+    "changed", [dict(num_heads=4), dict(gelu=True), dict(kind="sequential_fixed")]
+)
+def test_resume_with_other_pals_is_refused(make_model, make_toy, tmp_path, changed):
+    """The sizes and names of these modules are the same, so that the weights would fit."""
+
+    def train(resume, **options):
+        model = make_model("sst", num_hidden_layers=1)
+        add_pals(model.encoder, ["sst"], **{"size": 8, "num_heads": 2, **options})
+        fit(model, make_toy("sst"), resume=resume, checkpoint_dir=tmp_path, **QUICK)
+
+    train(False)
+    train(True)
+    with pytest.raises(ValueError, match="belongs to another run; different are .*'pals'"):
+        train(True, **changed)
+    with pytest.warns(UserWarning, match="'pals': .*This run starts again and replaces it"):
+        train("auto", **changed)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        dict(metrics=("macro_f1",)),
+        dict(labels=("e", "d", "c", "b", "a")),
+        dict(score_range=(0.0, 9.0)),
+    ],
+)
+def test_resume_with_another_task_of_the_same_name_is_refused(
+    make_model, make_toy, stopped_run, changed
+):
+    """Otherwise the best epoch would be chosen among epochs of different metrics."""
+    data = make_toy("sst")
+    task = dataclasses.replace(data.task, **changed)
+    train, dev = (dataclasses.replace(one, task=task) for one in (data.train, data.dev))
+    other = TaskData(task, train, dev)
+    with pytest.raises(ValueError, match="belongs to another run; different are .*'tasks'"):
+        fit(make_model("sst"), other, resume=True, **stopped_run)
+    with pytest.warns(UserWarning, match="'tasks': .*This run starts again and replaces it"):
+        fit(make_model("sst"), other, resume="auto", **stopped_run)
+
+
+def test_a_checkpoint_from_before_tasks_and_pals_were_compared_is_resumed(
+    make_model, make_toy, stopped_run
+):
+    path = stopped_run["checkpoint_dir"] / "last.safetensors"
+    state = load_checkpoint(path)
+    for name in ("pals", "tasks"):
+        del state["settings"][name]
+    save_checkpoint(path, state)
+    history = fit(make_model("sst"), make_toy("sst"), resume=True, **stopped_run)
+    assert history["epoch"].tolist() == [1, 2]
 
 
 def test_auto_continues_the_same_run_and_starts_another_one_again(

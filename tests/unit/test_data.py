@@ -619,6 +619,11 @@ def test_names_that_are_integers_are_matched_by_name():
     files = {"train": "stars.csv"}  # a known file has a known order of integers, but for these
     known = dataclasses.replace(stars, files=files)
     assert split_of(known, ("x", 2), place="stars.csv", name="train").labels.tolist() == [1]
+    floats = Task("floats", ("text",), (1.0, 2.0, 3.0))
+    found = split_of(floats, *(("x", one) for one in ("1", "2.0", 3, 3.0)), name="train")
+    assert found.labels.tolist() == [0, 1, 2, 2]
+    with pytest.raises(ValueError, match="that 1 in the file means '2.0', but '1' is itself a"):
+        split_of(floats, ("x", 1), labels=floats.labels)
     same = Task("same", ("text",), ("0", "1"))
     assert split_of(same, ("x", 1), labels=same.labels).labels.tolist() == [1]
 
@@ -680,6 +685,27 @@ def test_a_mask_selects_rows():
         with pytest.raises(ValueError, match="expected row numbers or a mask"):
             split.take(wrong)
     assert len(split.take([])) == 0 and split.take(np.array([2])).texts == [("c",)]
+
+
+def test_a_text_column_may_have_the_name_of_other_tasks_labels():
+    task = Task("mine", ("score", "label_text"), ("no", "yes"))
+    row = {"score": "a", "label_text": "b", "label": "yes"}
+    found = make_split(task, [(0, row)], name="train")
+    assert found.texts == [("a", "b")] and found.labels.tolist() == [1]
+
+
+def test_another_name_of_a_column_may_be_a_plain_text():
+    task = Task("mine", ("text",), ("no", "yes"), aliases={"label": "target"})
+    assert task.aliases == {"label": ("target",)}
+    rows = [(0, {"text": "a", "target": "yes"})]
+    assert make_split(task, rows, name="train").labels.tolist() == [1]
+
+
+def test_the_names_of_integers_may_come_from_an_iterator(tmp_path):
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.csv").write_text("text,label\na,1\nb,0\n")
+    data = load_task(CUSTOM, tmp_path, labels=(one for one in CUSTOM.labels))
+    assert data.train.labels.tolist() == data.dev.labels.tolist() == [1, 0]
 
 
 def test_other_columns_of_a_file_are_kept():

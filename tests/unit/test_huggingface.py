@@ -325,6 +325,27 @@ def test_several_devices_are_refused(tmp_path):
         PruningCallback(None).on_train_begin(SimpleNamespace(world_size=2, n_gpu=1), None, None)
 
 
+def test_a_trainer_that_keeps_the_labels_from_the_model_is_refused(tmp_path):
+    from transformers import Trainer, TrainingArguments
+
+    from mmlkit.huggingface import PruningCallback
+
+    model = wrap("distilbert")
+    with pytest.raises(ValueError, match="label_smoothing_factor is 0.1.* Leave it at 0"):
+        train(model, tmp_path, HeadPruner(model.head), label_smoothing_factor=0.1)
+    train(model, tmp_path, max_steps=1)  # its last losses are not those of the next training
+    options = dict(max_steps=1, use_cpu=True, report_to=[], save_strategy="no")
+    trainer = Trainer(
+        model,
+        TrainingArguments(str(tmp_path), **options),
+        train_dataset=rows(8),
+        callbacks=[PruningCallback(HeadPruner(model.head))],
+        compute_loss_func=lambda out, labels, **_: F.cross_entropy(out["logits"], labels),
+    )
+    with pytest.raises(ValueError, match="no loss of each head.*compute_loss_func"):
+        trainer.train()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["distilbert", "modernbert"])
 def test_the_example_of_the_readme(kind, tmp_path, monkeypatch, capsys, tokenizer):

@@ -16,10 +16,12 @@ from mmlkit import runtime
 from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import LinearHead, Loss, PairHead, data_loss, sentence_vector
 from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.heads.ranking import RankingHead
 from mmlkit.heads.san import SANHead
 from mmlkit.pals.task_parts import add_pals
 from mmlkit.training.evaluation import evaluate, predict, predict_proba, predict_scores
 from mmlkit.training.loop import fit
+from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import learning_rate
 from mmlkit.training.saving import load_model, save_model
 
@@ -295,6 +297,36 @@ def test_a_head_with_sizes_of_numpy_is_saved(make_model, tmp_path, make):
     model.heads["quora"] = make(np.int64(32), np.int64(2), **more)
     save_model(model, tmp_path / "model")
     assert load_model(tmp_path / "model").heads["quora"].num_labels == 2
+
+
+@pytest.mark.parametrize(
+    "make, shares",
+    [
+        (lambda **shares: LinearHead(32, 2, **shares), ["dropout"]),
+        (lambda **shares: PairHead(32, 2, **shares), ["dropout"]),
+        (lambda **shares: SANHead(32, 2, **shares), ["dropout", "prediction_dropout"]),
+        (lambda **shares: RankingHead(np.int64(32), **shares), ["dropout", "gamma"]),
+        (
+            lambda **shares: MultiverseHead(32, 2, num_heads=3, **shares),
+            ["dropout", "orthogonality_weight"],
+        ),
+    ],
+)
+def test_a_model_with_numbers_of_numpy_is_saved(make_model, tmp_path, make, shares):
+    head, one = make(**dict.fromkeys(shares, np.float32(0.5))), make_model("quora")
+    model = MultitaskModel(one.encoder, {"quora": head}, one.tokenizer, max_length=np.int64(16))
+    save_model(model, tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    assert again.max_length == 16 and again.heads["quora"].to_config() == head.to_config()
+
+
+def test_a_head_of_two_tasks_is_saved_as_two(make_model, tmp_path):
+    model = make_model("sst")
+    head = model.heads["sst"]
+    save_model(MultitaskModel(model.encoder, {"a": head, "b": head}, model.tokenizer), tmp_path)
+    again = load_model(tmp_path).heads
+    assert again["a"] is not again["b"]
+    assert all(torch.equal(one.dense.weight, head.dense.weight) for one in again.values())
 
 
 def test_a_pair_task_exports_with_its_label_names(make_model, make_toy, tmp_path):

@@ -149,6 +149,11 @@ def test_a_constant_prediction_gives_zero(task, metric, guesses, labels):
             "not finite numbers; the model has diverged. Try a smaller lr",
         ),
         (np.array([[0, np.inf]]), [0], "not finite"),
+        (
+            np.zeros((2, 2)),
+            [[0], [1]],
+            r"cfimdb: labels have shape \[2, 1\], expected \[2\]; use labels.reshape\(-1\)",
+        ),
     ],
 )
 def test_invalid_scores_are_refused(scores, labels, message):

@@ -520,6 +520,14 @@ def test_a_loss_of_nan_changes_no_weight(make_encoder_and_heads):
     assert all(torch.equal(value, before[name]) for name, value in encoder.state_dict().items())
 
 
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_a_batch_without_a_known_word_has_no_loss_of_words(make_encoder_and_heads, next_sentence):
+    encoder, heads = make_encoder_and_heads()
+    texts = ["Xyz! Zyx!", "Yzx! Xzy!"]  # [UNK] [UNK] [UNK] [UNK] each
+    history = pretrain(encoder, heads, texts, epochs=1, next_sentence=next_sentence)
+    assert history["words"].tolist() == [0.0] and np.isfinite(history["loss"]).all()
+
+
 def test_an_infinite_gradient_changes_no_weight(make_encoder_and_heads):
     encoder, heads = make_encoder_and_heads()
     heads.seq_relationship.weight.register_hook(lambda gradient: gradient * math.inf)

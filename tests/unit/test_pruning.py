@@ -62,9 +62,17 @@ def test_bandwidths():
     assert cluster(values, 0.4)[2] == 0.4
     assert cluster(values, "std:2")[2] == pytest.approx(2 * values.std())
     assert cluster(values, None)[2] == cluster(values, "auto:0.3")[2]
+    assert cluster(values, np.float32(0.5))[2] == 0.5
     for wrong in ("wide", "std:-1", "auto:2", 0.0, -1, float("nan"), True):
         with pytest.raises(ValueError, match="bandwidth"):
             cluster(values, wrong)
+
+
+def test_the_numbers_of_a_pruner_may_be_numpys():
+    numbers = {"momentum": np.float32(0.5), "bandwidth": np.float32(0.5), "min_gap": np.float32(0)}
+    numbers |= dict.fromkeys(("every", "threshold", "warmup", "until", "min_active"), np.int64(1))
+    config = HeadPruner(MultiverseHead(4, 2, num_heads=3), **numbers).to_config()
+    assert json.loads(json.dumps(config)) == {**numbers, "bin_seeding": True}
 
 
 def test_pruning_keeps_the_lowest_cluster_and_never_revives():
