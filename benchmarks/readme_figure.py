@@ -6,6 +6,7 @@ It reads the recorded runs in results/ and writes notebooks/images/fig2.svg. The
 hash of the runs, and a test compares it with the records.
 """
 
+import argparse
 import hashlib
 import json
 from pathlib import Path
@@ -22,6 +23,7 @@ def digest(runs):
 
 def main():
     """Write the figure."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     import matplotlib
 
     matplotlib.use("agg")

@@ -44,6 +44,11 @@ def parse(arguments):
     options, options.more = parser.parse_known_args(words)
     if options.more and options.command != "reproduce":
         parser.error(f"unrecognized arguments: {' '.join(options.more)}")
+    for before, word in zip(["", *options.more], options.more):  # the rest goes to Snakemake
+        if not word.startswith("-") and before in ("", "-p"):
+            parser.error(
+                f"found {word!r}, expected one experiment; --grid NAME=A,B sets a parameter of it"
+            )
     for name, value in vars(options).items():  # an empty variable of the shell, for example
         if name != "texts" and "" in (value if isinstance(value, list) else [value]):
             parser.error(f"argument {name}: found '', expected a value; leave it out or name one")

@@ -102,6 +102,8 @@ MISTAKES = [
     ("predict --model one x --what", "unrecognized arguments: --what"),
     ("doctor x", "unrecognized arguments: x"),
     ("doctor --executor slurm", "unrecognized arguments: --executor slurm"),
+    ("reproduce mml-tables real-rates", "found 'real-rates', expected one experiment"),
+    ("reproduce mml-tables -p epochs=1", "found 'epochs=1' | --grid NAME=A,B"),
     # submit
     ("submit --model one", "the following arguments are required: --source"),
     ("submit --source folder", "no model was named | mmlkit run 12"),
