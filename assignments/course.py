@@ -179,7 +179,7 @@ def _secret(text, refuse):
     """Returns the seed of an edition; `new` draws one that nobody can find by trying."""
     if text == "new":
         return secrets.randbits(62) | 1 << 61
-    if not re.fullmatch("[0-9]{18,}", text):
+    if not re.fullmatch("[1-9][0-9]{17,}", text):
         refuse(
             f"found the seed {text!r}, expected new, or the number of an edition.json that new has "
             "drawn. The public seed in the notebooks would give a short number away."

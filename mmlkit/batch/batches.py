@@ -100,8 +100,8 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
         raise ModuleNotFoundError(
             "mmlkit reproduce needs Snakemake: pip install 'mmlkit[batch]'."
         ) from error
-    _check_variables(experiment)
     folder = Path(folder).resolve()
+    _check_source(experiment, experiment.runs if again else unfinished(experiment, folder))
     with file_lock(folder / ".lock", wait=False) as lock:
         if lock is None:
             first = (folder / ".lock").read_text(encoding="utf-8")
@@ -137,10 +137,10 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
     return todo
 
 
-def _check_variables(experiment):
-    """Refuse runs that name an unset variable, such as source = "$MMLKIT_REALDATA"."""
-    texts = [str(value) for given in experiment.runs.values() for value in given.values()]
-    for name in re.findall(r"\$(\w+)", " ".join(texts)):
+def _check_source(experiment, runs):
+    """Refuse runs whose source names an unset variable, such as $MMLKIT_REALDATA."""
+    texts = " ".join(str(experiment.runs[run].get("source")) for run in runs)
+    for name in re.findall(r"\$\{?([A-Za-z_]\w*)", texts):
         if not os.environ.get(name):
             raise ValueError(
                 f"{name} is not set, and {experiment.file} reads it: export {name}=FOLDER. The "

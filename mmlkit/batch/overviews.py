@@ -183,7 +183,7 @@ def newest(recorded):
     Returns:
         A list of Recorded in the same order.
     """
-    place = [(one.experiment.name, one.experiment.profile) for one in recorded]
+    place = [(one.experiment.name, one.experiment.profile, one.given) for one in recorded]
     number = [
         int(one.edition) if re.fullmatch("[0-9]{1,9}", one.edition or "") else None
         for one in recorded

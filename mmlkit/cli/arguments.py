@@ -45,7 +45,7 @@ def parse(arguments):
     if options.more and options.command != "reproduce":
         parser.error(f"unrecognized arguments: {' '.join(options.more)}")
     for before, word in zip(["", *options.more], options.more):  # the rest goes to Snakemake
-        if not word.startswith("-") and before in ("", "-p"):
+        if not word.startswith("-") and before in ("", "-p", "--parameter", "--keep-going"):
             parser.error(
                 f"found {word!r}, expected one experiment; --grid NAME=A,B sets a parameter of it"
             )

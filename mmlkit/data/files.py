@@ -178,15 +178,15 @@ def _csv(path, text, task, drop_ragged):
     tsv = path.suffix == ".tsv"
     tab = tsv or "\t" in text.split("\n", 1)[0]
     quoting = csv.QUOTE_NONE if tsv else csv.QUOTE_MINIMAL
-    lines, rows = io.StringIO(text, newline=""), []
+    lines, rows, first = io.StringIO(text, newline=""), [], 1
     # strict: a quotation mark too many would join the rows up to the next mark
     reader = csv.reader(lines, delimiter="\t" if tab else ",", quoting=quoting, strict=True)
     try:
         for row in reader:
+            first = reader.line_num + 1
             if row:
                 rows.append((reader.line_num, row))
     except csv.Error as error:
-        first = rows[-1][0] + 1 if rows else 1
         fault = _csv_fault(error, first, reader.line_num, "tab" if tab else "comma")
         raise ValueError(f"{path}, {fault}") from error
     if not rows:
@@ -217,7 +217,7 @@ def _csv(path, text, task, drop_ragged):
 
 def _csv_fault(error, first, last, mark):
     """Return where and what is wrong in the row from line `first` to `last`, and what to do."""
-    if "unexpected end" in str(error):
+    if "unexpected end" in str(error) or ("field larger" in str(error) and last > first):
         return (
             f"line {first}: a quotation mark is opened and never closed, so that all lines below "
             "belong to one text. Close it, or write it twice where it belongs to the text."
@@ -226,7 +226,7 @@ def _csv_fault(error, first, last, mark):
         return (
             f"line {first}: a text that begins with a quotation mark ends in line {last}, but no "
             f"{mark} follows. Write every mark that belongs to a text twice, and put the text "
-            "between two marks."
+            f"between two marks, without a space between the last one and the {mark}."
         )
     return f"line {last}: {error}. Expected columns separated by a {mark}."
 

@@ -637,8 +637,9 @@ def _run_training(student, weight, batches, lr):
 
     model = Model().eval()
     losses = student(model, torch.optim.SGD(model.parameters(), lr=lr), batches)
-    if isinstance(losses, torch.Tensor):
-        raise AssertionError("expected a list of floats, found a tensor; append `loss.item()`")
+    if hasattr(losses, "tolist"):
+        kind = "a tensor" if isinstance(losses, torch.Tensor) else "an array"
+        raise AssertionError(f"expected a list of floats, found {kind}; append `loss.item()`")
     numbers = lambda: [one.item() if hasattr(one, "item") else float(one) for one in losses]
     return losses and (numbers(), model.weight.detach())
 

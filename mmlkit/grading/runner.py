@@ -224,7 +224,7 @@ class _Refuse(importlib.abc.MetaPathFinder):
         """Raise ModuleNotFoundError for a refused package."""
         if any(f"{name}.".startswith(f"{one}.") for one in self.names):
             self.notes.append(f"import of {name} was refused")
-            raise ModuleNotFoundError(f"{name} is not available in this assignment")
+            raise ModuleNotFoundError(f"{name} is not available in this assignment", name=name)
 
 
 def _load(notebook, seconds, notes):
@@ -248,20 +248,19 @@ def _load(notebook, seconds, notes):
             if not isinstance(node, ASSIGNS) and not isinstance(error, ModuleNotFoundError):
                 notes.append(f"cell {number} stopped with {_text(error)}")
             if isinstance(error, ModuleNotFoundError):
-                missing |= _not_imported(number, node)
+                missing |= _not_imported(number, node, error.name)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
     return vars(module), missing
 
 
-def _not_imported(number, node):
-    """Return {name: reason} for the names that a failed import does not define."""
+def _not_imported(number, node, module):
+    """Return {name: reason} for the names that an import does not define for lack of a module."""
     found = {}
     for alias in node.names if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
-        package = (getattr(node, "module", None) or alias.name).split(".")[0]
         line = f"`{ast.unparse(node)[:100]}` in cell {number} failed"
         name = alias.asname or alias.name.split(".")[0]
-        found[name] = f"{line}, because {package} is not available in this assignment"
+        found[name] = f"{line}, because {module} is not available in this assignment"
     return found
 
 

@@ -189,7 +189,7 @@ def check_labels(task, split, part):
         raise ValueError(
             f"The labels of task {task.name!r} in {part} are {labels[:5]!r}, a "
             f"{type(split.labels).__name__}; expected an array of {expected}. make_split makes "
-            "them from names."
+            "them from names, and labels.astype(int) from whole floats."
         )
 
 

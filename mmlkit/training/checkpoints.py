@@ -201,9 +201,8 @@ def fingerprints(model, *splits):
 
     Returns:
         A dict: the configurations of the heads in their order, which is that of the optimizer; a
-        hash of the encoder's modules and configuration; the configuration of its PALs; what decides
-        about the metrics of each task; and a hash of its tokens and labels. The values of the
-        weights are not compared.
+        hash of the encoder's modules and configuration; the configuration of its PALs; and a hash
+        of the tokens and labels of each task. The values of the weights are not compared.
     """
     pals = getattr(model.encoder, "pals", None)
     encoder = _text(f"{model.encoder} {getattr(model.encoder, 'config', None)}")
@@ -214,10 +213,6 @@ def fingerprints(model, *splits):
         ],
         "encoder": hashlib.sha256(encoder.encode()).hexdigest()[:16],
         "pals": getattr(pals, "config", None),  # the modules do not print all of it
-        "tasks": {
-            name: [one.task.kind, one.task.labels, one.task.metrics, one.task.score_range]
-            for name, one in splits[0].items()
-        },
         "data": {name: _data_hash([split[name] for split in splits]) for name in splits[0]},
     }
 

@@ -237,6 +237,10 @@ def fit(
             # a list, because the order of its tasks decides which one comes when
             "sampler": [sampler.kind, sampler.seed, [*sampler.sizes.items()]],
             "steps_per_epoch": sampler.steps_per_epoch,
+            "tasks": {
+                name: [one.task.kind, one.task.labels, one.task.metrics, one.task.score_range]
+                for name, one in data.items()
+            },
             "rows": {name: len(one.input_ids) for name, one in train.items()},
         }
         if path is not None or group.size > 1:

@@ -134,7 +134,7 @@ def test_an_edition_is_not_overwritten_by_another_one(tmp_path):
     assert json.loads((tmp_path / "answers" / "edition.json").read_text()) == {"seed": 7}
 
 
-@pytest.mark.parametrize("seed", ["20270115", "abc"])
+@pytest.mark.parametrize("seed", ["20270115", "abc", "000000000000000007"])
 def test_a_seed_that_students_could_find_is_refused(tmp_path, seed):
     """A search through eight digits takes two minutes, with the public seed of a notebook."""
     command = [sys.executable, str(ROOT / "assignments" / "course.py"), seed, "--out"]

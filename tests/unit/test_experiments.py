@@ -302,6 +302,11 @@ def test_a_word_that_the_grid_does_not_have_is_refused(write):
         load_experiment(file, grid={"task": ["mnl"]})
 
 
+def test_bandwidths_that_no_grid_lists_may_be_tried():
+    runs = load_experiment("real-staircase", grid={"bandwidth": ["std:2", 0.4], "seed": [0]}).runs
+    assert [one["bandwidth"] for one in runs.values()] == ["std:2", 0.4]
+
+
 def test_run_names_are_safe_file_names(write):
     grid = "[grid]\nseed = [0]\ntask = ['a b', '../c', 'x/y', '.d', '-e', '1', '1.5']\n"
     runs = load_experiment(write(HEAD + grid + "[fast]\n")).runs

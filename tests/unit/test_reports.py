@@ -687,6 +687,7 @@ def test_an_earlier_edition_of_the_data_advises_nothing():
     third, tenth = one._replace(edition="3"), one._replace(edition="10")
     real, odd = one._replace(edition=None), one._replace(edition="²")
     rest = [one._replace(experiment=other), one._replace(experiment=paper), real, odd]
+    rest += [one._replace(given="lr 0.1")]
     assert overviews.newest([one, third, *rest]) == [third, *rest]
     assert overviews.newest([tenth, third, one]) == [tenth] and overviews.newest([one]) == [one]
 
