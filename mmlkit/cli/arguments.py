@@ -44,7 +44,8 @@ def parse(arguments):
     options, options.more = parser.parse_known_args(words)
     if options.more and options.command != "reproduce":
         parser.error(f"unrecognized arguments: {' '.join(options.more)}")
-    for before, word in zip(["", *options.more], options.more):  # the rest goes to Snakemake
+    # The rest goes to Snakemake. After an option that takes no value there, a word has no meaning.
+    for before, word in zip(["", *options.more], options.more):
         if not word.startswith("-") and before in ("", "-p", "--parameter", "--keep-going"):
             parser.error(
                 f"found {word!r}, expected one experiment; --grid NAME=A,B sets a parameter of it"
