@@ -9,8 +9,8 @@ much the two texts overlap. In mrpc and rte the last one is measured on the cros
 neutral AUC tells how well the first text alone separates neutral rows from the others.
 """
 
+import argparse
 import re
-import sys
 import warnings
 from collections import Counter
 from itertools import combinations
@@ -172,4 +172,7 @@ def main(names):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser.add_argument("names", nargs="*", metavar="TASK", help="a task's name; by default all")
+    main(parser.parse_args().names)

@@ -8,12 +8,12 @@ when they are stale; widget state and times are left out, so that a rebuild chan
 changed. The frames of sliders go to docs/frames, see frames.py.
 """
 
+import argparse
 import base64
 import hashlib
 import io
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -147,4 +147,7 @@ def main(wanted):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
+    parser.add_argument("numbers", nargs="*", metavar="NUMBER", help="such as 01; by default all")
+    main(parser.parse_args().numbers)

@@ -130,7 +130,7 @@ def test_a_collapsed_model_predicts_like_the_original_model(tokenizer, tmp_path,
     [
         (
             ["predict", "--model", "nowhere", "text"],
-            "nowhere holds no trained model: mmlkit.json is missing. Expected a folder "
+            "nowhere holds no trained model: the folder is missing. Expected a folder "
             "written by save_model. "
             "Notebook 00 makes one: `mmlkit run 00` writes runs/first-model, then add "
             "--model runs/first-model.",
@@ -284,7 +284,7 @@ def test_the_notebooks_in_the_messages_make_these_folders():
 
 
 def test_reproduce_without_a_name_lists_the_experiments(capsys):
-    assert main(["reproduce"]) == 1
+    assert main(["reproduce"]) == 2
     output = capsys.readouterr()
     assert (
         "mml-tables          MML v2, Tables 2 to 5" in output.out

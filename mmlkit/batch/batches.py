@@ -90,7 +90,7 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
 
     Raises:
         ModuleNotFoundError: Snakemake is not installed.
-        OSError: another batch uses the folder.
+        OSError: another batch uses the folder (from a private function).
         ValueError: Snakemake refused its options; or a variable of the environment that the runs
             name, such as MMLKIT_REALDATA, is not set (from a private function).
     """
@@ -102,17 +102,7 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
         ) from error
     folder = Path(folder).resolve()
     _check_source(experiment, experiment.runs if again else unfinished(experiment, folder))
-    with file_lock(folder / ".lock", wait=False) as lock:
-        if lock is None:
-            first = (folder / ".lock").read_text(encoding="utf-8")
-            raise OSError(
-                f"{folder} is used by another batch: {first}. Wait until it has ended, stop it, or "
-                "choose another folder with --out."
-            )
-        lock.truncate(0)
-        now = time.strftime("%Y-%m-%d %H:%M:%S")
-        lock.write(f"process {os.getpid()} on {platform.node()}, started {now}")
-        lock.flush()
+    with _batch_lock(folder):
         moved = []
         try:
             _check_results(experiment, folder, again, moved)
@@ -124,17 +114,32 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
             _move_back(folder, moved)
         for run in set(experiment.runs) - set(todo):  # killed after its result was written
             shutil.rmtree(folder / "work" / run, ignore_errors=True)
+    ended = f"Snakemake ended with status {status}; its messages above name the reason."
     if status == _REFUSED or (status and is_dry_run(options)):
-        raise ValueError(
-            f"Snakemake ended with status {status}; its messages above name the reason."
-        )
-    failed = status != 0
-    causes = {run: cause for run in todo if (cause := _cause(folder, run))} if failed else {}
+        raise ValueError(ended)
+    causes = {run: cause for run in todo if (cause := _cause(folder, run))} if status else {}
     for run, cause in causes.items():
         print(f"{run} failed: {cause}")
     if status and not causes:
-        print(f"Snakemake ended with status {status}; its messages above name the reason.")
+        print(ended)
     return todo
+
+
+@contextlib.contextmanager
+def _batch_lock(folder):
+    """Hold the lock of a batch's folder, which names this process; refuse a second batch."""
+    with file_lock(folder / ".lock", wait=False) as lock:
+        if lock is None:
+            first = (folder / ".lock").read_text(encoding="utf-8")
+            raise OSError(
+                f"{folder} is used by another batch: {first}. Wait until it has ended, stop it, or "
+                "choose another folder with --out."
+            )
+        lock.truncate(0)
+        now = time.strftime("%Y-%m-%d %H:%M:%S")
+        lock.write(f"process {os.getpid()} on {platform.node()}, started {now}")
+        lock.flush()
+        yield
 
 
 def _check_source(experiment, runs):

@@ -135,6 +135,12 @@ def _hash(content):
     return hashlib.sha256(content).hexdigest()[:16]
 
 
+def _code():
+    """Return the hash of the files of mmlkit."""
+    files = sorted(Path(__file__).parents[1].rglob("*.py"))
+    return _hash(b"".join(path.read_bytes() for path in files))
+
+
 def execute_run(experiment, folder, run, parent=None):
     """Execute one run in a process of its own, unless its result exists.
 
@@ -163,7 +169,8 @@ def execute_run(experiment, folder, run, parent=None):
         found, executed = work / "found.json", work / "executed.ipynb"
         for old in (found, executed, failed, failed_notebook):
             old.unlink(missing_ok=True)
-        checkpoint = work / f"checkpoint-{_hash(json.dumps(plan).encode())}"
+        # With other code, a checkpoint may not fit: the run starts again.
+        checkpoint = work / f"checkpoint-{_hash(json.dumps([plan, _code()]).encode())}"
         more = {
             "result_file": found,
             "checkpoint_dir": checkpoint,

@@ -65,16 +65,18 @@ def exercise(name, *arguments, driver=None):
 
     Returns:
         A decorator for the right answer, `right` of `compare`. The decorated function takes the
-        student's function, prints a verdict and returns True or False. Its docstring describes
-        the arguments and the result of the student's function. Its attribute `right` is the right
-        answer, for questions of assignments that draw other cases.
+        student's function, prints a verdict and returns True or False. A verdict says the right
+        answer in words only with `explain=True`, because a reader may want the hint first. The
+        docstring describes the arguments and the result of the student's function. The attribute
+        `right` is the right answer, for questions of assignments that draw other cases.
     """
 
     def decorate(right):
         @functools.wraps(right)
-        def check(function):
+        def check(function, explain=False):
             answer = functools.partial(driver, function) if driver else function
-            return verdict(name, compare, answer, right, *arguments)
+            comparison = functools.partial(compare, explain=explain)
+            return verdict(name, comparison, answer, right, *arguments)
 
         del check.__wrapped__  # The signature is that of the check.
         check.right = right
@@ -143,7 +145,7 @@ def read(answer, like):
     return values
 
 
-def compare(function, right, cases, rule, edges=(), order=None, show=True):
+def compare(function, right, cases, rule, edges=(), order=None, show=True, explain=True):
     """Compare a student's function with the right answer and name the mistakes.
 
     Args:
@@ -156,6 +158,7 @@ def compare(function, right, cases, rule, edges=(), order=None, show=True):
         edges: pairs (arguments, sentence) of special cases, compared after `cases`.
         order: the names in the order of comparison, if it is not that of `rule`.
         show: whether a message may show the right values.
+        explain: whether a message says the rule, or how to ask for it.
 
     Raises:
         WrongAnswer: the function differs from the right answer.
@@ -191,7 +194,8 @@ def compare(function, right, cases, rule, edges=(), order=None, show=True):
                         text = _difference(arguments, case, one, target) if show else hidden
                         raise WrongAnswer(text)
         except WrongAnswer as error:
-            sentence = rules[name] and f" The right answer is {rules[name]}."
+            ask = " Pass explain=True to the check to read the rule."
+            sentence = rules[name] and (f" The right answer is {rules[name]}." if explain else ask)
             raise WrongAnswer(f"{name}: {error}{sentence}".removeprefix(": ")) from None
     for case, sentence in edges:
         try:

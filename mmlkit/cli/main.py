@@ -122,7 +122,7 @@ def _list_experiments():
         "larger sizes.",
         file=sys.stderr,
     )
-    return 1
+    return 2
 
 
 def _report(options):

@@ -92,6 +92,8 @@ class Task:
             values = (value,) if isinstance(value, str) else tuple(map(str, value))
             object.__setattr__(self, name, values)
         aliases = {key: (v,) if isinstance(v, str) else v for key, v in self.aliases.items()}
+        own = self.text_columns
+        aliases = {key: tuple(v for v in them if v not in own) for key, them in aliases.items()}
         object.__setattr__(self, "aliases", aliases)
         regression = self.kind == "regression"
         if not self.metrics:

@@ -19,8 +19,8 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
     """Draw a line for each claim, with a marker at the difference and its interval.
 
     Claims stand below the name of their group. Circle, square or open diamond show what `outcome`
-    says. An interval that goes on beyond the axis ends in an arrow. The numbers at the right are
-    difference, interval and pairs of runs.
+    says. An interval that goes on beyond the axis ends in an arrow. A difference of one pair has no
+    interval. The numbers at the right are difference, interval and pairs of runs.
 
     Args:
         claims: a list of (group, name, Comparison), or (group, name, Comparison, at_least).
@@ -42,12 +42,13 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
             "there are no claims to draw; expected at least one (group, name, Comparison)."
         )
     places, heads, y = [], {}, -1
-    for group, *_ in claims:
+    for group, name, *_ in claims:
         if group not in heads:
             y += 1.4 if heads else 1
             heads[group] = y
-        y += 1
-        places.append(y)
+        half = 0.2 * name.count("\n")  # above and below a name of several lines
+        places.append(y + 1 + half)
+        y += 1 + 2 * half
     words = [outcome(comparison, at_least=least) for _, _, comparison, least in claims]
     limit = limit or axis_limit([comparison for _, _, comparison, _ in claims])
     labels = dict(xlabel=xlabel, xlim=(-limit, limit), ylim=(y + 0.6, -0.7))
@@ -101,9 +102,10 @@ def _draw_claim(ax, y, comparison, word, limit):
     marker, filling, colour = _MARKS[word]
     difference, low, high, _, pairs = comparison
     inside = [max(low, -limit), min(high, limit)]
-    if inside[0] < inside[1]:
+    ends = zip(inside, (low < -limit, high > limit), "<>") if math.isfinite(low) else ()
+    if ends and inside[0] < inside[1]:
         ax.plot(inside, [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
-    for end, goes_on, arrow in zip(inside, (low < -limit, high > limit), "<>"):
+    for end, goes_on, arrow in ends:
         ax.plot([end], [y], arrow if goes_on else "|", color=colour, markersize=6, clip_on=False)
     ax.plot([difference], [y], marker, color=colour, markersize=6, fillstyle=filling)
     mean, first, last = (round(value, 1) + 0.0 for value in comparison[:3])  # no -0.0

@@ -306,7 +306,7 @@ def loss_and_pull(margins, losses, pulls, *, lines=None, top=1.05, title=""):
     Returns:
         The two axes.
     """
-    with panels(1, 2, (9, 3.4)) as (axes,):
+    with panels(1, 2, (10.5, 3.2)) as (axes,):
         left, right = axes
         for name, one in looks(losses).items():
             one = dict(**one, markevery=20, markersize=4, label=name)
@@ -316,7 +316,7 @@ def loss_and_pull(margins, losses, pulls, *, lines=None, top=1.05, title=""):
             left.axhline(y, color="black", linewidth=1, linestyle=":", label=name)
         left.set(xlabel="margin m", ylabel="loss of a query", ylim=(-0.05, 4), title=title)
         right.set(xlabel="margin m", ylabel="pull, −dL/dm", ylim=(-0.03 * top, top))
-        left.legend(fontsize=8)
+        right.legend(*left.get_legend_handles_labels(), fontsize=8, **OUTSIDE)
     return axes
 
 

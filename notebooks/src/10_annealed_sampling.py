@@ -352,8 +352,10 @@ with plots.style():
         ax.plot(w, line, label=name)
     for goal, name in ((1, "minimum of A"), (-1, "minimum of B")):
         ax.axhline(goal, color="black", linewidth=0.8, linestyle=":")
-        ax.text(40.5, goal, name, va="center", fontsize=9)
-    ax.set(xlabel="step", ylabel="shared parameter w", title="Two tasks, one parameter")
+        ax.text(42.5, goal, name, va="center", fontsize=9)
+    ax.set(
+        xlabel="step", ylabel="shared parameter w", title="Two tasks, one parameter", xlim=(-2, 42)
+    )
     ax.legend(loc="lower left")
     plt.show()
 

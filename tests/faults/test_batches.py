@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mmlkit.batch import runs
 from mmlkit.batch.batches import reproduce, unfinished
 from mmlkit.batch.experiments import load_experiment
 from mmlkit.batch.processes import file_lock
@@ -277,6 +278,17 @@ def test_a_killed_run_continues_after_its_last_checkpoint(toy, tmp_path):
     assert len(list((out / "work" / "0").glob("checkpoint-*"))) == 1
     assert reproduce(load_experiment(toml), out) == []
     assert (tmp_path / "log.0").read_text() == "0123" and not (out / "work" / "0").exists()
+
+
+def test_a_killed_run_starts_again_with_other_code(toy, tmp_path, monkeypatch):
+    """A checkpoint of an earlier mmlkit may not fit: the run that left it would fail for ever."""
+    toml, out = toy(KILLED_TWICE, [0]), tmp_path / "out"
+    experiment = load_experiment(toml)
+    assert "killed" in execute_run(experiment, out, "0")
+    assert (tmp_path / "log.0").read_text() == "01"
+    monkeypatch.setattr(runs, "_code", lambda: "of another version")
+    assert "killed" in execute_run(experiment, out, "0")
+    assert (tmp_path / "log.0").read_text() == "01012"  # it would be 012 with the same code
 
 
 def test_runs_with_similar_names_share_no_file(toy, tmp_path):

@@ -201,9 +201,19 @@ def test_a_call_gets_copies_of_the_arguments():
 
 def test_an_exercise_is_a_check_of_one_argument(capsys):
     check = exercise("frame", CASES, RULE)(area)
-    assert list(inspect.signature(check).parameters) == ["function"]
+    assert list(inspect.signature(check).parameters) == ["function", "explain"]
     assert check.__doc__ == area.__doc__ and check.__name__ == "area"
     assert check(lambda w, h: 2 * (w + h + 2)) and capsys.readouterr().out == "frame: right.\n"
+
+
+def test_the_rule_is_said_to_whom_asks_for_it(capsys):
+    check = exercise("frame", CASES, RULE)(area)
+    found = "frame: not yet: one side is missing."
+    assert check(lambda w, h: w + h + 1) is check(lambda w, h: w + h + 1, explain=True) is False
+    assert capsys.readouterr().out == (
+        f"{found} Pass explain=True to the check to read the rule.\n"
+        f"{found} The right answer is {RULE}.\n"
+    )
 
 
 def tables_of(function):

@@ -254,6 +254,6 @@ def test_the_learning_rate_equals_the_library(capsys):
     ],
 )
 def test_mistakes_are_named(check, name, function, message, capsys):
-    assert check(function) is False
+    assert check(function, explain=True) is False
     out = capsys.readouterr().out
     assert out.startswith(f"{name}: not yet: {message}") and out.count("\n") == 1, out

@@ -697,6 +697,8 @@ def test_a_text_column_may_have_the_name_of_other_tasks_labels():
 def test_another_name_of_a_column_may_be_a_plain_text():
     task = Task("mine", ("text",), ("no", "yes"), aliases={"label": "target"})
     assert task.aliases == {"label": ("target",)}
+    own = Task("mine", ("target", "text"), ("no", "yes"), aliases={"label": ("target", "class")})
+    assert own.aliases == {"label": ("class",)}  # a text column is no other name of the label
     rows = [(0, {"text": "a", "target": "yes"})]
     assert make_split(task, rows, name="train").labels.tolist() == [1]
 
