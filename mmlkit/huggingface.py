@@ -22,7 +22,6 @@ from transformers import (
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.trainer_callback import ExportableState
 
-from mmlkit.data.tasks import get_task
 from mmlkit.folders import is_encoder_file, replace_folder
 from mmlkit.heads.linear import LinearHead, sentence_vector
 from mmlkit.heads.multiverse import MultiverseHead
@@ -204,7 +203,7 @@ def export_classifier(model, task, folder):
             f"{folder} holds a model of save_model (mmlkit.json), which an export would damage. "
             "Name another folder."
         )
-    task = get_task(task)
+    task = model.known_task(task)
     head = (
         model.collapse().head(task) if hasattr(model.head(task), "collapse") else model.head(task)
     )

@@ -125,6 +125,21 @@ def test_a_collapsed_model_predicts_like_the_original_model(tokenizer, tmp_path,
     assert '"multiverse"' not in (tmp_path / "one" / "mmlkit.json").read_text(encoding="utf-8")
 
 
+def test_predict_for_a_task_of_ones_own(folder, tmp_path, capsys):
+    """The model's folder knows the columns and label names of a task that it was trained on."""
+    model = mmlkit.load_model(folder)
+    model.heads["spam"] = LinearHead(32, 2)
+    task = mmlkit.Task("spam", text_columns=("message",), labels=("no", "yes"))
+    model.tasks["spam"] = task
+    save_model(model, tmp_path / "own")
+    assert main(["predict", "--model", str(tmp_path / "own"), "--task", "spam", "a prize"]) == 0
+    header, row = (line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert header == ["message", "label", "p(no)", "p(yes)"]
+    shares = mmlkit.predict_proba(model, ["a prize"], task=task)[0]
+    assert [float(one) for one in row[2:]] == pytest.approx(shares, abs=1e-4)
+    assert row[:2] == ["a prize", task.labels[shares.argmax()]]
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -150,7 +150,6 @@ def _predict(options):
             f'mmlkit predict --model {options.model or "runs/first-model"} "A quiet triumph."'
         )
     model = _load(options, "00", "runs/first-model")
-    from mmlkit.data.tasks import get_task
     from mmlkit.training.evaluation import prediction_table
 
     if options.task is None and len(model.heads) > 1:
@@ -159,14 +158,15 @@ def _predict(options):
         )
     name = options.task or next(iter(model.heads))
     try:
-        task = get_task(name)
+        task = model.known_task(name)
     except ValueError as error:
         if name not in model.heads:
             raise
         raise ValueError(
             f"{name!r} is a task of your own, and the model's folder has neither its columns nor "
-            "its label names. The command line predicts for known tasks alone. In Python, "
-            "predict_proba(load_model(folder), texts, task=task) predicts for your task."
+            "its label names: it was not trained with fit, or saved before fit noted them. Predict "
+            "in Python, with predict_proba(load_model(folder), texts, task=task), or set "
+            "model.tasks[task.name] = task and save the model again."
         ) from error
     model.head(task)  # says so when the model has no such head
     data = _read_texts(options, task)

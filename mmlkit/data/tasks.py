@@ -7,7 +7,7 @@ orders of MNLI and RTE differ between the hub, MT-DNN and PALs.
 import difflib
 from dataclasses import dataclass, field, replace
 
-__all__ = ["Task", "get_task", "label_key", "list_tasks", "ranking_task"]
+__all__ = ["Task", "get_task", "label_key", "list_tasks", "ranking_task", "task_from_config"]
 
 # Column names in other releases.
 _ALIASES = {
@@ -136,6 +136,13 @@ class Task:
         """Whether the input is two texts."""
         return len(self.text_columns) == 2
 
+    def to_config(self):
+        """Return what a trained model's folder says of the task, as plain values."""
+        return {key: getattr(self, key) for key in _CONFIG}
+
+
+_CONFIG = ("name", "text_columns", "labels", "kind", "metrics", "score_range")
+
 
 def _is_range(values):
     two = isinstance(values, (tuple, list)) and len(values) == 2
@@ -251,6 +258,30 @@ def get_task(name):
             "For another task pass Task(name, text_columns, labels)."
         )
     return _TASKS[name]
+
+
+def task_from_config(config):
+    """Return the task that `Task.to_config` described.
+
+    Args:
+        config: a dict, also one that was JSON in between.
+
+    Returns:
+        The `Task`. It is mmlkit's own where all values agree, which knows the names in files too.
+
+    Raises:
+        ValueError: config is no description of a task.
+    """
+    if not isinstance(config, dict) or config.keys() != set(_CONFIG):
+        raise ValueError(f"a task is {str(config)[:80]}, expected an object with {list(_CONFIG)}.")
+    for key in ("text_columns", "labels", "metrics"):
+        one = config[key]
+        if not isinstance(one, (list, tuple)) or not all(isinstance(text, str) for text in one):
+            raise ValueError(f"{key} of a task is {str(one)[:80]}, expected a list of texts.")
+    bounds = config["score_range"]  # JSON has no tuples
+    task = Task(**{**config, "score_range": tuple(bounds) if type(bounds) is list else bounds})
+    own = _TASKS.get(task.name)
+    return own if own and own.to_config() == task.to_config() else task
 
 
 def list_tasks():

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from mmlkit.data.loading import Split, TaskData
+from mmlkit.data.tasks import label_key
 from mmlkit.messages import check_number, count
 from mmlkit.training.metrics import check_metrics
 from mmlkit.training.optimizers import SCHEDULES
@@ -88,21 +89,31 @@ def check_model(model):
         )
 
 
-def check_head(head, task):
-    """Check that a head has the outputs of a task.
+def check_head(model, task):
+    """Check that the head of a task has its outputs, and in its order.
 
     Args:
-        head: the head.
+        model: the MultitaskModel.
         task: the Task.
 
     Raises:
-        ValueError: it has another number of outputs.
+        ValueError: there is no head (from `MultitaskModel.head`); it has another number of outputs;
+            or it was trained with the same labels in another order.
     """
+    head = model.head(task)
     if head.num_labels != task.num_labels:
         raise ValueError(
             f"Task {task.name!r} needs {count(task.num_labels, 'output')} "
             f"({', '.join(task.labels) or 'one score'}), its head has {head.num_labels}. It was "
             "made for other labels under this name; make a new head, and train it."
+        )
+    trained = [*map(label_key, model.tasks.get(task.name, task).labels)]
+    given = [*map(label_key, task.labels)]
+    if trained != given and sorted(trained) == sorted(given):
+        raise ValueError(
+            f"Task {task.name!r} has the labels {', '.join(task.labels)}, but the head was trained "
+            f"with {', '.join(model.tasks[task.name].labels)}, in this order. Use "
+            f"model.tasks[{task.name!r}]; for a new head delete that entry first."
         )
 
 
@@ -134,7 +145,7 @@ def check_data(model, data):
             raise ValueError(
                 f"data[{name!r}] holds task {one.task.name!r}. Use the task's own name as key."
             )
-        check_head(model.head(one.task), one.task)
+        check_head(model, one.task)
         check_metrics(one.task)
         for part in ("train", "dev"):
             _check_split(one.task, getattr(one, part), part)

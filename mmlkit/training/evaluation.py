@@ -5,7 +5,6 @@ import torch
 
 from mmlkit.data.batching import collate, encode, plan
 from mmlkit.data.loading import Split, TaskData, make_split
-from mmlkit.data.tasks import get_task
 from mmlkit.messages import count
 from mmlkit.runtime import autocast, place
 from mmlkit.training import metrics
@@ -45,7 +44,7 @@ def predict(model, data, **options):
 
         predict(model, ["A quiet triumph."], task="sst")      # array(['positive'])
     """
-    split = _as_split(data, options.pop("task", None))
+    split = _as_split(model, data, options.pop("task", None))
     scores = predict_scores(model, split, **options)
     if split.task.kind != "classification":
         return scores[:, 0]
@@ -66,7 +65,7 @@ def predict_proba(model, data, **options):
     Raises:
         ValueError: the task has no labels, because it is a regression or a ranking.
     """
-    split = _as_split(data, options.pop("task", None))
+    split = _as_split(model, data, options.pop("task", None))
     if split.task.kind != "classification":
         raise ValueError(
             f"task {split.task.name!r} is a {split.task.kind} task and has no probabilities; use "
@@ -83,7 +82,7 @@ def predict_scores(
     Args:
         model: a MultitaskModel. It is moved to `device` and stays there; its mode is restored.
         data: a Split, a TaskData (its dev split), or a list of texts or pairs of texts; no table.
-        task: the task of texts, a name or a Task.
+        task: the task of texts: a Task, or the name of one of `model.tasks` or of mmlkit's own.
         batch_size: rows per batch. Where memory runs out, batches are halved.
         max_length: tokens to which a row is cut; by default as in training (`MultitaskModel.cut`).
         precision: see `runtime.autocast`.
@@ -100,12 +99,12 @@ def predict_scores(
     """
     check_settings({"batch_size": batch_size, "max_length": max_length})
     check_model(model)
-    split = _as_split(data, task)
+    split = _as_split(model, data, task)
     if not len(split):
         raise ValueError(f"{split.task.name} {split.name} has no rows; expected at least one.")
-    head = model.head(split.task)
-    check_head(head, split.task)
-    encoded = encode(model.tokenizer, split, max_length=model.cut(max_length), pairs=head.pairs)
+    check_head(model, split.task)
+    pairs = model.head(split.task).pairs
+    encoded = encode(model.tokenizer, split, max_length=model.cut(max_length), pairs=pairs)
     model = place(model, device)
     scores = score_encoded(model, encoded, batch_size=batch_size, precision=precision)
     if wrong := int((~np.isfinite(scores)).any(1).sum()):
@@ -266,7 +265,7 @@ def prediction_table(model, split, **options):
     return ["label", *[f"p({name})" for name in task.labels]], rows
 
 
-def _as_split(data, task):
+def _as_split(model, data, task):
     if isinstance(data, TaskData):
         if data.dev is None:
             raise ValueError(
@@ -286,7 +285,8 @@ def _as_split(data, task):
         raise ValueError(
             "data is plain texts but no task was given; pass task='sst' or another of list_tasks()."
         )
-    task = get_task(task)
+    check_model(model)
+    task = model.known_task(task)
     if isinstance(data, str) or not hasattr(data, "__iter__"):
         raise ValueError(
             f"data is {data!r:.80}; expected a list of texts, such as ['A good day.']."

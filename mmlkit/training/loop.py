@@ -189,6 +189,7 @@ def fit(
     group.check_equal({"the order of data": [*data], "the order of heads": [*model.heads]})
     group.send_weights(place(model, device))
     model.max_length = model.cut(max_length)
+    model.tasks.update({name: one.task for name, one in data.items()})
     with group.warnings_once():
         train, dev = (_encoded(model, data, split) for split in ("train", "dev"))
     batches = {name: _stream(one, batch_size, _seed(seed, name)) for name, one in train.items()}

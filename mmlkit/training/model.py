@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import nn
 
+from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import LinearHead, Loss, PairHead
 from mmlkit.messages import check_number
 
@@ -75,6 +76,9 @@ class MultitaskModel(nn.Module):
         max_length: tokens to which `fit`, `predict` and `evaluate` cut a row. None means the
             encoder's limit, until `fit` sets it to the value it trained with.
 
+    `fit` notes its tasks in the attribute `tasks`, {name: Task}, and `save_model` keeps them with
+    the model, so that label names are known by the task's name. A loop of your own sets it.
+
     Raises:
         ValueError: the encoder is no module; heads is empty or holds something else; a head does
             not fit the encoder (from a private function); or max_length is below 3.
@@ -99,6 +103,7 @@ class MultitaskModel(nn.Module):
             ) from error
         self.max_length = None if max_length is None else int(max_length)  # of numpy, too
         self._tokenizer = tokenizer
+        self.tasks = {}
         self.frozen = False
 
     @property
@@ -216,6 +221,20 @@ class MultitaskModel(nn.Module):
             )
         return head
 
+    def known_task(self, task):
+        """Return a task by its name: one of `tasks`, or mmlkit's own.
+
+        Args:
+            task: a name, or a Task, which comes back as it is.
+
+        Returns:
+            The Task.
+
+        Raises:
+            ValueError: neither has the name (from `get_task`).
+        """
+        return self.tasks[task] if isinstance(task, str) and task in self.tasks else get_task(task)
+
     def collapse(self):
         """Return the model with collapsed multiverse heads and the same scores (MML v2, Eq. 5).
 
@@ -231,7 +250,7 @@ class MultitaskModel(nn.Module):
                 head = single
             plain[task] = head
         model = MultitaskModel(self.encoder, plain, self._tokenizer, self.max_length)
-        model.frozen = self.frozen
+        model.frozen, model.tasks = self.frozen, dict(self.tasks)
         return model.train(self.training)
 
     @property

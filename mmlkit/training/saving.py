@@ -6,6 +6,7 @@ import math
 import torch
 
 from mmlkit.bert.pretrained import load_pretrained, write_pretrained
+from mmlkit.data.tasks import task_from_config
 from mmlkit.folders import (
     COPY_AGAIN,
     check_model_folder,
@@ -21,7 +22,7 @@ from mmlkit.heads.ranking import RankingHead
 from mmlkit.heads.san import SANHead
 from mmlkit.pals.task_parts import load_pals, save_pals
 from mmlkit.runtime import place
-from mmlkit.training.arguments import check_model
+from mmlkit.training.arguments import check_head, check_model
 from mmlkit.training.model import MultitaskModel
 
 __all__ = ["load_model", "save_model"]
@@ -31,7 +32,7 @@ FILES = ("mmlkit.json", "heads.safetensors", "pals.json", "pals.safetensors")
 
 
 def save_model(model, folder, metadata=None):
-    """Write encoder, tokenizer and heads into a folder that `load_model` and `mmlkit predict` open.
+    """Write encoder, tokenizer, heads and tasks into a folder that `load_model` opens.
 
     The folder is written aside and renamed, so it holds the old model or the new one, never a
     mixture. Files in it that belong to no model stay. A head of two tasks is written twice, and
@@ -59,6 +60,7 @@ def save_model(model, folder, metadata=None):
     }
     content = {
         "heads": heads,
+        "tasks": {name: task.to_config() for name, task in model.tasks.items() if name in heads},
         "pals": pals,
         "max_length": model.max_length,
         "metadata": metadata or {},
@@ -151,7 +153,23 @@ def load_model(folder, *, custom_heads=(), device=None):
             f"{COPY_AGAIN}"
         )
     model.heads.load_state_dict(tensors)
+    model.tasks = _read_tasks(model, content.get("tasks", {}), path)
     return place(model.eval(), device)
+
+
+def _read_tasks(model, configs, path):
+    """Return the tasks of mmlkit.json by name; each belongs to a head."""
+    try:
+        if not isinstance(configs, dict):
+            raise ValueError(f"tasks is {str(configs)[:80]}, expected an object.")
+        tasks = {name: task_from_config(config) for name, config in configs.items()}
+        for name, task in tasks.items():
+            if name != task.name:
+                raise ValueError(f"tasks[{name!r}] is the task {task.name!r}.")
+            check_head(model, task)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error} {COPY_AGAIN}") from error
+    return tasks
 
 
 def _build_head(task, config, classes, hidden_size, tensors, path):

@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.bert.pretrained import load_pretrained, save_pretrained
+from mmlkit.data.tasks import get_task
 from mmlkit.folders import replace_folder
 from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
@@ -375,6 +376,12 @@ def change_head(**changes):
     return change
 
 
+def change_task(**changes):
+    """Return a function that adds the sst task to mmlkit.json, with changes."""
+    task = get_task("sst").to_config() | changes
+    return change_metadata(tasks={"sst": {k: v for k, v in task.items() if v != "REMOVE"}})
+
+
 def change_metadata(**changes):
     def change(folder):
         values = json.loads((folder / "mmlkit.json").read_text()) | changes
@@ -492,6 +499,28 @@ DAMAGES = {
         ),
         "a task has a name that no module can have",
     ),
+    "tasks is a list": (change_metadata(tasks=["sst"]), "mmlkit.json: tasks is .'sst'., expected"),
+    "a task without labels": (
+        change_task(labels="REMOVE"),
+        "mmlkit.json: a task is .*, expected an object with .'name', 'text_columns', 'labels'",
+    ),
+    "a task with more keys": (change_task(hub="a/b"), "a task is .*, expected an object with"),
+    "the labels are a text": (
+        change_task(labels="negative"),
+        "labels of a task is negative, expected a list of texts",
+    ),
+    "a label is a number": (change_task(labels=[1, 2, 3, 4, 5]), "expected a list of texts"),
+    "two labels for five outputs": (
+        change_task(labels=["a", "b"]),
+        "Task 'sst' needs 2 outputs .a, b., its head has 5",
+    ),
+    "a task of another name": (change_task(name="rte"), r"tasks\['sst'\] is the task 'rte'"),
+    "a task of a head that is not there": (
+        change_metadata(tasks={"rte": get_task("rte").to_config()}),
+        "This model has no head for task 'rte'",
+    ),
+    "a kind that does not exist": (change_task(kind="dream"), "kind is 'dream', expected one of"),
+    "a range that is a text": (change_task(score_range="05"), "score_range is '05', expected two"),
     "an unknown type": (change_head(type="cubic"), "head type 'cubic' of task 'sst' is not one of"),
     "a type that is a list": (
         change_head(type=["LinearHead"]),

@@ -11,13 +11,15 @@ from ranked import make_ranked
 
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.batching import collate, encode
-from mmlkit.data.tasks import get_task
+from mmlkit.data.loading import TaskData, make_split
+from mmlkit.data.tasks import Task, get_task
 from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.ranking import RankingHead
 from mmlkit.heads.san import SANHead
+from mmlkit.huggingface import export_classifier
 from mmlkit.runtime import seeded
-from mmlkit.training.evaluation import predict_scores
+from mmlkit.training.evaluation import evaluate, predict, predict_proba, predict_scores
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import make_optimizer
@@ -284,6 +286,54 @@ def test_a_saved_model_predicts_the_same(make_model, make_toy, tmp_path, pooling
         np.testing.assert_array_equal(predict_scores(again, split), scores)
         assert scores.std() > 1e-3
     assert json.loads((tmp_path / "a" / "mmlkit.json").read_text())["metadata"] == {"seed": 3}
+
+
+def spam(labels=("no", "yes")):
+    """Return a toy task of one's own, with its rows, as TaskData."""
+    task = Task("spam", ("message",), labels, metrics=("f1", "accuracy"))
+    rows = [(i, {"message": f"film {i}", "label": ("no", "yes")[i % 2]}) for i in range(8)]
+    parts = [make_split(task, rows, name=name) for name in ("train", "dev")]
+    return TaskData(task, *parts)
+
+
+def test_a_saved_model_knows_the_tasks_that_it_was_trained_on(make_model, make_toy, tmp_path):
+    """A name is enough to predict for a task of one's own; mmlkit's own task comes back itself."""
+    model = make_model("sst", "sts")
+    model.heads["spam"] = MultiverseHead(32, 2, num_heads=4)
+    assert model.tasks == {} and predict(model, ["a film"], task="sst").shape == (1,)
+    data = {"spam": spam(), "sts": make_toy("sts")}
+    fit(model, data, epochs=1, lr=1e-3)
+    save_model(model.collapse(), tmp_path / "a")
+    again = load_model(tmp_path / "a")
+    assert again.tasks == {"spam": spam().task, "sts": get_task("sts")}
+    assert again.tasks["sts"] is get_task("sts")  # with all names in files
+    shares = predict_proba(model, ["a film"], task="spam")
+    np.testing.assert_allclose(predict_proba(again, ["a film"], task="spam"), shares, atol=1e-6)
+    assert predict(again, ["a film"], task="spam") == np.array(["no", "yes"])[shares.argmax(1)]
+    export_classifier(again, "spam", tmp_path / "b")
+    labels = json.loads((tmp_path / "b" / "config.json").read_text())["id2label"]
+    assert labels == {"0": "no", "1": "yes"}
+
+
+def test_labels_in_another_order_are_refused(make_model):
+    """They would give each row the other label, without a message."""
+    model, other = make_model("sst"), spam(("Yes", "No"))
+    model.heads["spam"] = LinearHead(32, 2)
+    fit(model, spam(), epochs=1, lr=1e-3)
+    message = "has the labels Yes, No, but the head was trained with no, yes, in this order"
+    for refused in (
+        lambda: evaluate(model, other),
+        lambda: predict(model, ["a film"], task=other.task),
+        lambda: fit(model, other, epochs=1, lr=1e-3),
+    ):
+        with pytest.raises(ValueError, match=message):
+            refused()
+    renamed = dataclasses.replace(other.task, labels=("nein", "ja"))
+    assert predict(model, ["a film"], task=renamed)[0] in renamed.labels
+    model.heads["spam"] = LinearHead(32, 2)
+    del model.tasks["spam"]
+    fit(model, other, epochs=1, lr=1e-3)
+    assert model.tasks["spam"].labels == ("Yes", "No")
 
 
 def test_a_model_may_be_saved_over_another_one(make_model, make_toy, tmp_path):
