@@ -89,6 +89,27 @@ def check_model(model):
         )
 
 
+def check_frozen(model):
+    """Check that a frozen encoder holds no parameter that looks trainable.
+
+    Args:
+        model: the MultitaskModel.
+
+    Raises:
+        ValueError: it holds one, such as that of PALs that were added later.
+    """
+    parameters = model.encoder.named_parameters() if model.frozen else ()
+    stay = "" if model.encoder_is_constant else "pals."
+    left = [name for name, one in parameters if one.requires_grad and not (stay and stay in name)]
+    if left:
+        raise ValueError(
+            f"The encoder is frozen, but {count(len(left), 'parameter')} of it would get no "
+            f"gradient and have requires_grad=True, {left[0]} first. PALs that train on a frozen "
+            "encoder are added with stay_trainable=True. To freeze these parameters too, call "
+            "model.freeze_encoder() again."
+        )
+
+
 def check_head(model, task):
     """Check that the head of a task has its outputs, and in its order.
 

@@ -27,7 +27,13 @@ from mmlkit.runtime import (
     seeded,
 )
 from mmlkit.training import metrics
-from mmlkit.training.arguments import check_data, check_model, check_parts, check_settings
+from mmlkit.training.arguments import (
+    check_data,
+    check_frozen,
+    check_model,
+    check_parts,
+    check_settings,
+)
 from mmlkit.training.checkpoints import (
     CheckpointWriter,
     fingerprints,
@@ -178,6 +184,7 @@ def fit(
     """
     check_settings(locals())
     check_model(model)
+    check_frozen(model)
     data = check_data(model, data)
     hooks = check_parts(model, optimizer, hooks, saved=checkpoint_dir is not None)
     if not isinstance(optimizer, str) and (lr is not None or head_lr is not None):

@@ -9,6 +9,7 @@ import torch
 from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import HeadPruner
+from mmlkit.pals.task_parts import add_pals
 from mmlkit.training.evaluation import evaluate, predict, predict_proba
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
@@ -106,6 +107,30 @@ def test_an_optimizer_that_was_made_while_the_encoder_was_frozen_is_named(make_m
     message = rf"leaves {encoder} of {encoder + 2} trainable parameters as they are, encoder\."
     with pytest.warns(UserWarning, match=message):
         fit(model, make_toy("sst"), optimizer=optimizer, epochs=1)
+
+
+def test_pals_that_were_added_to_a_frozen_model_are_named(make_model, make_toy):
+    """They look trainable, but a frozen encoder passes no gradient to them."""
+    model, data = make_model("sst").freeze_encoder(), make_toy("sst")
+    add_pals(model.encoder, ["sst"], size=4, num_heads=2)
+    number = len(list(model.encoder.pals.parameters()))
+    message = f"The encoder is frozen, but {number} parameters of it would .*, pals.* first. PALs"
+    with pytest.raises(ValueError, match=message):
+        fit(model, data, epochs=1)
+    fit(model.freeze_encoder(), data, epochs=1)
+    model.freeze_encoder(False)
+    fit(model, data, epochs=1)
+
+
+def test_pals_that_stay_trainable_may_be_added_to_a_frozen_model(make_model, make_toy):
+    model = make_model("sst").freeze_encoder()
+    pals = add_pals(model.encoder, ["sst"], size=4, num_heads=2, stay_trainable=True).pals
+    before = [parameter.detach().clone() for parameter in pals.parameters()]
+    fit(model, make_toy("sst"), epochs=1, lr=1e-2)
+    assert not all(map(torch.equal, before, pals.parameters()))
+    model.encoder.embeddings.requires_grad_(True)
+    with pytest.raises(ValueError, match="5 parameters of it would get no gradient"):
+        fit(model, make_toy("sst"), epochs=1)
 
 
 def test_a_pruner_of_another_head_is_named(make_model, make_toy):
