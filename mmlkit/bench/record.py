@@ -156,8 +156,8 @@ def speed_sentences(record):
                 for name in ("torch_s", "import_adds_s", "names_add_s", "help_s")
             )
             sentences.append(
-                f"The import of torch takes {ready} s, that of mmlkit adds {adds} s, with the "
-                f"names of the first example {names} s; mmlkit --help takes {text} s."
+                f"The import of torch takes {ready} s. That of mmlkit adds {adds} s, with the "
+                f"names of the first example {names} s. The command mmlkit --help takes {text} s."
             )
     return sentences
 
