@@ -188,7 +188,7 @@ def check_model_folder(folder, hint=""):
     """
     found = complete_folder(folder)
     if not (found / "mmlkit.json").is_file():
-        missing = "mmlkit.json" if found.is_dir() else "the folder"
+        missing = "mmlkit.json" if found.exists() else "the folder"
         raise FileNotFoundError(
             f"{folder} holds no trained model: {missing} is missing. "
             f"Expected a folder written by save_model.{hint and f' {hint}'}"

@@ -26,6 +26,7 @@ from mmlkit.folders import is_encoder_file, replace_folder
 from mmlkit.heads.linear import LinearHead, sentence_vector
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import reset_optimizer_state
+from mmlkit.training.arguments import check_head
 
 __all__ = [
     "MultiverseConfig",
@@ -182,7 +183,7 @@ def export_classifier(model, task, folder):
 
     Args:
         model: a MultitaskModel.
-        task: the name of a task, or the Task for a task of your own.
+        task: a Task, or the name of one of `model.tasks` or of mmlkit's own.
         folder: the path of the folder.
 
     Raises:
@@ -204,21 +205,16 @@ def export_classifier(model, task, folder):
             "Name another folder."
         )
     task = model.known_task(task)
+    check_head(model, task)
     head = (
         model.collapse().head(task) if hasattr(model.head(task), "collapse") else model.head(task)
     )
     pals = getattr(model.encoder, "pals", None) is not None
-    if (
-        not isinstance(head, LinearHead)
-        or head.activation
-        or pals
-        or head.num_labels != task.num_labels
-    ):
+    if not isinstance(head, LinearHead) or head.activation or pals:
         raise ValueError(
-            f"task {task.name!r} has a {type(head).__name__} with {head.num_labels} outputs"
+            f"task {task.name!r} has a {type(head).__name__}"
             f"{' on an encoder with PALs' if pals else ''}; expected a LinearHead or "
-            f"MultiverseHead on packed input, without activation and PALs, with {task.num_labels} "
-            "outputs. Use save_model instead."
+            "MultiverseHead on packed input, without activation and PALs. Use save_model instead."
         )
     config = BertConfig(**dataclasses.asdict(model.encoder.config), num_labels=task.num_labels)
     labels = {"num_labels": 1, "problem_type": "regression"}  # pipeline then applies no sigmoid

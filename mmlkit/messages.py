@@ -13,6 +13,7 @@ import re
 
 __all__ = [
     "DISK_ERRORS",
+    "OTHER_RUN",
     "check_number",
     "count",
     "error_text",
@@ -24,6 +25,7 @@ __all__ = [
     "printable",
 ]
 
+OTHER_RUN = "belongs to another run"  # what the message about such a checkpoint says
 _ELSEWHERE = "Free some space, or choose another place."
 _NOT_ALLOWED = "You may not do this here: choose another place, or change the rights."
 # What a user can do about an error of the system, whose own text only names it.

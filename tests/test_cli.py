@@ -130,7 +130,7 @@ def test_predict_for_a_task_of_ones_own(folder, tmp_path, capsys):
     model = mmlkit.load_model(folder)
     model.heads["spam"] = LinearHead(32, 2)
     task = mmlkit.Task("spam", text_columns=("message",), labels=("no", "yes"))
-    model.tasks["spam"] = task
+    model.set_task(task)
     save_model(model, tmp_path / "own")
     assert main(["predict", "--model", str(tmp_path / "own"), "--task", "spam", "a prize"]) == 0
     header, row = (line.split("\t") for line in capsys.readouterr().out.splitlines())

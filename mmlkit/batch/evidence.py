@@ -11,7 +11,7 @@ from pathlib import Path
 from mmlkit.batch.experiments import is_finite
 from mmlkit.batch.overviews import advice, claim_rows, experiments_in, newest, runs_table
 from mmlkit.batch.reports import rounded
-from mmlkit.batch.tables import headline
+from mmlkit.batch.tables import best_values, headline
 from mmlkit.folders import atomic_write
 from mmlkit.messages import count, markdown_table, markdown_text
 from mmlkit.studies.comparisons import outcome
@@ -76,10 +76,23 @@ def _experiments(recorded):
     for one in recorded:
         size = markdown_text(f"{one.size}, {count(len(one.results), 'run')}")
         blocks.append(f"**{markdown_text(one.experiment.title)}** ({size})")
-        blocks += [markdown_text(one.experiment.about), _items(_sentences(one) + _heads_left(one))]
+        blocks += [markdown_text(one.experiment.about), _items(_about_runs(one))]
         table = headline(one.experiment, one.frame)
         blocks.append(markdown_table(_without_gaps(table)) if len(table) else "")
     return blocks
+
+
+def _about_runs(one):
+    return _sentences(one) + _best(one) + _heads_left(one)
+
+
+def _best(one):
+    """Return a sentence for each value that an experiment has chosen."""
+    first, key = next(iter(one.experiment.grid)), one.experiment.chosen
+    return [
+        f"With {first} {method}, {key} {value} has the highest mean ({100 * mean:.2f})."
+        for method, (value, mean) in best_values(one.experiment, one.frame).items()
+    ]
 
 
 def _sentences(one):

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 _SIZES = ("fast", "colab", "paper")
-_COPIED = ("title", "about", "published", "claims")
+_COPIED = ("title", "about", "chosen", "published", "claims")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Experiment:
         needs: {name of a run: name of the run that is executed before it}.
         threads: CPU threads of a run.
         memory: MB that a run asks of a cluster.
+        chosen: the parameter of the grid that the experiment chooses for each value of the first.
         published: which printed cells its scores stand beside.
         claims: what the papers claim of them.
     """
@@ -64,6 +65,7 @@ class Experiment:
     needs: dict = field(default_factory=dict, repr=False)
     threads: int = 1
     memory: int = 4000
+    chosen: str | None = None
     published: dict = field(default_factory=dict, repr=False)
     claims: list = field(default_factory=list, repr=False)
 
@@ -246,6 +248,8 @@ def _check(path, content):
         for name in _fields(content.get(table, {}).get(key, "")):
             if name not in fields:
                 raise ValueError(_unknown(f"{path}: {table}.{key}", name, fields))
+    if "chosen" in content and content["chosen"] not in content["grid"]:
+        raise ValueError(_unknown(f"{path}: chosen", content["chosen"], content["grid"]))
     for number, claim in enumerate(content.get("claims", [])):
         if "task" not in fields and claim.get("on") in ("own", "others"):
             raise ValueError(

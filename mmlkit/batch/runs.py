@@ -1,7 +1,8 @@
 """One run of a batch: it executes a notebook with parameters and writes one result file.
 
 The result is renamed into place at the very end, so an existing result is complete. A run that was
-killed leaves its checkpoint, and the next attempt continues from it.
+killed leaves its checkpoint, and the next attempt continues from it, unless the plan of the run,
+the code of mmlkit or the data have changed.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from pathlib import Path
 from mmlkit.batch.experiments import is_finite, load_experiment
 from mmlkit.batch.notebooks import execute_notebook, notebook_parameters
 from mmlkit.batch.processes import file_lock, without_iri_grammar
+from mmlkit.messages import OTHER_RUN
 
 __all__ = [
     "changes",
@@ -135,10 +137,12 @@ def _hash(content):
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _code():
-    """Return the hash of the files of mmlkit."""
-    files = sorted(Path(__file__).parents[1].rglob("*.py"))
-    return _hash(b"".join(path.read_bytes() for path in files))
+def _code(package=Path(__file__).parents[1]):
+    """Return the hash of mmlkit's files, without hidden ones, such as those of an editor."""
+    files = sorted(path for path in package.rglob("*.py") if path.is_file())
+    names = [str(path.relative_to(package)) for path in files]
+    seen = [path for path, name in zip(files, names) if not re.search(r"(^|[/\\])\.", name)]
+    return _hash(b"".join(path.read_bytes() for path in seen))
 
 
 def execute_run(experiment, folder, run, parent=None):
@@ -171,6 +175,8 @@ def execute_run(experiment, folder, run, parent=None):
             old.unlink(missing_ok=True)
         # With other code, a checkpoint may not fit: the run starts again.
         checkpoint = work / f"checkpoint-{_hash(json.dumps([plan, _code()]).encode())}"
+        for old in {*work.glob("checkpoint-*")} - {checkpoint}:
+            shutil.rmtree(old, ignore_errors=True)
         more = {
             "result_file": found,
             "checkpoint_dir": checkpoint,
@@ -195,6 +201,9 @@ def execute_run(experiment, folder, run, parent=None):
             killed = isinstance(status, int) and status < 0
             printed = re.sub(r"\x1b\[[0-9;]*m", "", "" if killed else told)  # IPython's colours
             cause = failure_cause(printed)
+            if resumed and OTHER_RUN in printed:
+                # Its data have changed: the next attempt starts again.
+                shutil.rmtree(checkpoint, ignore_errors=True)
             if not orphaned():
                 write_json(failed, {"name": run, "cause": cause, **plan, "traceback": printed})
                 if executed.is_file():

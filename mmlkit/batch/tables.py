@@ -18,6 +18,7 @@ from mmlkit.studies.published import tables
 
 __all__ = [
     "CELL",
+    "best_values",
     "compare_claim",
     "comparison",
     "finite",
@@ -204,7 +205,8 @@ def headline(experiment, frame):
 
     Returns:
         A DataFrame with published, recomputed, ours, sd and seeds: scores times 100, improvements
-        in percent. ours and sd are over seeds; everything else is averaged.
+        in percent. ours and sd are over seeds; everything else is averaged. An experiment that
+        chooses a parameter has a row for each of its values too.
     """
     by = next(key for key in (*experiment.grid, "on") if key != "seed")
     published = experiment.published
@@ -212,6 +214,8 @@ def headline(experiment, frame):
     part = frame[(frame["metric"] == metric) & (frame["split"] == "dev")]
     if part.empty:
         return part
+    if (key := experiment.chosen) in part:
+        part = part.assign(**{by: [f"{a}, {key} {b}" for a, b in zip(part[by], part[key])]})
     scale = 1 if metric == "improvement" else 100
     means = scale * part.groupby([by, "seed"], sort=False)["value"].mean()
     ours = means.groupby(by, sort=False).agg(ours="mean", sd="std", seeds="count")
@@ -221,6 +225,29 @@ def headline(experiment, frame):
     printed *= scale / (1 if metric == "improvement" else published.get("scale", 1))
     unit = ", %" if metric == "improvement" else " times 100"
     return printed.join(ours).rename_axis(f"{by}: dev {metric}{unit}").reset_index()
+
+
+def best_values(experiment, frame):
+    """Return which value of `experiment.chosen` has the highest mean dev score; a tie: the lower.
+
+    Args:
+        experiment: the Experiment.
+        frame: a DataFrame of `long_frame`.
+
+    Returns:
+        {value of the first parameter: (the chosen value, its mean score)}, for those with all runs.
+    """
+    if experiment.chosen is None:
+        return {}
+    by, key = next(iter(experiment.grid)), experiment.chosen
+    part = frame[frame["split"] == "dev"]
+    part = part[part["metric"] == next(iter(part["metric"]), None)]
+    wanted, found = math.prod(map(len, experiment.grid.values())), {}
+    for first, runs in part.groupby(by, sort=False):
+        if len(runs) == wanted // len(experiment.grid[by]):
+            means = runs.groupby(key)["value"].mean()  # in the order of the values
+            found[first] = (means.idxmax(), means.max())
+    return found
 
 
 def compare_claim(claim, frame, scale=1, level=0.95):

@@ -14,12 +14,13 @@ _LABELS = np.where(np.arange(3000) % 5 < 2, 4, 2)  # 1,800 rows of label 2 and 1
 _COUNTS = {0.0005: (1, 1), 0.001: (1, 1), 0.01: (18, 12), 0.1: (180, 120), 1.0: (1800, 1200)}
 
 
-def check_share(function):
+def check_share(function, *, explain=False):
     """Check a random share of the rows of every label, nested for the same seed.
 
     Args:
         function: `function(labels, share, seed)` with labels [N] and a share from 0 to 1. It
             returns the numbers of the drawn rows.
+        explain: as in the other checks; each message of this one says the wanted rows anyway.
 
     Returns:
         True if the answer is right. A line with the verdict is printed.

@@ -73,7 +73,7 @@ def exercise(name, *arguments, driver=None):
 
     def decorate(right):
         @functools.wraps(right)
-        def check(function, explain=False):
+        def check(function, *, explain=False):
             answer = functools.partial(driver, function) if driver else function
             comparison = functools.partial(compare, explain=explain)
             return verdict(name, comparison, answer, right, *arguments)
@@ -158,7 +158,7 @@ def compare(function, right, cases, rule, edges=(), order=None, show=True, expla
         edges: pairs (arguments, sentence) of special cases, compared after `cases`.
         order: the names in the order of comparison, if it is not that of `rule`.
         show: whether a message may show the right values.
-        explain: whether a message says the rule, or how to ask for it.
+        explain: True for a message with the rule, False for one that says how to ask for it.
 
     Raises:
         WrongAnswer: the function differs from the right answer.

@@ -164,9 +164,8 @@ def _predict(options):
             raise
         raise ValueError(
             f"{name!r} is a task of your own, and the model's folder has neither its columns nor "
-            "its label names: it was not trained with fit, or saved before fit noted them. Predict "
-            "in Python, with predict_proba(load_model(folder), texts, task=task), or set "
-            "model.tasks[task.name] = task and save the model again."
+            "its label names. Predict in Python, with predict_proba(load_model(folder), texts, "
+            "task=task). Or call model.set_task(task) and save the model again."
         ) from error
     model.head(task)  # says so when the model has no such head
     data = _read_texts(options, task)
@@ -205,7 +204,7 @@ def _read_texts(options, task):
     columns, texts = task.text_columns, options.texts
     if options.file:
         place, rows = read_rows(options.file)
-        labels = ("label", *task.aliases.get("label", ()))  # not needed here, whatever they are
+        labels = task.names("label")  # not needed here, whatever they are
         rows = [
             (number, {key: value for key, value in row.items() if key not in labels})
             for number, row in rows

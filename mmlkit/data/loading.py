@@ -373,7 +373,7 @@ def _label_indices(task, labels, place):
 
 def _find_column(task, column, row, place, required=True):
     """Return the name under which a column stands in this file."""
-    known = (column, *task.aliases.get(column, ()))
+    known = task.names(column)
     if column == "label" and {"label", "label_text"} <= set(row) - set(task.text_columns):
         known = ("label_text",)  # SetFit's data sets have both, and integers as the label
     found = next((one for one in known if one in row), None)

@@ -92,8 +92,6 @@ class Task:
             values = (value,) if isinstance(value, str) else tuple(map(str, value))
             object.__setattr__(self, name, values)
         aliases = {key: (v,) if isinstance(v, str) else v for key, v in self.aliases.items()}
-        own = self.text_columns
-        aliases = {key: tuple(v for v in them if v not in own) for key, them in aliases.items()}
         object.__setattr__(self, "aliases", aliases)
         regression = self.kind == "regression"
         if not self.metrics:
@@ -123,8 +121,8 @@ class Task:
         }
         for name, (right, expected) in fits.items():
             if not right:
-                found = getattr(self, name)
-                raise ValueError(f"task {self.name!r}: {name} is {found!r}, expected {expected}.")
+                found = f"{name} is {getattr(self, name)!r:.80}"
+                raise ValueError(f"task {self.name!r:.80}: {found}, expected {expected}.")
 
     @property
     def num_labels(self):
@@ -136,8 +134,23 @@ class Task:
         """Whether the input is two texts."""
         return len(self.text_columns) == 2
 
+    def names(self, column):
+        """Return the names under which a file may have a column.
+
+        Args:
+            column: a text column, or "label".
+
+        Returns:
+            A tuple of names, the column's own first.
+        """
+        others = self.aliases.get(column, ())
+        return (column, *(one for one in others if one not in self.text_columns))
+
     def to_config(self):
-        """Return what a trained model's folder says of the task, as plain values."""
+        """Return what a trained model's folder says of the task, as plain values.
+
+        Names in files, such as `aliases`, belong to data and are left out.
+        """
         return {key: getattr(self, key) for key in _CONFIG}
 
 
@@ -268,20 +281,21 @@ def task_from_config(config):
 
     Returns:
         The `Task`. It is mmlkit's own where all values agree, which knows the names in files too.
+        Keys that are not there have their defaults.
 
     Raises:
         ValueError: config is no description of a task.
     """
-    if not isinstance(config, dict) or config.keys() != set(_CONFIG):
+    if not isinstance(config, dict) or not {"name", "text_columns"} <= {*config} <= {*_CONFIG}:
         raise ValueError(f"a task is {str(config)[:80]}, expected an object with {list(_CONFIG)}.")
-    for key in ("text_columns", "labels", "metrics"):
+    for key in {"text_columns", "labels", "metrics"} & {*config}:
         one = config[key]
         if not isinstance(one, (list, tuple)) or not all(isinstance(text, str) for text in one):
             raise ValueError(f"{key} of a task is {str(one)[:80]}, expected a list of texts.")
-    bounds = config["score_range"]  # JSON has no tuples
+    bounds = config.get("score_range")  # JSON has no tuples
     task = Task(**{**config, "score_range": tuple(bounds) if type(bounds) is list else bounds})
-    own = _TASKS.get(task.name)
-    return own if own and own.to_config() == task.to_config() else task
+    own = get_task(task.name if task.name in (*_TASKS, "qnli_rank") else task)
+    return own if own.to_config() == task.to_config() else task
 
 
 def list_tasks():

@@ -11,6 +11,7 @@ import numpy as np
 from mmlkit.data.loading import load_task
 from mmlkit.data.tasks import get_task
 from mmlkit.studies.comparisons import matched
+from mmlkit.training.arguments import check_head
 from mmlkit.training.evaluation import predict_scores
 
 __all__ = [
@@ -139,7 +140,7 @@ def cross_dataset_table(
         for part in splits
     }
     for trained, sets in related.items():
-        models[trained].head(get_task(trained))
+        check_head(models[trained], get_task(trained))
         if not set(sets) & set(data):
             raise ValueError(
                 f"data holds none of {', '.join(sets)}, so the {trained} model has no data set."
@@ -147,7 +148,7 @@ def cross_dataset_table(
 
     def accuracy(trained, split):
         model, labels, names = models[trained], get_task(trained).labels, split.task.labels
-        scores = predict_scores(model, split.texts, task=trained, **options)
+        scores = predict_scores(model, split.texts, task=get_task(trained), **options)
         if set(labels) == set(names):  # possibly in another order
             columns = [labels.index(name) for name in names]
             return float(np.mean(scores[:, columns].argmax(axis=1) == split.labels))

@@ -145,6 +145,6 @@ def _read_test_set(file, source):
         place, rows = read_rows(paths[0], task)
     indexes = [row.get("index", row.get("idx", i)) for i, (_, row) in enumerate(rows)]
     for _, row in rows:
-        for column in ("label", *task.aliases.get("label", ())):
+        for column in task.names("label"):
             row.pop(column, None)  # a test set has none, or -1
     return make_split(task, rows, place=place, name="test"), indexes

@@ -18,9 +18,11 @@ from mmlkit.training.optimizers import SCHEDULES
 
 __all__ = [
     "check_data",
+    "check_frozen",
     "check_head",
     "check_labels",
     "check_model",
+    "check_outputs",
     "check_parts",
     "check_settings",
 ]
@@ -98,15 +100,36 @@ def check_frozen(model):
     Raises:
         ValueError: it holds one, such as that of PALs that were added later.
     """
-    parameters = model.encoder.named_parameters() if model.frozen else ()
-    stay = "" if model.encoder_is_constant else "pals."
-    left = [name for name, one in parameters if one.requires_grad and not (stay and stay in name)]
-    if left:
+    trained = () if model.encoder_is_constant else ("pals.",)
+    wrong = [
+        name
+        for name, parameter in model.encoder.named_parameters()
+        if model.frozen and parameter.requires_grad and not name.startswith(trained)
+    ]
+    if wrong:
         raise ValueError(
-            f"The encoder is frozen, but {count(len(left), 'parameter')} of it would get no "
-            f"gradient and have requires_grad=True, {left[0]} first. PALs that train on a frozen "
-            "encoder are added with stay_trainable=True. To freeze these parameters too, call "
-            "model.freeze_encoder() again."
+            f"The encoder is frozen, but {count(len(wrong), 'parameter')} of it would get no "
+            f"gradient and have requires_grad=True, {wrong[0]} first. Call model.freeze_encoder() "
+            "again to freeze them, or model.freeze_encoder(False) to train everything. PALs that "
+            "train on a frozen encoder are added with stay_trainable=True."
+        )
+
+
+def check_outputs(head, task):
+    """Check that a head has the outputs of a task.
+
+    Args:
+        head: the head.
+        task: the Task.
+
+    Raises:
+        ValueError: it has another number of outputs.
+    """
+    if head.num_labels != task.num_labels:
+        raise ValueError(
+            f"Task {task.name!r} needs {count(task.num_labels, 'output')} "
+            f"({', '.join(task.labels)[:200] or 'one score'}), its head has {head.num_labels}. It "
+            "was made for other labels under this name; make a new head, and train it."
         )
 
 
@@ -118,23 +141,17 @@ def check_head(model, task):
         task: the Task.
 
     Raises:
-        ValueError: there is no head (from `MultitaskModel.head`); it has another number of outputs;
-            or it was trained with the same labels in another order.
+        ValueError: there is no head (from `MultitaskModel.head`); it has another number of outputs
+            (from `check_outputs`); or it was trained with a label of the task in another place.
     """
-    head = model.head(task)
-    if head.num_labels != task.num_labels:
+    check_outputs(model.head(task), task)
+    trained = model.tasks.get(task.name, task)
+    places = [{label_key(name): i for i, name in enumerate(one.labels)} for one in (trained, task)]
+    if any(places[1].get(name, i) != i for name, i in places[0].items()):
         raise ValueError(
-            f"Task {task.name!r} needs {count(task.num_labels, 'output')} "
-            f"({', '.join(task.labels) or 'one score'}), its head has {head.num_labels}. It was "
-            "made for other labels under this name; make a new head, and train it."
-        )
-    trained = [*map(label_key, model.tasks.get(task.name, task).labels)]
-    given = [*map(label_key, task.labels)]
-    if trained != given and sorted(trained) == sorted(given):
-        raise ValueError(
-            f"Task {task.name!r} has the labels {', '.join(task.labels)}, but the head was trained "
-            f"with {', '.join(model.tasks[task.name].labels)}, in this order. Use "
-            f"model.tasks[{task.name!r}]; for a new head delete that entry first."
+            f"Task {task.name!r} has the labels {', '.join(task.labels)[:200]}, but the head was "
+            f"trained with {', '.join(trained.labels)[:200]}, in this order. Use "
+            f"model.tasks[{task.name!r}], or make a new head, and train it."
         )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from mmlkit.folders import atomic_write
+from mmlkit.messages import OTHER_RUN
 
 __all__ = [
     "CheckpointWriter",
@@ -141,7 +142,7 @@ def same_run(path, then, now, resume=True):
     changed = {key: (then.get(key), one) for key, one in known.items() if then.get(key) != one}
     if not changed:
         return True
-    found = f"{path} belongs to another run; different are (then, now): {changed}."
+    found = f"{path} {OTHER_RUN}; different are (then, now): {changed}."
     if resume != "auto":
         raise ValueError(
             f"{found} Use the same settings and data, another checkpoint_dir, or resume=False."

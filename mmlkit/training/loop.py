@@ -184,7 +184,8 @@ def fit(
     """
     check_settings(locals())
     check_model(model)
-    check_frozen(model)
+    if not freeze_encoder:
+        check_frozen(model)
     data = check_data(model, data)
     hooks = check_parts(model, optimizer, hooks, saved=checkpoint_dir is not None)
     if not isinstance(optimizer, str) and (lr is not None or head_lr is not None):
@@ -196,7 +197,6 @@ def fit(
     group.check_equal({"the order of data": [*data], "the order of heads": [*model.heads]})
     group.send_weights(place(model, device))
     model.max_length = model.cut(max_length)
-    model.tasks.update({name: one.task for name, one in data.items()})
     with group.warnings_once():
         train, dev = (_encoded(model, data, split) for split in ("train", "dev"))
     batches = {name: _stream(one, batch_size, _seed(seed, name)) for name, one in train.items()}
@@ -259,6 +259,8 @@ def fit(
         if state and same_run(path, state["settings"], settings, resume):
             run.load(state)
         group.check_equal({**settings, "the number of finished steps": run.step})
+        for one in data.values():
+            model.set_task(one.task)
         files = CheckpointWriter(path if group.first else None, save_steps, save_minutes)
         total = epochs * sampler.steps_per_epoch
         rate = functools.partial(

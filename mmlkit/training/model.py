@@ -12,6 +12,7 @@ from torch import nn
 from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import LinearHead, Loss, PairHead
 from mmlkit.messages import check_number
+from mmlkit.training.arguments import check_outputs
 
 __all__ = ["Head", "MultitaskModel"]
 
@@ -76,9 +77,6 @@ class MultitaskModel(nn.Module):
         max_length: tokens to which `fit`, `predict` and `evaluate` cut a row. None means the
             encoder's limit, until `fit` sets it to the value it trained with.
 
-    `fit` notes its tasks in the attribute `tasks`, {name: Task}, and `save_model` keeps them with
-    the model, so that label names are known by the task's name. A loop of your own sets it.
-
     Raises:
         ValueError: the encoder is no module; heads is empty or holds something else; a head does
             not fit the encoder (from a private function); or max_length is below 3.
@@ -103,7 +101,7 @@ class MultitaskModel(nn.Module):
             ) from error
         self.max_length = None if max_length is None else int(max_length)  # of numpy, too
         self._tokenizer = tokenizer
-        self.tasks = {}
+        self._tasks = {}
         self.frozen = False
 
     @property
@@ -221,6 +219,31 @@ class MultitaskModel(nn.Module):
             )
         return head
 
+    @property
+    def tasks(self):
+        """The tasks of `set_task`, {name: Task}; a head that was replaced since has none."""
+        return {
+            name: task
+            for name, (head, task) in self._tasks.items()
+            if name in self.heads and self.heads[name] is head
+        }
+
+    def set_task(self, task):
+        """Note the task of a head, whose columns and labels `save_model` keeps with the model.
+
+        `fit` calls it. A training loop of your own may call it, so that a name is enough for
+        `predict` later.
+
+        Args:
+            task: a Task.
+
+        Raises:
+            ValueError: there is no head of this name, or it is for another task (from functions
+                that this one calls).
+        """
+        check_outputs(self.head(task), task)
+        self._tasks[task.name] = (self.heads[task.name], task)
+
     def known_task(self, task):
         """Return a task by its name: one of `tasks`, or mmlkit's own.
 
@@ -233,7 +256,8 @@ class MultitaskModel(nn.Module):
         Raises:
             ValueError: neither has the name (from `get_task`).
         """
-        return self.tasks[task] if isinstance(task, str) and task in self.tasks else get_task(task)
+        own = self.tasks.get(task) if isinstance(task, str) else None
+        return own or get_task(task)
 
     def collapse(self):
         """Return the model with collapsed multiverse heads and the same scores (MML v2, Eq. 5).
@@ -250,7 +274,9 @@ class MultitaskModel(nn.Module):
                 head = single
             plain[task] = head
         model = MultitaskModel(self.encoder, plain, self._tokenizer, self.max_length)
-        model.frozen, model.tasks = self.frozen, dict(self.tasks)
+        model.frozen = self.frozen
+        for task in self.tasks.values():
+            model.set_task(task)
         return model.train(self.training)
 
     @property

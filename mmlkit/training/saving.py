@@ -22,7 +22,7 @@ from mmlkit.heads.ranking import RankingHead
 from mmlkit.heads.san import SANHead
 from mmlkit.pals.task_parts import load_pals, save_pals
 from mmlkit.runtime import place
-from mmlkit.training.arguments import check_head, check_model
+from mmlkit.training.arguments import check_model
 from mmlkit.training.model import MultitaskModel
 
 __all__ = ["load_model", "save_model"]
@@ -36,7 +36,7 @@ def save_model(model, folder, metadata=None):
 
     The folder is written aside and renamed, so it holds the old model or the new one, never a
     mixture. Files in it that belong to no model stay. A head of two tasks is written twice, and
-    opens as two heads. The encoder alone opens with
+    opens as two heads. Tasks are those of `model.tasks`. The encoder alone opens with
     transformers.AutoModel too. Do not open the folder with `pipeline`, which finds no classifier
     in it and makes a random one: `export_classifier` writes a folder for `pipeline`.
 
@@ -60,7 +60,7 @@ def save_model(model, folder, metadata=None):
     }
     content = {
         "heads": heads,
-        "tasks": {name: task.to_config() for name, task in model.tasks.items() if name in heads},
+        "tasks": {name: task.to_config() for name, task in model.tasks.items()},
         "pals": pals,
         "max_length": model.max_length,
         "metadata": metadata or {},
@@ -153,23 +153,22 @@ def load_model(folder, *, custom_heads=(), device=None):
             f"{COPY_AGAIN}"
         )
     model.heads.load_state_dict(tensors)
-    model.tasks = _read_tasks(model, content.get("tasks", {}), path)
+    _set_tasks(model, content.get("tasks", {}), path)
     return place(model.eval(), device)
 
 
-def _read_tasks(model, configs, path):
-    """Return the tasks of mmlkit.json by name; each belongs to a head."""
+def _set_tasks(model, configs, path):
+    """Note the tasks that mmlkit.json describes; each has a head."""
     try:
         if not isinstance(configs, dict):
             raise ValueError(f"tasks is {str(configs)[:80]}, expected an object.")
-        tasks = {name: task_from_config(config) for name, config in configs.items()}
-        for name, task in tasks.items():
+        for name, config in configs.items():
+            task = task_from_config(config)
             if name != task.name:
-                raise ValueError(f"tasks[{name!r}] is the task {task.name!r}.")
-            check_head(model, task)
+                raise ValueError(f"tasks[{name!r:.80}] is the task {task.name!r:.80}.")
+            model.set_task(task)
     except ValueError as error:
         raise ValueError(f"{path}: {error} {COPY_AGAIN}") from error
-    return tasks
 
 
 def _build_head(task, config, classes, hidden_size, tensors, path):

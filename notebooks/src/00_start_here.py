@@ -271,6 +271,9 @@ status = main(["predict", "--model", str(folder), "A quiet, patient triumph."])
 # %% [markdown]
 # ## Exercises
 #
+# Write your lines, and run the cell. Its check compares your answer with the right one and names a known mistake. With `explain=True`
+# it also says the right answer in words: `checks.check_majority(majority_accuracy, explain=True)`.
+#
 # ### Exercise 1: the majority class
 #
 # ● ○ ○ · 5 minutes

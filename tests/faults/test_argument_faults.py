@@ -114,9 +114,10 @@ def test_pals_that_were_added_to_a_frozen_model_are_named(make_model, make_toy):
     model, data = make_model("sst").freeze_encoder(), make_toy("sst")
     add_pals(model.encoder, ["sst"], size=4, num_heads=2)
     number = len(list(model.encoder.pals.parameters()))
-    message = f"The encoder is frozen, but {number} parameters of it would .*, pals.* first. PALs"
+    message = f"The encoder is frozen, but {number} parameters of it would .*, pals.* first. Call"
     with pytest.raises(ValueError, match=message):
         fit(model, data, epochs=1)
+    fit(model, data, epochs=1, freeze_encoder=True)  # freezes them by itself
     fit(model.freeze_encoder(), data, epochs=1)
     model.freeze_encoder(False)
     fit(model, data, epochs=1)

@@ -291,6 +291,31 @@ def test_a_killed_run_starts_again_with_other_code(toy, tmp_path, monkeypatch):
     assert (tmp_path / "log.0").read_text() == "01012"  # it would be 012 with the same code
 
 
+def test_a_run_whose_data_have_changed_starts_again(toy, tmp_path):
+    """The checkpoint is refused with the message of `fit`; the next attempt has none."""
+    out = tmp_path / "out"
+    refused = "if place.exists():\n    raise ValueError('it belongs to another run; ...')\n"
+    text = KILLED_TWICE.replace("place.mkdir", f"{refused}place.mkdir")
+    experiment = load_experiment(toy(text, [0]))
+    assert "killed" in execute_run(experiment, out, "0")
+    assert "belongs to another run" in execute_run(experiment, out, "0")
+    (tmp_path / "log.second").unlink()
+    assert "killed" in execute_run(experiment, out, "0")
+    assert (tmp_path / "log.0").read_text() == "0101"
+
+
+def test_the_hash_of_the_code_sees_every_file_but_hidden_ones(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "one.py").write_text("x = 1")
+    before = runs._code(tmp_path)
+    (tmp_path / "a" / ".#one.py").symlink_to("nowhere")
+    (tmp_path / ".ipynb_checkpoints").mkdir()
+    (tmp_path / ".ipynb_checkpoints" / "one.py").write_text("x = 3")
+    assert runs._code(tmp_path) == before
+    (tmp_path / "a" / "one.py").write_text("x = 2")
+    assert runs._code(tmp_path) != before and len(runs._code()) == 16
+
+
 def test_runs_with_similar_names_share_no_file(toy, tmp_path):
     """In an earlier version, the start of run 1 deleted the scores of run 1.5."""
     experiment, out = load_experiment(toy("", [1.5, 1])), tmp_path / "out"

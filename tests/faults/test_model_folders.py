@@ -500,9 +500,14 @@ DAMAGES = {
         "a task has a name that no module can have",
     ),
     "tasks is a list": (change_metadata(tasks=["sst"]), "mmlkit.json: tasks is .'sst'., expected"),
-    "a task without labels": (
-        change_task(labels="REMOVE"),
+    "a task without columns": (
+        change_task(text_columns="REMOVE"),
         "mmlkit.json: a task is .*, expected an object with .'name', 'text_columns', 'labels'",
+    ),
+    "a task without labels": (change_task(labels="REMOVE"), "labels is .., expected two or more"),
+    "many labels": (
+        change_task(labels=[str(number) for number in range(10**4)]),
+        r"mmlkit.json: Task .sst. needs 10000 outputs \(0, 1, .{,200}\), its head has 5. .{,250}$",
     ),
     "a task with more keys": (change_task(hub="a/b"), "a task is .*, expected an object with"),
     "the labels are a text": (

@@ -1,5 +1,6 @@
 """Properties of every head; a saved and loaded model gives the same predictions."""
 
+import copy
 import dataclasses
 import json
 
@@ -12,7 +13,7 @@ from ranked import make_ranked
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.batching import collate, encode
 from mmlkit.data.loading import TaskData, make_split
-from mmlkit.data.tasks import Task, get_task
+from mmlkit.data.tasks import Task, get_task, task_from_config
 from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.ranking import RankingHead
@@ -315,7 +316,7 @@ def test_a_saved_model_knows_the_tasks_that_it_was_trained_on(make_model, make_t
     assert labels == {"0": "no", "1": "yes"}
 
 
-def test_labels_in_another_order_are_refused(make_model):
+def test_labels_in_another_order_are_refused(make_model, tmp_path):
     """They would give each row the other label, without a message."""
     model, other = make_model("sst"), spam(("Yes", "No"))
     model.heads["spam"] = LinearHead(32, 2)
@@ -325,15 +326,52 @@ def test_labels_in_another_order_are_refused(make_model):
         lambda: evaluate(model, other),
         lambda: predict(model, ["a film"], task=other.task),
         lambda: fit(model, other, epochs=1, lr=1e-3),
+        lambda: export_classifier(model, other.task, tmp_path / "exported"),
     ):
         with pytest.raises(ValueError, match=message):
             refused()
+    with pytest.raises(ValueError, match="has the labels yes, ja, but the head was trained with"):
+        predict(model, ["a film"], task=dataclasses.replace(other.task, labels=("yes", "ja")))
     renamed = dataclasses.replace(other.task, labels=("nein", "ja"))
     assert predict(model, ["a film"], task=renamed)[0] in renamed.labels
     model.heads["spam"] = LinearHead(32, 2)
-    del model.tasks["spam"]
+    assert model.tasks == {}  # the head is another one
+    with pytest.raises(ValueError, match="sampler is 'x', expected a TaskSampler"):
+        fit(model, spam(), epochs=1, sampler="x")
+    assert model.tasks == {}  # nothing was trained
     fit(model, other, epochs=1, lr=1e-3)
     assert model.tasks["spam"].labels == ("Yes", "No")
+
+
+def test_a_model_is_saved_after_its_head_was_replaced(make_model, tmp_path):
+    """The task of the old head is forgotten: it does not fit the new one."""
+    model = make_model("sst")
+    model.heads["spam"] = LinearHead(32, 2)
+    model.set_task(spam().task)
+    model.heads["spam"] = LinearHead(32, 3)
+    save_model(model, tmp_path)
+    assert load_model(tmp_path).tasks == {}
+    with pytest.raises(ValueError, match="needs 2 outputs .no, yes., its head has 3"):
+        model.set_task(spam().task)
+    with pytest.raises(ValueError, match="no head for task 'qnli_rank'"):
+        model.set_task(get_task("qnli_rank"))
+
+
+def test_a_copied_model_has_its_tasks(make_model):
+    model = make_model("sst")
+    model.set_task(get_task("sst"))
+    twin = copy.deepcopy(model)
+    assert twin.tasks == model.tasks == {"sst": get_task("sst")}
+    twin.heads["sst"] = LinearHead(32, 5)
+    assert twin.tasks == {} != model.tasks
+
+
+@pytest.mark.parametrize("name", ["sst", "sts", "scitail", "qnli_rank"])
+def test_a_task_of_mmlkit_comes_back_from_json(name):
+    task = get_task(name)
+    assert task_from_config(json.loads(json.dumps(task.to_config()))) == task
+    short = task_from_config({"name": "mine", "text_columns": ["text"], "labels": ["a", "b"]})
+    assert short == Task("mine", ("text",), ("a", "b"))
 
 
 def test_a_model_may_be_saved_over_another_one(make_model, make_toy, tmp_path):

@@ -319,9 +319,7 @@ def test_the_sentences():
     )
     assert many == ("384 heads instead of one add 2.4 (-0.5 to 3.0) % to a training step in fp32.")
     assert check == "A pruning check of 1,024 heads takes 0.20 (0.10 to 0.30) s."
-    assert (
-        "That of mmlkit adds 0.250 (0.250 to 0.250) s" in ready and "--help takes 0.125" in ready
-    )
+    assert "That of mmlkit adds 0.250 (0.250 to 0.250) s" in ready and "--help takes 0.125" in ready
 
 
 def test_a_record_of_heads_alone_has_an_empty_table():

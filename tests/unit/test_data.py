@@ -698,7 +698,9 @@ def test_another_name_of_a_column_may_be_a_plain_text():
     task = Task("mine", ("text",), ("no", "yes"), aliases={"label": "target"})
     assert task.aliases == {"label": ("target",)}
     own = Task("mine", ("target", "text"), ("no", "yes"), aliases={"label": ("target", "class")})
-    assert own.aliases == {"label": ("class",)}  # a text column is no other name of the label
+    assert own.names("label") == ("label", "class")  # a text column is no other name of the label
+    qqp = dataclasses.replace(get_task("qqp"), text_columns=("sentence1", "sentence2"))
+    assert "question1" in qqp.names("sentence1")
     rows = [(0, {"text": "a", "target": "yes"})]
     assert make_split(task, rows, name="train").labels.tolist() == [1]
 

@@ -224,6 +224,10 @@ FAST = HEAD + GRID + "[fast]\n"
             r"published.row has 'method', which is unknown. .*Known: seed, task, on.",
         ),
         (
+            HEAD + "chosen = 'sed'\n" + GRID + "[fast]\n",
+            r"chosen has 'sed', which is unknown. Did you mean 'seed'\? Known: seed, task.",
+        ),
+        (
             FAST + "[[claims]]\nsays = 'x'\n",
             r"claims.0 has no 'first'; it needs says, first, second.",
         ),

@@ -16,6 +16,7 @@ from mmlkit.batch.evidence import write_evidence, write_readme
 from mmlkit.batch.experiments import Experiment, load_experiment
 from mmlkit.batch.reports import write_report
 from mmlkit.batch.tables import (
+    best_values,
     compare_claim,
     comparison,
     headline,
@@ -122,6 +123,29 @@ def test_the_headline_averages_tasks_before_seeds(experiment):
     assert found["published"] == pytest.approx(
         (9.51 + 2.87) / 2, abs=3
     )  # the mean of two printed cells
+
+
+def test_the_chosen_learning_rates_by_hand(tmp_path):
+    """The highest mean over sets is chosen, the lower rate for a tie, and only with all runs."""
+    rates = {"bert": {5e-5: 0.50, 1e-4: 0.60, 2e-4: 0.60}, "mml": {5e-5: 0.90, 1e-4: 0.10}}
+    runs = []
+    for method, found in rates.items():
+        for lr, accuracy in found.items():
+            for task, more in (("rte", 0.1), ("mrpc", -0.1)):
+                run = result(method, 100, [accuracy + more], task)
+                run["parameters"]["lr"], run["name"] = lr, f"{method}-{lr}-{task}"
+                runs.append({**run, "experiment": "real-rates"})
+    experiment = load_experiment("real-rates")
+    frame = long_frame(experiment, runs)
+    assert best_values(experiment, frame) == {"bert": (1e-4, pytest.approx(0.6))}
+    table = headline(experiment, frame).set_index("method: dev accuracy times 100")
+    assert table.loc["bert, lr 0.0002", "ours"] == pytest.approx(60)
+    assert table.loc["mml, lr 5e-05", "ours"] == pytest.approx(90) and len(table) == 5
+    for run in runs:
+        (tmp_path / f"{run['name']}.json").write_text(json.dumps(run))
+    text = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
+    assert "- With method bert, lr 0.0001 has the highest mean (60.00)." in text
+    assert "With method mml, lr" not in text
 
 
 def test_a_run_without_its_baseline_has_no_improvement(experiment):
