@@ -70,8 +70,8 @@ def main():
     masters = sorted((ROOT / "notebooks" / "src").glob(f"{options.number}_*.py"))
     if len(masters) != 1:
         sys.exit(f"No notebook has the number {options.number}.")
-    from mmlkit.folders import atomic_write
     from mmlkit.runtime import describe
+    from mmlkit.support.folders import atomic_write
 
     cells, digest = experiment(masters[0])
     place = ROOT / "results" / "lessons" / f"{options.number}.json"

@@ -31,7 +31,7 @@ def main():
     from matplotlib import pyplot as plt
 
     from mmlkit import plots, studies
-    from mmlkit.folders import atomic_write
+    from mmlkit.support.folders import atomic_write
 
     runs = studies.recorded_staircases(ROOT / "results")
     plots.staircases(runs, studies.LANDMARKS)

@@ -21,9 +21,9 @@ from mmlkit.bench.timing import matmul_peak
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.batching import encode
 from mmlkit.data.loading import load_task
-from mmlkit.folders import atomic_write
 from mmlkit.heads.linear import LinearHead
 from mmlkit.runtime import describe, fastest_precision, pick_device
+from mmlkit.support.folders import atomic_write
 from mmlkit.training.evaluation import score_encoded
 from mmlkit.training.model import MultitaskModel
 

@@ -28,7 +28,7 @@ _NAMES = {
     "huggingface": "export_classifier",
     "studies": "cross_dataset_table performance_profile published relative_improvement",
     "profiles": "get_profile",
-    "opening": "open_notebook",
+    "support.opening": "open_notebook",
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOME)

@@ -22,10 +22,10 @@ from transformers import (
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.trainer_callback import ExportableState
 
-from mmlkit.folders import is_encoder_file, replace_folder
 from mmlkit.heads.linear import LinearHead, sentence_vector
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import reset_optimizer_state
+from mmlkit.support.folders import is_encoder_file, replace_folder
 from mmlkit.training.arguments import check_head
 
 __all__ = [

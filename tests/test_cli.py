@@ -20,7 +20,7 @@ from mmlkit.cli.arguments import parse
 from mmlkit.cli.main import main
 from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.messages import is_mistake, no_formula
+from mmlkit.support.messages import is_mistake, no_formula
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.saving import save_model
 
@@ -344,7 +344,8 @@ def test_numbers_out_of_range_are_refused(arguments, message, capsys):
     ],
 )
 def test_doctor_reports_a_gpu_as_untested(monkeypatch, capsys, gpu, message):
-    from mmlkit import hub, runtime
+    from mmlkit import runtime
+    from mmlkit.support import hub
 
     def without_datasets(package, version=metadata.version):
         if package == "datasets":

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mmlkit.batch.processes import end_tree, end_with_parent, file_lock, without_iri_grammar
 from mmlkit.batch.runs import KILLED, changes, gpu_names, read_result, write_json
-from mmlkit.messages import count
+from mmlkit.support.messages import count
 
 __all__ = ["estimate", "is_dry_run", "reproduce", "unfinished"]
 

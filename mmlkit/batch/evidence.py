@@ -12,9 +12,9 @@ from mmlkit.batch.experiments import is_finite
 from mmlkit.batch.overviews import advice, claim_rows, experiments_in, newest, runs_table
 from mmlkit.batch.reports import rounded
 from mmlkit.batch.tables import best_values, headline
-from mmlkit.folders import atomic_write
-from mmlkit.messages import count, markdown_table, markdown_text
 from mmlkit.studies.comparisons import outcome
+from mmlkit.support.folders import atomic_write
+from mmlkit.support.messages import count, markdown_table, markdown_text
 
 __all__ = ["write_evidence", "write_readme"]
 

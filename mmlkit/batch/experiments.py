@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mmlkit.batch.notebooks import find_notebooks, notebook_parameters, parse_value
 from mmlkit.profiles import get_profile
-from mmlkit.shipped import shipped_folder
+from mmlkit.support.shipped import shipped_folder
 
 __all__ = [
     "Experiment",

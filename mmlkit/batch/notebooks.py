@@ -17,8 +17,8 @@ from pathlib import Path
 import yaml
 
 from mmlkit.batch.processes import STALLED, run_watched
-from mmlkit.messages import count
-from mmlkit.shipped import shipped_folder
+from mmlkit.support.messages import count
+from mmlkit.support.shipped import shipped_folder
 
 __all__ = ["find_notebooks", "list_notebooks", "run_notebook", "run_notebooks", "usable_cores"]
 

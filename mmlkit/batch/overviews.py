@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from mmlkit.batch.experiments import Experiment, known_experiments, load_experiment
 from mmlkit.batch.tables import CELL, compare_claim, finite, headline, load_results, long_frame
-from mmlkit.messages import count
-from mmlkit.shipped import results as recorded_path
 from mmlkit.studies.comparisons import outcome, outcome_sentence, pairs_needed
+from mmlkit.support.messages import count
+from mmlkit.support.shipped import results as recorded_path
 
 __all__ = [
     "Recorded",
@@ -163,7 +163,7 @@ def recorded_experiments(folders=None):
     """Return the experiments of `experiments_in`, and an empty list where there is no run.
 
     Args:
-        folders: a list of folders; None: results/, see `mmlkit.shipped.results`.
+        folders: a list of folders; None: results/, see `mmlkit.support.shipped.results`.
 
     Returns:
         A list of Recorded.

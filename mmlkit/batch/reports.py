@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from mmlkit.batch.overviews import experiments_in
 from mmlkit.batch.tables import CELL, comparison, finite
-from mmlkit.folders import atomic_write
-from mmlkit.messages import count, markdown_table, markdown_text
+from mmlkit.support.folders import atomic_write
+from mmlkit.support.messages import count, markdown_table, markdown_text
 
 __all__ = ["rounded", "write_report"]
 

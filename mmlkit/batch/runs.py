@@ -21,7 +21,7 @@ from pathlib import Path
 from mmlkit.batch.experiments import is_finite, load_experiment
 from mmlkit.batch.notebooks import execute_notebook, notebook_parameters
 from mmlkit.batch.processes import file_lock, without_iri_grammar
-from mmlkit.messages import OTHER_RUN
+from mmlkit.support.messages import OTHER_RUN
 
 __all__ = [
     "changes",
@@ -76,7 +76,7 @@ def write_json(path, content):
         path: the file.
         content: plain values.
     """
-    from mmlkit.folders import atomic_write
+    from mmlkit.support.folders import atomic_write
 
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")

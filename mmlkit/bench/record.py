@@ -9,8 +9,8 @@ from mmlkit.bench.steps import compare_steps
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.loading import load_task
 from mmlkit.heads.linear import LinearHead
-from mmlkit.messages import count
 from mmlkit.runtime import describe, fastest_precision, pick_device, seeded
+from mmlkit.support.messages import count
 from mmlkit.training.model import MultitaskModel
 
 __all__ = ["measure_speed", "speed_sentences", "speed_table"]

@@ -17,7 +17,8 @@ from pathlib import Path
 import torch
 
 from mmlkit.bert.model import BertConfig, BertModel
-from mmlkit.folders import (
+from mmlkit.runtime import pick_device, seeded
+from mmlkit.support.folders import (
     COPY_AGAIN,
     complete_folder,
     is_encoder_file,
@@ -26,9 +27,8 @@ from mmlkit.folders import (
     replace_folder,
     tensor_mismatches,
 )
-from mmlkit.hub import download_model
-from mmlkit.messages import check_number
-from mmlkit.runtime import pick_device, seeded
+from mmlkit.support.hub import download_model
+from mmlkit.support.messages import check_number
 
 __all__ = ["load_pretrained", "read_checkpoint", "save_pretrained", "write_pretrained"]
 

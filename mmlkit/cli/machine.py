@@ -1,6 +1,6 @@
 """The hardware and packages of this machine, and its speed: `mmlkit doctor` and `mmlkit bench`."""
 
-from mmlkit.messages import count
+from mmlkit.support.messages import count
 
 __all__ = ["bench", "doctor"]
 
@@ -9,8 +9,8 @@ def doctor():
     """Print what is installed and which profiles will run; return the exit status."""
     from importlib.metadata import PackageNotFoundError, version
 
-    from mmlkit.hub import reachable
     from mmlkit.runtime import describe, fastest_precision, pick_device
+    from mmlkit.support.hub import reachable
 
     about, device, missing = describe(), pick_device(), set()
     versions = about["versions"]
@@ -67,8 +67,8 @@ def bench(options):
     import json
 
     from mmlkit.bench import measure_speed, speed_sentences, speed_table
-    from mmlkit.folders import atomic_write
     from mmlkit.runtime import fastest_precision, pick_device
+    from mmlkit.support.folders import atomic_write
 
     fastest = fastest_precision(pick_device())
     if fastest == "fp32" and not options.precision and options.only != ["start"]:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from mmlkit.cli.arguments import parse
-from mmlkit.messages import count, error_text, is_mistake, no_formula, printable
+from mmlkit.support.messages import count, error_text, is_mistake, no_formula, printable
 
 __all__ = ["main"]
 
@@ -188,7 +188,7 @@ def _load(options, notebook, example):
         raise ValueError(
             f"no model was named: expected --model and a folder written by save_model. {make}"
         )
-    from mmlkit.folders import check_model_folder
+    from mmlkit.support.folders import check_model_folder
 
     check_model_folder(options.model, make)
     from mmlkit.training.saving import load_model
@@ -240,9 +240,9 @@ def _submit(options):
 
 
 def _grade(options):
-    from mmlkit.folders import atomic_write
     from mmlkit.grading import reports, submissions
     from mmlkit.grading.sandbox import find_sandbox
+    from mmlkit.support.folders import atomic_write
 
     submissions.check_folder(options.folder, options.assignment, only=bool(options.gradescope))
     sandbox = find_sandbox()
@@ -274,7 +274,7 @@ def _leaderboard(options):
 
 
 def _write(header, rows, out):
-    from mmlkit.folders import atomic_write
+    from mmlkit.support.folders import atomic_write
 
     if out is None:
         writer = csv.writer(sys.stdout, delimiter="\t", lineterminator="\n")

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import mmlkit
-from mmlkit.folders import atomic_write
+from mmlkit.support.folders import atomic_write
 
 __all__ = ["write_bundle"]
 

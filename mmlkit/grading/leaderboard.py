@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from mmlkit.data.loading import load_task
-from mmlkit.folders import atomic_write
-from mmlkit.messages import no_formula, printable
 from mmlkit.studies.cs224n import HEADERS, TASKS, overall_score, prediction_file
+from mmlkit.support.folders import atomic_write
+from mmlkit.support.messages import no_formula, printable
 
 __all__ = ["HEADER", "Row", "rank", "write_board"]
 

@@ -10,8 +10,8 @@ import io
 import json
 from pathlib import Path
 
-from mmlkit.folders import atomic_write
-from mmlkit.messages import no_formula, printable
+from mmlkit.support.folders import atomic_write
+from mmlkit.support.messages import no_formula, printable
 
 __all__ = ["gradescope_results", "page", "write_reports"]
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from mmlkit.checks.compare import WrongAnswer
-from mmlkit.folders import atomic_write
 from mmlkit.grading import runner
 from mmlkit.grading.questions import Edition, load_questions, names_in
 from mmlkit.grading.sandbox import ANSWERS, find_sandbox
+from mmlkit.support.folders import atomic_write
 
 __all__ = ["check_folder", "grade_folder", "grade_notebook", "load_edition", "replay"]
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from mmlkit.heads.methods import METHODS
-from mmlkit.messages import count
 from mmlkit.plots.common import COLOURS, LINES, heat_map, integer_ticks, looks, panel, panels
+from mmlkit.support.messages import count
 
 __all__ = [
     "drift",

@@ -15,10 +15,10 @@ import numpy as np
 from mmlkit.data.files import find_files, read_rows
 from mmlkit.data.loading import make_split
 from mmlkit.data.tasks import get_task
-from mmlkit.folders import atomic_write
 from mmlkit.heads.linear import PairHead
-from mmlkit.messages import count
 from mmlkit.runtime import seeded
+from mmlkit.support.folders import atomic_write
+from mmlkit.support.messages import count
 from mmlkit.training import metrics
 from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.model import MultitaskModel

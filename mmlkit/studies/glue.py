@@ -12,9 +12,9 @@ import numpy as np
 from mmlkit.data.files import read_rows
 from mmlkit.data.loading import make_split
 from mmlkit.data.tasks import get_task
-from mmlkit.folders import atomic_write
-from mmlkit.hub import load_hub_dataset
-from mmlkit.messages import count
+from mmlkit.support.folders import atomic_write
+from mmlkit.support.hub import load_hub_dataset
+from mmlkit.support.messages import count
 from mmlkit.training.evaluation import predict_scores
 
 __all__ = ["glue_average", "write_glue_submission"]

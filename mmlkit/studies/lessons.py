@@ -7,8 +7,8 @@ Notebook 00 shows the list.
 import json
 from pathlib import Path
 
-from mmlkit.opening import COLAB_GB
-from mmlkit.shipped import results
+from mmlkit.support.opening import COLAB_GB
+from mmlkit.support.shipped import results
 
 __all__ = [
     "COURSE",
@@ -65,7 +65,7 @@ def recorded_effects(number, folder=None, kind="effects"):
 
     Args:
         number: of the notebook, such as "03".
-        folder: the folder of the records; None: results/lessons, see `mmlkit.shipped.results`.
+        folder: the folder of the records; None: results/lessons (`support.shipped.results`).
         kind: "effects", which claim to be above zero, or "measured", which claim nothing.
 
     Returns:

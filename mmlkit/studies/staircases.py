@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mmlkit.shipped import results
+from mmlkit.support.shipped import results
 
 __all__ = [
     "LANDMARKS",
@@ -91,7 +91,7 @@ def recorded_staircases(folder=None, *, smaller=False):
     """Return the recorded runs on real data: those on QNLI, as in Fig. 2, and on smaller sets.
 
     Args:
-        folder: the folder of the records; None: results/, see `mmlkit.shipped.results`. Runs of
+        folder: the folder of the records; None: results/ (`support.shipped.results`). Runs of
             experiments/real-staircase.toml are in real-staircase-PROFILE/, runs of notebook 04 on
             real sets in pruning_TASK.json.
         smaller: leave QNLI out.

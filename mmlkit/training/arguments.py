@@ -12,7 +12,7 @@ import numpy as np
 
 from mmlkit.data.loading import Split, TaskData
 from mmlkit.data.tasks import label_key
-from mmlkit.messages import check_number, count
+from mmlkit.support.messages import check_number, count
 from mmlkit.training.metrics import check_metrics
 from mmlkit.training.optimizers import SCHEDULES
 

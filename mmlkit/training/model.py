@@ -11,7 +11,7 @@ from torch import nn
 
 from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import LinearHead, Loss, PairHead
-from mmlkit.messages import check_number
+from mmlkit.support.messages import check_number
 from mmlkit.training.arguments import check_outputs
 
 __all__ = ["Head", "MultitaskModel"]

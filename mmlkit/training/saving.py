@@ -7,7 +7,13 @@ import torch
 
 from mmlkit.bert.pretrained import load_pretrained, write_pretrained
 from mmlkit.data.tasks import task_from_config
-from mmlkit.folders import (
+from mmlkit.heads.linear import LinearHead, PairHead
+from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.heads.ranking import RankingHead
+from mmlkit.heads.san import SANHead
+from mmlkit.pals.task_parts import load_pals, save_pals
+from mmlkit.runtime import place
+from mmlkit.support.folders import (
     COPY_AGAIN,
     check_model_folder,
     is_encoder_file,
@@ -16,12 +22,6 @@ from mmlkit.folders import (
     replace_folder,
     tensor_mismatches,
 )
-from mmlkit.heads.linear import LinearHead, PairHead
-from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.heads.ranking import RankingHead
-from mmlkit.heads.san import SANHead
-from mmlkit.pals.task_parts import load_pals, save_pals
-from mmlkit.runtime import place
 from mmlkit.training.arguments import check_model
 from mmlkit.training.model import MultitaskModel
 

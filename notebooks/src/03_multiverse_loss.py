@@ -400,7 +400,7 @@ print(f"L_task {L_task:.3f}, lambda L_mv {head.penalty():.3f}, y_hat {list(head(
 # %%
 import json
 
-from mmlkit.shipped import results
+from mmlkit.support.shipped import results
 
 file, speed = results("multiverse_cost.json"), results("speed.json")
 if file.is_file() and speed.is_file():

@@ -62,7 +62,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from mmlkit import checks, plots, shipped, studies
+from mmlkit import checks, plots, studies
+from mmlkit.support import shipped
 from mmlkit.runtime import describe, fastest_precision
 
 source = source or size.source
@@ -735,7 +736,7 @@ def as_record(rule, pruner, history):
 # %%
 import time
 
-from mmlkit.folders import atomic_write
+from mmlkit.support.folders import atomic_write
 
 trained, records, started = {}, {}, time.perf_counter()
 for rule in [bandwidth, WIDE] if mini else [bandwidth]:

@@ -639,7 +639,7 @@ result.round(3).astype(object).fillna("")
 # %%
 from pathlib import Path
 
-from mmlkit.folders import atomic_write
+from mmlkit.support.folders import atomic_write
 
 two = 2 * np.sqrt(2) * result["one standard error"]  # two errors of a difference
 far = [name for name in data if abs(result["together"] - result["alone"])[name] > two[name]]
@@ -672,7 +672,7 @@ assert np.isfinite(together["train_loss"]).all()
 
 # %%
 from mmlkit.batch import read_result
-from mmlkit.shipped import results
+from mmlkit.support.shipped import results
 
 
 def recorded(name):

@@ -16,7 +16,7 @@ import torch
 from mmlkit.batch.runs import record
 from mmlkit.bert.pretrained import save_pretrained
 from mmlkit.cli.main import main
-from mmlkit.folders import atomic_write
+from mmlkit.support.folders import atomic_write
 from mmlkit.training.checkpoints import load_checkpoint, load_latest, save_checkpoint
 from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.loop import fit

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 # An attempt starts when a line arrives, which has the largest size of a file.
 CHILD = """
 import json, resource, sys, time
-from mmlkit.hub import download_model
+from mmlkit.support.hub import download_model
 
 for line in sys.stdin:
     if size := int(line):

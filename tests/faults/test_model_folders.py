@@ -22,11 +22,11 @@ from safetensors.torch import load_file, save_file
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.bert.pretrained import load_pretrained, save_pretrained
 from mmlkit.data.tasks import get_task
-from mmlkit.folders import replace_folder
 from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.pals.task_parts import add_pals
 from mmlkit.runtime import seeded
+from mmlkit.support.folders import replace_folder
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.saving import load_model, save_model
 

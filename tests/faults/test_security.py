@@ -20,7 +20,7 @@ from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.cli.main import main
 from mmlkit.heads.linear import LinearHead
-from mmlkit.hub import load_hub_dataset
+from mmlkit.support.hub import load_hub_dataset
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.saving import save_model
 

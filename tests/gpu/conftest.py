@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from mmlkit import folders, runtime
+from mmlkit import runtime
+from mmlkit.support import folders
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 

@@ -52,7 +52,9 @@ def test_every_master_is_stamped(path):
     assert stamp.stamp_master(text, path.stem, *HERE) == text
     assert {address for _, address in re.findall(ADDRESSES, text)} == {mmlkit.REPOSITORY}
     assert text.index('tags=["parameters"]') < text.index('tags=["bootstrap"]')
-    assert "../results" not in text  # mmlkit.shipped.results finds them in an installed wheel too
+    assert (
+        "../results" not in text
+    )  # shipped.results finds them in an installed wheel too
     assert re.search(r"^# \| time \| (\d+ minutes|[\d½]+ hours?) to read ", text, re.M)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mmlkit import opening, shipped
+from mmlkit.support import opening, shipped
 
 ROOT = Path(__file__).resolve().parents[2]
 NONE, T4 = dict(gpu=None, gpu_gb=0), dict(gpu="Tesla T4", gpu_gb=14.7)

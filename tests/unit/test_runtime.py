@@ -7,8 +7,9 @@ import os
 import pytest
 import torch
 
-from mmlkit import folders, hub, runtime
+from mmlkit import runtime
 from mmlkit.runtime import seed_generators, seeded
+from mmlkit.support import folders, hub
 from mmlkit.training import fast
 
 

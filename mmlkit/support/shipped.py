@@ -8,7 +8,7 @@ from pathlib import Path
 
 __all__ = ["drawing", "results", "shipped_folder"]
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def shipped_folder(name):

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from mmlkit import REPOSITORY
-from mmlkit.shipped import drawing
+from mmlkit.support.shipped import drawing
 
 __all__ = ["advice", "open_notebook"]
 

@@ -16,7 +16,7 @@ import time
 import warnings
 from pathlib import Path
 
-from mmlkit.messages import file_error
+from mmlkit.support.messages import file_error
 
 __all__ = [
     "atomic_write",

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from mmlkit.messages import DISK_ERRORS, file_error
+from mmlkit.support.messages import DISK_ERRORS, file_error
 
 __all__ = ["download_model", "load_hub_dataset", "reachable"]
 
