@@ -40,7 +40,7 @@ from mmlkit.training.model import MultitaskModel
 MODES = {
     "pretrain": "frozen encoder",
     "finetune": "fine-tuned",
-    "separate": "fine-tuned, pairs apart",
+    "separate": "fine-tuned, bi-encoder",
     "untrained_cosine": "cosine of the untrained encoder",
     "cosine": "cosine, fine-tuned",
 }

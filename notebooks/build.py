@@ -107,7 +107,7 @@ def replace_frames(folder, stem):
 def smaller(png):
     """A base64 PNG with a palette, where no colour that an eye can tell apart is lost.
 
-    A heat map keeps its colours: a palette would draw bands where there are none.
+    A picture with a colour bar keeps all colours: a palette would draw bands where there are none.
     """
     from PIL import Image, ImageChops
 
@@ -116,8 +116,17 @@ def smaller(png):
     lost = ImageChops.difference(full, few.convert("RGB")).convert("L").histogram()
     visible = sum(lost[9:]) / sum(lost)  # the share of pixels that differ by more than 8 of 255
     out = io.BytesIO()
-    (few if visible < 1e-3 else full).save(out, "PNG", optimize=True)
+    keep = has_colour_bar(full) or visible >= 1e-3
+    (full if keep else few).save(out, "PNG", optimize=True)
     return base64.b64encode(out.getvalue()).decode()
+
+
+def has_colour_bar(image):
+    """Whether an RGB image shows many colours of cividis, the map of all our heat maps."""
+    from matplotlib import colormaps
+
+    known = {tuple(one) for one in colormaps["cividis"](range(256), bytes=True)[:, :3].tolist()}
+    return len(known & {colour for _, colour in image.getcolors(1 << 24)}) > 40
 
 
 def numbered(notebook):

@@ -171,6 +171,23 @@ def test_the_report_equals_the_results(tmp_path):
     assert len(shown[0]) > 20
 
 
+@pytest.mark.parametrize("name, task", [("real-sampling", "sts"), ("together-or-alone", "stsb")])
+def test_texts_name_the_recorded_cosine_of_the_untrained_encoder(name, task):
+    """Otherwise: python benchmarks/untrained_cosine.py, and the `about` of the experiment."""
+    from mmlkit.batch.experiments import load_experiment
+    from mmlkit.studies import recorded_cosine
+
+    cosine = recorded_cosine(task)
+    assert f"{cosine:.3f}" in load_experiment(name).about
+    scores = [
+        score["value"]
+        for path in (ROOT / "results" / f"{name}-fast").glob("*.json")
+        for score in json.loads(path.read_text(encoding="utf-8"))["scores"]
+        if score["on"] == task and score["metric"] == "pearson"
+    ]
+    assert len(scores) >= 12 and (name != "real-sampling" or max(scores) < cosine)
+
+
 def test_the_figure_shows_the_recorded_runs():
     """Otherwise: python benchmarks/readme_figure.py."""
     import runpy

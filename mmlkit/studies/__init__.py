@@ -52,7 +52,12 @@ from mmlkit.studies.dssm import (
     trigrams,
 )
 from mmlkit.studies.glue import glue_average, write_glue_submission
-from mmlkit.studies.lessons import recorded_baselines, recorded_effects, recorded_protocol
+from mmlkit.studies.lessons import (
+    recorded_baselines,
+    recorded_cosine,
+    recorded_effects,
+    recorded_protocol,
+)
 from mmlkit.studies.staircases import (
     LANDMARKS,
     Staircase,

@@ -14,6 +14,7 @@ __all__ = [
     "COURSE",
     "course_table",
     "recorded_baselines",
+    "recorded_cosine",
     "recorded_effects",
     "recorded_protocol",
 ]
@@ -125,6 +126,22 @@ def recorded_baselines(path=None):
         seeds=("value", "count"),
     )
     return found
+
+
+def recorded_cosine(task):
+    """Return Pearson's r of the untrained MiniLM on real pairs (benchmarks/untrained_cosine.py).
+
+    Args:
+        task: "sts", the course's file, or "stsb".
+
+    Returns:
+        The correlation of the cosine of two sentences with the dev labels. nan where the record
+        does not exist.
+    """
+    path = results("untrained_cosine.json")
+    if not path.is_file():
+        return float("nan")
+    return json.loads(path.read_text(encoding="utf-8"))["scores"][task]["pearson"]
 
 
 def recorded_protocol(folders=None):

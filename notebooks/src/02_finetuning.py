@@ -207,7 +207,7 @@ sliders(schedule, start={"warmup": 0.1}, warmup=[0.0, 0.05, 0.1, 0.2, 0.5])
 
 # %% [markdown]
 # *With a warm-up of 10 %, the learning rate reaches its peak in the tenth step, which has the number 9. It then falls linearly,
-# to about 1 % of the peak in the last step. In a live front end, a slider changes the length of the warm-up.*
+# to about 1 % of the peak in the last step. The slider changes the length of the warm-up.*
 #
 # ## 3 Batches of similar length
 #
@@ -299,14 +299,14 @@ print(textwrap.dedent(inspect.getsource(train_step).split('"""')[2].strip("\n"))
 # | lines | what they do |
 # |---|---|
 # | the first two `if` | check the arguments and choose the precision |
-# | `_random_state`, `_set_random_state` | save and restore the random numbers of dropout for a second try |
+# | `random_state`, `set_random_state` | save and restore the random numbers of dropout for a second try |
 # | `zero_grad` | deletes the gradients of the previous step |
 # | `fast_matmul`, `cpu_shortcuts` | choose faster implementations of the same operations |
 # | `_backward` | forward pass, loss and backward pass, in micro-batches if asked |
 # | `group.sum` | adds the gradients of several processes |
 # | `_with_penalty` | adds the gradient of a head's penalty (notebook 03) |
 # | `_update` | clips the gradient to `clip` and calls the optimizer |
-# | `_half` and the last lines | try again with half the micro-batch when memory runs out |
+# | `unless_out_of_memory`, `_half` and the last lines | try again with half the micro-batch when memory runs out |
 #
 # A micro-batch is a part of the batch. Here the whole batch is one micro-batch. The two lines of `_backward` that matter are then
 # `loss = model.loss(part)` and the line with `.backward()`.

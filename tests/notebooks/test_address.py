@@ -52,9 +52,7 @@ def test_every_master_is_stamped(path):
     assert stamp.stamp_master(text, path.stem, *HERE) == text
     assert {address for _, address in re.findall(ADDRESSES, text)} == {mmlkit.REPOSITORY}
     assert text.index('tags=["parameters"]') < text.index('tags=["bootstrap"]')
-    assert (
-        "../results" not in text
-    )  # shipped.results finds them in an installed wheel too
+    assert "../results" not in text  # shipped.results finds them in an installed wheel too
     assert re.search(r"^# \| time \| (\d+ minutes|[\d½]+ hours?) to read ", text, re.M)
 
 
@@ -176,6 +174,38 @@ def test_the_wheel_holds_results_experiments_and_notebooks():
         assert package in setuptools["packages"]
         patterns = setuptools["package-data"][package]
         held[folder] = {file for pattern in patterns for file in (ROOT / folder).glob(pattern)}
+    code = {f"mmlkit.{path.parent.name}" for path in (ROOT / "mmlkit").glob("*/__init__.py")}
+    assert not code - {*setuptools["packages"]}
     assert {*(ROOT / "results").rglob("*.json")} <= held["results"]
     assert {*(ROOT / "experiments").glob("*.toml")} <= held["experiments"]
     assert {*NOTEBOOKS, *(ROOT / "notebooks" / "images").glob("*.svg")} <= held["notebooks"]
+
+
+def test_a_heat_map_keeps_its_colours(tmp_path):
+    """A palette would draw bands in its colour bar; a picture of lines needs few colours."""
+    import base64
+
+    import build
+    from matplotlib import pyplot as plt
+    from PIL import Image
+
+    from mmlkit import plots
+
+    def colours(draw):
+        with plots.style():
+            fig, ax = plt.subplots(figsize=(6, 4))
+            draw(fig, ax)
+        fig.savefig(tmp_path / "full.png")
+        plt.close(fig)
+        png = base64.b64encode((tmp_path / "full.png").read_bytes())
+        (tmp_path / "small.png").write_bytes(base64.b64decode(build.smaller(png)))
+        files = [Image.open(tmp_path / f"{name}.png") for name in ("full", "small")]
+        return [len(file.convert("RGB").getcolors(1 << 24)) for file in files]
+
+    def heat_map(fig, ax):
+        fig.colorbar(ax.imshow([[0.0, 0.3], [0.6, 1.0]]), ax=ax)
+
+    full, small = colours(heat_map)
+    assert full == small > 256
+    full, small = colours(lambda fig, ax: [ax.plot([0, 1], [n, 3 * n]) for n in range(6)])
+    assert full > 256 >= small
