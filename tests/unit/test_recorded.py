@@ -82,5 +82,5 @@ def test_the_runs_of_the_protocol_are_read_from_the_first_folder(tmp_path):
     assert found.loc[found["method"] == "bert", "first_check"].isna().all()
     assert recorded_protocol([tmp_path / "none"]).empty
     present = recorded_protocol()
-    assert set(present["edition"]) == {3} and len(present) == len(found)
+    assert set(present["edition"]) == {3} and len(present) == 2 * len(found)  # with controls
     assert set(present["method"]) == {"bert", "mml"} and set(present["seed"]) == set(range(6))
