@@ -569,9 +569,7 @@ show("mean of the tasks, merged minus sequential", pair)
 # %%
 for claim, row in recorded_effects("10").iterrows():
     print(f"{claim}: {row['mean']:+.3f} ± {row.standard_error:.3f} (mean and standard error),")
-    print(
-        f"    above zero with {row.positive:.0f} of {row.seeds:.0f} other seeds, beside this run"
-    )
+    print(f"    above zero with {row.positive:.0f} of {row.seeds:.0f} other seeds, beside this run")
 
 # %% [markdown]
 # ### How not to measure forgetting
