@@ -747,7 +747,7 @@ if len(ours):
 # The 16 runs with at most 10 heads lose 0.5 ± 0.8 points, the 19 runs with more than 200 heads 0.0 ± 0.4. So runs with few heads do not
 # clearly lose more.
 #
-# **The controls of section 4 do not differ either.** On other sets, many heads change the accuracy by -0.1 points (-1.2 to +1.0),
+# **The controls of section 4 cannot be told apart either.** On other sets, many heads change the accuracy by -0.1 points (-1.2 to +1.0),
 # orthogonality by -0.3 (-0.7 to +0.2) and pruning by +0.1 (-0.4 to +0.5). So no part of MML has an effect that these runs can
 # tell from zero. They are limited to MiniLM and to at most 1,440 training rows, which a language model wrote.
 #
