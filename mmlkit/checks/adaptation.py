@@ -41,6 +41,10 @@ def _compare_shares(function):
     }
     require(first[0.01] != start, "the first rows of each class are taken, not random ones.")
     require(first[0.01] != other[0.01], "every seed gives the same rows.")
+    for one in (2, 4):
+        drawn = np.isin(np.flatnonzero(one == _LABELS), [*first[0.1]])
+        neighbours = (drawn & np.roll(drawn, 1)).sum()  # 10 % of random rows have a drawn neighbour
+        require(neighbours < drawn.sum() / 2, "the drawn rows are neighbours, not random rows.")
 
 
 def _drawn(function, share, seed):

@@ -12,7 +12,11 @@ _HISTORY = [[0.20, 0.50, 0.10], [0.60, 0.52, 0.21], [0.55, 0.80, 0.15], [0.40, 0
 
 @exercise(
     "exponent",
-    [*((_SIZES, ratio) for ratio in (16, 4, 2, 1)), ({"sts": 100, "sst": 400, "quora": 1600}, 4)],
+    [
+        *((_SIZES, ratio) for ratio in (16, 4, 2, 1)),
+        ({"sts": 100, "sst": 400, "quora": 1600}, 4),
+        ({"qnli": 900, "rte": 100}, 3),  # another ratio of the sizes
+    ],
     "log(ratio) / log(largest N / smallest N)",
 )
 def check_exponent(pick, sizes, ratio):

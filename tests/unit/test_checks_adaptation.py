@@ -166,6 +166,10 @@ SHARES = [
         "the first rows of each class are taken, not random ones.",
     ),
     (
+        share_solution(order=lambda rows, seed: np.roll(np.arange(rows), -7 - 300 * seed)),
+        "the drawn rows are neighbours, not random rows.",
+    ),
+    (
         share_solution(order=lambda rows, seed: np.random.default_rng(0).permutation(rows)),
         "every seed gives the same rows.",
     ),

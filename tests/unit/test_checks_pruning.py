@@ -280,6 +280,7 @@ def absolute(samples, factors, limit):
             return factor
 
 
+WIDEST = "a narrower factor is wide enough too; this is the widest of all."
 BANDWIDTHS = [
     (
         lambda samples, factors, limit: narrowest(samples, factors, limit - 1e-9),  # below it
@@ -288,8 +289,9 @@ BANDWIDTHS = [
     (stub, "it returns nothing so far."),
     (raises, "it stopped with TypeError: a draft."),
     (lambda *_: "std:1.5", "expected one number, found 'std:1.5'."),
-    (lambda samples, factors, limit: max(factors), "a narrower factor is wide enough too."),
-    (lambda samples, factors, limit: factors[0], "a narrower factor is wide enough too."),
+    (lambda samples, factors, limit: max(factors), WIDEST),
+    (lambda samples, factors, limit: factors[0], WIDEST),
+    (lambda *_: 1.5, "it returns 1.5, expected 1.2."),  # right for the first limit only
     (lambda *_: 1.2, "this factor still splits 50% of the samples."),
     (absolute, "this is the narrowest of all; a sample is split if it has two clusters or more,"),
     (lambda *_: 0.9, "it returns 0.9, expected 1.5."),

@@ -34,15 +34,15 @@ EXPONENTS = [
     (raises, "it stopped with TypeError: a draft."),
     (lambda *_: [0.5, 0.3], "expected one number, found shape [2]."),
     (
-        lambda sizes, ratio: np.log(ratio) / 16,
+        lambda sizes, ratio: np.log(ratio) / (max(sizes.values()) / min(sizes.values())),
         "the sizes need a logarithm too.",
     ),
     (
-        lambda sizes, ratio: np.log(ratio) / np.log(1600),
+        lambda sizes, ratio: np.log(ratio) / np.log(max(sizes.values())),
         "this takes the largest size alone, not its ratio to the smallest.",
     ),
     (
-        lambda sizes, ratio: np.log(ratio) / np.log(21),
+        lambda sizes, ratio: np.log(ratio) / np.log(sum(sizes.values()) / min(sizes.values())),
         "this takes the sum of the sizes, not the smallest.",
     ),
     (
@@ -53,13 +53,22 @@ EXPONENTS = [
         lambda sizes, ratio: np.log(ratio) / np.log(first(sizes) / [*sizes.values()][-1]),
         "for ({'sts': 100, 'sst': 400, 'quora': 1600}, 4) it returns -0.5, expected 0.5.",
     ),
-    (lambda sizes, ratio: ratio / np.log(16), "the ratio needs a logarithm too."),
     (
-        lambda sizes, ratio: ratio / 16,
+        lambda sizes, ratio: np.log(ratio) / np.log(16),  # the ratio of one pair of sizes, fixed
+        "for ({'qnli': 900, 'rte': 100}, 3) it returns 0.396241, expected 0.5.",
+    ),
+    (
+        lambda sizes, ratio: ratio / np.log(max(sizes.values()) / min(sizes.values())),
+        "the ratio needs a logarithm too.",
+    ),
+    (
+        lambda sizes, ratio: ratio / (max(sizes.values()) / min(sizes.values())),
         "the sizes need a logarithm too, and the ratio needs a logarithm too.",
     ),
     (
-        lambda sizes, ratio: np.log(16) / max(np.log(ratio), 1e-9),
+        lambda sizes, ratio: (
+            np.log(max(sizes.values()) / min(sizes.values())) / max(np.log(ratio), 1e-9)
+        ),
         "the fraction is upside down.",
     ),
     (
