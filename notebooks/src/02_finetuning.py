@@ -252,7 +252,7 @@ print(f"{real_share(planned):.0%} in planned ones")
 # |---|---|---|
 # | $x$ | sentence vector: the mean of the token vectors, or the vector of [CLS] | $[B, D]$ |
 # | $W, b$ | parameters of the head | $[C, D]$, $[C]$ |
-# | $z = W\,\mathrm{dropout}(x) + b$ | logits | $[B, C]$ |
+# | $z = \mathrm{dropout}(x)\,W^\top + b$ | logits | $[B, C]$ |
 # | $L = -\frac1B\sum_i \log \mathrm{softmax}(z_i)_{y_i}$ | loss | scalar |
 
 

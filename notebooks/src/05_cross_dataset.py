@@ -582,38 +582,35 @@ if ours.empty:
     print("No recorded runs here; `mmlkit reproduce mml-tables --seeds 6` makes them.")
 
 # %% [markdown]
-# The next table has the mean dev accuracy of each training set, on its own set and on the other sets. The column *guessing* has the
-# accuracy of random answers on the own set. On the other sets, a constant *no* has 61.1 % for a model trained on RTE or QNLI (the mean of
-# 66.7, 50.0 and 66.7). For MNLI and SNLI a constant answer has 44.4 % (50.0, 50.0 and 33.3).
-#
-# The last column has the untrained cosine of section 3 on the other sets. Its threshold is chosen on training rows of the set that it
-# answers, which no trained model of this table has seen.
+# The next table has the mean dev accuracy of each training set, on its own set and on the other sets. MNLI and SNLI are not
+# evaluated on each other here, because that accuracy is three-way. The untrained cosine is that of section 3. Its threshold is chosen on
+# training rows of the set that it answers, which no trained model of this table has seen.
 
 # %%
-from mmlkit.data import get_task
-
 if len(ours):
-    dev = ours[ours["split"] == "dev"]
-    side = np.where(dev["trained_on"] == dev["evaluated_on"], "own dev", "other dev")
+    own_set = ours["trained_on"] == ours["evaluated_on"]
+    three_way = ours[["trained_on", "evaluated_on"]].isin(["mnli", "snli"]).all(axis=1)
+    dev = ours[(ours["split"] == "dev") & (own_set | ~three_way)]
+    side = own_set[dev.index].map({True: "own dev", False: "other dev"})
     levels = dev.groupby(["trained_on", side, "method"])["accuracy"].mean().unstack([1, 2])
     levels = 100 * levels[[(on, name) for on in ("own dev", "other dev") for name in known]]
-    guessing = pd.Series({name: 100 / len(get_task(name).labels) for name in levels.index})
-    levels.insert(len(known), ("own dev", "guessing"), guessing)
 
 # %%
-if len(ours):
-    if fast and source == "mini":  # the encoder and the data of the recorded runs
-        dev_of = {name: load_task(name, source).dev for name in levels.index}
-        cosine = {name: baselines(one)["untrained cosine"].mean() for name, one in dev_of.items()}
-        for sets in map(list, CATEGORIES.values()):
-            part = 100 * pd.Series(cosine)[sets]
-            mean = (part.sum() - part) / (len(sets) - 1)
-            levels.loc[sets, ("other dev", "untrained cosine")] = mean
-    display(levels.round(1))
+if len(ours) and fast and source == "mini":  # the encoder and the data of the recorded runs
+    dev_of = {name: load_task(name, source).dev for name in levels.index}
+    own = {name: np.bincount(one.labels).max() / len(one) for name, one in dev_of.items()}
+    levels.insert(len(known), ("own dev", "majority class"), 100 * pd.Series(own))
+    hits = {name: baselines(one) for name, one in dev_of.items()}
+    plain = 100 * pd.DataFrame(hits).map(np.mean).T
+    pairs = dev[side == "other dev"][["trained_on", "evaluated_on"]].drop_duplicates()
+    means = pairs.join(plain, on="evaluated_on").groupby("trained_on")[[*plain]].mean()
+    for name in means:
+        levels["other dev", name] = means[name]
+levels.round(1) if len(ours) else print("no recorded runs")
 
 # %% [markdown]
 # *On the own dev splits, the four methods differ by 1.9 points or less. On the other sets `bert` is best for four of the seven training
-# sets, and worst for MNLI and STS-B\*. There, only the models of QQP and MRPC are above the untrained cosine.*
+# sets, and worst for MNLI and STS-B\*. On the other sets, only the models of QQP and MRPC are clearly above the untrained cosine.*
 #
 # **Predict before you run.** The paper's mean improvement of MML over BERT is about +3 %. Ours averages the train and dev splits. From this
 # dev table, for which training sets will it be highest and lowest?
@@ -669,11 +666,10 @@ def points(part):
     return 100 * part.groupby("seed")["accuracy"].mean()
 
 
-own_set = ours["trained_on"] == ours["evaluated_on"]
 away, home = ours[~own_set], ours[own_set & (ours["split"] == "dev")]
 two = ours[(ours["method"] == "bert") & ~ours["evaluated_on"].isin(["mnli", "snli"])]
 two = two[two["split"] == "dev"].assign(own=own_set)
-by_set = two.groupby(["own", "seed", "evaluated_on"])["accuracy"].mean().reset_index()
+short = ~two["own"] & (two["trained_on"] == "stsb_star")  # models with few rows and updates
 
 # %%
 claims = {
@@ -689,7 +685,10 @@ found = {
 }
 
 # %%
-found["bert: own set > sister set"] = [points(by_set[by_set["own"] == x]) for x in (True, False)]
+for text, part in {"": two, ", without the models of STS-B*": two[~short]}.items():
+    by_set = part.groupby(["own", "seed", "evaluated_on"])["accuracy"].mean().reset_index()
+    both = [points(by_set[by_set["own"] == own]) for own in (True, False)]
+    found["bert: own set > sister set" + text] = both
 if len(ours):
     compared = {text: paired_bootstrap(*both) for text, both in found.items()}
     plots.forest([("recorded runs, six seeds", text, one) for text, one in compared.items()])
@@ -703,11 +702,10 @@ if len(ours):
 if len(ours):
     for text, comparison in compared.items():
         print(outcome_sentence(comparison, text))
-    open_claim, recorded_price = list(compared.values())[:: len(compared) - 1]
-    of_methods = list(compared.values())[:-1]  # the findings of the text below
+    *of_methods, price_found, without = compared.values()  # the findings of the text below
     assert all(one.low < 0 < one.high for one in of_methods)
-    assert abs(open_claim.difference + 0.264) < 0.001 and recorded_price.low > 0
-    assert abs(recorded_price.difference - 6.68) < 0.01
+    assert abs(of_methods[0].difference + 0.264) < 0.001 and price_found.low > 0
+    assert abs(price_found.difference - 6.68) < 0.01 and abs(without.difference - 5.32) < 0.01
 
 # %% [markdown]
 # **Our recorded runs cannot tell MML and BERT apart on sets they were not trained on.** The difference is -0.3 points, with an
@@ -717,8 +715,9 @@ if len(ours):
 # points below zero). In that edition, single words gave some labels away. Epochs and checks
 # have changed too. An interval over seeds describes one data set and one protocol.
 #
-# **The price of a sister set is 6.7 points**, with an interval of 6.1 to 7.3 over six seeds. These models were trained on all
-# rows for two or three epochs. The price may be slightly too high: each run keeps the epoch with the best accuracy on its own dev split.
+# **The price of a sister set is 6.7 points**, with an interval of 6.1 to 7.3 over six seeds. Unlike in section 3, rows and updates differ
+# here: 51 updates on STS-B\*, 180 on MRPC. Without the models of STS-B\* on other sets the price is 5.3 points. It may still be too high:
+# each run keeps the epoch with the best accuracy on its own dev split.
 #
 # Do these runs refute the paper? No, because they differ from it in ways that may explain the result. One is the number of heads
 # (section 4), another the *pruning cadence*. The paper checks the heads every 1,000 steps. Our short runs check after
@@ -939,8 +938,8 @@ _ = checks.check_group_error(my_error)
 # ## Takeaways
 #
 # - The protocol trains on one set and evaluates on its sister sets, on train and dev alike.
-# - A sister set has a price: 6.7 points of plain accuracy in the recorded runs. Measure it on the same rows, and draw whole groups for its
-#   error.
+# - A sister set has a price: 6.7 points in the recorded runs, or 5.3 without the least trained models. Measure it on the same rows, and
+#   draw whole groups for its error.
 # - The price can be measured only where the own model has learned its set. Compare every score with the untrained cosine.
 # - Use balanced accuracy where two sets have different shares of *yes*.
 # - The improvement of the paper is a mean of ratios, so a gain of one point counts more on a low baseline.

@@ -11,7 +11,7 @@
 # |---|---|
 # | time | 1½ hours to read and solve (estimated) · fast: 6 min on two CPU cores · colab: about 40 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 4 GB |
-# | read first | [04 Pruning heads](04_pruning_heads.ipynb), [10 Annealed sampling](10_annealed_sampling.ipynb), [11 Projected attention layers](11_pals.ipynb) |
+# | read first | [04 Pruning heads](04_pruning_heads.ipynb), [10 Annealed sampling](10_annealed_sampling.ipynb), [11 Projected attention layers](11_pals.ipynb); for section 9 also 05, 07 and 09 |
 # | papers | Malkiel and Wolf 2021 (MML), section 3 · Stickland and Murray 2019 (BERT and PALs), sections 3 and 4.1 · the CS224N default project |
 
 # %% [markdown]
@@ -452,8 +452,8 @@ spread.round(2).rename_axis(["clipped, four batches", "task"])
 # %% [markdown]
 # *The last row of the first table has the ratio of the largest gradient to the smallest. Clipping brings the tasks closer.*
 #
-# The printed factors are close to $\sqrt{384} = 19.6$ and far from 384: at the start, the heads do not agree. They are means over
-# four batches of each task, with their range.
+# The printed factors are close to $\sqrt{384} = 19.6$ and far from 384: at the start, the gradients of the heads on the *encoder* do
+# not agree, because each points along the random weights of its head. (The gradients on these weights nearly agree, see notebook 03.)
 #
 # Without clipping, hundreds of heads enlarge the gradients of sst and quora. Here quora then has the largest gradient instead of sts, and
 # the balance depends on the number of heads. Clipping removes this dependence, so `clip=1.0` is an important setting here. (Adam also reduces
@@ -1036,8 +1036,7 @@ _ = checks.check_sign_test(my_sign_test)
 # - *One task learns and the others do not*: look at the gradient norms of section 4. With `clip=None`, a loss summed over hundreds
 #   of heads dominates the others.
 # - *"The sampler is for ... epochs"* from `fit`: give `TaskSampler` the same `epochs`, and sizes for exactly the tasks of `data`.
-# - *A submission has problems with ids*: the predictions were made from other files than those of the check. Use the same folder
-#   for both.
+# - *A submission has problems with ids*: predict and check with the same folder.
 #
 # ## Takeaways of the whole course
 #
@@ -1056,8 +1055,8 @@ _ = checks.check_sign_test(my_sign_test)
 #
 # - That multiverse heads help where several tasks share an encoder. The MML papers train one task at a time.
 # - That annealed sampling is better than one task after another *with the same number of steps*. In our `real-sampling` it is.
-# - That most differences of the printed tables would remain with another seed. Most cells are one run, and the best epoch is chosen
-#   on the split that is reported.
+# - That most differences of the printed tables would remain with another seed. The papers mention no repetitions, and dev cells
+#   are chosen on the split that they report.
 #
 # ## References
 #
