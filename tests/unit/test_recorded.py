@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmlkit.studies import recorded_protocol
+from mmlkit.studies import recorded_protocol, recorded_staircases
 
-RESULTS = Path(__file__).resolve().parents[2] / "results"
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "results"
 RUNS = sorted(RESULTS.glob("pruning_*.json"))
 
 
@@ -86,3 +87,32 @@ def test_the_runs_of_the_protocol_are_read_from_the_first_folder(tmp_path):
     controls = {"mv-m", "bert-ensemble"}
     assert set(present["method"]) == {"bert", "mml"} | controls
     assert set(present["seed"]) == set(range(6))
+
+
+def test_the_gains_at_the_last_epoch_are_those_in_the_text_of_real_stars():
+    """Without a choice of the epoch on dev labels the gains are smaller; text and runs agree."""
+    last = {}
+    for path in (RESULTS / "real-stars-fast").glob("*.json"):
+        run = json.loads(path.read_text(encoding="utf-8"))
+        if run["scores"]:  # not a run that only trains the encoder
+            key = run["parameters"]["start"], run["parameters"]["share"]
+            last.setdefault(key, []).append(run["history"][-1]["accuracy"])
+    gains = [
+        100 * (np.mean(last["mt-dnn", share]) - np.mean(last["bert", share]))
+        for share in (0.0012, 0.0047, 0.0187)
+    ]
+    assert all(len(values) == 6 for values in last.values()) and len(last) == 6
+    said = "{:.1f}, {:.1f} and {:.1f} points".format(*gains)
+    assert said in (ROOT / "experiments" / "real-stars.toml").read_text(encoding="utf-8")
+    lesson = (ROOT / "notebooks" / "src" / "09_domain_adaptation.py").read_text(encoding="utf-8")
+    assert said.replace(" points", "") in lesson
+
+
+def test_the_dev_rows_of_qnli_are_those_of_its_standard_error():
+    """Every recorded accuracy is a whole number of right answers in 1,094 rows."""
+    runs = [one for one in recorded_staircases(RESULTS) if one.task == "qnli"]
+    right = np.array([value for one in runs for _, value in one.dev]) * 1094
+    assert len(runs) == 6 and np.allclose(right, right.round(), atol=1e-6)
+    assert {round(one.majority * 1094, 6) for one in runs} == {550}
+    lesson = (ROOT / "notebooks" / "src" / "04_pruning_heads.py").read_text(encoding="utf-8")
+    assert '"qnli": 1094' in lesson
