@@ -549,15 +549,15 @@ differences(frozen, PAIRS)
 # %%
 control = (frozen["another seed"] - frozen["after sst2"]).groupby("labels").mean()
 gain = (frozen["after sst2"] - frozen["plain"]).groupby("labels").mean()
-print(f"largest gain of after sst2 over plain: {100 * gain.max():+.1f} points")
+print(f"largest gain over plain: {100 * gain.max():+.1f} points")
 print(f"largest difference of two seeds: {100 * control.abs().max():.1f} points")
 
 # %% [markdown]
-# In the third column only the seed of the intermediate training differs. Its intervals with 40 and
+# The printed gain is that of *after sst2*. In the third column only the seed of the intermediate training differs. Its intervals with 40 and
 # 160 labels still exclude zero. So an interval over draws is valid only for these two *encoders* on
 # this dev split. A claim about the *recipe* needs new training runs, as recorded in section 4.
 #
-# The sliders choose the number of labels and the starting point.
+# The sliders choose labels and start.
 
 
 # %%
