@@ -943,7 +943,7 @@ gains.round(1).astype(object).fillna("")
 #
 # **Ours.** With few rows st-dnn is near guessing on MNLI, RTE, MRPC and QNLI, and bert on RTE. Learned together, all four are
 # above guessing. On the last three tasks bert and st-dnn are the same model. The untrained cosine has 79.8 on STS-B, 78.6 on QQP and 69.5
-# on QNLI ([notebook 05](05_cross_dataset.ipynb)). Only the fine-tuned MT-DNN reaches it on STS-B and QNLI, and no system on QQP.
+# on QNLI, measured as in [notebook 05](05_cross_dataset.ipynb). Only the fine-tuned MT-DNN reaches it on STS-B and QNLI, and no system on QQP.
 #
 # ## Exercises
 #
