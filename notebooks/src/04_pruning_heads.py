@@ -863,10 +863,11 @@ print(f"(95 % interval {100 * one.low:+.1f} to {100 * one.high:+.1f}, {one.pairs
 #
 # ## 8 Recorded runs beside Figure 2
 #
-# Fig. 2 of the paper shows QNLI: 1,024 heads at the start, three prunings, and 23 heads at the best dev result, at step 85,000. `results/`
-# holds runs on real data: six of `experiments/real-staircase.toml` on 4,369 rows of QNLI with up to 45 checks, three of them with `std:1.5`.
-# Three more, with five checks, are on CoLA (whether a sentence is grammatical), MRPC (whether two say the same) and RTE (whether one follows). All fine-tune MiniLM with 384 heads and the paper's $\lambda$ and $\gamma$. CoLA's metric is the Matthews correlation of labels and
-# predictions, which is 0 for a constant prediction.
+# Fig. 2 of the paper shows QNLI: 1,024 heads at the start, three prunings, and 23 heads at the best dev result, at step 85,000.
+# `results/` holds runs on real data: six of `experiments/real-staircase.toml` on 4,369 rows of QNLI with up to 45 checks, three of them
+# with `std:1.5`. Three more, with five checks, are on CoLA (whether a sentence is grammatical), MRPC (whether two say the same) and RTE
+# (whether one follows). All fine-tune MiniLM with 384 heads and the paper's $\lambda$ and $\gamma$. CoLA's metric is the Matthews
+# correlation of labels and predictions, which is 0 for a constant prediction.
 
 # %%
 recorded = studies.recorded_staircases(results)

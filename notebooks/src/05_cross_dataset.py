@@ -231,9 +231,9 @@ print(f"relative_improvement: {relative_improvement(a, b, truncate=True)}, as pr
 # model. Without a price there is no loss that MML could reduce. This section measures it with plain BERT.
 # Section 5 shows it in recorded runs.
 #
-# Two models are fine-tuned from the same pretrained MiniLM: one on QNLI (does a sentence answer a question?), the *own* set, and one on its
-# sister SNLI. Both have the same number of rows, updates, batch size and learning rate, and both answer all dev rows of QNLI. Only the training set differs, and with
-# it the number of labels (two or three).
+# Two models are fine-tuned from the same pretrained MiniLM: one on QNLI (does a sentence answer a question?), the *own* set, and one on
+# its sister SNLI. Both have the same number of rows, updates, batch size and learning rate, and both answer all dev rows of QNLI. Only
+# the training set differs, and with it the number of labels (two or three).
 #
 # The scores of one model on two sets cannot be compared, because one set may be harder. Here both models answer the same rows,
 # so the difficulty of the rows cancels.

@@ -443,8 +443,8 @@ equal_cells
 # Table 1 of the paper explains it: on RTE, MML kept all 1,024 heads, so the two models are one. So the gain on RTE is no evidence
 # for pruning.
 #
-# **What is the average of?** Both versions of the paper print an average of test scores on GLUE (a public collection of tasks), from the same runs. BERT has 83.55
-# in the first version and 83.2 in the second. Did the model become worse?
+# **What is the average of?** Both versions of the paper print an average of test scores on GLUE (a public collection of tasks), from the
+# same runs. BERT has 83.55 in the first version and 83.2 in the second. Did the model become worse?
 
 # %%
 from mmlkit.studies import glue_average

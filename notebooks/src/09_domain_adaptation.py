@@ -553,9 +553,9 @@ print(f"largest gain over plain: {100 * gain.max():+.1f} points")
 print(f"largest difference of two seeds: {100 * control.abs().max():.1f} points")
 
 # %% [markdown]
-# The printed gain is that of *after sst2*. In the third column only the seed of the intermediate training differs. Its intervals with 40 and
-# 160 labels still exclude zero. So an interval over draws is valid only for these two *encoders* on
-# this dev split. A claim about the *recipe* needs new training runs, as recorded in section 4.
+# The printed gain is that of *after sst2*. In the third column only the seed of the intermediate training differs. Its intervals with 40
+# and 160 labels still exclude zero. So an interval over draws is valid only for these two *encoders* on this dev split. A claim about the
+# *recipe* needs new training runs, as recorded in section 4.
 #
 # The sliders choose labels and start.
 

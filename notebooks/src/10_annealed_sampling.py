@@ -954,9 +954,10 @@ for one in found:
     print(f"sts: the cosine of the untrained encoder has {recorded_cosine('sts'):.3f}")
 
 # %% [markdown]
-# Annealed sampling is better by one point of the overall score. Most of it comes from STS (3.7 points), although sequential training
-# ends with STS. **On STS both systems lie below the untrained cosine** of separate sentences, so annealed sampling only loses less there. SST is
-# level, so these runs do not show the published gain on SST. Other mixed orders have no runs, so mixing and annealing are not separated.
+# Annealed sampling is better by one point of the overall score. Most of it comes from STS (3.7 points), although sequential training ends
+# with STS. **On STS both systems lie below the untrained cosine** of separate sentences, so annealed sampling only loses less there. SST
+# is level, so these runs do not show the published gain on SST. Other mixed orders have no runs, so mixing and annealing are not
+# separated.
 #
 # ## Exercises
 #

@@ -191,7 +191,8 @@ sliders(draw_counts, start={"S": 204}, S=[12, 24, 48, 96, 156, 204, 264, 384])
 #
 # $$\mathrm{TS}(h) = V^D\, g(V^E h)$$
 #
-# for one token as a column, where $g$ is self-attention of width $S$. In code, $h$ has a row for each token. Take $D = 2$, $S = 1$, one head, and three tokens:
+# for one token as a column, where $g$ is self-attention of width $S$. In code, $h$ has a row for each token. Take $D = 2$, $S = 1$, one
+# head, and three tokens:
 #
 # $$h = \begin{pmatrix}0 & 5\\ 1 & 5\\ 2 & 5\end{pmatrix} \qquad V^E = (1, 0) \qquad q = z \ln 2 \qquad k = z \qquad v = 21 z \qquad V^D = (1, -1)^\top$$
 #
