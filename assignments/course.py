@@ -176,9 +176,14 @@ def write_answers(folder, edition):
 
 
 def _secret(text, refuse):
-    """Returns the seed of an edition; `new` draws one that nobody can find by trying."""
-    if text == "new":
-        return secrets.randbits(62) | 1 << 61
+    """Returns the seed of an edition; `new` draws one that nobody can find by trying.
+
+    Each assignment then has at least two variants that the public solutions do not have.
+    """
+    while text == "new":
+        seed = secrets.randbits(62) | 1 << 61
+        if all(len(_changed(path, Edition(seed))) >= 2 for path in masters()):
+            return seed
     if not re.fullmatch("[1-9][0-9]{17,}", text):
         refuse(
             f"found the seed {text!r}, expected new, or the number of an edition.json that new has "
@@ -187,12 +192,19 @@ def _secret(text, refuse):
     return int(text)
 
 
-def main():
-    """Reads the command line and writes the folders."""
+def _changed(path, edition):
+    """Returns the variants of a master in which an edition differs from the public one."""
+    questions = load_questions(path.stem)[1].values()
+    public = Edition(0).variants(questions)
+    return {key: one for key, one in edition.variants(questions).items() if one != public[key]}
+
+
+def main(words=None):
+    """Reads the command line, or a list of words, and writes the folders."""
     parser = argparse.ArgumentParser(description="Makes a course edition from the masters.")
     parser.add_argument("seed", nargs="?", help="a secret number, or new; none: the default")
     parser.add_argument("--out", type=Path, help="a folder outside the repository")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.seed is None:
         write_students(HERE / "student", Edition(0))
         return print(f"The default edition: {HERE / 'student'}")
@@ -209,6 +221,9 @@ def main():
     write_students(options.out / "student", edition)
     write_answers(options.out / "answers", edition)
     print(f"For the students: {options.out / 'student'}. Keep secret: {options.out / 'answers'}")
+    for path in masters():
+        changed = ", ".join(f"{key}={one}" for key, one in _changed(path, edition).items())
+        print(f"{path.stem} differs from the public edition in {changed or 'nothing'}.")
 
 
 if __name__ == "__main__":

@@ -68,6 +68,7 @@ class MultiverseForSequenceClassification(PreTrainedModel):
 
     config_class = MultiverseConfig
     base_model_prefix = "encoder"
+    supports_gradient_checkpointing = True
     # The Trainer then divides by its accumulation steps, so that the penalty counts once.
     accepts_loss_kwargs = False
 
@@ -112,8 +113,12 @@ class MultiverseForSequenceClassification(PreTrainedModel):
                 "id2label with a name for each index from 0, or both of the same size."
             )
         size = encoder.config.hidden_size
-        shape = {"hidden_size": size, "num_labels": num_labels, "num_heads": num_heads or size}
-        shape = {name: int(value) for name, value in shape.items()}  # of numpy, too
+        shape = {
+            "hidden_size": size,
+            "num_labels": num_labels,
+            "num_heads": size if num_heads is None else num_heads,
+        }
+        shape = {name: int(value) for name, value in shape.items()}  # also converts numpy numbers
         labels = _labels([id2label[i] for i in range(num_labels)]) if id2label else {}
         config = MultiverseConfig(
             encoder.config.to_dict(),
@@ -124,6 +129,28 @@ class MultiverseForSequenceClassification(PreTrainedModel):
         model = cls(config, encoder)
         model.head.to(encoder.device)
         return model
+
+    def resize_token_embeddings(self, *arguments, **options):
+        """Resize the encoder's word table, and note the size in the encoder's configuration.
+
+        Args:
+            *arguments: see transformers.PreTrainedModel.resize_token_embeddings.
+            **options: see the same.
+
+        Returns:
+            The new table.
+        """
+        return self.encoder.resize_token_embeddings(*arguments, **options)
+
+    def save_pretrained(self, save_directory, **options):
+        """Write the model with the encoder's present configuration.
+
+        Args:
+            save_directory: the folder.
+            **options: see transformers.PreTrainedModel.save_pretrained.
+        """
+        self.config.encoder = self.encoder.config.to_dict()
+        super().save_pretrained(save_directory, **options)
 
     def _init_weights(self, module):
         """Do nothing: the encoder brings its weights, and the head initialises its own."""
@@ -141,7 +168,8 @@ class MultiverseForSequenceClassification(PreTrainedModel):
             **inputs: further inputs of the encoder.
 
         Returns:
-            SequenceClassifierOutput with loss and logits [B, C].
+            SequenceClassifierOutput with loss, logits [B, C], and the encoder's hidden_states and
+            attentions where they were asked for; a tuple with return_dict=False.
         """
         given = {
             "input_ids": input_ids,
@@ -149,7 +177,8 @@ class MultiverseForSequenceClassification(PreTrainedModel):
             "token_type_ids": token_type_ids,
         }
         given = {name: value for name, value in given.items() if value is not None}
-        out = self.encoder(**given, **inputs)
+        whole = inputs.pop("return_dict", None) is not False
+        out = self.encoder(**given, **inputs, return_dict=True)
         hidden_states = out.last_hidden_state
         if attention_mask is None:
             attention_mask = torch.ones(hidden_states.shape[:2], device=hidden_states.device)
@@ -159,12 +188,15 @@ class MultiverseForSequenceClassification(PreTrainedModel):
             labels = labels.reshape(-1)  # scores may come as [B, 1]
         batch = SimpleNamespace(attention_mask=attention_mask, task=task, labels=labels)
         x = sentence_vector(out, batch, self.head.pooling).to(self.head.weight.dtype)
+        more = {name: getattr(out, name, None) for name in ("hidden_states", "attentions")}
+        found = SequenceClassifierOutput(logits=self.head(x), **more)
         if labels is None:
-            return SequenceClassifierOutput(logits=self.head(x))
+            return found if whole else found.to_tuple()
         loss, penalty = self.head.loss((x,), batch), self.head.penalty() if self.training else None
         self.per_head = loss.per_head
         total = loss.total if penalty is None else loss.total + penalty
-        return SequenceClassifierOutput(loss=total, logits=self.head(x))
+        found = SequenceClassifierOutput(loss=total, logits=found.logits, **more)
+        return found if whole else found.to_tuple()
 
 
 AutoConfig.register(MultiverseConfig.model_type, MultiverseConfig, exist_ok=True)
@@ -206,16 +238,20 @@ def export_classifier(model, task, folder):
         )
     task = model.known_task(task)
     check_head(model, task)
-    head = (
-        model.collapse().head(task) if hasattr(model.head(task), "collapse") else model.head(task)
-    )
-    pals = getattr(model.encoder, "pals", None) is not None
-    if not isinstance(head, LinearHead) or head.activation or pals:
+    head, pals = model.head(task), getattr(model.encoder, "pals", None) is not None
+    # A class of the user's own may compute anything, so it is not taken for its base class.
+    known = type(head) in (LinearHead, MultiverseHead) and head.pairs == "packed"
+    activation = getattr(head, "activation", None)
+    if not known or activation or pals:
         raise ValueError(
             f"task {task.name!r} has a {type(head).__name__}"
+            f"{f' with activation={activation!r}' if activation else ''}"
+            f"{f' with pairs={head.pairs!r}' if head.pairs != 'packed' else ''}"
             f"{' on an encoder with PALs' if pals else ''}; expected a LinearHead or "
             "MultiverseHead on packed input, without activation and PALs. Use save_model instead."
         )
+    if type(head) is MultiverseHead:
+        head = model.collapse().head(task)
     config = BertConfig(**dataclasses.asdict(model.encoder.config), num_labels=task.num_labels)
     labels = {"num_labels": 1, "problem_type": "regression"}  # pipeline then applies no sigmoid
     if task.kind == "classification":

@@ -1,6 +1,6 @@
 """The device, its fastest precision, random seeds, and facts about this machine for the records.
 
-Notebook 00 shows it. No global setting is changed for good: `seeded` restores the
+Notebook 00 shows it. No global setting is changed permanently: `seeded` restores the
 random state.
 """
 
@@ -108,7 +108,8 @@ def autocast(precision, device):
     """Return a context in which matrix products run in a precision.
 
     Args:
-        precision: "fp32", "bf16", "fp16", or "auto" for `fastest_precision`.
+        precision: "fp32", "bf16", "fp16", or "auto" for `fastest_precision`. In `train_step` and
+            predictions, products of fp32 use TF32 on a GPU.
         device: a torch.device or its name.
 
     Returns:
@@ -189,7 +190,7 @@ def seed_generators(seed, device=None):
         device: a torch.device, or None for the CPU alone.
     """
     for generator in _generators(device):
-        generator.manual_seed(int(seed))  # of numpy, too
+        generator.manual_seed(int(seed))  # also converts numpy numbers
 
 
 def _generators(device):
@@ -205,14 +206,14 @@ def _generators(device):
 
 
 def describe(device=None):
-    """Return on what something runs: device, hardware, threads and versions.
+    """Return device, hardware, threads and versions of this process.
 
     Args:
         device: see `pick_device`.
 
     Returns:
         A dict of plain values, which every file of results/ holds. "hardware" is the model of the
-        GPU or processor.
+        GPU, or that of the processor and its vector instructions, such as "AMD EPYC, AVX2".
     """
     from importlib.metadata import PackageNotFoundError, version
 
@@ -228,7 +229,7 @@ def describe(device=None):
     gpu = device.type == "cuda" and torch.cuda.get_device_name(device)
     return {
         "device": device.type,
-        "hardware": gpu or _processor(),
+        "hardware": gpu or f"{_processor()}, {torch.backends.cpu.get_cpu_capability()}",
         "threads": torch.get_num_threads(),
         "versions": versions,
     }
@@ -294,7 +295,7 @@ def is_interactive():
 
 @contextlib.contextmanager
 def delayed_interrupt():
-    """Note Ctrl-C in place of an error in the middle of a computation. A second one raises.
+    """Record Ctrl-C in an event, instead of an error in a computation. A second one raises.
 
     Only Python's own handler is replaced, and only in the main thread.
 

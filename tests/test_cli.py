@@ -556,3 +556,14 @@ def test_predictions_use_an_available_gpu(folder, monkeypatch, capsys):
     assert (
         set(devices) == {"the gpu"} and "no-such-folder is not a folder" in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("out", "told"), [("texts.csv", "is the file of the texts"), ("x.jsonl", "ends in .csv")]
+)
+def test_predictions_do_not_replace_the_texts(tmp_path, monkeypatch, capsys, out, told):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.csv").write_text("sentence,author\na film,me\n")
+    assert main(["predict", "--model", "m", "--file", "texts.csv", "--out", out]) == 2
+    assert told in capsys.readouterr().err
+    assert (tmp_path / "texts.csv").read_text() == "sentence,author\na film,me\n"

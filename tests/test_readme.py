@@ -33,10 +33,9 @@ def test_the_cost_of_many_heads_equals_the_results():
 def test_the_counts_of_heads_equal_the_results():
     for task, name in {"mrpc": "MRPC", "rte": "RTE", "cola": "CoLA"}.items():
         run = json.loads((ROOT / "results" / f"pruning_{task}.json").read_text())
-        assert (
-            f"{run['heads_at_end']} of {run['num_heads']} heads on {name}" in README
-            and f"{run['steps']}" in README
-        )
+        left = f"{run['heads_at_end']} of {run['num_heads']} heads"
+        assert f"| {name} | {run['steps']} | {left} | {run['heads_kept']} |" in README
+        assert len(run["events"]) == 5
 
 
 @pytest.mark.parametrize(
@@ -147,11 +146,10 @@ def test_the_tables_equal_the_results(tmp_path):
     copy.write_text(README, encoding="utf-8")
     write_readme([ROOT / "results"], copy)
     assert copy.read_text(encoding="utf-8") == README, "stale: mmlkit report results --readme"
-    table = re.search(r"<!-- report -->\n(.*?)\n<!-- /report -->", README, re.S)[1]
-    assert (
-        "MML does better than BERT on sets it was not trained on" in table
-        and "| published | recomputed | ours | sd | seeds |" in table
-    )
+    table = re.search(r"<!-- claims -->\n(.*?)\n<!-- /claims -->", README, re.S)[1]
+    assert "MML does better than BERT on sets it was not trained on" in table
+    report = (ROOT / "results" / "REPORT.md").read_text(encoding="utf-8")
+    assert "| published | recomputed | ours | sd | seeds |" in report
     speed = re.search(r"<!-- speed -->\n(.*?)\n<!-- /speed -->", README, re.S)[1]
     assert "the course's files: median of" in speed and speed.count("Trainer") == 2
     record = json.loads((ROOT / "results" / "speed.json").read_text(encoding="utf-8"))
@@ -212,5 +210,9 @@ def test_the_first_part_has_at_most_100_lines():
         for key in ("over_shipped", "over_best")
     )
     said = " ".join(first.split())
-    assert f"is {shipped[0]} to {shipped[-1]} times as fast" in said
+    assert f"in fp32 is {shipped[0]} to {shipped[1]} times as fast" in said
+    assert f"in bf16 {shipped[2]} to {shipped[3]} times" in said
+    assert [
+        one["precision"] for one in sorted(steps, key=lambda s: s["over_shipped"]["median"])
+    ] == [*("fp32", "fp32", "bf16", "bf16")]
     assert f"It is {best[0]} to {best[-1]} times as fast" in said

@@ -11,7 +11,7 @@
     evidence      verdicts on all claims, for README.md and results/REPORT.md
 
 The rules for Snakemake are in Snakefile, those for an experiment's file in
-experiment.schema.json. Notebooks 05 to 12 read recorded results with these modules. Code that
+experiment.schema.json. Notebooks 07 and 09 to 12 read recorded results with them. Code that
 depends on a model does not belong here.
 """
 

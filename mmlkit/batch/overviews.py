@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mmlkit.batch.experiments import Experiment, known_experiments, load_experiment
-from mmlkit.batch.tables import CELL, compare_claim, finite, headline, load_results, long_frame
-from mmlkit.studies.comparisons import outcome, outcome_sentence, pairs_needed
+from mmlkit.batch.tables import (
+    CELL,
+    common_seeds,
+    compare_claim,
+    finite,
+    headline,
+    load_results,
+    long_frame,
+)
+from mmlkit.studies.comparisons import has_interval, outcome, outcome_sentence
 from mmlkit.support.messages import count
 from mmlkit.support.shipped import results as recorded_path
 
@@ -25,6 +33,7 @@ __all__ = [
     "newest",
     "recorded_experiments",
     "runs_table",
+    "without_runs",
 ]
 
 
@@ -196,6 +205,24 @@ def newest(recorded):
     ]
 
 
+def without_runs(recorded):
+    """Return the primary claims of known experiments that have no runs of both sides.
+
+    Args:
+        recorded: a list of Recorded.
+
+    Returns:
+        A list of texts, each a claim and its experiment.
+    """
+    told = {(one.experiment.name, claim["says"]) for one in recorded for claim, _ in one.compared}
+    return [
+        f"{claim['says']} ({name})"
+        for name in known_experiments()
+        for claim in _experiment(name, "fast", []).claims
+        if claim.get("primary") and (name, claim["says"]) not in told
+    ]
+
+
 def runs_table(recorded):
     """Return how much was run: a row for each experiment.
 
@@ -203,14 +230,14 @@ def runs_table(recorded):
         recorded: a list of Recorded.
 
     Returns:
-        A DataFrame with runs, seeds, hours and device.
+        A DataFrame with runs, seeds (those that all systems have), hours and device.
     """
     import pandas as pd
 
     rows = {
         one.title: {
             "runs": len(one.results),
-            "seeds": one.frame["seed"].nunique(),
+            "seeds": len(common_seeds(one.experiment, one.frame)),
             "hours": round(sum(finite(one.results, "minutes")) / 60, 1),
             "device": ", ".join(sorted({str(run.get("device", "missing")) for run in one.results})),
         }
@@ -294,7 +321,7 @@ def advice(recorded):
         claim["advice"][outcome(found, at_least=one.at_least(claim))]
         for one in newest(recorded)
         for claim, found in one.compared
-        if "advice" in claim and not one.given and found.pairs >= pairs_needed(found.level)
+        if "advice" in claim and not one.given and has_interval(found)
     ]
 
 

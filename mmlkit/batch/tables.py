@@ -19,6 +19,7 @@ from mmlkit.studies.published import tables
 __all__ = [
     "CELL",
     "best_values",
+    "common_seeds",
     "compare_claim",
     "comparison",
     "finite",
@@ -205,15 +206,16 @@ def headline(experiment, frame):
 
     Returns:
         A DataFrame with published, recomputed, ours, sd and seeds: scores times 100, improvements
-        in percent. ours and sd are over seeds; everything else is averaged. An experiment that
-        chooses a parameter has a row for each of its values too.
+        in percent. ours and sd are over the seeds that all rows have (`common_seeds`); everything
+        else is averaged. An experiment that chooses a parameter has a row for each of its values.
     """
-    by = next(key for key in (*experiment.grid, "on") if key != "seed")
+    by = _first(experiment)
     published = experiment.published
     metric = published.get("headline") or next(iter(frame["metric"]), None)
     part = frame[(frame["metric"] == metric) & (frame["split"] == "dev")]
     if part.empty:
         return part
+    part = part[part["seed"].isin(common_seeds(experiment, part))]
     if (key := experiment.chosen) in part:
         part = part.assign(**{by: [f"{a}, {key} {b}" for a, b in zip(part[by], part[key])]})
     scale = 1 if metric == "improvement" else 100
@@ -225,6 +227,26 @@ def headline(experiment, frame):
     printed *= scale / (1 if metric == "improvement" else published.get("scale", 1))
     unit = ", %" if metric == "improvement" else " times 100"
     return printed.join(ours).rename_axis(f"{by}: dev {metric}{unit}").reset_index()
+
+
+def common_seeds(experiment, frame):
+    """Return the seeds that all recorded values of an experiment's first parameter have.
+
+    Means over unequal seeds could contradict the claims, which compare runs of the same seed.
+
+    Args:
+        experiment: the Experiment.
+        frame: a DataFrame of `long_frame`.
+
+    Returns:
+        A set of seeds; where no seed is common to all values, every seed.
+    """
+    seeds = frame.groupby(_first(experiment))["seed"].agg(set)
+    return (set.intersection(*seeds) if len(seeds) else set()) or set(frame["seed"])
+
+
+def _first(experiment):
+    return next(key for key in (*experiment.grid, "on") if key != "seed")
 
 
 def best_values(experiment, frame):

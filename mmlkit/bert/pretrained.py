@@ -103,7 +103,9 @@ def save_pretrained(encoder, tokenizer, folder):
         folder: where the files go.
 
     Raises:
-        ValueError: the folder holds a model with heads, which would no longer fit the encoder.
+        ValueError: the folder holds a model with heads, which would no longer fit the encoder; or
+            the encoder's weights or the tokenizer do not fit its configuration, so that nobody
+            could open the folder (from `write_pretrained`).
         OSError: something could not be written. The previous model is unchanged.
     """
     if str(folder) and Path(str(folder), "mmlkit.json").expanduser().is_file():
@@ -119,23 +121,43 @@ def write_pretrained(encoder, tokenizer, folder):
     """Write the files of `save_pretrained` into an existing, empty folder.
 
     Args:
-        encoder: a BertModel.
+        encoder: a BertModel, also one from torch.compile.
         tokenizer: its tokenizer, or None to write none.
         folder: a pathlib.Path.
+
+    Raises:
+        ValueError: see `save_pretrained` (from a private function). The folder stays empty.
     """
     from safetensors.torch import save_file
 
+    encoder = getattr(encoder, "_orig_mod", encoder)  # of torch.compile
     config = {"architectures": ["BertModel"], "model_type": "bert", "torch_dtype": "float32"}
     tensors = {
         key: value.detach().contiguous().cpu()
         for key, value in encoder.state_dict().items()
         if not key.startswith("pals.")
     }
+    _check_saved(encoder.config, tensors, tokenizer)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     if tokenizer is not None:
         tokenizer.save_pretrained(folder)
     text = json.dumps(config | dataclasses.asdict(encoder.config), indent=2) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")
+
+
+def _check_saved(config, tensors, tokenizer):
+    """Refuse what `load_pretrained` would refuse, before it replaces a model that can be opened."""
+    with torch.device("meta"):
+        expected = BertModel(config).state_dict()
+    found = tensor_mismatches(expected, tensors, "encoder.config", "")
+    entries = 0 if tokenizer is None else max(tokenizer.get_vocab().values(), default=0) + 1
+    if entries > config.vocab_size:
+        found.append(f"the tokenizer has {entries} entries, the word table {config.vocab_size}")
+    if found:
+        raise ValueError(
+            f"the encoder could not be opened again: {'; '.join(found[:3])}. Nothing was written. "
+            "Change encoder.config together with the weights, or undo the change."
+        )
 
 
 def _find_folder(name):

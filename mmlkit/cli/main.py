@@ -149,6 +149,7 @@ def _predict(options):
             f"expected either texts or --file, {found}. For example: "
             f'mmlkit predict --model {options.model or "runs/first-model"} "A quiet triumph."'
         )
+    _check_out(options.file, options.out)
     model = _load(options, "00", "runs/first-model")
     from mmlkit.training.evaluation import prediction_table
 
@@ -173,6 +174,19 @@ def _predict(options):
     rows = [[*texts, *row] for texts, row in zip(data.texts, values)]
     _write([*task.text_columns, *header], rows, options.out)
     return 0
+
+
+def _check_out(file, out):
+    """Refuse to write predictions over the texts, or under the name of another kind of file."""
+    if out is None:
+        return
+    if (ending := Path(out).suffix) in (".tsv", ".json", ".jsonl", ".parquet", ".xlsx"):
+        raise ValueError(f"--out ends in {ending}, expected a name that ends in .csv.")
+    if file and Path(out).exists() and Path(out).samefile(file):
+        raise ValueError(
+            f"--out is the file of the texts, {file}, whose other columns would be lost; name "
+            "another file."
+        )
 
 
 def _load(options, notebook, example):

@@ -181,6 +181,7 @@ def _csv(path, text, task, drop_ragged):
     lines, rows, first = io.StringIO(text, newline=""), [], 1
     # strict: a quotation mark too many would join the rows up to the next mark
     reader = csv.reader(lines, delimiter="\t" if tab else ",", quoting=quoting, strict=True)
+    before = csv.field_size_limit(2**31 - 1)  # by default, a text has at most 131,072 characters
     try:
         for row in reader:
             first = reader.line_num + 1
@@ -189,6 +190,8 @@ def _csv(path, text, task, drop_ragged):
     except csv.Error as error:
         fault = _csv_fault(error, first, reader.line_num, "tab" if tab else "comma")
         raise ValueError(f"{path}, {fault}") from error
+    finally:
+        csv.field_size_limit(before)
     if not rows:
         return []
     header = _columns_without_header(path, task, rows[0][1]) or rows.pop(0)[1]
@@ -217,7 +220,7 @@ def _csv(path, text, task, drop_ragged):
 
 def _csv_fault(error, first, last, mark):
     """Return where and what is wrong in the row from line `first` to `last`, and what to do."""
-    if "unexpected end" in str(error) or ("field larger" in str(error) and last > first):
+    if "unexpected end" in str(error):
         return (
             f"line {first}: a quotation mark is opened and never closed, so that all lines below "
             "belong to one text. Close it, or write it twice where it belongs to the text."

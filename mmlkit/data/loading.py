@@ -54,6 +54,11 @@ class Split:
     def __len__(self):
         return len(self.texts)
 
+    def __repr__(self):
+        """Return a line without the texts."""
+        labels = "" if self.labels is not None else ", without labels"
+        return f"Split({self.task.name!r}, {self.name!r}, {len(self):,} rows{labels})"
+
     def __getitem__(self, i):
         """Return row i as a dict: its text columns, label (a name, or a score), id and columns."""
         label = None if self.labels is None else self.labels[i]
@@ -118,6 +123,12 @@ class TaskData:
     test: Split | None = None
     source: str = ""
     more: dict = field(default_factory=dict)
+
+    def __repr__(self):
+        """Return a line with the number of rows of each split."""
+        parts = {"train": self.train, "dev": self.dev, "test": self.test, **self.more}
+        rows = ", ".join(f"{name} {len(one):,}" for name, one in parts.items() if one is not None)
+        return f"TaskData({self.task.name!r} from {self.source!r}, rows: {rows})"
 
     def split(self, name):
         """Return a split by its name.

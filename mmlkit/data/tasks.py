@@ -280,7 +280,7 @@ def task_from_config(config):
         config: a dict, also one that was JSON in between.
 
     Returns:
-        The `Task`. It is mmlkit's own where all values agree, which knows the names in files too.
+        The `Task`. If all values agree, it is mmlkit's own, which also has the columns of files.
         Keys that are not there have their defaults.
 
     Raises:

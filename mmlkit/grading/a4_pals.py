@@ -604,8 +604,7 @@ FEATURES = {"features": ("four", "three")}
 def _heads_cases(draw):
     """Draw vectors of both sentences, labels of each task, and the weights of the heads."""
     D, cases = draw.size(4, 6), []
-    for _ in range(2):
-        B = draw.size(4, 6)
+    for B in (draw.size(4, 6), draw.size(4, 6), 1):  # one row has scores [1], and not []
         labels = draw.integers(5, B), draw.integers(2, B), 2.5 + draw.normal(B)
         vectors = draw.normal(B, D), draw.normal(B, D)
         cases.append((*vectors, *labels, draw.normal(5, D), draw.normal(2, 4 * D), draw.normal(7)))

@@ -25,6 +25,9 @@ pre{{white-space:pre-wrap}}</style>"""
 def write_reports(results, out):
     """Write points.csv and one page per student.
 
+    A row of points.csv that the teacher has changed stays as it is. A copy of what the grader wrote
+    is in graded/points.csv; a row that differs from it is the teacher's.
+
     Args:
         results: a list of results of `grade_notebook`.
         out: the folder.
@@ -32,7 +35,7 @@ def write_reports(results, out):
     Returns:
         The path of points.csv.
     """
-    out, text = Path(out), io.StringIO()
+    out = Path(out)
     rows = [["student", "question", "points", "of", "message"]]
     for result in results:
         for one in result["questions"]:
@@ -40,9 +43,22 @@ def write_reports(results, out):
             rows.append([result["student"], one["name"], points, one["of"], one["message"]])
         _write(out / "pages" / f"{result['student']}.html", page(result))
     cells = [[no_formula(printable(str(cell)).replace("\n", " ")) for cell in row] for row in rows]
-    csv.writer(text, lineterminator="\n").writerows(cells)
-    _write(out / "points.csv", text.getvalue())
-    return out / "points.csv"
+    copy, table = out / "graded" / "points.csv", out / "points.csv"
+    before, now = _rows(copy), _rows(table)
+    by_hand = {key: row for key, row in now.items() if row != before.get(key)} if before else {}
+    for path, lines in ((copy, cells), (table, [by_hand.get(tuple(r[:2]), r) for r in cells])):
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(lines)
+        _write(path, text.getvalue())
+    return table
+
+
+def _rows(path):
+    """Return {(student, question): row} of a points.csv, and nothing where there is none."""
+    if not path.is_file():
+        return {}
+    with open(path, encoding="utf-8-sig", newline="") as file:  # spreadsheets write a mark first
+        return {tuple(row[:2]): row for row in csv.reader(file)}
 
 
 def page(result):

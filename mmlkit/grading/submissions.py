@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import queue
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -73,8 +74,10 @@ def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None,
 
     Raises:
         FileNotFoundError: the folder has no notebook.
+        ValueError: `out` holds the grades of another assignment (from a private function).
     """
     paths = check_folder(folder, assignment)
+    _check_out(out, assignment)
     edition, sandbox = edition or Edition(0), sandbox or find_sandbox()
     slots = queue.Queue()
     for slot in range(jobs):
@@ -106,6 +109,19 @@ def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None,
             raise
 
 
+def _check_out(out, assignment):
+    """Refuse a folder with the grades of another assignment, whose table would be lost."""
+    other, name = None, load_questions(assignment)[0]
+    for path in sorted(Path(out).glob("graded/*.json"))[:1]:
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # a damaged file
+            other = json.loads(path.read_text(encoding="utf-8")).get("assignment")
+    if other not in (None, name):
+        raise ValueError(
+            f"{out} holds the grades of {other!r}, expected {name!r} or an empty folder. Name "
+            "another folder with --out."
+        )
+
+
 def check_folder(folder, assignment, *, only=False):
     """Return the notebooks of a folder of submissions.
 
@@ -122,9 +138,18 @@ def check_folder(folder, assignment, *, only=False):
         ValueError: the assignment is unknown, a notebook is a link, or there are several.
     """
     load_questions(assignment)
-    paths = sorted(Path(folder).glob("*.ipynb"))
+    inside = sorted(Path(folder).glob("*"))
+    paths = [path for path in inside if path.suffix.lower() == ".ipynb"]
     if not paths:
-        raise FileNotFoundError(f"{folder} has no .ipynb file. Give the folder of submissions.")
+        raise FileNotFoundError(
+            f"{folder} has no .ipynb file. Give the folder of submissions, in which each notebook "
+            "has its student's name. Notebooks in subfolders are not graded: move them up."
+        )
+    if left := [path.name for path in inside if path not in paths and path.name[0] != "."]:
+        warnings.warn(
+            f"{folder}: not graded, because these are no notebooks: {', '.join(left[:20])}.",
+            stacklevel=2,
+        )
     if links := [path.name for path in paths if path.is_symlink()]:
         raise ValueError(
             f"{folder} has links to other files, {links[:5]}. Expected the notebooks themselves: "
@@ -304,13 +329,40 @@ def _judge(one, document, edition, questions, cells):
         for fault in (one for record in document["records"] for one in record.get("faults", ())):
             raise WrongAnswer(str(fault))
         nodes = [node for _, node in runner.definitions({"cells": cells})]
-        own = [node for node in nodes if getattr(node, "name", "") == (one.object or one.name)]
-        one.refuse(own[-1] if own else ast.Module([], []))
+        others = {question.object or question.name for question in questions.values()}
+        one.refuse(_with_helpers(nodes, one.object or one.name, others))
         return "right"
     except WrongAnswer as error:
         return f"not yet: {error}"[:600]
     except Exception as error:  # a forged document may hold anything
         return f"the results cannot be read ({type(error).__name__})."
+
+
+def _with_helpers(nodes, name, others):
+    """Return the tree of an answer, with the imports, functions and values that it names.
+
+    A name that does the exercise is worth nothing in a helper too, and under another name. The
+    functions of `other` questions are left out, because they are judged by themselves.
+    """
+    known, found, queue = {}, [], [name]
+    for node in filter(None, nodes):
+        if isinstance(node, ast.Import):
+            known |= {one.asname: ast.Import([one]) for one in node.names if one.asname}
+        elif isinstance(node, ast.ImportFrom):
+            for one in node.names:
+                known[one.asname or one.name] = ast.ImportFrom(node.module, [one], node.level)
+        elif hasattr(node, "name"):
+            known[node.name] = node
+        else:
+            stored = (one for one in ast.walk(node) if isinstance(one, ast.Name))
+            known |= {one.id: node for one in stored if isinstance(one.ctx, ast.Store)}
+    for other in others - {name}:
+        known.pop(other, None)
+    while queue:
+        if node := known.pop(queue.pop(), None):
+            found.append(node)
+            queue += [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+    return ast.Module(found, [])
 
 
 def _written(cells, name):

@@ -112,7 +112,7 @@ def resolve_bandwidth(values, bandwidth):
         number = float(number)
     except ValueError:
         kind = None
-    if kind == "std" and number > 0:
+    if kind == "std" and 0 < number < math.inf:
         return number * float(values.std())
     if kind == "auto" and 0 < number <= 1:
         from sklearn.cluster import estimate_bandwidth

@@ -142,7 +142,7 @@ def check_one_score(scores):
 
 
 def init_linear(*layers):
-    """Initialise linear layers as BERT does: weights from N(0, 0.02), biases zero.
+    """Initialise linear layers as BERT does: weights from N(0, 0.02²), biases zero.
 
     Args:
         *layers: nn.Linear modules.
@@ -188,7 +188,7 @@ class LinearHead(nn.Module):
         self.num_labels, self.pooling, self.activation = int(num_labels), pooling, activation
         self.kinds = ("regression",) if activation else ("classification", "regression")
         self.needs_tokens = pooling == "mean"
-        self.dropout = nn.Dropout(float(dropout))  # of numpy, too
+        self.dropout = nn.Dropout(float(dropout))  # also converts numpy numbers
         self.dense = nn.Linear(int(hidden_size), int(num_labels))
         init_linear(self.dense)
 
@@ -305,7 +305,7 @@ class PairHead(nn.Module):
         Returns:
             Logits [B, C].
         """
-        return self.linear(pair_features(u, v))
+        return self.linear(pair_features(u, v).to(self.linear.dense.weight.dtype))
 
     def loss(self, inputs, batch):
         """Compute the loss of a batch.

@@ -45,7 +45,7 @@ def build_head(
         head, hooks = build_head("mml", 384, 2, every=200)
         fit(MultitaskModel(encoder, {"rte": head}), data, hooks=hooks)
     """
-    m = num_heads or hidden_size
+    m = hidden_size if num_heads is None else num_heads
     shapes = {  # heads, orthogonality weight, dropout
         "bert": (1, 0.0, dropout),
         "bert-drop": (1, 0.0, 0.3),

@@ -159,7 +159,7 @@ class MultiverseHead(nn.Module):
         sizes = {"hidden_size": hidden_size, "num_labels": num_labels, "num_heads": num_heads}
         for name, size in sizes.items():
             check_number(name, size, 1, whole=True)
-        hidden_size, num_labels, num_heads = map(int, sizes.values())  # of numpy, too
+        hidden_size, num_labels, num_heads = map(int, sizes.values())  # also converts numpy numbers
         check_number("dropout", dropout, 0, 1)
         check_number("orthogonality_weight", orthogonality_weight, 0)  # the paper's lambda
         words = {"reduction": reduction, "similarity": similarity, "pairs": pairs}
@@ -179,7 +179,7 @@ class MultiverseHead(nn.Module):
         nn.init.normal_(self.weight, std=0.02)  # BERT's; the paper says "randomly from scratch"
 
     def __getstate__(self):
-        """Return what a copy or a pickle of the head gets: its mask counts its changes anew."""
+        """Return the state without cached indices: a copied mask counts its changes from zero."""
         return {**self.__dict__, "_last_read": (None, None, None)}
 
     @property
@@ -243,7 +243,7 @@ class MultiverseHead(nn.Module):
         return logits.unflatten(-1, bias.shape)
 
     def loss(self, inputs, batch):
-        """Sum the active heads' own losses (Eq. 3, with the logarithm that the print omits).
+        """Sum the active heads' own losses (Eq. 3, with the softmax that the print omits).
 
         Args:
             inputs: what `inputs` returned.
@@ -280,7 +280,12 @@ class MultiverseHead(nn.Module):
         Raises:
             ValueError: no head would remain, a dropped head is set, or the length is not M.
         """
-        active = torch.as_tensor(active, dtype=torch.bool, device=self.active.device)
+        active = torch.as_tensor(active, device=self.active.device)
+        if active.dtype != torch.bool:
+            raise ValueError(
+                f"active holds {active.dtype}, expected a mask of True and False. For the numbers "
+                "of heads: mask = torch.zeros_like(head.active); mask[numbers] = True."
+            )
         fits = (
             active.shape == self.active.shape and active.any() and not (active & ~self.active).any()
         )
@@ -353,4 +358,4 @@ class MultiverseHead(nn.Module):
                 f"x has shape {shapes}, expected {'two times ' * (wanted - 1)}[batch, "
                 f"{self.hidden_size}]: one vector per {'row' if wanted == 1 else 'sentence'}."
             )
-        return x[0] if wanted == 1 else pair_features(*x)
+        return x[0] if wanted == 1 else pair_features(*x).to(self.weight.dtype)

@@ -123,7 +123,7 @@ class HeadPruner:
                 "model.heads['sst']."
             )
         resolve_bandwidth(np.array([0.0, 1.0]), bandwidth)  # an unknown bandwidth raises here
-        # of numpy, too, which JSON does not know
+        # also converts numpy numbers, which JSON does not know
         every, threshold, warmup, min_active = map(int, (every, threshold, warmup, min_active))
         bandwidth = float(bandwidth) if isinstance(bandwidth, numbers.Real) else bandwidth
         self.head, self.every, self.threshold = head, every, threshold
@@ -168,7 +168,7 @@ class HeadPruner:
             self._average(indices.cpu(), losses.cpu().double())
         else:
             number = int(indices.cpu()[~losses.isfinite()][0])
-            raise FloatingPointError(f"the loss of head {number} is not a number.")
+            raise FloatingPointError(f"the loss of head {number} is not finite.")
 
     def _read(self):
         """Update the averages with the losses that are still on a GPU, in two transfers."""
@@ -264,7 +264,7 @@ class HeadPruner:
             )
 
     def to_config(self):
-        """Return the keywords that build this pruner again; a checkpoint is for these alone."""
+        """Return the keywords that build this pruner again; a checkpoint fits only these."""
         names = "every momentum threshold bandwidth bin_seeding warmup until min_active min_gap"
         return {name: getattr(self, name) for name in names.split()}
 

@@ -149,7 +149,7 @@ class RankingHead(nn.Module):
         self.score_activation, self.gamma, self.pooling = score_activation, float(gamma), pooling
         self.needs_tokens = pooling == "mean"
         self.dropout = nn.Dropout(float(dropout))
-        self.dense = nn.Linear(int(hidden_size), 1)  # of numpy, too
+        self.dense = nn.Linear(int(hidden_size), 1)  # also converts numpy numbers
         init_linear(self.dense)
 
     def inputs(self, out, batch):

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mmlkit.heads.linear import Loss, at_least_fp32, init_linear
+from mmlkit.heads.linear import Loss, init_linear
 from mmlkit.support.messages import check_number
 
 __all__ = ["SANHead", "SANSteps", "kept_steps", "mean_of_steps"]
@@ -88,7 +88,7 @@ class SANHead(nn.Module):
         prediction_dropout: see `kept_steps`; it acts in training only.
 
     Raises:
-        ValueError: a size is too small, or a dropout is outside [0, 1).
+        ValueError: a size is too small, or a dropout is outside 0 to 0.99.
     """
 
     pairs, needs_tokens = "packed", True
@@ -108,7 +108,7 @@ class SANHead(nn.Module):
         hidden_size, num_labels, num_steps = map(int, (hidden_size, num_labels, num_steps))
         self.hidden_size, self.num_labels = hidden_size, num_labels
         self.num_steps, self.prediction_dropout = num_steps, float(prediction_dropout)
-        self.dropout = nn.Dropout(float(dropout))  # of numpy, too
+        self.dropout = nn.Dropout(float(dropout))  # also converts numpy numbers
         self.summary = nn.Linear(hidden_size, 1)  # w1; its bias cancels in the softmax
         self.attention = nn.Linear(hidden_size, hidden_size)  # W2
         self.cell = nn.GRUCell(hidden_size, hidden_size)
@@ -201,7 +201,7 @@ class SANHead(nn.Module):
         return mean_of_steps(logits, kept)
 
     def _reason(self, M, premise, hypothesis):
-        """Alpha [B, T], beta [B, K, T], logits [B, K, C] of M [B, T, D], always in fp32."""
+        """Alpha [B, T], beta [B, K, T], logits [B, K, C] of M [B, T, D], in the weights' dtype."""
         if (
             M.shape[-1] != self.hidden_size
             or premise.shape != M.shape[:2]
@@ -213,7 +213,7 @@ class SANHead(nn.Module):
                 "[batch, tokens]."
             )
         with torch.autocast(M.device.type, enabled=False):
-            M, betas, logits = at_least_fp32(M), [], []
+            M, betas, logits = M.to(self.attention.weight.dtype), [], []
             seen = M * self.dropout(torch.ones_like(M[:, :1]))  # one draw per row and feature
             alpha = _attend(self.summary(seen)[:, :, 0], hypothesis.bool())  # [B, T]
             s = _weighted(alpha, M)  # [B, D]

@@ -1,4 +1,4 @@
-"""The two alternatives to PALs with as many parameters: low-rank layers and Houlsby's adapters.
+"""Two alternatives to PALs with about as many parameters: low-rank layers, Houlsby's adapters.
 
 Stickland and Murray 2019, section 3.2; Houlsby et al. 2019, section 2.1. Notebook 11 compares them.
 Letters: B batch, T tokens, Q queries (the tokens that are computed), D hidden size, S inner size.
@@ -43,7 +43,7 @@ class LowRankLayers(TaskPart):
 
     Args:
         config: the encoder's BertConfig.
-        size: S; 100 has as many parameters as `ProjectedAttention` with 204.
+        size: S; 100 has about as many parameters as `ProjectedAttention` with 204.
     """
 
     def __init__(self, config, size=100):

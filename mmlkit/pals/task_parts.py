@@ -128,7 +128,7 @@ def add_pals(
             all tokens).
         gelu: see `ProjectedAttention`; by default False.
         init: "zero" starts with V^D = 0, so that training begins at exactly the given encoder;
-            "normal" draws V^D, like all other weights, from N(0, initializer_range). By default
+            "normal" draws V^D, like all other weights, from N(0, initializer_range²). By default
             "zero", but "normal" for "sequential", which has no residual.
         stay_trainable: train these modules while the encoder is frozen, see
             `MultitaskModel.freeze_encoder`. By default they freeze with it.
@@ -161,7 +161,7 @@ def add_pals(
     options = {name: value for name, value in given.items() if value is not None}
     for name in {"size", "num_heads"} & options.keys():
         check_number(name, options[name], 1, whole=True)
-        options[name] = int(options[name])  # of numpy, too
+        options[name] = int(options[name])  # also converts numpy numbers
     pals = TaskParts(encoder.config, kind, tasks, options, stay_trainable, init, seed)
     return _attach(pals, encoder)
 

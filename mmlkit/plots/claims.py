@@ -3,7 +3,8 @@
 import math
 
 from mmlkit.plots.common import COLOURS, panel
-from mmlkit.studies.comparisons import outcome
+from mmlkit.studies.comparisons import has_interval, outcome
+from mmlkit.support.messages import signed
 
 __all__ = ["axis_limit", "forest"]
 
@@ -19,8 +20,9 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
     """Draw a line for each claim, with a marker at the difference and its interval.
 
     Claims stand below the name of their group. Circle, square or open diamond show what `outcome`
-    says. An interval that goes on beyond the axis ends in an arrow. A difference of one pair has no
-    interval. The numbers at the right are difference, interval and pairs of runs.
+    says. An interval that goes on beyond the axis ends in an arrow. With too few pairs for its
+    level, a difference has no interval (`has_interval`). The numbers at the right are difference,
+    interval and pairs of runs.
 
     Args:
         claims: a list of (group, name, Comparison), or (group, name, Comparison, at_least).
@@ -94,24 +96,25 @@ def axis_limit(comparisons):
     told = [one for one in comparisons if outcome(one) != "cannot be told"]
     inner = [one.difference for one in comparisons] + [end for one in told for end in one[1:3]]
     least = max(map(abs, inner))
-    ends = [abs(end) for one in comparisons for end in one[1:3] if math.isfinite(end)]
+    known = [one for one in comparisons if has_interval(one)]
+    ends = [abs(end) for one in known for end in one[1:3]]
     return 1.08 * max(end for end in [least, *ends] if end <= (4 * least or math.inf)) or 1.0
 
 
 def _draw_claim(ax, y, comparison, word, limit):
     marker, filling, colour = _MARKS[word]
     difference, low, high, _, pairs = comparison
+    told = has_interval(comparison)
     inside = [max(low, -limit), min(high, limit)]
-    ends = zip(inside, (low < -limit, high > limit), "<>") if math.isfinite(low) else ()
-    if ends and inside[0] < inside[1]:
+    ends = zip(inside, (low < -limit, high > limit), "<>") if told else ()
+    if told and inside[0] < inside[1]:
         ax.plot(inside, [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
     for end, goes_on, arrow in ends:
         ax.plot([end], [y], arrow if goes_on else "|", color=colour, markersize=6, clip_on=False)
     ax.plot([difference], [y], marker, color=colour, markersize=6, fillstyle=filling)
-    mean, first, last = (round(value, 1) + 0.0 for value in comparison[:3])  # no -0.0
-    interval = "no interval" if math.isinf(low) else f"{first:+.1f} to {last:+.1f}"
+    interval = f"{signed(low)} to {signed(high)}" if told else "no interval"
     ax.annotate(
-        f"{mean:+.1f}  ({interval}; {pairs})",
+        f"{signed(difference)}  ({interval}; {pairs})",
         (1, y),
         xycoords=("axes fraction", "data"),
         xytext=(6, 0),

@@ -9,7 +9,7 @@
     staircases      recorded runs that prune heads, for Fig. 2 (MML v2)
     lessons         recorded effects and runs that the lessons read
 
-Notebooks 02 to 10 and 12 use it. Training of the other models does not belong here.
+Notebooks 00 and 02 to 12 use it. Training of the other models does not belong here.
 """
 
 from mmlkit.studies import published

@@ -1,6 +1,6 @@
 """Comparisons of two methods over the same seeds: a difference, its interval, and what it supports.
 
-Notebooks 05 to 09 and 12 use this module for the claims of the papers.
+Notebooks 02 to 05, 07, 09, 10 and 12 use this module.
 """
 
 import math
@@ -10,6 +10,7 @@ import numpy as np
 
 __all__ = [
     "Comparison",
+    "has_interval",
     "matched",
     "outcome",
     "outcome_sentence",
@@ -135,15 +136,33 @@ def outcome_sentence(comparison, claim="the first is better", *, at_least=0.0):
         pairs of runs: 8)."
     """
     needed, found = pairs_needed(comparison.level), outcome(comparison, at_least=at_least)
+    told = has_interval(comparison)
     low, high = (round(end, 9) + 0.0 for end in (comparison.low, comparison.high))  # no -0
     runs = " with these runs" if found == "cannot be told" else ""
-    more = f", at least {needed} are needed" if comparison.pairs < needed else ""
+    more = "" if told else f", at least {needed} are needed"
     interval = f"{comparison.level:.0%} interval {low:+.3g} to {high:+.3g}"
     return (
         f"{claim}: {found}{runs} (difference {comparison.difference:+.3g}, "
-        f"{interval if comparison.pairs > 1 else 'no interval'}, "
+        f"{interval if told else 'no interval'}, "
         f"pairs of runs: {comparison.pairs}{more})."
     )
+
+
+def has_interval(comparison):
+    """Return whether there are enough pairs for an interval of the comparison's level.
+
+    A bootstrap interval never exceeds the smallest and the largest difference. With n pairs, both
+    lie on one side of the median with probability 2^(1-n): with 3 pairs in 25 % of cases. So fewer
+    than `pairs_needed` pairs cannot give an interval of 95 %.
+
+    Args:
+        comparison: a Comparison.
+
+    Returns:
+        True or False.
+    """
+    enough = comparison.pairs >= pairs_needed(comparison.level)
+    return enough and math.isfinite(comparison.low)
 
 
 def pairs_needed(level):

@@ -273,9 +273,7 @@ def improvements(table, baseline="bert", *, over="evaluated_on"):
     Raises:
         ValueError: the baseline is not a method of the table, or the table is incomplete.
     """
-    accuracies = 1 - hold_out_errors(table)
-    if baseline not in accuracies:
-        raise ValueError(f"baseline {baseline!r} is not one of the methods {list(accuracies)}.")
+    accuracies = _accuracies(table, baseline)
     keys = [key for key in accuracies.index.names if key != over]
     rows = [
         (*group, method, relative_improvement(part[method], part[baseline]))
@@ -310,17 +308,28 @@ def cell_improvements(table, baseline="bert"):
         A DataFrame with the index split, trained_on, evaluated_on and a column per method.
 
     Raises:
-        ValueError: the baseline is not a method of the table, or the table is incomplete.
+        ValueError: the baseline is not a method of the table or has an accuracy of 0, or the table
+            is incomplete.
 
     Example::
 
         cell_improvements(table)["mml"]["dev"].unstack()    # trained_on x evaluated_on
     """
+    accuracies = _accuracies(table, baseline)
+    if not (accuracies[baseline] > 0).all():
+        raise ValueError(
+            f"baseline {baseline!r} has an accuracy of 0 in some cell, and no ratio to it exists. "
+            "Leave that cell out, or compare differences."
+        )
+    percent = 100 * (accuracies.div(accuracies[baseline], axis=0) - 1)
+    return percent.groupby(level=["split", "trained_on", "evaluated_on"]).mean()
+
+
+def _accuracies(table, baseline):
     accuracies = 1 - hold_out_errors(table)
     if baseline not in accuracies:
         raise ValueError(f"baseline {baseline!r} is not one of the methods {list(accuracies)}.")
-    percent = 100 * (accuracies.div(accuracies[baseline], axis=0) - 1)
-    return percent.groupby(level=["split", "trained_on", "evaluated_on"]).mean()
+    return accuracies
 
 
 def profile_steps(errors, most, *, measure="error", top=None):

@@ -247,7 +247,9 @@ def fit_dssm(model, data, *, epochs=10, lr=0.05, batch_size=32, clip=1.0, seed=0
         for i in generator.permutation(len(steps)):
             name, batch = steps[i]
             rows = np.concatenate(batch)
-            labels = torch.as_tensor(data[name].train.labels[rows]).to(model.shared.weight.device)
+            labels = torch.as_tensor(data[name].train.labels[rows])
+            labels = labels if labels.is_floating_point() else labels.long()  # int32 is not enough
+            labels = labels.to(model.shared.weight.device)
             chosen = [[column[row] for row in rows] for column in columns[name]]
             loss = model.loss(name, chosen, labels, [len(candidates) for candidates in batch])
             optimizer.zero_grad()

@@ -103,11 +103,11 @@ def write_glue_submission(model, source, folder, **keywords):
                 f"{expected}. Train it again on {name!r}."
             )
     test_sets = {file: _read_test_set(file, source) for file in wanted}
-    paths = []
+    paths, folder = [], Path(folder).expanduser()
     for file, (split, indexes) in ((file, found) for file, found in test_sets.items() if found):
         scores = predict_scores(model, split, **keywords)
         lines = [f"{i}\t{one}\n" for i, one in zip(indexes, _answers(split.task, scores))]
-        paths.append(Path(folder) / file)
+        paths.append(folder / file)
         with atomic_write(paths[-1]) as temporary:
             temporary.write_bytes("".join(["index\tprediction\n", *lines]).encode())
     return paths

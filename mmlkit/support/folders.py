@@ -144,13 +144,14 @@ def read_tensors(path):
         ) from error
 
 
-def tensor_mismatches(expected, tensors, source):
+def tensor_mismatches(expected, tensors, source, place=" in the file"):
     """Return a text for every tensor that does not fit: its name, shape, dtype or values.
 
     Args:
         expected: the state dict of the module.
-        tensors: the state dict in a file.
-        source: the file that describes the module.
+        tensors: the state dict of a file, or the one to be saved.
+        source: what describes the module, such as a file.
+        place: where the tensors are.
 
     Returns:
         A list of texts, empty when everything fits.
@@ -164,9 +165,9 @@ def tensor_mismatches(expected, tensors, source):
         floating = tensor.is_floating_point() and value.is_floating_point()
         if tensor.shape != value.shape:
             wanted = f"{list(value.shape)} by {source}"
-            found.append(f"{key}: {list(tensor.shape)} in the file, {wanted}")
+            found.append(f"{key}: {list(tensor.shape)}{place}, {wanted}")
         elif tensor.dtype != value.dtype and not floating:
-            found.append(f"{key}: {tensor.dtype} in the file, expected {value.dtype}")
+            found.append(f"{key}: {tensor.dtype}{place}, expected {value.dtype}")
         elif not tensor.isfinite().all():
             found.append(f"{key}: some numbers are not finite (damaged, or training diverged)")
     unknown = tensors.keys() - expected.keys()

@@ -23,6 +23,7 @@ __all__ = [
     "markdown_text",
     "no_formula",
     "printable",
+    "signed",
 ]
 
 OTHER_RUN = "belongs to another run"  # what the message about such a checkpoint says
@@ -76,6 +77,19 @@ def check_number(name, value, least, most=math.inf, *, whole=False, above=False,
         f"{name} is {value!r:.80}, expected a {'whole ' * whole}number {limits}"
         f"{', or None' * optional}."
     )
+
+
+def signed(value):
+    """Return a number with its sign and one digit after the point; a rounded 0.0 has no sign.
+
+    Args:
+        value: a number.
+
+    Returns:
+        A text, such as "+1.2" or "0.0".
+    """
+    text = f"{value:+.1f}"
+    return text if float(text) else "0.0"
 
 
 def count(number, noun):

@@ -14,7 +14,7 @@
     checkpoints   the file that a run resumes from
     pretraining   BERT's two pre-training objectives
     pretraining_loop    `pretrain`: steps and checkpoints
-    fast          CPU shortcuts, which act inside `train_step` alone
+    fast          CPU shortcuts, which act inside `train_step` and predictions
 
 Notebooks 02, 07 and 10 build and use it. One paper's protocol or tables do not belong here.
 """

@@ -76,7 +76,7 @@ def check_settings(settings):
 
 
 def check_model(model):
-    """Check that a model is one.
+    """Check that an object is a MultitaskModel.
 
     Args:
         model: anything.
@@ -134,7 +134,7 @@ def check_outputs(head, task):
 
 
 def check_head(model, task):
-    """Check that the head of a task has its outputs, and in its order.
+    """Check that a task's head has one output for each label, in the task's order.
 
     Args:
         model: the MultitaskModel.
@@ -242,7 +242,7 @@ def check_labels(task, split, part):
         )
 
 
-def check_parts(model, optimizer, hooks, *, saved):
+def check_parts(model, optimizer, hooks, *, saved, freeze_encoder=False):
     """Check that an optimizer and hooks belong to the model.
 
     Args:
@@ -251,6 +251,7 @@ def check_parts(model, optimizer, hooks, *, saved):
             object does not have, for example because it was made while they were frozen.
         hooks: objects with the methods of `Hook`.
         saved: whether checkpoints are written, which need the state of every hook.
+        freeze_encoder: whether the encoder is not trained, so that no optimizer needs it.
 
     Returns:
         The hooks as a list, because an iterator gives them once.
@@ -288,7 +289,11 @@ def check_parts(model, optimizer, hooks, *, saved):
             f"{foreign} of {count(len(held), 'parameter')} of the optimizer are not of this model. "
             "Make the optimizer from this model's parameters."
         )
-    needed = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    needed = [
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and not (freeze_encoder and name.startswith("encoder."))
+    ]
     left = [name for name in needed if name not in {own[one] for one in held}]
     if left:
         warnings.warn(

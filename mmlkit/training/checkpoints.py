@@ -194,7 +194,7 @@ class CheckpointWriter:
 
 
 def fingerprints(model, *splits):
-    """Return what a checkpoint knows of its model and data, so that it refuses others.
+    """Describe model and data for a checkpoint, so that it is not resumed with others.
 
     Args:
         model: a MultitaskModel.

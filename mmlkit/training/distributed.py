@@ -81,7 +81,7 @@ class Group:
                 tensor.copy_(part.view_as(tensor))
 
     def gather(self, value):
-        """Return a value of every process, by rank.
+        """Return the values that the processes passed, ordered by rank.
 
         Args:
             value: plain values, or arrays on the CPU.
@@ -298,7 +298,7 @@ def _results(pipes):
         if failed and not ready:
             break
     if failed:
-        # A process that is killed lets the others fail, and their errors may arrive before its end.
+        # A killed process makes the others fail, and their errors may arrive before its end.
         pipe = next((one for one, error in failed.items() if error == KILLED), next(iter(failed)))
         number = f"{pipes.index(pipe)} of {len(pipes)}"
         raise RuntimeError(f"Process {number} failed, and all were ended:\n{failed[pipe]}")

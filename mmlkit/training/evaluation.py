@@ -1,5 +1,7 @@
 """Predictions of a whole split in row order, and metrics computed once over the split."""
 
+import threading
+
 import numpy as np
 import torch
 
@@ -22,6 +24,10 @@ __all__ = [
     "score_encoded",
     "unless_out_of_memory",
 ]
+
+# A prediction changes the model's mode, its encoder's `forward` and torch's matrix product, and
+# restores them. Two threads of a server take turns, so that neither meets the other's changes.
+_TURN = threading.RLock()
 
 # torch's CPU allocator raises a plain RuntimeError with one of these texts.
 OUT_OF_MEMORY = ("not enough memory", "can't allocate memory")
@@ -82,7 +88,8 @@ def predict_scores(
     Args:
         model: a MultitaskModel. It is moved to `device` and stays there; its mode is restored.
         data: a Split, a TaskData (its dev split), or a list of texts or pairs of texts; no table.
-        task: the task of texts: a Task, or the name of one of `model.tasks` or of mmlkit's own.
+        task: the task of texts: a Task, or the name of one of `model.tasks` or of mmlkit's own. A
+            Split or TaskData has a task already.
         batch_size: rows per batch. Where memory runs out, batches are halved.
         max_length: tokens to which a row is cut; by default as in training (`MultitaskModel.cut`).
         precision: see `runtime.autocast`.
@@ -92,9 +99,9 @@ def predict_scores(
         Scores [N, C], a numpy array in row order.
 
     Raises:
-        ValueError: texts come without a task or in a table, a text is empty, or a TaskData has no
-            dev split (from a private function); the head has another number of outputs than the
-            task; or a score is not finite.
+        ValueError: texts come without a task or in a table, a text is empty, a TaskData has no
+            dev split or another task than `task` (from a private function); the head has another
+            number of outputs than the task; or a score is not finite.
         OutOfMemoryError: a single row does not fit (torch.OutOfMemoryError, from `score_encoded`).
     """
     check_settings({"batch_size": batch_size, "max_length": max_length})
@@ -133,14 +140,15 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALON
         OutOfMemoryError: a single row does not fit (torch.OutOfMemoryError, from a private
             function).
     """
-    modes, device = [(module, module.training) for module in model.modules()], model.device
-    model.eval()
-    try:
-        with fast_matmul(device), in_halves(model.encoder), autocast(precision, device)[0]:
-            return _scores(model, encoded, device, batch_size, group)
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    with _TURN:
+        modes, device = [(module, module.training) for module in model.modules()], model.device
+        model.eval()
+        try:
+            with fast_matmul(device), in_halves(model.encoder), autocast(precision, device)[0]:
+                return _scores(model, encoded, device, batch_size, group)
+        finally:
+            for module, mode in modes:
+                module.training = mode
 
 
 def _scores(model, encoded, device, batch_size, group):
@@ -266,6 +274,13 @@ def prediction_table(model, split, **options):
 
 
 def _as_split(model, data, task):
+    if isinstance(data, (TaskData, Split)):
+        name = getattr(task, "name", task)
+        if name not in (None, data.task.name):
+            raise ValueError(
+                f"task is {name!r}, but data is of task {data.task.name!r}. Leave task out, or "
+                "pass the texts alone: data.texts of a split."
+            )
     if isinstance(data, TaskData):
         if data.dev is None:
             raise ValueError(
@@ -282,8 +297,10 @@ def _as_split(model, data, task):
             "as df['text'].tolist(), and pairs as list(zip(df['first'], df['second']))."
         )
     if task is None:
+        check_model(model)
         raise ValueError(
-            "data is plain texts but no task was given; pass task='sst' or another of list_tasks()."
+            f"data is plain texts but no task was given; pass task={next(iter(model.heads))!r} "
+            f"(the model has heads for {list(model.heads)})."
         )
     check_model(model)
     task = model.known_task(task)

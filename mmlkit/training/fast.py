@@ -55,7 +55,7 @@ def _reused_gradient(table, shared):
 
     The values are those of a dense gradient. `sparse` yields the rows. Where another module reads
     the table (a tied decoder), autograd gives a dense gradient, and the whole buffer is cleared
-    after the step. So it is where other processes add their rows.
+    after the step. The same is done where other processes add their rows.
     """
     weight = table.weight
     if not weight.requires_grad or table.sparse:
@@ -104,7 +104,7 @@ def _shared_random_bits(encoder, random_bits):
 
 def _dropout(p, random_bits, x):
     """Zero each value with probability p, exact to 1/65536, and scale the others by 1/(1-p)."""
-    keep = random_bits(x) >= round(p * 65536) - 32768
+    keep = random_bits(x) >= min(round(p * 65536), 65535) - 32768
     return x * keep.to(x.dtype).mul_(1 / (1 - p))
 
 

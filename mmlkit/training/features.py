@@ -29,7 +29,7 @@ def with_cache(encoded):
 
 
 def precompute(model, splits, sampler, *, batch_size, precision):
-    """Fill the caches of training splits, where a run needs at least as many rows as they have.
+    """Fill the caches of training splits, if the run will draw at least as many rows as they have.
 
     Args:
         model: a MultitaskModel. Nothing is done where its encoder is not frozen.

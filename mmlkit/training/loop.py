@@ -157,7 +157,7 @@ def fit(
         seed: of the order of rows and tasks and of dropout.
         hooks: objects with the methods of `Hook`.
         checkpoint_dir: the folder for the last two checkpoints. One is written after each epoch.
-            Those of a finished run hold its best weights alone.
+            The checkpoints of a finished run hold only the best weights.
         save_steps: also write a checkpoint after every so many updates.
         save_minutes: also write a checkpoint when so many minutes have passed, where `save_steps`
             is None.
@@ -187,7 +187,8 @@ def fit(
     if not freeze_encoder:
         check_frozen(model)
     data = check_data(model, data)
-    hooks = check_parts(model, optimizer, hooks, saved=checkpoint_dir is not None)
+    saved = checkpoint_dir is not None
+    hooks = check_parts(model, optimizer, hooks, saved=saved, freeze_encoder=freeze_encoder)
     if not isinstance(optimizer, str) and (lr is not None or head_lr is not None):
         warnings.warn(
             "lr and head_lr have no effect: an optimizer object has its own.", stacklevel=2
@@ -255,6 +256,12 @@ def fit(
             settings |= fingerprints(model, train, dev)
         settings = plain_values(settings)
         run = _Run(model, optimizer, scaler, hooks, settings, sampler.steps_per_epoch, path)
+        if not resume and path is not None and Path(path).is_file():
+            warnings.warn(
+                f"{path} is the checkpoint of an earlier run, which this run replaces. Pass "
+                "resume=True to continue it, or name another folder.",
+                stacklevel=2,
+            )
         state = load_latest(path) if resume and path else None
         if state and same_run(path, state["settings"], settings, resume):
             run.load(state)
@@ -287,25 +294,29 @@ def fit(
 
         with delayed_interrupt() as interrupted, _own_rates_afterwards(optimizer):
             for epoch in range(run.epoch + 1, epochs + 1):
-                precompute(model, train, sampler, batch_size=batch_size, precision=precision)
                 tasks, title = run.start_epoch(sampler.order(epoch)), f"epoch {epoch}/{epochs}"
+                precompute(model, train, sampler, batch_size=batch_size, precision=precision)
                 progress = _progress(tasks, title, hidden=not group.first)
                 with seeded(seed, model.device), progress:
                     model.train()
                     for name in progress:
                         run.after_step(name, step(name))
-                        if interrupted.is_set() or files.due(run.step):
+                        ended = interrupted.is_set()  # read once: it may be set at any moment
+                        if ended or files.due(run.step):
                             files.write(run.state)
-                        if interrupted.is_set():
+                        if ended:
                             return run.stop()
                     run.read_losses()
                 run.after_epoch({name: dev_metrics(name, split) for name, split in dev.items()})
+                ended = interrupted.is_set() and epoch < epochs
                 if epoch < epochs:
                     files.write(run.state)
-                if interrupted.is_set() and epoch < epochs:
+                if ended:
                     return run.stop()
             for _ in range(2):  # both files of a finished run are small
                 files.write(run.finished_state)
+            if interrupted.is_set():  # in the last epoch: a script with further runs must end
+                return run.stop()
         group.wait()
         return run.finish()
 

@@ -4,6 +4,8 @@ import warnings
 
 import numpy as np
 
+from mmlkit.support.messages import check_number
+
 __all__ = [
     "METRICS",
     "bootstrap_interval",
@@ -87,14 +89,12 @@ def compute(task, scores, labels, queries=None):
             f"{task.name}: some scores are not finite numbers; the model has diverged. Try a "
             "smaller lr."
         )
-    if task.kind == "ranking":
-        predictions = _places(task, scores.reshape(len(scores), -1)[:, 0], labels, queries)
+    if task.kind == "classification":
+        predictions = predicted_labels(scores)
     else:
-        predictions = (
-            scores.reshape(len(scores), -1)[:, 0]
-            if task.kind == "regression"
-            else predicted_labels(scores)
-        )
+        predictions = scores.reshape(len(scores), -1)[:, 0]
+    if task.kind == "ranking":
+        predictions = _places(task, predictions, labels, queries)
     return {name: float(METRICS[name](labels, predictions)) for name in task.metrics}
 
 
@@ -124,6 +124,9 @@ def bootstrap_interval(task, scores, labels, groups, *, level=0.95, draws=1000, 
         bootstrap_interval(data.task, predict_scores(model, data), data.dev.labels,
                            data.dev.columns["group"])      # {'accuracy': (0.61, 0.72), ...}
     """
+    check_number("draws", draws, 1, whole=True)
+    if not 0 < level < 1:
+        raise ValueError(f"level is {level}, expected a number between 0 and 1, such as 0.95.")
     scores, labels = np.asarray(scores, dtype=float), np.asarray(labels)
     compute(task, scores, labels)
     members = _rows_of_groups(groups, labels)

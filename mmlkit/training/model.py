@@ -99,7 +99,9 @@ class MultitaskModel(nn.Module):
                 f"a task has a name that no module can have: {error}. Expected a text such as "
                 "'sst'; rename the task."
             ) from error
-        self.max_length = None if max_length is None else int(max_length)  # of numpy, too
+        self.max_length = (
+            None if max_length is None else int(max_length)
+        )  # also converts numpy numbers
         self._tokenizer = tokenizer
         self._tasks = {}
         self.frozen = False
@@ -254,9 +256,17 @@ class MultitaskModel(nn.Module):
             The Task.
 
         Raises:
-            ValueError: neither has the name (from `get_task`).
+            ValueError: neither has the name (also from `get_task`).
         """
         own = self.tasks.get(task) if isinstance(task, str) else None
+        if own is None and isinstance(task, str) and task in self.heads:
+            try:
+                return get_task(task)
+            except ValueError as error:
+                raise ValueError(
+                    f"the model has a head {task!r}, but does not know its columns and labels. "
+                    "Pass the Task itself, or call model.set_task(task) before."
+                ) from error
         return own or get_task(task)
 
     def collapse(self):
@@ -355,6 +365,11 @@ def _check_parts(encoder, heads):
             raise ValueError(
                 f"The head of task {task!r} is {head!r:.80}, expected an object such as "
                 "LinearHead(384, 5); see model.Head for one of your own."
+            )
+        if lacks := [name for name in ("pairs", "needs_tokens") if not hasattr(head, name)]:
+            raise ValueError(
+                f"The {kind} of task {task!r} has no {' and no '.join(lacks)}; see model.Head for "
+                "what a head of your own needs, such as pairs = 'packed'."
             )
         own = getattr(head, "to_config", dict)().get("hidden_size", width)
         if width is not None and own != width:

@@ -140,8 +140,9 @@ def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight
     if name not in makers:
         raise ValueError(f"optimizer {name!r} is not one of {list(makers)}.")
     for setting, value in {"lr": lr, "head_lr": head_lr, "pal_lr": pal_lr}.items():
-        for rate in value.values() if isinstance(value, dict) else [value]:
-            check_number(setting, rate, 0, optional=setting != "lr")
+        each = isinstance(value, dict)  # a rate for each task
+        for rate in value.values() if each else [value]:
+            check_number(setting, rate, 0, optional=setting != "lr" and not each)
     check_number("weight_decay", weight_decay, 0)
     if isinstance(head_lr, dict) and (unknown := sorted(set(head_lr) - set(model.heads))):
         raise ValueError(f"head_lr names {unknown}, but the model has heads for {[*model.heads]}.")

@@ -138,9 +138,10 @@ def pretrain(
                 loss = _update(encoder, heads, batch.to(device), optimizer, precision)
                 values = (np.nan if part is None else part.item() for part in loss)
                 run.history.append((epoch, step + 1, *values))
-                if interrupted.is_set() or files.due(step + 1):
+                ended = interrupted.is_set()  # read once: it may be set at any moment
+                if ended or files.due(step + 1):
                     files.write(run.state)
-                if interrupted.is_set():
+                if ended:
                     kept = f" {path} holds its state; resume=True continues." if path else ""
                     raise KeyboardInterrupt(f"Pre-training ended after step {step + 1}.{kept}")
         files.write(run.state)

@@ -28,10 +28,11 @@ class TaskSampler:
         kind: "proportional" (p ~ N), "sqrt" (N^0.5), "uniform", "annealed" (N^alpha, with alpha
             from 1 in epoch 1 down to 0.2 in the last), "round_robin" (in turn), "sequential" (one
             task after another) or "merged" (every batch once, shuffled).
-        sizes: {task: N}, whole numbers of which only the ratios matter; for "merged" and
-            "sequential" the numbers of batches.
+        sizes: {task: N}, whole numbers, best those of batches. Where steps_per_epoch is given, only
+            their ratios matter (except for "merged" and "sequential").
         epochs: E of the annealing; a single epoch has alpha 1.
-        steps_per_epoch: draws per epoch; the sum of sizes by default.
+        steps_per_epoch: draws per epoch; the sum of sizes by default, so with numbers of rows one
+            step for each row.
         seed: of the draws.
 
     Raises:

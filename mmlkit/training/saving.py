@@ -48,15 +48,17 @@ def save_model(model, folder, metadata=None):
     Raises:
         TypeError: metadata or a head's configuration cannot be written as JSON; nothing was
             written.
+        ValueError: the weights do not fit the configuration of the encoder or of a head, so that
+            nobody could open the folder, which is unchanged (from functions that this one calls).
         OSError: a file could not be written; the folder is unchanged.
     """
     from safetensors.torch import save_file
 
     check_model(model)
     pals = getattr(model.encoder, "pals", None) is not None
+    modules = {task: getattr(head, "_orig_mod", head) for task, head in model.heads.items()}
     heads = {
-        task: {"type": type(head).__name__, **head.to_config()}
-        for task, head in model.heads.items()
+        task: {"type": type(head).__name__, **head.to_config()} for task, head in modules.items()
     }
     content = {
         "heads": heads,
@@ -73,17 +75,32 @@ def save_model(model, folder, metadata=None):
             "Expected plain values in dicts with texts as keys: write x.item() for a number of "
             "numpy or torch, and x.tolist() for an array."
         ) from error
-    state = model.heads.state_dict().items()
+    state = torch.nn.ModuleDict(modules).state_dict()
+    _check_saved(modules, state)
     with replace_folder(folder, lambda name: is_encoder_file(name) or name in FILES) as new:
         write_pretrained(model.encoder, model.tokenizer, new)
         save_file(
             # copies: safetensors refuses tensors that share memory, as those of two tasks may
-            {key: value.detach().cpu().contiguous().clone() for key, value in state},
+            {key: value.detach().cpu().contiguous().clone() for key, value in state.items()},
             new / "heads.safetensors",
         )
         if pals:
             save_pals(model.encoder, new)
         (new / "mmlkit.json").write_text(text, encoding="utf-8")
+
+
+def _check_saved(heads, state):
+    """Refuse weights of mmlkit's own heads that `load_model` would refuse."""
+    own = {task: head for task, head in heads.items() if type(head) in HEADS}
+    with torch.device("meta"):
+        rebuilt = {task: type(head)(**head.to_config()) for task, head in own.items()}
+        expected = torch.nn.ModuleDict(rebuilt).state_dict()
+    state = {key: value for key, value in state.items() if key.split(".")[0] in own}
+    if found := tensor_mismatches(expected, state, "to_config()", ""):
+        raise ValueError(
+            f"the heads could not be opened again: {'; '.join(found[:3])}. Nothing was written. "
+            "Undo the change of the head, or save a class of your own."
+        )
 
 
 def load_model(folder, *, custom_heads=(), device=None):

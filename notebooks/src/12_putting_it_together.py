@@ -908,7 +908,7 @@ print(f"{planned - len(words)} further claims of these experiments have no runs 
 
 # %% [markdown]
 # *At 95 %, all four claims of* real-stars *hold, and annealed sampling is better than sequential. In* together-or-alone*, joint training helps the average and RTE, not STS-B. MML is worse on
-# other sets with edition 2, and the claim is open with edition 3. A diamond without a line has one seed.* A mark to
+# other sets with edition 2, and the claim is open with edition 3. A diamond without a line has too few seeds.* A mark to
 # the right of zero favours the first system. Numbers: difference, interval, pairs. The claims on each number
 # of rows (*real-stars*) and on MRPC, STS-B, CoLA and SST-2 were added after their results were known. They test no prediction.
 #

@@ -118,29 +118,44 @@ def test_editions_differ_and_hide_their_seed(tmp_path):
         assert file.getinfo("run_autograder").external_attr >> 16 == 0o755
 
 
-@pytest.mark.slow
-def test_answers_inside_the_repository_are_refused():
-    command = [sys.executable, str(ROOT / "assignments" / "course.py"), "5", "--out"]
-    run = subprocess.run([*command, str(ROOT / "course")], capture_output=True, text=True)
-    assert run.returncode == 2 and "a folder outside the repository" in run.stderr
+def refused(capsys, *words):
+    """Return the message with which assignments/course.py refuses the words of a command line."""
+    with pytest.raises(SystemExit) as ended:
+        course().main([*map(str, words)])
+    assert ended.value.code == 2
+    return capsys.readouterr().err
 
 
-def test_an_edition_is_not_overwritten_by_another_one(tmp_path):
+def test_answers_inside_the_repository_are_refused(capsys):
+    assert "a folder outside the repository" in refused(capsys, "5", "--out", ROOT / "course")
+    assert "a folder outside the repository" in refused(capsys, "5")
+
+
+def test_an_edition_is_not_overwritten_by_another_one(capsys, tmp_path):
     (tmp_path / "answers").mkdir()
     (tmp_path / "answers" / "edition.json").write_text('{"seed": 7}')
-    command = [sys.executable, str(ROOT / "assignments" / "course.py"), "5", "--out"]
-    run = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True)
-    assert run.returncode == 2 and "Make it again with SEED=7" in run.stderr
+    assert "Make it again with SEED=7" in refused(capsys, "5", "--out", tmp_path)
     assert json.loads((tmp_path / "answers" / "edition.json").read_text()) == {"seed": 7}
 
 
 @pytest.mark.parametrize("seed", ["20270115", "abc", "000000000000000007"])
-def test_a_seed_that_students_could_find_is_refused(tmp_path, seed):
+def test_a_seed_that_students_could_find_is_refused(capsys, tmp_path, seed):
     """A search through eight digits takes two minutes, with the public seed of a notebook."""
-    command = [sys.executable, str(ROOT / "assignments" / "course.py"), seed, "--out"]
-    run = subprocess.run([*command, str(tmp_path / "out")], capture_output=True, text=True)
-    assert run.returncode == 2 and f"found the seed '{seed}', expected new" in run.stderr
+    said = refused(capsys, seed, "--out", tmp_path / "out")
+    assert f"found the seed '{seed}', expected new" in said
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_the_command_draws_a_seed_and_writes_both_folders(tmp_path):
+    command = [sys.executable, str(ROOT / "assignments" / "course.py"), "new", "--out"]
+    run = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True)
+    assert run.returncode == 0 and "Keep secret: " in run.stdout, run.stderr
+    seed = json.loads((tmp_path / "answers" / "edition.json").read_text())["seed"]
+    assert seed >= 1 << 61
+    changed = [len(course()._changed(path, Edition(seed))) for path in course().masters()]
+    assert len(changed) == 4 and min(changed) >= 2 and "a1_minbert differs from" in run.stdout
+    assert [path.stem for path in sorted((tmp_path / "student").glob("*.ipynb"))] == NAMES
 
 
 RUN = """

@@ -17,7 +17,7 @@ from hostile import ENDS, FORGES, HONEST, PATCHES_JSON, READS, RESOURCES
 
 from mmlkit.cli.main import main
 from mmlkit.grading import runner, submissions
-from mmlkit.grading.questions import Edition, load_questions
+from mmlkit.grading.questions import Edition, load_questions, names_in
 from mmlkit.grading.reports import gradescope_results, page, write_reports
 from mmlkit.grading.runner import definitions
 from mmlkit.grading.sandbox import Sandbox, find_sandbox, package_paths
@@ -423,3 +423,60 @@ def test_an_allowed_package_serves_one_question_and_brings_no_answers(mode, tmp_
     result = grade_notebook(write(tmp_path / "a.ipynb", source), "a1", EDITION, sandbox)
     assert points(result) == {"layer_norm": LAYER_NORM, "add_norm": 0}
     assert "mmlkit is not available in this assignment" in messages(result)["add_norm"]
+
+
+def test_the_teachers_points_stay(tmp_path):
+    """A changed row stays, in further gradings too; the others are written anew."""
+    row = {
+        "name": "written",
+        "points": None,
+        "of": 10,
+        "message": "read by the teacher",
+        "text": "",
+    }
+    code = {**row, "name": "attention", "points": 0, "of": 4, "message": "not yet"}
+    ann, bob = (
+        {"student": name, "assignment": "a1", "questions": [code, row], "notes": [], "sandbox": "x"}
+        for name in ("ann", "bob")
+    )
+    table = write_reports([ann], tmp_path)
+    lines = "ann,attention,2,4,half\nann,written,8,10,good baseline\n"
+    table.write_text("\ufeffstudent,question,points,of,message\n" + lines, encoding="utf-8")
+    for _ in range(3):
+        write_reports([ann, bob], tmp_path)
+        found = table.read_text(encoding="utf-8")
+        assert lines in found and "bob,written,,10,read by the teacher\n" in found
+
+
+def test_nothing_is_left_out_silently(tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    (folder / "moodle_carl").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match="Notebooks in subfolders are not graded"):
+        submissions.check_folder(folder, "a1")
+    (folder / "dora.py").write_text("x = 1")
+    write(folder / "emil.IPYNB", "x = 1")
+    with pytest.warns(UserWarning, match="not graded, .*: dora.py, moodle_carl"):
+        assert [path.stem for path in submissions.check_folder(folder, "a1")] == ["emil"]
+    (out / "graded").mkdir(parents=True)
+    (out / "graded" / "ann.json").write_text('{"assignment": "a2_multiverse"}')
+    with (
+        pytest.warns(UserWarning),
+        pytest.raises(ValueError, match="holds the grades of 'a2_multiverse'"),
+    ):
+        grade_folder(folder, "a1", out, edition=EDITION, sandbox=Silent())
+
+
+ELSEWHERE = {
+    "another name": "from torch.nn.functional import layer_norm as g\n\ndef f(x):\n    return g(x)",
+    "a helper": "def g(x):\n    return F.layer_norm(x)\n\n\ndef f(x):\n    return g(x)",
+    "a value": "f = lambda x: F.layer_norm(x)",
+    "another question": "def other(x):\n    F.layer_norm(x)\n\ndef f(x):\n    return other(x)",
+    "nothing": "import torch.nn.functional as F\n\n\ndef f(x):\n    return F.softmax(x)",
+}
+
+
+@pytest.mark.parametrize("where", ELSEWHERE)
+def test_a_name_that_does_the_exercise_is_found_where_the_answer_leads(where):
+    nodes = ast.parse(ELSEWHERE[where]).body
+    found = names_in(submissions._with_helpers(nodes, "f", {"f", "other"}))
+    assert ("layer_norm" in found) == (where not in ("another question", "nothing"))

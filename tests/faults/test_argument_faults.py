@@ -189,3 +189,40 @@ def test_scores_that_are_not_finite_are_named(make_model, make_toy, function):
         model.heads["sst"].dense.weight.fill_(math.nan)
     with pytest.raises(ValueError, match="the scores of 10 of 10 rows are not finite numbers"):
         function(model, make_toy("sst"))
+
+
+def test_edges_that_passed_unseen(make_model, make_toy, tmp_path):
+    """Found by a reader: a wrong number of heads, an infinite bandwidth, a rate of None."""
+    from mmlkit.heads.methods import build_head
+    from mmlkit.heads.multiverse import MultiverseHead
+    from mmlkit.heads.pruning import HeadPruner
+    from mmlkit.training.optimizers import make_optimizer
+
+    with pytest.raises(ValueError, match="num_heads"):
+        build_head("mml", 32, 2, num_heads=0)
+    with pytest.raises(ValueError, match="bandwidth 'std:inf'"):
+        HeadPruner(MultiverseHead(32, 2, num_heads=8), every=1, bandwidth="std:inf")
+    with pytest.raises(ValueError, match="head_lr is None"):
+        make_optimizer(make_model("sst"), lr=1e-3, head_lr={"sst": None})
+
+
+def test_the_warning_of_separate_sentences_counts_sentences(make_model, make_toy):
+    from mmlkit.data.batching import encode
+
+    model, data = make_model("quora"), make_toy("quora", dev=2)
+    with pytest.warns(UserWarning, match="quora dev: [1-4] of 4 sentences longer than 3 tokens"):
+        encode(model.tokenizer, data.dev, max_length=3, pairs="separate")
+
+
+def test_the_labels_of_a_batch_have_the_types_of_torch(make_model, make_toy):
+    import dataclasses
+
+    import numpy as np
+    import torch
+
+    from mmlkit.data.batching import collate, encode
+
+    model, data = make_model("sts"), make_toy("sts")
+    assert data.dev.labels.dtype.kind == "f"
+    wide = dataclasses.replace(data.dev, labels=data.dev.labels.astype(np.float64))
+    assert collate(encode(model.tokenizer, wide), [0, 1]).labels.dtype == torch.float32

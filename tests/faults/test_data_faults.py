@@ -657,3 +657,16 @@ def test_an_entry_that_is_no_file_is_named(write_files):
         folder,
         error=FileNotFoundError,
     )
+
+
+def test_a_text_may_be_longer_than_the_limit_of_the_csv_module(tmp_path):
+    """131,072 characters are the default limit of Python, which said "expected columns"."""
+    import csv
+
+    long, before = "word " * 40_000, csv.field_size_limit()
+    for name in ("train", "dev"):
+        (tmp_path / f"{name}.csv").write_text(
+            f'id,sentence,label\n1,"{long}\nend",positive\n2,short,negative\n'
+        )
+    data = load_task("sst2", source=tmp_path)
+    assert len(data.train.texts[0][0]) > 131_072 and csv.field_size_limit() == before

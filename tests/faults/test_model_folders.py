@@ -795,3 +795,41 @@ def test_pals_of_other_tasks_and_damaged_pals_are_refused(make_multitask_model, 
         match="has parts for .'sst', 'quora'., but mmlkit.json has a head for .'sts'. too. Copy",
     ):
         load_model(tmp_path)
+
+
+CHANGES = {
+    "a layer less": lambda m: setattr(m.encoder.encoder, "layer", m.encoder.encoder.layer[:1]),
+    "a grown tokenizer": lambda m: m.tokenizer.add_tokens([f"new{i}" for i in range(200)]),
+    "a diverged encoder": lambda m: m.encoder.pooler.dense.bias.data.fill_(float("nan")),
+    "another head": lambda m: setattr(m.heads["sst"], "dense", torch.nn.Linear(32, 3)),
+    "a buffer of one's own": lambda m: m.heads["sst"].register_buffer("mine", torch.ones(1)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_model_that_could_not_be_opened_does_not_replace_a_good_one(
+    make_multitask_model, tmp_path, change
+):
+    good = make_multitask_model(0, pals=False)
+    save_model(good, tmp_path / "m")
+    other = make_multitask_model(1, pals=False)
+    CHANGES[change](other)
+    with pytest.raises(ValueError, match=r"could not be opened again: .* Nothing was written\."):
+        save_model(other, tmp_path / "m")
+    assert torch.equal(
+        load_model(tmp_path / "m").heads["sts"].linear.dense.weight,
+        good.heads["sts"].linear.dense.weight,
+    )
+
+
+def test_a_compiled_encoder_or_head_is_saved_as_what_it_is(make_multitask_model, tmp_path):
+    model = make_multitask_model(0, pals=False)
+    expected = {key: value.clone() for key, value in model.state_dict().items()}
+    model.encoder = torch.compile(model.encoder)
+    model.heads["sst"] = torch.compile(model.heads["sst"])
+    before = torch.get_rng_state()
+    save_model(model, tmp_path / "m")
+    assert torch.equal(before, torch.get_rng_state())
+    found = load_model(tmp_path / "m", device="cpu").state_dict()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[key], value) for key, value in expected.items())

@@ -418,3 +418,67 @@ def test_nothing_is_said_of_a_run_without_faults(train, tmp_path):
         warnings.simplefilter("error")
         train("single", checkpoint_dir=tmp_path)
         train("single", checkpoint_dir=tmp_path, resume=True)
+
+
+class InterruptDue:
+    """Stands in for `CheckpointWriter.due`: Ctrl-C comes between the two readings of the flag."""
+
+    def __init__(self, due):
+        self.due = due
+
+    def __call__(self, step):
+        if step == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return False
+
+
+def test_ctrl_c_between_two_readings_loses_no_checkpoint(train, tmp_path, monkeypatch):
+    """The run ends one step later, with the checkpoint that its message names."""
+    monkeypatch.setattr(checkpoints.CheckpointWriter, "due", InterruptDue(None))
+    with pytest.raises(KeyboardInterrupt, match="interrupted after step 3"):
+        train("single", checkpoint_dir=tmp_path)
+    assert load_checkpoint(tmp_path / "last.safetensors")["step"] == 3
+
+
+def test_ctrl_c_in_the_last_evaluation_ends_a_script(train, tmp_path, monkeypatch):
+    """The run is finished, and the loop over seeds around it must not begin the next one."""
+    score, calls = loop.score_encoded, []
+
+    def interrupted(*arguments, **options):
+        calls.append(1)
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return score(*arguments, **options)
+
+    monkeypatch.setattr(loop, "score_encoded", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train("single", checkpoint_dir=tmp_path)
+    monkeypatch.undo()
+    history = train("single", checkpoint_dir=tmp_path, resume=True)[1]
+    assert len(history) == 3
+
+
+def test_a_new_run_over_an_old_checkpoint_warns(train, tmp_path):
+    train("single", checkpoint_dir=tmp_path)
+    with pytest.warns(UserWarning, match="checkpoint of an earlier run, which this run replaces"):
+        train("single", checkpoint_dir=tmp_path)
+
+
+def test_an_optimizer_of_the_heads_needs_no_frozen_encoder(make_model, make_toy):
+    model = make_model("sst")
+    optimizer = torch.optim.AdamW(model.heads.parameters(), lr=1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(model, make_toy("sst"), epochs=1, optimizer=optimizer, freeze_encoder=True)
+
+
+def test_the_seconds_of_an_epoch_include_the_features(make_model, make_toy, monkeypatch):
+    compute = loop.precompute
+
+    def slow(*arguments, **options):
+        time.sleep(0.5)
+        return compute(*arguments, **options)
+
+    monkeypatch.setattr(loop, "precompute", slow)
+    history = fit(make_model("sst"), make_toy("sst"), epochs=1, lr=1e-3, freeze_encoder=True)
+    assert history["seconds"].iloc[0] >= 0.5

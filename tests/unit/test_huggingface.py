@@ -374,3 +374,35 @@ def test_the_example_of_the_readme(kind, tmp_path, monkeypatch, capsys, tokenize
     assert torch.equal(again.head.weight, found["model"].head.weight) and torch.equal(
         again.head.active, found["model"].head.active
     )
+
+
+def test_a_resized_encoder_is_saved_with_its_size(tmp_path):
+    from mmlkit.huggingface import MultiverseForSequenceClassification
+
+    model = MultiverseForSequenceClassification.on(tiny("bert"), 2, num_heads=3)
+    model.resize_token_embeddings(47)
+    model.save_pretrained(tmp_path)
+    again = MultiverseForSequenceClassification.from_pretrained(tmp_path)
+    assert again.encoder.get_input_embeddings().weight.shape == (47, 16)
+
+
+def test_the_outputs_that_users_of_transformers_ask_for():
+    from mmlkit.huggingface import MultiverseForSequenceClassification
+
+    model = MultiverseForSequenceClassification.on(tiny("bert"), 2, num_heads=3).eval()
+    ids = torch.tensor([[1, 7, 9, 2]])
+    found = model(ids, labels=torch.tensor([1]), output_hidden_states=True)
+    assert len(found.hidden_states) == 3 and found.hidden_states[2].shape == (1, 4, 16)
+    loss, logits = model(ids, labels=torch.tensor([1]), return_dict=False)
+    assert torch.equal(loss, found.loss) and torch.equal(logits, found.logits)
+    assert torch.equal(model(ids, return_dict=False)[0], found.logits)
+    model.gradient_checkpointing_enable()
+    model.train()(ids, labels=torch.tensor([1])).loss.backward()
+    assert model.encoder.embeddings.word_embeddings.weight.grad.abs().sum() > 0
+
+
+def test_no_heads_are_refused():
+    from mmlkit.huggingface import MultiverseForSequenceClassification
+
+    with pytest.raises(ValueError, match="num_heads"):
+        MultiverseForSequenceClassification.on(tiny("bert"), 2, num_heads=0)

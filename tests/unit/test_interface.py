@@ -5,6 +5,7 @@ Devices, label names, probabilities, export and custom heads.
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -349,7 +350,7 @@ def test_a_pair_task_exports_with_its_label_names(make_model, make_toy, tmp_path
             lambda: SANHead(32, 2),
             "has a SANHead; expected a LinearHead or MultiverseHead",
         ),
-        ("quora", lambda: PairHead(32, 2), "has a PairHead; expected"),
+        ("quora", lambda: PairHead(32, 2), "has a PairHead with pairs='separate'; expected"),
         ("sts", lambda: LinearHead(32, 1, activation="sigmoid"), "without activation"),
         ("sst", lambda: LinearHead(32, 3), "needs 5 outputs .*, its head has 3"),
     ],
@@ -464,3 +465,103 @@ def test_the_public_names_import_from_the_package():
         and all(getattr(mmlkit, name) for name in names)
     )
     assert len(mmlkit.published.tables()) > 1000
+
+
+# ---- what users tried ----
+
+
+class MaxHead(LinearHead):
+    """A head of one's own that reads something else than its base class."""
+
+    def inputs(self, out, batch):
+        return (out.last_hidden_state.amax(1),)
+
+
+def test_a_subclass_is_not_exported_as_its_base_class(make_model, tmp_path):
+    from mmlkit.huggingface import export_classifier
+
+    model = make_model("sst")
+    model.heads["sst"] = MaxHead(32, 5)
+    with pytest.raises(ValueError, match="has a MaxHead; expected a LinearHead or MultiverseHead"):
+        export_classifier(model, "sst", tmp_path / "x")
+    model = make_model("sts")
+    model.heads["sts"] = LinearHead(32, 1, activation="sigmoid")
+    with pytest.raises(ValueError, match="LinearHead with activation='sigmoid'; expected"):
+        export_classifier(model, "sts", tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_task_that_contradicts_the_data_is_refused(make_model, make_toy):
+    model, data = make_model("sst", "quora"), make_toy("sst")
+    for call in (evaluate, predict, predict_proba, predict_scores):
+        with pytest.raises(ValueError, match="task is 'quora', but data is of task 'sst'"):
+            call(model, data, task="quora")
+    same = predict_scores(model, data, task="sst")
+    assert np.array_equal(same, predict_scores(model, data.dev, task=get_task("sst")))
+
+
+def test_texts_without_a_task_are_answered_with_the_heads_of_the_model(make_model):
+    with pytest.raises(ValueError, match=r"pass task='quora' \(the model has .*'sts'\]"):
+        predict(make_model("quora", "sts"), ["a film"])
+    model = make_model("sst")
+    model.heads["mine"] = LinearHead(32, 2)
+    with pytest.raises(ValueError, match="has a head 'mine', but does not know its columns"):
+        predict(model, ["a film"], task="mine")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        PairHead(32, 2),
+        SANHead(32, 2),
+        LinearHead(32, 2),
+        MultiverseHead(32, 2, num_heads=3),
+        MultiverseHead(32, 2, num_heads=3, pairs="separate"),
+    ],
+    ids=lambda head: f"{type(head).__name__} {head.pairs}",
+)
+def test_a_whole_model_in_half_precision_predicts(make_model, head):
+    """`model.bfloat16()` is how users of transformers make a model smaller; bf16 has 3 digits."""
+    model = make_model("quora")
+    model.heads["quora"] = head
+    pairs = [("the awful plot", "a film"), ("very good", "very good story .")]
+    expected = predict_proba(model, pairs, task="quora")
+    found = predict_proba(model.bfloat16(), pairs, task="quora")
+    assert np.abs(found - expected).max() < 0.05
+
+
+def test_the_active_heads_are_a_mask_and_not_numbers():
+    head = MultiverseHead(32, 2, num_heads=3)
+    with pytest.raises(ValueError, match="expected a mask of True and False. For the numbers"):
+        head.set_active([0, 1, 2])  # as a mask, this would drop head 0
+    assert head.active.all()
+
+
+def test_several_threads_predict_with_one_model(make_model):
+    """As in a web server; each call puts the encoder and torch's settings back."""
+    model, texts = make_model("sst").train(), ["the awful plot of one film"] * 40
+    expected, before = predict_scores(model, texts, task="sst"), torch.get_num_threads()
+    matmul = torch.get_float32_matmul_precision()
+    torch.set_num_threads(2)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: predict_scores(model, texts, task="sst"), range(40)))
+    finally:
+        torch.set_num_threads(before)
+    assert all(np.allclose(one, expected, atol=1e-6) for one in found)
+    assert model.training and torch.get_float32_matmul_precision() == matmul
+    assert "forward" not in vars(model.encoder)
+
+
+def test_splits_are_shown_without_their_texts(make_toy):
+    data = make_toy("sst", rows=20, dev=10)
+    assert repr(data.dev) == "Split('sst', 'dev', 10 rows)"
+    assert repr(data) == "TaskData('sst' from 'toy', rows: train 20, dev 10)"
+
+
+def test_a_head_that_lacks_a_member_is_refused(make_model):
+    class NoPairs(OwnHead):
+        pairs = property(lambda self: (_ for _ in ()).throw(AttributeError))
+
+    with pytest.raises(ValueError, match="The NoPairs of task 'sst' has no pairs; see model.Head"):
+        MultitaskModel(make_model("sst").encoder, {"sst": NoPairs(32, 5)})

@@ -197,3 +197,12 @@ def test_a_group_is_correct_if_all_its_rows_are():
     assert group_accuracy(scores, labels, [1, 1, 1, 1, 1]) == 0
     with pytest.raises(ValueError, match="4 groups for 5 labels; expected one each"):
         group_accuracy(scores, labels, [1, 1, 1, 1])
+
+
+@pytest.mark.parametrize("wrong", [{"draws": 0}, {"level": -1.0}, {"level": 1.0}])
+def test_a_bootstrap_refuses_wrong_numbers(wrong):
+    from mmlkit.training.metrics import bootstrap_interval
+
+    scores, labels = np.eye(5), np.arange(5)
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        bootstrap_interval(get_task("sst"), scores, labels, range(5), **wrong)

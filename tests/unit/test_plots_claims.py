@@ -111,17 +111,21 @@ def test_claims_stand_below_their_group_in_any_order():
 
 
 def test_an_interval_beyond_the_axis_ends_in_an_arrow_and_is_written_in_full():
-    ax = forest([("a", "open", OPEN), ("a", "one", ONE), ("a", "up", UP)], limit=4)
+    small = Comparison(-0.04, -1.0, 0.96, 0.95, 6)
+    claims = [("a", "open", OPEN), ("a", "one", ONE), ("a", "up", UP), ("a", "few", FEW)]
+    ax = forest([*claims, ("a", "small", small)], limit=4)
     ends = [
         (line.get_marker(), line.get_xdata()[0])
         for line in ax.lines
         if line.get_marker() in "<>|" and len(line.get_xdata()) == 1
     ]
-    assert ends == [("<", -4), (">", 4), ("|", 1.0), ("|", 3.0)]
+    assert ends == [("<", -4), (">", 4), ("|", 1.0), ("|", 3.0), ("|", -1.0), ("|", 0.96)]
     assert [text.get_text() for text in ax.texts] == [
         "+0.4  (-19.0 to +19.8; 6)",
         "-0.5  (no interval; 1)",
         "+2.0  (+1.0 to +3.0; 6)",
+        "+1.0  (no interval; 3)",
+        "0.0  (-1.0 to +1.0; 6)",
     ]
 
 
@@ -141,7 +145,7 @@ def test_the_limits_of_the_axis():
         5 < forest([("a", "up", UP), ("a", "wide", wide)]).get_xlim()[1] < 6
     )  # 5 is less than 4 times 3
     assert 3 < forest([("a", "up", UP), ("a", "open", OPEN)]).get_xlim()[1] < 4
-    assert 1.5 < forest([("a", "few", FEW)]).get_xlim()[1] < 2
+    assert 1 < forest([("a", "few", FEW)]).get_xlim()[1] < 1.5
 
 
 def test_every_difference_is_inside_the_axis():

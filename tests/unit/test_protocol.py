@@ -993,6 +993,10 @@ def test_an_outcome_sentence():
     assert outcome_sentence(Comparison(1.2, 0.4, 2.0, 0.95, 8), "MML beats BERT") == (
         "MML beats BERT: holds (difference +1.2, 95% interval +0.4 to +2, pairs of runs: 8)."
     )
+    three = outcome_sentence(Comparison(1.2, 0.4, 2.0, 0.95, 3))
+    assert three.endswith(
+        "(difference +1.2, no interval, pairs of runs: 3, at least 6 are needed)."
+    )
     assert outcome_sentence(Comparison(0.5, -math.inf, math.inf, 0.9, 1)) == (
         "the first is better: cannot be told with these runs (difference +0.5, "
         "no interval, pairs of runs: 1, at least 5 are needed)."

@@ -148,7 +148,7 @@ def test_events_are_json_and_a_checkpoint_restores_the_pruner():
         (
             torch.tensor([1, 2, float("nan"), 1, 1.0]),
             FloatingPointError,
-            "the loss of head 2 is not a number",
+            "the loss of head 2 is not finite",
         ),
     ],
 )

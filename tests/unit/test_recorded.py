@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmlkit.studies import recorded_protocol, recorded_staircases
+from mmlkit.batch.experiments import load_experiment
+from mmlkit.batch.tables import load_results, long_frame
+from mmlkit.studies import paired_bootstrap, recorded_protocol, recorded_staircases
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
@@ -116,3 +118,74 @@ def test_the_dev_rows_of_qnli_are_those_of_its_standard_error():
     assert {round(one.majority * 1094, 6) for one in runs} == {550}
     lesson = (ROOT / "notebooks" / "src" / "04_pruning_heads.py").read_text(encoding="utf-8")
     assert '"qnli": 1094' in lesson
+
+
+def recorded(name):
+    """Return the results of a folder, and {(system, seed): {(set, metric): dev score}}."""
+    results = [json.loads(path.read_text()) for path in sorted((RESULTS / name).glob("*.json"))]
+    scores = {}
+    for one in results:
+        given = one["parameters"]
+        key = given.get("system", given.get("start", given.get("method"))), given["seed"]
+        found = {(x["on"], x["metric"]): x["value"] for x in one["scores"] if x["split"] == "dev"}
+        scores.setdefault(key, {}).update(found)
+    return results, scores
+
+
+def test_the_sentences_on_five_tasks_equal_the_runs():
+    """Over the first metrics of four sets: -0.1 (-0.6 to +0.4). RTE at the last epoch: +8.4."""
+    results, scores = recorded("together-or-alone-fast")
+    rest = [("mrpc", "accuracy"), ("cola", "matthews"), ("stsb", "pearson"), ("sst2", "accuracy")]
+    means = {key: 100 * np.mean([found[cell] for cell in rest]) for key, found in scores.items()}
+    sides = [[means[kind, seed] for seed in range(6)] for kind in ("together", "alone")]
+    found = paired_bootstrap(*sides)
+    said = f"{found.difference:.1f} points ({found.low:+.1f} to {found.high:+.1f})"
+    readme = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
+    assert f"Over the other four sets the difference is {said}" in readme
+    alone = np.mean([100 * scores["alone", seed]["rte", "accuracy"] for seed in range(6)])
+    assert f"({alone:.1f} and 52.7 %)" in readme and round(100 * 146 / 277, 1) == 52.7
+    about = load_experiment("together-or-alone").about
+    assert f"accuracy of {alone:.1f} %" in about and "class 52.7 %" in about
+    last = {}
+    for one in results:
+        rows = [row["accuracy"] for row in one["history"] if row["task"] == "rte"]
+        last.setdefault(one["parameters"]["system"], []).append(100 * rows[-1])
+    assert f"RTE is {np.mean(last['together']) - np.mean(last['alone']):+.1f} points" in about
+
+
+def test_the_relative_improvement_of_mml_equals_the_runs():
+    results = load_results([RESULTS / "mml-tables-fast"])["mml-tables", "fast", "3"]
+    frame = long_frame(load_experiment("mml-tables"), results)
+    part = frame[(frame["metric"] == "improvement") & (frame["split"] == "dev")]
+    gains = part[part["method"] == "mml"].groupby("seed")["value"].mean()
+    found = paired_bootstrap(gains, gains * 0)
+    said = f"{found.difference:.1f} % on other sets (95 % interval {found.low:.1f} to"
+    readme = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
+    assert f"{said} {found.high:+.1f})" in readme and found.high < 3.4 == round(3.4, 1)
+
+
+def test_the_levels_of_guessing_in_the_texts_equal_the_runs():
+    _, few = recorded("mtdnn-dev-fast")
+    assert [round(few["st-dnn", 0][name, "accuracy"], 3) for name in ("mnli", "rte")] == [
+        0.333,
+        0.502,
+    ]
+    stars, _ = recorded("real-stars-fast")
+    ten = [
+        score["value"]
+        for one in stars
+        if one["parameters"].get("start") == "bert" and one["parameters"]["share"] == 0.0012
+        for score in one["scores"]
+        if (score["split"], score["metric"]) == ("dev", "accuracy")
+    ]
+    assert (
+        len(ten) == 6
+        and f"MiniLM has {100 * np.mean(ten):.1f} %" in load_experiment("real-stars").about
+    )
+    domain, _ = recorded("domain-adaptation-fast")
+    rows = {
+        (one["parameters"]["task"], *one["rows"].values())
+        for one in domain
+        if one["parameters"].get("share") == 0.01
+    }
+    assert rows == {("snli", 14), ("scitail", 7)}

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from mmlkit.batch import overviews
-from mmlkit.batch.evidence import write_evidence, write_readme
+from mmlkit.batch.evidence import _spread, write_evidence, write_readme
 from mmlkit.batch.experiments import Experiment, load_experiment
 from mmlkit.batch.reports import write_report
 from mmlkit.batch.tables import (
     best_values,
+    common_seeds,
     compare_claim,
     comparison,
     headline,
@@ -148,6 +149,24 @@ def test_the_chosen_learning_rates_by_hand(tmp_path):
     assert "With method mml, lr" not in text
 
 
+def test_the_headline_has_the_seeds_that_all_systems_have(experiment):
+    """Seed 2 of mml alone would raise its mean, but it has no partner in a claim."""
+    more = [result("mml", 2, [0.9] * 4), result("mv-m", 0, [0.6] * 4), result("bert", 2, [0.5] * 4)]
+    frame = long_frame(experiment, [*RESULTS, *more])
+    assert common_seeds(experiment, frame) == {0}
+    table = headline(experiment, frame).set_index("method: dev improvement, %")
+    assert table["seeds"].tolist() == [1, 1] and table.loc["mml", "ours"] == pytest.approx(15)
+    disjoint = frame[~((frame["method"] != "mv-m") & (frame["seed"] == 0))]
+    assert common_seeds(experiment, disjoint) == {0, 1, 2}
+
+
+def test_what_was_planned_and_has_no_run_is_named(tmp_path):
+    run = result("bert", 100, [0.5], "rte") | {"experiment": "real-rates"}
+    (tmp_path / "one.json").write_text(json.dumps(run))
+    text = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
+    assert "- Not recorded, with method: mml, mv-m, mv-5, bert-drop, bert-ensemble." in text
+
+
 def test_a_run_without_its_baseline_has_no_improvement(experiment):
     frame = long_frame(experiment, [*RESULTS, result("mml", 2, [0.9] * 4)])
     assert set(frame[frame["on"] == "improvement"]["seed"]) == {0, 1}
@@ -267,7 +286,7 @@ def test_no_table_mixes_editions_of_the_mini_data(tmp_path):
     assert all("mini_data" not in run["versions"] for run in found["mml-tables", "fast", "2"])
     page = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
     for edition in (2, 3):
-        assert f"was not trained on (mini data of edition {edition}) (primary) | cannot" in page
+        assert f"was not trained on (mini data of edition {edition}) | cannot" in page
     text = write_report([tmp_path], tmp_path / "report").with_suffix(".md").read_text("utf-8")
     assert "(fast, mini data of edition 2)" in text and "(fast, mini data of edition 3)" in text
     assert {path.name for path in (tmp_path / "report").glob("*.png")} == {
@@ -307,11 +326,9 @@ def test_runs_of_another_data_folder_are_apart(tmp_path):
     parts = {one.given: len(one.results) for one in overviews.experiments_in([tmp_path])}
     assert parts == {"": 6, "source hub": 2}, "MML on RTE has one kind of run alone"
     page = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
-    assert (
-        "not trained on (primary) |" in page and "not trained on (source hub) (primary) |" in page
-    )
+    assert "not trained on |" in page and "not trained on (source hub) |" in page
     text = write_report([tmp_path], tmp_path / "report").with_suffix(".md").read_text("utf-8")
-    assert "six methods on sets they were not trained on (fast, source hub)" in text
+    assert "methods on sets they were not trained on (fast, source hub)" in text
     assert len(list((tmp_path / "report").glob("*.png"))) == 2
 
 
@@ -372,7 +389,7 @@ def test_the_readme_is_written_between_its_marks(folder):
     write_readme([folder], readme)
     assert readme.read_text(encoding="utf-8") == text
     readme.write_text("nothing here")
-    with pytest.raises(ValueError, match="put <!-- report --> and <!-- /report -->"):
+    with pytest.raises(ValueError, match="put <!-- claims --> and <!-- /claims -->"):
         write_readme([folder], readme)
 
 
@@ -389,11 +406,13 @@ def test_the_table_of_claims_leaves_out_what_cannot_be_told(folder):
     marks = "<!-- report -->\n<!-- /report -->\n<!-- claims -->\n<!-- /claims -->\n"
     readme.write_text(marks)
     text = write_readme([folder], readme).read_text(encoding="utf-8")
-    _, head, _, *rows, _ = text.split("<!-- claims -->")[1].splitlines()
+    claims = text.split("<!-- claims -->")[1]
+    head, _, *rows = [line for line in claims.splitlines() if line.startswith("|")]
     assert head.startswith("| claim | on our runs | difference in points")
     (row,) = rows  # of two claims with runs of both sides, one is primary
     assert row.count("|") == 5 and "on sets it was not trained on | cannot be told" in row
-    assert not any("no runs of both sides" in row for row in rows)
+    left = claims.split("Primary claims without runs so far: ")[1]
+    assert left.count("; ") == 8 and "(real-answer)" in left and "(mml-tables)" not in left
 
 
 def test_a_markdown_table():
@@ -721,12 +740,15 @@ def test_the_evidence_is_one_page_and_one_figure(folder):
     text = page.read_text(encoding="utf-8")
     assert list_files(folder / "out") == ["REPORT.md", "verdicts.svg"]
     headings = re.findall(r"^#+ (.*)", text, re.M)
-    assert headings == ["The evidence", "Verdicts", "Advice", "Experiments", "Runs"]
+    kinds = ["Primary claims", "Other claims with six seeds or more"]
+    kinds += ["Claims with fewer seeds, which cannot be told"]
+    assert headings == ["The evidence", "Verdicts", *kinds, "Advice", "Experiments", "Runs"]
     verdicts = text.split("## Verdicts")[1].split("## Advice")[0]
     rows = [line for line in verdicts.splitlines() if line.startswith("| MML")]
-    assert len(rows) == 2 and "(primary) | cannot be told | +3.3 (" in rows[0]
-    assert rows[0].endswith("| 2 |") and "primary" not in rows[1]
-    assert "**MML v2, Tables 2 to 5: six methods on sets they were not trained on** (fast" in text
+    assert len(rows) == 2 and rows[0].endswith("| cannot be told | +3.3 (no interval) | 2 |")
+    assert verdicts.index(rows[0]) < verdicts.index("### Other") < verdicts.index("### Claims")
+    assert verdicts.index(rows[1]) > verdicts.index("### Claims with fewer seeds")
+    assert "**MML v2, Tables 2 to 5: methods on sets they were not trained on** (fast" in text
     assert "| mml | 9.51 | 9.53 | 7.50 | 10.61 | 2 |" in text
     assert "| mml-tables (fast) | 4 | 2 | 0.1 | cpu |" in text
     figure = (folder / "out" / "verdicts.svg").read_text(encoding="utf-8")
@@ -744,11 +766,9 @@ def test_the_evidence_shows_what_is_worse_and_how_many_heads_stay(tmp_path):
             left = {"events": [{"step": 1}], "heads_left": 3 + 2 * seed} if method == "mml" else {}
             (tmp_path / f"{one['name']}.json").write_text(json.dumps(one | left))
     text = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
-    assert (
-        "not trained on (primary) | does not hold, it is worse | -10.0 (-10.0 to -10.0) | 7 |"
-        in text
-    )
+    assert "not trained on | does not hold, it is worse | -10.0 (-10.0 to -10.0) | 7 |" in text
     assert "- Heads in the chosen epoch, with method mml: 9 in the median (3 to 15)." in text
+    assert _spread([9, 1, 8, 2, 7, 3, 6, 4, 5]) == "5 in the median (quartiles 3 and 7, 1 to 9)"
 
 
 @pytest.mark.parametrize("lacks", ["minutes", "device", "scores"])

@@ -221,7 +221,8 @@ def test_the_hardware_is_the_model_of_the_processor(monkeypatch, tmp_path, text,
     monkeypatch.setattr(runtime, "Path", lambda path: tmp_path / path.removeprefix("/proc/"))
     monkeypatch.setattr(runtime.platform, "processor", lambda: "")
     monkeypatch.setattr(runtime.platform, "machine", lambda: "named elsewhere")
-    assert runtime.describe("cpu")["hardware"] == found
+    instructions = torch.backends.cpu.get_cpu_capability()
+    assert runtime.describe("cpu")["hardware"] == f"{found}, {instructions}"
 
 
 def test_the_hardware_of_a_gpu_is_its_name(monkeypatch):
