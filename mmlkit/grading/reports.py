@@ -34,6 +34,9 @@ def write_reports(results, out):
 
     Returns:
         The path of points.csv.
+
+    Raises:
+        ValueError: points.csv was saved in another form (from a private function).
     """
     out = Path(out)
     rows = [["student", "question", "points", "of", "message"]]
@@ -46,7 +49,8 @@ def write_reports(results, out):
     copy, table = out / "graded" / "points.csv", out / "points.csv"
     before, now = _rows(copy), _rows(table)
     by_hand = {key: row for key, row in now.items() if row != before.get(key)} if before else {}
-    for path, lines in ((copy, cells), (table, [by_hand.get(tuple(r[:2]), r) for r in cells])):
+    kept = [by_hand.get(tuple(row[:2]), row) for row in cells]
+    for path, lines in ((table, kept), (copy, cells)):  # a kill between them keeps every row
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(lines)
         _write(path, text.getvalue())
@@ -58,7 +62,13 @@ def _rows(path):
     if not path.is_file():
         return {}
     with open(path, encoding="utf-8-sig", newline="") as file:  # spreadsheets write a mark first
-        return {tuple(row[:2]): row for row in csv.reader(file)}
+        rows = list(csv.reader(file))
+    if not rows or rows[0][:2] != ["student", "question"]:
+        raise ValueError(
+            f"{path} begins with {str(rows[:1])[:80]}, expected the columns student, question, "
+            "points, of, message. Save it as csv with commas, or move it away: it was not changed."
+        )
+    return {tuple(row[:2]): row for row in rows}
 
 
 def page(result):

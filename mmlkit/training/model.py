@@ -99,9 +99,8 @@ class MultitaskModel(nn.Module):
                 f"a task has a name that no module can have: {error}. Expected a text such as "
                 "'sst'; rename the task."
             ) from error
-        self.max_length = (
-            None if max_length is None else int(max_length)
-        )  # also converts numpy numbers
+        # int() also converts numpy numbers, which JSON does not know
+        self.max_length = None if max_length is None else int(max_length)
         self._tokenizer = tokenizer
         self._tasks = {}
         self.frozen = False

@@ -446,6 +446,10 @@ def test_the_teachers_points_stay(tmp_path):
         write_reports([ann, bob], tmp_path)
         found = table.read_text(encoding="utf-8")
         assert lines in found and "bob,written,,10,read by the teacher\n" in found
+    table.write_text("student;question;points\nann;written;8\n")
+    with pytest.raises(ValueError, match="Save it as csv with commas"):
+        write_reports([ann], tmp_path)
+    assert table.read_text().endswith("ann;written;8\n")
 
 
 def test_nothing_is_left_out_silently(tmp_path):
