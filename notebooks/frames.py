@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from unittest.mock import patch
 
-from build import smaller
+from build import has_colour_bar, smaller
 
 MOST = 80  # states of one figure
 MARGIN = 4  # pixels: a browser that makes a picture smaller mixes neighbours
@@ -121,7 +121,8 @@ def overlay(image, base):
     same = ImageChops.difference(image, base).convert("L").point(lambda value: 255 * (value == 0))
     same = same.filter(ImageFilter.MinFilter(2 * MARGIN + 1))
     changed = Image.composite(Image.new("RGB", image.size), image, same)
-    few = changed.quantize(255, method=Image.Quantize.MAXCOVERAGE)
+    colours = 255 if has_colour_bar(changed) else 127  # lines and letters need few
+    few = changed.quantize(colours, method=Image.Quantize.MAXCOVERAGE)
     few.putpalette((few.getpalette() + [0] * 768)[:768])
     few.paste(255, None, same)
     out = io.BytesIO()

@@ -119,7 +119,7 @@ def test_every_slider_has_its_frames(path):
 def test_all_frames_together_are_small_and_belong_to_a_notebook():
     files = [*(ROOT / "docs" / "frames").iterdir()]
     sizes = [file.stat().st_size for file in files]
-    assert sum(sizes) < 3.1e6 and max(sizes) < 1e6
+    assert sum(sizes) < 3e6 and max(sizes) < 1e6
     assert {file.stem.rpartition("_")[0] for file in files} <= {path.stem for path in NOTEBOOKS}
 
 
