@@ -390,7 +390,7 @@ def test_our_experiments_are_complete(name, profile):
 
 
 def test_the_fast_sizes_are_small():
-    """With one seed and two methods, mml-tables has 14 runs of about one minute on one core."""
+    """With one seed and two methods, mml-tables has 14 runs of about two minutes on one core."""
     experiment = load_experiment("mml-tables")
     assert len(experiment.runs) == 14 and experiment.minutes * len(experiment.runs) / 2 < 20
 
