@@ -23,7 +23,8 @@
 # code. Do not change the arguments of your functions unless the question asks for it: the check notices it. You may use
 # numpy and torch. You may not use mmlkit or transformers inside your functions, nor a function that is the exercise,
 # such as `F.scaled_dot_product_attention`, `nn.MultiheadAttention` or `torch.optim.AdamW`. An answer that uses such a
-# function is worth nothing.
+# function is worth nothing. Questions 2 to 5 are parts of a network that is trained: use torch there, and neither numpy nor
+# `detach`, because the check compares the gradients that autograd finds.
 #
 # The grader executes imports, functions, classes and assignments of your notebook, those in cells of your own
 # included. So your answers may call your own helper functions. It does not execute other lines.

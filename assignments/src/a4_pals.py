@@ -25,6 +25,7 @@
 # numpy and torch, but no complete attention function (`F.scaled_dot_product_attention`,
 # `nn.MultiheadAttention`). You may not use mmlkit or transformers inside your functions. Only the cells of the experiment import
 # mmlkit.
+# In questions 1, 2, 3 and 7 use torch, and neither numpy nor `detach`: the check compares the gradients that autograd finds.
 #
 # The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines. If a cell of
 # your own is not part of an answer, its first line must be `# Experiment: the grader skips this cell.` Otherwise the grader runs

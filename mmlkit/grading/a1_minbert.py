@@ -76,6 +76,7 @@ def _self_attention_cases(draw):
     cases=_self_attention_cases,
     rule="the attention of every head, with the heads side by side again",
     avoid=ATTENTION,
+    gradients={0: [0, 2]},
 )
 def _self_attention(pick, h, mask, weights, num_heads):
     """Return multi-head self-attention, [B, T, D]."""
@@ -151,6 +152,7 @@ def _layer_norm_cases(draw):
     cases=_layer_norm_cases,
     rule="g (x - mean) / sqrt(var + eps) + b, over the last dimension",
     avoid=("LayerNorm", "layer_norm"),
+    gradients={0: [0, 1, 2]},
 )
 def _layer_norm(pick, x, g, b, eps):
     """Return LayerNorm (Ba et al. 2016), [..., D]."""
@@ -207,6 +209,7 @@ def _activation(pick, gelu):
     cases=_feed_forward_cases,
     rule=lambda gelu: f"W2 GELU(W1 x + b1) + b2, with the {gelu} GELU",
     variants=GELU,
+    gradients={0: [0, 1, 2, 3, 4]},
 )
 def _feed_forward(pick, x, wide, wide_bias, narrow, narrow_bias, gelu):
     """Return the feed-forward network, [B, T, D]."""
@@ -242,6 +245,7 @@ def _norm(pick, g, b):
     cases=_add_norm_cases,
     rule="LayerNorm(residual + W x + b)",
     uses=("layer_norm",),
+    gradients={0: [0, 1, 2, 3, 4, 5]},
 )
 def _add_norm(pick, x, residual, weight, bias, g, b):
     """Return the end of both halves of a layer, [B, T, D]."""

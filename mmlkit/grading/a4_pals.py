@@ -81,6 +81,7 @@ def _ends(linear, gelu):
     }[gelu],
     variants=GELU,
     avoid=ATTENTION,
+    gradients={0: [0, 2]},
 )
 def _projected_attention(pick, h, mask, weights, num_heads, gelu):
     """Return TS(h), [B, T, D]."""
@@ -183,8 +184,9 @@ def _run_pal_encoder(student, h, mask, matrices, vectors):
     cases=_pal_encoder_cases,
     driver=_run_pal_encoder,
     rule="a = norm_1(h + attend(h)), then norm_2(a + feed_forward(a) + ts(h)), in every layer",
+    gradients={0: [0]},
 )
-def _pal_encoder(pick, *case):
+def _pal_encoder(pick, h, mask, matrices, vectors):
     """Return the output of the last layer, [B, T, D]."""
 
     def encode(h, mask, layers, ts):
@@ -240,7 +242,7 @@ def _pal_encoder(pick, *case):
             h = norm_2(total) + task * (place == "after")
         return h
 
-    return _run_pal_encoder(encode, *case)
+    return _run_pal_encoder(encode, h, mask, matrices, vectors)
 
 
 # ---- the parameters of one task ----
@@ -286,9 +288,11 @@ def _run_task_part(student, D, S, H, L, state, h, mask):
                 one.copy_(state[name])
     outputs = torch.stack([part(h, mask, layer) for layer in range(L)])
     if outputs.requires_grad:
-        outputs.sum().backward()
-    learning = sum(one.grad is not None for one in named.values())
-    return *found, learning, outputs.detach()
+        outputs.square().sum().backward()
+    grads = [named[name].grad if name in named else None for name in state]
+    pairs = zip(grads, state.values())
+    parts = [torch.zeros_like(old) if one is None else one for one, old in pairs]
+    return *found, outputs.detach(), torch.cat([one.flatten() for one in parts])
 
 
 @question(
@@ -305,14 +309,14 @@ def _run_task_part(student, D, S, H, L, state, h, mask):
         "other matrices without the spread 0.02": "none of them",
         "biases that do not start at 0": "none of them",
         "parameters with a name that the table does not have": "none of them",
-        "parameters with a gradient": "all of them",
         "outputs of all layers": "projected_attention with V^E, V^D and the maps of the layer",
+        "gradients of the parameters": "those of the outputs' squares",
     },
     variants=GELU,
     uses=("projected_attention",),
 )
 def _task_part(pick, D, S, H, L, state, h, mask, gelu):
-    """Return six numbers about a new part, and its outputs [L, B, T, D]."""
+    """Return five numbers about a new part, its outputs [L, B, T, D], and all gradients."""
     ends, maps = 2 * D * S + D + S, 3 * (S * S + S)
     count = pick(
         ends + L * maps,
@@ -350,16 +354,9 @@ def _task_part(pick, D, S, H, L, state, h, mask, gelu):
         },
     )
     number = pick(lambda i: i, {"every layer uses the attention of layer 0": lambda i: 0})
-    learning = pick(
-        4 + 6 * len({number(i) for i in range(L)}),
-        {
-            "the output is computed from copies without gradients (state_dict, detach or data), so "
-            "no parameter can learn": 0,
-        },
-    )
     seen = pick(mask, {"the mask is not passed on": 0 * mask})
     heads = pick(H, {"the attention has one head; pass num_heads on": 1})
-    outputs = []
+    outputs, state = [], {name: one.clone().requires_grad_() for name, one in state.items()}
     for i in range(L):
         own = {
             key.removeprefix(f"attention.{number(i)}."): one
@@ -367,7 +364,14 @@ def _task_part(pick, D, S, H, L, state, h, mask, gelu):
             if key.startswith(("down", "up", f"attention.{number(i)}."))
         }
         outputs.append(_projected_attention.right(_right, h, seen, own, heads, gelu=gelu))
-    return count, zero, spread, biases, 0, learning, torch.stack(outputs)
+    outputs, leaves = torch.stack(outputs), [*state.values()]
+    grads = torch.autograd.grad(outputs.square().sum(), leaves, materialize_grads=True)
+    grads = torch.cat([one.flatten() for one in grads])
+    copies = (
+        "the output is computed from copies without gradients (state_dict, detach or data), so no "
+        "parameter can learn"
+    )
+    return count, zero, spread, biases, 0, outputs.detach(), pick(grads, {copies: 0 * grads})
 
 
 # ---- what a task may cost ----
@@ -612,8 +616,10 @@ def _heads_cases(draw):
 
 
 def _run_heads(student, u, v, sentiment, paraphrase, similarity, own, pair, biases):
-    """Return the features, the scores of the three tasks and their losses."""
-    heads = student(u.shape[1])
+    """Return the features, the scores of the three tasks, their losses, and all gradients."""
+    import torch
+
+    heads, u, v = student(u.shape[1]), u.clone().requires_grad_(), v.clone().requires_grad_()
     width = heads.quora.weight.shape[1]
     state = {"sst.weight": own, "quora.weight": pair[:1, :width], "sts.weight": pair[1:, :width]}
     state |= {"sst.bias": biases[:5], "quora.bias": biases[5:6], "sts.bias": biases[6:]}
@@ -626,7 +632,14 @@ def _run_heads(student, u, v, sentiment, paraphrase, similarity, own, pair, bias
         raise ValueError(f"features has the shape {list(features.shape)}, not {[len(u), width]}")
     found = [heads.scores(task, u, None if task == "sst" else v) for task in labels]
     losses = [heads.loss(task, one, labels[task]) for task, one in zip(labels, found)]
-    return [one if one is None else one.detach() for one in (features, *found, *losses)]
+    for one in losses:
+        if isinstance(one, torch.Tensor) and one.requires_grad:
+            one.sum().backward(retain_graph=True)
+    named = dict(heads.named_parameters())
+    leaves = [u, v, *(named[name] for name in state)]
+    grads = [torch.zeros_like(one) if one.grad is None else one.grad for one in leaves]
+    plain = [one if one is None else one.detach() for one in (features, *found, *losses)]
+    return *plain, torch.cat([one.flatten() for one in grads])
 
 
 @question(
@@ -645,11 +658,15 @@ def _run_heads(student, u, v, sentiment, paraphrase, similarity, own, pair, bias
         "sst loss": "the mean cross-entropy",
         "quora loss": "the mean binary cross-entropy of the logits",
         "sts loss": "the mean squared difference of score and label",
+        "gradients of the losses": "those of u, v and the parameters",
     },
     variants=FEATURES,
 )
 def _heads(pick, u, v, sentiment, paraphrase, label, own, pair, biases, features):
-    """Return the features [B, 3D or 4D], three scores and three losses."""
+    """Return the features [B, 3D or 4D], three scores, three losses and gradients side by side."""
+    width = F_SIZES[features] * u.shape[1]
+    leaves = [one.clone().requires_grad_() for one in (u, v, own, pair[:, :width], biases)]
+    u, v, own, pair, biases = leaves
     gap = pick(
         (u - v).abs(),
         {
@@ -663,7 +680,7 @@ def _heads(pick, u, v, sentiment, paraphrase, label, own, pair, biases, features
     if features == "four":
         parts = pick(parts, {"the product stands before the difference": [*parts[:2], u * v, gap]})
     x = torch.cat(parts, dim=-1)
-    linear = lambda row: x @ pair[row, : x.shape[1]] + biases[5 + row]
+    linear = lambda row: x @ pair[row] + biases[5 + row]
     logits = u @ own.T + biases[:5]
     logits = pick(logits, {"these are probabilities; the loss takes logits": logits.softmax(-1)})
     quora, sts = linear(0), linear(1)
@@ -704,7 +721,11 @@ def _heads(pick, u, v, sentiment, paraphrase, label, own, pair, biases, features
         ),
         square.mean() if reduction == "mean" else square.sum(),
     )
-    return x, logits, quora, sts, *losses
+    grads = torch.autograd.grad(sum(losses), leaves, materialize_grads=True)
+    grads = torch.cat([one.flatten() for one in grads])
+    lost = "no gradient reaches u, v and the parameters; do not use item, detach or no_grad"
+    grads = pick(grads, {lost: 0 * grads})
+    return *(one.detach() for one in (x, logits, quora, sts, *losses)), grads
 
 
 # ---- prediction files ----

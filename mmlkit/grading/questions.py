@@ -7,6 +7,7 @@ hidden cases. An edition of a course is one number, from which sizes, values and
 
 import ast
 import contextlib
+import copy
 import dataclasses
 import functools
 import hashlib
@@ -21,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from mmlkit.checks.compare import WrongAnswer, compare, require, verdict
+from mmlkit.checks.compare import WrongAnswer, compare, read, require, verdict
 from mmlkit.grading.runner import watched
 
 __all__ = ["Assignment", "Draw", "Edition", "Question", "load_questions", "names_in", "question"]
@@ -109,7 +110,8 @@ class Question:
             the first. A name means the same in all questions of an assignment.
         allowed: packages that it may import, beside torch and numpy.
         gradients: {number of an output: numbers of the student's arguments}, by which autograd has
-            to find the output's gradients.
+            to find the output's gradients, the same as those of the right answer. The right answer
+            has the same arguments and outputs in these places.
         changes: whether the student's function may change its arguments.
         avoid: names that would do the exercise; an answer that uses one is worth nothing.
         uses: names of questions whose functions an answer may call; a message about a wrong answer
@@ -136,13 +138,14 @@ class Question:
     uses: tuple = ()
     seconds: float = 10
 
-    def compare(self, function, cases, variants=None, **more):
+    def compare(self, function, cases, variants=None, notes=(), **more):
         """Compare a function, or recorded results, with the right answer.
 
         Args:
             function: takes a case and returns the value.
             cases: a list of tuples of arguments.
             variants: {name: value}, by default those of the default edition.
+            notes: what `watched` noted in each case: {"faults": texts, "gradients": vectors}.
             **more: keywords of `compare`.
 
         Raises:
@@ -154,6 +157,31 @@ class Question:
         right = functools.partial(self.right, **wanted)
         rule = self.rule(**wanted) if callable(self.rule) else self.rule
         compare(function, right, cases, rule, self.edges, self.order, **more)
+        faults = [str(fault) for note in notes for fault in note.get("faults", ())]
+        require(not faults, "".join(faults[:1]))
+        if self.gradients:
+            self._compare_gradients(right, cases, notes, rule)
+
+    def _compare_gradients(self, right, cases, notes, rule):
+        """Refuse gradients that are not those of the right answer: a part of it was detached."""
+        places = [
+            (output, place) for output, numbers in self.gradients.items() for place in numbers
+        ]
+        arguments, outputs = [*inspect.signature(self.right).parameters][1:], [*rule]
+        for case, note in zip(cases, notes):
+            targets = []
+            answer = functools.partial(right, lambda value, table: value)
+            watched(answer, self.gradients, True, targets)(*copy.deepcopy(case))
+            given, targets = note.get("gradients", ()), targets[0]["gradients"]
+            require(len(given) == len(targets), "its gradients are missing.")
+            for (output, place), found, target in zip(places, given, targets):
+                name = outputs[output] if isinstance(rule, dict) else "the result"
+                close = 1e-3 * max(1, float(target.abs().max()))
+                require(
+                    np.allclose(read(found, target), target, 1e-3, close),
+                    f"the gradient of {name} by {arguments[place]} is not that of the right answer;"
+                    " do not use detach, item, numpy or no_grad.",
+                )
 
     def refuse(self, tree):
         """Refuse an answer that uses a name of `avoid`.
@@ -183,17 +211,17 @@ class Question:
         first = f"If it calls your answer to {wrong}: first run that check until it is right."
         return f"{first} Else: {message}"
 
-    def call(self, student, faults):
+    def call(self, student, notes):
         """Return the function of a case that calls the student's function or class.
 
         Args:
             student: the function or class.
-            faults: a list, to which `watched` appends sentences.
+            notes: a list, to which `watched` appends.
 
         Returns:
             A function.
         """
-        student = watched(student, self.gradients, self.changes, faults)
+        student = watched(student, self.gradients, self.changes, notes)
         return functools.partial(self.driver, student) if self.driver else student
 
     def driver_source(self):
@@ -367,9 +395,8 @@ class Assignment:
 
         def check():
             try:
-                faults = []
-                one.compare(one.call(student, faults), cases, self.variants)
-                require(not faults, "".join(faults[:1]))
+                notes = []
+                one.compare(one.call(student, notes), cases, self.variants, notes)
                 one.refuse(_tree_of(student))
             except WrongAnswer as error:
                 raise WrongAnswer(one.advise(str(error), right)) from None

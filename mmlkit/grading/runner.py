@@ -89,14 +89,15 @@ def decode(value, make):
 # ---- what a right value does not show ----
 
 
-def watched(student, gradients, changes, faults):
-    """Return a student's function that notes changed arguments and lost gradients.
+def watched(student, gradients, changes, notes):
+    """Return a student's function that notes changed arguments and the gradients of its results.
 
     Args:
         student: the function; a class is returned as it is.
         gradients: {number of an output: numbers of the arguments on which it depends}.
         changes: whether the function may change its arguments.
-        faults: a list, to which sentences are appended.
+        notes: a list; each call appends {"faults": sentences, "gradients": vectors}, with a vector
+            for each pair of an output and an argument, in order.
 
     Returns:
         A function of the same arguments. Where gradients are asked for, its results have none.
@@ -110,22 +111,23 @@ def watched(student, gradients, changes, faults):
         named = [*inspect.signature(student).parameters]
 
     def function(*case):
-        case, leaves = list(case), {}
+        case, leaves, note = list(case), {}, {"faults": [], "gradients": []}
         names = named if len(named) >= len(case) else [str(i + 1) for i in range(len(case))]
         for place in {place for places in gradients.values() for place in places}:
             leaves[place], case[place] = _with_gradients(case[place], names[place])
         before = list(map(_content, case))
         answer = student(*case)
+        notes.append(note)
         for name, old, new in zip(names, before, map(_content, case)):
             if old != new and not changes:
-                faults.append(f"it changes its argument {name}; change a copy of it.")
+                note["faults"].append(f"it changes its argument {name}; change a copy of it.")
         outputs = answer if isinstance(answer, (tuple, list)) else [answer]
         for number, places in gradients.items():
             if answer is not None and number < len(outputs):
-                wanted = {name: leaf for one in places for name, leaf in leaves[one].items()}
-                found = _lost(outputs[number], wanted)
+                vectors, fault = _differentiate(outputs[number], [leaves[one] for one in places])
                 which = f"result {number + 1}" if len(outputs) > 1 else "the result"
-                faults.extend([f"{which} {found}"] * bool(found))
+                note["gradients"] += vectors
+                note["faults"] += [f"{which} {fault}"] * bool(fault)
         plain = [one.detach() if isinstance(one, torch.Tensor) else one for one in outputs]
         if not gradients or answer is None:
             return answer
@@ -152,24 +154,39 @@ def _content(value):
     return json.dumps(encode(value)) if plain else ""
 
 
-def _lost(output, leaves):
-    """Return why autograd does not find the gradients of an output by tensors, or None."""
+def _differentiate(output, arguments):
+    """Return the gradients of an output by arguments, and why autograd does not find them, or "".
+
+    Args:
+        output: the result of a student's function.
+        arguments: dicts of leaves, from `_with_gradients`.
+
+    Returns:
+        (a vector for each argument, the sentence). The gradients are those of a sum in which every
+        entry of the output has another factor, because a softmax has the sum 1.
+    """
     import torch
 
     advice = "do not use detach, item, numpy or no_grad."
     if not isinstance(output, torch.Tensor):
-        return f"is a {type(output).__name__}; it must be a tensor that autograd knows."
-    if not output.any():  # without a pair of heads the loss is 0, and needs no gradient
-        return None
-    found = [None] * len(leaves)
+        return [], f"is a {type(output).__name__}; it must be a tensor that autograd knows."
+    pairs = [(name, leaf) for one in arguments for name, leaf in one.items()]
+    found = [None] * len(pairs)
     try:
         if output.requires_grad:
-            total, tensors = output.sum(), [*leaves.values()]
-            found = torch.autograd.grad(total, tensors, allow_unused=True, retain_graph=True)
+            factors = torch.arange(output.numel(), dtype=output.dtype).cos().view(output.shape)
+            total, leaves = (factors * output).sum(), [leaf for _, leaf in pairs]
+            found = torch.autograd.grad(total, leaves, allow_unused=True, retain_graph=True)
     except RuntimeError as error:  # a tensor that the gradient needs was changed in place
-        return f"has no gradient ({str(error)[:100]}); {advice}"
-    lost = [name for name, one in zip(leaves, found) if one is None]
-    return f"has no gradient by {', '.join(lost)}; {advice}" if lost else None
+        return [], f"has no gradient ({str(error)[:100]}); {advice}"
+    lost, each = [], iter(found)
+    for one in arguments:  # an entry of a dict may have no effect, such as the bias of the keys
+        unknown = [name for name in one if next(each) is None]
+        lost += unknown if len(unknown) == len(one) else []
+    if lost and output.any():  # without a pair of heads the loss is 0, and needs no gradient
+        return [], f"has no gradient by {', '.join(lost)}; {advice}"
+    each = (torch.zeros_like(leaf) if one is None else one for (_, leaf), one in zip(pairs, found))
+    return [torch.cat([next(each).flatten() for _ in one]) for one in arguments], ""
 
 
 # ---- the notebook ----
@@ -279,11 +296,12 @@ def _answers(question, names, missing=types.MappingProxyType({})):
     """Call the student's function on every case; return a record for each."""
     import torch
 
-    student, records, faults = names.get(question["object"]), [], []
+    student, records = names.get(question["object"]), []
     if student is None:
         return [{"error": ["NameError", f"{question['object']} is not defined"]}]
     gradients = {int(number): places for number, places in question["gradients"].items()}
-    function = student = watched(student, gradients, question["changes"], faults)
+    notes = []
+    function = student = watched(student, gradients, question["changes"], notes)
     if question["driver"]:
         space = {}
         exec(compile(question["driver"], "driver", "exec"), space)
@@ -297,9 +315,12 @@ def _answers(question, names, missing=types.MappingProxyType({})):
 
     for case in question["cases"]:
         torch.manual_seed(0)
+        notes.clear()  # of the case before
         try:
             value = encode(function(*decode(case, tensor)))
-            records.append({"value": value, "faults": faults[:1]})
+            faults = [fault for note in notes for fault in note["faults"]][:1]
+            vectors = encode(notes[-1]["gradients"] if notes else [])
+            records.append({"value": value, "faults": faults, "gradients": vectors})
         except Exception as error:
             text, reason = str(error)[:200], missing.get(str(getattr(error, "name", "")))
             text += f"; {reason}" if reason and isinstance(error, NameError) else ""

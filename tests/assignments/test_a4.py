@@ -78,12 +78,18 @@ def test_the_order_of_two_products_costs_no_points(scale):
 
 def test_a_task_part_equals_the_library():
     for D, S, H, L, state, h, mask in QUESTIONS["task_part"].cases(Draw("parity")):
-        module = ProjectedAttention(tiny(D, L), S, H).eval()
+        state = {name: one.double() for name, one in state.items()}
+        h, mask = h.double(), mask.double()
+        module = ProjectedAttention(tiny(D, L), S, H).double().eval()
         module.load_state_dict(state)
-        count, *_, outputs = right("task_part", (D, S, H, L, state, h, mask), gelu="none")
+        count, *_, outputs, grads = right("task_part", (D, S, H, L, state, h, mask), gelu="none")
         assert count == sum(one.numel() for one in module.parameters())
-        expected = torch.stack([module(h, layer, mask).detach() for layer in range(L)])
-        torch.testing.assert_close(outputs, expected, atol=1e-5, rtol=1e-5)
+        expected = torch.stack([module(h, layer, mask) for layer in range(L)])
+        torch.testing.assert_close(outputs, expected.detach(), atol=1e-5, rtol=1e-5)
+        expected.square().sum().backward()
+        named = dict(module.named_parameters())
+        own = torch.cat([named[name].grad.flatten() for name in state])
+        torch.testing.assert_close(grads, own, atol=1e-9, rtol=1e-9)
 
 
 def test_the_encoder_of_the_solution_equals_the_library():
@@ -168,9 +174,12 @@ def test_losses_by_hand():
     u, v = torch.tensor([[1.0, -2]]), torch.tensor([[3.0, 2]])
     labels = torch.tensor([4]), torch.tensor([1]), torch.tensor([2.5])
     case = (u, v, *labels, zero(5, D), zero(2, 4 * D), zero(7))
-    x, _, _, _, *losses = right("heads", case, features="four")
+    x, _, _, _, *losses, gradients = right("heads", case, features="four")
     assert x.tolist() == [[1, -2, 3, 2, 2, 4, 3, -4]]
     assert [float(one) for one in losses] == pytest.approx([math.log(5), math.log(2), 6.25])
+    # By the biases: softmax minus label, sigmoid minus label, and twice the difference.
+    biases = [0.2, 0.2, 0.2, 0.2, -0.8, -0.5, -5]
+    assert gradients[-7:].tolist() == pytest.approx(biases)
 
 
 def test_a_training_epoch_by_hand():

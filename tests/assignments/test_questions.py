@@ -147,8 +147,31 @@ def test_the_grader_sees_what_the_values_do_not_show():
     def lost(weight):
         return right["multiverse_loss"](weight).detach()
 
+    def half(weight):
+        return (right["multiverse_loss"](weight) + lost(weight)) / 2
+
     assert judged("improvements", right["improvements"]) == "right"
     assert judged("multiverse_loss", right["multiverse_loss"]) == "right"
     changed = "not yet: it changes its argument ours; change a copy of it."
     assert judged("improvements", changing) == changed
     assert "the result has no gradient by weight" in judged("multiverse_loss", lost)
+    assert "the gradient of the result by weight is not that" in judged("multiverse_loss", half)
+
+
+def test_an_entry_without_effect_needs_no_gradient():
+    """A softmax over the keys is the same without the bias of the keys."""
+    one = load_questions("a4")[1]["projected_attention"]
+    old = '+ weights[f"{name}.bias"]'
+    change = (old, '+ (0 if name == "key" else weights[f"{name}.bias"])')
+    judge(one, "a4_pals", student_object(one, "a4_pals", "solution", 0, change))
+
+
+def test_results_without_gradients_are_not_right():
+    """A submission may write the line of its results itself."""
+    _, questions = load_questions("a2")
+    one, edition = questions["multiverse_loss"], Edition(0)
+    cases = edition.cases(one) + [case for case, _ in one.edges]
+    solution = namespace("a2_multiverse", "solution", 0)["multiverse_loss"]
+    document = {"records": [{"value": encode(solution(*case))} for case in cases]}
+    found = submissions._judge(one, document, edition, questions, [])
+    assert found == "not yet: its gradients are missing."

@@ -31,6 +31,11 @@ WRONG = {
         (FILL, "scores + mask", "where M is 0 for a token and -1e9 for a padded key"),
     ],
     "self_attention": [
+        (
+            "scores.softmax(dim=-1)",
+            "scores.softmax(dim=-1).detach()",
+            "is not that of the right answer; do not use detach",
+        ),
         (MANY, "Q @ K.transpose(-1, -2) + mask", "the scores are not divided by sqrt(d)"),
         ("math.sqrt(Q.shape[-1])", "math.sqrt(D)", "divided by sqrt(D), not by the root"),
         (
@@ -54,6 +59,11 @@ WRONG = {
         ("Q, K, V = heads", "K, Q, V = heads", "query and key are exchanged"),
     ],
     "layer_norm": [
+        (
+            "torch.sqrt(var + eps)",
+            "torch.sqrt(var + eps).detach()",
+            "is not that of the right answer; do not use detach",
+        ),
         ("torch.sqrt(var + eps)", "(torch.sqrt(var) + eps)", "eps is added to the root"),
         ("torch.sqrt(var + eps)", "torch.sqrt(var)", "eps is missing"),
         ("torch.sqrt(var + eps)", "(var + eps)", "the square root is missing"),
@@ -62,6 +72,7 @@ WRONG = {
         (" + b", "", "b is missing"),
     ],
     "feed_forward": [
+        ("wide.T + wide_bias", "wide.T + wide_bias.detach()", "has no gradient by wide_bias"),
         ("F.gelu(x)", 'F.gelu(x, approximate="tanh")', "approximation with tanh; use the exact"),
         ("F.gelu(x)", "F.relu(x)", "this is ReLU"),
         ("F.gelu(x)", "x * torch.sigmoid(1.702 * x)", "approximation with a sigmoid"),
@@ -73,6 +84,11 @@ WRONG = {
         ),
     ],
     "add_norm": [
+        (
+            "residual + y",
+            "residual + y.detach() * 0.5 + y * 0.5",
+            "is not that of the right answer; do not use detach",
+        ),
         (RETURN, "return layer_norm(y, g, beta, 1e-12)", "the residual is missing"),
         (RETURN, "return residual + layer_norm(y, g, beta, 1e-12)", "comes before the sum"),
         (RETURN, "return residual + y", "LayerNorm is missing"),

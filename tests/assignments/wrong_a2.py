@@ -19,6 +19,11 @@ PLACES = "mean_shift(chosen, bandwidth)"  # without the centres
 
 WRONG = {
     "head_logits": [
+        (
+            "logits.mean(dim=1).softmax",
+            "(logits + logits[:, :1].detach() - logits[:, :1]).mean(dim=1).softmax",
+            "the gradient of probabilities by x is not that of the right answer; do not use detach",
+        ),
         (ANSWER, "logits.softmax(dim=-1).mean(dim=1)", "the mean of the heads' probabilities"),
         (ANSWER, "logits.sum(dim=1).softmax(dim=-1)", "the logits are summed, not averaged"),
         (
@@ -79,6 +84,11 @@ WRONG = {
         ),
     ],
     "multiverse_loss": [
+        (
+            "(rows @ rows.transpose(1, 2))",
+            "(rows @ rows.transpose(1, 2).detach())",
+            "the gradient of the result by weight is not that of the right answer",
+        ),
         (GRAM, "return G.triu(diagonal=0).sum()", "the diagonal is counted"),
         (GRAM, "return (G * (1 - torch.eye(len(weight)))).sum()", "every pair is counted twice"),
         (GRAM, "return G.sum()", "the whole matrix is summed: every pair twice, and the diagonal"),

@@ -71,6 +71,11 @@ WRONG = {
     ],
     "answers": [
         (
+            "s = gru(x, s)",
+            "s = gru(x.detach(), s)",
+            "the gradient of the result by s_0 is not that of the right answer; do not use detach",
+        ),
+        (
             "        x = look(s)\n",
             "        x = look(s)\n        s = gru(x, s)\n",
             "The right answer is softmax(W [s; x;",
@@ -128,6 +133,11 @@ WRONG = {
         (".square().mean()", ".square().mean().sqrt()", "this is the square root of the loss"),
     ],
     "ranking_loss": [
+        (
+            "(gamma * scores).log_softmax(dim=1)",
+            "(gamma * (scores + scores.detach()) / 2).log_softmax(dim=1)",
+            "the gradient of loss by scores is not that of the right answer; do not use detach",
+        ),
         ("    scores = scores.masked_fill(~real, -math.inf)\n", "", "padded candidates take part"),
         ("-math.inf", "0", "padded candidates take part with the score 0"),
         ("gamma * scores", "scores", "gamma is missing"),

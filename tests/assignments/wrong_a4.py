@@ -21,6 +21,11 @@ R = "np.corrcoef(found, truth)[0, 1] if min(np.ptp(found), np.ptp(truth)) > 0 el
 
 WRONG = {
     "projected_attention": [
+        (
+            "scores.softmax(dim=-1)",
+            "scores.softmax(dim=-1).detach()",
+            "is not that of the right answer; do not use detach",
+        ),
         (SCORES, "Q @ K.transpose(-1, -2) + mask", "the scores are not divided by sqrt(S / H)"),
         ("math.sqrt(Q.shape[-1])", "math.sqrt(S)", "divided by sqrt(S), not by the root"),
         (
@@ -49,6 +54,11 @@ WRONG = {
         ('"up", mixed', '"up", F.gelu(mixed)', "GELU comes before V^D"),
     ],
     "pal_encoder": [
+        (
+            "ts(h, mask, i)",
+            "ts(h.detach(), mask, i)",
+            "the gradient of the result by h is not that of the right answer; do not use detach",
+        ),
         ("norm_2(a +", "norm_2(h +", "the second residual is h, as in the report's formula"),
         ("norm_2(a +", "norm_2(", "the second residual is missing"),
         ("norm_1(h +", "norm_1(", "the first residual is missing"),
@@ -80,6 +90,11 @@ WRONG = {
         ),
     ],
     "task_part": [
+        (
+            '{kind}": x for',
+            '{kind}": x.detach() if name == "up" else x for',
+            "gradients of the parameters: ",
+        ),
         (UP, "", "V^D does not start at 0"),
         (UP, f"{UP}{UP.replace('up', 'down')}", "V^E starts at 0 too"),
         ("normal_(linear.weight, std=0.02)", "zeros_(linear.weight)", "all matrices start at 0"),
@@ -186,6 +201,7 @@ WRONG = {
         ),
     ],
     "heads": [
+        ("(u - v).abs(), u * v]", "(u - v).abs(), u * v.detach()]", "gradients of the losses: "),
         ("(u - v).abs()", "u - v", "the absolute value of the difference is missing"),
         ("(u - v).abs()", "(u - v) ** 2", "the difference is squared"),
         (FEATURES, "[v, u, (u - v).abs(), u * v]", "u and v are exchanged"),
