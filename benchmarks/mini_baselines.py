@@ -173,20 +173,22 @@ def mean_and_sd(values):
 
 
 def table(runs):
-    """Return the runs as Markdown, with a row per task.
+    """Return the runs as Markdown, with a row per task and a column per mode that has runs.
 
     A cell is the mean ± standard deviation of the first metric over seeds.
     """
     frame = pd.DataFrame(runs)
-    lines = [f"| task | metric | {' | '.join(MODES.values())} |", "|---" * (len(MODES) + 2) + "|"]
+    modes = [mode for mode in MODES if mode in {*frame["mode"]}]
+    names = " | ".join(MODES[mode] for mode in modes)
+    lines = [f"| task | metric | {names} |", "|---" * (len(modes) + 2) + "|"]
     for task, rows in frame.groupby("task", sort=False):
         metric = get_task(task).metrics[0]
-        cells = [mean_and_sd(rows.loc[rows["mode"] == mode, metric]) for mode in MODES]
+        cells = [mean_and_sd(rows.loc[rows["mode"] == mode, metric]) for mode in modes]
         lines.append(f"| {task} | {metric} | {' | '.join(cells)} |")
         if "tiers" in rows and rows["tiers"].notna().all():
             tiers = rows.join(pd.DataFrame(rows["tiers"].tolist(), rows.index))
             for tier in ("plain", "crossed"):
-                cells = [mean_and_sd(tiers.loc[tiers["mode"] == mode, tier]) for mode in MODES]
+                cells = [mean_and_sd(tiers.loc[tiers["mode"] == mode, tier]) for mode in modes]
                 lines.append(f"| {task}, {tier} tier | {metric} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
