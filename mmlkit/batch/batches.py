@@ -90,7 +90,8 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
 
     Raises:
         ModuleNotFoundError: Snakemake is not installed.
-        OSError: another batch uses the folder (from a private function).
+        OSError: another batch uses the folder (from a private function); or the reader of a dry
+            run's output, such as `head`, has closed it (a BrokenPipeError).
         ValueError: Snakemake refused its options; or a variable of the environment that the runs
             name, such as MMLKIT_REALDATA, is not set (from a private function).
     """
@@ -115,6 +116,8 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
         for run in set(experiment.runs) - set(todo):  # killed after its result was written
             shutil.rmtree(folder / "work" / run, ignore_errors=True)
     ended = f"Snakemake ended with status {status}; its messages above name the reason."
+    if status == _PIPE_CLOSED:
+        raise BrokenPipeError(ended)
     if status == _REFUSED or (status and is_dry_run(options)):
         raise ValueError(ended)
     causes = {run: cause for run in todo if (cause := _cause(folder, run))} if status else {}
@@ -202,6 +205,7 @@ def _cause(folder, run):
 
 
 _REFUSED = 2  # the status of Snakemake where it refused its options and started no run
+_PIPE_CLOSED = -getattr(signal, "SIGPIPE", 13)  # where nobody reads the output of a dry run
 
 
 def _is_remote(options):
@@ -265,4 +269,6 @@ if __name__ == "__main__":  # Snakemake, in a process that ends with `mmlkit rep
     from snakemake.cli import main
 
     end_with_parent(int(sys.argv.pop(1)))
+    if is_dry_run(sys.argv) and hasattr(signal, "SIGPIPE"):  # as `mmlkit reproduce ... -n | head`
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     main()

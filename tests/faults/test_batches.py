@@ -417,6 +417,19 @@ def test_a_wrong_option_of_snakemake_is_not_reported_as_a_killed_run(toy, tmp_pa
     assert "unrecognized arguments: --no-such-option" in said.err and "killed" not in said.out
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGPIPE")
+def test_a_dry_run_may_be_piped_into_head(toy, tmp_path):
+    """Snakemake lists more than a pipe holds; nobody reads it after the first line."""
+    toml = toy("", list(range(400)))
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    listing = command(toml, tmp_path / "out", "--dry-run")
+    with subprocess.Popen(listing, env=ENVIRONMENT, **options) as batch:
+        assert "400 of 400 runs to do" in batch.stdout.readline() + batch.stdout.readline()
+        batch.stdout.close()
+        assert batch.stderr.read() == ""
+    assert batch.returncode == 141  # as a shell says of a command that SIGPIPE ended
+
+
 SBATCH = """#!{python}
 # Plays sbatch: starts the job at once in the background, and writes down how it ended.
 import os, re, subprocess, sys
