@@ -13,6 +13,7 @@ import inspect
 import json
 import math
 import os
+import re
 import signal
 import sys
 import time
@@ -208,9 +209,8 @@ def definitions(notebook):
         lines = (source if isinstance(source, str) else "".join(source)).splitlines()
         if cell.get("cell_type") != "code" or not lines or SKIPPED in lines[0]:
             continue
-        plain = ["" if line.lstrip()[:1] in ("%", "!", "?") else line for line in lines]
-        for text in (lines, plain):  # a line of Python may begin with %, too
-            body = _parse("\n".join(text))
+        for text in ("\n".join(lines), _without_magics(lines)):  # a line of Python may begin with %
+            body = _parse(text)
             if body is not None:
                 break
         if body is None:
@@ -231,6 +231,23 @@ def _parse(text):
         return None
 
 
+def _without_magics(lines):
+    return "\n".join("" if line.lstrip()[:1] in ("%", "!", "?") else line for line in lines)
+
+
+def _syntax_error(number, cell):
+    """Return (what Python says about a cell that it cannot read, the names the cell defines)."""
+    text, says = _without_magics("".join(cell["source"]).splitlines()), ""
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        says = f" in line {error.lineno} ({str(error.msg)[:100]})"
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    names = re.findall(r"^\s*(?:async\s+)?(?:def|class)\s+(\w+)", text, re.M)
+    return f"cell {number} has a syntax error{says}", names
+
+
 class _Refuse(importlib.abc.MetaPathFinder):
     """Refuse the import of packages and modules that would do the exercise."""
 
@@ -248,13 +265,15 @@ def _load(notebook, seconds, notes):
     """Execute the definitions of a notebook, each within a time limit.
 
     Returns:
-        (its names, {name: why its import failed}).
+        (its names, {name: why it is not defined}).
     """
     module, missing = types.ModuleType("submission"), {}
     sys.modules["submission"] = module
     for number, node in definitions(notebook):
         if node is None:
-            notes.append(f"cell {number} has a syntax error")
+            says, lost = _syntax_error(number, notebook["cells"][number - 1])
+            notes.append(says)
+            missing |= dict.fromkeys(lost, says)
             continue
         try:
             code = compile(ast.Module([node], []), f"cell {number}", "exec")
@@ -298,7 +317,9 @@ def _answers(question, names, missing=types.MappingProxyType({})):
 
     student, records = names.get(question["object"]), []
     if student is None:
-        return [{"error": ["NameError", f"{question['object']} is not defined"]}]
+        reason = missing.get(question["object"])
+        text = f"{question['object']} is not defined" + (f"; {reason}" if reason else "")
+        return [{"error": ["NameError", text]}]
     gradients = {int(number): places for number, places in question["gradients"].items()}
     notes = []
     function = student = watched(student, gradients, question["changes"], notes)

@@ -299,6 +299,33 @@ def test_a_message_names_the_import_that_failed(monkeypatch):
     assert said["third"] == ["NameError", "third is not defined"]
 
 
+def test_a_message_names_the_cell_with_the_syntax_error():
+    sources = [
+        "x = 1",
+        "%matplotlib inline\ndef first(x)\n    return x",
+        "def second(x): return first(x)",
+    ]
+    cells = [{"cell_type": "code", "source": one} for one in sources]
+    names, missing = runner._load({"cells": cells}, 3, notes := [])
+    assert notes == ["cell 2 has a syntax error in line 2 (expected ':')"]
+    job = {"driver": None, "changes": False, "gradients": {}, "cases": [[1]]}
+    for name, start in (("first", "first is not"), ("second", "name 'first' is not")):
+        error = runner._answers({**job, "object": name}, names, missing)[0]["error"]
+        assert error == ["NameError", f"{start} defined; {notes[0]}"]
+
+
+def test_a_notebook_of_another_assignment_is_called_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(submissions, "load_questions", load_questions)
+    names = ("a1_minbert", "a2_multiverse", "a3_mtdnn_san", "a4_pals")
+    for name in names:
+        path = write(tmp_path / "a.ipynb", *code(name, "student", EDITION.seed))
+        for other in names:
+            said = messages(grade_notebook(path, other, EDITION, Silent())).values()
+            expected = f"the notebook answers {name} and was graded as {other}."
+            assert {*said} == {expected, submissions.BY_HAND} or name == other
+            assert expected not in said or name != other
+
+
 def test_the_sandbox_has_the_packages_of_torch_and_nothing_of_ours():
     names = set(package_paths(("torch", "numpy")))
     assert {"torch", "numpy", "sympy"} <= names
