@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mmlkit.data.loading import load_task
+from mmlkit.grading.reports import PAGE_START
 from mmlkit.studies.cs224n import HEADERS, TASKS, overall_score, prediction_file
 from mmlkit.support.folders import atomic_write
 from mmlkit.support.messages import no_formula, printable
@@ -157,8 +158,13 @@ def write_board(rows, path):
     text = io.StringIO()
     cells = [[printable(str(cell)) for cell in row] for row in (HEADER, *rows)]
     csv.writer(text, lineterminator="\n").writerows([map(no_formula, row) for row in cells])
-    lines = [f"<tr>{''.join(f'<td>{html.escape(one)}</td>' for one in row)}</tr>" for row in cells]
-    page = f'<!doctype html><meta charset="utf-8"><table>{"".join(lines)}</table>\n'
+    lines = [
+        "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in row)
+        for kind, row in zip(["th"] + ["td"] * len(rows), cells)
+    ]
+    body = "\n".join(f"<tr>{row}</tr>" for row in lines)
+    start = PAGE_START.format(title="Leaderboard")
+    page = f"{start}<h1>Leaderboard</h1>\n<table>\n{body}\n</table>\n"
     for ending, content in ((".csv", text.getvalue()), (".html", page)):
         with atomic_write(f"{path}{ending}") as temporary:
             temporary.write_text(content, encoding="utf-8")

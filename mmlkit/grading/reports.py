@@ -15,7 +15,7 @@ from mmlkit.support.messages import no_formula, printable
 
 __all__ = ["gradescope_results", "page", "write_reports"]
 
-_HEAD = """<!doctype html>
+PAGE_START = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{title}</title>
 <style>body{{font:16px/1.5 sans-serif;max-width:50rem;margin:2rem auto}}
 th,td{{padding:.15rem .7rem;text-align:left;vertical-align:top;border-bottom:1px solid #ddd}}
@@ -81,7 +81,7 @@ def page(result):
         HTML.
     """
     title = f"{result['assignment']}: {result['student']}"
-    lines = [_HEAD.format(title=_text(title)), f"<h1>{_text(title)}</h1>"]
+    lines = [PAGE_START.format(title=_text(title)), f"<h1>{_text(title)}</h1>"]
     judged = [one for one in result["questions"] if one["points"] is not None]
     got, of = sum(one["points"] for one in judged), sum(one["of"] for one in judged)
     lines.append(f"<p>{got} of {of} points for code. The teacher adds those for texts.</p>")

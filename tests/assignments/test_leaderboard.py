@@ -85,6 +85,8 @@ def test_the_board_is_written_and_printed_without_formulas_or_html(teams, tmp_pa
     rows = list(csv.reader((tmp_path / "board.csv").read_text().splitlines()))
     assert rows[3][1] == "'=b" and rows[0][:2] == ["place", "team"] and len(rows) == 7
     assert "c&lt;d&gt;" in page.read_text() and "c<d>" not in page.read_text()
+    assert "<title>Leaderboard</title>" in page.read_text()
+    assert page.read_text().count("<tr>") == 7 and page.read_text().count("<th>") == len(rows[0])
     assert main(["leaderboard", str(teams), "--source", "mini"]) == 0
     assert "1\ta\t1.0\t1.0\t1.0\t1.0" in capsys.readouterr().out
     (tmp_path / "none").mkdir()
