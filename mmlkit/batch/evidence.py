@@ -88,7 +88,7 @@ def _table(lines):
 def _verdict(one, claim, found):
     """Return a line of the table for a claim of a Recorded and its Comparison."""
     data = f"mini data of edition {one.edition}" if one.edition else ""
-    data = ", ".join(filter(None, (data, one.given)))
+    data = ", ".join(filter(None, (data, one.given, _part(one))))
     says = claim["says"] + (data and f" ({data})")
     told = has_interval(found)
     interval = f"{signed(found.low)} to {signed(found.high)}" if told else "no interval"
@@ -116,11 +116,25 @@ def _about_runs(one):
 
 
 def _missing(one):
-    """Return a sentence on the planned values of the first parameter that have no run."""
-    first, planned = next(iter(one.experiment.grid.items()))
-    have = {str(result["parameters"].get(first)) for result in one.results}
-    left = [str(value) for value in planned if str(value) not in have]
-    return [f"Not recorded, with {first}: {', '.join(left)}."] * bool(left)
+    """Return a sentence for each parameter of the grid with planned values that have no run."""
+    found = []
+    for key, planned in one.experiment.grid.items():
+        left = [str(value) for value in planned if str(value) not in _recorded(one, key)]
+        if key != "seed" and left:
+            found.append(f"Not recorded, with {key}: {', '.join(left)}.")
+    return found
+
+
+def _recorded(one, key):
+    """Return the values of a parameter that have runs, as texts."""
+    return {str(result["parameters"].get(key)) for result in one.results}
+
+
+def _part(one):
+    """Return which tasks of a grid have runs, such as "rte, mrpc only"; all of them: ""."""
+    planned = [str(value) for value in one.experiment.grid.get("task", [])]
+    have = [value for value in planned if value in _recorded(one, "task")]
+    return f"{', '.join(have)} only" if 0 < len(have) < len(planned) else ""
 
 
 def _best(one):

@@ -286,7 +286,7 @@ def test_no_table_mixes_editions_of_the_mini_data(tmp_path):
     assert all("mini_data" not in run["versions"] for run in found["mml-tables", "fast", "2"])
     page = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
     for edition in (2, 3):
-        assert f"was not trained on (mini data of edition {edition}) | cannot" in page
+        assert f"was not trained on (mini data of edition {edition}, rte only) | cannot" in page
     text = write_report([tmp_path], tmp_path / "report").with_suffix(".md").read_text("utf-8")
     assert "(fast, mini data of edition 2)" in text and "(fast, mini data of edition 3)" in text
     assert {path.name for path in (tmp_path / "report").glob("*.png")} == {
@@ -326,7 +326,9 @@ def test_runs_of_another_data_folder_are_apart(tmp_path):
     parts = {one.given: len(one.results) for one in overviews.experiments_in([tmp_path])}
     assert parts == {"": 6, "source hub": 2}, "MML on RTE has one kind of run alone"
     page = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
-    assert "not trained on |" in page and "not trained on (source hub) |" in page
+    assert "not trained on (rte, mnli only) |" in page
+    assert "not trained on (source hub, rte only) |" in page
+    assert "- Not recorded, with task: qnli, " in page
     text = write_report([tmp_path], tmp_path / "report").with_suffix(".md").read_text("utf-8")
     assert "methods on sets they were not trained on (fast, source hub)" in text
     assert len(list((tmp_path / "report").glob("*.png"))) == 2
@@ -410,7 +412,9 @@ def test_the_table_of_claims_leaves_out_what_cannot_be_told(folder):
     head, _, *rows = [line for line in claims.splitlines() if line.startswith("|")]
     assert head.startswith("| claim | on our runs | difference in points")
     (row,) = rows  # of two claims with runs of both sides, one is primary
-    assert row.count("|") == 5 and "on sets it was not trained on | cannot be told" in row
+    assert (
+        row.count("|") == 5 and "on sets it was not trained on (rte only) | cannot be told" in row
+    )
     left = claims.split("Primary claims without runs so far: ")[1]
     assert left.count("; ") == 8 and "(real-answer)" in left and "(mml-tables)" not in left
 
@@ -766,7 +770,10 @@ def test_the_evidence_shows_what_is_worse_and_how_many_heads_stay(tmp_path):
             left = {"events": [{"step": 1}], "heads_left": 3 + 2 * seed} if method == "mml" else {}
             (tmp_path / f"{one['name']}.json").write_text(json.dumps(one | left))
     text = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
-    assert "not trained on | does not hold, it is worse | -10.0 (-10.0 to -10.0) | 7 |" in text
+    assert (
+        "not trained on (rte only) | does not hold, it is worse | -10.0 (-10.0 to -10.0) | 7 |"
+        in text
+    )
     assert "- Heads in the chosen epoch, with method mml: 9 in the median (3 to 15)." in text
     assert _spread([9, 1, 8, 2, 7, 3, 6, 4, 5]) == "5 in the median (quartiles 3 and 7, 1 to 9)"
 
