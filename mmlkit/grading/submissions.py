@@ -201,8 +201,7 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
     cells, notes = _read(path)
     documents, ended = {}, True
     code = [one for one in questions.values() if one.right]
-    other = _assignment_of(cells)
-    if other not in (None, name):
+    if other := _another_assignment(cells, name):
         notes = [f"the notebook answers {other} and was graded as {name}"]
     useless = f"{notes[0]}." if notes else ""
     for allowed in dict.fromkeys(one.allowed for one in code) if cells else ():
@@ -218,8 +217,7 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
             message = _judge(one, documents.get(one.name), edition, questions, cells)
             points = one.points if message == "right" else 0
             right += [one.name] if points else []
-            message = message if points else one.advise(message, right)
-            message = useless or message
+            message = message if points else useless or one.advise(message, right)
         text = "" if one.right else _written(cells, one.name)
         judged.append(
             {"name": one.name, "points": points, "of": one.points, "message": message, "text": text}
@@ -372,15 +370,15 @@ def _with_helpers(nodes, name, others):
     return ast.Module(found, [])
 
 
-def _assignment_of(cells):
-    """Return the assignment of whose functions a notebook defines the most, None without any."""
+def _another_assignment(cells, name):
+    """Return another assignment of whose functions a notebook defines more than twice as many."""
     code = "\n".join(one["source"] for one in cells if one.get("cell_type") == "code")
     defined = {*re.findall(r"^(?:def|class)\s+(\w+)", code, re.M)}
     found = {}
-    for name, questions in map(load_questions, ("a1", "a2", "a3", "a4")):
-        found[name] = len(defined & {one.object or one.name for one in questions.values()})
+    for other, questions in map(load_questions, ("a1", "a2", "a3", "a4")):
+        found[other] = len(defined & {one.object or one.name for one in questions.values()})
     best = max(found, key=found.get)
-    return best if found[best] else None
+    return best if found[best] > 2 * found[name] else None
 
 
 def _written(cells, name):
