@@ -303,6 +303,14 @@ def compare_claim(claim, frame, scale=1, level=0.95):
     both = sides[0].merge(sides[1], on=keys, suffixes=("", "_second")).dropna()
     if both.empty:
         return None
-    seeds = both.groupby("seed")[["value", "value_second"]]
-    means = scale * seeds.mean()[seeds.size() == seeds.size().max()]  # seeds with all of their runs
+    others = [key for key in keys if key != "seed"]
+    cells = {
+        seed: frozenset(part[others].astype(str).itertuples(index=False, name=None))
+        for seed, part in both.groupby("seed")
+    }
+    several = list(cells.values())
+    most = max(several, key=lambda one: (len(one), several.count(one)))
+    kept = [seed for seed, found in cells.items() if found == most]  # the same sets with each seed
+    part = both[both["seed"].isin(kept)]
+    means = scale * part.groupby("seed")[["value", "value_second"]].mean()
     return paired_bootstrap(means["value"], means["value_second"], level=level)

@@ -219,6 +219,16 @@ def test_a_seed_with_fewer_runs_is_left_out_of_a_claim(experiment):
     assert compare_claim(claim, long_frame(experiment, more)).pairs == 1
 
 
+def test_seeds_with_different_sets_are_not_mixed_in_a_claim(experiment):
+    """Of three seeds with one training set each, the two with the same set are compared."""
+    claim = {"says": "c", "first": {"method": "mml"}, "second": {"method": "bert"}, "on": "others"}
+    runs = [("bert", 0.5), ("mml", 0.6)]
+    several = [result(name, seed, [value] * 4) for name, value in runs for seed in (0, 1)]
+    several += [result("bert", 2, [0.1] * 4, "mnli"), result("mml", 2, [0.9] * 4, "mnli")]
+    found = compare_claim(claim, long_frame(experiment, several))
+    assert found.pairs == 2 and found.difference == pytest.approx(0.1)
+
+
 class Page(HTMLParser):
     def __init__(self):
         super().__init__()
