@@ -88,7 +88,7 @@ def _table(lines):
 def _verdict(one, claim, found):
     """Return a line of the table for a claim of a Recorded and its Comparison."""
     data = f"mini data of edition {one.edition}" if one.edition else ""
-    data = ", ".join(filter(None, (data, one.given, _part(one))))
+    data = ", ".join(filter(None, (data, one.given, _part(one, claim))))
     says = claim["says"] + (data and f" ({data})")
     told = has_interval(found)
     interval = f"{signed(found.low)} to {signed(found.high)}" if told else "no interval"
@@ -130,11 +130,23 @@ def _recorded(one, key):
     return {str(result["parameters"].get(key)) for result in one.results}
 
 
-def _part(one):
-    """Return which tasks of a grid have runs, such as "rte, mrpc only"; all of them: ""."""
-    planned = [str(value) for value in one.experiment.grid.get("task", [])]
-    have = [value for value in planned if value in _recorded(one, "task")]
-    return f"{', '.join(have)} only" if 0 < len(have) < len(planned) else ""
+def _part(one, claim):
+    """Return which planned tasks have runs of both sides, such as "rte only"; all of them: ""."""
+    planned = one.experiment.grid.get("task", [])
+    if "task" in {*claim["first"], *claim["second"]}:  # the claim names its tasks
+        return ""
+    have = [task for task in planned if _seeds(one, claim, task)]
+    return f"{', '.join(map(str, have))} only" if 0 < len(have) < len(planned) else ""
+
+
+def _seeds(one, claim, task):
+    """Return the seeds with which both sides of a claim have runs on a task."""
+    runs = [result["parameters"] for result in one.results]
+    found = [
+        {run.get("seed") for run in runs if {**run, **side, "task": task} == run}
+        for side in (claim["first"], claim["second"])
+    ]
+    return found[0] & found[1]
 
 
 def _best(one):
