@@ -90,8 +90,8 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
 
     Raises:
         ModuleNotFoundError: Snakemake is not installed.
-        OSError: another batch uses the folder (from a private function); or the reader of a dry
-            run's output, such as `head`, has closed it (a BrokenPipeError).
+        OSError: another batch uses the folder (from a private function).
+        BrokenPipeError: the reader of a dry run's output, such as `head`, has closed it.
         ValueError: Snakemake refused its options; or a variable of the environment that the runs
             name, such as MMLKIT_REALDATA, is not set (from a private function).
     """
