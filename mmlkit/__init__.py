@@ -45,12 +45,12 @@ def __dir__():
 
 
 class _RegisterAutoClasses:
-    """Import mmlkit.huggingface, which registers Auto classes, once transformers loads its own.
+    """Import mmlkit.huggingface.config, which AutoConfig has to know, with transformers' own.
 
     `import mmlkit` stays light this way, and the order of the two imports does not matter.
     """
 
-    trigger = "transformers.models.auto.modeling_auto"
+    trigger = "transformers.models.auto.configuration_auto"
 
     def find_spec(self, name, path=None, target=None):
         if name != self.trigger:
@@ -61,13 +61,13 @@ class _RegisterAutoClasses:
 
         def load_and_register(module):
             load(module)
-            importlib.import_module("mmlkit.huggingface")
+            importlib.import_module("mmlkit.huggingface.config")
 
         spec.loader.exec_module = load_and_register
         return spec
 
 
 if _RegisterAutoClasses.trigger in sys.modules:
-    importlib.import_module("mmlkit.huggingface")
+    importlib.import_module("mmlkit.huggingface.config")
 else:
     sys.meta_path.insert(0, _RegisterAutoClasses())

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiny import write_tiny_bert
 
 import mmlkit
 
@@ -307,6 +308,20 @@ def test_the_processes_of_a_run_import_neither_torch_nor_a_grammar(tmp_path):
     )
     assert run_python(code).strip() == "jsonschema"
     assert (tmp_path / "one.json").read_text() == "[1]\n"
+
+
+def test_a_loaded_model_predicts_without_a_compiler_or_the_models_of_transformers(tmp_path):
+    """Their imports take as long as all others together."""
+    folder = write_tiny_bert(tmp_path / "tiny")
+    code = (
+        "import sys\nfrom mmlkit import LinearHead, MultitaskModel, load_pretrained, predict\n"
+        f"encoder, _ = load_pretrained({str(folder)!r})\n"
+        "model = MultitaskModel(encoder, {'rte': LinearHead(encoder.config.hidden_size, 2)})\n"
+        "print(len(predict(model, [('a', 'b')], task='rte')), "
+        "*(name for name in ('transformers.modeling_utils', 'torch._dynamo') if name in "
+        "sys.modules))"
+    )
+    assert run_python(code).strip() == "1"
 
 
 def test_help_does_not_wait_for_torch():

@@ -55,7 +55,7 @@ def test_the_reading_order_names_every_module():
         ".".join(folder.relative_to(ROOT).parts): {path.stem for path in folder.glob("[a-z]*.py")}
         for folder in folders
     }
-    assert named == modules and len(named) == 14
+    assert named == modules and len(named) == 15
 
 
 def test_the_library_example_runs(capsys):

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from mmlkit.bert.model import BertConfig, BertModel
-from mmlkit.runtime import pick_device, seeded
+from mmlkit.runtime import pick_device, seeded, shapes_only
 from mmlkit.support.folders import (
     COPY_AGAIN,
     complete_folder,
@@ -147,7 +147,7 @@ def write_pretrained(encoder, tokenizer, folder):
 
 def _check_saved(config, tensors, tokenizer):
     """Refuse what `load_pretrained` would refuse, before it replaces a model that can be opened."""
-    with torch.device("meta"):
+    with shapes_only():
         expected = BertModel(config).state_dict()
     found = tensor_mismatches(expected, tensors, "encoder.config", "")
     entries = 0 if tokenizer is None else max(tokenizer.get_vocab().values(), default=0) + 1
@@ -276,7 +276,7 @@ def _read_bin(file):
 def _encoder_weights(folder, name, config):
     """Return the encoder's tensors in fp32; raise or warn, by name, about all that do not fit."""
     tensors = _read_weights(folder, name)
-    with torch.device("meta"):  # names and shapes without memory, whatever a damaged file asks for
+    with shapes_only():  # names and shapes without memory, whatever a damaged file asks for
         expected = BertModel(config).state_dict()
     weights = {key: tensors[key] for key in expected if key in tensors}
     fresh = [key for key in expected if key.startswith("pooler.") and key not in tensors]

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from mmlkit.bert.model import AddNorm, BertConfig, BertEmbeddings, BertLayer
 from mmlkit.checks.compare import exercise
-from mmlkit.runtime import seeded
+from mmlkit.runtime import seeded, shapes_only
 
 __all__ = [
     "RULE",
@@ -80,7 +80,7 @@ _IDS, _SEGMENTS = torch.tensor([[2, 7, 7, 5, 3, 9]]), torch.tensor([[0, 0, 0, 1,
 
 def _weights(build, scale=1.0):
     """Return fixed weights for every parameter of a module of mmlkit.bert."""
-    with torch.device("meta"):  # shapes alone; no random number is drawn
+    with shapes_only():  # shapes alone; no random number is drawn
         shapes = {name: one.shape for name, one in build().state_dict().items()}
     draw = torch.Generator().manual_seed(5)
     return {name: scale * torch.randn(shape, generator=draw) for name, shape in shapes.items()}
