@@ -1,5 +1,6 @@
 """Predictions of a whole split in row order, and metrics computed once over the split."""
 
+import contextlib
 import threading
 
 import numpy as np
@@ -122,7 +123,6 @@ def predict_scores(
     return scores
 
 
-@torch.inference_mode()
 def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALONE):
     """Compute the scores of a split that is encoded already, on the model's device.
 
@@ -142,9 +142,13 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALON
     """
     with _TURN:
         modes, device = [(module, module.training) for module in model.modules()], model.device
+        cast = autocast(precision, device)[0]
+        # Autocast casts each trainable weight once, but in inference mode once for every batch.
+        casts = not isinstance(cast, contextlib.nullcontext) and not model.encoder_is_constant
         model.eval()
         try:
-            with fast_matmul(device), in_halves(model.encoder), autocast(precision, device)[0]:
+            quiet = torch.no_grad() if casts else torch.inference_mode()
+            with quiet, fast_matmul(device), in_halves(model.encoder), cast:
                 return _scores(model, encoded, device, batch_size, group)
         finally:
             for module, mode in modes:

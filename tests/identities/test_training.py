@@ -4,12 +4,14 @@ import contextlib
 import dataclasses
 import functools
 import math
+from collections import Counter
 
 import numpy as np
 import pandas as pd
 import pytest
 import safetensors.torch
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from mmlkit import runtime
 from mmlkit.data.batching import collate, encode
@@ -1382,6 +1384,28 @@ def test_plain_texts_are_predicted_like_a_split(make_model, make_toy, task):
     )
     np.testing.assert_array_equal(predict_scores(model, data), predict_scores(model, data.dev))
     assert model.training and torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+
+
+class _Casts(TorchDispatchMode):
+    """Count the casts of each tensor, by its address."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten._to_copy.default:
+            self.counts[args[0].data_ptr()] += 1
+        return function(*args, **(kwargs or {}))
+
+
+def test_predictions_cast_each_weight_once(make_model, make_toy):
+    """In inference mode autocast would cast it for every batch."""
+    model, casts = make_model("sst"), _Casts()
+    with casts:
+        predict_scores(model, make_toy("sst").dev, batch_size=2, precision="bf16")
+    weight = model.encoder.encoder.layer[0].intermediate.dense.weight
+    assert casts.counts[weight.data_ptr()] == 1
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,10 @@ def test_an_adapter_acts_before_the_residual_is_added():
     close(found, torch.tensor([[math.sqrt(2), 0.0, 0.0, -math.sqrt(2)]]), atol=1e-6)
 
 
-def test_the_fused_kernel_is_for_gpus_and_exact_fp32_without_dropout():
+@pytest.mark.parametrize("amx", [False, True])
+def test_the_fused_kernel_is_for_gpus_and_without_dropout_for_exact_fp32_and_amx(monkeypatch, amx):
+    monkeypatch.setattr(mmlkit.bert.attention, "_has_amx", lambda: amx)
+
     def chosen(dtype=torch.float32, device="cpu", training=False):
         return fused_is_faster(torch.empty(1, dtype=dtype, device=device), training)
 
@@ -220,13 +223,30 @@ def test_the_fused_kernel_is_for_gpus_and_exact_fp32_without_dropout():
         mmlkit.bert.attention._fused_is_faster,
         torch.get_float32_matmul_precision(),
     )
-    assert [chosen(), chosen(training=True), chosen(torch.bfloat16)] == [True, False, False]
+    assert [chosen(), chosen(training=True), chosen(torch.bfloat16)] == [True, False, amx]
+    assert not chosen(torch.bfloat16, training=True) and not chosen(torch.float16)
     assert [chosen(device="meta"), chosen(device="meta", training=True)] == [True, True]
     try:
         torch.set_float32_matmul_precision("medium")
         assert [chosen(), chosen(device="meta")] == [False, True]
+        assert chosen(torch.bfloat16) == amx
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("queries", [None, 1])
+def test_both_ways_of_attention_agree_in_bf16(monkeypatch, queries):
+    """Probabilities below one and values of about one: bf16 has an error of 2^-9 of a value."""
+    torch.manual_seed(0)
+    attention = mmlkit.bert.attention.BertSelfAttention(BertConfig.tiny()).eval()
+    x, mask = torch.randn(3, 21, 32), torch.zeros(3, 1, 1, 21)
+    mask[1, ..., 9:] = torch.finfo(torch.bfloat16).min / 2
+    with torch.no_grad():
+        exact = attention(x, mask, queries)
+        for fused in (False, True):
+            monkeypatch.setattr(mmlkit.bert.attention, "_fused_is_faster", lambda *_: fused)
+            with torch.autocast("cpu", torch.bfloat16):
+                close(attention(x, mask, queries).float(), exact, atol=0.01)
 
 
 def test_gelu_is_the_exact_one():
