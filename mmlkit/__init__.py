@@ -13,6 +13,8 @@ import sys
 # Before torch starts: by default its waiting threads spin, which slows a busy machine up to 2.5
 # times. A value that the user has set stays.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# torch then looks for a GPU without starting CUDA, which would not work in the copies of `launch`.
+os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 
 __version__ = "0.1.0"
 REPOSITORY = "mmlkit/mmlkit"  # owner/name; `make set-repo REPO=owner/name` changes it everywhere

@@ -95,13 +95,18 @@ def place(model, device=None):
     Args:
         model: a torch module.
         device: None leaves a model on its GPU, and moves a model on the CPU to a GPU where there is
-            one. Anything else is a device, such as "cpu".
+            one. A part on the CPU, such as a new head, follows the part on a GPU. Anything else is
+            a device, such as "cpu".
 
     Returns:
         The model itself.
     """
-    if device is None and next(model.parameters()).device.type != "cpu":
-        return model
+    if device is None:
+        devices = [parameter.device for parameter in model.parameters()]
+        away = [one for one in devices if one.type != "cpu"]
+        if len(away) == len(devices):
+            return model
+        device = away[0] if away else None
     return model.to(pick_device(device))
 
 
@@ -297,7 +302,8 @@ def peak_memory():
 
     It is GPU memory where the process has used a GPU, else main memory.
     """
-    if torch.cuda.is_available() and (used := torch.cuda.max_memory_allocated()):
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if used := max(map(torch.cuda.max_memory_allocated, range(count)), default=0):
         return round(used / 2**20)
     try:
         import resource

@@ -1,9 +1,10 @@
 """The memory of fine-tuning on a GPU, by a formula: weights, gradients, optimizer, activations.
 
-Notebook 02 names these four parts. Letters: B batch, T tokens, D hidden size, L layers, A attention
-heads, P parameters. A layer keeps some tensors [B, T, D] and some [B, A, T, T] for the backward
-pass. The bytes per entry are counted from `mmlkit.bert`, with attention written as two matrix
-products; the fused kernel of a GPU needs less. The idea is that of Korthikanti et al. 2022, Eq. 1.
+Notebook 02 names these four parts; `fit` also keeps the weights of the best epoch. Letters: B
+batch, T tokens, D hidden size, L layers, A attention heads, P parameters. A layer keeps some
+tensors [B, T, D] and some [B, A, T, T] for the backward pass. The bytes per entry are counted from
+`mmlkit.bert`, with attention written as two matrix products; the fused kernel of a GPU needs less.
+The idea is that of Korthikanti et al. 2022, Eq. 1.
 """
 
 __all__ = ["encoder_parameters", "training_memory"]
@@ -30,7 +31,7 @@ def encoder_parameters(config):
 
 
 def training_memory(config, batch_size, length, *, precision="fp16", kept_models=0):
-    """Estimate the memory of a training step with AdamW.
+    """Estimate the memory of a training step of `fit` with AdamW.
 
     Args:
         config: a BertConfig.
@@ -40,8 +41,9 @@ def training_memory(config, batch_size, length, *, precision="fp16", kept_models
         kept_models: other trained models that stay on the GPU for a comparison.
 
     Returns:
-        A dict of gigabytes (10^9 bytes): weights, gradients, optimizer (two moments), activations,
-        kept, and their total. CUDA itself takes about half a gigabyte more.
+        A dict of gigabytes (10^9 bytes): weights, gradients, optimizer (two moments), best (the
+        weights of the best epoch), activations, kept, and their total. CUDA itself takes about half
+        a gigabyte more.
     """
     parameters = encoder_parameters(config)
     vectors = batch_size * length * config.hidden_size
@@ -51,6 +53,7 @@ def training_memory(config, batch_size, length, *, precision="fp16", kept_models
         "weights": (4 + _CASTS[precision]) * parameters,
         "gradients": 4 * parameters,
         "optimizer": 8 * parameters,
+        "best": 4 * parameters,
         "activations": config.num_hidden_layers * layer + 13 * vectors,  # 13: the embeddings
         "kept": kept_models * 4 * parameters,
     }

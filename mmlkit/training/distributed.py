@@ -24,6 +24,12 @@ from torch import distributed
 
 __all__ = ["ALONE", "Group", "is_first_process", "join", "launch"]
 
+USED_GPU = (
+    "launch copies this process, but CUDA has been used in it and does not work in a copy. Restart "
+    "the notebook and call launch before anything uses the GPU; open_notebook and load_pretrained "
+    "do, so load the model in the function. Or write the call into a script and start it with "
+    "torchrun --nproc-per-node 2 script.py."
+)
 KILLED = "it was ended from outside; perhaps the machine has too little memory."
 
 
@@ -159,6 +165,7 @@ def join(device=None):
 
     Raises:
         ValueError: this machine has fewer GPUs than processes.
+        RuntimeError: `launch` has copied a process that had used a GPU (from a private function).
     """
     joined = distributed.is_available() and distributed.is_initialized()
     started = {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys()
@@ -181,6 +188,8 @@ def _own_device(device, local_rank):
             f"Process {local_rank} of this machine has no GPU, because there are {count}. Start "
             "as many processes as there are GPUs, or pass device='cpu'."
         )
+    if torch.cuda._is_in_bad_fork():
+        raise RuntimeError(USED_GPU)
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
 
@@ -227,14 +236,13 @@ def launch(function, *arguments, processes=2):
     """
     if processes < 1:
         raise ValueError(f"processes is {processes}, expected at least 1.")
-    advice = "Write the call into a script and start it with torchrun --nproc-per-node 2 script.py."
     if "fork" not in multiprocessing.get_all_start_methods():
-        raise RuntimeError(f"launch copies this process, which this system cannot do. {advice}")
-    if torch.cuda.is_initialized():
         raise RuntimeError(
-            "launch copies this process, but CUDA has been used in it and does not work in a copy. "
-            f"Restart the notebook and call launch before anything uses the GPU. Or: {advice}"
+            "launch copies this process, which this system cannot do. Write the call into a script "
+            "and start it with torchrun --nproc-per-node 2 script.py."
         )
+    if torch.cuda.is_initialized():
+        raise RuntimeError(USED_GPU)
     context, children, pipes = multiprocessing.get_context("fork"), [], []
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -271,7 +279,7 @@ def _child(pipe, folder, place, function, arguments):
             )
             result = function(*arguments)
             sys.stdout.flush()
-            pipe.send((result if place["RANK"] == 0 else None, None))
+            pipe.send((_on_cpu(result) if place["RANK"] == 0 else None, None))
         except BaseException:
             pipe.send((None, traceback.format_exc()))
 
@@ -281,6 +289,15 @@ def _child(pipe, folder, place, function, arguments):
     # Wait for the parent to end this process: it reads the result's tensors from here, and an
     # early end would be a second error in the other processes.
     multiprocessing.parent_process().join()
+
+
+def _on_cpu(result):
+    """Move models and tensors from the GPU, whose memory ends with this process."""
+    if isinstance(result, (torch.nn.Module, torch.Tensor)):
+        return result.cpu()
+    if type(result) in (list, tuple):
+        return type(result)(map(_on_cpu, result))
+    return {key: _on_cpu(one) for key, one in result.items()} if type(result) is dict else result
 
 
 def _results(pipes):

@@ -30,8 +30,14 @@ __all__ = [
 # restores them. Two threads of a server take turns, so that neither meets the other's changes.
 _TURN = threading.RLock()
 
-# torch's CPU allocator raises a plain RuntimeError with one of these texts.
-OUT_OF_MEMORY = ("not enough memory", "can't allocate memory")
+# torch raises a plain RuntimeError with one of these texts: its CPU allocator the first two, and
+# libraries of CUDA the others.
+OUT_OF_MEMORY = (
+    "not enough memory",
+    "can't allocate memory",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
 
 
 def predict(model, data, **options):

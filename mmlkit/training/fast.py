@@ -281,7 +281,13 @@ def fast_matmul(device):
     Yields:
         Nothing.
     """
-    before = torch.get_float32_matmul_precision()
+    try:
+        before = torch.get_float32_matmul_precision()
+    except RuntimeError:  # set by torch.backends.fp32_precision; torch lets nobody mix the two ways
+        yield
+        return
+    backends = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    own = [getattr(one, "fp32_precision", None) for one in backends]  # from torch 2.9 on
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
     elif device.type == "cpu" and not _is_intel() and _medium_is_exact():
@@ -290,6 +296,9 @@ def fast_matmul(device):
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+        for one, value in zip(backends, own):
+            if value is not None:  # else a later global setting of the user would not reach it
+                one.fp32_precision = value
 
 
 @functools.cache

@@ -21,6 +21,7 @@ from mmlkit.heads.linear import Loss
 from mmlkit.runtime import (
     autocast,
     delayed_interrupt,
+    fastest_precision,
     is_interactive,
     place,
     seed_generators,
@@ -265,7 +266,8 @@ def fit(
         state = load_latest(path) if resume and path else None
         if state and same_run(path, state["settings"], settings, resume):
             run.load(state)
-        group.check_equal({**settings, "the number of finished steps": run.step})
+        own = fastest_precision(model.device) if precision == "auto" else precision
+        group.check_equal({**settings, "precision": own, "the number of finished steps": run.step})
         for one in data.values():
             model.set_task(one.task)
         files = CheckpointWriter(path if group.first else None, save_steps, save_minutes)
@@ -448,6 +450,7 @@ class _Run:
 
         if self.best is not None:
             self.model.load_state_dict(self.best)
+        self.model.zero_grad()  # they have the size of the weights
         self.model.eval()
         return pd.DataFrame(self.history)
 

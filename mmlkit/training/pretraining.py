@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mmlkit.bert.pretrained import read_checkpoint
-from mmlkit.runtime import seeded
+from mmlkit.runtime import pick_device, seeded
 
 __all__ = [
     "PretrainingBatch",
@@ -132,7 +132,7 @@ class PretrainingHeads(nn.Module):
         )
 
 
-def load_pretraining_heads(name="minilm", *, seed=0):
+def load_pretraining_heads(name="minilm", *, seed=0, device=None):
     """Load the pre-training heads of a checkpoint, in eval mode, for the encoder of the same name.
 
     A head that the checkpoint lacks is initialised from `seed`, with a warning. The bundled MiniLM
@@ -141,14 +141,16 @@ def load_pretraining_heads(name="minilm", *, seed=0):
     Args:
         name: see `load_pretrained`.
         seed: of the initialisation.
+        device: where the heads go, see `load_pretrained`.
 
     Returns:
         PretrainingHeads.
 
     Raises:
         ValueError: a head is incomplete, does not fit the configuration, or has another word table
-            than the encoder.
+            than the encoder; or device is wrong.
     """
+    device = pick_device(device)
     config, tensors = read_checkpoint(name)
     with seeded(seed):
         heads = PretrainingHeads(config)
@@ -191,7 +193,7 @@ def load_pretraining_heads(name="minilm", *, seed=0):
             "random and need pretrain().",
             stacklevel=2,
         )
-    return heads.eval()
+    return heads.to(device).eval()
 
 
 def mask_tokens(input_ids, tokenizer, *, seed, share=0.15):

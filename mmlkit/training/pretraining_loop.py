@@ -102,7 +102,7 @@ def pretrain(
     check_settings(locals())
     tokenizer, texts = _checked(encoder, heads, tokenizer or encoder.tokenizer, texts)
     both = place(nn.ModuleDict({"encoder": encoder, "heads": heads}), device).train()
-    device = next(both.parameters()).device
+    device, chosen = next(both.parameters()).device, precision
     max_length = min(max_length, encoder.config.max_position_embeddings)
     if autocast(precision, device)[1]:
         if precision != "auto":
@@ -111,7 +111,7 @@ def pretrain(
     folder = None if checkpoint_dir is None else Path(checkpoint_dir).expanduser()
     path = folder and folder / "last.safetensors"
     settings = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, warmup=warmup)
-    settings |= dict(max_length=max_length, next_sentence=next_sentence, precision=precision)
+    settings |= dict(max_length=max_length, next_sentence=next_sentence, precision=chosen)
     settings |= dict(seed=seed, encoder=str(encoder.config), texts=_hash(texts))
     optimizer = make_optimizer(both, lr=lr, head_lr=head_lr)
     run = _Run(both, optimizer, plain_values(settings), path)

@@ -494,7 +494,7 @@ from mmlkit.heads import HeadPruner, MultiverseHead, PruningEvent, cluster
 from mmlkit.heads.linear import sentence_vector
 
 WIDE = "std:1.3"
-encoder, tokenizer = load_pretrained(size.model)
+encoder, tokenizer = load_pretrained(size.model, device="cpu")  # like the heads of this section
 rows = load_task("sst2", "mini", labels=get_task("sst2").labels).train
 encoded = encode(tokenizer, rows, max_length=size.max_length)
 by_length = np.argsort(encoded.lengths, kind="stable").tolist()  # less padding

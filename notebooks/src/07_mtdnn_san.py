@@ -600,13 +600,16 @@ from mmlkit.training import metrics
 @torch.no_grad()
 def untrained_cosine(split):
     """The first metric of the split's task, with the untrained encoder's cosine as the score."""
-    vectors, encoder = [], copy.deepcopy(pretrained).to(device).eval()
-    for texts in zip(*split.texts):
-        rows = tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt").to(device)
-        out = encoder(rows.input_ids, rows.attention_mask, rows.token_type_ids)
-        vectors.append(sentence_vector(out, rows, "mean"))
-    cosines = cosine_similarity(*vectors).cpu().numpy()
-    return metrics.compute(split.task, cosines, split.labels, split.queries)[split.task.metrics[0]]
+    encoder, cosines = copy.deepcopy(pretrained).to(device).eval(), []
+    for start in range(0, len(split), 64):
+        both, options = [], dict(padding=True, truncation=True, return_tensors="pt")
+        for texts in zip(*split.texts[start : start + 64]):
+            rows = tokenizer(list(texts), **options).to(device)
+            out = encoder(rows.input_ids, rows.attention_mask, rows.token_type_ids)
+            both.append(sentence_vector(out, rows, "mean"))
+        cosines += cosine_similarity(*both).tolist()
+    scores = metrics.compute(split.task, np.array(cosines), split.labels, split.queries)
+    return scores[split.task.metrics[0]]
 
 
 # %%

@@ -1386,6 +1386,13 @@ def test_plain_texts_are_predicted_like_a_split(make_model, make_toy, task):
     assert model.training and torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
+def test_no_gradient_stays_after_fit(make_model, make_toy):
+    """Their size is that of the weights."""
+    model = make_model("sst")
+    fit(model, make_toy("sst"), epochs=1, device="cpu")
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
 class _Casts(TorchDispatchMode):
     """Count the casts of each tensor, by its address."""
 

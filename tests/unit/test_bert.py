@@ -244,9 +244,28 @@ def test_both_ways_of_attention_agree_in_bf16(monkeypatch, queries):
     with torch.no_grad():
         exact = attention(x, mask, queries)
         for fused in (False, True):
-            monkeypatch.setattr(mmlkit.bert.attention, "_fused_is_faster", lambda *_: fused)
+            monkeypatch.setattr(
+                mmlkit.bert.attention, "_fused_is_faster", lambda *_, fused=fused: fused
+            )
             with torch.autocast("cpu", torch.bfloat16):
                 close(attention(x, mask, queries).float(), exact, atol=0.01)
+
+
+@pytest.mark.parametrize("size", [3, 8, 17])
+def test_the_fused_kernel_gets_heads_of_a_multiple_of_eight(monkeypatch, size):
+    """A GPU would write the products of other heads out in fp32; the padding changes no number."""
+    given, fused = [], torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        torch.nn.functional,
+        "scaled_dot_product_attention",
+        lambda *a, **options: given.append([x.shape[-1] for x in a[:3]]) or fused(*a, **options),
+    )
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 2, 4, 5, size)
+    scores = query @ key.transpose(-1, -2) * size**-0.5
+    found = mmlkit.bert.attention._fused(query, key, value, None, 0.0)
+    close(found, scores.softmax(-1) @ value, atol=1e-6)
+    assert given == [[-(-size // 8) * 8] * 3]
 
 
 def test_gelu_is_the_exact_one():

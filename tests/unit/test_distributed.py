@@ -22,7 +22,16 @@ from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import HeadPruner
 from mmlkit.heads.ranking import RankingHead
 from mmlkit.runtime import seeded
-from mmlkit.training.distributed import ALONE, Group, _results, is_first_process, join, launch
+from mmlkit.training import loop as training_loop
+from mmlkit.training.distributed import (
+    ALONE,
+    Group,
+    _on_cpu,
+    _results,
+    is_first_process,
+    join,
+    launch,
+)
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 
@@ -344,6 +353,22 @@ def test_processes_with_other_settings_are_refused(make_model, make_toy):
 
 
 @needs_fork
+def test_gpus_of_which_one_needs_a_scaler_are_refused(make_model, make_toy, monkeypatch):
+    """Beside an A100, a T4 would add gradients that are multiplied by its scale."""
+
+    def train():
+        rank = join("cpu")[0].rank
+        monkeypatch.setattr(training_loop, "fastest_precision", lambda _: ("bf16", "fp16")[rank])
+        with pytest.raises(ValueError) as error:
+            fit(make_model("sst"), make_toy("sst"), **QUICK | {"precision": "auto"}, epochs=1)
+        return str(error.value)
+
+    messages = in_every_process(train)
+    assert messages[0] == messages[1]
+    assert messages[0].startswith("precision is 'bf16' in process 0 but 'fp16' in process 1.")
+
+
+@needs_fork
 def test_the_first_process_warns(make_model, make_toy):
     def train():
         with warnings.catch_warnings(record=True) as caught:
@@ -379,6 +404,17 @@ def test_launch_returns_the_result_of_the_first_process(make_model):
 
 
 @needs_fork
+def test_a_result_leaves_the_gpu_before_it_is_sent(monkeypatch):
+    """The memory of a GPU that a process has used ends with the process."""
+    moved = []
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda x: moved.append(x.item()) or x)
+    monkeypatch.setattr(torch.nn.Module, "cpu", lambda module: moved.append("model") or module)
+    table = [1.0, None]
+    result = (torch.nn.Linear(1, 1), {"loss": [torch.tensor(2), torch.tensor(3)]}, table, "text")
+    sent = _on_cpu(result)
+    assert moved == ["model", 2, 3] and sent == result and sent[2] == table
+
+
 def test_a_process_that_is_killed_ends_the_others():
     def killed():
         if not is_first_process():
@@ -430,6 +466,10 @@ def test_a_process_takes_the_gpu_with_its_number(monkeypatch):
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 5)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 8)
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    with pytest.raises(RuntimeError, match="CUDA has been used in it.*Restart.*torchrun"):
+        join()
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: False)
     own = (Group(5, 8), torch.device("cuda:1"))
     assert join() == own and join("cuda") == own and taken == [1, 1]
     assert join("cpu") == (Group(5, 8), "cpu") and join("cuda:0")[1] == "cuda:0"

@@ -19,6 +19,7 @@ def test_the_parts_of_bert_base():
     """4 + 4 + 8 bytes per parameter, and 2 for the copies in 16 bits."""
     found = training_memory(BertConfig.base(), 32, 128)
     assert found["weights"] + found["gradients"] + found["optimizer"] == pytest.approx(1.9707, 1e-4)
+    assert found["best"] == pytest.approx(0.4379, 1e-3)  # 4 bytes
     vectors, maps = 32 * 128 * 768, 32 * 12 * 128**2
     expected = 12 * (54 * vectors + 9 * maps) + 13 * vectors
     assert found["activations"] * 1e9 == expected

@@ -1,9 +1,11 @@
 """Tests of pre-training: masking, next-sentence pairs, the loss, and short training runs."""
 
+import contextlib
 import math
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -343,6 +345,18 @@ def test_a_run_is_a_function_of_its_seed_and_draws_anew_each_epoch(make_encoder_
         losses[0][1], abs=1e-4
     )  # almost no learning: only masks, neighbours and dropout differ
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_run_that_began_on_a_gpu_without_bf16_goes_on_elsewhere(
+    make_encoder_and_heads, tmp_path, monkeypatch
+):
+    """There "auto" needs a scaler, and the run takes fp32; its settings still say "auto"."""
+    options = {"epochs": 2, "batch_size": 99, "checkpoint_dir": tmp_path, "resume": True}
+    with monkeypatch.context() as patch:
+        needs_scaler = lambda precision, device: (contextlib.nullcontext(), precision == "auto")
+        patch.setattr(mmlkit.training.pretraining_loop, "autocast", needs_scaler)
+        first = pretrain(*make_encoder_and_heads(), TEXTS, **options)
+    pd.testing.assert_frame_equal(pretrain(*make_encoder_and_heads(), TEXTS, **options), first)
 
 
 @pytest.fixture

@@ -206,6 +206,42 @@ def test_matrix_products_use_the_fastest_exact_precision(monkeypatch, intel, exa
     assert torch.get_float32_matmul_precision() == before
 
 
+def test_a_new_head_follows_the_model_to_its_device():
+    """The meta device stands for a GPU: a device other than the CPU."""
+    parts = torch.nn.ModuleList([torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, device="meta")])
+    assert {one.device.type for one in runtime.place(parts).parameters()} == {"meta"}
+    parts = torch.nn.ModuleList([torch.nn.Linear(2, 2, device="meta"), torch.nn.Linear(2, 2)])
+    assert {one.device.type for one in runtime.place(parts).parameters()} == {"meta"}
+
+
+def test_what_the_user_chose_for_tf32_stays(monkeypatch):
+    """torch 2.9 has a second way to choose, and raises where the two are mixed."""
+    own = torch.backends.cuda.matmul
+    before = getattr(own, "fp32_precision", None)  # "none", or "ieee" after the older setting
+    if before is None:
+        pytest.skip("this torch has the older setting alone")
+    with fast.fast_matmul(torch.device("cuda")):
+        assert torch.get_float32_matmul_precision() == "high"
+    assert own.fp32_precision == before
+    try:
+        torch.backends.fp32_precision = own.fp32_precision = "tf32"
+        with pytest.raises(RuntimeError):
+            torch.get_float32_matmul_precision()
+        with fast.fast_matmul(torch.device("cuda")):
+            assert own.fp32_precision == "tf32"
+        assert own.fp32_precision == "tf32"
+    finally:
+        torch.backends.fp32_precision, own.fp32_precision = "none", before
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_the_peak_memory_is_that_of_the_gpu_in_use(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: device * 5 * 2**20)
+    assert runtime.peak_memory() == 5
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
