@@ -19,16 +19,9 @@ import importlib
 
 # Each name is imported on first use, so that `mmlkit run` does not wait for torch.
 _MODULES = {
-    "processes": "file_lock",
-    "notebooks": "run_notebook run_notebooks",
-    "experiments": "Experiment find_experiment known_experiments load_experiment",
-    "runs": "read_result record",
-    "batches": "reproduce",
-    "tables": "compare_claim headline load_results long_frame",
-    "overviews": "advice claim_rows claim_sentences headlines measurement_sentences newest "
+    "runs": "record",
+    "overviews": "advice claim_rows claim_sentences headlines measurement_sentences "
     "recorded_experiments runs_table",
-    "reports": "write_report",
-    "evidence": "write_evidence write_readme",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(_MODULE_OF)

@@ -15,6 +15,8 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
+
 from mmlkit.batch.processes import end_tree, end_with_parent, file_lock, without_iri_grammar
 from mmlkit.batch.runs import KILLED, changes, gpu_names, read_result, write_json
 from mmlkit.support.messages import count
@@ -63,13 +65,10 @@ def estimate(experiment, runs, cores, at_once=None):
     gpu = sum(experiment.gpu_minutes.get(run) or 0 for run in runs) / 60
     at_once = at_once or cores
     cpu = len(runs) * (experiment.minutes or 0) / min(at_once, len(runs) or 1)
-    times = {
-        f"; about {gpu:.3g} GPU hours (an estimate, not measured on a GPU)": gpu,
-        f"; about {cpu:.3g} minutes on {count(cores, 'CPU core')}": cpu,
-    }
-    time_ahead = next((text for text, value in times.items() if value), "")
-    todo = f"{len(runs)} of {count(len(experiment.runs), 'run')} to do"
-    return f"{todo}, {at_once} at a time{time_ahead}."
+    ahead = f"; about {cpu:.3g} minutes on {count(cores, 'CPU core')}" if cpu else ""
+    ahead = f"; about {gpu:.3g} GPU hours (an estimate, not measured on a GPU)" if gpu else ahead
+    total = count(len(experiment.runs), "run")
+    return f"{len(runs)} of {total} to do, {at_once} at a time{ahead}."
 
 
 def reproduce(experiment, folder, *, cores=1, again=False, options=()):
@@ -227,13 +226,11 @@ def _at_a_time(experiment, cores, options):
 
 def _memory():
     """Return the MB of memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    return psutil.virtual_memory().total // 2**20
 
 
 def _run_snakemake(experiment, folder, cores, options):
     """Run Snakemake, with everything it starts, to its end; return its exit status."""
-    import psutil
-
     gpus, remote, uses_gpu = len(gpu_names()), _is_remote(options), _uses_gpu(experiment)
     config = {"experiment": str(experiment.file), "profile": experiment.profile}
     write_json(folder / "config.json", {**config, "grid": experiment.grid, "gpu": int(uses_gpu)})

@@ -3,6 +3,7 @@
 REPORT.md has a verdict on every claim, their figure, advice, and a paragraph for each experiment.
 """
 
+import functools
 import json
 import re
 import statistics
@@ -20,7 +21,7 @@ from mmlkit.batch.overviews import (
 from mmlkit.batch.reports import rounded
 from mmlkit.batch.tables import best_values, headline
 from mmlkit.studies.comparisons import has_interval, outcome
-from mmlkit.support.folders import atomic_write
+from mmlkit.support.folders import atomic_write, write_file
 from mmlkit.support.messages import count, markdown_table, markdown_text, signed
 
 __all__ = ["write_evidence", "write_readme"]
@@ -47,8 +48,7 @@ def write_evidence(folders, out):
         (out / "verdicts.svg").unlink(missing_ok=True)
     blocks += ["## Advice", _items(advice(recorded)), "## Experiments", *_experiments(recorded)]
     blocks += ["## Runs", markdown_table(runs_table(recorded).reset_index())]
-    with atomic_write(out / "REPORT.md") as temporary:
-        temporary.write_text("\n\n".join(filter(None, blocks)) + "\n", encoding="utf-8")
+    write_file(out / "REPORT.md", _joined(blocks) + "\n")
     return out / "REPORT.md"
 
 
@@ -105,29 +105,22 @@ def _experiments(recorded):
     for one in recorded:
         size = markdown_text(f"{one.size}, {count(len(one.results), 'run')}")
         blocks.append(f"**{markdown_text(one.experiment.title)}** ({size})")
-        blocks += [markdown_text(one.experiment.about), _items(_about_runs(one))]
+        told = _sentences(one) + _missing(one) + _best(one) + _heads_left(one)
+        blocks += [markdown_text(one.experiment.about), _items(told)]
         table = headline(one.experiment, one.frame)
         blocks.append(markdown_table(_without_gaps(table)) if len(table) else "")
     return blocks
-
-
-def _about_runs(one):
-    return _sentences(one) + _missing(one) + _best(one) + _heads_left(one)
 
 
 def _missing(one):
     """Return a sentence for each parameter of the grid with planned values that have no run."""
     found = []
     for key, planned in one.experiment.grid.items():
-        left = [str(value) for value in planned if str(value) not in _recorded(one, key)]
+        have = {str(result["parameters"].get(key)) for result in one.results}
+        left = [str(value) for value in planned if str(value) not in have]
         if key != "seed" and left:
             found.append(f"Not recorded, with {key}: {', '.join(left)}.")
     return found
-
-
-def _recorded(one, key):
-    """Return the values of a parameter that have runs, as texts."""
-    return {str(result["parameters"].get(key)) for result in one.results}
 
 
 def _part(one, claim):
@@ -186,6 +179,10 @@ def _spread(numbers):
     return f"{statistics.median(numbers):g} in the median ({quartiles}{extremes})"
 
 
+def _joined(blocks):
+    return "\n\n".join(filter(None, blocks))
+
+
 def _items(lines):
     return "\n".join(f"- {markdown_text(line)}" for line in lines)
 
@@ -236,28 +233,17 @@ def write_readme(folders, readme="README.md"):
         "report": lambda: _experiments(recorded),
     }
     for file in filter(Path.is_file, (Path(folder, "speed.json") for folder in folders)):
-        parts["speed"] = lambda file=file: _speed(file)
-    before = path.read_text(encoding="utf-8")
-    marked = {mark: make for mark, make in parts.items() if re.search(_marks(mark), before, re.S)}
-    if not marked:
+        parts["speed"] = functools.partial(_speed, file)
+    marks = rf"(<!-- ({'|'.join(parts)}) -->\n).*?(<!-- /\2 -->)"
+    fill = lambda m: f"{m[1]}{_joined(parts[m[2]]())}\n{m[3]}"
+    text, found = re.subn(marks, fill, path.read_text(encoding="utf-8"), flags=re.S)
+    if not found:
         raise ValueError(
             f"{path} has no place for the results: put <!-- claims --> and <!-- /claims --> on "
             "lines of their own where they belong."
         )
-    text = before
-    for mark, make in marked.items():
-        text = _fill(text, mark, "\n\n".join(filter(None, make())))
-    with atomic_write(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    write_file(path, text)
     return path
-
-
-def _fill(text, mark, content):
-    return re.sub(_marks(mark), lambda m: f"{m[1]}{content}\n{m[2]}", text, flags=re.S)
-
-
-def _marks(mark):
-    return rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)"
 
 
 def _speed(file):

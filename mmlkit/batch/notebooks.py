@@ -198,7 +198,7 @@ def resolve_parameters(path, out, parameters):
 def _resolve(name, value):
     if not isinstance(value, str):
         return value
-    first, *rest = (value.replace("\\", "/") if os.name == "nt" else value).split("/")
+    first, *rest = value.replace(os.sep, "/").split("/")
     explicit = first in (".", "..") or value.startswith("~") or Path(value).is_absolute()
     is_path = explicit or name == "output_dir" or (rest and Path(value).exists())
     return str(Path(value).expanduser().resolve()) if is_path else value

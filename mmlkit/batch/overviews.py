@@ -192,17 +192,10 @@ def newest(recorded):
     Returns:
         A list of Recorded in the same order.
     """
-    place = [(one.experiment.name, one.experiment.profile, one.given) for one in recorded]
-    number = [
-        int(one.edition) if re.fullmatch("[0-9]{1,9}", one.edition or "") else None
-        for one in recorded
-    ]
-    last = dict(sorted((key, one) for key, one in zip(place, number) if one is not None))
-    return [
-        one
-        for one, key, found in zip(recorded, place, number)
-        if found is None or found == last[key]
-    ]
+    place = lambda one: (one.experiment.name, one.experiment.profile, one.given)
+    number = lambda one: re.fullmatch("[0-9]{1,9}", one.edition or "") and int(one.edition)
+    last = dict(sorted((place(one), number(one)) for one in recorded if number(one) is not None))
+    return [one for one in recorded if number(one) in (None, last.get(place(one)))]
 
 
 def without_runs(recorded):
@@ -234,17 +227,18 @@ def runs_table(recorded):
     """
     import pandas as pd
 
-    rows = {
-        one.title: {
-            "runs": len(one.results),
-            "seeds": len(common_seeds(one.experiment, one.frame)),
-            "hours": round(sum(finite(one.results, "minutes")) / 60, 1),
-            "device": ", ".join(sorted({str(run.get("device", "missing")) for run in one.results})),
-        }
+    rows = [
+        (
+            one.title,
+            len(one.results),
+            len(common_seeds(one.experiment, one.frame)),
+            round(sum(finite(one.results, "minutes")) / 60, 1),
+            ", ".join(sorted({str(run.get("device", "missing")) for run in one.results})),
+        )
         for one in recorded
-    }
-    columns = ["runs", "seeds", "hours", "device"]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("experiment")
+    ]
+    columns = ["experiment", "runs", "seeds", "hours", "device"]
+    return pd.DataFrame(rows, columns=columns).set_index("experiment")
 
 
 def headlines(recorded):
@@ -279,11 +273,8 @@ def claim_sentences(recorded):
     Returns:
         {title: list of sentences}. An experiment without such a claim is left out.
     """
-    return {
-        one.title: [one.sentence(*pair) for pair in one.compared]
-        for one in recorded
-        if one.compared
-    }
+    found = {one.title: [one.sentence(*pair) for pair in one.compared] for one in recorded}
+    return {title: said for title, said in found.items() if said}
 
 
 def claim_rows(recorded, level=0.95):

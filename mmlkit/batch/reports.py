@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from mmlkit.batch.overviews import experiments_in
 from mmlkit.batch.tables import CELL, comparison, finite
-from mmlkit.support.folders import atomic_write
+from mmlkit.support.folders import write_file
 from mmlkit.support.messages import count, markdown_table, markdown_text
 
 __all__ = ["rounded", "write_report"]
@@ -62,9 +62,9 @@ def write_report(folders, out):
         blocks += [_text("h2", "Failed runs"), _items(failed)]
     markdown, pages = zip(*blocks)
     files = {"report.md": "\n\n".join(markdown), "report.html": "\n".join([_HEAD, *pages])}
+    files = {name: f"{text}\n" for name, text in files.items()}
     for name, content in {**figures, **files}.items():
-        with atomic_write(out / name) as temporary:
-            temporary.write_bytes(content if name in figures else f"{content}\n".encode())
+        write_file(out / name, content)
     return out / "report.html"
 
 
@@ -92,8 +92,7 @@ def _facts(results):
     minutes, memory = finite(results, "minutes"), finite(results, "peak_memory_mb")
     kinds, commits = set(), {str(result.get("commit", "missing")) for result in results}
     for result in results:
-        versions = result.get("versions")
-        found = {**(versions if isinstance(versions, dict) else {}), **result}
+        found = {**result["versions"], **result}
         device, hardware, torch, own = (found.get(key, "missing") for key in _FACTS)
         kinds.add(f"{device} ({hardware}), torch {torch}, mmlkit {own}")
     lacking = len(results) - len(minutes)

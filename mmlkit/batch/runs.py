@@ -76,10 +76,9 @@ def write_json(path, content):
         path: the file.
         content: plain values.
     """
-    from mmlkit.support.folders import atomic_write
+    from mmlkit.support.folders import write_file
 
-    with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
+    write_file(path, json.dumps(content) + "\n")
 
 
 def read_result(path):
@@ -108,6 +107,8 @@ def read_result(path):
         for score in scores:
             if not is_finite(score.get("value")):
                 score["value"] = math.nan
+        for key in ("settings", "versions"):
+            found[key] = found[key] if isinstance(found.get(key), dict) else {}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{path} is not the result of a run ({type(error).__name__}: {error}). Expected a "

@@ -102,10 +102,8 @@ def _measured(result):
 
 def _edition(result):
     """Return the edition of the mini data that a run has read; until the second none is named."""
-    settings, versions = (result.get(key) for key in ("settings", "versions"))
-    if not isinstance(settings, dict) or settings.get("source") != "mini":
-        return None
-    return str(versions.get("mini_data", 2)) if isinstance(versions, dict) else "2"
+    mini = result["settings"].get("source") == "mini"
+    return str(result["versions"].get("mini_data", 2)) if mini else None
 
 
 def finite(results, key):
@@ -141,21 +139,21 @@ def long_frame(experiment, results):
     rows = []
     for result in sorted(results, key=lambda one: order.get(str(one["name"]), len(order))):
         given = {**dict.fromkeys(keys, "missing"), "seed": 0, **result["parameters"]}
-        rows += [{**{key: given[key] for key in keys}, **score} for score in result["scores"]]
+        rows += [{**given, **score} for score in result["scores"]]
     frame = pd.DataFrame(rows, columns=[*keys, *CELL, "value"])
     for key in [*keys, *CELL]:
         kinds = set(map(type, frame[key].tolist()))
         if kinds not in ({str}, {int}, {float}, {bool}) or frame[key].isna().any():
             frame[key] = frame[key].map(str)
     first, baseline = keys[0], experiment.published.get("improvement_over")
-    same = [key for key in (*keys, *CELL) if key != first]
+    same = [*keys[1:], *CELL]
     base = frame[frame[first] == baseline]
     both = frame[frame[first] != baseline].merge(base, on=same, suffixes=("", "_base"))
     both = both[both["on"] != both.get("task")]
     if both.empty:
         return frame
     both["value"] = 100 * (both["value"] / both["value_base"] - 1)
-    better = both.groupby([*keys, "split"], sort=False)["value"].mean().reset_index()
+    better = both.groupby([*keys, "split"], sort=False, as_index=False)["value"].mean()
     better = better.assign(on="improvement", metric="improvement")
     return pd.concat([frame, better], ignore_index=True)
 
@@ -304,13 +302,11 @@ def compare_claim(claim, frame, scale=1, level=0.95):
     if both.empty:
         return None
     others = [key for key in keys if key != "seed"]
-    cells = {
-        seed: frozenset(part[others].astype(str).itertuples(index=False, name=None))
-        for seed, part in both.groupby("seed")
-    }
-    several = list(cells.values())
-    most = max(several, key=lambda one: (len(one), several.count(one)))
-    kept = [seed for seed, found in cells.items() if found == most]  # the same sets with each seed
-    part = both[both["seed"].isin(kept)]
-    means = scale * part.groupby("seed")[["value", "value_second"]].mean()
+    runs = both.groupby("seed")
+    cells = [
+        frozenset(part[others].astype(str).itertuples(index=False, name=None)) for _, part in runs
+    ]
+    most = max(cells, key=lambda one: (len(one), cells.count(one)))
+    same = [one == most for one in cells]  # the same sets with each seed
+    means = scale * runs[["value", "value_second"]].mean()[same]
     return paired_bootstrap(means["value"], means["value_second"], level=level)

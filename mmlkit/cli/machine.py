@@ -68,7 +68,7 @@ def bench(options):
 
     from mmlkit.bench import measure_speed, speed_sentences, speed_table
     from mmlkit.runtime import fastest_precision, pick_device
-    from mmlkit.support.folders import atomic_write
+    from mmlkit.support.folders import write_file
 
     fastest = fastest_precision(pick_device())
     if fastest == "fp32" and not options.precision and options.only != ["start"]:
@@ -86,7 +86,6 @@ def bench(options):
         print(table.to_string(index=False))
     print(*speed_sentences(record), sep="\n")
     if options.out:
-        with atomic_write(options.out) as temporary:
-            temporary.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        write_file(options.out, json.dumps(record, indent=2) + "\n")
         print(f"All rounds are in {options.out}.")
     return 0

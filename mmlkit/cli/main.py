@@ -256,7 +256,7 @@ def _submit(options):
 def _grade(options):
     from mmlkit.grading import reports, submissions
     from mmlkit.grading.sandbox import find_sandbox
-    from mmlkit.support.folders import atomic_write
+    from mmlkit.support.folders import write_file
 
     submissions.check_folder(options.folder, options.assignment, only=bool(options.gradescope))
     sandbox = find_sandbox()
@@ -272,8 +272,7 @@ def _grade(options):
     )
     print(f"{count(len(results), 'notebook')}: {reports.write_reports(results, options.out)}")
     if options.gradescope:
-        with atomic_write(options.gradescope) as temporary:
-            temporary.write_text(reports.gradescope_results(results[0]), encoding="utf-8")
+        write_file(options.gradescope, reports.gradescope_results(results[0]))
     return 0
 
 

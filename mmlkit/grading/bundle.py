@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import mmlkit
-from mmlkit.support.folders import atomic_write
+from mmlkit.support.folders import write_file
 
 __all__ = ["write_bundle"]
 
@@ -47,5 +47,4 @@ def write_bundle(path, name, edition):
         file.writestr("answers/edition.json", json.dumps({"seed": edition.seed}))
         for source in sorted(package.rglob("*.py")):
             file.write(source, f"mmlkit/{source.relative_to(package).as_posix()}")
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(content.getvalue())
+    write_file(path, content.getvalue())

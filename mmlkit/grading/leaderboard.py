@@ -16,12 +16,10 @@ import numpy as np
 from mmlkit.data.loading import load_task
 from mmlkit.grading.reports import PAGE_START
 from mmlkit.studies.cs224n import HEADERS, TASKS, overall_score, prediction_file
-from mmlkit.support.folders import atomic_write
+from mmlkit.support.folders import write_file
 from mmlkit.support.messages import no_formula, printable
 
 __all__ = ["HEADER", "Row", "rank", "write_board"]
-
-HEADER = ["place", "team", "sst", "quora", "sts", "overall", "date", "note"]
 
 
 class Row(NamedTuple):
@@ -48,6 +46,9 @@ class Row(NamedTuple):
     note: str
 
 
+HEADER = list(Row._fields)
+
+
 def rank(folder, source, split="dev"):
     """Return the board of all teams, with the baseline of constant predictions among them.
 
@@ -71,11 +72,9 @@ def rank(folder, source, split="dev"):
     truth = {name: _truth(name, source, split) for name in TASKS[None]}
     rows = [_team(path, truth, split) for path in teams] + [_baseline(truth)]
     rows.sort(key=lambda row: (-(row.overall if row.overall != "" else -1), row.date, row.team))
-    placed, scores = [], [row.overall for row in rows if not row.note]
-    for row in rows:
-        place = "" if row.note else 1 + sum(one > row.overall for one in scores)
-        placed.append(row._replace(place=place))
-    return placed
+    scores = [row.overall for row in rows if not row.note]
+    place = lambda row: "" if row.note else 1 + sum(one > row.overall for one in scores)
+    return [row._replace(place=place(row)) for row in rows]
 
 
 def _truth(name, source, split):
@@ -166,6 +165,5 @@ def write_board(rows, path):
     start = PAGE_START.format(title="Leaderboard")
     page = f"{start}<h1>Leaderboard</h1>\n<table>\n{body}\n</table>\n"
     for ending, content in ((".csv", text.getvalue()), (".html", page)):
-        with atomic_write(f"{path}{ending}") as temporary:
-            temporary.write_text(content, encoding="utf-8")
+        write_file(f"{path}{ending}", content)
     return Path(f"{path}.html")

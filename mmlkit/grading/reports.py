@@ -10,7 +10,7 @@ import io
 import json
 from pathlib import Path
 
-from mmlkit.support.folders import atomic_write
+from mmlkit.support.folders import write_file
 from mmlkit.support.messages import no_formula, printable
 
 __all__ = ["gradescope_results", "page", "write_reports"]
@@ -44,7 +44,7 @@ def write_reports(results, out):
         for one in result["questions"]:
             points = "" if one["points"] is None else one["points"]
             rows.append([result["student"], one["name"], points, one["of"], one["message"]])
-        _write(out / "pages" / f"{result['student']}.html", page(result))
+        write_file(out / "pages" / f"{result['student']}.html", page(result))
     cells = [[no_formula(printable(str(cell)).replace("\n", " ")) for cell in row] for row in rows]
     copy, table = out / "graded" / "points.csv", out / "points.csv"
     before, now = _rows(copy), _rows(table)
@@ -53,7 +53,7 @@ def write_reports(results, out):
     for path, lines in ((table, kept), (copy, cells)):  # a kill between them keeps every row
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(lines)
-        _write(path, text.getvalue())
+        write_file(path, text.getvalue())
     return table
 
 
@@ -127,8 +127,3 @@ def gradescope_results(result):
 
 def _text(text):
     return html.escape(printable(str(text)))
-
-
-def _write(path, text):
-    with atomic_write(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")

@@ -21,7 +21,7 @@ from mmlkit.checks.compare import WrongAnswer
 from mmlkit.grading import runner
 from mmlkit.grading.questions import Edition, load_questions, names_in
 from mmlkit.grading.sandbox import ANSWERS, find_sandbox
-from mmlkit.support.folders import atomic_write
+from mmlkit.support.folders import write_file
 
 __all__ = ["check_folder", "grade_folder", "grade_notebook", "load_edition", "replay"]
 
@@ -95,8 +95,7 @@ def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None,
         finally:
             slots.put(slot)
         result["key"] = key if result.pop("ended", True) else None  # a broken machine is no answer
-        with atomic_write(place) as temporary:
-            temporary.write_text(json.dumps(result, indent=1), encoding="utf-8")
+        write_file(place, json.dumps(result, indent=1))
         if tell:
             points = sum(one["points"] or 0 for one in result["questions"])
             tell(f"{path.stem}: {points} points")

@@ -16,7 +16,7 @@ from mmlkit.pals.adapters import HoulsbyAdapters, LowRankLayers
 from mmlkit.pals.projected import ProjectedAttention
 from mmlkit.pals.sequential import SequentialAttention
 from mmlkit.runtime import seeded
-from mmlkit.support.folders import atomic_write, read_json_object, read_tensors, tensor_mismatches
+from mmlkit.support.folders import read_json_object, read_tensors, tensor_mismatches, write_file
 from mmlkit.support.messages import check_number
 
 __all__ = ["TaskParts", "add_pals", "load_pals", "save_pals"]
@@ -182,11 +182,10 @@ def save_pals(encoder, folder):
         raise ValueError("this encoder has no modules of tasks to save; call add_pals first.")
     folder, state = Path(folder).expanduser(), encoder.pals.parts.state_dict()
     text = json.dumps(encoder.pals.config | _sizes(encoder), indent=2) + "\n"
-    with atomic_write(folder / "pals.safetensors") as temporary:
-        state = {key: value.contiguous().cpu() for key, value in state.items()}
-        temporary.write_bytes(save(state))  # `save_file` would leave a file where it is killed
-    with atomic_write(folder / "pals.json") as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    state = {key: value.contiguous().cpu() for key, value in state.items()}
+    # `save_file` would leave a file where it is killed.
+    write_file(folder / "pals.safetensors", save(state))
+    write_file(folder / "pals.json", text)
 
 
 def load_pals(encoder, folder):

@@ -17,7 +17,7 @@ from mmlkit.data.loading import make_split
 from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import PairHead
 from mmlkit.runtime import seeded
-from mmlkit.support.folders import atomic_write
+from mmlkit.support.folders import atomic_write, write_file
 from mmlkit.support.messages import count
 from mmlkit.training import metrics
 from mmlkit.training.evaluation import predict_scores
@@ -323,8 +323,7 @@ def write_predictions(path, task, ids, scores):
         )
     values = [answers[i] for i in scores.argmax(axis=1)] if answers else scores[:, 0].tolist()
     lines = [_header(task.name), *(f"{one} , {value} " for one, value in zip(ids, values))]
-    with atomic_write(Path(path).expanduser()) as temporary:
-        temporary.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    write_file(Path(path).expanduser(), "".join(f"{line}\n" for line in lines))
 
 
 def _plain(one):

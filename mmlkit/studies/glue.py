@@ -12,7 +12,7 @@ import numpy as np
 from mmlkit.data.files import read_rows
 from mmlkit.data.loading import make_split
 from mmlkit.data.tasks import get_task
-from mmlkit.support.folders import atomic_write
+from mmlkit.support.folders import write_file
 from mmlkit.support.hub import load_hub_dataset
 from mmlkit.support.messages import count
 from mmlkit.training.evaluation import predict_scores
@@ -108,8 +108,7 @@ def write_glue_submission(model, source, folder, **keywords):
         scores = predict_scores(model, split, **keywords)
         lines = [f"{i}\t{one}\n" for i, one in zip(indexes, _answers(split.task, scores))]
         paths.append(folder / file)
-        with atomic_write(paths[-1]) as temporary:
-            temporary.write_bytes("".join(["index\tprediction\n", *lines]).encode())
+        write_file(paths[-1], "".join(["index\tprediction\n", *lines]))
     return paths
 
 

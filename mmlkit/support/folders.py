@@ -27,6 +27,7 @@ __all__ = [
     "read_tensors",
     "replace_folder",
     "tensor_mismatches",
+    "write_file",
 ]
 
 _STREAMS = ("/dev/stdout", "/dev/stderr")
@@ -81,6 +82,17 @@ def atomic_write(path):
     finally:
         with contextlib.suppress(OSError):  # where the folder is none, for example
             temporary.unlink(missing_ok=True)
+
+
+def write_file(path, content):
+    """Write a file as a whole or not at all, see `atomic_write`.
+
+    Args:
+        path: the file.
+        content: a text, which is written in UTF-8, or bytes.
+    """
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def _as_path(folder):
