@@ -41,8 +41,6 @@ walkthrough: install            ## run every notebook headless on the fast profi
 
 test: install lint              ## everything that must hold: unit tests, parity, faults, notebooks, nbval
 	$(PYTEST) --dist load --maxschedchunk 2
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(PYTEST) --dist loadfile --nbval-lax --nbval-cell-timeout 1200 \
-	    --nbval-kernel-startup-timeout 600 --timeout 1800 notebooks/00_*.ipynb notebooks/01_*.ipynb
 
 quick: install lint             ## the tests for daily work, in under 3 minutes
 	$(PYTEST) --dist worksteal -m "not slow"

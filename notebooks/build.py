@@ -54,6 +54,7 @@ def build(master):
     cells = [cell for cell in notebook.cells if not ADDED & {*cell.metadata.get("tags", [])}]
     for count, cell in enumerate((cell for cell in cells if cell.cell_type == "code"), start=1):
         cell.execution_count = count
+        cell.outputs = joined(cell.outputs)
         for output in cell.outputs:
             if "execution_count" in output:
                 output["execution_count"] = count
@@ -79,6 +80,18 @@ def build(master):
     nbformat.write(notebook, temporary)
     os.replace(temporary, target)
     return True
+
+
+def joined(outputs):
+    """Return the outputs with each text of a stream in one; a busy kernel sends it in parts."""
+    found = []
+    for output in outputs:
+        last = found[-1] if found else {}
+        if "text" in output and (last.get("name"), "text" in last) == (output["name"], True):
+            last["text"] += output["text"]
+        else:
+            found.append(output)
+    return found
 
 
 def write_frames_cell(folder, stem):

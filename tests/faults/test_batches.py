@@ -115,7 +115,7 @@ def test_kills_neither_lose_nor_repeat_a_finished_run(toy, tmp_path):
     for i in range(KILLS):
         batch = start(toml, out, start_new_session=True, **quiet)
         try:
-            batch.wait(chance.uniform(4, 10))
+            batch.wait(chance.uniform(3, 8))
         except subprocess.TimeoutExpired:
             first = psutil.Process(batch.pid)
             snakemake, family = first.children(), first.children(recursive=True)
