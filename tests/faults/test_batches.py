@@ -210,10 +210,10 @@ def test_an_unset_variable_is_named_before_any_run(tmp_path, monkeypatch):
 
 
 def test_a_run_past_its_time_limit_is_stopped_and_restarted_once(toy, tmp_path, capfd):
-    experiment, out = load_experiment(toy("time.sleep(36000)", [0], limit=0.2)), tmp_path / "out"
+    experiment, out = load_experiment(toy("time.sleep(36000)", [0], limit=0.05)), tmp_path / "out"
     assert reproduce(experiment, out, cores=1) == ["0"]
     said = capfd.readouterr()
-    assert "0 failed: It took longer than its limit of 0.2 minutes." in said.out
+    assert "0 failed: It took longer than its limit of 0.05 minutes." in said.out
     assert said.err.count("Trying to restart job") == 1
 
 

@@ -123,7 +123,7 @@ def test_a_slow_notebook_is_not_stopped(tmp_path, capfd):
 
 def test_completed_cells_count_as_progress_without_cpu_time(tmp_path, capfd):
     path = tiny_notebook(
-        tmp_path / "99_waits.ipynb", *["import time; time.sleep(4); print('next')"] * 5
+        tmp_path / "99_waits.ipynb", *["import time; time.sleep(4); print('next')"] * 4
     )
     assert run_notebook(path, tmp_path / "out", {}, stall=12 * SECOND, attempts=1), (
         capfd.readouterr().out
@@ -208,7 +208,7 @@ def test_with_one_job_the_first_notebook_waits_forever(tmp_path):
         {},
         jobs=1,
         stall=30 * SECOND,
-        limit=15 * SECOND,
+        limit=6 * SECOND,
     )
     assert failed and failed[0].stem == "98_meets"
 
