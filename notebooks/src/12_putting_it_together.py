@@ -909,8 +909,8 @@ print(f"{planned - len(words)} further claims of these experiments have no runs 
 # %% [markdown]
 # *At 95 %, all four claims of* real-stars *hold, and annealed sampling is better than sequential. In* together-or-alone*, joint training helps
 # the average and RTE, not STS-B. In* real-multiverse*, MML helps the average, RTE and CoLA, not STS-B. On other sets it is worse with edition 2,
-# and the claim is open with edition 3. A diamond without a line has too few seeds.* A mark to the right of zero favours the first system.
-# Numbers: difference, interval, pairs. Claims on one set or number of rows were added after their results were known. They test no prediction.
+# and the claim is open with edition 3. A diamond without a line has too few seeds.* Right of zero, the first system is better.
+# Numbers: difference, interval, pairs. Claims on one set or number of rows came after their results, and test no prediction.
 #
 # At 99 % at least eight pairs are needed. Without an effect, all $n$ differences have the same sign with probability $2^{1-n}$
 # (exercise 3).
