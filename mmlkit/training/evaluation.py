@@ -153,8 +153,8 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALON
         casts = not isinstance(cast, contextlib.nullcontext) and not model.encoder_is_constant
         model.eval()
         try:
-            quiet = torch.no_grad() if casts else torch.inference_mode()
-            with quiet, fast_matmul(device), in_halves(model.encoder), cast:
+            no_gradients = torch.no_grad() if casts else torch.inference_mode()
+            with no_gradients, fast_matmul(device), in_halves(model.encoder), cast:
                 return _scores(model, encoded, device, batch_size, group)
         finally:
             for module, mode in modes:

@@ -450,7 +450,7 @@ class _Run:
 
         if self.best is not None:
             self.model.load_state_dict(self.best)
-        self.model.zero_grad()  # they have the size of the weights
+        self.model.zero_grad()  # gradients have the size of the weights
         self.model.eval()
         return pd.DataFrame(self.history)
 

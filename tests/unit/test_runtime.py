@@ -214,7 +214,7 @@ def test_a_new_head_follows_the_model_to_its_device():
     assert {one.device.type for one in runtime.place(parts).parameters()} == {"meta"}
 
 
-def test_what_the_user_chose_for_tf32_stays(monkeypatch):
+def test_what_the_user_chose_for_tf32_stays():
     """torch 2.9 has a second way to choose, and raises where the two are mixed."""
     own = torch.backends.cuda.matmul
     before = getattr(own, "fp32_precision", None)  # "none", or "ieee" after the older setting
