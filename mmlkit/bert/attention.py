@@ -4,6 +4,8 @@ Notebook 01 builds it by hand on three tokens. Letters: B batch, T tokens, Q que
 that are computed), D hidden size, H attention heads.
 """
 
+import functools
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -64,6 +66,8 @@ class BertSelfAttention(nn.Module):
         Returns:
             Token vectors [B, Q, D], the heads side by side.
         """
+        if not torch.is_grad_enabled():
+            hidden_states = _in_autocast_dtype(hidden_states)
         value = self.split_heads(self.value(hidden_states))
         if _fused_is_faster(value, self.training):
             query = self.split_heads(self.query(hidden_states[:, :num_queries]))
@@ -75,6 +79,16 @@ class BertSelfAttention(nn.Module):
         return mixed.transpose(1, 2).flatten(2)  # [B,H,Q,D/H] to [B,Q,D]
 
 
+def _in_autocast_dtype(x):
+    """Cast x once, for autocast would cast it for each of the three products.
+
+    Not in training, where three gradients are added: in bf16, instead of in fp32.
+    """
+    kind = x.device.type
+    cast = x.dtype == torch.float32 and torch.is_autocast_enabled(kind)
+    return x.to(torch.get_autocast_dtype(kind)) if cast else x
+
+
 def _fused(query, key, value, mask, dropout):
     """Return the attended values [B, H, Q, D/H] of torch's fused kernel.
 
@@ -84,8 +98,22 @@ def _fused(query, key, value, mask, dropout):
     size = value.shape[-1]
     if size % 8:
         query, key, value = (F.pad(x, (0, -size % 8)) for x in (query, key, value))
+    if value.is_cpu and value.shape[2] % 16 > 5 and _has_avx512():
+        key, value, mask = _whole_vectors(key, value, mask)
     attended = F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=size**-0.5)
     return attended[..., :size]
+
+
+def _whole_vectors(key, value, mask):
+    """Append keys that no query sees, to a multiple of 16.
+
+    The kernel treats 16 keys at once, and the rest of a row one by one: 26 keys take longer than
+    32. The weights of the new keys are exactly 0.
+    """
+    missing = -key.shape[2] % 16
+    mask = key.new_zeros(1, 1, 1, key.shape[2]) if mask is None else mask
+    key, value = (F.pad(x, (0, 0, 0, missing)) for x in (key, value))
+    return key, value, F.pad(mask, (0, missing), value=float("-inf"))
 
 
 def _fused_is_faster(value, training):
@@ -99,6 +127,12 @@ def _fused_is_faster(value, training):
     if value.dtype == torch.bfloat16:
         return _has_amx()
     return value.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+
+
+@functools.cache
+def _has_avx512():
+    """Return whether torch computes with vectors of 16 numbers."""
+    return torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def _has_amx():

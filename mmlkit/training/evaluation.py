@@ -13,7 +13,7 @@ from mmlkit.support.messages import count
 from mmlkit.training import metrics
 from mmlkit.training.arguments import check_head, check_labels, check_model, check_settings
 from mmlkit.training.distributed import ALONE
-from mmlkit.training.fast import fast_matmul, in_halves
+from mmlkit.training.fast import fast_matmul, packed_weights, two_at_a_time
 
 __all__ = [
     "evaluate",
@@ -29,6 +29,8 @@ __all__ = [
 # A prediction changes the model's mode, its encoder's `forward` and torch's matrix product, and
 # restores them. Two threads of a server take turns, so that neither meets the other's changes.
 _TURN = threading.RLock()
+
+PACKED_FROM = 5_000  # tokens; for fewer than 3,000, packing the weights takes longer than it saves
 
 # torch raises a plain RuntimeError with one of these texts: its CPU allocator the first two, and
 # libraries of CUDA the others.
@@ -154,7 +156,7 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALON
         model.eval()
         try:
             no_gradients = torch.no_grad() if casts else torch.inference_mode()
-            with no_gradients, fast_matmul(device), in_halves(model.encoder), cast:
+            with no_gradients, fast_matmul(device), cast:
                 return _scores(model, encoded, device, batch_size, group)
         finally:
             for module, mode in modes:
@@ -162,30 +164,40 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALON
 
 
 def _scores(model, encoded, device, batch_size, group):
+    def score(rows):
+        return unless_out_of_memory(lambda: model(collate(encoded, rows).to(device)).float())
+
+    many = sum(encoded.lengths) >= PACKED_FROM
+    packed = packed_weights(model.encoder) if many else contextlib.nullcontext()
     scores, order = [], []
-    waiting = plan(encoded.lengths, batch_size)[group.rank :: group.size][::-1]
-    while waiting:
-        rows = waiting.pop()
-        found = unless_out_of_memory(
-            lambda rows=rows: model(collate(encoded, rows).to(device)).float()
-        )
-        if found is None:
-            if len(rows) == 1:
-                raise torch.OutOfMemoryError(
-                    f"one row of task {encoded.task.name!r} ({encoded.lengths[rows[0]]} tokens) "
-                    "does not fit into memory by itself. Use a smaller max_length, a smaller "
-                    "encoder, or precision='bf16'."
-                )
-            halves = ((rows[len(rows) // 2 :], rows[: len(rows) // 2]) for rows in [*waiting, rows])
-            waiting = [half for both in halves for half in both if half]
-            continue
-        scores.append(found)
-        order += rows
+    with two_at_a_time(model) as (number, apply), packed:
+        size = -(-min(batch_size, len(encoded.lengths)) // number)
+        waiting = plan(encoded.lengths, size)[group.rank :: group.size]
+        while waiting:
+            batches, waiting = waiting, []
+            for i, (rows, found) in enumerate(zip(batches, apply(score, batches))):
+                if found is None:
+                    waiting = _halved(batches[i:], encoded)
+                    break
+                scores.append(found)
+                order += rows
     # One transfer, because each one waits for a GPU. A process of several may have no batch.
     own = torch.cat(scores).cpu().numpy() if scores else None
     parts = [part for part in group.gather((order, own)) if part[0]]
     order, scores = map(np.concatenate, zip(*parts))
     return scores[np.argsort(order)]
+
+
+def _halved(batches, encoded):
+    """Return batches of half the size, where the first one did not fit into memory."""
+    if len(batches[0]) == 1:
+        raise torch.OutOfMemoryError(
+            f"one row of task {encoded.task.name!r} ({encoded.lengths[batches[0][0]]} tokens) does "
+            "not fit into memory by itself. Use a smaller max_length, a smaller encoder, or "
+            "precision='bf16'."
+        )
+    halves = ((one[: len(one) // 2], one[len(one) // 2 :]) for one in batches)
+    return [half for both in halves for half in both if half]
 
 
 def unless_out_of_memory(function):

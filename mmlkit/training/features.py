@@ -5,6 +5,7 @@ trains a head in this way.
 """
 
 import dataclasses
+import threading
 
 import numpy as np
 import torch
@@ -14,6 +15,10 @@ from mmlkit.runtime import autocast
 from mmlkit.training.evaluation import score_encoded, unless_out_of_memory
 
 __all__ = ["FeatureCache", "precompute", "with_cache"]
+
+
+# Two threads predict at once (`fast.two_at_a_time`). They write different rows of one tensor.
+_ALLOCATION = threading.Lock()
 
 
 def with_cache(encoded):
@@ -90,9 +95,10 @@ class FeatureCache:
         return inputs
 
     def _keep(self, rows, found):
-        if self.vectors is None:
-            size = (len(self.known), *found.shape[1:])
-            self.vectors = unless_out_of_memory(lambda: found.new_empty(size))
+        with _ALLOCATION:
+            if self.vectors is None:
+                size = (len(self.known), *found.shape[1:])
+                self.vectors = unless_out_of_memory(lambda: found.new_empty(size))
         if self.vectors is not None and self.vectors.shape[1:] == found.shape[1:]:
             self.vectors.index_copy_(0, _index(rows, found.device), found)
             self.known[rows] = True

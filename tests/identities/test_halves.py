@@ -14,7 +14,6 @@ from mmlkit.data.batching import collate, encode
 from mmlkit.pals.task_parts import add_pals
 from mmlkit.runtime import seeded
 from mmlkit.training import fast
-from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.step import train_step
@@ -290,17 +289,6 @@ def test_the_modules_of_another_task_have_no_gradient(make_model, make_toy):
     table = "embeddings.word_embeddings.weight"  # train_step leaves it without one
     other = {key for key, _ in found.named_parameters() if ".sts." in key}
     assert missing == other | {table} and other
-
-
-def test_predictions_are_those_of_the_whole_batch(make_case, make_toy, threads_of, monkeypatch):
-    model, _ = make_case("sst")
-    found = []
-    work = lambda: found.append(predict_scores(model, make_toy("sst").train, precision="fp32"))
-    assert threads_of(work) == [(False, 10), (False, 10)]
-    without_halves(monkeypatch)
-    assert threads_of(work) == [(True, 20)]
-    np.testing.assert_allclose(*found, atol=1e-6)
-    assert np.ptp(found[0], axis=0).min() > 1e-3
 
 
 def test_a_resumed_run_equals_the_uninterrupted_run(make_model, make_toy, tmp_path):
