@@ -110,7 +110,8 @@ data: install                   ## the measured table of data/README.md
 	$(BIN)/python data/measure.py
 
 bench: install                  ## speed beside transformers, on SOURCE, for the table of the README
-	$(BIN)/mmlkit bench --source $(SOURCE) --out results/speed.json
+	$(BIN)/mmlkit bench --source $(SOURCE) --only step heads start --out results/speed.json
+	$(BIN)/mmlkit bench --source $(SOURCE) --only predict --out results/speed_predictions.json
 	$(BIN)/python benchmarks/multiverse.py --out results/multiverse_cost.json
 	$(BIN)/python benchmarks/step_profile.py --source $(SOURCE) --out results/step_profile.json
 	$(BIN)/mmlkit report results --readme
@@ -124,6 +125,7 @@ $(VENV)/.installed: $(REQUIREMENTS) pyproject.toml
 	$(BIN)/pip install -q torch==2.13.0 $(if $(CPU),--index-url https://download.pytorch.org/whl/cpu)
 	$(BIN)/pip install -q -r $(REQUIREMENTS)
 	$(BIN)/pip install -q --no-deps -e .
+	$(BIN)/python -m compileall -q mmlkit   # pip does this for packages without -e
 	touch $@
 
 clean:                          ## remove the environment and what was run

@@ -152,8 +152,11 @@ def test_the_tables_equal_the_results(tmp_path):
     assert "| published | recomputed | ours | sd | seeds |" in report
     speed = re.search(r"<!-- speed -->\n(.*?)\n<!-- /speed -->", README, re.S)[1]
     assert "the course's files: median of" in speed and speed.count("Trainer") == 2
-    record = json.loads((ROOT / "results" / "speed.json").read_text(encoding="utf-8"))
-    found = {(one["comparison"], one.get("task")) for one in record["comparisons"]}
+    found = {
+        (one["comparison"], one.get("task"))
+        for file in (ROOT / "results").glob("speed*.json")
+        for one in json.loads(file.read_text(encoding="utf-8"))["comparisons"]
+    }
     assert found >= {(kind, task) for kind in ("step", "predict") for task in ("sst", "quora")}
 
 
@@ -216,3 +219,7 @@ def test_the_first_part_has_at_most_100_lines():
         one["precision"] for one in sorted(steps, key=lambda s: s["over_shipped"]["median"])
     ] == [*("fp32", "fp32", "bf16", "bf16")]
     assert f"It is {best[0]} to {best[-1]} times as fast" in said
+    record = json.loads((ROOT / "results" / "speed_predictions.json").read_text(encoding="utf-8"))
+    over = sorted(one["predict_over_pipeline"]["median"] for one in record["comparisons"])
+    assert f"a prediction is {over[0]:.1f} to {over[-1]:.1f} times as fast" in said
+    assert "Xeon" in record["hardware"]

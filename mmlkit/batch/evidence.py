@@ -3,7 +3,6 @@
 REPORT.md has a verdict on every claim, their figure, advice, and a paragraph for each experiment.
 """
 
-import functools
 import json
 import re
 import statistics
@@ -213,8 +212,8 @@ def write_readme(folders, readme="README.md"):
 
     Marks such as <!-- claims --> and <!-- /claims --> stand on lines of their own. There are four:
     the verdicts on primary claims (claims), the advice (advice), every experiment (report), and,
-    where a folder has speed.json, the table of `mmlkit bench` (speed). Parts without marks are left
-    out. Claims and advice leave out earlier editions of the mini data.
+    where a folder has files such as speed.json, the tables of `mmlkit bench` (speed). Parts without
+    marks are left out. Claims and advice leave out earlier editions of the mini data.
 
     Args:
         folders: a list of folders with results.
@@ -232,8 +231,9 @@ def write_readme(folders, readme="README.md"):
         "advice": lambda: [_items(advice(recorded))],
         "report": lambda: _experiments(recorded),
     }
-    for file in filter(Path.is_file, (Path(folder, "speed.json") for folder in folders)):
-        parts["speed"] = functools.partial(_speed, file)
+    speeds = [file for folder in folders for file in sorted(Path(folder).glob("speed*.json"))]
+    if speeds:
+        parts["speed"] = lambda: [part for file in speeds for part in _speed(file)]
     marks = rf"(<!-- ({'|'.join(parts)}) -->\n).*?(<!-- /\2 -->)"
     fill = lambda m: f"{m[1]}{_joined(parts[m[2]]())}\n{m[3]}"
     text, found = re.subn(marks, fill, path.read_text(encoding="utf-8"), flags=re.S)

@@ -296,6 +296,8 @@ def compare_claim(claim, frame, scale=1, level=0.95):
         else:
             target = part["task"] if on == "own" else part["on"] if on is None else on
             part = part[(part["on"] == target) & (part["split"] == "dev")]
+        if part.empty:
+            return None
         sides.append(part.drop(columns=list(side)))
     keys = [key for key in sides[0] if key != "value" and key in sides[1]]
     both = sides[0].merge(sides[1], on=keys, suffixes=("", "_second")).dropna()

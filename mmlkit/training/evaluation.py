@@ -167,10 +167,11 @@ def _scores(model, encoded, device, batch_size, group):
     def score(rows):
         return unless_out_of_memory(lambda: model(collate(encoded, rows).to(device)).float())
 
-    many = sum(encoded.lengths) >= PACKED_FROM
-    packed = packed_weights(model.encoder) if many else contextlib.nullcontext()
     scores, order = [], []
-    with two_at_a_time(model) as (number, apply), packed:
+    with contextlib.ExitStack() as stack:
+        number, apply = stack.enter_context(two_at_a_time(model))
+        if sum(encoded.lengths) >= PACKED_FROM:
+            stack.enter_context(packed_weights(model.encoder, apply))
         size = -(-min(batch_size, len(encoded.lengths)) // number)
         waiting = plan(encoded.lengths, size)[group.rank :: group.size]
         while waiting:

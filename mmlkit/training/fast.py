@@ -249,7 +249,7 @@ def two_at_a_time(model):
 
 
 @contextlib.contextmanager
-def packed_weights(encoder):
+def packed_weights(encoder, apply=map):
     """Keep the weights of the layers in oneDNN's own order for many predictions without gradients.
 
     A product then neither reorders them nor copies the bias, and computes GELU while its result is
@@ -259,6 +259,7 @@ def packed_weights(encoder):
     Args:
         encoder: a BertModel. Nothing changes for one on another device, with hooks, or with weights
             that are not fp32.
+        apply: the function of `two_at_a_time`, so that two threads pack.
 
     Yields:
         Nothing.
@@ -273,10 +274,14 @@ def packed_weights(encoder):
         yield
         return
     followed = {module.dense: "gelu" for module in wide}
-    for module in dense:
+
+    def pack(module):
         weight, bias = (x.detach().to(dtype) for x in (module.weight, module.bias))
         weight = torch.ops.mkldnn._reorder_linear_weight(weight)
-        module.forward = functools.partial(_linear, weight, bias, followed.get(module, "none"))
+        return functools.partial(_linear, weight, bias, followed.get(module, "none"))
+
+    for module, product in zip(dense, list(apply(pack, dense))):
+        module.forward = product
     for module in wide:
         module.forward = module.dense.forward
     try:
