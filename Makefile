@@ -113,7 +113,8 @@ bench: install                  ## speed beside transformers, on SOURCE, for the
 	$(BIN)/mmlkit bench --source $(SOURCE) --only step heads start --out results/speed.json
 	$(BIN)/mmlkit bench --source $(SOURCE) --only predict --out results/speed_predictions.json
 	$(BIN)/python benchmarks/multiverse.py --out results/multiverse_cost.json
-	$(BIN)/python benchmarks/step_profile.py --source $(SOURCE) --out results/step_profile.json
+	$(BIN)/python benchmarks/step_profile.py --source $(SOURCE) --only step --out results/step_profile.json
+	$(BIN)/python benchmarks/step_profile.py --source $(SOURCE) --only prediction --out results/prediction_profile.json
 	$(BIN)/mmlkit report results --readme
 
 # CPU=1 takes torch's build without CUDA, which is 2 GB smaller.

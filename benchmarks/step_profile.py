@@ -1,16 +1,20 @@
 """Show where the time of a training step and of a prediction goes, on one thread of a CPU.
 
-    python benchmarks/step_profile.py --source FOLDER --out results/step_profile.json
+    python benchmarks/step_profile.py --source FOLDER --only step --out results/step_profile.json
+    python benchmarks/step_profile.py --source FOLDER --only prediction \\
+        --out results/prediction_profile.json
 
 For each precision, the table has the share of self time of each operation of torch. It says how
-much is left to gain: any implementation needs the products `mm`, `addmm` and `bmm`. Their share of
-the peak compares their rate, while they run, with that of one large product. A step without any
-other operation would reach this share. The profiler itself adds some time to small operations.
+much is left to gain: any implementation needs the products `mm`, `addmm`, `bmm` and, in
+predictions, `_linear_pointwise`, which includes the bias and GELU. Their share of the peak compares
+their rate, while they run, with that of one large product. A step without any other operation would
+reach this share. The profiler itself adds some time to small operations.
 """
 
 import argparse
 import functools
 import json
+import math
 import warnings
 
 import torch
@@ -27,19 +31,23 @@ from mmlkit.support.folders import atomic_write
 from mmlkit.training.evaluation import score_encoded
 from mmlkit.training.model import MultitaskModel
 
-PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
+PACKED = "mkldnn::_linear_pointwise"  # torch does not know its FLOP
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", PACKED)
 
 
 def measure(part, precision, work):
     """Return the profile of a function: one row of the record."""
     peak = matmul_peak(precision, pick_device("cpu"))
-    with profile(activities=[ProfilerActivity.CPU], with_flops=True) as found:
+    options = dict(activities=[ProfilerActivity.CPU], with_flops=True, record_shapes=True)
+    with profile(**options) as found:
         work()
     rows = [row for row in found.key_averages() if row.self_cpu_time_total > 0]
     rows.sort(key=lambda row: -row.self_cpu_time_total)
     products = [row for row in rows if row.key in PRODUCTS]
     busy, total = (sum(row.self_cpu_time_total for row in some) for some in (products, rows))
-    rate = sum(row.flops for row in products) / busy / 1e3  # FLOP in a microsecond to GFLOP/s
+    shapes = [event.input_shapes for event in found.events() if event.name == PACKED]
+    packed = sum(2 * math.prod(x) * bias[0] for x, _, bias, *_ in shapes)
+    rate = (sum(row.flops for row in products) + packed) / busy / 1e3  # FLOP/us to GFLOP/s
     return {
         "part": part,
         "precision": precision,
@@ -55,6 +63,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--source", default="mini", help="folder with the CS224N files, or 'mini'")
     parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--only", choices=["step", "prediction"], help="by default both")
     parser.add_argument("--out", help="write the shares to this .json file")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -72,7 +81,8 @@ def main():
         }
         for rows in batches[:3]:
             step(rows)
-        found += [measure(part, precision, work) for part, work in parts.items()]
+        asked = {part: work for part, work in parts.items() if (options.only or "") in part}
+        found += [measure(part, precision, work) for part, work in asked.items()]
     for one in found:
         busy, rate = one["products_percent"], one["products_percent_of_peak"]
         print(f"{one['part']}, {one['precision']}: {busy} % in products, at {rate} % of the peak")

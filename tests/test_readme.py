@@ -203,6 +203,23 @@ def test_the_figure_shows_the_recorded_runs():
     assert len(alt.split()) > 20
 
 
+def test_the_shares_of_the_products_are_those_of_the_profiles():
+    files = ("step_profile", "prediction_profile")
+    profiles = [
+        one
+        for file in files
+        for one in json.loads((ROOT / f"results/{file}.json").read_text("utf-8"))["profiles"]
+    ]
+    step, step_bf16, prediction = (
+        round(one["products_percent"]) for one in profiles if one != profiles[-1]
+    )
+    assert [one["part"] for one in profiles] == 2 * ["training step"] + 2 * ["prediction"]
+    said = " ".join(README.split())
+    assert f"products take {step} % of a training step in fp32 and {step_bf16} % in bf16" in said
+    rate = round(profiles[2]["products_percent_of_peak"])
+    assert f"take {prediction} % of a prediction in fp32, at {rate} % of the peak" in said
+
+
 def test_the_first_part_has_at_most_100_lines():
     first, reference = README.split("\n# Reference\n")
     assert len(first.splitlines()) <= 100 and "## The library" in reference

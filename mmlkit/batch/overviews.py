@@ -372,12 +372,17 @@ def _meanshift(record):
 
 
 def _speed(record):
-    parts = [
-        f"{step['over_best']['median']:.2f} times on {step['task']} in {step['precision']}"
-        for step in record["comparisons"]
-        if step["comparison"] == "step"
-    ]
-    return f"Training steps per second, relative to the Trainer's best: {', '.join(parts)}."
+    measured = {
+        "step": ("over_best", "Training steps per second, relative to the Trainer's best"),
+        "predict": ("predict_over_pipeline", "Predictions per second, relative to the pipeline"),
+    }
+    found = {}
+    for one in record["comparisons"]:
+        if one["comparison"] in measured:
+            key, title = measured[one["comparison"]]
+            text = f"{one[key]['median']:.2f} times on {one['task']} in {one['precision']}"
+            found.setdefault(title, []).append(text)
+    return " ".join(f"{title}: {', '.join(parts)}." for title, parts in found.items())
 
 
 _SENTENCES = {
@@ -387,4 +392,5 @@ _SENTENCES = {
     "meanshift": _meanshift,
     "speed": _speed,
     "step": _profile,
+    "prediction": _profile,
 }

@@ -849,3 +849,7 @@ def test_the_recorded_measurements_have_sentences():
     assert re.search(r"^384 heads at once are 1,\d{3} times as fast", found["multiverse_cost"])
     assert "runs of 13 tasks, seeds [0, 1, 2]" in found["mini_baselines"]
     assert "% of a training step in bf16, at" in found["step_profile"]
+    assert "% of a prediction in fp32, at" in found["prediction_profile"]
+    said = found["speed_predictions"]
+    assert said.startswith("Predictions per second, relative to the pipeline: 1.")
+    assert said.endswith(" times on quora in bf16.") and said.count(" times on ") == 4
