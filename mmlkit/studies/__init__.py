@@ -54,6 +54,7 @@ from mmlkit.studies.dssm import (
 from mmlkit.studies.glue import glue_average, write_glue_submission
 from mmlkit.studies.lessons import (
     recorded_baselines,
+    recorded_cadence,
     recorded_cosine,
     recorded_effects,
     recorded_protocol,

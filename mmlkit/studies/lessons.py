@@ -14,6 +14,7 @@ __all__ = [
     "COURSE",
     "course_table",
     "recorded_baselines",
+    "recorded_cadence",
     "recorded_cosine",
     "recorded_effects",
     "recorded_protocol",
@@ -178,3 +179,28 @@ def recorded_protocol(folders=None):
             rows.append({**about, **place})
     columns = ["method", "seed", "trained_on", "evaluated_on", "split", "accuracy"]
     return pd.DataFrame(rows, columns=[*columns, "heads_left", "first_check", "steps", "edition"])
+
+
+def recorded_cadence(folder=None):
+    """Return the recorded runs with 1, 5 or 30 pruning checks (family C of experiments/PLAN.md).
+
+    Args:
+        folder: of the JSON files of `mmlkit reproduce real-cadence`; None: the one in results/.
+
+    Returns:
+        A DataFrame with a row for each run: task, checks, seed, heads_left, accuracy (of dev, for
+        the epoch that was chosen). It has no rows where the folder does not exist.
+    """
+    import pandas as pd
+
+    rows = []
+    for file in sorted(Path(folder or results("real-cadence-fast")).glob("*.json")):
+        run = json.loads(file.read_text(encoding="utf-8"))
+        given = {key: run["parameters"][key] for key in ("task", "checks", "seed")}
+        (accuracy,) = (
+            score["value"]
+            for score in run["scores"]
+            if (score["on"], score["split"]) == (given["task"], "dev")
+        )
+        rows.append({**given, "heads_left": run["heads_left"], "accuracy": accuracy})
+    return pd.DataFrame(rows, columns=["task", "checks", "seed", "heads_left", "accuracy"])

@@ -8,7 +8,12 @@ import pytest
 
 from mmlkit.batch.experiments import load_experiment
 from mmlkit.batch.tables import load_results, long_frame
-from mmlkit.studies import paired_bootstrap, recorded_protocol, recorded_staircases
+from mmlkit.studies import (
+    paired_bootstrap,
+    recorded_cadence,
+    recorded_protocol,
+    recorded_staircases,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
@@ -180,6 +185,28 @@ def test_the_gains_of_mml_on_its_own_set_equal_the_runs():
     said = "gains {rte:.1f} points on RTE and {cola:.1f} on CoLA, and loses {lost:.1f} on STS-B"
     readme = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
     assert said.format(**gains, lost=-gains["stsb"]) in readme and gains["mrpc"] < 0
+
+
+def test_the_texts_on_the_number_of_checks_equal_the_runs():
+    """Thirty checks against one, over both sets: the interval of the text includes zero."""
+    runs = recorded_cadence()
+    assert list(runs.groupby(["checks", "task"]).size()) == 6 * [6]
+    left = [np.median(part) for _, part in runs.groupby("checks")["heads_left"]]
+    one, five, thirty = (f"{value + 1e-9:.0f}" for value in left)
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"leave {one}, {five} or {thirty} of 384 in the median" in readme
+    means = runs.groupby(["checks", "seed"])["accuracy"].mean().mul(100)
+    found = paired_bootstrap(means[30], means[1])
+    text = (ROOT / "notebooks" / "src" / "04_pruning_heads.py").read_text(encoding="utf-8")
+    said = " ".join(text.replace("\n#", " ").split())
+    assert f"leaves {one} heads in the median, five leave {five}, and thirty leave {thirty}" in said
+    assert f"{found.difference:.1f} points better than one, but the interval" in said
+    assert f"({found.low:+.1f} to {found.high:+.1f}) includes zero" in said and found.low < 0
+
+
+def test_no_recorded_cadence_gives_an_empty_table(tmp_path):
+    found = recorded_cadence(tmp_path)
+    assert len(found) == 0 and "heads_left" in found
 
 
 def test_the_levels_of_guessing_in_the_texts_equal_the_runs():
