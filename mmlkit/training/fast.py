@@ -268,11 +268,16 @@ def packed_weights(encoder, apply=map):
         yield
         return
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32
-    wide = [module for module in encoder.modules() if type(module) is BertIntermediate]
-    dense = [module for module in encoder.encoder.modules() if type(module) is nn.Linear]
+    dense = [
+        module
+        for module in encoder.encoder.modules()
+        if type(module) is nn.Linear and module.bias is not None
+    ]
     if any(one.weight.dtype != torch.float32 for one in dense) or not _packing_is_exact(dtype):
         yield
         return
+    usual = set(dense)  # a user may have replaced some
+    wide = [m for m in encoder.modules() if type(m) is BertIntermediate and m.dense in usual]
     followed = {module.dense: "gelu" for module in wide}
 
     def pack(module):

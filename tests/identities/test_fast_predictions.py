@@ -225,6 +225,31 @@ def test_a_prediction_packs_the_weights_that_the_model_has_then(make_case):
     assert np.abs(after - before).max() > 1e-3
 
 
+def without_bias(layer):
+    layer.attention.self.value = torch.nn.Linear(32, 32, bias=False)
+    layer.intermediate.dense = torch.nn.Linear(32, 64, bias=False)
+
+
+def halved(layer):
+    class Half(torch.nn.Module):
+        def forward(self, weight):
+            return weight / 2
+
+    Half.__module__ = "torch.nn.example"  # a part that is known
+    torch.nn.utils.parametrize.register_parametrization(layer.intermediate.dense, "weight", Half())
+
+
+@pytest.mark.parametrize("replace", [without_bias, halved])
+def test_other_products_stay_as_they_are(make_case, monkeypatch, replace):
+    model, encoded = make_case()
+    with seeded(5):
+        replace(model.encoder.encoder.layer[0])
+    calls = packed_calls(monkeypatch)
+    found = score_encoded(model, encoded, batch_size=4, precision="fp32")
+    np.testing.assert_allclose(found, plain_scores(model, encoded, 4, "fp32"), atol=1e-6)
+    assert 0 < len(calls) < 10 * 2 * 6 or not fast._packing_is_exact(torch.float32)
+
+
 @pytest.mark.parametrize("case", ["another torch", "inexact products", "a model in float64"])
 def test_weights_stay_as_they_are(make_case, monkeypatch, case):
     model, encoded = make_case()
