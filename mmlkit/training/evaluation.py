@@ -30,8 +30,6 @@ __all__ = [
 # restores them. Two threads of a server take turns, so that neither meets the other's changes.
 _TURN = threading.RLock()
 
-PACKED_FROM = 5_000  # tokens; for fewer than 3,000, packing the weights takes longer than it saves
-
 # torch raises a plain RuntimeError with one of these texts: its CPU allocator the first two, and
 # libraries of CUDA the others.
 OUT_OF_MEMORY = (
@@ -167,13 +165,13 @@ def _scores(model, encoded, device, batch_size, group):
     def score(rows):
         return unless_out_of_memory(lambda: model(collate(encoded, rows).to(device)).float())
 
-    scores, order = [], []
-    with contextlib.ExitStack() as stack:
-        number, apply = stack.enter_context(two_at_a_time(model))
-        if sum(encoded.lengths) >= PACKED_FROM:
-            stack.enter_context(packed_weights(model.encoder, apply))
-        size = -(-min(batch_size, len(encoded.lengths)) // number)
-        waiting = plan(encoded.lengths, size)[group.rank :: group.size]
+    scores, order, lengths = [], [], np.asarray(encoded.lengths)
+    with (
+        two_at_a_time(model) as (number, apply),
+        packed_weights(model.encoder, lengths.sum(), apply),
+    ):
+        size = -(-min(batch_size, len(lengths)) // number)
+        waiting = plan(lengths, size)[group.rank :: group.size]
         while waiting:
             batches, waiting = waiting, []
             for i, (rows, found) in enumerate(zip(batches, apply(score, batches))):

@@ -26,6 +26,7 @@ __all__ = ["cpu_shortcuts", "fast_matmul", "in_halves", "packed_weights", "two_a
 SMALLEST = 160  # tokens of a batch; in training, adding two gradients of fewer takes too long
 # Modules that treat each row by itself, and draw random numbers in `_dropout` alone.
 KNOWN = (nn.Dropout, nn.Embedding, nn.LayerNorm, nn.Linear, nn.ModuleDict, nn.ModuleList)
+PACKED_FROM = 5_000  # tokens; for fewer than 3,000, packing the weights takes longer than it saves
 TORCH = "torch.nn."  # in evaluation mode, all its modules treat each row by itself
 
 
@@ -212,7 +213,7 @@ class _Halves:
 
 @contextlib.contextmanager
 def two_at_a_time(model):
-    """Predict two batches at once, in two threads of a CPU (a tenth of a prediction).
+    """Predict two batches at once, in two threads of a CPU (about a tenth of a prediction).
 
     The threads do not wait for each other as those of `in_halves` do, and each batch is padded to
     its own longest row. Nothing changes where `in_halves` changes nothing, or where a head has
@@ -249,22 +250,23 @@ def two_at_a_time(model):
 
 
 @contextlib.contextmanager
-def packed_weights(encoder, apply=map):
-    """Keep the weights of the layers in oneDNN's own order for many predictions without gradients.
+def packed_weights(encoder, tokens, apply=map):
+    """Keep the weights of the layers in oneDNN's own order for a prediction of many tokens.
 
     A product then neither reorders them nor copies the bias, and computes GELU while its result is
-    in the cache: a twentieth to a tenth of a prediction in fp32, a fifth in bf16. The copy needs
-    as much memory as the weights. Values are the same up to rounding.
+    in the cache (a tenth to a fifth of a prediction, on a Xeon). The copy needs as much memory as
+    the weights. Values are the same up to rounding.
 
     Args:
         encoder: a BertModel. Nothing changes for one on another device, with hooks, or with weights
             that are not fp32.
+        tokens: how many are to be predicted. Nothing changes below PACKED_FROM.
         apply: the function of `two_at_a_time`, so that two threads pack.
 
     Yields:
         Nothing.
     """
-    if not _is_plain(encoder, encoder, TORCH):
+    if tokens < PACKED_FROM or not _is_plain(encoder, encoder, TORCH):
         yield
         return
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else torch.float32

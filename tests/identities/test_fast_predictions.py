@@ -14,14 +14,14 @@ from mmlkit.data.batching import collate, encode, plan
 from mmlkit.heads.linear import LinearHead
 from mmlkit.pals.task_parts import add_pals
 from mmlkit.runtime import autocast, seeded
-from mmlkit.training import evaluation, fast
+from mmlkit.training import fast
 from mmlkit.training.evaluation import predict_scores, score_encoded
 from mmlkit.training.features import with_cache
 from mmlkit.training.model import MultitaskModel
 
+from .test_halves import PALS, WHOLE
 from .test_halving import HEADS
 
-PALS = ("pal", "low_rank", "houlsby", "sequential", "sequential_fixed")
 BF16 = 0.02  # between bf16 scores of the tiny models, whose products round at other places
 
 
@@ -30,7 +30,7 @@ def two_threads(monkeypatch):
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     monkeypatch.setattr(fast, "_free_cpus", lambda: 2)  # even where the tests have one
-    monkeypatch.setattr(evaluation, "PACKED_FROM", 0)
+    monkeypatch.setattr(fast, "PACKED_FROM", 0)
     yield
     torch.set_num_threads(before)
 
@@ -113,14 +113,9 @@ class OwnHead(LinearHead):
 
 
 ONE_AT_A_TIME = {
-    "a hook": lambda model: model.encoder.pooler.register_forward_hook(lambda *_: None),
+    **{name: change for name, change in WHOLE.items() if name != "another module"},
     "a hook of the head": lambda model: model.heads["sst"].register_forward_hook(lambda *_: None),
     "a head of one's own": lambda model: model.heads.update({"sst": OwnHead(32, 5)}),
-    "another forward": lambda model: setattr(
-        model.encoder.pooler, "forward", model.encoder.pooler.forward
-    ),
-    "one thread": lambda model: torch.set_num_threads(1),
-    "three threads": lambda model: torch.set_num_threads(3),
 }
 
 
@@ -205,10 +200,10 @@ def test_weights_are_packed_for_many_tokens(make_case, monkeypatch, precision):
     assert fast._packing_is_exact(dtype)
     model, encoded = make_case()
     calls = packed_calls(monkeypatch)
-    monkeypatch.setattr(evaluation, "PACKED_FROM", sum(encoded.lengths) + 1)
+    monkeypatch.setattr(fast, "PACKED_FROM", sum(encoded.lengths) + 1)
     score_encoded(model, encoded, batch_size=4, precision=precision)
     assert calls == []
-    monkeypatch.setattr(evaluation, "PACKED_FROM", sum(encoded.lengths))
+    monkeypatch.setattr(fast, "PACKED_FROM", sum(encoded.lengths))
     score_encoded(model, encoded, batch_size=4, precision=precision)  # 10 batches of 2 rows
     assert calls == 10 * 2 * 6 * [dtype]  # two layers with six products each
     assert not any("forward" in vars(module) for module in model.modules())
