@@ -18,7 +18,7 @@ from mmlkit.batch.overviews import (
     without_runs,
 )
 from mmlkit.batch.reports import rounded
-from mmlkit.batch.tables import best_values, headline
+from mmlkit.batch.tables import best_values, headline, unfinished
 from mmlkit.studies.comparisons import has_interval, outcome
 from mmlkit.support.folders import atomic_write, write_file
 from mmlkit.support.messages import count, markdown_table, markdown_text, signed
@@ -119,6 +119,10 @@ def _missing(one):
         left = [str(value) for value in planned if str(value) not in have]
         if key != "seed" and left:
             found.append(f"Not recorded, with {key}: {', '.join(left)}.")
+    scores = one.frame[(one.frame["split"] == "dev") & (one.frame["metric"] != "improvement")]
+    if short := unfinished(one.experiment, scores):
+        first = next(iter(one.experiment.grid))
+        found.append(f"Recorded in part, with {first}: {', '.join(sorted(map(str, short)))}.")
     return found
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "headline",
     "load_results",
     "long_frame",
+    "unfinished",
 ]
 
 CELL = ["on", "split", "metric"]
@@ -205,7 +206,8 @@ def headline(experiment, frame):
     Returns:
         A DataFrame with published, recomputed, ours, sd and seeds: scores times 100, improvements
         in percent. ours and sd are over the seeds that all rows have (`common_seeds`); everything
-        else is averaged. An experiment that chooses a parameter has a row for each of its values.
+        else is averaged. A value with runs of fewer tasks or sets than the others has no row
+        (`unfinished`). An experiment that chooses a parameter has a row for each of its values.
     """
     by = _first(experiment)
     published = experiment.published
@@ -213,6 +215,7 @@ def headline(experiment, frame):
     part = frame[(frame["metric"] == metric) & (frame["split"] == "dev")]
     if part.empty:
         return part
+    part = part[~part[by].isin(unfinished(experiment, part))]
     part = part[part["seed"].isin(common_seeds(experiment, part))]
     if (key := experiment.chosen) in part:
         part = part.assign(**{by: [f"{a}, {key} {b}" for a, b in zip(part[by], part[key])]})
@@ -225,6 +228,30 @@ def headline(experiment, frame):
     printed *= scale / (1 if metric == "improvement" else published.get("scale", 1))
     unit = ", %" if metric == "improvement" else " times 100"
     return printed.join(ours).rename_axis(f"{by}: dev {metric}{unit}").reset_index()
+
+
+def unfinished(experiment, frame):
+    """Return the values of the first parameter that lack tasks or sets which others have.
+
+    A mean over two easy tasks could be above one over four, and would say nothing.
+
+    Args:
+        experiment: the Experiment; one that chooses a parameter is not compared in this way.
+        frame: a DataFrame of `long_frame`.
+
+    Returns:
+        A set of values. It is empty where every value lacks something that another has.
+    """
+    by = _first(experiment)
+    keys = [key for key in frame if key not in (by, "seed", "value")]
+    if experiment.chosen in keys or not keys:
+        return set()
+    cells, everything = {}, defaultdict(set)
+    for (value, seed), part in frame.groupby([by, "seed"]):
+        cells[value, seed] = set(part[keys].itertuples(index=False, name=None))
+        everything[seed] |= cells[value, seed]
+    short = {value for (value, seed), found in cells.items() if found != everything[seed]}
+    return short if len(short) < frame[by].nunique() else set()
 
 
 def common_seeds(experiment, frame):

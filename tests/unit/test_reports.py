@@ -23,6 +23,7 @@ from mmlkit.batch.tables import (
     headline,
     load_results,
     long_frame,
+    unfinished,
 )
 from mmlkit.plots.basics import spread
 from mmlkit.studies.comparisons import outcome
@@ -158,6 +159,20 @@ def test_the_headline_has_the_seeds_that_all_systems_have(experiment):
     assert table["seeds"].tolist() == [1, 1] and table.loc["mml", "ours"] == pytest.approx(15)
     disjoint = frame[~((frame["method"] != "mv-m") & (frame["seed"] == 0))]
     assert common_seeds(experiment, disjoint) == {0, 1, 2}
+
+
+def test_a_method_with_fewer_tasks_has_no_headline(experiment):
+    """With mv-m on MNLI alone, its mean would be that of another task."""
+    on_mnli = [result("mv-m", 0, [0.9] * 4, "mnli")]
+    both = [result(method, 0, [0.5] * 4, "mnli") for method in ("bert", "mml")]
+    table = "method: dev improvement, %"
+    for runs, missing in (([*RESULTS, *both, *on_mnli], {"mv-m"}), ([*RESULTS, *both], set())):
+        frame = long_frame(experiment, runs)
+        part = frame[(frame["metric"] == "improvement") & (frame["split"] == "dev")]
+        assert unfinished(experiment, part) == missing
+        assert headline(experiment, frame)[table].tolist() == ["mml"]
+    alone = long_frame(experiment, [*on_mnli, result("mml", 0, [0.9] * 4)])
+    assert unfinished(experiment, alone) == set()  # neither has what the other has
 
 
 def test_what_was_planned_and_has_no_run_is_named(tmp_path):
