@@ -783,7 +783,7 @@ print(f"Both nouns together get {to_nouns.min():.2f} to {to_nouns.max():.2f} of 
 # %% [markdown]
 # A head that ignores the adjective is right in exactly one sentence of each pair. Twelve sentences are few, and the nouns differ
 # in frequency and place. So this table can support only a modest claim: the head links *it* to nouns before it, if they get much
-# of its weight. Equal weights on all tokens would give the two nouns together at most 0.15. A claim that the head resolves the
+# of its weight. Equal weights on all tokens would give the two nouns together about 0.15 at most. A claim that the head resolves the
 # pronoun needs many more pairs, and most of them right. Such pairs are called Winograd schemas. An attention map suggests a
 # hypothesis; it is not an explanation (Jain and Wallace 2019).
 #

@@ -692,8 +692,9 @@ for method, head in heads.items():
 pd.DataFrame(rows, index=["gradient of L_task", "gradient of lambda L_mv"]).T.round(2)
 
 # %% [markdown]
-# The ratio of the two losses says little about this balance, because a large loss may have a small gradient. Training of heads
-# that are not orthogonal stops where the two gradients cancel. Their norms are equal there. After one epoch those of `mv-m` are not.
+# At the start the gradients are about equal, unlike in section 3: MiniLM's vectors are shorter, and $\lambda$ is larger.
+# The ratio of the losses says little about this balance, as a large loss may have a small gradient. Training would
+# stop where the gradients cancel. For `mv-m` their norms still differ, so its heads would move.
 #
 # ### Single heads and their mean
 #

@@ -256,8 +256,8 @@ def clusters(a, h):
 
 
 # %% [markdown]
-# **Checkpoint.** The library's `cluster` gives scikit-learn's clusters. Its windows start at multiples of $h$ near the values. Here ours are
-# the same:
+# **Checkpoint.** The library's `cluster` gives scikit-learn's clusters. Its windows start at multiples of $h$ near the values. For these values
+# both find the same:
 
 # %%
 centroids, labels, width = cluster(a, 0.06)
@@ -644,7 +644,7 @@ shown.rename_axis("share of 30 sets split", axis=1).map("{:.0%}".format)
 
 # %% [markdown]
 # The default splits all sets of `real` and `chance`, so its split does not show that real groups exist. `std:1.3` splits all of `real` and
-# none of `chance`. In `equal`, the closer control, only the 20 worse heads are missing; `std:1.3` splits 3 % of it. `benchmarks/lesson_effects.py 04` repeats the
+# none of `chance`. In `equal`, the closer control, only the 20 worse heads are missing; `std:1.3` splits hardly any set of it. `benchmarks/lesson_effects.py 04` repeats the
 # experiment with other seeds, which change the initialisation, the batches and the rows. Where its record exists, it is printed here:
 
 # %%
@@ -767,10 +767,9 @@ def summary(one):
 print("\n".join(map(summary, live)))
 
 # %% [markdown]
-# *Under the default, four prunings leave 2 of 384 heads; under `std:1.3` no head is dropped. Stars: the paper's QNLI run. Below: dev
-# accuracy minus that of the most frequent class.*
+# *Stars: the paper's QNLI run. Below: dev accuracy minus that of the most frequent class.*
 #
-# The default has no check after step 260, because fewer than five heads are left. One accuracy on 140 rows has a standard error of about 4
+# The default's checks end early, because fewer than five heads are left. One accuracy on 140 rows has a standard error of about 4
 # points, so these two runs cannot rank the rules.
 #
 # The next table has a row for each pruning. `split by chance` is the share of chance splits at that count of heads, interpolated from
@@ -782,7 +781,7 @@ changed = table[table["heads"] > table["left"]].set_index("run")
 changed.round({"of training": 2, "split by chance": 2, "dev": 3})
 
 # %% [markdown]
-# The default splits 42 % of the chance samples at 384 heads, and more at other counts. So no pruning here is evidence.
+# The default splits 42 % of the chance samples at 384 heads, and more at other counts. So no pruning here shows groups.
 #
 # ### The mask is a function of the events
 #
@@ -927,7 +926,7 @@ for one in recorded:
 # %% [markdown]
 # - **Two models are weak.** On RTE the accuracy is within two standard errors of the majority class. CoLA's Matthews correlation is 0.19.
 # - **Seeds are few.** QNLI has three for each bandwidth, the other sets one.
-# - **QNLI's rows are few**: 4,369, cut from its official dev split. The paper trains on 104,743.
+# - **QNLI's rows are few**: 4,369, cut from its official dev split. The paper trains on 104,743. MRPC and RTE have four fifths of theirs.
 #
 # ### The counts beside the paper's
 
@@ -948,9 +947,9 @@ counts
 # The paper's count for QNLI belongs to its best model, so `ours, best model` is the column to compare.
 #
 # The published counts are nearly all heads or nearly none, with nothing between 4 % and 89 %. Our best models are near the paper's on CoLA
-# and MRPC. On QNLI they are below it with the default, and far above it with `std:1.5`.
+# and MRPC, and far below it on RTE (29 %). On QNLI they are below it with the default, and far above it with `std:1.5`.
 #
-# ### The number of checks decides the count
+# ### More checks leave fewer heads
 #
 # The recorded runs of `experiments/real-cadence.toml` on RTE and MRPC have 1, 5 or 30 checks, with six seeds each.
 
@@ -978,7 +977,7 @@ cadence.groupby("checks")[["heads_left", "accuracy"]].agg(["median", "min", "max
 # *Each marker is a run of three epochs.*
 #
 # One check leaves 373 heads in the median, five leave 112, and thirty leave 2. Thirty checks are 0.6 points better than one, but the interval
-# (-0.1 to +1.7) includes zero. So a count of heads says little without the number of checks.
+# (-0.1 to +1.7) includes zero. With one check or five, counts reach from 3 or 1 to 384.
 #
 # ## Exercises
 #

@@ -228,7 +228,7 @@ print(f"relative_improvement: {relative_improvement(a, b, truncate=True)}, as pr
 # ## 3 The price of a sister set
 #
 # The *price* of a sister set compares two models on the same rows of one set: the score of its own model minus that of the sister set's
-# model. Without a price there is no loss that MML could reduce. This section measures it with plain BERT.
+# model. If the price is zero, MML has nothing to improve. This section measures it with plain BERT.
 # Section 5 shows it in recorded runs.
 #
 # Two models are fine-tuned from the same pretrained MiniLM: one on QNLI (does a sentence answer a question?), the *own* set, and one on

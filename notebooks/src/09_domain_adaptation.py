@@ -553,7 +553,7 @@ print(f"largest gain over plain: {100 * gain.max():+.1f} points")
 print(f"largest difference of two seeds: {100 * control.abs().max():.1f} points")
 
 # %% [markdown]
-# The printed gain is that of *after sst2*. In the third column only the seed of the intermediate training differs. Its intervals with 40
+# The largest gain is that of *after sst2*. The third column of the table compares two seeds of the intermediate training. Its intervals with 40
 # and 160 labels still exclude zero. So an interval over draws is valid only for these two *encoders* on this dev split. A claim about the
 # *recipe* needs new training runs, as recorded in section 4.
 #
@@ -774,11 +774,11 @@ print(f"549 labels of SNLI: MT-DNN (BERT-base, eight tasks) {paper.loc['SNLI 0.1
 # %% [markdown]
 # ### Recorded runs
 #
-# `domain-adaptation` repeats this table with one seed, which tells nothing. (Guessing has 0.5 on
-# SciTail and 0.33 on SNLI.) `real-stars` asks section 4's question on real sets, with six seeds and
+# `domain-adaptation` repeats this table with one seed, which tells nothing. (Guessing: 0.5 on
+# SciTail, 0.33 on SNLI.) `real-stars` asks section 4's question on real sets, with six seeds and
 # more updates. There, `mt-dnn` is the encoder after SST-2. Half of SST's training sentences and one of
-# its dev sentences are in the SST-2 rows of which a run draws a tenth. So a few of its labelled rows
-# may be known. Unlike in section 4, 1,101 dev labels choose the best of ten epochs.
+# its dev sentences also occur in SST-2's training file. A run draws a tenth of it, so the
+# encoder may have seen labelled sentences. Unlike in section 4, 1,101 dev labels choose the best of ten epochs.
 #
 # **Predict before you run.** With how many of 10, 40 and 160 labels is the gain largest on the real sets?
 
@@ -988,8 +988,8 @@ _ = checks.check_error_of_draws(my_paired_error)
 #
 # ## Takeaways
 #
-# - A related task can raise the accuracy with few labels. SST-2 did so on SST: by $0.074 \pm 0.015$
-#   on our small sets. On the real sets it falls from 11.2 points with 10 labels to 5.3 with 160.
+# - A related task can raise the accuracy with few labels. SST-2 did so on SST: by $7.4 \pm 1.5$ points
+#   on our small sets. On the real sets the gain falls from 11.9 points with 10 labels to 5.7 with 160.
 #   Three inference sets did not help MiniLM on SNLI, but after 36 updates each they were near guessing.
 # - In the paper the gain falls to about one point with all labels. With our frozen encoders 6.9
 #   points remain.

@@ -911,7 +911,8 @@ sliders(two_tasks, start=start, ratio=[2, 5, 20, 100], alpha=[0, 0.2, 0.5, 0.8, 
 #
 # ## 7 The published numbers
 #
-# The CS224N report prints these dev scores. `recomputed` is the overall score, computed again from the three scores beside it.
+# The CS224N report prints these dev scores. The overall score is the mean of both accuracies and $(r + 1) / 2$, with STS's
+# correlation $r$. `recomputed` is this mean, from the scores beside it.
 
 # %%
 paper = published.tables("cs224n").query("table == 'Table 1'")
@@ -954,8 +955,9 @@ for one in found:
     print(f"sts: the cosine of the untrained encoder has {recorded_cosine('sts'):.3f}")
 
 # %% [markdown]
-# Annealed sampling is better by one point of the overall score. Most of it comes from STS (3.7 points), although sequential training ends
-# with STS. **On STS both systems lie below the untrained cosine** of separate sentences, so annealed sampling only loses less there. SST
+# Annealed sampling is better by one point of the overall score. Most of it comes from STS: 3.7 points, a sixth of which counts. Yet sequential training ends
+# with STS. **On STS both systems lie below the untrained cosine** of separate sentences. So training lowers it in both,
+# and annealed sampling less. SST
 # is level, so these runs do not show the published gain on SST. Other mixed orders have no runs, so mixing and annealing are not
 # separated.
 #

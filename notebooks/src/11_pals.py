@@ -1006,8 +1006,9 @@ plt.show()
 #
 # The column *ours* has one run of each system. Sequential PALs (0.624) lie
 # below sampling alone and parallel PALs (both 0.761), as in the report. Here they alone read [CLS]. Sampling alone with [CLS], the
-# control, has 0.726. So in these single runs [CLS] explains 0.035 of the difference of 0.137. In the runs with ten or a hundred times the
-# rate of 1e-5, sst and quora are constant and sts has no correlation. A tenth of it is too small for so few steps. The last column has
+# control, has 0.726. So in these single runs [CLS] explains 0.035 of the difference of 0.137. In the runs named 1e-4 and 1e-3, the
+# predictions for sst and quora are constant, and those for sts do not correlate. The rates 1e-6 and 1e-7
+# are too small for so few steps. The last column has
 # the correlation on sts. Every system of ours lies below the cosine of the untrained encoder there (0.798, notebook 02).
 #
 # ## Exercises
