@@ -137,11 +137,13 @@ def _part(one, claim):
 
 def _seeds(one, claim, task):
     """Return the seeds with which both sides of a claim have runs on a task."""
-    runs = [result["parameters"] for result in one.results]
-    found = [
-        {run.get("seed") for run in runs if {**run, **side, "task": task} == run}
-        for side in (claim["first"], claim["second"])
-    ]
+    found = []
+    for side in (claim["first"], claim["second"]):
+        frame, wanted = one.frame_of(side), {**side, "task": task}
+        wanted.pop("experiment", None)
+        if frame is None or not wanted.keys() <= {*frame}:
+            return set()
+        found.append({*frame[(frame[[*wanted]] == [*wanted.values()]).all(axis=1)]["seed"]})
     return found[0] & found[1]
 
 

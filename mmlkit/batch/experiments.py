@@ -250,12 +250,21 @@ def _check(path, content):
                 raise ValueError(_unknown(f"{path}: {table}.{key}", name, fields))
     if "chosen" in content and content["chosen"] not in content["grid"]:
         raise ValueError(_unknown(f"{path}: chosen", content["chosen"], content["grid"]))
+    if "headline_on" in content.get("published", {}) and "task" not in fields:
+        raise ValueError(f"{path}: published.headline_on needs `task` in [grid].")
     for number, claim in enumerate(content.get("claims", [])):
         if "task" not in fields and claim.get("on") in ("own", "others"):
             raise ValueError(
                 f"{path}: claims.{number}.on is {claim['on']!r}, which needs `task` in [grid]. "
                 "Name the set instead, such as on = 'qnli'."
             )
+        for side in ("first", "second"):
+            other = claim[side].get("experiment")
+            if other is not None and not path.with_name(f"{other}.toml").is_file():
+                raise ValueError(
+                    f"{path}: claims.{number}.{side}.experiment is {other!r}, but the folder has "
+                    f"no {other}.toml."
+                )
 
 
 def _schema(content):
@@ -271,6 +280,8 @@ def _schema(content):
     schema["properties"] |= tables
     parts["size"]["properties"] |= tables
     parts["side"]["properties"] = dict.fromkeys([*tables, "on"], {"$ref": "#/$defs/value"})
+    other = {"experiment": {"$ref": "#/$defs/text"}}
+    parts["claim_side"]["properties"] = parts["side"]["properties"] | other
     return schema
 
 

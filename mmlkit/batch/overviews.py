@@ -48,6 +48,7 @@ class Recorded(NamedTuple):
         claims: a list of (claim, Comparison in points of 100); None without runs of both sides.
         given: the parameters outside the grid in which its runs differ from others of the same
             grid point, as a text.
+        others: {name: frame} of the other experiments, for claims that name one.
     """
 
     edition: str | None
@@ -56,6 +57,7 @@ class Recorded(NamedTuple):
     frame: object
     claims: list
     given: str = ""
+    others: dict = {}
 
     @property
     def size(self):
@@ -72,6 +74,39 @@ class Recorded(NamedTuple):
     def compared(self):
         """The claims with runs of both sides."""
         return [(claim, found) for claim, found in self.claims if found is not None]
+
+    def frame_of(self, side):
+        """Return the scores that one side of a claim is about.
+
+        Args:
+            side: the `first` or `second` of a claim; its `experiment` may name another one.
+
+        Returns:
+            A DataFrame of `long_frame`, or None where that experiment has no runs.
+        """
+        return self.others.get(side["experiment"]) if "experiment" in side else self.frame
+
+    def compare(self, claim, level=0.95):
+        """Compare the two sides of a claim, in points of 100.
+
+        Args:
+            claim: of the experiment.
+            level: the level of the interval.
+
+        Returns:
+            A Comparison, or None without runs of both sides.
+        """
+        sides = [claim["first"], claim["second"]]
+        if not any("experiment" in side for side in sides):
+            return compare_claim(claim, self.frame, 100, level)
+        import pandas as pd
+
+        sides = [{"experiment": "", **side} for side in sides]
+        frames = {"": self.frame, **self.others}
+        named = dict.fromkeys(side["experiment"] for side in sides)
+        parts = [frames[name].assign(experiment=name) for name in named if name in frames]
+        both = pd.concat(parts, ignore_index=True, join="inner")
+        return compare_claim(claim | dict(zip(("first", "second"), sides)), both, 100, level)
 
     def at_least(self, claim):
         """Return the difference that a claim asks for.
@@ -116,14 +151,20 @@ def experiments_in(folders):
         FileNotFoundError: a folder is missing, or there is no result.
         ValueError: an experiment or profile is not a plain name.
     """
-    recorded = []
+    found, frames = [], {}
     for (name, profile, edition), results in load_results(folders).items():
         experiment = _experiment(name, profile, results)
         for given, part in _apart(experiment, results).items():
             frame = long_frame(experiment, part)
-            claims = [(claim, compare_claim(claim, frame, 100)) for claim in experiment.claims]
-            recorded.append(Recorded(edition, experiment, part, frame, claims, given))
-    return recorded
+            others = frames.setdefault((profile, edition), {})
+            if not given:
+                others[name] = frame
+            found.append(Recorded(edition, experiment, part, frame, [], given, others))
+    return [one._replace(claims=_compared(one)) for one in found]
+
+
+def _compared(one):
+    return [(claim, one.compare(claim)) for claim in one.experiment.claims]
 
 
 def _apart(experiment, results):
@@ -292,7 +333,7 @@ def claim_rows(recorded, level=0.95):
     for one in recorded:
         for claim, found in one.compared:
             if found.level != level:
-                found = compare_claim(claim, one.frame, 100, level)
+                found = one.compare(claim, level)
             rows.append((one.title, claim["says"], found, one.at_least(claim)))
     return rows
 

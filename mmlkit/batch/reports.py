@@ -36,7 +36,7 @@ def write_report(folders, out):
     out, figures = Path(out), {}
     blocks = [_text("h1", "The results of all runs")]
     for number, one in enumerate(experiments_in(folders)):
-        edition, experiment, results, frame, claims, given = one
+        edition, experiment, results, frame, claims, given = one[:6]
         blocks += [_text("h2", f"{experiment.title} ({one.size})"), _text("p", _facts(results))]
         blocks += [_text("p", _NOTE)]
         if claims:

@@ -211,8 +211,13 @@ def headline(experiment, frame):
     """
     by = _first(experiment)
     published = experiment.published
-    metric = published.get("headline") or next(iter(frame["metric"]), None)
-    part = frame[(frame["metric"] == metric) & (frame["split"] == "dev")]
+    part = frame[frame["split"] == "dev"]
+    if published.get("headline_on") == "own":
+        metric = "score of the task trained on"
+        part = part[part["on"] == part["task"]]
+    else:
+        metric = published.get("headline") or next(iter(frame["metric"]), None)
+        part = part[part["metric"] == metric]
     if part.empty:
         return part
     part = part[~part[by].isin(unfinished(experiment, part))]

@@ -240,6 +240,19 @@ FAST = HEAD + GRID + "[fast]\n"
             "[[claims]]\nsays = 'x'\nfirst = {seed = 0}\nsecond = {seed = 1}\non = 'own'\n",
             "claims.0.on is 'own', which needs `task` in .grid.. Name the set instead",
         ),
+        (
+            FAST + "[[claims]]\nsays = 'x'\nfirst = {experiment = 'mml'}\nsecond = {}\n",
+            "claims.0.first.experiment is 'mml', but the folder has no mml.toml.",
+        ),
+        (
+            "title = 'x'\nnotebook = 'cross_dataset.ipynb'\n[grid]\nseed = [0, 1]\n[fast]\n"
+            "[published]\nheadline_on = 'own'\n",
+            "published.headline_on needs `task` in .grid.",
+        ),
+        (
+            HEAD + GRID + "[before]\nrun = 'a'\nwhen = {experiment = 'x'}\nset = {}\n[fast]\n",
+            "before.when has 'experiment', which is unknown.",
+        ),
         (FAST + "[fast.set]\nepochs = nan\n", "epochs is nan, expected a value of JSON."),
         (FAST + "[fast.set]\nepochs = 2026-01-01\n", "epochs is .*, expected a value of JSON."),
         (

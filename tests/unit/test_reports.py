@@ -215,6 +215,59 @@ def test_claims_by_hand(experiment):
     assert compare_claim({**claim, "second": {"method": "mv-5"}}, frame) is None
 
 
+def run_of(name, method, task, seed, own, other=0.9):
+    """Return an invented run of family A or of its control."""
+    one = {**result(method, seed, [], task), "experiment": name}
+    scores = [dict(on=task, split="dev", metric="accuracy", value=own)]
+    scores.append(dict(on="scitail", split="dev", metric="accuracy", value=other))
+    return {**one, "parameters": {**one["parameters"], "lr": 1e-4}, "scores": scores}
+
+
+def test_a_claim_takes_a_side_from_another_experiment_by_hand(tmp_path):
+    """The control has one head at MML's rate; MML's runs are those of family A."""
+    runs = [
+        run_of("real-multiverse", method, task, seed, value + 0.01 * seed)
+        for method, value in (("bert", 0.5), ("mml", 0.7))
+        for task in ("rte", "cola")
+        for seed in range(7)
+    ]
+    runs += [run_of("real-same-rate", "bert", "rte", seed, 0.66) for seed in range(6)]
+    for number, one in enumerate(runs):
+        (tmp_path / f"{number}.json").write_text(json.dumps(one))
+    (one,) = (
+        one
+        for one in overviews.experiments_in([tmp_path])
+        if one.experiment.name == "real-same-rate"
+    )
+    by_says = {claim["says"]: found for claim, found in one.claims}
+    on_rte = by_says["MML does better than BERT at the same learning rate on RTE, in-domain"]
+    assert on_rte.pairs == 6  # the seventh seed and CoLA have no control
+    assert on_rte.difference == pytest.approx(100 * (0.7 + 0.025 - 0.66))
+    assert by_says["MML does better than BERT at the same learning rate on CoLA, in-domain"] is None
+    rates = by_says["BERT does better at 1e-4 than at 2e-4, mean of four sets in-domain"]
+    assert rates.difference == pytest.approx(100 * (0.66 - 0.525))
+    text = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
+    assert (
+        "| BERT does better at 1e-4 than at 2e-4, mean of four sets in-domain (rte only) |" in text
+    )
+    assert {found.level for *_, found, _ in overviews.claim_rows([one], 0.8)} == {0.8}
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "0.json").write_text(json.dumps(runs[-1]))
+    (alone,) = overviews.experiments_in([tmp_path / "alone"])
+    assert not alone.compared  # without the other experiment there is nothing to compare
+
+
+def test_the_headline_of_family_a_is_the_score_of_the_task_trained_on():
+    experiment = load_experiment("real-multiverse")
+    runs = [
+        run_of("real-multiverse", "bert", task, seed, value + seed / 10)
+        for task, value in (("rte", 0.5), ("cola", 0.1))
+        for seed in range(2)
+    ]
+    found = headline(experiment, long_frame(experiment, runs)).iloc[0]
+    assert found["ours"] == pytest.approx(100 * (0.5 + 0.1 + 0.1) / 2) and found["seeds"] == 2
+
+
 def test_a_claim_as_a_sentence(folder):
     """The improvement of MML on other sets is 10/3 points; MV-5 has no runs."""
     (one,) = overviews.experiments_in([folder])
