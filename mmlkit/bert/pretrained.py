@@ -49,7 +49,8 @@ def load_pretrained(name="minilm", *, num_layers=None, random_init=False, seed=0
             one, see `runtime.pick_device`.
 
     Returns:
-        A BertModel in eval mode and a transformers tokenizer, which is also `encoder.tokenizer`.
+        A BertModel in eval mode, with weights in fp32 whatever the file has, and a transformers
+        tokenizer, which is also `encoder.tokenizer`.
 
     Raises:
         FileNotFoundError: the folder holds no model.
@@ -131,7 +132,8 @@ def write_pretrained(encoder, tokenizer, folder):
     from safetensors.torch import save_file
 
     encoder = getattr(encoder, "_orig_mod", encoder)  # of torch.compile
-    config = {"architectures": ["BertModel"], "model_type": "bert", "torch_dtype": "float32"}
+    dtype = str(encoder.embeddings.word_embeddings.weight.dtype).removeprefix("torch.")
+    config = {"architectures": ["BertModel"], "model_type": "bert", "torch_dtype": dtype}
     tensors = {
         key: value.detach().contiguous().cpu()
         for key, value in encoder.state_dict().items()

@@ -250,7 +250,10 @@ _ARGUMENTS = {
             ),
             ("--task", _text("which of the model's tasks; needed when it has several")),
             ("--file", _text("a .csv, .tsv, .jsonl or .parquet file with the task's texts")),
-            ("--out", _text("write a .csv here instead of the screen")),
+            (
+                "--out",
+                _text("write a .csv here; a cell that could be a formula gets a ' in front"),
+            ),
         ],
     ),
     "submit": (

@@ -6,6 +6,7 @@ order of the batches. Notebook 02 builds it. Letters: B rows of a batch, T token
 
 import dataclasses
 import itertools
+import threading
 import warnings
 from dataclasses import dataclass
 
@@ -13,11 +14,14 @@ import numpy as np
 import torch
 
 from mmlkit.data.tasks import Task
+from mmlkit.support.messages import count
 
 __all__ = ["Batch", "Encoded", "collate", "encode", "plan", "plan_examples"]
 
 # Batches that are sorted together: 97 % of the tokens are then real, against 45 % in random order.
 POOL = 50
+# A fast tokenizer keeps the length at which it truncates, so threads of a server take turns.
+_TOKENIZER = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -172,19 +176,21 @@ def encode(tokenizer, split, *, max_length=512, pairs="packed"):
         An `Encoded`.
 
     Raises:
-        ValueError: pairs is another word.
+        ValueError: pairs is another word, or a row of texts has not one text per column.
     """
     if pairs not in ("packed", "separate"):
         raise ValueError(f"pairs is {pairs!r}, expected 'packed' or 'separate'.")
+    _check_texts(split)
 
     def tokens(*columns):
-        coded = tokenizer(
-            *columns,
-            truncation="longest_first",
-            max_length=max_length,
-            return_attention_mask=False,
-            return_token_type_ids=True,
-        )
+        with _TOKENIZER:
+            coded = tokenizer(
+                *columns,
+                truncation="longest_first",
+                max_length=max_length,
+                return_attention_mask=False,
+                return_token_type_ids=True,
+            )
         truncated = sum(bool(row.overflowing) for row in coded.encodings)
         ids, segments = coded["input_ids"], coded["token_type_ids"]
         return Encoded(split.task, ids, segments, split.labels, truncated, queries=split.queries)
@@ -205,6 +211,17 @@ def encode(tokenizer, split, *, max_length=512, pairs="packed"):
             stacklevel=2,
         )
     return encoded
+
+
+def _check_texts(split):
+    """Check that each row has a text per column; the letters of a text would be texts of a row."""
+    width = len(split.task.text_columns)
+    for i, row in enumerate(split.texts):
+        if not isinstance(row, (tuple, list)) or len(row) != width:
+            raise ValueError(
+                f"{split.task.name} {split.name}: texts[{i}] is {row!r:.80}, expected a tuple of "
+                f"{count(width, 'text')}, in the order of {list(split.task.text_columns)}."
+            )
 
 
 def plan(lengths, batch_size, *, seed=None, epoch=0):

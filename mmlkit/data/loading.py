@@ -60,7 +60,12 @@ class Split:
         return f"Split({self.task.name!r}, {self.name!r}, {len(self):,} rows{labels})"
 
     def __getitem__(self, i):
-        """Return row i as a dict: its text columns, label (a name, or a score), id and columns."""
+        """Return row i as a dict: its text columns, label (a name, or a score), id and columns.
+
+        A slice returns a Split of these rows.
+        """
+        if isinstance(i, slice):
+            return self.take(range(*i.indices(len(self))))
         label = None if self.labels is None else self.labels[i]
         if label is not None:
             label = self.task.labels[label] if self.task.labels else float(label)

@@ -29,6 +29,7 @@ _ALIASES = {
     "premise": ("sentence1",),
     "hypothesis": ("sentence2",),
 }
+SIMILARITY = ("not_similar", "similar")  # of STS-B*: scores up to 2, and from 4 on
 _HUB_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 
@@ -44,8 +45,9 @@ class Task:
         labels: the label names in order; () for a regression.
         kind: "classification", "regression" or "ranking" (see `ranking_task`).
         metrics: by default ("accuracy",), or ("pearson",) for a regression. The first one selects
-            the best epoch.
-        score_range: lowest and highest score of a regression; None for any finite number.
+            the best epoch. "f1" is that of the second label, such as "duplicate".
+        score_range: lowest and highest score of a regression; None for any finite number. A task
+            with the labels of STS-B* (`SIMILARITY`) makes them of such scores.
         hub: the id of a data set on the hub, or (id, configuration).
         hub_splits: from "train", "dev" and "test" to the names of the hub's splits.
         aliases: from a text column, or "label", to a tuple of its names in other files; by default
@@ -115,8 +117,9 @@ class Task:
                 "two or more different names in order, or none and kind='regression'",
             ),
             "score_range": (
-                self.score_range is None or _is_range(self.score_range),
-                "two numbers, the lowest and the highest score, or None",
+                self.score_range is None
+                or (_is_range(self.score_range) and (regression or self.labels == SIMILARITY)),
+                "two numbers, the lowest and the highest score of a regression, or None",
             ),
         }
         for name, (right, expected) in fits.items():
@@ -242,7 +245,7 @@ _DEFINITIONS = (
     ),
     # STS-B* of MML v2, section 4.2: scores 0 to 2 are not similar, 4 to 5 similar; the rows
     # between are dropped. Both ends are included.
-    Task("stsb_star", _PAIR, ("not_similar", "similar"), mini="stsb", **_STSB),
+    Task("stsb_star", _PAIR, SIMILARITY, mini="stsb", **_STSB),
 )
 _TASKS = {task.name: task for task in _DEFINITIONS}
 

@@ -20,6 +20,8 @@ from mmlkit.support.messages import check_number
 
 __all__ = ["MultiverseHead", "multiverse_loss"]
 
+IGNORED = -100  # the label of a row without one, for torch's cross-entropy
+
 # The term that is summed over pairs of heads, and its derivative. The paper's is "abs".
 SHAPES = {
     "abs": (lambda g, eps: g.abs(), lambda g, eps: g.sign()),
@@ -256,11 +258,12 @@ class MultiverseHead(nn.Module):
         if batch.task.kind == "regression":
             check_one_score(logits)
             # A positive sign: the minus of Eq. 3 belongs to the logarithm alone.
-            each = (logits[:, :, 0] - batch.labels[:, None]) ** 2
+            each, rows = (logits[:, :, 0] - batch.labels[:, None]) ** 2, len(logits)
         else:
             labels = batch.labels[:, None].expand(logits.shape[:2])
             each = F.cross_entropy(logits.transpose(1, 2), labels, reduction="none")
-        per_head = each.mean(0)  # [A]
+            rows = (batch.labels != IGNORED).sum()  # the losses of other rows are 0
+        per_head = each.sum(0) / rows  # [A]
         total = per_head.sum() if self.reduction == "sum" else per_head.mean()
         return Loss(total, per_head.detach())
 
@@ -322,8 +325,12 @@ class MultiverseHead(nn.Module):
         The mean of linear heads is a linear head. The layer is nn.Linear(D, C).
         """
         weight, bias = self._mean()
-        linear = nn.Linear(
-            weight.shape[-1], self.num_labels, device=weight.device, dtype=weight.dtype
+        linear = nn.utils.skip_init(  # which draws no random numbers
+            nn.Linear,
+            weight.shape[-1],
+            self.num_labels,
+            device=weight.device,
+            dtype=weight.dtype,
         )
         linear.load_state_dict({"weight": weight.detach(), "bias": bias.detach()})
         return linear

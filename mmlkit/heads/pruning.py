@@ -132,14 +132,19 @@ class HeadPruner:
         self.warmup, self.min_active = warmup, min_active
         self.until = None if until is None else int(until)
         self.observed, self.events = 0, []
+        self._start = head.active.cpu().clone()  # earlier prunings have no events here
         self._sums = torch.zeros(head.num_heads, dtype=torch.float64)
         self._unread = []  # per update on a GPU: the indices of the active heads, their losses
 
     @property
     def averages(self):
-        """The bias-corrected average loss of every head, [M]; a dropped head keeps its last one."""
+        """The bias-corrected average loss of every head, [M].
+
+        A dropped head keeps its last one. NaN: the head was dropped before this pruner was made.
+        """
         self._read()
-        return self._sums / max(1 - self.momentum**self.observed, 1e-12)
+        averages = self._sums / max(1 - self.momentum**self.observed, 1e-12)
+        return averages.masked_fill(~self._start, torch.nan)
 
     def observe(self, per_head_loss):
         """Update the averages with the losses of one update.
@@ -242,7 +247,7 @@ class HeadPruner:
         Returns:
             The mask [M] after this step, bool.
         """
-        mask = torch.ones(self.head.num_heads, dtype=torch.bool)
+        mask = self._start.clone()
         for event in self.events:
             if event.step <= step:
                 mask[event.dropped] = False
@@ -272,12 +277,15 @@ class HeadPruner:
         """Return the state for a checkpoint; the mask itself is in the model."""
         self._read()
         events = [dataclasses.asdict(event) for event in self.events]
-        return {"observed": self.observed, "sums": self._sums.clone(), "events": events}
+        state = {"observed": self.observed, "sums": self._sums.clone(), "events": events}
+        return {**state, "start": self._start.clone()}
 
     def load_state_dict(self, state):
         """Continue from the state of a checkpoint."""
         self.observed, self._sums, self._unread = state["observed"], state["sums"].clone(), []
         self.events = [PruningEvent(**event) for event in state["events"]]
+        start = state.get("start", self._start)  # earlier checkpoints lack it
+        self._start = torch.as_tensor(start).clone()  # the Trainer's state has a list
 
 
 def reset_optimizer_state(optimizer, parameters, rows):

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mmlkit.heads.linear import Loss, init_linear
+from mmlkit.heads.linear import Loss, at_least_fp32, init_linear
 from mmlkit.support.messages import check_number
 
 __all__ = ["SANHead", "SANSteps", "kept_steps", "mean_of_steps"]
@@ -63,7 +63,7 @@ def mean_of_steps(logits, kept=None):
     """
     if kept is None:
         kept = torch.ones(logits.shape[:2], dtype=torch.bool, device=logits.device)
-    log = logits.log_softmax(-1).masked_fill(~kept[:, :, None], -torch.inf)
+    log = at_least_fp32(logits).log_softmax(-1).masked_fill(~kept[:, :, None], -torch.inf)
     return log.logsumexp(1) - kept.sum(1, keepdim=True).to(log.dtype).log()
 
 
@@ -165,7 +165,7 @@ class SANHead(nn.Module):
             SANSteps.
         """
         alpha, betas, logits = self._reason(hidden_states, premise_mask, hypothesis_mask)
-        return SANSteps(alpha, betas, logits.softmax(-1))
+        return SANSteps(alpha, betas, at_least_fp32(logits).softmax(-1))
 
     def loss(self, inputs, batch):
         """Compute the negative log of the averaged probability of the right label (Eq. 6).

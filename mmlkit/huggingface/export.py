@@ -8,6 +8,7 @@ import torch
 
 from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.runtime import seeded
 from mmlkit.support.folders import is_encoder_file, replace_folder
 from mmlkit.training.arguments import check_head
 
@@ -38,11 +39,6 @@ def export_classifier(model, task, folder):
         pipeline("text-classification", "rte-classifier")({"text": premise, "text_pair":
         hypothesis})
     """
-    from transformers import BertConfig, BertForSequenceClassification, BertModel
-
-    from mmlkit.huggingface.config import label_names
-    from mmlkit.huggingface.model import MultiverseForSequenceClassification
-
     if str(folder) and Path(str(folder), "mmlkit.json").expanduser().is_file():
         raise ValueError(
             f"{folder} holds a model of save_model (mmlkit.json), which an export would damage. "
@@ -50,7 +46,8 @@ def export_classifier(model, task, folder):
         )
     task = model.known_task(task)
     check_head(model, task)
-    head, pals = model.head(task), getattr(model.encoder, "pals", None) is not None
+    head = getattr(model.head(task), "_orig_mod", model.head(task))  # of torch.compile
+    pals = getattr(model.encoder, "pals", None) is not None
     # A class of the user's own may compute anything, so it is not taken for its base class.
     known = type(head) in (LinearHead, MultiverseHead) and head.pairs == "packed"
     activation = getattr(head, "activation", None)
@@ -62,31 +59,44 @@ def export_classifier(model, task, folder):
             f"{' on an encoder with PALs' if pals else ''}; expected a LinearHead or "
             "MultiverseHead on packed input, without activation and PALs. Use save_model instead."
         )
-    if type(head) is MultiverseHead:
-        head = model.collapse().head(task)
-    config = BertConfig(**dataclasses.asdict(model.encoder.config), num_labels=task.num_labels)
-    labels = {"num_labels": 1, "problem_type": "regression"}  # pipeline then applies no sigmoid
-    if task.kind == "classification":
-        labels = label_names(task.labels)
-    weight, bias = head.dense.weight.detach(), head.dense.bias.detach()
-    encoder = {key: value.detach() for key, value in model.encoder.state_dict().items()}
-    if head.pooling == "pooler":
-        config.update({**labels, "classifier_dropout": head.dropout.p})
-        exported = BertForSequenceClassification(config)
-        state = {f"bert.{key}": value for key, value in encoder.items()}
-        exported.load_state_dict({**state, "classifier.weight": weight, "classifier.bias": bias})
-    else:
-        twin = BertModel(config)
-        twin.load_state_dict(encoder)
-        exported = MultiverseForSequenceClassification.on(
-            twin, task.num_labels, num_heads=1, pooling=head.pooling, dropout=head.dropout.p
-        )
-        exported.config.update(labels)
-        exported.head.load_state_dict(
-            {"weight": weight[None], "bias": bias[None], "active": torch.tensor([True])}
-        )
+    with seeded(0):  # the first values of the layers, which are replaced, draw random numbers
+        if type(head) is MultiverseHead:
+            head = model.collapse().head(task)
+        exported = _exported(model, task, head)
     with replace_folder(folder, is_encoder_file) as new:
         exported.save_pretrained(new)
         tokenizer = copy.deepcopy(model.tokenizer)
         tokenizer.model_max_length = model.cut()  # pipeline(..., truncation=True) cuts there
         tokenizer.save_pretrained(new)
+
+
+def _exported(model, task, head):
+    """Return transformers' model with the weights of the encoder and of a LinearHead."""
+    from transformers import BertConfig, BertForSequenceClassification, BertModel
+
+    from mmlkit.huggingface.config import label_names
+    from mmlkit.huggingface.model import MultiverseForSequenceClassification
+
+    config = BertConfig(**dataclasses.asdict(model.encoder.config), num_labels=task.num_labels)
+    labels = {"num_labels": 1, "problem_type": "regression"}  # pipeline then applies no sigmoid
+    if task.kind == "classification":
+        labels = label_names(task.labels)
+    weight, bias = head.dense.weight.detach(), head.dense.bias.detach()
+    encoder = getattr(model.encoder, "_orig_mod", model.encoder)  # of torch.compile
+    encoder = {key: value.detach() for key, value in encoder.state_dict().items()}
+    if head.pooling == "pooler":
+        config.update({**labels, "classifier_dropout": head.dropout.p})
+        exported = BertForSequenceClassification(config)
+        state = {f"bert.{key}": value for key, value in encoder.items()}
+        exported.load_state_dict({**state, "classifier.weight": weight, "classifier.bias": bias})
+        return exported
+    twin = BertModel(config)
+    twin.load_state_dict(encoder)
+    exported = MultiverseForSequenceClassification.on(
+        twin, task.num_labels, num_heads=1, pooling=head.pooling, dropout=head.dropout.p
+    )
+    exported.config.update(labels)
+    exported.head.load_state_dict(
+        {"weight": weight[None], "bias": bias[None], "active": torch.tensor([True])}
+    )
+    return exported

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from mmlkit.heads.linear import sentence_vector
+from mmlkit.heads.linear import data_loss, sentence_vector
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.huggingface.config import MultiverseConfig, label_names
 
@@ -19,13 +19,17 @@ class MultiverseForSequenceClassification(PreTrainedModel):
 
     Make one with `on`. `save_pretrained` and `from_pretrained` keep the weights and the mask of
     active heads, and after `import mmlkit` transformers' AutoModelForSequenceClassification opens
-    the folder too. num_labels=1 is a regression. The loss includes the orthogonality term in
-    training only. With label_smoothing_factor or compute_loss_func the Trainer computes a loss of
-    its own, without the heads' losses and that term.
+    the folder too. num_labels=1 is a regression. In training, the loss is the sum of the heads'
+    losses and the orthogonality term; in evaluation it is that of the logits, which the number of
+    active heads does not change. With label_smoothing_factor or compute_loss_func the Trainer
+    computes a loss of its own, without the heads' losses and that term.
 
     Args:
         config: a MultiverseConfig.
         encoder: the loaded encoder; by default one of the configuration, without weights.
+
+    Raises:
+        ValueError: the configuration and its head have different numbers of labels.
     """
 
     config_class = MultiverseConfig
@@ -35,11 +39,22 @@ class MultiverseForSequenceClassification(PreTrainedModel):
     accepts_loss_kwargs = False
 
     def __init__(self, config, encoder=None):
+        if config.num_labels != config.head["num_labels"]:
+            raise ValueError(
+                f"num_labels is {config.num_labels}, but the head has {config.head['num_labels']} "
+                "labels. For other labels make a model with on(...)."
+            )
+        if config.num_labels == 1 and config.problem_type is None:
+            config.problem_type = "regression"  # `pipeline` then applies no sigmoid
+        attention = config._attn_implementation  # None where the user has not named one
         super().__init__(config)
         if encoder is None:
-            encoder = AutoConfig.for_model(**config.encoder)
-            encoder = AutoModel.from_config(encoder, trust_remote_code=False)
-        self.encoder = encoder
+            encoder = AutoModel.from_config(
+                AutoConfig.for_model(**config.encoder),
+                attn_implementation=attention,
+                trust_remote_code=False,
+            )
+        self.encoder, self.num_labels = encoder, config.num_labels
         self.head = MultiverseHead(**config.head)
         self.per_head = None  # [A], detached: losses of the last batch, for the pruner
         self.post_init()
@@ -57,7 +72,7 @@ class MultiverseForSequenceClassification(PreTrainedModel):
             **head: further keywords of MultiverseHead.
 
         Returns:
-            The model.
+            The model, in the encoder's mode: that of `from_pretrained` is eval.
 
         Raises:
             ValueError: the encoder has no pooler, or num_labels and id2label do not fit together.
@@ -90,7 +105,7 @@ class MultiverseForSequenceClassification(PreTrainedModel):
         )
         model = cls(config, encoder)
         model.head.to(encoder.device)
-        return model
+        return model.train(encoder.training)
 
     def resize_token_embeddings(self, *arguments, **options):
         """Resize the encoder's word table, and note the size in the encoder's configuration.
@@ -154,9 +169,12 @@ class MultiverseForSequenceClassification(PreTrainedModel):
         found = SequenceClassifierOutput(logits=self.head(x), **more)
         if labels is None:
             return found if whole else found.to_tuple()
-        loss, penalty = self.head.loss((x,), batch), self.head.penalty() if self.training else None
-        self.per_head = loss.per_head
-        total = loss.total if penalty is None else loss.total + penalty
+        if self.training:
+            loss, penalty = self.head.loss((x,), batch), self.head.penalty()
+            self.per_head = loss.per_head
+            total = loss.total if penalty is None else loss.total + penalty
+        else:
+            total = data_loss(found.logits, batch)
         found = SequenceClassifierOutput(loss=total, logits=found.logits, **more)
         return found if whole else found.to_tuple()
 

@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from mmlkit.data.loading import Split, TaskData
 from mmlkit.data.tasks import label_key
@@ -24,6 +25,7 @@ __all__ = [
     "check_model",
     "check_outputs",
     "check_parts",
+    "check_same_task",
     "check_settings",
 ]
 
@@ -200,9 +202,30 @@ def _check_split(task, split, part):
             f"{part} of task {task.name!r} is {found or type(split).__name__}; expected a Split of "
             f"{task.name!r} with at least one row, as load_task makes it."
         )
+    check_same_task(task, split, part)
     if split.labels is None:
         raise ValueError(f"Task {task.name!r} has no labels in {part}. Add them to the file.")
     check_labels(task, split, part)
+
+
+def check_same_task(task, split, part):
+    """Check that a split was made for this task: the same labels in the same order, and columns.
+
+    Args:
+        task: the Task of the data.
+        split: a Split.
+        part: the split's name, for the message.
+
+    Raises:
+        ValueError: the split's task has other labels, columns or scores, or is of another kind.
+    """
+    for name in ("kind", "labels", "text_columns", "score_range"):
+        ours, theirs = getattr(task, name), getattr(split.task, name)
+        if ours != theirs:
+            raise ValueError(
+                f"The data of task {task.name!r} has {name} {ours!r}, but its {part} split was "
+                f"made with {theirs!r}. Load the data again with the task that you mean."
+            )
 
 
 def check_labels(task, split, part):
@@ -257,8 +280,8 @@ def check_parts(model, optimizer, hooks, *, saved, freeze_encoder=False):
         The hooks as a list, because an iterator gives them once.
 
     Raises:
-        ValueError: an object has parameters of another model, a hook prunes the head of another
-            model, or a hook lacks a method.
+        ValueError: an object has parameters of another model, or a step that needs a closure; a
+            hook prunes the head of another model, or lacks a method.
     """
     if isinstance(hooks, (str, dict)) or not hasattr(hooks, "__iter__"):
         raise ValueError(f"hooks is {hooks!r:.80}, expected a list, such as [pruner].")
@@ -281,6 +304,11 @@ def check_parts(model, optimizer, hooks, *, saved, freeze_encoder=False):
         raise ValueError(
             f"optimizer is {optimizer!r:.80}, expected a name such as 'adamw', or an optimizer "
             "object: make_optimizer(model, lr=...)."
+        )
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError(
+            "optimizer is an LBFGS, which computes the loss several times in a step; expected one "
+            "whose step() needs no function, such as make_optimizer(model, lr=...)."
         )
     own = {id(parameter): name for name, parameter in model.named_parameters()}
     held = {id(one) for group in optimizer.param_groups for one in group["params"]}

@@ -11,7 +11,13 @@ from mmlkit.data.loading import Split, TaskData, make_split
 from mmlkit.runtime import autocast, place
 from mmlkit.support.messages import count
 from mmlkit.training import metrics
-from mmlkit.training.arguments import check_head, check_labels, check_model, check_settings
+from mmlkit.training.arguments import (
+    check_head,
+    check_labels,
+    check_model,
+    check_same_task,
+    check_settings,
+)
 from mmlkit.training.distributed import ALONE
 from mmlkit.training.fast import fast_matmul, packed_weights, two_at_a_time
 
@@ -251,6 +257,7 @@ def evaluate(model, data, *, split="dev", **options):
         ValueError: the split does not exist, or has no labels or wrong ones; or a metric is not
             for the task (some from functions that this one calls).
     """
+    task = getattr(data, "task", None)  # that of a TaskData may have other metrics than its split
     if isinstance(data, TaskData):
         found = data.split(split)
         if found is None:
@@ -258,6 +265,7 @@ def evaluate(model, data, *, split="dev", **options):
                 f"{data.task.name} from {data.source!r} has no split {split!r}; it has "
                 f"{[name for name in ('train', 'dev', 'test', *data.more) if data.split(name)]}."
             )
+        check_same_task(task, found, split)
         data = found
     if not isinstance(data, Split):
         raise ValueError(
@@ -269,10 +277,10 @@ def evaluate(model, data, *, split="dev", **options):
             f"{data.task.name} {data.name} has no labels: there is nothing to compare predictions "
             "with."
         )
-    check_labels(data.task, data, data.name)
-    metrics.check_metrics(data.task)
+    check_labels(task, data, data.name)
+    metrics.check_metrics(task)
     scores = predict_scores(model, data, **options)
-    return metrics.compute(data.task, scores, data.labels, data.queries)
+    return metrics.compute(task, scores, data.labels, data.queries)
 
 
 def prediction_table(model, split, **options):

@@ -21,7 +21,14 @@ from torch.autograd.function import once_differentiable
 
 from mmlkit.bert.model import BertIntermediate, BertModel, BertOutput
 
-__all__ = ["cpu_shortcuts", "fast_matmul", "in_halves", "packed_weights", "two_at_a_time"]
+__all__ = [
+    "cpu_shortcuts",
+    "fast_matmul",
+    "free_buffers",
+    "in_halves",
+    "packed_weights",
+    "two_at_a_time",
+]
 
 SMALLEST = 160  # tokens of a batch; in training, adding two gradients of fewer takes too long
 # Modules that treat each row by itself, and draw random numbers in `_dropout` alone.
@@ -34,7 +41,8 @@ TORCH = "torch.nn."  # in evaluation mode, all its modules treat each row by its
 def cpu_shortcuts(encoder, shared=False):
     """Switch the CPU shortcuts on for one training step; nothing changes on another device.
 
-    Afterwards the encoder is as before, except that the gradient of the word table is None.
+    Afterwards the gradient of the word table is None, and its weight keeps a buffer of its size for
+    the next step. `free_buffers` removes it.
 
     Args:
         encoder: a BertModel.
@@ -50,6 +58,15 @@ def cpu_shortcuts(encoder, shared=False):
     with in_halves(encoder) as halves, _reused_gradient(table, shared):
         with _shared_random_bits(encoder, halves.random_bits):
             yield
+
+
+def free_buffers(encoder):
+    """Remove the buffer of `cpu_shortcuts`, which would be saved with a pickled model.
+
+    Args:
+        encoder: a BertModel.
+    """
+    vars(encoder.embeddings.word_embeddings.weight).pop("reused_gradient", None)
 
 
 @contextlib.contextmanager

@@ -44,6 +44,7 @@ from mmlkit.training.checkpoints import (
 )
 from mmlkit.training.distributed import join
 from mmlkit.training.evaluation import score_encoded
+from mmlkit.training.fast import free_buffers
 from mmlkit.training.features import precompute, with_cache
 from mmlkit.training.optimizers import learning_rate, make_optimizer
 from mmlkit.training.sampling import TaskSampler
@@ -451,6 +452,7 @@ class _Run:
         if self.best is not None:
             self.model.load_state_dict(self.best)
         self.model.zero_grad()  # gradients have the size of the weights
+        free_buffers(self.model.encoder)
         self.model.eval()
         return pd.DataFrame(self.history)
 

@@ -11,6 +11,7 @@ from torch import nn
 
 from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import LinearHead, Loss, PairHead
+from mmlkit.runtime import seeded
 from mmlkit.support.messages import check_number
 from mmlkit.training.arguments import check_outputs
 
@@ -278,7 +279,8 @@ class MultitaskModel(nn.Module):
             if hasattr(head, "collapse"):
                 config = {"dropout": head.dropout.p, "pooling": head.pooling}
                 make = LinearHead if head.pairs == "packed" else PairHead
-                single = make(head.hidden_size, head.num_labels, **config)
+                with seeded(0):  # the first values draw random numbers, and are replaced
+                    single = make(head.hidden_size, head.num_labels, **config)
                 (single if head.pairs == "packed" else single.linear).dense = head.collapse()
                 head = single
             plain[task] = head

@@ -348,7 +348,7 @@ def fill_mask(encoder, heads, tokenizer, text, *, top=5):
     """List the most probable words for the one [MASK] of a text.
 
     Args:
-        encoder: a BertModel; its mode is restored afterwards.
+        encoder: a BertModel; the mode of each of its modules is restored afterwards.
         heads: PretrainingHeads.
         tokenizer: the encoder's.
         text: a text with one [MASK].
@@ -368,11 +368,12 @@ def fill_mask(encoder, heads, tokenizer, text, *, top=5):
             f"{text!r} has {place.sum()} masks and top is {top}; expected one "
             f"{tokenizer.mask_token} and at least 1."
         )
-    was_training = encoder.training
+    modes = [(module, module.training) for module in encoder.modules()]
     try:
         hidden = encoder.eval()(coded["input_ids"], coded["attention_mask"]).last_hidden_state
     finally:
-        encoder.train(was_training)
+        for module, mode in modes:
+            module.training = mode
     # The heads have no dropout, and so no mode.
     scores = heads.predictions(hidden[0, place], table)[0]  # [V]
     shares, words = scores.float().softmax(-1).topk(min(top, len(scores)))

@@ -12,7 +12,7 @@ from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.ranking import RankingHead
 from mmlkit.heads.san import SANHead
 from mmlkit.pals.task_parts import load_pals, save_pals
-from mmlkit.runtime import place, shapes_only
+from mmlkit.runtime import place, seeded, shapes_only
 from mmlkit.support.folders import (
     COPY_AGAIN,
     check_model_folder,
@@ -141,7 +141,8 @@ def load_model(folder, *, custom_heads=(), device=None):
         )
     # An absolute path, because "minilm" would be the bundled encoder.
     encoder, tokenizer = load_pretrained(folder.absolute(), device="cpu")
-    parts = load_pals(encoder, folder).pals.parts if pals else configs
+    with seeded(0):  # the first values of new layers, which are replaced, draw random numbers
+        parts = load_pals(encoder, folder).pals.parts if pals else configs
     if without := sorted(set(configs) - set(parts)):
         raise ValueError(
             f"{folder / 'pals.json'} has parts for {list(parts)}, but mmlkit.json has a head for "
@@ -149,10 +150,11 @@ def load_model(folder, *, custom_heads=(), device=None):
         )
     tensors = read_tensors(folder / "heads.safetensors")
     classes = {head.__name__: head for head in (*HEADS, *custom_heads)}
-    heads = {
-        task: _build_head(task, config, classes, encoder.config.hidden_size, tensors, path)
-        for task, config in configs.items()
-    }
+    with seeded(0):
+        heads = {
+            task: _build_head(task, config, classes, encoder.config.hidden_size, tensors, path)
+            for task, config in configs.items()
+        }
     try:
         model = MultitaskModel(encoder, heads, tokenizer, max_length)
     except ValueError as error:

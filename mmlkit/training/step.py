@@ -48,7 +48,7 @@ def train_step(
     Args:
         model: a MultitaskModel.
         batch: a Batch on the model's device.
-        optimizer: any torch optimizer over the model's parameters.
+        optimizer: any torch optimizer over the model's parameters whose step needs no closure.
         micro_batch_size: examples (rows, or whole queries of a ranking task) per forward pass; all
             by default. The gradient is that of the whole batch, and a head's penalty counts once.
         clip: the largest global gradient norm, or None.

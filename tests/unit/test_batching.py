@@ -1,6 +1,7 @@
 """Encoding, planning and collating, with expected values written out for a few rows."""
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
@@ -200,3 +201,31 @@ def test_pairs_encoded_separately(tokenizer):
 def test_separate_encoding_does_not_change_single_sentences(tokenizer):
     split = make_split("sst2", [(0, {"sentence": "The cats", "label": "positive"})])
     assert encode(tokenizer, split, pairs="separate") == encode(tokenizer, split)
+
+
+def test_threads_with_different_lengths_do_not_meet(tokenizer):
+    """A fast tokenizer keeps the length at which it truncates."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    rows = [(i, {"sentence": "the cats " * 20, "label": "positive"}) for i in range(20)]
+    split = make_split("sst2", rows)
+
+    def lengths(most):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return {most: set(encode(tokenizer, split, max_length=most).lengths.tolist())}
+
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lengths, [8, 30] * 200))
+    assert all(one in ({8: {8}}, {30: {30}}) for one in found)
+
+
+@pytest.mark.parametrize("texts", [["good film", "ok"], [("good", "film"), ("ok", "ay")]])
+def test_texts_that_are_no_rows_of_the_task_are_refused(tokenizer, texts):
+    """The first letters of a text had become a row, and a pair had been encoded as one."""
+    split = dataclasses.replace(
+        make_split("sst2", [(i, {"sentence": "x", "label": "positive"}) for i in range(2)]),
+        texts=texts,
+    )
+    with pytest.raises(ValueError, match="texts.0. is .*expected a tuple of 1 text"):
+        encode(tokenizer, split)

@@ -120,8 +120,10 @@ def test_wrapping_changes_no_weight_and_the_loss_follows_the_equations(kind):
         each = torch.einsum("bd,mcd->mbc", x, model.head.weight) + model.head.bias[:, None]
         data = sum(F.cross_entropy(logits, batch["labels"]) for logits in each)
         evaluated = model(**batch)
-        torch.testing.assert_close(evaluated.loss, data)
         torch.testing.assert_close(evaluated.logits, each.mean(0))
+        torch.testing.assert_close(
+            evaluated.loss, F.cross_entropy(evaluated.logits, batch["labels"])
+        )
         model.head.train(), setattr(model, "training", True)  # the encoder stays without dropout
         torch.testing.assert_close(
             model(**batch).loss, data + 0.1 * multiverse_loss(model.head.weight)
@@ -185,11 +187,11 @@ def test_a_step_of_the_trainer_counts_the_penalty_once(options, tmp_path):
     )
     moved = (before["head.weight"] - model.head.weight.detach()) / 0.01
     fresh = wrap("distilbert", dropout=0.0, orthogonality_weight=0.5).eval()
+    fresh.training = True  # the loss of training, without the encoder's dropout
     examples = rows(48)[:8]
     fresh(
         **{key: torch.tensor([row[key] for row in examples]) for key in examples[0]}
     ).loss.backward()
-    fresh.head.penalty().backward()
     torch.testing.assert_close(moved, fresh.head.weight.grad, rtol=1e-3, atol=1e-4)
 
 
@@ -272,7 +274,7 @@ def test_the_lower_bound_of_transformers_has_the_imported_names():
 
 
 def test_regression_and_wrong_use():
-    model = wrap("distilbert", num_labels=1, dropout=0.0).eval()
+    model = wrap("distilbert", num_labels=1, dropout=0.0, orthogonality_weight=0.0).eval()
     batch = tensors(4, labels=1)
     with torch.no_grad():
         out = model(**batch)
@@ -284,8 +286,11 @@ def test_regression_and_wrong_use():
             + model.head.bias
             - batch["labels"]
         ) ** 2
+        model.training = True  # the loss of training is that of all heads
+        trained = model(**batch).loss
     assert out.logits.shape == (4, 1)
-    torch.testing.assert_close(out.loss, each.mean(1).sum())
+    torch.testing.assert_close(trained, each.mean(1).sum())
+    torch.testing.assert_close(out.loss, F.mse_loss(out.logits[:, 0], batch["labels"]))
     with pytest.raises(ValueError, match="DistilBertModel has no pooler; pass pooling='cls'"):
         wrap("distilbert", pooling="pooler")
 
@@ -293,6 +298,7 @@ def test_regression_and_wrong_use():
 def test_scores_may_come_as_a_column():
     """transformers' own models accept [B, 1]; each row would be compared with all scores."""
     model, batch = wrap("distilbert", num_labels=1, dropout=0.0).eval(), tensors(4, labels=1)
+    model.training = True
     expected = model(**batch).loss
     column = model(**{**batch, "labels": batch["labels"][:, None]})
     assert torch.equal(column.loss, expected) and model.per_head.dim() == 1
@@ -406,3 +412,65 @@ def test_no_heads_are_refused():
 
     with pytest.raises(ValueError, match="num_heads"):
         MultiverseForSequenceClassification.on(tiny("bert"), 2, num_heads=0)
+
+
+def test_the_loss_of_an_evaluation_does_not_shrink_with_the_heads():
+    """The Trainer chooses the best checkpoint by it; a sum over heads would prefer few heads."""
+    model, batch = wrap("bert").eval(), tensors()
+    with torch.no_grad():
+        model.head.weight[1:] = model.head.weight[0]  # equal heads have one answer
+    whole = model(**batch)
+    model.head.set_active(torch.arange(12) < 3)
+    pruned = model(**batch)
+    torch.testing.assert_close(pruned.logits, whole.logits)
+    torch.testing.assert_close(pruned.loss, whole.loss)
+
+
+def test_rows_without_a_label_do_not_count_in_the_loss():
+    """-100 is transformers' label of such rows; the mean is over the others."""
+    model, batch = wrap("bert", dropout=0.0, orthogonality_weight=0.0), tensors()
+    model.head.train(), setattr(model, "training", True)
+    model.encoder.eval()
+    expected = model(**{key: value[:3] for key, value in batch.items()}).loss
+    batch["labels"][3] = -100
+    torch.testing.assert_close(model(**batch).loss, expected)
+
+
+def test_a_regression_keeps_its_scores_in_a_pipeline(tmp_path, tiny_tokenizer):
+    """transformers' own classes name the problem type; otherwise pipeline applies a sigmoid."""
+    from transformers import pipeline
+
+    from mmlkit.huggingface import MultiverseForSequenceClassification
+
+    sizes = dict(vocab_size=199, max_position_embeddings=32)
+    model = MultiverseForSequenceClassification.on(tiny("bert", **sizes), 1, num_heads=3).eval()
+    with torch.no_grad():
+        model.head.bias += 3.0
+    model.save_pretrained(tmp_path), tiny_tokenizer.save_pretrained(tmp_path)
+    coded = tiny_tokenizer("a great film", return_tensors="pt")
+    (found,) = pipeline("text-classification", str(tmp_path))("a great film")
+    assert found["score"] == pytest.approx(model(**coded).logits.item(), abs=1e-5)
+    assert found["score"] > 1.5
+
+
+def test_loading_keeps_what_the_user_asks_for(tmp_path):
+    from transformers import AutoModelForSequenceClassification
+
+    model = wrap("bert").eval()
+    assert model.num_labels == 2
+    model.save_pretrained(tmp_path)
+    load = AutoModelForSequenceClassification.from_pretrained
+    eager = load(tmp_path, attn_implementation="eager")
+    found = eager(**tensors(), output_attentions=True)
+    assert len(found.attentions) == 2 and found.attentions[0].shape == (4, 2, 9, 9)
+    torch.testing.assert_close(found.logits, model(**tensors()).logits)
+    with pytest.raises(ValueError, match="num_labels is 3, but the head has 2 labels"):
+        load(tmp_path, num_labels=3)
+
+
+def test_fresh_heads_have_the_mode_of_their_encoder():
+    from mmlkit.huggingface import MultiverseForSequenceClassification
+
+    for mode in (True, False):
+        model = MultiverseForSequenceClassification.on(tiny("bert").train(mode), 2, num_heads=3)
+        assert {module.training for module in model.modules()} == {mode}

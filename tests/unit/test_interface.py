@@ -6,6 +6,7 @@ Devices, label names, probabilities, export and custom heads.
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,9 @@ import pytest
 import torch
 from torch import nn
 
-from mmlkit import runtime
-from mmlkit.data.tasks import get_task
+from mmlkit import export_classifier, runtime
+from mmlkit.bert.pretrained import load_pretrained, save_pretrained
+from mmlkit.data.tasks import Task, get_task
 from mmlkit.heads.linear import LinearHead, Loss, PairHead, data_loss, sentence_vector
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.ranking import RankingHead
@@ -565,3 +567,93 @@ def test_a_head_that_lacks_a_member_is_refused(make_model):
 
     with pytest.raises(ValueError, match="The NoPairs of task 'sst' has no pairs; see model.Head"):
         MultitaskModel(make_model("sst").encoder, {"sst": NoPairs(32, 5)})
+
+
+def test_a_split_takes_a_slice(make_toy):
+    split = make_toy("sst").train
+    part = split[2:5]
+    assert part.texts == split.texts[2:5] and part.labels.tolist() == split.labels[2:5].tolist()
+    assert split[-1]["id"] == split.ids[-1] and len(split[::4]) == 5
+
+
+@pytest.mark.parametrize(
+    "change", [{"labels": ("e", "d", "c", "b", "a")}, {"text_columns": ("t",)}]
+)
+def test_data_whose_split_was_made_for_another_task_is_refused(make_model, make_toy, change):
+    """The labels would stand for other names in `fit` than in `predict`."""
+    model, data = make_model("sst"), make_toy("sst")
+    other = replace(data, task=replace(data.task, **change))
+    for use in (lambda: fit(model, other, epochs=1), lambda: evaluate(model, other)):
+        with pytest.raises(ValueError, match=f"has {next(iter(change))} .* split was made with"):
+            use()
+
+
+def test_evaluate_computes_the_metrics_of_the_data(make_model, make_toy):
+    data = make_toy("quora")
+    other = replace(data, task=replace(data.task, metrics=("f1", "matthews")))
+    assert set(evaluate(make_model("quora"), other)) == {"f1", "matthews"}
+
+
+def test_scores_in_a_range_belong_to_a_regression():
+    with pytest.raises(ValueError, match="score_range is .1, 5., expected two numbers, the lowest"):
+        Task("stars", ("text",), ("1", "2", "3"), score_range=(1, 5))
+    assert get_task("stsb_star").score_range == (0.0, 5.0)
+
+
+def test_loading_and_exporting_draw_no_random_numbers(make_model, tmp_path):
+    model = make_model("sst")
+    model.heads["sst"] = MultiverseHead(32, 5, num_heads=3)
+    save_model(model, tmp_path / "model")
+    for use in (
+        lambda: load_model(tmp_path / "model"),
+        lambda: export_classifier(model, "sst", tmp_path / "exported"),
+        model.collapse,
+        model.heads["sst"].collapse,
+    ):
+        torch.manual_seed(0)
+        use()
+        after = torch.rand(1)
+        torch.manual_seed(0)
+        assert torch.equal(after, torch.rand(1))
+
+
+def test_a_compiled_encoder_is_exported_as_what_it_is(make_model, tmp_path):
+    model = make_model("sst")
+    expected = predict_proba(model, TEXTS, task="sst")
+    model.encoder = torch.compile(model.encoder, backend="eager")
+    model.heads["sst"] = torch.compile(model.heads["sst"], backend="eager")
+    export_classifier(model, "sst", tmp_path / "exported")
+    from transformers import pipeline
+
+    found = pipeline("text-classification", str(tmp_path / "exported"), top_k=None)(TEXTS)
+    found = [{one["label"]: one["score"] for one in row} for row in found]
+    names = get_task("sst").labels
+    np.testing.assert_allclose(
+        [[row[name] for name in names] for row in found], expected, atol=1e-5
+    )
+
+
+def test_a_trained_model_keeps_no_buffer(make_model, make_toy):
+    """It would have the size of the word table in every pickled copy."""
+    model = make_model("sst")
+    fit(model, make_toy("sst"), epochs=1)
+    assert not vars(model.encoder.embeddings.word_embeddings.weight)
+
+
+def test_an_optimizer_that_needs_a_closure_is_refused(make_model, make_toy):
+    model = make_model("sst")
+    optimizer = torch.optim.LBFGS(model.parameters())
+    with pytest.raises(ValueError, match="LBFGS, which computes the loss several times"):
+        fit(model, make_toy("sst"), epochs=1, optimizer=optimizer)
+
+
+def test_the_saved_configuration_names_the_type_of_the_weights(make_model, tmp_path):
+    from transformers import AutoModel
+
+    model = make_model("sst")
+    save_pretrained(model.encoder.bfloat16(), model.tokenizer, tmp_path / "encoder")
+    assert (
+        next(AutoModel.from_pretrained(tmp_path / "encoder").parameters()).dtype is torch.bfloat16
+    )
+    encoder, _ = load_pretrained(tmp_path / "encoder")
+    assert next(encoder.parameters()).dtype is torch.float32

@@ -567,3 +567,10 @@ def test_filling_a_mask_restores_the_training_modes(make_encoder_and_heads, toke
         warnings.simplefilter("error")
         one, other = (fill_mask(encoder, heads, tokenizer, "the [MASK]") for _ in range(2))
     assert one == other and encoder.training and not heads.training
+
+
+def test_filling_a_mask_restores_the_mode_of_each_module(make_encoder_and_heads, tokenizer):
+    encoder, heads = make_encoder_and_heads()
+    encoder.train().embeddings.eval()
+    fill_mask(encoder, heads, tokenizer, "the [MASK] sat", top=1)
+    assert encoder.training and not encoder.embeddings.training

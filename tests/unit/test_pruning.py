@@ -292,3 +292,20 @@ def test_rows_with_reset_optimizer_state_do_not_change(make_optimizer):
     assert torch.equal(weight[[1, 3]], before[[1, 3]]) and not torch.equal(
         weight[[0, 2]], before[[0, 2]]
     )
+
+
+def test_a_pruner_of_a_head_that_was_pruned_before():
+    """Its mask starts with the heads that there are, also after a checkpoint."""
+    head = make_head(6)
+    head.set_active(torch.arange(6) > 1)
+    pruner = HeadPruner(head, every=1, bandwidth=0.1, threshold=2)
+    pruner.observe(torch.tensor([0.3, 0.3, 0.3, 5.0]))
+    assert pruner.maybe_prune(1).dropped == [5]
+    assert pruner.active_at(0).tolist() == [False, False, True, True, True, True]
+    assert (
+        pruner.active_at(1).tolist() == head.active.tolist() == [False] * 2 + [True] * 3 + [False]
+    )
+    assert pruner.averages[:2].isnan().all() and pruner.averages[5] == pytest.approx(5.0)
+    other = HeadPruner(head, every=1)  # a new process: the head is loaded with its last mask
+    other.load_state_dict(pruner.state_dict())
+    assert torch.equal(other.active_at(0), pruner.active_at(0))

@@ -397,3 +397,13 @@ def test_a_toy_data_set_is_learned_and_predicted_from_the_command_line(
     assert [float(share) for share in line[3:]] == pytest.approx(scores[0], abs=1e-4) and max(
         scores[0]
     ) > 0.75  # impossible after a second softmax
+
+
+def test_probabilities_in_half_precision_sum_to_one():
+    """The logits are converted before the softmax, as in the other heads."""
+    head, M = SANHead(D, C).eval().bfloat16(), torch.randn(3, T, D).bfloat16()
+    with torch.no_grad():
+        shares = head(M, PREMISE, HYPOTHESIS)
+        steps = head.steps(M, PREMISE, HYPOTHESIS).probabilities
+    torch.testing.assert_close(shares.sum(1), torch.ones(3), atol=1e-6, rtol=0)
+    torch.testing.assert_close(steps.sum(-1), torch.ones(3, 5), atol=1e-6, rtol=0)
