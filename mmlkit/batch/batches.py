@@ -39,7 +39,7 @@ def unfinished(experiment, folder):
 
 
 def is_dry_run(options):
-    """Return whether Snakemake's options ask to execute nothing, such as -n, -np and --dry-run.
+    """Return whether Snakemake's options ask to execute nothing: -n, -nq, --dry-run, --summary.
 
     Args:
         options: a list of texts.
@@ -47,7 +47,8 @@ def is_dry_run(options):
     Returns:
         True or False.
     """
-    return any(re.fullmatch("--dry-?run|-[pkF]*n[npkF]*", one) for one in options)
+    shows = "--(dry-?run|(detailed-)?summary|list.*|dag|rulegraph|filegraph|lint|unlock)(=.*)?"
+    return any(re.fullmatch(f"{shows}|-[pkFq]*n[npkFq]*", one) for one in options)
 
 
 def estimate(experiment, runs, cores, at_once=None):
@@ -145,13 +146,21 @@ def _batch_lock(folder):
 
 
 def _check_source(experiment, runs):
-    """Refuse runs whose source names an unset variable, such as $MMLKIT_REALDATA."""
+    """Refuse runs whose source names an unset variable, such as $MMLKIT_REALDATA, or no folder.
+
+    A notebook runs in its own folder, where a relative path would name another one.
+    """
     texts = " ".join(str(experiment.runs[run].get("source")) for run in runs)
     for name in re.findall(r"\$\{?([A-Za-z_]\w*)", texts):
-        if not os.environ.get(name):
+        if not (found := os.environ.get(name)):
             raise ValueError(
                 f"{name} is not set, and {experiment.file} reads it: export {name}=FOLDER. The "
                 "first lines of that file say what the folder holds."
+            )
+        if not (os.path.isabs(found) and os.path.isdir(found)):
+            raise ValueError(
+                f"{name} is {found!r}, which is no absolute path of a folder: export {name}="
+                f"{os.path.abspath(os.path.expanduser(found))!r}, or where the data are."
             )
 
 
@@ -160,7 +169,7 @@ def _check_results(experiment, folder, again, moved):
 
     Each move is added to `moved` as (the result, its new place).
     """
-    different = {}
+    different, blocked = {}, {}
     for run in experiment.runs:
         result = folder / "results" / f"{run}.json"
         if not result.is_file():
@@ -171,6 +180,8 @@ def _check_results(experiment, folder, again, moved):
             names = None
         if names:
             different[run] = ", ".join(names)
+            if {*names} - {experiment.notebook.name}:
+                blocked[run] = different[run]
         if names is None or (names and again):
             (folder / "failed" / result.name).unlink(missing_ok=True)  # of an earlier attempt
             place, number = folder / "replaced" / result.name, 1
@@ -180,6 +191,12 @@ def _check_results(experiment, folder, again, moved):
             place.parent.mkdir(exist_ok=True)
             moved.append((result, place))
             os.replace(result, place)
+    waiting = {} if again else {experiment.needs.get(run) for run in unfinished(experiment, folder)}
+    for run in blocked.keys() & waiting:
+        raise ValueError(
+            f"runs to do need {run}, which was finished with another {blocked[run]}. "
+            "--rerun-changed executes it again, and --out FOLDER keeps both."
+        )
     action = "it is executed again" if again else "--rerun-changed executes it again"
     for run, names in list(different.items())[:3]:
         print(f"{run} was finished with another {names}; {action}.")
@@ -200,7 +217,10 @@ def _cause(folder, run):
     path = folder / "failed" / f"{run}.json"
     if path.is_file():
         return json.loads(path.read_text(encoding="utf-8"))["cause"]
-    return KILLED if (folder / "work" / run).is_dir() else None
+    if not (folder / "work" / run).is_dir():
+        return None
+    free = shutil.disk_usage(folder).free
+    return KILLED if free > 2**20 else f"the disk of {folder} is full ({free:,} bytes are free)."
 
 
 _REFUSED = 2  # the status of Snakemake where it refused its options and started no run
@@ -236,12 +256,12 @@ def _run_snakemake(experiment, folder, cores, options):
     write_json(folder / "config.json", {**config, "grid": experiment.grid, "gpu": int(uses_gpu)})
     shutil.rmtree(folder / ".snakemake" / "log", ignore_errors=True)
     limits = f"--resources mem_mb={max(_memory(), experiment.memory)} gpu={max(gpus, 1)} --cores"
-    fixed = "--keep-going --nolock --ignore-incomplete --rerun-triggers mtime --quiet host"
+    fixed = "--keep-going --nolock --ignore-incomplete --keep-incomplete --rerun-triggers mtime"
     command = [
         *(sys.executable, "-W", "ignore", "-m", "mmlkit.batch.batches", str(os.getpid())),
         *("--snakefile", str(Path(__file__).with_name("Snakefile"))),
         *("--directory", str(folder), "--configfile", str(folder / "config.json")),
-        *fixed.split(),
+        *(*fixed.split(), "--quiet", "host"),
         *("--jobs" if remote else limits).split(),
         str(cores),
         *options,

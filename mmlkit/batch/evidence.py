@@ -18,7 +18,7 @@ from mmlkit.batch.overviews import (
     without_runs,
 )
 from mmlkit.batch.reports import rounded
-from mmlkit.batch.tables import best_values, headline, unfinished
+from mmlkit.batch.tables import best_values, headline, select, unfinished
 from mmlkit.studies.comparisons import has_interval, outcome
 from mmlkit.support.folders import atomic_write, write_file
 from mmlkit.support.messages import count, markdown_table, markdown_text, signed
@@ -143,7 +143,7 @@ def _seeds(one, claim, task):
         wanted.pop("experiment", None)
         if frame is None or not wanted.keys() <= {*frame}:
             return set()
-        found.append({*frame[(frame[[*wanted]] == [*wanted.values()]).all(axis=1)]["seed"]})
+        found.append({*select(frame, wanted)["seed"]})
     return found[0] & found[1]
 
 

@@ -9,7 +9,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mmlkit.batch.notebooks import find_notebooks, notebook_parameters, parse_value
+from mmlkit.batch.notebooks import find_notebooks, notebook_parameters, parse_value, resolve
 from mmlkit.profiles import get_profile
 from mmlkit.support.shipped import shipped_folder
 
@@ -328,6 +328,12 @@ def _notebook(path, name):
     return notebook
 
 
+_RESERVED = {
+    "profile": "Use --profile.",
+    **dict.fromkeys(("result_file", "checkpoint_dir", "output_dir"), "Use --out."),
+}
+
+
 def parse_grid(assignments):
     """Turn ["method=bert,mml", "seed=0,1"] into {"method": ["bert", "mml"], "seed": [0, 1]}.
 
@@ -338,7 +344,8 @@ def parse_grid(assignments):
         {name: list of values}.
 
     Raises:
-        ValueError: an assignment is not of this form, or two have the same name.
+        ValueError: an assignment is not of this form, two have the same name, or the batch itself
+            sets the parameter.
     """
     grid = {}
     for assignment in assignments:
@@ -352,5 +359,7 @@ def parse_grid(assignments):
                 f"--grid names {name} twice; expected all of its values together: --grid "
                 f"{name}=A,B."
             )
-        grid[name] = [parse_value(value) for value in values.split(",")]
+        if name in _RESERVED:
+            raise ValueError(f"--grid {name}: the batch sets it. {_RESERVED[name]}")
+        grid[name] = [resolve(name, parse_value(value)) for value in values.split(",")]
     return grid

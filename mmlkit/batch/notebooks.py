@@ -131,8 +131,13 @@ def list_notebooks():
 # ---- parameters ----
 
 
+_JSON = {"true": True, "false": False, "null": None}
+
+
 def parse_value(text):
-    """Return the value of a Python literal such as 1e-4; any other text stays a text.
+    """Return the value of a Python literal such as 1e-4, or of JSON's true, false and null.
+
+    Any other text stays a text.
 
     Args:
         text: a text.
@@ -140,6 +145,8 @@ def parse_value(text):
     Returns:
         The value.
     """
+    if text in _JSON:
+        return _JSON[text]
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -192,10 +199,19 @@ def resolve_parameters(path, out, parameters):
             f"It has {', '.join(known)}."
         )
     found = {"output_dir": str(out), **parameters}
-    return {name: _resolve(name, value) for name, value in found.items() if name in known}
+    return {name: resolve(name, value) for name, value in found.items() if name in known}
 
 
-def _resolve(name, value):
+def resolve(name, value):
+    """Return the value of a parameter, a folder or file as an absolute path.
+
+    Args:
+        name: the parameter.
+        value: its value; see `resolve_parameters`.
+
+    Returns:
+        The value.
+    """
     if not isinstance(value, str):
         return value
     first, *rest = value.replace(os.sep, "/").split("/")
@@ -321,7 +337,7 @@ def execute_notebook(path, output, parameters, environment, **options):
         (seconds, status, text), as `run_watched`.
     """
     # Papermill fills in parameters in braces, also in the names of files.
-    names = [re.sub("([{}])", r"\1\1", str(one)) for one in (path, output)]
+    names = [re.sub("([{}])", r"\1\1", str(one.absolute())) for one in (path, output)]
     command = [sys.executable, "-c", _PAPERMILL, str(os.getpid()), *names, *_OPTIONS.split()]
     # Not JSON, which is YAML but for some numbers: papermill reads 5e-05 as a text.
     command += ["--cwd", str(path.parent), "-y", yaml.safe_dump(parameters, sort_keys=False)]

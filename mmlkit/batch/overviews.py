@@ -136,11 +136,12 @@ class Recorded(NamedTuple):
         return outcome_sentence(found, claim["says"], at_least=self.at_least(claim))
 
 
-def experiments_in(folders):
+def experiments_in(folders, experiment=None):
     """Return every experiment that has runs below some folders.
 
     Args:
         folders: a list of folders.
+        experiment: an Experiment that is not one of the repository's; its runs have its name.
 
     Returns:
         A list of Recorded. Runs that differ in a parameter outside the grid, such as those of
@@ -153,13 +154,14 @@ def experiments_in(folders):
     """
     found, frames = [], {}
     for (name, profile, edition), results in load_results(folders).items():
-        experiment = _experiment(name, profile, results)
-        for given, part in _apart(experiment, results).items():
-            frame = long_frame(experiment, part)
+        own = experiment is not None and (experiment.name, experiment.profile) == (name, profile)
+        known = experiment if own else _experiment(name, profile, results)
+        for given, part in _apart(known, results).items():
+            frame = long_frame(known, part)
             others = frames.setdefault((profile, edition), {})
             if not given:
                 others[name] = frame
-            found.append(Recorded(edition, experiment, part, frame, [], given, others))
+            found.append(Recorded(edition, known, part, frame, [], given, others))
     return [one._replace(claims=_compared(one)) for one in found]
 
 

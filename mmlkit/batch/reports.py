@@ -23,19 +23,20 @@ _NUMBERS = ["published", "recomputed", "ours", "sd"]
 _FACTS = ("device", "hardware", "torch", "mmlkit")
 
 
-def write_report(folders, out):
+def write_report(folders, out, experiment=None):
     """Write report.md, report.html and their figures.
 
     Args:
         folders: a list of folders with results.
         out: the folder to write into.
+        experiment: an Experiment that is not one of the repository's, see `experiments_in`.
 
     Returns:
         The path of report.html.
     """
     out, figures = Path(out), {}
     blocks = [_text("h1", "The results of all runs")]
-    for number, one in enumerate(experiments_in(folders)):
+    for number, one in enumerate(experiments_in(folders, experiment)):
         edition, experiment, results, frame, claims, given = one[:6]
         blocks += [_text("h2", f"{experiment.title} ({one.size})"), _text("p", _facts(results))]
         blocks += [_text("p", _NOTE)]
@@ -83,7 +84,8 @@ def _failures(folders):
     for path in sorted(path for folder in folders for path in Path(folder).rglob("failed/*.json")):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            yield f"{content.get('name', path.stem)}: {content.get('cause', 'missing')}"
+            told = f"{content.get('name', path.stem)}: {content.get('cause', 'missing')}"
+            yield told.encode(errors="replace").decode()
         except (ValueError, AttributeError, RecursionError):
             yield f"{path.stem}: missing"
 

@@ -38,6 +38,10 @@ KILLED = (
     "take fewer runs at a time (--cores), or a smaller batch_size."
 )
 
+# What the batch writes into a result beside what the notebook records.
+_OWN = {"experiment", "profile", "name", "parameters", "notebook_hash", "minutes", "resumed"}
+_OWN |= {"started", "commit"}
+
 
 def record(path, *, scores, **more):
     """Write the result of a run as JSON; the last cell of an experiment's notebook calls it.
@@ -53,10 +57,12 @@ def record(path, *, scores, **more):
         The dict that is written, with device, versions and peak memory.
 
     Raises:
-        ValueError: a score has other keys.
+        ValueError: a score has other keys, or `more` has a name that the batch itself writes.
     """
     from mmlkit.runtime import describe, peak_memory
 
+    if taken := sorted(_OWN & more.keys()):
+        raise ValueError(f"record: {', '.join(taken)} is written by the batch; use another name.")
     for score in scores:
         if set(score) != {"on", "split", "metric", "value"}:
             raise ValueError(
@@ -100,6 +106,7 @@ def read_result(path):
             other = LookupError("it names no experiment")
             raise other
         found["parameters"].items()
+        json.dumps(found, ensure_ascii=False).encode()  # half of a UTF-16 pair cannot be printed
         scores = [
             {"on": "missing", "split": "missing", "metric": "missing", **score}
             for score in found["scores"]
@@ -129,9 +136,14 @@ def changes(result, experiment, run):
         A list of names: parameters, and the notebook's file.
     """
     then, now = result["parameters"], experiment.runs[run]
-    keys = [key for key in sorted({*then, *now}) if then.get(key) != now.get(key)]
+    keys = [key for key in sorted({*then, *now}) if not _same(then.get(key), now.get(key))]
     same = result.get("notebook_hash") == _hash(experiment.notebook.read_bytes())
     return keys if same else [*keys, experiment.notebook.name]
+
+
+def _same(one, other):
+    """Return whether two values of a parameter are the same: 1 and 1.0 are, 1 and true are not."""
+    return one == other and (type(one) is bool) == (type(other) is bool)
 
 
 def _hash(content):

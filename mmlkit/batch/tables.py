@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mmlkit.batch.experiments import is_finite
 from mmlkit.batch.runs import read_result
-from mmlkit.studies.comparisons import paired_bootstrap
+from mmlkit.studies.comparisons import paired_bootstrap, pairs_needed
 from mmlkit.studies.published import tables
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "headline",
     "load_results",
     "long_frame",
+    "select",
     "unfinished",
 ]
 
@@ -57,11 +58,11 @@ def load_results(folders):
                 "runs/NAME-fast/results."
             )
         for path in sorted(folder.rglob("*.json")):
-            if path.parent.name == "replaced":
+            if path.parent.name == "replaced" or not path.is_file():
                 continue
             try:
                 result = read_result(path)
-            except ValueError as error:
+            except (OSError, ValueError) as error:
                 if type(error.__cause__) is not LookupError:  # that one is no result at all
                     warnings.warn(f"{error} The report leaves it out.", stacklevel=2)
                 continue
@@ -154,7 +155,8 @@ def long_frame(experiment, results):
     if both.empty:
         return frame
     both["value"] = 100 * (both["value"] / both["value_base"] - 1)
-    better = both.groupby([*keys, "split"], sort=False, as_index=False)["value"].mean()
+    groups = both.groupby([*keys, "split"], sort=False)["value"]
+    better = groups.agg(lambda values: values.mean(skipna=False)).reset_index()
     better = better.assign(on="improvement", metric="improvement")
     return pd.concat([frame, better], ignore_index=True)
 
@@ -211,7 +213,7 @@ def headline(experiment, frame):
     """
     by = _first(experiment)
     published = experiment.published
-    part = frame[frame["split"] == "dev"]
+    part = frame[frame["split"] == "dev"].dropna(subset="value")
     if published.get("headline_on") == "own":
         metric = "score of the task trained on"
         part = part[part["on"] == part["task"]]
@@ -302,6 +304,22 @@ def best_values(experiment, frame):
     return found
 
 
+def select(frame, values):
+    """Return the rows of a table of scores with these values.
+
+    Args:
+        frame: a DataFrame of `long_frame`, in which a column of several types is one of texts.
+        values: {column: value}.
+
+    Returns:
+        A DataFrame.
+    """
+    for column, value in values.items():
+        texts = {*map(type, frame[column].tolist())} == {str}
+        frame = frame[frame[column] == (str(value) if texts else value)]
+    return frame
+
+
 def compare_claim(claim, frame, scale=1, level=0.95):
     """Compare the two sides of a claim over the same seeds, tasks and sets.
 
@@ -321,7 +339,7 @@ def compare_claim(claim, frame, scale=1, level=0.95):
         return None
     scale = 1 if metric == "improvement" else scale  # that is in percent already
     for side in (claim["first"], claim["second"]):
-        part = frame[(frame[list(side)] == list(side.values())).all(axis=1)]
+        part = select(frame, side)
         part = part[part["metric"] == metric if metric else part["metric"] != "improvement"]
         if on == "others":
             part = part[part["on"] != part["task"]]
@@ -340,7 +358,15 @@ def compare_claim(claim, frame, scale=1, level=0.95):
     cells = [
         frozenset(part[others].astype(str).itertuples(index=False, name=None)) for _, part in runs
     ]
-    most = max(cells, key=lambda one: (len(one), cells.count(one)))
-    same = [one == most for one in cells]  # the same sets with each seed
-    means = scale * runs[["value", "value_second"]].mean()[same]
+    most = max(cells, key=lambda one: _comparable(one, cells, pairs_needed(level)))
+    inside = [row in most for row in both[others].astype(str).itertuples(index=False, name=None)]
+    same = [one >= most for one in cells]  # the same sets with each seed
+    means = scale * both[inside].groupby("seed")[["value", "value_second"]].mean()
+    means = means[means.index.isin([seed for (seed, _), fits in zip(runs, same) if fits])]
     return paired_bootstrap(means["value"], means["value_second"], level=level)
+
+
+def _comparable(cells, of_seeds, needed):
+    """Rank sets of tasks: those with enough seeds for an interval first, then the largest one."""
+    seeds = sum(one >= cells for one in of_seeds)
+    return seeds >= needed, len(cells), seeds

@@ -6,7 +6,9 @@ Nothing heavy is imported before a command needs it, so `mmlkit --help` answers 
 import contextlib
 import csv
 import os
+import signal
 import sys
+import threading
 from pathlib import Path
 
 from mmlkit.cli.arguments import parse
@@ -28,14 +30,17 @@ def main(arguments=None):
         The exit status: 0; 1 where the work failed; 2 for a mistake of the user, as argparse has
         it.
     """
+    if sys.stdout is None:  # the shell has closed it: mmlkit report >&-
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (until the end)
     options = parse(arguments)
     try:
-        status = _COMMANDS[options.command](options)
-        sys.stdout.flush()
-        return status
+        with _ended_as_by_ctrl_c() as ended:
+            status = _COMMANDS[options.command](options)
+            sys.stdout.flush()
+            return status
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
-        return 130
+        return 128 + (ended or [signal.SIGINT])[0]
     except BrokenPipeError:  # the reader, such as head, has seen enough: write no more
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -45,6 +50,35 @@ def main(arguments=None):
             raise
         print(f"mmlkit {options.command}: {error_text(error)}", file=sys.stderr)
         return 2 if is_mistake(error) else 1
+
+
+@contextlib.contextmanager
+def _ended_as_by_ctrl_c():
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, so that a batch puts its folder in order.
+
+    They come from schedulers, `timeout` and closed terminals. One that the caller ignores, as
+    nohup does, stays ignored.
+
+    Yields:
+        A list, to which the signal that came is added.
+    """
+    ended, before = [], {}
+
+    def end(number, frame):
+        if not ended:  # once: what puts the folder in order must not be interrupted
+            ended.append(number)
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        for name in {"SIGTERM", "SIGHUP"} & {*dir(signal)}:
+            number = getattr(signal, name)
+            if signal.getsignal(number) is signal.SIG_DFL:
+                before[number] = signal.signal(number, end)
+    try:
+        yield ended
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _machine(options):
@@ -104,7 +138,8 @@ def _reproduce(options):
     again, cores = options.rerun_changed, options.cores or usable_cores()
     left = reproduce(experiment, folder, cores=cores, again=again, options=options.more)
     if len(left) < len(experiment.runs):
-        print(f"The report: {write_report([folder], folder / 'report').resolve()}")
+        page = write_report([folder], folder / "report", experiment)
+        print(f"The report: {page.resolve()}")
     return 1 if left and not is_dry_run(options.more) else 0
 
 
@@ -134,11 +169,8 @@ def _report(options):
     out = options.out or Path(options.folders[0], "report")
     print(f"The report: {write_report(options.folders, out).resolve()}")
     if options.readme:
-        for path in (
-            write_readme(options.folders),
-            write_evidence(options.folders, options.folders[0]),
-        ):
-            print(f"{path} is up to date")
+        print(f"{write_evidence(options.folders, options.folders[0])} is up to date")
+        print(f"{write_readme(options.folders)} is up to date")
     return 0
 
 

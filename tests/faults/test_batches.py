@@ -209,6 +209,16 @@ def test_an_unset_variable_is_named_before_any_run(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("found", ["sets", "/no/such/folder"])
+def test_a_variable_that_is_no_absolute_folder_is_refused(tmp_path, monkeypatch, found):
+    """A notebook runs in its own folder, where a relative path names another one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sets").mkdir()
+    monkeypatch.setenv("MMLKIT_REALDATA", found)
+    with pytest.raises(ValueError, match=f"MMLKIT_REALDATA is '{found}', which is no absolute"):
+        reproduce(load_experiment("real-rates"), tmp_path / "out")
+
+
 def test_a_run_past_its_time_limit_is_stopped_and_restarted_once(toy, tmp_path, capfd):
     experiment, out = load_experiment(toy("time.sleep(36000)", [0], limit=0.05)), tmp_path / "out"
     assert reproduce(experiment, out, cores=1) == ["0"]
@@ -253,6 +263,59 @@ def test_an_interrupt_of_the_first_process_ends_all_processes(toy, tmp_path):
     assert batch.returncode == 130 and said.endswith("Interrupted.\n")
     wait_for(lambda: not any(one.is_running() for one in family), 30)
     assert len(family) >= 7 and len(starts(tmp_path)) == 2 and not (out / "failed").exists()
+
+
+def test_a_terminal_that_is_closed_ends_a_batch_as_ctrl_c_does(toy, tmp_path):
+    """SIGHUP comes before a changed result is made again; the result is moved back."""
+    toml, out = toy("", [0]), tmp_path / "out"
+    assert reproduce(load_experiment(toml), out) == []
+    before, toml = result_files(out), toy("print(1)", [0])
+    # The batch waits for its lock's folder: the signal arrives when the result has been moved.
+    code = (
+        "import os, signal, sys\nfrom mmlkit.batch import batches\n"
+        "batches._run_snakemake = lambda *_: os.kill(os.getpid(), signal.SIGHUP)\n"
+        "from mmlkit.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+    )
+    line = [sys.executable, "-c", code, *command(toml, out, "--rerun-changed")[5:]]
+    done = subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 128 + signal.SIGHUP and done.stderr == "Interrupted.\n"
+    assert result_files(out) == before and not list((out / "replaced").iterdir())
+
+
+BEFORE = '[before]\nrun = "enc"\nwhen = { item = 1 }\nset = { item = 9 }\n'
+
+
+def test_a_finished_run_stays_where_its_encoder_is_made_again(toy, tmp_path):
+    toml, out = toy("", [0, 1]), tmp_path / "out"
+    toml.write_text(toml.read_text().replace("[fast]\n", f"{BEFORE}[fast]\n"))
+    assert reproduce(load_experiment(toml), out) == []
+    before = result_files(out)
+    (out / "results" / "enc.json").unlink()
+    assert reproduce(load_experiment(toml), out) == []
+    after = result_files(out)
+    assert {after[run] == before[run] for run in "01"} == {True} and "enc" in after
+    assert len(starts(tmp_path)["9"]) == 2 and len(starts(tmp_path)["1"]) == 1
+    # A run to do must not use an encoder that was trained in another way.
+    encoder = out / "results" / "enc.json"
+    encoder.write_text(encoder.read_text().replace('"item": 9', '"item": 8'))
+    (out / "results" / "1.json").unlink()
+    with pytest.raises(ValueError, match="runs to do need enc, .* with another item. --rerun-"):
+        reproduce(load_experiment(toml), out)
+    assert len(starts(tmp_path)["1"]) == 1
+
+
+RESULT_THEN_KILLED = """
+place = pathlib.Path(result_file).parents[2] / "results" / f"{item}.json"
+place.write_text(json.dumps({"experiment": "toy", "profile": "fast", "name": "0", "scores": []}))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_result_of_a_run_that_is_killed_afterwards_stays(toy, tmp_path):
+    """Snakemake would remove the output of a failed job, and run it again."""
+    toml, out = toy(RESULT_THEN_KILLED, [0]), tmp_path / "out"
+    assert reproduce(load_experiment(toml), out) == []
+    assert len(starts(tmp_path)["0"]) == 1 and b'"scores": []' in result_files(out)["0"][2]
 
 
 KILLED_TWICE = """
@@ -392,7 +455,7 @@ def test_the_snakefile_runs_by_itself(toy, tmp_path):
     """The command is that of the first comment in the Snakefile, adapted to this experiment."""
     toml, out, place = toy("", [0, 1]), tmp_path / "out", ROOT / "mmlkit" / "batch" / "Snakefile"
     comment = re.findall(r"^#(.*)$", place.read_text(), re.M)
-    line = re.search(r"snakemake (--snakefile.*?--ignore-incomplete)", " ".join(comment))[1]
+    line = re.search(r"snakemake (--snakefile.*?--keep-incomplete)", " ".join(comment))[1]
     words = line.replace("\\", " ").replace("mml-tables profile", f"{toml} profile")
     words = words.replace("mmlkit/batch/Snakefile", str(place)).replace(
         "runs/mml-tables-fast", str(out)
@@ -603,7 +666,11 @@ def test_a_single_run(toy, tmp_path):
     assert execute_run(experiment, out, "3") is None and len(starts(tmp_path)["3"]) == 1
     assert not (out / "work" / "3").exists()
     assert changes(result, experiment, "3") == []
+    experiment.runs["3"].update(item=3.0)
+    assert changes(result, experiment, "3") == []
     experiment.runs["3"].update(item=4, lr=1)
+    assert changes(result, experiment, "3") == ["item", "lr"]
+    result["parameters"]["lr"] = True  # which Python takes for 1
     assert changes(result, experiment, "3") == ["item", "lr"]
 
 
@@ -619,9 +686,9 @@ def test_the_record_of_a_notebook(tmp_path):
         path,
         scores=scores,
         history=[{"pearson": math.nan, "rows": (1, math.inf)}],
-        experiment="toy",
-        parameters={},
     )
+    whole = {**json.loads(path.read_text()), "experiment": "toy", "parameters": {}}
+    path.write_text(json.dumps(whole))  # as a run of a batch completes it
     text = path.read_text()  # valid for R, jq and browsers
     assert "NaN" not in text and json.loads(text)["history"] == [
         {"pearson": None, "rows": [1, None]}
@@ -632,3 +699,8 @@ def test_the_record_of_a_notebook(tmp_path):
     path.write_text('{"a": 1}')
     with pytest.raises(ValueError, match="x.json is not the result of a run"):
         read_result(path)
+
+
+def test_a_record_leaves_the_names_of_the_batch_alone():
+    with pytest.raises(ValueError, match="minutes, name is written by the batch"):
+        record(None, scores=[], name="my-model", minutes=0)

@@ -1,6 +1,7 @@
 """Experiment files: the grid, the settings of a size or a value, and errors in the files."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -149,7 +150,7 @@ def test_the_estimate(write):
         ),
         (
             HEAD + "[grid]\nvalue = [1]\n[fast]\n",
-            "grid is 'value', expected a name other than on, split, metric and value",
+            "grid is 'value', expected a name other than on, split, metric, value, published",
         ),
         (
             HEAD + f"[grid]\nseed = [0]\n[fast]\nlimit = 1{'0' * 400}\n",
@@ -375,6 +376,12 @@ def test_misspelled_names():
         load_experiment("mml-tables", "paper2")
     with pytest.raises(ValueError, match="--grid 'seed' is not of the form NAME=A,B"):
         parse_grid(["seed"])
+    with pytest.raises(ValueError, match="--grid profile: the batch sets it. Use --profile."):
+        parse_grid(["profile=colab"])
+    assert parse_grid(["elsewhere=false,true", "source=./sets"]) == {
+        "elsewhere": [False, True],
+        "source": [str(Path.cwd() / "sets")],
+    }
     assert parse_grid(["seed=0,1", "task=rte", "lr=1e-4"]) == {
         "seed": [0, 1],
         "task": ["rte"],

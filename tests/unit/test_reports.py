@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -221,6 +222,72 @@ def run_of(name, method, task, seed, own, other=0.9):
     scores = [dict(on=task, split="dev", metric="accuracy", value=own)]
     scores.append(dict(on="scitail", split="dev", metric="accuracy", value=other))
     return {**one, "parameters": {**one["parameters"], "lr": 1e-4}, "scores": scores}
+
+
+def test_a_result_with_a_value_of_another_type_leaves_the_claims(tmp_path):
+    """With one text among the shares, the whole column is one of texts."""
+    experiment = load_experiment("real-stars")
+    claim = experiment.claims[1]
+    runs = [
+        {
+            **result(start, seed, [0.5 + (start == "mt-dnn") / 10], "sst"),
+            "parameters": {"start": start, "share": share, "seed": seed},
+        }
+        for start in ("bert", "mt-dnn")
+        for share in (0.0012, 0.0047)
+        for seed in range(6)
+    ]
+    expected = compare_claim(claim, long_frame(experiment, runs))
+    assert expected.pairs == 6 and expected.difference == pytest.approx(0.1)
+    more = [{**runs[0], "parameters": {"start": "bert", "share": "all", "seed": 0}}]
+    assert compare_claim(claim, long_frame(experiment, runs + more)) == expected
+
+
+def test_a_score_without_a_number_does_not_change_the_other_side(experiment):
+    """BERT has no number on one set: it is left out of the short table, or loses the seed."""
+    runs = [result(method, seed, [0.5] * 4) for method in ("bert", "mml") for seed in range(3)]
+    for score in runs[0]["scores"]:
+        score["value"] = math.nan if score["on"] == "snli" else score["value"]
+    for score in runs[3]["scores"]:
+        score["value"] += 0.1
+    frame = long_frame(experiment, runs)
+    better = frame[(frame["metric"] == "improvement") & (frame["split"] == "dev")]
+    assert better.set_index("seed")["value"].isna().to_dict() == {0: True, 1: False, 2: False}
+    found = headline(experiment, frame).iloc[0]
+    assert found["seeds"] == 2 and found["ours"] == pytest.approx(0)
+
+
+def test_one_run_more_does_not_take_a_verdict_away(experiment):
+    """Six seeds have RTE; one of them has MNLI as well."""
+    claim = {"says": "c", "first": {"method": "mml"}, "second": {"method": "bert"}, "on": "own"}
+    runs = [
+        result(method, seed, [value] * 4)
+        for method, value in (("bert", 0.5), ("mml", 0.6))
+        for seed in range(6)
+    ]
+    more = [result(method, 0, [0.1] * 4, "mnli") for method in ("bert", "mml")]
+    found = compare_claim(claim, long_frame(experiment, runs + more))
+    assert found.pairs == 6 and found.difference == pytest.approx(0.1)
+
+
+def test_a_report_of_a_file_of_ones_own_has_its_claims(tmp_path, experiment):
+    own = replace(experiment, name="mine", title="My grid")
+    (tmp_path / "mml-0.json").write_text(json.dumps({**RESULTS[1], "experiment": "mine"}))
+    (tmp_path / "bert-0.json").write_text(json.dumps({**RESULTS[0], "experiment": "mine"}))
+    text = write_report([tmp_path], tmp_path / "out", own).with_suffix(".md").read_text()
+    assert "My grid" in text and experiment.claims[0]["says"] in text
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_what_is_no_file_is_no_result(folder):
+    os.mkfifo(folder / "results" / "pipe.json")
+    (folder / "results" / "folder.json").mkdir()
+    (folder / "results" / ".#lock.json").symlink_to("nowhere")
+    broken = json.dumps({**RESULTS[0], "name": "half", "hardware": "\ud800"})
+    (folder / "results" / "half.json").write_text(broken)
+    with pytest.warns(UserWarning, match="half.json is not the result of a run .Unicode"):
+        (one,) = overviews.experiments_in([folder])
+    assert len(one.results) == len(RESULTS)
 
 
 def test_a_claim_takes_a_side_from_another_experiment_by_hand(tmp_path):
