@@ -20,9 +20,9 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
     """Draw a line for each claim, with a marker at the difference and its interval.
 
     Claims stand below the name of their group. Circle, square or open diamond show what `outcome`
-    says. An interval that goes on beyond the axis ends in an arrow. With too few pairs for its
-    level, a difference has no interval (`has_interval`). The numbers at the right are difference,
-    interval and pairs of runs.
+    says. An interval that goes on beyond the axis ends in an arrow, and a difference beyond it is
+    one. With too few pairs for its level, a difference has no interval (`has_interval`). The
+    numbers at the right are difference, interval and pairs of runs.
 
     Args:
         claims: a list of (group, name, Comparison), or (group, name, Comparison, at_least).
@@ -84,8 +84,9 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
 def axis_limit(comparisons):
     """Return where the axis of `forest` ends on either side.
 
-    It includes every difference and every interval with a definite outcome. Other intervals are
-    included up to four times as far out.
+    It includes every difference that has an interval (where there is none: every difference), and
+    every interval with a definite outcome. Other intervals are included up to four times as far
+    out. A single pair of runs may be far away, and would hide all intervals.
 
     Args:
         comparisons: a list of Comparison.
@@ -94,9 +95,9 @@ def axis_limit(comparisons):
         The limit, a positive number.
     """
     told = [one for one in comparisons if outcome(one) != "cannot be told"]
-    inner = [one.difference for one in comparisons] + [end for one in told for end in one[1:3]]
-    least = max(map(abs, inner))
     known = [one for one in comparisons if has_interval(one)]
+    inner = [one.difference for one in known or comparisons]
+    least = max(map(abs, inner + [end for one in told for end in one[1:3]]))
     ends = [abs(end) for one in known for end in one[1:3]]
     return 1.08 * max(end for end in [least, *ends] if end <= (4 * least or math.inf)) or 1.0
 
@@ -111,7 +112,9 @@ def _draw_claim(ax, y, comparison, word, limit):
         ax.plot(inside, [y, y], color=colour, linewidth=1.6, solid_capstyle="butt")
     for end, goes_on, arrow in ends:
         ax.plot([end], [y], arrow if goes_on else "|", color=colour, markersize=6, clip_on=False)
-    ax.plot([difference], [y], marker, color=colour, markersize=6, fillstyle=filling)
+    place = min(max(difference, -limit), limit)
+    marker = marker if place == difference else "<" if difference < 0 else ">"
+    ax.plot([place], [y], marker, color=colour, markersize=6, fillstyle=filling, clip_on=False)
     interval = f"{signed(low)} to {signed(high)}" if told else "no interval"
     ax.annotate(
         f"{signed(difference)}  ({interval}; {pairs})",

@@ -69,7 +69,8 @@ def reasoning(weights, tokens, probabilities, labels, *, title="", values=False)
             right.axhline(answers.mean(), linewidth=1, alpha=0.5, **{**one, "marker": None})
         right.set(xlabel="step k", ylabel="probability", title="answers, and their mean")
         right.set(xticks=steps, ylim=(0, 1))
-        right.legend(fontsize=8, title="thin line: mean over the steps", title_fontsize=8)
+        note = "thin line: mean over the steps"
+        right.legend(fontsize=8, title=note, title_fontsize=8, **OUTSIDE)
     return axes
 
 

@@ -168,3 +168,14 @@ def test_the_margin_of_a_claim_changes_its_marker():
 def test_an_empty_list_of_claims_is_refused():
     with pytest.raises(ValueError, match="there are no claims to draw; expected at least one"):
         forest([])
+
+
+def test_one_run_that_is_far_away_does_not_hide_the_intervals():
+    """Its mark is an arrow at the edge, and the text beside it has the number."""
+    far = Comparison(-18.5, -math.inf, math.inf, 0.95, 1)
+    ax = forest([("A", "near", UP), ("A", "far", far)])
+    limit = ax.get_xlim()[1]
+    assert 3.0 < limit < 6.0
+    arrows = [line for line in ax.lines if line.get_marker() == "<"]
+    assert [list(line.get_xdata()) for line in arrows] == [[-limit]]
+    assert any(text.get_text().startswith("-18.5") for text in ax.texts)
