@@ -82,9 +82,12 @@ def write_json(path, content):
         path: the file.
         content: plain values.
     """
-    from mmlkit.support.folders import write_file
+    from mmlkit.support.folders import atomic_write
 
-    write_file(path, json.dumps(content) + "\n")
+    with atomic_write(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.write(json.dumps(content) + "\n")
+        file.flush()
+        os.fsync(file.fileno())  # after a power failure, the renamed file is not empty
 
 
 def read_result(path):
