@@ -11,6 +11,7 @@ from pathlib import Path
 from mmlkit.batch.experiments import is_finite
 from mmlkit.batch.overviews import (
     advice,
+    changed_since,
     claim_rows,
     experiments_in,
     newest,
@@ -104,7 +105,8 @@ def _experiments(recorded):
     for one in recorded:
         size = markdown_text(f"{one.size}, {count(len(one.results), 'run')}")
         blocks.append(f"**{markdown_text(one.experiment.title)}** ({size})")
-        told = _sentences(one) + _missing(one) + _best(one) + _heads_left(one)
+        told = _sentences(one) + _missing(one) + changed_since(one)
+        told += _best(one) + _heads_left(one)
         blocks += [markdown_text(one.experiment.about), _items(told)]
         table = headline(one.experiment, one.frame)
         blocks.append(markdown_table(_without_gaps(table)) if len(table) else "")

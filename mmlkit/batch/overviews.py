@@ -5,10 +5,12 @@ Notebook 12 shows them. The report of `mmlkit report` has every cell; these tabl
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 from mmlkit.batch.experiments import Experiment, known_experiments, load_experiment
+from mmlkit.batch.runs import changed_parameters
 from mmlkit.batch.tables import (
     CELL,
     common_seeds,
@@ -25,6 +27,7 @@ from mmlkit.support.shipped import results as recorded_path
 __all__ = [
     "Recorded",
     "advice",
+    "changed_since",
     "claim_rows",
     "claim_sentences",
     "experiments_in",
@@ -209,6 +212,25 @@ def _experiment(name, profile, results):
     grid = {key: [one.get(key) for one in runs.values()] for key in keys}
     grid = {key: values for key, values in grid.items() if any(one != values[0] for one in values)}
     return Experiment(name, name, profile, Path(name), grid or {"profile": [profile]}, runs)
+
+
+def changed_since(one):
+    """Return a sentence for each parameter in which runs differ from what the file plans now.
+
+    Args:
+        one: a Recorded.
+
+    Returns:
+        A list of sentences.
+    """
+    found, plans = Counter(), one.experiment.runs
+    for result in one.results:
+        if (plan := plans.get(str(result["name"]))) is not None:
+            found.update(changed_parameters(result["parameters"], plan))
+    return [
+        f"{count(number, 'run')} had another {name} than the experiment's file has now."
+        for name, number in found.items()
+    ]
 
 
 def recorded_experiments(folders=None):

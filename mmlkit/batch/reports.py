@@ -12,7 +12,7 @@ import math
 from pathlib import Path
 from urllib.parse import quote
 
-from mmlkit.batch.overviews import experiments_in
+from mmlkit.batch.overviews import changed_since, experiments_in
 from mmlkit.batch.tables import CELL, comparison, finite
 from mmlkit.support.folders import write_file
 from mmlkit.support.messages import count, markdown_table, markdown_text
@@ -37,20 +37,20 @@ def write_report(folders, out, experiment=None):
     out, figures = Path(out), {}
     blocks = [_text("h1", "The results of all runs")]
     for number, one in enumerate(experiments_in(folders, experiment)):
-        edition, experiment, results, frame, claims, given = one[:6]
-        blocks += [_text("h2", f"{experiment.title} ({one.size})"), _text("p", _facts(results))]
-        blocks += [_text("p", _NOTE)]
-        if claims:
-            said = [one.sentence(*pair) for pair in claims]
+        plan, frame = one.experiment, one.frame
+        blocks += [_text("h2", f"{plan.title} ({one.size})"), _text("p", _facts(one.results))]
+        blocks += [_text("p", _NOTE), *(_text("p", said) for said in changed_since(one))]
+        if one.claims:
+            said = [one.sentence(*pair) for pair in one.claims]
             blocks += [_text("h3", "Claims of the paper, on these runs"), _items(said)]
         if len(frame):
-            table = rounded(comparison(experiment, frame))
+            table = rounded(comparison(plan, frame))
             blocks += [_text("h3", "All cells")]
             blocks += [(markdown_table(table), table.to_html(index=False, na_rep="", border=0))]
         if "dev" in set(frame["split"]):
-            image, alt = _figure(comparison(experiment, frame))
-            data = (f"-mini{edition}" if edition else "") + (f"-{number}" if given else "")
-            file = f"{experiment.name}-{experiment.profile}{data}-dev.png"
+            image, alt = _figure(comparison(plan, frame))
+            data = (f"-mini{one.edition}" if one.edition else "") + f"-{number}" * bool(one.given)
+            file = f"{plan.name}-{plan.profile}{data}-dev.png"
             figures[file] = image
             code = base64.b64encode(image).decode()
             blocks.append(

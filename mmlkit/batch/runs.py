@@ -24,6 +24,7 @@ from mmlkit.batch.processes import file_lock, without_iri_grammar
 from mmlkit.support.messages import OTHER_RUN
 
 __all__ = [
+    "changed_parameters",
     "changes",
     "execute_run",
     "failure_cause",
@@ -138,10 +139,22 @@ def changes(result, experiment, run):
     Returns:
         A list of names: parameters, and the notebook's file.
     """
-    then, now = result["parameters"], experiment.runs[run]
-    keys = [key for key in sorted({*then, *now}) if not _same(then.get(key), now.get(key))]
+    keys = changed_parameters(result["parameters"], experiment.runs[run])
     same = result.get("notebook_hash") == _hash(experiment.notebook.read_bytes())
     return keys if same else [*keys, experiment.notebook.name]
+
+
+def changed_parameters(then, now):
+    """Return the names of the parameters that differ, sorted.
+
+    Args:
+        then: {name: value} of a result.
+        now: {name: value} of the plan.
+
+    Returns:
+        A list of names.
+    """
+    return [key for key in sorted({*then, *now}) if not _same(then.get(key), now.get(key))]
 
 
 def _same(one, other):

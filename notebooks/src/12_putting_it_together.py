@@ -823,7 +823,7 @@ headlines(recorded) if recorded else None
 
 # %% [markdown]
 # Scores are times 100. Published numbers come from larger encoders and other data, so only the sign of an improvement can be compared.
-# MML's is a loss on *edition 2* of the mini data, whose texts gave some labels away.
+# MML's is a loss on *edition 2* of the mini data, whose texts gave some labels away, and open on *edition 3*.
 #
 # Next come the claims, judged on our runs. A claim *holds* if its whole interval lies above zero, and it *does not
 # hold* if no part of the interval lies above zero. Otherwise the claim *cannot be told*. With fewer than six seeds, no claim can be told
@@ -869,7 +869,7 @@ for name, said in measurement_sentences().items():
 # %% [markdown]
 # ### All claims on one axis
 #
-# The closing figure shows every claim that has runs of both sides, in points. The slider sets the level of the intervals.
+# The figure shows every claim with runs of both sides, in points. The slider sets the level.
 #
 # **Predict before you run.** How many of the claims are decided (hold or do not hold) at 80 %, at 95 % and at 99 %?
 
@@ -907,9 +907,9 @@ planned = sum(len(one.experiment.claims) for one in recorded)
 print(f"{planned - len(words)} further claims of these experiments have no runs of both sides.")
 
 # %% [markdown]
-# *At 95 %, all four claims of* real-stars *hold, and annealed sampling is better than sequential. In* together-or-alone*, joint training helps
-# the average and RTE, not STS-B. In* real-multiverse*, MML helps the average, RTE and CoLA, not STS-B. On other sets it is worse with edition 2,
-# and the claim is open with edition 3. A diamond without a line has too few seeds.* Right of zero, the first system is better.
+# *At 95 %, all four claims of* real-stars *hold, and annealed sampling is better than sequential. In* together-or-alone*, joint training raises
+# the average and RTE, and lowers STS-B. In* real-multiverse*, MML raises the average, RTE and CoLA, and lowers STS-B. At one learning rate*
+# (real-same-rate) *no such gain can be told. On other sets it is worse with edition 2, and the claim is open with edition 3. A diamond without a line has too few seeds.* Right of zero, the first system is better.
 # Numbers: difference, interval, pairs. Claims on one set or number of rows came after their results, and test no prediction.
 #
 # At 99 % at least eight pairs are needed. Without an effect, all $n$ differences have the same sign with probability $2^{1-n}$

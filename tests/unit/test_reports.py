@@ -290,6 +290,18 @@ def test_what_is_no_file_is_no_result(folder):
     assert len(one.results) == len(RESULTS)
 
 
+def test_runs_with_other_parameters_than_the_plan_are_named(tmp_path):
+    """Otherwise a method with two epochs could stand beside one with thirty."""
+    experiment = load_experiment("mml-tables")
+    for number, one in enumerate(RESULTS[:2]):
+        planned = experiment.runs.get(one["name"], one["parameters"])
+        run = {**one, "parameters": {**planned, "epochs": 99} if number else planned}
+        (tmp_path / f"{number}.json").write_text(json.dumps(run))
+    told = "1 run had another epochs than the experiment's file has now."
+    assert told in write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
+    assert told in write_report([tmp_path], tmp_path / "out").read_text().replace("&#x27;", "'")
+
+
 def test_a_claim_takes_a_side_from_another_experiment_by_hand(tmp_path):
     """The control has one head at MML's rate; MML's runs are those of family A."""
     runs = [
