@@ -822,7 +822,7 @@ runs_table(recorded) if recorded else print("no recorded runs here, so section 9
 headlines(recorded) if recorded else None
 
 # %% [markdown]
-# Scores are times 100. Published numbers come from larger encoders and other data, so only the sign of an improvement can be compared.
+# Scores are times 100. Published numbers come from larger encoders and other data: compare only the sign of an improvement.
 # MML's is a loss on *edition 2* of the mini data, whose texts gave some labels away, and open on *edition 3*.
 #
 # Next come the claims, judged on our runs. A claim *holds* if its whole interval lies above zero, and it *does not
@@ -860,7 +860,7 @@ if joint:
 # The runs show that RTE is better *with* the other tasks. They do not show that it learns *from* them. The control is RTE alone
 # with as many updates (`mmlkit reproduce real-company`).
 #
-# There are also single measurements, with one file each.
+# There are also single measurements.
 
 # %%
 for name, said in measurement_sentences().items():
@@ -907,10 +907,11 @@ planned = sum(len(one.experiment.claims) for one in recorded)
 print(f"{planned - len(words)} further claims of these experiments have no runs of both sides.")
 
 # %% [markdown]
-# *At 95 %, all four claims of* real-stars *hold, and annealed sampling is better than sequential. In* together-or-alone*, joint training raises
-# the average and RTE, and lowers STS-B. In* real-multiverse*, MML raises the average, RTE and CoLA, and lowers STS-B. At one learning rate*
-# (real-same-rate) *no such gain can be told. On other sets it is worse with edition 2, and the claim is open with edition 3. A diamond without a line has too few seeds.* Right of zero, the first system is better.
-# Numbers: difference, interval, pairs. Claims on one set or number of rows came after their results, and test no prediction.
+# *At 95 %, all four claims of* real-stars *hold, and annealed sampling is better than sequential. In* together-or-alone*, joint training
+# raises the average and RTE, and lowers STS-B. In* real-multiverse*, MML raises the average, RTE and CoLA, and lowers STS-B. At one
+# learning rate,* real-same-rate *shows none of these gains. On other sets MML is worse with edition 2, and open with edition 3. A diamond
+# without a line has too few seeds.* Right of zero, the first system is better. Numbers: difference, interval, pairs. Claims on one set or
+# number of rows came after their results, and test no prediction.
 #
 # At 99 % at least eight pairs are needed. Without an effect, all $n$ differences have the same sign with probability $2^{1-n}$
 # (exercise 3).

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mmlkit.batch.experiments import load_experiment
+from mmlkit.batch.overviews import recorded_experiments
 from mmlkit.batch.tables import load_results, long_frame
 from mmlkit.studies import (
     paired_bootstrap,
@@ -14,6 +15,8 @@ from mmlkit.studies import (
     recorded_protocol,
     recorded_staircases,
 )
+from mmlkit.studies.comparisons import outcome
+from mmlkit.support.messages import signed
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
@@ -185,6 +188,26 @@ def test_the_gains_of_mml_on_its_own_set_equal_the_runs():
     said = "gains {rte:.1f} points on RTE and {cola:.1f} on CoLA, and loses {lost:.1f} on STS-B"
     readme = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
     assert said.format(**gains, lost=-gains["stsb"]) in readme and gains["mrpc"] < 0
+
+
+def test_the_texts_on_one_learning_rate_equal_the_runs():
+    """BERT at MML's rate: the control of family A, on the sets that it has."""
+    one = next(
+        one for one in recorded_experiments([RESULTS]) if one.experiment.name == "real-same-rate"
+    )
+    runs = [(given["task"], given["lr"]) for given in (run["parameters"] for run in one.results)]
+    assert {(task, rate): runs.count((task, rate)) for task, rate in runs} == {
+        (task, 1e-4): 6 for task in ("rte", "mrpc", "cola")
+    }
+    found = {claim["says"]: found for claim, found in one.compared}
+    mean = found["MML does better than BERT at the same learning rate, mean of four sets in-domain"]
+    rate = found["BERT does better at 1e-4 than at 2e-4, mean of four sets in-domain"]
+    assert outcome(mean) == "cannot be told" and mean.pairs == rate.pairs == 6
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert (
+        f"At 1e-4, BERT is {rate.difference:.1f} points better on RTE, MRPC and CoLA, and MML's "
+        f"lead over it is {signed(mean.difference)} ({signed(mean.low)} to {signed(mean.high)})"
+    ) in readme
 
 
 def test_the_texts_on_the_number_of_checks_equal_the_runs():
