@@ -207,8 +207,8 @@ def headline(experiment, frame):
 
     Returns:
         A DataFrame with published, recomputed, ours, sd and seeds: scores times 100, improvements
-        in percent. ours and sd are over the seeds that all rows have (`common_seeds`); everything
-        else is averaged. A value with runs of fewer tasks or sets than the others has no row
+        in percent. ours and sd are over the seeds that all rows have (`common_seeds`), and over
+        the tasks and sets that all have; everything else is averaged. A value with runs of fewer tasks or sets than the others has no row
         (`unfinished`). An experiment that chooses a parameter has a row for each of its values.
     """
     by = _first(experiment)
@@ -224,6 +224,10 @@ def headline(experiment, frame):
         return part
     part = part[~part[by].isin(unfinished(experiment, part))]
     part = part[part["seed"].isin(common_seeds(experiment, part))]
+    if experiment.chosen is None:  # otherwise the values of that parameter have rows of their own
+        part = _common_cells(part, by)
+    if part.empty:
+        return part
     if (key := experiment.chosen) in part:
         part = part.assign(**{by: [f"{a}, {key} {b}" for a, b in zip(part[by], part[key])]})
     scale = 1 if metric == "improvement" else 100
@@ -235,6 +239,22 @@ def headline(experiment, frame):
     printed *= scale / (1 if metric == "improvement" else published.get("scale", 1))
     unit = ", %" if metric == "improvement" else " times 100"
     return printed.join(ours).rename_axis(f"{by}: dev {metric}{unit}").reset_index()
+
+
+def _common_cells(frame, by):
+    """Keep the scores that every value of `by` has with every seed, where there are several.
+
+    In the middle of a batch, one method may have runs of easy tasks and another of hard ones.
+    """
+    if frame[by].nunique() < 2:
+        return frame
+    keys = [key for key in frame if key not in (by, "seed", "value")]
+    runs = [
+        set(part[keys].itertuples(index=False, name=None))
+        for _, part in frame.groupby([by, "seed"])
+    ]
+    shared = set.intersection(*runs)
+    return frame[[row in shared for row in frame[keys].itertuples(index=False, name=None)]]
 
 
 def unfinished(experiment, frame):

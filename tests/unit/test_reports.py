@@ -257,6 +257,16 @@ def test_a_score_without_a_number_does_not_change_the_other_side(experiment):
     assert found["seeds"] == 2 and found["ours"] == pytest.approx(0)
 
 
+def test_the_headline_of_an_unfinished_batch_compares_the_same_tasks(experiment):
+    """BERT has RTE and QNLI, MML has RTE and SNLI, which is harder."""
+    runs = [result("bert", 0, [0.5] * 4), result("mml", 0, [0.6] * 4)]
+    runs += [result("bert", 0, [0.9] * 4, "qnli"), result("mml", 0, [0.1] * 4, "snli")]
+    experiment = replace(experiment, published={"headline": "accuracy"})
+    found = headline(experiment, long_frame(experiment, runs))
+    assert dict(zip(found.iloc[:, 0], found["ours"])) == pytest.approx({"bert": 50, "mml": 60})
+    assert len(headline(experiment, long_frame(experiment, runs[1:3]))) == 0
+
+
 def test_one_run_more_does_not_take_a_verdict_away(experiment):
     """Six seeds have RTE; one of them has MNLI as well."""
     claim = {"says": "c", "first": {"method": "mml"}, "second": {"method": "bert"}, "on": "own"}
