@@ -207,9 +207,10 @@ def headline(experiment, frame):
 
     Returns:
         A DataFrame with published, recomputed, ours, sd and seeds: scores times 100, improvements
-        in percent. ours and sd are over the seeds that all rows have (`common_seeds`), and over
-        the tasks and sets that all have; everything else is averaged. A value with runs of fewer tasks or sets than the others has no row
-        (`unfinished`). An experiment that chooses a parameter has a row for each of its values.
+        in percent. ours and sd are over the seeds that all rows have (`common_seeds`), and over the
+        tasks and sets that all have; everything else is averaged. A value with runs of fewer tasks
+        or sets than the others has no row (`unfinished`). An experiment that chooses a parameter
+        has a row for each of its values.
     """
     by = _first(experiment)
     published = experiment.published
