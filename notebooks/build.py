@@ -125,12 +125,14 @@ def smaller(png):
     from PIL import Image, ImageChops
 
     full = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB")
-    few = full.quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=1)
-    lost = ImageChops.difference(full, few.convert("RGB")).convert("L").histogram()
-    visible = sum(lost[9:]) / sum(lost)  # the share of pixels that differ by more than 8 of 255
+    chosen = full
+    for colours in () if has_colour_bar(full) else (256, 128):
+        few = full.quantize(colours, method=Image.Quantize.MAXCOVERAGE, kmeans=1)
+        lost = ImageChops.difference(full, few.convert("RGB")).convert("L").histogram()
+        if sum(lost[9:]) / sum(lost) < 1e-3:  # pixels that differ by more than 8 of 255
+            chosen = few
     out = io.BytesIO()
-    keep = has_colour_bar(full) or visible >= 1e-3
-    (full if keep else few).save(out, "PNG", optimize=True)
+    chosen.save(out, "PNG", optimize=True)
     return base64.b64encode(out.getvalue()).decode()
 
 

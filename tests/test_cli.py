@@ -303,7 +303,7 @@ def test_reproduce_without_a_name_lists_the_experiments(capsys):
     output = capsys.readouterr()
     assert (
         "mml-tables          MML v2, Tables 2 to 5" in output.out
-        and len(output.out.splitlines()) == 16
+        and len(output.out.splitlines()) == 17
     )
     assert output.err.startswith("Name one of them: mmlkit reproduce mml-tables.")
 

@@ -197,7 +197,8 @@ def packed_calls(monkeypatch):
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_weights_are_packed_for_many_tokens(make_case, monkeypatch, precision):
     dtype = torch.float32 if precision == "fp32" else torch.bfloat16
-    assert fast._packing_is_exact(dtype)
+    if not fast._packing_is_exact(dtype):
+        pytest.skip(f"this processor has no packed product in {precision}")
     model, encoded = make_case()
     calls = packed_calls(monkeypatch)
     monkeypatch.setattr(fast, "PACKED_FROM", sum(encoded.lengths) + 1)
