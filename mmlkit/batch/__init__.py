@@ -6,7 +6,8 @@
     runs          one run of an experiment and its result
     batches       all runs of an experiment, through Snakemake
     tables        tables of the results, and what they say about a claim
-    overviews     short tables and sentences of all recorded runs
+    recorded      all recorded runs, with their plans and claims
+    overviews     short tables and sentences of them
     reports       the report of tables and figures, as Markdown and HTML
     evidence      verdicts on all claims, for README.md and results/REPORT.md
 
@@ -20,8 +21,8 @@ import importlib
 # Each name is imported on first use, so that `mmlkit run` does not wait for torch.
 _MODULES = {
     "runs": "record",
-    "overviews": "advice claim_rows claim_sentences headlines measurement_sentences "
-    "recorded_experiments runs_table",
+    "recorded": "recorded_experiments",
+    "overviews": "advice claim_rows claim_sentences headlines measurement_sentences runs_table",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(_MODULE_OF)

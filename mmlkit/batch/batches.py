@@ -159,8 +159,8 @@ def _check_source(experiment, runs):
             )
         if not (os.path.isabs(found) and os.path.isdir(found)):
             raise ValueError(
-                f"{name} is {found!r}, which is no absolute path of a folder: export {name}="
-                f"{os.path.abspath(os.path.expanduser(found))!r}, or where the data are."
+                f"{name} is {found!r}, expected the absolute path of a folder, because a notebook "
+                f"runs in a folder of its own: export {name}=/path/to/the/sets."
             )
 
 
@@ -256,12 +256,13 @@ def _run_snakemake(experiment, folder, cores, options):
     write_json(folder / "config.json", {**config, "grid": experiment.grid, "gpu": int(uses_gpu)})
     shutil.rmtree(folder / ".snakemake" / "log", ignore_errors=True)
     limits = f"--resources mem_mb={max(_memory(), experiment.memory)} gpu={max(gpus, 1)} --cores"
-    fixed = "--keep-going --nolock --ignore-incomplete --keep-incomplete --rerun-triggers mtime"
+    fixed = "--keep-going --nolock --ignore-incomplete --keep-incomplete"
+    fixed += " --rerun-triggers mtime --quiet host"
     command = [
         *(sys.executable, "-W", "ignore", "-m", "mmlkit.batch.batches", str(os.getpid())),
         *("--snakefile", str(Path(__file__).with_name("Snakefile"))),
         *("--directory", str(folder), "--configfile", str(folder / "config.json")),
-        *(*fixed.split(), "--quiet", "host"),
+        *fixed.split(),
         *("--jobs" if remote else limits).split(),
         str(cores),
         *options,

@@ -9,15 +9,8 @@ import statistics
 from pathlib import Path
 
 from mmlkit.batch.experiments import is_finite
-from mmlkit.batch.overviews import (
-    advice,
-    changed_since,
-    claim_rows,
-    experiments_in,
-    newest,
-    runs_table,
-    without_runs,
-)
+from mmlkit.batch.overviews import advice, claim_rows, runs_table
+from mmlkit.batch.recorded import changed_since, experiments_in, newest, without_runs
 from mmlkit.batch.reports import rounded
 from mmlkit.batch.tables import best_values, headline, select, unfinished
 from mmlkit.studies.comparisons import has_interval, outcome

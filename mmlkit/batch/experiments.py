@@ -252,7 +252,12 @@ def _check(path, content):
         raise ValueError(_unknown(f"{path}: chosen", content["chosen"], content["grid"]))
     if "headline_on" in content.get("published", {}) and "task" not in fields:
         raise ValueError(f"{path}: published.headline_on needs `task` in [grid].")
-    for number, claim in enumerate(content.get("claims", [])):
+    _check_claims(path, content.get("claims", []), fields)
+
+
+def _check_claims(path, claims, fields):
+    """Check what a claim needs beside its form: the tasks of its grid, the file of another one."""
+    for number, claim in enumerate(claims):
         if "task" not in fields and claim.get("on") in ("own", "others"):
             raise ValueError(
                 f"{path}: claims.{number}.on is {claim['on']!r}, which needs `task` in [grid]. "

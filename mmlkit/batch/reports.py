@@ -12,7 +12,7 @@ import math
 from pathlib import Path
 from urllib.parse import quote
 
-from mmlkit.batch.overviews import changed_since, experiments_in
+from mmlkit.batch.recorded import changed_since, experiments_in
 from mmlkit.batch.tables import CELL, comparison, finite
 from mmlkit.support.folders import write_file
 from mmlkit.support.messages import count, markdown_table, markdown_text

@@ -374,20 +374,27 @@ def compare_claim(claim, frame, scale=1, level=0.95):
     both = sides[0].merge(sides[1], on=keys, suffixes=("", "_second")).dropna()
     if both.empty:
         return None
+    means = scale * _of_equal_sets(both, keys, level).groupby("seed")[_VALUES].mean()
+    return paired_bootstrap(*(means[name] for name in _VALUES), level=level)
+
+
+_VALUES = ["value", "value_second"]
+
+
+def _of_equal_sets(both, keys, level):
+    """Keep the seeds that have the same sets, and only these sets.
+
+    Of the sets that seeds have, the largest one is taken that enough seeds for an interval have; if
+    there is none, the largest.
+    """
     others = [key for key in keys if key != "seed"]
-    runs = both.groupby("seed")
-    cells = [
-        frozenset(part[others].astype(str).itertuples(index=False, name=None)) for _, part in runs
-    ]
-    most = max(cells, key=lambda one: _comparable(one, cells, pairs_needed(level)))
-    inside = [row in most for row in both[others].astype(str).itertuples(index=False, name=None)]
-    same = [one >= most for one in cells]  # the same sets with each seed
-    means = scale * both[inside].groupby("seed")[["value", "value_second"]].mean()
-    means = means[means.index.isin([seed for (seed, _), fits in zip(runs, same) if fits])]
-    return paired_bootstrap(means["value"], means["value_second"], level=level)
+    both = both.assign(cell=[*both[others].astype(str).itertuples(index=False, name=None)])
+    cells = both.groupby("seed")["cell"].agg(frozenset)
 
+    def rank(these):
+        seeds = sum(one >= these for one in cells)
+        return seeds >= pairs_needed(level), len(these), seeds
 
-def _comparable(cells, of_seeds, needed):
-    """Rank sets of tasks: those with enough seeds for an interval first, then the largest one."""
-    seeds = sum(one >= cells for one in of_seeds)
-    return seeds >= needed, len(cells), seeds
+    most = max(cells, key=rank)
+    seeds = [seed for seed, one in cells.items() if one >= most]
+    return both[both["cell"].isin(most) & both["seed"].isin(seeds)]

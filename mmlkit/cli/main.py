@@ -28,13 +28,13 @@ def main(arguments=None):
 
     Returns:
         The exit status: 0; 1 where the work failed; 2 for a mistake of the user, as argparse has
-        it.
+        it; 128 and the number of the signal that ended it.
     """
     if sys.stdout is None:  # the shell has closed it: mmlkit report >&-
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (until the end)
-    options = parse(arguments)
+    options, ended = parse(arguments), []
     try:
-        with _ended_as_by_ctrl_c() as ended:
+        with _ended_as_by_ctrl_c(ended):
             status = _COMMANDS[options.command](options)
             sys.stdout.flush()
             return status
@@ -53,16 +53,19 @@ def main(arguments=None):
 
 
 @contextlib.contextmanager
-def _ended_as_by_ctrl_c():
+def _ended_as_by_ctrl_c(ended):
     """Let SIGTERM and SIGHUP raise KeyboardInterrupt, so that a batch puts its folder in order.
 
     They come from schedulers, `timeout` and closed terminals. One that the caller ignores, as
     nohup does, stays ignored.
 
+    Args:
+        ended: a list, to which the signal that came is added.
+
     Yields:
-        A list, to which the signal that came is added.
+        Nothing.
     """
-    ended, before = [], {}
+    before = {}
 
     def end(number, frame):
         if not ended:  # once: what puts the folder in order must not be interrupted
@@ -75,7 +78,7 @@ def _ended_as_by_ctrl_c():
             if signal.getsignal(number) is signal.SIG_DFL:
                 before[number] = signal.signal(number, end)
     try:
-        yield ended
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -23,6 +23,7 @@ from mmlkit.training.fast import fast_matmul, packed_weights, two_at_a_time
 
 __all__ = [
     "evaluate",
+    "in_eval_mode",
     "predict",
     "predict_proba",
     "predict_scores",
@@ -153,18 +154,31 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALON
             function).
     """
     with _TURN:
-        modes, device = [(module, module.training) for module in model.modules()], model.device
+        device = model.device
         cast = autocast(precision, device)[0]
         # Autocast casts each trainable weight once, but in inference mode once for every batch.
         casts = not isinstance(cast, contextlib.nullcontext) and not model.encoder_is_constant
-        model.eval()
-        try:
-            no_gradients = torch.no_grad() if casts else torch.inference_mode()
-            with no_gradients, fast_matmul(device), cast:
-                return _scores(model, encoded, device, batch_size, group)
-        finally:
-            for module, mode in modes:
-                module.training = mode
+        no_gradients = torch.no_grad() if casts else torch.inference_mode()
+        with in_eval_mode(model), no_gradients, fast_matmul(device), cast:
+            return _scores(model, encoded, device, batch_size, group)
+
+
+@contextlib.contextmanager
+def in_eval_mode(model):
+    """Evaluate a model, and restore the mode of each of its modules afterwards.
+
+    Args:
+        model: a module.
+
+    Yields:
+        The model.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield model.eval()
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
 
 def _scores(model, encoded, device, batch_size, group):

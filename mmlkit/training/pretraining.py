@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from mmlkit.bert.pretrained import read_checkpoint
 from mmlkit.runtime import pick_device, seeded
+from mmlkit.training.evaluation import in_eval_mode
 
 __all__ = [
     "PretrainingBatch",
@@ -368,12 +369,8 @@ def fill_mask(encoder, heads, tokenizer, text, *, top=5):
             f"{text!r} has {place.sum()} masks and top is {top}; expected one "
             f"{tokenizer.mask_token} and at least 1."
         )
-    modes = [(module, module.training) for module in encoder.modules()]
-    try:
-        hidden = encoder.eval()(coded["input_ids"], coded["attention_mask"]).last_hidden_state
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    with in_eval_mode(encoder):
+        hidden = encoder(coded["input_ids"], coded["attention_mask"]).last_hidden_state
     # The heads have no dropout, and so no mode.
     scores = heads.predictions(hidden[0, place], table)[0]  # [V]
     shares, words = scores.float().softmax(-1).topk(min(top, len(scores)))

@@ -215,7 +215,7 @@ def test_a_variable_that_is_no_absolute_folder_is_refused(tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sets").mkdir()
     monkeypatch.setenv("MMLKIT_REALDATA", found)
-    with pytest.raises(ValueError, match=f"MMLKIT_REALDATA is '{found}', which is no absolute"):
+    with pytest.raises(ValueError, match=f"MMLKIT_REALDATA is '{found}', expected the abs"):
         reproduce(load_experiment("real-rates"), tmp_path / "out")
 
 
@@ -266,11 +266,10 @@ def test_an_interrupt_of_the_first_process_ends_all_processes(toy, tmp_path):
 
 
 def test_a_terminal_that_is_closed_ends_a_batch_as_ctrl_c_does(toy, tmp_path):
-    """SIGHUP comes before a changed result is made again; the result is moved back."""
+    """SIGHUP comes when a changed result has been moved away; it is moved back."""
     toml, out = toy("", [0]), tmp_path / "out"
     assert reproduce(load_experiment(toml), out) == []
     before, toml = result_files(out), toy("print(1)", [0])
-    # The batch waits for its lock's folder: the signal arrives when the result has been moved.
     code = (
         "import os, signal, sys\nfrom mmlkit.batch import batches\n"
         "batches._run_snakemake = lambda *_: os.kill(os.getpid(), signal.SIGHUP)\n"

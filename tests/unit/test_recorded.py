@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mmlkit.batch.experiments import load_experiment
-from mmlkit.batch.overviews import recorded_experiments
+from mmlkit.batch.recorded import recorded_experiments
 from mmlkit.batch.tables import load_results, long_frame
 from mmlkit.studies import (
     paired_bootstrap,

@@ -15,6 +15,7 @@ import pytest
 from mmlkit.batch import overviews
 from mmlkit.batch.evidence import _spread, write_evidence, write_readme
 from mmlkit.batch.experiments import Experiment, load_experiment
+from mmlkit.batch.recorded import Recorded, experiments_in, newest, recorded_experiments
 from mmlkit.batch.reports import write_report
 from mmlkit.batch.tables import (
     best_values,
@@ -255,6 +256,8 @@ def test_a_score_without_a_number_does_not_change_the_other_side(experiment):
     assert better.set_index("seed")["value"].isna().to_dict() == {0: True, 1: False, 2: False}
     found = headline(experiment, frame).iloc[0]
     assert found["seeds"] == 2 and found["ours"] == pytest.approx(0)
+    accuracies = headline(replace(experiment, published={"headline": "accuracy"}), frame)
+    assert accuracies.iloc[:, 0].tolist() == ["mml"]  # not BERT's mean over three easier sets
 
 
 def test_the_headline_of_an_unfinished_batch_compares_the_same_tasks(experiment):
@@ -296,7 +299,7 @@ def test_what_is_no_file_is_no_result(folder):
     broken = json.dumps({**RESULTS[0], "name": "half", "hardware": "\ud800"})
     (folder / "results" / "half.json").write_text(broken)
     with pytest.warns(UserWarning, match="half.json is not the result of a run .Unicode"):
-        (one,) = overviews.experiments_in([folder])
+        (one,) = experiments_in([folder])
     assert len(one.results) == len(RESULTS)
 
 
@@ -323,11 +326,7 @@ def test_a_claim_takes_a_side_from_another_experiment_by_hand(tmp_path):
     runs += [run_of("real-same-rate", "bert", "rte", seed, 0.66) for seed in range(6)]
     for number, one in enumerate(runs):
         (tmp_path / f"{number}.json").write_text(json.dumps(one))
-    (one,) = (
-        one
-        for one in overviews.experiments_in([tmp_path])
-        if one.experiment.name == "real-same-rate"
-    )
+    (one,) = (one for one in experiments_in([tmp_path]) if one.experiment.name == "real-same-rate")
     by_says = {claim["says"]: found for claim, found in one.claims}
     on_rte = by_says["MML does better than BERT at the same learning rate on RTE, in-domain"]
     assert on_rte.pairs == 6  # the seventh seed and CoLA have no control
@@ -342,7 +341,7 @@ def test_a_claim_takes_a_side_from_another_experiment_by_hand(tmp_path):
     assert {found.level for *_, found, _ in overviews.claim_rows([one], 0.8)} == {0.8}
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "0.json").write_text(json.dumps(runs[-1]))
-    (alone,) = overviews.experiments_in([tmp_path / "alone"])
+    (alone,) = experiments_in([tmp_path / "alone"])
     assert not alone.compared  # without the other experiment there is nothing to compare
 
 
@@ -359,7 +358,7 @@ def test_the_headline_of_family_a_is_the_score_of_the_task_trained_on():
 
 def test_a_claim_as_a_sentence(folder):
     """The improvement of MML on other sets is 10/3 points; MV-5 has no runs."""
-    (one,) = overviews.experiments_in([folder])
+    (one,) = experiments_in([folder])
     said = [one.sentence(*pair) for pair in one.claims]
     assert said[0].startswith(
         "MML does better than BERT on sets it was not trained on: cannot be told with these runs "
@@ -480,17 +479,17 @@ def test_runs_of_another_data_folder_are_apart(tmp_path):
     more = [{**one, "parameters": {**hub, **one["parameters"]}} for one in more]
     for one in (*own, *more):
         (tmp_path / f"{one['name']}.json").write_text(json.dumps(one))
-    ours, hub = sorted(overviews.experiments_in([tmp_path]), key=lambda one: -len(one.results))
+    ours, hub = sorted(experiments_in([tmp_path]), key=lambda one: -len(one.results))
     assert (ours.given, len(ours.results)) == ("", 8)
     assert (hub.title, len(hub.results)) == ("mml-tables (fast, source hub)", 2)
     assert ours.claims[0][1].pairs == 2 and hub.claims[0][1].pairs == 1
     (tmp_path / "mml-rte-7.json").unlink()  # that batch is not finished
-    hub = min(overviews.experiments_in([tmp_path]), key=lambda one: len(one.results))
+    hub = min(experiments_in([tmp_path]), key=lambda one: len(one.results))
     assert (hub.given, len(hub.results), hub.claims[0][1]) == ("source hub", 1, None)
     (tmp_path / "mml-rte-0.json").unlink()
     (tmp_path / "mml-rte-1.json").unlink()
     (tmp_path / "mml-rte-7.json").write_text(json.dumps(more[1]))
-    parts = {one.given: len(one.results) for one in overviews.experiments_in([tmp_path])}
+    parts = {one.given: len(one.results) for one in experiments_in([tmp_path])}
     assert parts == {"": 6, "source hub": 2}, "MML on RTE has one kind of run alone"
     page = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
     assert "not trained on (mnli only) |" in page  # of RTE, MML has no run left
@@ -845,7 +844,7 @@ def test_damaged_files_are_skipped(tmp_path):
 
 def test_the_overviews_of_recorded_runs(folder):
     """Four runs of 1.5 minutes; MML's improvements by seed are 15 % and 0 %, mean 7.5."""
-    (one,) = recorded = overviews.recorded_experiments([folder])
+    (one,) = recorded = recorded_experiments([folder])
     assert one.title == "mml-tables (fast)" and len(one.results) == 4
     table = overviews.runs_table(recorded)
     assert table.loc["mml-tables (fast)"].tolist() == [4, 2, 0.1, "cpu"]
@@ -886,7 +885,7 @@ def test_the_advice_follows_from_the_outcome(gain, seeds, expected):
     frame = long_frame(experiment, results)
     found = compare_claim(claim, frame, 100)
     claims = [({**claim, "advice": words}, found), ({**claim, "says": "no advice"}, found)]
-    recorded = overviews.Recorded(None, experiment, results, frame, claims)
+    recorded = Recorded(None, experiment, results, frame, claims)
     assert overviews.advice([recorded]) == ([words[expected]] if expected else [])
     percent = replace(experiment, published={"scale": 100})
     for least, needed in ((5.0, expected), (20.0, "does not hold")):  # the gain is 10 points
@@ -897,13 +896,13 @@ def test_the_advice_follows_from_the_outcome(gain, seeds, expected):
 
 def test_an_earlier_edition_of_the_data_advises_nothing():
     other, paper = (SimpleNamespace(name=n, profile=p) for n, p in (("y", "fast"), ("x", "paper")))
-    one = overviews.Recorded("2", SimpleNamespace(name="x", profile="fast"), [], None, [])
+    one = Recorded("2", SimpleNamespace(name="x", profile="fast"), [], None, [])
     third, tenth = one._replace(edition="3"), one._replace(edition="10")
     real, odd = one._replace(edition=None), one._replace(edition="²")
     rest = [one._replace(experiment=other), one._replace(experiment=paper), real, odd]
     rest += [one._replace(given="lr 0.1")]
-    assert overviews.newest([one, third, *rest]) == [third, *rest]
-    assert overviews.newest([tenth, third, one]) == [tenth] and overviews.newest([one]) == [one]
+    assert newest([one, third, *rest]) == [third, *rest]
+    assert newest([tenth, third, one]) == [tenth] and newest([one]) == [one]
 
 
 def test_the_evidence_is_one_page_and_one_figure(folder):
@@ -952,7 +951,7 @@ def test_the_evidence_of_results_that_lack_a_field(tmp_path, lacks):
     text = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
     device = "missing" if lacks == "device" else "cpu"
     assert f"| 1 | {0 if lacks == 'scores' else 1} | 0.0 | {device} |" in text
-    recorded = overviews.recorded_experiments([tmp_path])
+    recorded = recorded_experiments([tmp_path])
     assert overviews.headlines(recorded).empty
 
 
@@ -966,7 +965,7 @@ def test_the_evidence_without_a_claim_of_two_sides(tmp_path):
 
 
 def test_overviews_without_runs_are_empty(tmp_path):
-    recorded = overviews.recorded_experiments([tmp_path])
+    recorded = recorded_experiments([tmp_path])
     assert recorded == [] and overviews.runs_table(recorded).empty
     assert overviews.headlines(recorded).empty and overviews.claim_rows(recorded) == []
     assert overviews.claim_sentences(recorded) == {}
