@@ -122,6 +122,36 @@ def test_training_equals_that_of_the_whole_batch(
     )
 
 
+def test_two_parameters_may_share_a_gradient():
+    """The sums of the halves are written in place, and autograd gives both the same tensor."""
+    a, b = (torch.zeros(1, 2, requires_grad=True) for _ in range(2))
+    x, rows = torch.ones(2, 2), (slice(0, 1), slice(1, 2))
+
+    class Halves:
+        run = staticmethod(lambda function: [function(0), function(1)])
+
+    def encode_half(half):
+        return (3 * (x[rows[half]] + a + b),)
+
+    (found,) = fast._EncodeInHalves.apply(Halves, encode_half, rows, a, b)
+    found.sum().backward()
+    assert a.grad.tolist() == b.grad.tolist() == [[6.0, 6.0]]
+
+
+@pytest.mark.parametrize(("threads", "of_optimizer"), [(1, 1), (2, 1), (4, 4)])
+def test_the_optimizer_uses_one_of_two_threads(make_case, threads, of_optimizer):
+    model, batches = make_case("sst")
+    optimizer, seen = torch.optim.SGD(model.parameters(), lr=0.1), []
+    optimizer.register_step_pre_hook(lambda *_: seen.append(torch.get_num_threads()))
+    torch.set_num_threads(threads)
+    train_step(model, batches[0], optimizer)
+    assert (seen, torch.get_num_threads()) == ([of_optimizer], threads)
+    optimizer.register_step_pre_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train_step(model, batches[0], optimizer)
+    assert torch.get_num_threads() == threads
+
+
 @pytest.mark.parametrize("threads", [2, 4])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(("name", "pals"), [("pair", None), ("quora", "pal")])

@@ -325,6 +325,33 @@ def test_a_clipped_gradient_has_the_given_norm(make_model, make_batch):
     assert norm == pytest.approx(0.01, rel=1e-3)
 
 
+@pytest.mark.parametrize(("share", "clips"), [(0.5, True), (1.0, True), (1.01, False)])
+def test_only_a_gradient_above_the_limit_is_multiplied(
+    make_model, make_batch, monkeypatch, share, clips
+):
+    """On a GPU the norm is not read, and every gradient is multiplied. The weights are the same."""
+    clip_grads, calls = torch.nn.utils.clip_grads_with_norm_, []
+
+    def watched(*inputs):
+        calls.append(inputs)
+        return clip_grads(*inputs)
+
+    monkeypatch.setattr(torch.nn.utils, "clip_grads_with_norm_", watched)
+
+    def trained(clip):
+        model = make_model("sst").train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+        loss = train_step(model, make_batch("sst"), optimizer, clip=clip)
+        return loss.gradient_norm.item(), weights(model)
+
+    limit = share * trained(None)[0]
+    read = trained(limit)[1]
+    assert len(calls) == clips
+    monkeypatch.setattr("mmlkit.training.step.checks_at_once", lambda *_: False)
+    assert_equal_weights(read, trained(limit)[1])
+    assert len(calls) == clips + 1
+
+
 # ---- a frozen encoder ----
 
 
