@@ -29,6 +29,7 @@ __all__ = [
     "in_halves",
     "one_of_two_threads",
     "packed_weights",
+    "rows_in_use",
     "two_at_a_time",
 ]
 
@@ -91,7 +92,7 @@ def _reused_gradient(table, shared):
     handle = weight.register_hook(
         lambda gradient: used.append(gradient._indices()[0] if gradient.is_sparse else None)
     )
-    weight.grad, table.sparse = buffer, True
+    weight.grad, table.sparse, buffer.used = buffer, True, used
     try:
         yield
     except BaseException:
@@ -105,6 +106,32 @@ def _reused_gradient(table, shared):
         else:
             for rows in used:
                 buffer[rows] = 0
+
+
+@contextlib.contextmanager
+def rows_in_use(parameters):
+    """Let the rows of the word table that have a gradient stand for it (a fiftieth of a step).
+
+    All other rows are zero, so the norm and the clipped gradient are the same.
+
+    Args:
+        parameters: a list of parameters with gradients.
+
+    Yields:
+        The list, where a tensor with the rows stands for the table. At the end, its gradient is
+        written into that of the table.
+    """
+    yielded, tables = list(parameters), []
+    for i, parameter in enumerate(parameters):
+        used = getattr(parameter.grad, "used", None)  # see `_reused_gradient`
+        if used and not any(rows is None for rows in used):
+            rows = torch.cat(used).unique()
+            yielded[i] = parameter.detach()[rows]
+            yielded[i].grad = parameter.grad[rows]
+            tables.append((parameter.grad, rows, yielded[i].grad))
+    yield yielded
+    for gradient, rows, part in tables:
+        gradient[rows] = part
 
 
 @contextlib.contextmanager

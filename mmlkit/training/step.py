@@ -15,7 +15,7 @@ from mmlkit.heads.linear import Loss
 from mmlkit.runtime import autocast, random_state, set_random_state
 from mmlkit.training.distributed import ALONE
 from mmlkit.training.evaluation import unless_out_of_memory
-from mmlkit.training.fast import cpu_shortcuts, fast_matmul, one_of_two_threads
+from mmlkit.training.fast import cpu_shortcuts, fast_matmul, one_of_two_threads, rows_in_use
 
 __all__ = ["check_finite", "checks_at_once", "train_step"]
 
@@ -137,13 +137,15 @@ def _update(loss, model, batch, optimizer, clip, scaler):
     if scaler is not None and trained:
         scaler.unscale_(optimizer)
     norm = loss.total.new_zeros(())  # on the device, also where the optimizer holds another head
-    if trained:
-        norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in trained])
-    loss, at_once = loss._replace(gradient_norm=norm), checks_at_once(model.device, optimizer)
-    # A factor of 1 takes a thirtieth of a step. Where the norm is not read, torch decides.
-    if clip is not None and not (at_once and norm + 1e-6 <= clip):
-        # A norm of 0 clips nothing; one that is not finite would give NaN.
-        torch.nn.utils.clip_grads_with_norm_(trained, clip, norm.nan_to_num(0.0, 0.0, 0.0))
+    at_once = checks_at_once(model.device, optimizer)
+    with rows_in_use(trained) as clipped:
+        if trained:
+            norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in clipped])
+        # A factor of 1 takes a fiftieth of a step. Where the norm is not read, torch decides.
+        if clip is not None and not (at_once and norm + 1e-6 <= clip):
+            # A norm of 0 clips nothing; one that is not finite would give NaN.
+            torch.nn.utils.clip_grads_with_norm_(clipped, clip, norm.nan_to_num(0.0, 0.0, 0.0))
+    loss = loss._replace(gradient_norm=norm)
     head = model.head(batch.task)
     unmoved = getattr(head, "dropped_heads_unmoved", contextlib.nullcontext)
     with unmoved(), one_of_two_threads(model.device):
