@@ -819,6 +819,7 @@ recorded = recorded_experiments()
 runs_table(recorded) if recorded else print("no recorded runs here, so section 9 is empty")
 
 # %%
+pd.set_option("display.max_rows", None)  # pandas leaves out the middle of tables of over 60 rows
 headlines(recorded) if recorded else None
 
 # %% [markdown]

@@ -36,6 +36,14 @@ def test_outputs_belong_to_the_current_source(path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_no_table_leaves_out_its_middle(path):
+    """pandas writes "..." where a table has more rows than its option allows."""
+    outputs = [output for cell in code_cells(path) for output in cell["outputs"]]
+    tables = ["".join(output.get("data", {}).get("text/html", "")) for output in outputs]
+    assert not [table[:200] for table in tables if re.search(r"<t[hd]>\.\.\.</t[hd]>", table)]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_cells_ran_once_in_order_without_errors(path):
     cells = [cell for cell in code_cells(path) if "".join(cell["source"]).strip()]
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))

@@ -251,6 +251,28 @@ def test_both_ways_of_attention_agree_in_bf16(monkeypatch, queries):
                 close(attention(x, mask, queries).float(), exact, atol=0.01)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "wide"), [(torch.bfloat16, torch.float32), (torch.float64, torch.float64)]
+)
+def test_without_gradients_a_softmax_has_at_least_fp32(dtype, wide):
+    """The weights are rounded once, at the end. With gradients torch does the same inside."""
+    with seeded(0):
+        attention = mmlkit.bert.attention.BertSelfAttention(BertConfig.tiny()).to(dtype)
+        hidden_states = torch.randn(2, 7, 32, dtype=dtype)
+    query, key = (
+        attention.split_heads(project(hidden_states))
+        for project in (attention.query, attention.key)
+    )
+    scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+    with torch.no_grad():
+        found = attention.probabilities(hidden_states)
+    assert found.dtype == dtype and torch.equal(found, scores.to(wide).softmax(-1).to(dtype))
+    tolerance = torch.finfo(dtype).eps
+    torch.testing.assert_close(
+        found, attention.probabilities(hidden_states), atol=0, rtol=tolerance
+    )
+
+
 @pytest.mark.parametrize("size", [3, 8, 17])
 def test_the_fused_kernel_gets_heads_of_a_multiple_of_eight(monkeypatch, size):
     """A GPU would write the products of other heads out in fp32; the padding changes no number."""
