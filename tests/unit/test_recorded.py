@@ -206,7 +206,8 @@ def test_the_texts_on_one_learning_rate_equal_the_runs():
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert (
         f"At 1e-4, BERT is {rate.difference:.1f} points better on the mean of the four sets, and "
-        f"MML's lead over it is {signed(mean.difference)} ({signed(mean.low)} to {signed(mean.high)})"
+        f"MML's lead over it is {signed(mean.difference)} "
+        f"({signed(mean.low)} to {signed(mean.high)})"
     ) in readme
 
 
