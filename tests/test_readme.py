@@ -216,7 +216,9 @@ def test_the_shares_of_the_products_are_those_of_the_profiles():
     assert [one["part"] for one in profiles] == 2 * ["training step"] + 2 * ["prediction"]
     said = " ".join(README.split())
     assert f"products take {step} % of a training step in fp32 and {step_bf16} % in bf16" in said
-    rate = round(profiles[2]["products_percent_of_peak"])
+    of_peak = [round(one["products_percent_of_peak"]) for one in profiles]
+    assert f"they run at {of_peak[0]} and {of_peak[1]} % of the peak" in said
+    rate = of_peak[2]
     assert f"take {prediction} % of a prediction in fp32, at {rate} % of the peak" in said
 
 
@@ -236,7 +238,9 @@ def test_the_first_part_has_at_most_100_lines():
         one["precision"] for one in sorted(steps, key=lambda s: s["over_shipped"]["median"])
     ] == [*("fp32", "fp32", "bf16", "bf16")]
     assert f"It is {best[0]} to {best[-1]} times as fast" in said
+    hardware = record["hardware"]
     record = json.loads((ROOT / "results" / "speed_predictions.json").read_text(encoding="utf-8"))
+    assert record["hardware"] == hardware and "On the same cores, a prediction" in said
     over = sorted(one["predict_over_pipeline"]["median"] for one in record["comparisons"])
     assert f"a prediction is {over[0]:.1f} to {over[-1]:.1f} times as fast" in said
     assert "AMD EPYC" in record["hardware"] and "On two cores of an AMD EPYC" in said
