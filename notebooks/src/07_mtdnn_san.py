@@ -283,7 +283,7 @@ def draw(K, p, base):
 
 # %%
 start = {"K": 5, "p": 0.5, "base": 4}
-sliders(draw, start=start, K=[1, 2, 3, 5, 8], p=[0, 0.25, 0.5], base=[1, 2, 4, 16])
+sliders(draw, start=start, K=[1, 2, 3, 5, 8], p=[0, 0.25, 0.5], base=[1, 4, 16])
 
 # %% [markdown]
 # *With five steps and dropout 0.5 the training answer varies by about ± 0.02. The sliders change K, p and the base in $W_2$ (now ln 4):
