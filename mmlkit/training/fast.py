@@ -52,15 +52,15 @@ def cpu_shortcuts(encoder, shared=False):
         shared: whether other processes add their gradients to this one's.
 
     Yields:
-        Nothing.
+        The function `_Halves.meanwhile`.
     """
     if encoder.embeddings.word_embeddings.weight.device.type != "cpu":
-        yield
+        yield _Halves(encoder).meanwhile
         return
     table = encoder.embeddings.word_embeddings
     with in_halves(encoder) as halves, _reused_gradient(table, shared):
         with _shared_random_bits(encoder, halves.random_bits):
-            yield
+            yield halves.meanwhile
 
 
 def free_buffers(encoder):
@@ -208,6 +208,18 @@ class _Halves:
         self._local = threading.local()  # in a thread: its half, and its calls of random_bits
         self._lock = threading.Lock()
         self._rows, self._drawn = (), {}
+        self._function = self._future = None  # of `meanwhile`
+
+    def meanwhile(self, function):
+        """Return a function with the same result, which a thread computes when it is free.
+
+        A thread is free when it has ended its half of the backward pass. Another one then adds the
+        gradients, which waits for the memory (a fortieth of a step with 384 heads).
+        """
+        if self.pool is None:
+            return function
+        self._function = _in_these_modes(lambda _: function(), self.threads // 2)
+        return lambda: self._future.result() if self._future else function()
 
     def encode(self, forward, input_ids, attention_mask=None, token_type_ids=None, **options):
         """Return what `forward` returns for the whole batch."""
@@ -227,8 +239,11 @@ class _Halves:
             outputs = map(torch.cat, zip(*self.run(encode_half)))
         return BertOutput(*outputs)
 
-    def run(self, function):
-        """Return [function(0), function(1)], each computed in a thread of its own."""
+    def run(self, function, meanwhile=None):
+        """Return [function(0), function(1)], each computed in a thread of its own.
+
+        The thread that ends first goes on with `meanwhile`.
+        """
 
         def run_half(half):
             self._local.half, self._local.calls = half, 0
@@ -236,11 +251,31 @@ class _Halves:
 
         run_half = _in_these_modes(run_half, self.threads // 2)
         futures = [self.pool.submit(run_half, half) for half in (0, 1)]
+        if meanwhile:
+            self._future = self.pool.submit(meanwhile, None)
         try:
             return [future.result() for future in futures]
         finally:
             concurrent.futures.wait(futures)  # also after an interrupt
             torch.set_num_threads(self.threads)
+
+    def gradients(self, differentiate):
+        """Return the sums of the gradients of both halves, and compute the function of `meanwhile`.
+
+        Nothing else of the step runs beside that function.
+        """
+        function, self._function = self._function, None
+        first, second = map(list, self.run(differentiate, function))
+        owners = collections.Counter(one.data_ptr() for one in first if _is_whole(one))
+        with one_of_two_threads(torch.device("cpu")):
+            for i, one in enumerate(first):  # each pair is freed before the next sum
+                if one is not None:
+                    alone = _is_whole(one) and owners[one.data_ptr()] == 1
+                    first[i] = one.add_(second[i]) if alone else one + second[i]
+                second[i] = one = None
+        if self._future:
+            concurrent.futures.wait([self._future])
+        return first
 
     def random_bits(self, x):
         """Return 16 random bits for each value; halves draw them in the order of a whole batch.
@@ -420,7 +455,7 @@ class _EncodeInHalves(torch.autograd.Function):
         """Return the encoder's outputs of all rows."""
         with torch.enable_grad():
             outputs = halves.run(encode_half)
-        ctx.run, ctx.rows, ctx.outputs, ctx.parameters = halves.run, rows, outputs, parameters
+        ctx.halves, ctx.rows, ctx.outputs, ctx.parameters = halves, rows, outputs, parameters
         ctx.set_materialize_grads(False)
         return tuple(torch.cat([x.detach() for x in pair]) for pair in zip(*outputs))
 
@@ -440,14 +475,7 @@ class _EncodeInHalves(torch.autograd.Function):
             outputs, weights = zip(*used)
             return torch.autograd.grad(outputs, ctx.parameters, weights, allow_unused=True)
 
-        first, second = map(list, ctx.run(differentiate))
-        owners = collections.Counter(one.data_ptr() for one in first if _is_whole(one))
-        for i, one in enumerate(first):  # each pair is freed before the next sum
-            if one is not None:
-                alone = _is_whole(one) and owners[one.data_ptr()] == 1
-                first[i] = one.add_(second[i]) if alone else one + second[i]
-            second[i] = one = None
-        return None, None, None, *first
+        return None, None, None, *ctx.halves.gradients(differentiate)
 
 
 def _is_whole(gradient):

@@ -87,13 +87,15 @@ def train_step(
         # because the optimizer may hold a part of it.
         optimizer.zero_grad(set_to_none=True)
         model.zero_grad(set_to_none=True)
-        with fast_matmul(model.device), cpu_shortcuts(model.encoder, shared=group.size > 1):
+        shortcuts = cpu_shortcuts(model.encoder, shared=group.size > 1)
+        with fast_matmul(model.device), shortcuts as meanwhile:
+            penalty = meanwhile(model.head(batch.task).penalty)
             loss = unless_out_of_memory(
                 lambda size=size: _backward(model, batch, size, precision, scaler)
             )
             if loss is not None:
                 group.sum([loss.total, loss.per_head, *(p.grad for p in model.parameters())])
-                loss = _with_penalty(loss, model, batch, scaler)
+                loss = _with_penalty(loss, penalty(), scaler)
                 loss = _update(loss, model, batch, optimizer, clip, scaler)
                 break
         size = _half(size, batch)
@@ -122,8 +124,7 @@ def _backward(model, batch, size, precision, scaler):
     return Loss(total, per_head)
 
 
-def _with_penalty(loss, model, batch, scaler):
-    penalty = model.head(batch.task).penalty()
+def _with_penalty(loss, penalty, scaler):
     if penalty is None:
         return loss
     _scaled(penalty, scaler).backward()
@@ -144,7 +145,8 @@ def _update(loss, model, batch, optimizer, clip, scaler):
         # A factor of 1 takes a fiftieth of a step. Where the norm is not read, torch decides.
         if clip is not None and not (at_once and norm + 1e-6 <= clip):
             # A norm of 0 clips nothing; one that is not finite would give NaN.
-            torch.nn.utils.clip_grads_with_norm_(clipped, clip, norm.nan_to_num(0.0, 0.0, 0.0))
+            with one_of_two_threads(model.device):
+                torch.nn.utils.clip_grads_with_norm_(clipped, clip, norm.nan_to_num(0.0, 0.0, 0.0))
     loss = loss._replace(gradient_norm=norm)
     head = model.head(batch.task)
     unmoved = getattr(head, "dropped_heads_unmoved", contextlib.nullcontext)

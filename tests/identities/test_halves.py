@@ -11,6 +11,7 @@ from ranked import make_ranked
 
 from mmlkit.bert.model import BertEmbeddings, BertIntermediate, BertLayer
 from mmlkit.data.batching import collate, encode
+from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.pals.task_parts import add_pals
 from mmlkit.runtime import seeded
 from mmlkit.training import fast
@@ -127,15 +128,41 @@ def test_two_parameters_may_share_a_gradient():
     a, b = (torch.zeros(1, 2, requires_grad=True) for _ in range(2))
     x, rows = torch.ones(2, 2), (slice(0, 1), slice(1, 2))
 
-    class Halves:
-        run = staticmethod(lambda function: [function(0), function(1)])
+    halves = fast._Halves(encoder=None)
+    halves.run = lambda function, *_: [function(0), function(1)]
 
     def encode_half(half):
         return (3 * (x[rows[half]] + a + b),)
 
-    (found,) = fast._EncodeInHalves.apply(Halves, encode_half, rows, a, b)
+    (found,) = fast._EncodeInHalves.apply(halves, encode_half, rows, a, b)
     found.sum().backward()
     assert a.grad.tolist() == b.grad.tolist() == [[6.0, 6.0]]
+
+
+@pytest.mark.parametrize("size", [None, 3])
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_the_penalty_is_computed_once_and_beside_the_sum(make_case, monkeypatch, threads, size):
+    """One thread adds the gradients of the halves, and another one computes the penalty."""
+    model, batches = make_case("sts")
+    penalty, seen = MultiverseHead.penalty, []
+
+    def watched(head):
+        main = threading.current_thread() is threading.main_thread()
+        seen.append((main, torch.get_num_threads()))
+        return penalty(head)
+
+    monkeypatch.setattr(MultiverseHead, "penalty", watched)
+    torch.set_num_threads(threads)
+    train_step(model, batches[0], torch.optim.SGD(model.parameters(), 0.1), micro_batch_size=size)
+    assert seen == [(True, 1) if threads == 1 else (False, threads // 2)]
+    assert torch.get_num_threads() == threads
+
+
+def test_an_error_of_the_penalty_reaches_the_caller(make_case, monkeypatch):
+    model, batches = make_case("sts")
+    monkeypatch.setattr(MultiverseHead, "penalty", lambda head: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train_step(model, batches[0], torch.optim.SGD(model.parameters(), 0.1))
 
 
 @pytest.mark.parametrize(("threads", "of_optimizer"), [(1, 1), (2, 1), (4, 4)])
