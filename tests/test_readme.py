@@ -222,6 +222,21 @@ def test_the_shares_of_the_products_are_those_of_the_profiles():
     assert f"take {prediction} % of a prediction in fp32, at {rate} % of the peak" in said
 
 
+def test_the_profile_of_a_step_is_the_recorded_one():
+    record = json.loads((ROOT / "results/step_profile.json").read_text("utf-8"))
+    fp32, bf16 = (one["operations"] for one in record["profiles"])
+    text = (ROOT / "benchmarks" / "step_profile.md").read_text(encoding="utf-8")
+    said = re.findall(r"\| `(aten::\w+)` \| ([\d.]+) \| ([\d.]+) \|", text)
+    assert said == [(name, str(fp32[name]), str(bf16[name])) for name, *_ in said]
+    assert len(said) == 8
+    shares = [one["products_percent"] for one in record["profiles"]]
+    rates = [one["products_percent_of_peak"] for one in record["profiles"]]
+    rounded = "{:.0f} % of a step in fp32 and {:.0f} % in bf16. They run at {:.0f} and {:.0f} %"
+    assert rounded.format(*shares, *rates) in " ".join(text.split())
+    reached = [share * rate / 100 for share, rate in zip(shares, rates)]
+    assert "give {:.0f} and {:.0f} % of the peak".format(*reached) in " ".join(text.split())
+
+
 def test_the_first_part_has_at_most_100_lines():
     first, reference = README.split("\n# Reference\n")
     assert len(first.splitlines()) <= 100 and "## The library" in reference
