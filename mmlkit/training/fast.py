@@ -491,8 +491,8 @@ def _is_whole(gradient):
 def one_of_two_threads(device):
     """Use one of two threads of a CPU for what waits for the memory (a seventieth of a step).
 
-    These are the sum of gradients, clipping and the optimizer. One thread keeps the memory busy, and
-    torch would wake the other one for each parameter. With more threads nothing changes.
+    These are the sum of gradients, clipping and the optimizer. One thread keeps the memory busy,
+    and torch would wake the other one for each parameter. With more threads nothing changes.
 
     Args:
         device: a torch.device.
