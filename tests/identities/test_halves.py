@@ -141,8 +141,7 @@ def test_two_parameters_may_share_a_gradient():
 
 @pytest.mark.parametrize("size", [None, 3])
 @pytest.mark.parametrize("threads", [1, 2, 4])
-def test_the_penalty_is_computed_once_and_beside_the_sum(make_case, monkeypatch, threads, size):
-    """One thread adds the gradients of the halves, and another one computes the penalty."""
+def test_a_free_thread_computes_the_penalty_once(make_case, monkeypatch, threads, size):
     model, batches = make_case("sts")
     penalty, seen = MultiverseHead.penalty, []
 
