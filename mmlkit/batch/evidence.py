@@ -99,7 +99,7 @@ def _experiments(recorded):
         size = markdown_text(f"{one.size}, {count(len(one.results), 'run')}")
         blocks.append(f"**{markdown_text(one.experiment.title)}** ({size})")
         told = _sentences(one) + _missing(one) + changed_since(one)
-        told += _best(one) + _heads_left(one)
+        told += _best(one) + _heads_left(one) + _similarity(one)
         blocks += [markdown_text(one.experiment.about), _items(told)]
         table = headline(one.experiment, one.frame)
         blocks.append(markdown_table(_without_gaps(table)) if len(table) else "")
@@ -167,6 +167,24 @@ def _heads_left(one):
             value = result["parameters"].get(first, "missing")
             left.setdefault(str(value), []).append(result["heads_left"])
     return [f"Heads in the chosen epoch, with {first} {v}: {_spread(n)}." for v, n in left.items()]
+
+
+def _similarity(one):
+    """Return how similar the heads of a run are, at its first step and last with several heads."""
+    first, found = next(iter(one.experiment.grid)), {}
+    for result in one.results:
+        rows = result.get("head_similarity")
+        rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        rows = [row.get("cosine") for row in rows if row.get("heads") != 1]
+        if rows and all(map(is_finite, rows)):
+            ends = rows[0], rows[-1]
+            found.setdefault(str(result["parameters"].get(first, "missing")), []).append(ends)
+    medians = {value: map(statistics.median, zip(*ends)) for value, ends in found.items()}
+    return [
+        f"Mean |cosine| between heads, with {first} {value}: {start:.3f} at the first step, "
+        f"{end:.3f} at the last one with several heads (medians over runs)."
+        for value, (start, end) in medians.items()
+    ]
 
 
 def _spread(numbers):

@@ -215,9 +215,10 @@ def headline(experiment, frame):
     by = _first(experiment)
     published = experiment.published
     part = frame[frame["split"] == "dev"].dropna(subset="value")
-    if published.get("headline_on") == "own":
-        metric = "score of the task trained on"
-        part = part[part["on"] == part["task"]]
+    if "headline_on" in published:
+        own = published["headline_on"] == "own"
+        metric = "score of the task trained on" if own else "score of other sets"
+        part = part[(part["on"] == part["task"]) == own]
     else:
         metric = published.get("headline") or next(iter(frame["metric"]), None)
         part = part[part["metric"] == metric]

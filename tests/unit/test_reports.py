@@ -270,6 +270,24 @@ def test_the_headline_of_an_unfinished_batch_compares_the_same_tasks(experiment)
     assert len(headline(experiment, long_frame(experiment, runs[1:3]))) == 0
 
 
+@pytest.mark.parametrize(
+    ("on", "name", "expected"),
+    [("own", "task trained on", {"bert": 50, "mml": 60}), ("others", "other sets", {"bert": 90})],
+)
+def test_the_headline_is_that_of_the_own_set_or_of_others(on, name, expected):
+    """Only BERT has a score on another set here."""
+    experiment = replace(load_experiment("real-transfer"), published={"headline_on": on})
+    runs = [run_of("real-transfer", "bert", "qqp", seed, 0.5) for seed in range(2)]
+    runs += [run_of("real-transfer", "mml", "qqp", seed, 0.6) for seed in range(2)]
+    runs = [
+        {**one, "scores": one["scores"][: 2 - (one["parameters"]["method"] == "mml")]}
+        for one in runs
+    ]
+    table = headline(experiment, long_frame(experiment, runs))
+    column = f"method: dev score of {'the ' * (on == 'own')}{name} times 100"
+    assert dict(zip(table[column], table["ours"])) == pytest.approx(expected)
+
+
 def test_one_run_more_does_not_take_a_verdict_away(experiment):
     """Six seeds have RTE; one of them has MNLI as well."""
     claim = {"says": "c", "first": {"method": "mml"}, "second": {"method": "bert"}, "on": "own"}
@@ -934,6 +952,9 @@ def test_the_evidence_shows_what_is_worse_and_how_many_heads_stay(tmp_path):
         for method, value in (("bert", 0.6), ("mml", 0.5)):
             one = result(method, seed, [0.7, value, value, value])
             left = {"events": [{"step": 1}], "heads_left": 3 + 2 * seed} if method == "mml" else {}
+            if left:  # one head has no similarity
+                rows = [(1, 9, 0.04), (2, 4, 0.1 * seed), (3, 1, None)]
+                left["head_similarity"] = [dict(zip(("step", "heads", "cosine"), x)) for x in rows]
             (tmp_path / f"{one['name']}.json").write_text(json.dumps(one | left))
     text = write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
     assert (
@@ -941,6 +962,8 @@ def test_the_evidence_shows_what_is_worse_and_how_many_heads_stay(tmp_path):
         in text
     )
     assert "- Heads in the chosen epoch, with method mml: 9 in the median (3 to 15)." in text
+    similar = "with method mml: 0.040 at the first step, 0.300 at the last one with several heads"
+    assert f"- Mean \\|cosine\\| between heads, {similar} (medians over runs)." in text
     assert _spread([9, 1, 8, 2, 7, 3, 6, 4, 5]) == "5 in the median (quartiles 3 and 7, 1 to 9)"
 
 
@@ -953,6 +976,12 @@ def test_the_evidence_of_results_that_lack_a_field(tmp_path, lacks):
     assert f"| 1 | {0 if lacks == 'scores' else 1} | 0.0 | {device} |" in text
     recorded = recorded_experiments([tmp_path])
     assert overviews.headlines(recorded).empty
+
+
+@pytest.mark.parametrize("rows", ["text", ["text"], [{}], [{"heads": 2, "cosine": "text"}]])
+def test_the_evidence_leaves_out_a_similarity_that_is_none(tmp_path, rows):
+    (tmp_path / "one.json").write_text(json.dumps({**RESULTS[0], "head_similarity": rows}))
+    assert "cosine" not in write_evidence([tmp_path], tmp_path / "out").read_text(encoding="utf-8")
 
 
 def test_the_evidence_without_a_claim_of_two_sides(tmp_path):
