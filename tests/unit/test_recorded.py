@@ -255,6 +255,54 @@ def test_the_texts_on_one_learning_rate_equal_the_runs():
     assert "holds" not in sides.values()
 
 
+def test_the_texts_on_the_control_of_rte_equal_the_runs():
+    """RTE alone with as many updates as five sets have, between RTE alone and RTE with others."""
+    one = next(
+        one for one in recorded_experiments([RESULTS]) if one.experiment.name == "real-company"
+    )
+    found = {claim["says"]: found for claim, found in one.compared}
+    others = found["RTE gains from the other sets, not only from more updates"]
+    updates = found["RTE alone gains from as many updates as the five sets have"]
+    assert others.pairs == updates.pairs == 6 and outcome(updates) == "holds"
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    said = f"{others.difference:.1f} more ({signed(others.low)} to {signed(others.high)})"
+    assert f"As many on RTE alone gain {updates.difference:.1f} points, and" in readme
+    assert said in readme
+    runs, _ = recorded("real-company-fast")
+    last = [
+        100 * run["history"][-1]["accuracy"]
+        for run in runs
+        if run["parameters"]["system"] == "alone-longer"
+    ]
+    assert len(last) == 6 and {row["epoch"] for row in runs[0]["history"]} == {*range(1, 36)}
+    joint = [
+        100 * row["accuracy"]
+        for run in recorded("together-or-alone-fast")[0]
+        for row in run["history"][-5:]
+        if run["parameters"]["system"] == "together" and row["task"] == "rte"
+    ]
+    assert len(joint) == 6
+    about = load_experiment("real-company").about
+    assert f"difference is {np.mean(joint) - np.mean(last):+.1f} points" in about
+
+
+def test_repeated_runs_have_the_same_scores():
+    """Equal on the same kind of processor and the same versions, and nearly so elsewhere."""
+    record = json.loads((RESULTS / "repeated_runs.json").read_text(encoding="utf-8"))
+    same = []
+    for one in record["runs"]:
+        first = json.loads((RESULTS / one["repeats"]).read_text(encoding="utf-8"))
+        again = one["result"]
+        assert first["parameters"] == again["parameters"]
+        pairs = list(zip(first["scores"], again["scores"], strict=True))
+        assert all({**x, "value": 0} == {**y, "value": 0} for x, y in pairs)
+        away = max(abs(x["value"] - y["value"]) for x, y in pairs)
+        like = [(run["hardware"], run["versions"]) for run in (first, again)]
+        same.append(like[0] == like[1])
+        assert away == 0 if same[-1] else away < 0.004
+    assert sorted(same) == [False, True] and "0.004" in record["what"]
+
+
 def test_the_texts_on_the_number_of_checks_equal_the_runs():
     """Thirty checks against one, over both sets: the interval of the text includes zero."""
     runs = recorded_cadence()
@@ -267,7 +315,9 @@ def test_the_texts_on_the_number_of_checks_equal_the_runs():
     found = paired_bootstrap(means[30], means[1])
     text = (ROOT / "notebooks" / "src" / "04_pruning_heads.py").read_text(encoding="utf-8")
     said = " ".join(text.replace("\n#", " ").split())
-    assert f"leaves {one} heads in the median, five leave {five}, and thirty leave {thirty}" in said
+    assert (
+        f"leaves {one} heads in the median, five leave {five}, and thirty leave {thirty}." in said
+    )
     assert f"{found.difference:.1f} points better than one, but the interval" in said
     assert f"({found.low:+.1f} to {found.high:+.1f}) includes zero" in said and found.low < 0
 
