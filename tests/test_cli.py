@@ -301,10 +301,11 @@ def test_the_notebooks_in_the_messages_make_these_folders():
 def test_reproduce_without_a_name_lists_the_experiments(capsys):
     assert main(["reproduce"]) == 2
     output = capsys.readouterr()
-    assert (
-        "mml-tables          MML v2, Tables 2 to 5" in output.out
-        and len(output.out.splitlines()) == 17
-    )
+    lines = output.out.splitlines()
+    files = Path(__file__).resolve().parents[1].glob("experiments/*.toml")
+    assert sorted(line.split("  ")[0] for line in lines) == sorted(path.stem for path in files)
+    assert any(re.match("mml-tables {2,}MML v2, Tables 2 to 5", line) for line in lines)
+    assert len({re.search(" {2,}", line).end() for line in lines}) == 1  # the titles in one column
     assert output.err.startswith("Name one of them: mmlkit reproduce mml-tables.")
 
 

@@ -151,10 +151,12 @@ def _list_experiments():
 
     from mmlkit.batch.experiments import known_experiments
 
-    for name, path in known_experiments().items():
+    known = known_experiments()
+    width = max(map(len, known), default=0) + 2
+    for name, path in known.items():
         with contextlib.suppress(ValueError):  # load_experiment names the mistake
             title = tomllib.loads(path.read_text(encoding="utf-8")).get("title", "")
-            print(f"{name:<20}{printable(str(title))}")
+            print(f"{name:<{width}}{printable(str(title))}")
     print(
         "Name one of them: mmlkit reproduce mml-tables. Add --profile colab or paper for the "
         "larger sizes.",
