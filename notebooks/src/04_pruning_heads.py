@@ -976,8 +976,8 @@ cadence.groupby("checks")[["heads_left", "accuracy"]].agg(["median", "min", "max
 # %% [markdown]
 # *Each marker is a run of three epochs.*
 #
-# In the chosen epoch, one check leaves 373 heads in the median, five leave 112, and thirty leave 2. Thirty checks are 0.6 points better than one, but the interval
-# (-0.1 to +1.7) includes zero. With one check or five, counts reach from 3 or 1 to 384.
+# In the chosen epoch, one check leaves 373 heads in the median, five leave 112, and thirty leave 2. Thirty checks are 0.6 points better
+# than one, but the interval (-0.1 to +1.7) includes zero. With one check or five, counts reach from 3 or 1 to 384.
 #
 # ## Exercises
 #

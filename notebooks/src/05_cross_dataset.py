@@ -804,7 +804,7 @@ print("" if gains else "Answer: no runs are recorded here.")
 # %%
 if gains:
     names = {f"trained on {name}": gain for name, gain in gains.items()}
-    six = pd.DataFrame(gains).drop(columns=["rte", "mrpc"]).mean(axis=1)
+    six = pd.DataFrame(gains).drop(columns=["rte", "mrpc"], errors="ignore").mean(axis=1)
     names["mean of the six sets of real-transfer"] = six
     shown = [("MML minus BERT", name, paired_bootstrap(g, 0 * g)) for name, g in names.items()]
     plots.forest(shown)

@@ -656,8 +656,8 @@ assert np.isfinite(together["train_loss"]).all()
 # %% [markdown]
 # On SST-2 and SNLI all trained scores lie within one standard error of guessing: 48 training rows are too few.
 #
-# Where the trained heads stay below the untrained cosine, a likely reason is the input. MiniLM was trained to compare two texts that are encoded
-# *separately* (a bi-encoder), so its cosine is already good. MT-DNN packs the two texts, and its linear head must learn the
+# Where the trained heads stay below the untrained cosine, a likely reason is the input. MiniLM was trained to compare two texts that are
+# encoded *separately* (a bi-encoder), so its cosine is already good. MT-DNN packs the two texts, and its linear head must learn the
 # comparison from a few rows. With all 5,749 rows of GLUE's STS-B the packed model does not exceed it (0.869 against 0.870, recorded
 # below).
 #

@@ -95,6 +95,22 @@ def test_prose_has_at_most_3000_words(path):
     assert sum(len(one.split()) for one in sentences(text)) <= 3000
 
 
+def stray_stars(text):
+    """Return the lines of a markdown text that show a star which should be emphasis."""
+    import mistune  # of nbconvert
+
+    text = re.sub(r"```.*?```|\$\$.*?\$\$|\$[^$\n]*\$|\\\*", "x", text, flags=re.S)
+    shown = re.sub(r"<code>.*?</code>|<[^>]+>", "", mistune.html(text), flags=re.S)
+    return [line for line in shown.split("\n") if "*" in line]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_no_star_of_emphasis_is_shown(path):
+    """A star between a letter and a comma opens nothing, and is printed."""
+    assert stray_stars("*a* b*, c*") and not stray_stars("*a `b*` c* STS-B\\*, $x*$")
+    assert not [line for cell in markdown_cells(path) for line in stray_stars(cell)]
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_prediction_is_answered(path):
     """A later cell computes the answer, before the next question, and its output is folded."""

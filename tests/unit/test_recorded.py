@@ -1,6 +1,7 @@
 """Recorded pruning runs are consistent: heads never return, survivors are the lowest cluster."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -284,6 +285,28 @@ def test_the_texts_on_the_control_of_rte_equal_the_runs():
     assert len(joint) == 6
     about = load_experiment("real-company").about
     assert f"difference is {np.mean(joint) - np.mean(last):+.1f} points" in about
+
+
+def test_the_minutes_of_the_plan_equal_the_runs():
+    """The mean of the runs that were not resumed, in the last column of the matrix."""
+    plan = (ROOT / "experiments" / "PLAN.md").read_text(encoding="utf-8")
+    matrix = plan.split("## The matrix")[1].split("\nCommands")[0]
+    rows = re.findall(r"^\| (real-[a-z-]+) \|.*\| ([\d.]+) \|$", matrix, re.M)
+    assert len(rows) == 10
+    for name, printed in rows:
+        runs, _ = recorded(f"{name}-fast")
+        mean = np.mean([run["minutes"] for run in runs if not run["resumed"]])
+        assert printed == f"{mean:.{len(printed.partition('.')[2])}f}", name
+
+
+def test_the_runs_in_the_table_of_the_plan_are_those_recorded():
+    plan = (ROOT / "experiments" / "PLAN.md").read_text(encoding="utf-8")
+    table = plan.split("### What has run")[1].split("\n### ")[0]
+    rows = re.findall(r"^\| (real-[a-z-]+)(?: \(added\))? \| ([^|]*) \|", table, re.M)
+    files = {name: len([*(RESULTS / f"{name}-fast").glob("*.json")]) for name, _ in rows}
+    assert {path.stem for path in (ROOT / "experiments").glob("real-*.toml")} == {*files}
+    said = {name: sum(map(int, re.findall(r"\b\d+\b", text))) for name, text in rows}
+    assert said == files
 
 
 def test_repeated_runs_have_the_same_scores():
