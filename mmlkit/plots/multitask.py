@@ -45,7 +45,8 @@ def reasoning(weights, tokens, probabilities, labels, *, title="", values=False)
             f"{list(probabilities.shape)}; expected [K, {len(tokens)}] for these tokens and "
             f"[K, {len(labels)}] for these labels."
         )
-    steps, width = range(len(weights)), min(0.34 * len(tokens) + 1.4, 8)
+    column = 0.7 if values else 0.34  # inches; a printed weight needs the wider one
+    steps, width = range(len(weights)), min(column * len(tokens) + 1.4, 8)
     with panels(1, 2, (width + 3.4, 3.4), width_ratios=(width, 3.4)) as (axes,):
         left, right = axes
         heat_map(
@@ -63,7 +64,7 @@ def reasoning(weights, tokens, probabilities, labels, *, title="", values=False)
         left.set(xlabel="token of the premise", ylabel="step k", title=title)
         for (k, j), weight in np.ndenumerate(weights) if values else ():
             colour = "black" if weight > 0.55 * weights.max() else "white"
-            left.text(j, k, f"{weight:.3f}", ha="center", va="center", color=colour)
+            left.text(j, k, f"{weight:.3f}", ha="center", va="center", color=colour, fontsize=9)
         for answers, (label, one) in zip(probabilities.T, looks(labels).items()):
             right.plot(steps, answers, label=f"{label}: {answers.mean():.2f}", **one)
             right.axhline(answers.mean(), linewidth=1, alpha=0.5, **{**one, "marker": None})

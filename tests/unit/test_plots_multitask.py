@@ -50,6 +50,17 @@ def test_reasoning_prints_the_weights_where_asked():
     assert len(printed) == 6 and printed[0, 0] == "0.500" and printed[2, 1] == "0.700"
 
 
+@pytest.mark.parametrize("tokens", [1, 3, 5])
+def test_a_printed_weight_fits_into_its_cell(tokens):
+    weights = np.full((2, tokens), 1 / tokens)
+    words = [str(i) for i in range(tokens)]
+    left, _ = plots_multitask.reasoning(weights, words, ANSWERS, ["no", "yes"], values=True)
+    left.figure.canvas.draw()
+    cell = left.get_window_extent().width / tokens
+    widest = max(one.get_window_extent().width for one in left.texts)
+    assert 0 < widest < 0.9 * cell
+
+
 def test_reasoning_of_one_step():
     left, right = plots_multitask.reasoning(
         WEIGHTS[:1], ["a", "b", "c"], ANSWERS[:1], ["no", "yes"]
