@@ -4,8 +4,9 @@
 
 Nothing is run. The tokens of a row are measured on the files of FOLDER, and the rows are those of
 the hub's splits. A token costs 2 FLOP for each weight of the encoder's linear maps in a forward
-pass, and 6 in a training step; word table, attention scores, heads and PALs are left out. GPU hours
-follow from the two assumptions RATE and LAUNCH, which nobody has measured with mmlkit.
+pass, and 6 in a training step; word table, attention scores, padding, heads and PALs are left out.
+GPU hours follow from the two assumptions RATE and LAUNCH, which nobody has measured with mmlkit.
+They are added, as if kernels were never started while the GPU computes.
 """
 
 import argparse
@@ -28,8 +29,8 @@ from mmlkit.studies import CATEGORIES
 from mmlkit.support.folders import atomic_write
 from mmlkit.training import TaskSampler
 
-RATE = {"bf16": 200e12, "fp32": 30e12}  # FLOP a second; an H100's datasheet has 989e12 and 67e12
-LAUNCH = {"train": 2e-3, "read": 7e-4}  # seconds for each layer of a batch, to start its kernels
+RATE = {"bf16": 200e12, "fp32": 30e12}  # FLOP a second; an H100's datasheet (SXM) has 989e12, 67e12
+LAUNCH = {"train": 2e-3, "read": 7e-4}  # seconds for each layer of a call, to start its kernels
 EXPERIMENTS = (
     *("mml-tables", "mtdnn-dev", "domain-adaptation", "cs224n-table1", "cs224n-project"),
     "together-or-alone",
@@ -76,64 +77,67 @@ def measure_tokens(folder, max_length=512):
 class Work:
     """What one run does, in tokens and batches, for training and for predictions."""
 
-    def __init__(self, tokens, pairs, batch_size):
-        self.tokens, self.pairs, self.batch_size = tokens, pairs, batch_size
-        self.done = Counter()
+    def __init__(self, tokens, given):
+        self.tokens, self.pairs, self.most = tokens, given["pairs"], given["max_train_rows"]
+        self.batch_size, self.done = given["batch_size"], Counter()
+
+    def rows(self, name, split):
+        """Return the rows of a split, of which training splits may be cut."""
+        rows = ROWS[SAME.get(name, name)][("train", "dev").index(split)]
+        most = self.most.get(name) if isinstance(self.most, dict) else self.most
+        return min(rows, most or rows) if split == "train" else rows
 
     def add(self, kind, name, rows, batches=None):
-        """Add rows of a set. Predictions take twice the batch size of training."""
+        """Add rows of a set. `fit` reads dev in batches of twice the size of training."""
         found = self.tokens[SAME.get(name, name)]
         size = self.batch_size * (2 if kind == "read" else 1)
+        calls = 2 if self.pairs == "separate" and "separate" in found else 1  # of the encoder
         self.done[kind, "tokens"] += rows * found.get(self.pairs, found["packed"])
-        self.done[kind, "batches"] += math.ceil(rows / size) if batches is None else batches
+        self.done[kind, "calls"] += calls * (math.ceil(rows / size) if batches is None else batches)
 
     def cost(self, config, precision):
         """Return the FLOP, and the GPU seconds of the products alone and in all."""
         weights, layers = linear_parameters(config), config.num_hidden_layers
         each = {"train": 6 * weights, "read": 2 * weights}
         flop = sum(each[kind] * self.done[kind, "tokens"] for kind in each)
-        launch = sum(LAUNCH[kind] * layers * self.done[kind, "batches"] for kind in each)
-        launch += LAUNCH["train"] * self.done["head", "batches"]  # a head alone: one layer
+        launch = sum(LAUNCH[kind] * layers * self.done[kind, "calls"] for kind in each)
+        launch += LAUNCH["train"] * self.done["head", "calls"]  # a head alone: one layer
         return flop, flop / RATE[precision], flop / RATE[precision] + launch
-
-
-def rows_of(name, split):
-    return ROWS[SAME.get(name, name)][("train", "dev").index(split)]
 
 
 def train_alone(work, name, epochs, share=1.0):
     """A run of `fit` on one set: each epoch reads dev once. The scores at the end read it again."""
-    work.add("train", name, epochs * max(1, round(share * rows_of(name, "train"))))
-    work.add("read", name, (epochs + 1) * rows_of(name, "dev"))
+    work.add("train", name, epochs * max(1, round(share * work.rows(name, "train"))))
+    work.add("read", name, (epochs + 1) * work.rows(name, "dev"))
 
 
 def work_of(given, tokens):
     """Return the Work of one run, from all parameters of its notebook."""
     names, epochs = given.get("tasks"), given["epochs"]
-    work = Work(tokens, given["pairs"], given["batch_size"])
+    work = Work(tokens, given)
     if "method" in given:  # cross_dataset.ipynb
         train_alone(work, given["task"], epochs)
         for sets in CATEGORIES.values():
             for name in sets if given["task"] in sets else ():
                 for split in ("train", "dev"):
-                    work.add("read", name, rows_of(name, split))
+                    work.add("read", name, work.rows(name, split))
     elif given.get("task") == "multitask":  # adaptation.ipynb, the encoder that others start from
         for name in given["multitask"]:
             train_alone(work, name, given["multitask_epochs"])
     elif "share" in given:
         train_alone(work, given["task"], epochs, given["share"])
     elif given["together"]:  # multitask.ipynb
-        sizes = {name: math.ceil(rows_of(name, "train") / work.batch_size) for name in names}
+        sizes = {name: math.ceil(work.rows(name, "train") / work.batch_size) for name in names}
         steps = round(given["steps_factor"] * (given["steps_per_epoch"] or sum(sizes.values())))
         order = TaskSampler(given["sampler"], sizes=sizes, epochs=epochs, steps_per_epoch=steps)
         counts = sum((Counter(order.order(epoch + 1)) for epoch in range(epochs)), Counter())
         for name in names:
             if given["freeze_encoder"]:  # its features are computed once
-                work.add("read", name, rows_of(name, "train") + rows_of(name, "dev"))
-                work.done["head", "batches"] += counts[name]
+                work.add("read", name, work.rows(name, "train") + work.rows(name, "dev"))
+                work.done["head", "calls"] += counts[name]
             else:
                 work.add("train", name, counts[name] * work.batch_size, counts[name])
-                work.add("read", name, (epochs + 1) * rows_of(name, "dev"))
+                work.add("read", name, (epochs + 1) * work.rows(name, "dev"))
     if names and (not given["together"] or given["finetune"]):
         for name in names:
             train_alone(work, name, epochs)
