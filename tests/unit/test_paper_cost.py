@@ -89,6 +89,6 @@ def test_the_encoders_and_devices_of_the_readme_are_those_of_the_runs():
     runs = [json.loads(path.read_text()) for path in (ROOT / "results").glob("*-fast/*.json")]
     assert {(run["device"], run["settings"]["model"]) for run in runs} == {("cpu", "minilm")}
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert "All recorded runs are of MiniLM (6 layers, 384 features) on CPUs." in readme
+    assert "All recorded runs are of all-MiniLM-L6-v2 on CPUs" in readme
     hours = sum(one["gpu_hours"] for one in RECORD["experiments"].values())
     assert f"A rough estimate is {hours:.0f} hours of one H100" in readme

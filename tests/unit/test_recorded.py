@@ -117,6 +117,8 @@ def test_the_gains_at_the_last_epoch_are_those_in_the_text_of_real_stars():
     assert said in (ROOT / "experiments" / "real-stars.toml").read_text(encoding="utf-8")
     lesson = (ROOT / "notebooks" / "src" / "09_domain_adaptation.py").read_text(encoding="utf-8")
     assert said.replace(" points", "") in lesson
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"with 10, 40 and 160 labels are {said.replace(' points', '.')}" in readme
 
 
 def test_the_dev_rows_of_qnli_are_those_of_its_standard_error():
@@ -174,7 +176,7 @@ def test_the_relative_improvement_of_mml_equals_the_runs():
     part = frame[(frame["metric"] == "improvement") & (frame["split"] == "dev")]
     gains = part[part["method"] == "mml"].groupby("seed")["value"].mean()
     found = paired_bootstrap(gains, gains * 0)
-    said = f"{found.difference:.1f} % on other sets (95 % interval {found.low:.1f} to"
+    said = f"{found.difference:.1f} % on other sets ({found.low:.1f} to"
     readme = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
     assert f"{said} {found.high:+.1f})" in readme and found.high < 3.4 == round(3.4, 1)
 
@@ -193,11 +195,25 @@ def test_the_texts_on_other_real_sets_equal_the_runs():
     means = cells.groupby(["seed", "task"]).mean().groupby("seed").mean()
     equal = paired_bootstrap(means["mml"], means["bert"])
     assert outcome(equal) == "cannot be told"
+    inference = frame["task"].isin(["mnli", "qnli", "snli", "scitail"])
+    parts = {"dev": frame["split"] == "dev", "inference": inference, "similarity": ~inference}
+    for name, rows in parts.items():
+        part = 100 * frame[rows].pivot_table("value", "seed", "method")
+        found[name] = paired_bootstrap(part["mml"], part["bert"])
+    assert (planned.low, planned.high) == pytest.approx((-1.319, -0.160), abs=1e-3)
+    said = {
+        name: f"{signed(x.difference)} ({signed(x.low)} to {signed(x.high)})"
+        for name, x in {**found, "equal": equal}.items()
+    }
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    first, second = (
-        f"{signed(x.difference)} ({signed(x.low)} to {signed(x.high)})" for x in (planned, equal)
-    )
-    assert f"{first.replace(' ', ' points ', 1)} over 40 cells of real sets, but {second}" in readme
+    assert f"{signed(planned.difference)} points over 40 cells, of which 32 are inf" in readme
+    assert f"equal weight for the six training sets it is {said['equal']}" in readme
+    assert f"After inference sets MML is worse, {said['inference']}, and after" in readme
+    assert f"after similarity sets it is {said['similarity']}" in readme
+    about = one.experiment.about
+    assert f"alone, MML minus BERT is {said['dev'].replace(' ', ' points ', 1)}" in about
+    assert f"it is {said['inference']}" in about and f"sets {said['similarity']}" in about
+    assert f"six training sets it is {said['equal']}" in about
     dev = frame[frame["split"] == "dev"].pivot_table("value", ["task", "on"], "method") * 100
     after = dev.loc["qnli", "snli"]
     assert (dev["mml"] - dev["bert"]).idxmin() == ("qnli", "snli") and after.max() < 66
@@ -206,10 +222,11 @@ def test_the_texts_on_other_real_sets_equal_the_runs():
     assert f"{after['mml']:.1f} % against {after['bert']:.1f} %" in said
     left = [run["heads_left"] for run in one.results if run["parameters"]["method"] == "mml"]
     assert f"has {np.median(left):g} heads in the median" in said
-    assert "The runs above have 1.5 to 2." in readme and np.median(left) == 1.5
+    assert np.median(left) == 1.5
     runs, _ = recorded("real-multiverse-fast")
     runs = [run for run in runs if run["parameters"]["method"] == "mml"]
-    assert np.median([run["heads_left"] for run in runs]) == 2
+    assert np.median([run["heads_left"] for run in runs]) == 2 and "Ten checks leave 2." in readme
+    assert {run["parameters"]["checks"] for run in runs} == {10}
 
 
 def test_the_gains_of_mml_on_its_own_set_equal_the_runs():
@@ -225,9 +242,9 @@ def test_the_gains_of_mml_on_its_own_set_equal_the_runs():
         task: np.mean([found["mml", task, seed] - found["bert", task, seed] for seed in range(6)])
         for task in first
     }
-    said = "{rte:+.1f} points on RTE, {cola:+.1f} on CoLA, {mrpc:+.1f} on MRPC and {stsb:+.1f} on"
+    said = "RTE {rte:+.1f} points, CoLA {cola:+.1f}, MRPC {mrpc:+.1f} and STS-B {stsb:+.1f}."
     readme = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
-    assert f"minus BERT: {said.format(**gains)} STS-B" in readme
+    assert f"each rate chosen with one seed: {said.format(**gains)}" in readme
 
 
 def test_the_texts_on_one_learning_rate_equal_the_runs():
@@ -243,9 +260,19 @@ def test_the_texts_on_one_learning_rate_equal_the_runs():
     mean = found["MML does better than BERT at the same learning rate, mean of four sets in-domain"]
     assert outcome(mean) == "cannot be told" and mean.pairs == 6
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    said = f"{signed(mean.difference)} ({signed(mean.low)} to {signed(mean.high)})"
-    assert f"With 1e-4 for both, the mean of the four sets is {said}" in readme
-    assert "MML is worse on MRPC and STS-B, and better on no set" in readme
+    each = [
+        found[f"MML does better than BERT at the same learning rate on {task}, in-domain"]
+        for task in ("RTE", "CoLA", "MRPC", "STS-B")
+    ]
+    gains = [signed(one.difference) for one in each]
+    said = "At 1e-4 for both: RTE {}, CoLA {}, MRPC {} and STS-B {}.".format(*gains)
+    assert f"{said} Only the last two intervals exclude zero" in readme
+    assert [one.low < 0 < one.high for one in each] == [True, True, False, False]
+    here, there = {}, {}
+    for runs, found_of in ((one.results, here), (recorded("real-multiverse-fast")[0], there)):
+        for run in runs:
+            found_of.setdefault(run["parameters"]["task"], set()).add(run["settings"]["precision"])
+    assert [task for task in here if here[task] == there[task]] == ["stsb"]
     sides = {
         task: outcome(
             found[f"MML does better than BERT at the same learning rate on {task}, in-domain"]
@@ -266,8 +293,8 @@ def test_the_texts_on_the_control_of_rte_equal_the_runs():
     updates = found["RTE alone gains from as many updates as the five sets have"]
     assert others.pairs == updates.pairs == 6 and outcome(updates) == "holds"
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    said = f"{others.difference:.1f} more ({signed(others.low)} to {signed(others.high)})"
-    assert f"As many on RTE alone gain {updates.difference:.1f} points, and" in readme
+    said = f"{others.difference:.1f} more ({others.low:+.2f} to {signed(others.high)})"
+    assert f"updates on RTE alone gains {updates.difference:.1f} points, and" in readme
     assert said in readme
     runs, _ = recorded("real-company-fast")
     last = [
@@ -343,6 +370,23 @@ def test_the_texts_on_the_number_of_checks_equal_the_runs():
     )
     assert f"{found.difference:.1f} points better than one, but the interval" in said
     assert f"({found.low:+.1f} to {found.high:+.1f}) includes zero" in said and found.low < 0
+
+
+def test_the_texts_on_chance_splits_equal_the_measurement():
+    record = json.loads((RESULTS / "meanshift_rules.json").read_text(encoding="utf-8"))
+    rows = {(row["rule"], row["heads"]): 100 * row["share_split"] for row in record["rows"]}
+    default, wider = ([rows[rule, n] for n in (384, 45)] for rule in ("auto:0.3", "std:1.5"))
+    about = load_experiment("real-staircase").about
+    said = f"splits {default[0]:.0f} % of 1,000 random normal samples of 384 values, and"
+    assert f"{said} {default[1]:.1f} % of those of 45" in about
+    assert "splits {:.0f} and {:.0f} %".format(*wider) in about
+    assert {row["draws"] for row in record["rows"]} == {1000}
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"splits {default[0]:.0f} % of random normal samples of 384 values" in readme
+    left = {}
+    for run in recorded("real-staircase-fast")[0]:
+        left.setdefault(run["parameters"]["bandwidth"], []).append(run["heads_left"])
+    assert np.median(left["auto:0.3"]) == 1 and left["std:1.5"] == [384] * 3
 
 
 def test_no_recorded_cadence_gives_an_empty_table(tmp_path):

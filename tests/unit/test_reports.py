@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mmlkit.batch import overviews
-from mmlkit.batch.evidence import _spread, write_evidence, write_readme
+from mmlkit.batch.evidence import _bound, _spread, write_evidence, write_readme
 from mmlkit.batch.experiments import Experiment, load_experiment
 from mmlkit.batch.recorded import Recorded, experiments_in, newest, recorded_experiments
 from mmlkit.batch.reports import write_report
@@ -356,11 +356,23 @@ def test_a_claim_takes_a_side_from_another_experiment_by_hand(tmp_path):
     assert (
         "| BERT does better at 1e-4 than at 2e-4, mean of four sets in-domain (rte only) |" in text
     )
+    primary = text.split("### Primary claims")[1].split("\n###")[0].splitlines()
+    first, control = (line for line in primary if line.startswith(("| MML", "| Control")))
+    assert "mean of four sets in-domain" in first and primary.index(control) > primary.index(first)
+    assert "| Control: MML does better than BERT at the same learning rate, mean" in control
+    others = text.split("### Other claims")[1]
+    assert "| MML does better than BERT on RTE, in-domain (written after its results) |" in others
+    assert "at the same learning rate, mean of four sets" not in others.split("\n###")[0]
     assert {found.level for *_, found, _ in overviews.claim_rows([one], 0.8)} == {0.8}
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "0.json").write_text(json.dumps(runs[-1]))
     (alone,) = experiments_in([tmp_path / "alone"])
     assert not alone.compared  # without the other experiment there is nothing to compare
+
+
+@pytest.mark.parametrize(("low", "printed"), [(0.019, "+0.02"), (-0.04, "-0.04"), (0.12, "+0.1")])
+def test_the_end_of_an_interval_shows_on_which_side_of_zero_it_lies(low, printed):
+    assert _bound(low) == printed
 
 
 def test_the_headline_of_family_a_is_the_score_of_the_task_trained_on():
