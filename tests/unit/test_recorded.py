@@ -18,6 +18,7 @@ from mmlkit.studies import (
 )
 from mmlkit.studies.comparisons import outcome
 from mmlkit.support.messages import signed
+from mmlkit.training import TaskSampler
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
@@ -387,6 +388,23 @@ def test_the_texts_on_chance_splits_equal_the_measurement():
     for run in recorded("real-staircase-fast")[0]:
         left.setdefault(run["parameters"]["bandwidth"], []).append(run["heads_left"])
     assert np.median(left["auto:0.3"]) == 1 and left["std:1.5"] == [384] * 3
+
+
+def test_the_batches_of_sts_in_family_g_are_those_of_the_sampler():
+    sizes, found = {"sst": 16, "quora": 63, "sts": 11}, {}  # batches of 500, 2,000 and 350 rows
+    for kind in ("annealed", "sequential"):
+        for seed in range(6):
+            order = TaskSampler(kind, sizes=sizes, epochs=5, steps_per_epoch=90, seed=seed)
+            tasks = [task for epoch in range(1, 6) for task in order.order(epoch)]
+            found.setdefault(kind, []).append(tasks.count("sts"))
+    least, most = min(found["annealed"]), max(found["annealed"])
+    (alone,) = set(found["sequential"])
+    said = f"gives STS {alone} batches, annealed sampling {least} to {most}"
+    assert said in load_experiment("real-sampling").about
+    for run in recorded("real-sampling-fast")[0]:
+        given = run["settings"]
+        assert (given["epochs"], given["steps_per_epoch"], given["batch_size"]) == (5, 90, 32)
+        assert {task: -(-rows // 32) for task, rows in given["rows"].items()} == sizes
 
 
 def test_no_recorded_cadence_gives_an_empty_table(tmp_path):
