@@ -65,9 +65,9 @@ print(f"weights {size.model}, data from {source}, precision {precision}")
 # %% [markdown]
 # ## 1 The published result
 #
-# In the last experiment of the MT-DNN paper, the encoder has learned eight GLUE tasks. The new data set
-# is SNLI or SciTail. Both ask whether a premise entails a hypothesis. The paper fine-tunes the encoder on a share of the training rows, and evaluates on the
-# dev split. Plain BERT is fine-tuned in the same way.
+# In the last experiment of the MT-DNN paper, the encoder has learned eight GLUE tasks. The new data set is SNLI or SciTail. Both ask
+# whether a premise entails a hypothesis. The paper fine-tunes the encoder on a share of the training rows, and evaluates on the dev split.
+# Plain BERT is fine-tuned in the same way.
 #
 # In this notebook, "10 labels" means 10 labelled rows. The possible values of a label are
 # *classes*. This is the paper's Table 5. The gain is MT-DNN minus BERT, in points. The column
@@ -236,12 +236,14 @@ borders = {
     start: [(TOY[start][i][0] + TOY[start][j][0]) / 2 for i, j in one_of_each] for start in TOY
 }
 counts = {start: [correct(start, two) for two in any_two] for start in TOY}
-plots.label_draws(TOY, borders, counts, title="strokes: decision boundaries of the nine draws")
+title = "strokes: decision boundaries of the nine draws"
+left, right = plots.label_draws(TOY, borders, counts, title=title)
+right.set_title("any two rows labelled: 15 draws")
 plt.show()
 # %% [markdown]
 # *Left, the nine draws with one row of each class: the plain encoder's boundary moves between 5 and 13, among its own rows. The better
-# encoder's boundary stays between 8 and 10, far from every row. With any two rows labelled (right), 6 of 15 draws hold one class only, and both encoders
-# then have 3 of 6.*
+# encoder's boundary stays between 8 and 10, far from every row. With any two rows labelled (right), 6 of 15 draws hold one class only, and
+# both encoders then have 3 of 6.*
 #
 # Numbers after ± are standard deviations over all listed draws. The toy shows:
 #
@@ -409,7 +411,8 @@ table.round(3)
 #
 # ## 5 The effect of the drawn rows
 #
-# Fine-tuning is too slow for many draws, so this section *freezes* the encoders: every text is encoded once, and a head is fitted to the vectors.
+# Fine-tuning is too slow for many draws, so this section *freezes* the encoders: every text is encoded once, and a head is fitted to the
+# vectors.
 #
 # The head should add no randomness. Ridge regression on one-hot labels has a closed form, without a
 # learning rate or a random initialisation. With rows $X$ and labels $Y$, both centred (their means
@@ -505,8 +508,8 @@ plots.learning_curve(curves, lines=majority, counts=True, title="mini SST, froze
 plt.show()
 
 # %% [markdown]
-# *After SST-2 the frozen MiniLM gains 7.6 points with 10 labels, 9.0 with 40, 8.9 with 160 and 6.9
-# with all 940. Another seed gains as much with 10 labels, and more with 40, 160 and 940. The bars are one standard deviation over 40 draws.*
+# *After SST-2 the frozen MiniLM gains 7.6 points with 10 labels, 9.0 with 40, 8.9 with 160 and 6.9 with all 940. Another seed gains as much
+# with 10 labels, and more with 40, 160 and 940. The bars are one standard deviation over 40 draws.*
 #
 # This run does not have the shape of the published curves, where the gain falls to about one point.
 # One possible reason is the frozen encoder: *fine-tuned* plain MiniLM reaches 0.708, 0.10 more than frozen.
@@ -646,7 +649,8 @@ for data in inference_sets:
     learned[data.task.name] = {"dev accuracy": share, "majority class": majority, "error": error}
 learned = pd.DataFrame(learned).T.assign(updates=sst2_updates // len(inference_sets))
 ahead = learned["dev accuracy"] - learned["majority class"] > 2 * learned["error"]
-print(f"above the majority class by more than two standard errors: {', '.join(ahead[ahead].index) or 'none'}")
+above = ", ".join(ahead[ahead].index) or "none"
+print(f"above the majority class by more than two standard errors: {above}")
 learned.round(3)
 
 # %% [markdown]
@@ -655,9 +659,9 @@ learned.round(3)
 #
 # ## 7 Labels or updates?
 #
-# The paper fine-tunes with Adamax, batches of 32, at most 5 epochs, and a learning rate of 5e-5
-# that falls to 0 after a warm-up over the first tenth of the updates. Adamax moves a parameter by at most the learning rate in one update. A fresh head
-# starts with random parameters with a standard deviation of 0.02.
+# The paper fine-tunes with Adamax, batches of 32, at most 5 epochs, and a learning rate of 5e-5 that falls to 0 after a warm-up over the
+# first tenth of the updates. Adamax moves a parameter by at most the learning rate in one update. A fresh head starts with random
+# parameters with a standard deviation of 0.02.
 #
 # **Predict before you run.** With 23 rows, how far can a parameter of the head move in all updates
 # together, in units of its typical initial size (0.02)?
@@ -709,9 +713,9 @@ print(
 print(change.round(3).to_string())
 
 # %% [markdown]
-# So the answer is no, except for plain with 10 labels. *After sst2* with 10 labels is equal. With 40 labels and 10 updates, fine-tuning is 0.11
-# behind. With 160 labels and 20 updates it is at most 0.03 behind. A lack of updates is one explanation. We
-# test it for plain with 40 labels.
+# So the answer is no, except for plain with 10 labels. *After sst2* with 10 labels is equal. With 40 labels and 10 updates, fine-tuning is
+# 0.11 behind. With 160 labels and 20 updates it is at most 0.03 behind. A lack of updates is one explanation. We test it for plain with 40
+# labels.
 #
 # **Predict before you run.** By how much do four times as many updates change the dev accuracy?
 
@@ -735,7 +739,8 @@ print(tested.round(3).to_string())
 # in part. After 40 it has fitted them, and the dev accuracy is higher. So plain lacked updates there,
 # and part of section 4's gain at 40 labels may be a difference in speed.
 #
-# After 40 updates the training loss is low, and the dev accuracy is still far below that with all 940 labels (0.708). Now plain lacks labels.
+# After 40 updates the training loss is low, and the dev accuracy is still far below that with all 940 labels (0.708). Now plain lacks
+# labels.
 #
 # ## 8 The published table again
 #
@@ -833,8 +838,9 @@ for one in experiments:
 
 # %% [markdown]
 # *On real sets the gain falls from 11.9 points with 10 labels to 5.7 with 160. Plain MiniLM with 10 labels lies below the majority
-# class of SST. Points are means of six seeds, bars are one standard deviation.* At the last epoch, without a choice, the gains are 11.2,
-# 7.3 and 5.3 points.
+# class of SST. Points are means of six seeds, bars are one standard deviation.*
+#
+# At the last epoch, without a choice of the epoch, the gains are 11.2, 7.3 and 5.3 points.
 #
 # Section 4 had one draw, which is too few to find the number of labels with the largest gain. On the real sets, the gain with 10 labels
 # exceeds that with 160 in all six seeds.
