@@ -51,7 +51,7 @@ def _repeats(values):
     return [values[:i].count(value) for i, value in enumerate(values)]
 
 
-def paired_draws(accuracies, first, second, *, names, guess, limits, title=""):
+def paired_draws(accuracies, first, second, *, names, majority, limits, title=""):
     """Draw two initialisations against each other, a point per draw, and the range of each one.
 
     Args:
@@ -59,7 +59,7 @@ def paired_draws(accuracies, first, second, *, names, guess, limits, title=""):
         first: the column of the horizontal axis.
         second: the column of the vertical axis.
         names: all initialisations in the order that gives them their colours.
-        guess: the accuracy of the majority class.
+        majority: the accuracy of the majority class.
         limits: the smallest and largest accuracy of the axes.
         title: of the left panel.
 
@@ -78,7 +78,7 @@ def paired_draws(accuracies, first, second, *, names, guess, limits, title=""):
             box = dict(boxprops=line, medianprops=line, whiskerprops=line, capprops=line)
             right.boxplot(accuracies[name], positions=[place], widths=0.5, whis=(0, 100), **box)
         right.set_xticks(range(accuracies.shape[1]), list(accuracies))
-        right.axhline(guess, color="black", linestyle=":", linewidth=1, label="guessing")
+        right.axhline(majority, color="black", linestyle=":", linewidth=1, label="majority class")
         right.set(ylabel="dev accuracy", ylim=limits, title="range and quartiles of all draws")
         right.legend(fontsize=8)
     return left, right

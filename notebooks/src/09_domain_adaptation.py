@@ -83,7 +83,7 @@ paper, slides = (
     for source_name in ("mt_dnn", "mt_bert")
 )
 paper = paper.assign(gain=paper["MT-DNN"] - paper["BERT"], slides=slides["MT-DNN ours"])
-paper.round(1).rename_axis("")
+paper.astype({"training size": int}).round(1).rename_axis("")
 
 # %%
 import matplotlib.pyplot as plt
@@ -238,7 +238,7 @@ borders = {
 counts = {start: [correct(start, two) for two in any_two] for start in TOY}
 title = "strokes: decision boundaries of the nine draws"
 left, right = plots.label_draws(TOY, borders, counts, title=title)
-right.set_title("any two rows labelled: 15 draws")
+right.set_title("any two rows labelled: 15 draws", loc="left")
 plt.show()
 # %% [markdown]
 # *Left, the nine draws with one row of each class: the plain encoder's boundary moves between 5 and 13, among its own rows. The better
@@ -573,7 +573,7 @@ print(f"largest difference of the two seeds: {100 * control.abs().max():.1f} poi
 def draw_luck(labels, other):
     values = [lines["majority class"], *frozen.loc[list(SIZES)].to_numpy().flat]  # the same axes
     limits = min(values) - 0.02, max(values) + 0.02
-    fixed = dict(names=list(starts), guess=lines["majority class"], limits=limits)
+    fixed = dict(names=list(starts), majority=lines["majority class"], limits=limits)
     title = f"{labels} labels, a point for each draw"
     plots.paired_draws(frozen.loc[labels], "plain", other, title=title, **fixed)
 
@@ -763,7 +763,7 @@ again = paper[["training size", "BERT", "MT-DNN", "gain"]].assign(
     }
 )
 assert (slides[["BERT", "MT-DNN"]] == paper[["BERT", "MT-DNN"]]).all(axis=None)  # copied rows
-again.round(1).rename_axis("")
+again.astype({"training size": int}).round(1).rename_axis("")
 
 # %% [markdown]
 # - **Every cell is one number.** The paper does not mention repetitions. The slides report means of

@@ -45,7 +45,7 @@ def test_equal_borders_are_drawn_below_each_other():
 def test_paired_draws_shows_points_ranges_and_fixed_colours():
     accuracies = pd.DataFrame({"plain": [0.3, 0.4], "other": [0.5, 0.7]})
     left, right = plots.paired_draws(
-        accuracies, "plain", "other", names=["other", "plain"], guess=0.2, limits=(0, 1)
+        accuracies, "plain", "other", names=["other", "plain"], majority=0.2, limits=(0, 1)
     )
     points = left.lines[1]
     np.testing.assert_array_equal(points.get_xydata(), [[0.3, 0.5], [0.4, 0.7]])
