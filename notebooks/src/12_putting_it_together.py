@@ -911,7 +911,7 @@ print(f"{planned - len(words)} further claims of these experiments have no runs 
 # *At 95 %, all four claims of `real-stars` hold, and annealed sampling is better than sequential. In `together-or-alone`, joint training
 # raises the average and RTE, and lowers STS-B. In `real-multiverse`, MML raises the average, RTE and CoLA, and lowers STS-B. At one
 # learning rate (`real-same-rate`) it raises nothing, and lowers MRPC and STS-B. On other sets MML is worse with edition 2 and in
-# `real-transfer`, and open with edition 3. A diamond without a line has too few seeds.* Right of zero, the first system is better. Numbers:
+# `real-transfer`, and open with edition 3 and at one learning rate (`real-transfer-same-rate`). A diamond without a line has too few seeds.* Right of zero, the first system is better. Numbers:
 # difference, interval, pairs. Claims on one set or number of rows came after their results, and test no prediction.
 #
 # At 99 % at least eight pairs are needed. Without an effect, all $n$ differences have the same sign with probability $2^{1-n}$

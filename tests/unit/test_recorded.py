@@ -284,6 +284,21 @@ def test_the_texts_on_one_learning_rate_equal_the_runs():
     assert "holds" not in sides.values()
 
 
+def test_the_texts_on_other_real_sets_at_one_learning_rate_equal_the_runs():
+    """BERT at MML's rate: the control of family B."""
+    one = next(
+        one
+        for one in recorded_experiments([RESULTS])
+        if one.experiment.name == "real-transfer-same-rate"
+    )
+    assert {run["parameters"]["lr"] for run in one.results} == {1e-4} and len(one.results) == 36
+    others = next(found for claim, found in one.compared if claim.get("control_of"))
+    assert outcome(others) == "cannot be told" and others.pairs == 6 and others.difference < 0
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    said = f"{signed(others.difference)} ({signed(others.low)} to {signed(others.high)})"
+    assert f"At 1e-4 for both it is {said}, which cannot be told." in readme
+
+
 def test_the_texts_on_the_control_of_rte_equal_the_runs():
     """RTE alone with as many updates as five sets have, between RTE alone and RTE with others."""
     one = next(
