@@ -62,14 +62,17 @@ def _verdicts(recorded):
 def _primary(recorded):
     """Return a table of the primary claims on the newest data, and a sentence on the others.
 
-    The controls of an experiment follow its primary claims.
+    The controls of an experiment follow its primary claims, where it has runs.
     """
-    rows = [(one, *pair) for one in newest(recorded) for pair in one.compared]
-    lines = []
-    for main in newest(recorded):
-        own = [row for row in rows if row[0] is main and row[1].get("primary")]
-        controls = [row for row in rows if row[1].get("control_of") == main.experiment.name]
-        lines += [_verdict(*row) for row in own + controls * bool(own)]
+    last = newest(recorded)
+    order = {one.experiment.name: place for place, one in enumerate(last)}
+    rows = [
+        (order.get(claim.get("control_of"), place), "control_of" in claim, (one, claim, found))
+        for place, one in enumerate(last)
+        for claim, found in one.compared
+        if claim.get("primary") or claim.get("control_of")
+    ]
+    lines = [_verdict(*row) for *_, row in sorted(rows, key=lambda row: row[:2])]
     left = without_runs(recorded)
     named = f"\n\nPrimary claims without runs so far: {markdown_text('; '.join(left))}."
     return _table(lines) + named * bool(left)

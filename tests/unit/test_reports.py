@@ -364,6 +364,12 @@ def test_a_claim_takes_a_side_from_another_experiment_by_hand(tmp_path):
     assert "| MML does better than BERT on RTE, in-domain (written after its results) |" in others
     assert "at the same learning rate, mean of four sets" not in others.split("\n###")[0]
     assert {found.level for *_, found, _ in overviews.claim_rows([one], 0.8)} == {0.8}
+    (tmp_path / "no-bert").mkdir()  # the primary claim itself has runs of one side only
+    for number, one in enumerate(one for one in runs if one["parameters"]["lr"] == 1e-4):
+        if one["experiment"] == "real-same-rate" or one["parameters"]["method"] == "mml":
+            (tmp_path / "no-bert" / f"{number}.json").write_text(json.dumps(one))
+    text = write_evidence([tmp_path / "no-bert"], tmp_path / "out").read_text(encoding="utf-8")
+    assert text.split("### Other claims")[0].count("| Control: MML does better than BERT") == 1
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "0.json").write_text(json.dumps(runs[-1]))
     (alone,) = experiments_in([tmp_path / "alone"])
