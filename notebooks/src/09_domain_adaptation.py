@@ -144,7 +144,7 @@ print(
 # %% tags=["effect"]
 from mmlkit.data import load_task
 
-reviews = load_task("sst", source, limit=limit, seed=seed)  # the target task: five classes
+reviews = load_task("sst", source, limit=limit, seed=seed)  # the new domain: five labels
 
 
 def rows_of(count, n, draw):
@@ -173,7 +173,7 @@ print(
 # %% [markdown]
 # A model has no reason to predict a missing class. Without one of five equally frequent
 # classes, the accuracy is at most 0.8. So the draw alone limits about half of the results with 10
-# rows. With the paper's 23 rows of two classes this practically never happens (exercise 2).
+# rows.
 #
 # ## 3 A toy on paper
 #
@@ -289,8 +289,7 @@ for one in related:
 
 # %% [markdown]
 # `AllNLI` consists of SNLI and MultiNLI, as triplets. SNLI's premises are captions of Flickr30k.
-# QQP consists of Quora's questions, and QNLI is made from SQuAD. (The sentences of our mini sets
-# are not in these files: they were written later.) So plain MiniLM has already been trained on
+# QQP consists of Quora's questions, and QNLI is made from SQuAD. So plain MiniLM has already been trained on
 # inference data. No file of the list is a sentiment data set.
 #
 # So the main experiment uses sentiment:
@@ -348,7 +347,7 @@ sst2 = load_task("sst2", source, limit=limit, seed=seed)
 sst2_updates = 110 if profile == "fast" else 1_000
 model, score = train(pretrained, [sst2], sst2_updates, seed, batch_size=8)
 starts = {"plain": pretrained, "after sst2": model.encoder}
-print(f"dev accuracy on sst2 after {sst2_updates} updates: {score:.3f}, majority class 0.5")
+print(f"dev accuracy on sst2 after {sst2_updates} updates: {score:.3f}, guessing 0.5")
 
 # %%
 from mmlkit.studies import recorded_baselines, recorded_effects
@@ -361,7 +360,7 @@ if len(recorded):
 
 # %% [markdown]
 # Now the target task: 10, 40 and 160 rows of SST, nested, fine-tuned from both starting points. In
-# the profile `fast` this takes 10, 10 and 20 updates. All 160 dev rows are used. The seed
+# the profile `fast` this takes 10, 10 and 20 updates. The seed
 # determines the rows, the order of the batches and the fresh head.
 #
 # **Predict before you run.** Where is the gain of *after sst2* over *plain* largest: with 10, 40 or
@@ -405,7 +404,7 @@ table.round(3)
 # *One draw of each size: the gain is 0.006 with 10 labels, 0.094 with 40 and 0.069 with 160. With
 # all 940 labels, plain MiniLM reaches 0.708 (three epochs, three seeds).*
 #
-# One draw is weak evidence: 0.006 is a single dev row, and plain is worse with 40 labels (0.238) than with 10 (0.331). The evidence is the
+# One draw is weak evidence: plain is worse with 40 labels (0.238) than with 10 (0.331). The evidence is the
 # mean over three sizes and five other seeds, $0.074 \pm 0.015$ (standard error). Every seed has other training rows and its own starting
 # point, but the same dev rows.
 #
@@ -508,11 +507,9 @@ plots.learning_curve(curves, lines=majority, counts=True, title="mini SST, froze
 plt.show()
 
 # %% [markdown]
-# *After SST-2 the frozen MiniLM gains 7.6 points with 10 labels, 9.0 with 40, 8.9 with 160 and 6.9 with all 940. Another seed gains as much
-# with 10 labels, and more with 40, 160 and 940. The bars are one standard deviation over 40 draws.*
+# *After SST-2 the frozen MiniLM gains 7.6 points with 10 labels, 9.0 with 40, 8.9 with 160 and 6.9 with all 940. The bars are one standard deviation over 40 draws.*
 #
 # This run does not have the shape of the published curves, where the gain falls to about one point.
-# One possible reason is the frozen encoder: *fine-tuned* plain MiniLM reaches 0.708, 0.10 more than frozen.
 #
 # **Predict before you run.** With 10 labels, the accuracy of each starting point varies from draw
 # to draw. Does their *difference* on the same draws vary more than the accuracy of plain? And does
@@ -529,8 +526,7 @@ print(
 )
 
 # %% [markdown]
-# Both answers are yes. Unlike in the toy, the difference varies more than plain alone, because *after sst2* varies much more than plain.
-# Pairing still helps, because the two accuracies are positively correlated.
+# Both answers are yes. Pairing helps, because the two accuracies are positively correlated.
 #
 # Now the differences in points, with a 95 % bootstrap interval over the 40 draws. The third column
 # is the control: it compares two runs of the same recipe.
@@ -584,13 +580,10 @@ plots.sliders(draw_luck, labels=list(SIZES), other=list(starts)[1:])
 # *With 10 labels, after sst2 beats plain in almost all draws (points above the diagonal). The
 # accuracies of plain range from 0.19 to 0.33, and those of after sst2 from 0.21 to 0.48.*
 #
-# The better encoder varies more here, as with *any two* in the toy.
-#
 # ## 6 A starting point without a gain
 #
 # Now the same comparison for inference. The target task is SNLI. The intermediate tasks are three
-# other inference sets: MNLI, QNLI and RTE. They share 110 updates. MNLI even has SNLI's three
-# classes. The sentences of a pair are encoded separately (bi-encoder), as in MiniLM's own training.
+# other inference sets: MNLI, QNLI and RTE. They share 110 updates. The sentences of a pair are encoded separately (bi-encoder), as in MiniLM's own training.
 
 
 # %%
@@ -654,13 +647,12 @@ print(f"above the majority class by more than two standard errors: {above}")
 learned.round(3)
 
 # %% [markdown]
-# With 96 dev rows, only a lead of about ten points would be clear. QNLI leads its majority class by nine points, MNLI and RTE do not lead.
-# So too little training is possible, and both explanations remain.
+# No task is clearly above its majority class (QNLI leads by nine points), so too little training is possible.
 #
 # ## 7 Labels or updates?
 #
-# The paper fine-tunes with Adamax, batches of 32, at most 5 epochs, and a learning rate of 5e-5 that falls to 0 after a warm-up over the
-# first tenth of the updates. Adamax moves a parameter by at most the learning rate in one update. A fresh head starts with random
+# The paper fine-tunes with Adamax, batches of 32, at most 5 epochs, and a learning rate of 5e-5 that falls to
+# 0, after a short warm-up. Adamax moves a parameter by at most the learning rate in one update. A fresh head starts with random
 # parameters with a standard deviation of 0.02.
 #
 # **Predict before you run.** With 23 rows, how far can a parameter of the head move in all updates
@@ -690,8 +682,7 @@ for column, rows in paper["training size"].items():
 # would need.
 #
 # This is not a proof: many small changes of the encoder can add up. MT-DNN has the same bound and
-# reaches 81.9 %, which the paper does not explain. (SNLI's smallest share has 90 updates. BERT's
-# 52.5 % on three classes is more than guessing.)
+# reaches 81.9 %, which the paper does not explain.
 #
 # The training loss distinguishes the two cases. A high training loss indicates a lack of
 # updates. A low training loss with a low dev accuracy indicates a lack of labels.
@@ -735,12 +726,11 @@ print(f"Answer: by {gained:+.3f}. Equal probabilities have the loss {uniform:.3f
 print(tested.round(3).to_string())
 
 # %% [markdown]
-# The first row repeats a run of section 4. After 10 updates the model has fitted its own 40 rows
+# After 10 updates the model has fitted its own 40 rows
 # in part. After 40 it has fitted them, and the dev accuracy is higher. So plain lacked updates there,
 # and part of section 4's gain at 40 labels may be a difference in speed.
 #
-# After 40 updates the training loss is low, and the dev accuracy is still far below that with all 940 labels (0.708). Now plain lacks
-# labels.
+# Now plain lacks labels: with all 940, its dev accuracy is 0.708.
 #
 # ## 8 The published table again
 #
@@ -788,12 +778,10 @@ print(f"549 labels of SNLI: MT-DNN (BERT-base, eight tasks) {paper.loc['SNLI 0.1
 # %% [markdown]
 # ### Recorded runs
 #
-# `domain-adaptation` repeats this table on our small sets with one seed, so it has no error. With 14 labels of SNLI, or 7 of SciTail,
-# both encoders are at the level of the majority class (0.33 and 0.5). `real-stars` asks section 4's question on real sets, with six
-# seeds and more updates. There, `mt-dnn` is the encoder after SST-2. Half of SST's training sentences and one of
-# its dev sentences also occur in SST-2's training file. A run draws a tenth of this file, so the
-# encoder may have seen some training sentences of SST, with their label of SST-2. Unlike in section 4, the best of ten epochs is chosen
-# on 1,101 dev rows.
+# `domain-adaptation` repeats this table with one seed, which tells nothing. `real-stars`
+# asks section 4's question on real sets, with six seeds and more updates. There, `mt-dnn` is the encoder after SST-2. Half of SST's training
+# sentences and one of its dev sentences also occur in SST-2's training file. A run draws a tenth of it, so the encoder may have seen some,
+# with their label of SST-2. Unlike in section 4, the best of ten epochs is chosen on 1,101 dev rows.
 #
 # **Predict before you run.** With how many of 10, 40 and 160 labels is the gain largest on the real sets?
 
@@ -838,12 +826,11 @@ for one in experiments:
 
 # %% [markdown]
 # *On real sets the gain falls from 11.9 points with 10 labels to 5.7 with 160. Plain MiniLM with 10 labels lies below the majority
-# class of SST. Points are means of six seeds, bars are one standard deviation.*
+# class of SST. Bars are one standard deviation of six seeds.*
 #
 # At the last epoch, without a choice of the epoch, the gains are 11.2, 7.3 and 5.3 points.
 #
-# Section 4 had one draw, which is too few to find the number of labels with the largest gain. On the real sets, the gain with 10 labels
-# exceeds that with 160 in all six seeds.
+# On the real sets, the gain with 10 labels exceeds that with 160 in all six seeds.
 
 # %% [markdown]
 # ## Exercises
@@ -1014,8 +1001,6 @@ _ = checks.check_error_of_draws(my_paired_error)
 # - A related task can raise the accuracy with few labels. SST-2 did so on SST: by $7.4 \pm 1.5$ points
 #   (standard error) on our small sets. On the real sets the gain falls from 11.9 points with 10 labels to 5.7 with 160.
 #   Three inference sets did not help MiniLM on SNLI. But after 36 updates for each set, none was clearly above its majority class.
-# - In the paper the gain falls to about one point with all labels. With our frozen encoders 6.9
-#   points remain.
 # - With few labels, the draw changes a result by several points. Compare on the same draws.
 # - An interval over draws is valid for two encoders. A claim about a recipe needs new training
 #   runs.
