@@ -299,11 +299,12 @@ the method misses the truth in about 6.5 % of cases instead of 5 % (normal value
 among forty intervals two or three probably miss it. Scores are of the best epoch on the dev split,
 for both sides.
 
-A *primary* claim is the main one of its experiment. A *control* belongs to a primary claim. Those at
-one learning rate were added when its results were known; that of RTE was planned. Claims that were
-written after their own results say so. A claim without runs has not been tested. `experiments/PLAN.md` says what was planned, and what deviates from the
-plan; `mml-tables` is not part of it, and `together-or-alone` was recorded before it. The advice
-leaves out runs on an edition of the mini data that a newer one has replaced.
+A *primary* claim is the main one of its experiment. A *control* belongs to a primary claim. Those
+at one learning rate were added when its results were known; that of RTE was planned. Claims that
+were written after their own results say so. A claim without runs has not been tested.
+`experiments/PLAN.md` says what was planned, and what deviates from the plan; `mml-tables` is not
+part of it, and `together-or-alone` was recorded before it. The advice leaves out runs on an
+edition of the mini data that a newer one has replaced.
 
 The encoder is all-MiniLM-L6-v2, a sentence encoder that was already trained on pairs of SNLI,
 MultiNLI, Quora and SQuAD. *BERT* is the papers' name for fine-tuning with one linear head; here it
