@@ -5,8 +5,8 @@
 Nothing is run. The tokens of a row are measured on the files of FOLDER, and the rows are those of
 the hub's splits. A token costs 2 FLOP for each weight of the encoder's linear maps in a forward
 pass, and 6 in a training step; word table, attention scores, padding, heads and PALs are left out.
-GPU hours follow from the two assumptions RATE and LAUNCH, which nobody has measured with mmlkit.
-They are added, as if kernels were never started while the GPU computes.
+GPU hours follow from three assumptions that nobody has measured with mmlkit: the rate of matrix
+products (RATE), the time to start kernels (LAUNCH), and that the two times never overlap.
 """
 
 import argparse

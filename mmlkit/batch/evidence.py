@@ -15,7 +15,7 @@ from mmlkit.batch.reports import rounded
 from mmlkit.batch.tables import best_values, headline, select, unfinished
 from mmlkit.studies.comparisons import has_interval, outcome
 from mmlkit.support.folders import atomic_write, write_file
-from mmlkit.support.messages import count, markdown_table, markdown_text, signed
+from mmlkit.support.messages import count, markdown_table, markdown_text, signed, signed_interval
 
 __all__ = ["write_evidence", "write_readme"]
 
@@ -91,17 +91,12 @@ def _verdict(one, claim, found):
     data = ", ".join(filter(None, (data, one.given, _part(one, claim), late)))
     says = "Control: " * ("control_of" in claim) + claim["says"] + (data and f" ({data})")
     told = has_interval(found)
-    interval = f"{_bound(found.low)} to {_bound(found.high)}" if told else "no interval"
+    interval = signed_interval(found.low, found.high) if told else "no interval"
     said = outcome(found, at_least=one.at_least(claim))
     worse = ", it is worse" if said == "does not hold" and found.high < 0 else ""
     difference = f"{signed(found.difference)} ({interval})"
     cells = (markdown_text(says), said + worse, difference, found.pairs)
     return f"| {' | '.join(map(str, cells))} |"
-
-
-def _bound(value):
-    """Return the end of an interval; on which side of zero it lies must be seen."""
-    return signed(value) if signed(value) != "0.0" else f"{value:+.2f}"
 
 
 def _experiments(recorded):

@@ -4,7 +4,7 @@ import math
 
 from mmlkit.plots.common import COLOURS, panel
 from mmlkit.studies.comparisons import has_interval, outcome
-from mmlkit.support.messages import signed
+from mmlkit.support.messages import signed, signed_interval
 
 __all__ = ["axis_limit", "forest"]
 
@@ -115,7 +115,7 @@ def _draw_claim(ax, y, comparison, word, limit):
     place = min(max(difference, -limit), limit)
     marker = marker if place == difference else "<" if difference < 0 else ">"
     ax.plot([place], [y], marker, color=colour, markersize=6, fillstyle=filling, clip_on=False)
-    interval = f"{signed(low)} to {signed(high)}" if told else "no interval"
+    interval = signed_interval(low, high) if told else "no interval"
     ax.annotate(
         f"{signed(difference)}  ({interval}; {pairs})",
         (1, y),

@@ -24,6 +24,7 @@ __all__ = [
     "no_formula",
     "printable",
     "signed",
+    "signed_interval",
 ]
 
 OTHER_RUN = "belongs to another run"  # what the message about such a checkpoint says
@@ -90,6 +91,23 @@ def signed(value):
     """
     text = f"{value:+.1f}"
     return text if float(text) else "0.0"
+
+
+def signed_interval(low, high):
+    """Return an interval in words; an end that rounds to 0.0 has a second digit.
+
+    A verdict depends on the side of zero on which an end lies.
+
+    Args:
+        low: its lower end.
+        high: its upper end.
+
+    Returns:
+        A text, such as "+0.02 to +4.8".
+    """
+    return " to ".join(
+        signed(end) if signed(end) != "0.0" else f"{end:+.2f}" for end in (low, high)
+    )
 
 
 def count(number, noun):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mmlkit.batch import overviews
-from mmlkit.batch.evidence import _bound, _spread, write_evidence, write_readme
+from mmlkit.batch.evidence import _spread, write_evidence, write_readme
 from mmlkit.batch.experiments import Experiment, load_experiment
 from mmlkit.batch.recorded import Recorded, experiments_in, newest, recorded_experiments
 from mmlkit.batch.reports import write_report
@@ -29,7 +29,7 @@ from mmlkit.batch.tables import (
 )
 from mmlkit.plots.basics import spread
 from mmlkit.studies.comparisons import outcome
-from mmlkit.support.messages import markdown_table, markdown_text
+from mmlkit.support.messages import markdown_table, markdown_text, signed_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 SETS = ["rte", "mnli", "qnli", "snli"]
@@ -378,7 +378,7 @@ def test_a_claim_takes_a_side_from_another_experiment_by_hand(tmp_path):
 
 @pytest.mark.parametrize(("low", "printed"), [(0.019, "+0.02"), (-0.04, "-0.04"), (0.12, "+0.1")])
 def test_the_end_of_an_interval_shows_on_which_side_of_zero_it_lies(low, printed):
-    assert _bound(low) == printed
+    assert signed_interval(low, 4.8) == f"{printed} to +4.8"
 
 
 def test_the_headline_of_family_a_is_the_score_of_the_task_trained_on():
