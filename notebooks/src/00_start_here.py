@@ -57,7 +57,9 @@ print(f"mmlkit {mmlkit.__version__} on {device}, weights {size.model}, data {siz
 # %% [markdown]
 # ## This machine, and the course
 #
-# The next cell reads the hardware. The table after it lists the thirteen notebooks, and which profiles run here.
+# The next cell reads the hardware. The table after it lists the thirteen notebooks, and which profiles run here. The *profile* sets the size
+# of the experiments. `fast` needs no network and no GPU. `colab` and `paper` use BERT-base and the real data sets, which are downloaded
+# from the Hugging Face hub.
 
 # %%
 machine = runtime.capacity()
@@ -73,14 +75,12 @@ Markdown(course_table(machine))
 
 # %% [markdown]
 # The minutes are for the computation. Reading takes one to two hours for each of the other notebooks. On the map, an arrow
-# leads from a notebook or a column to what builds on it. The dashed arrow means that 09 also needs 05. The line *read first* of
+# leads from a notebook or a column to the notebooks that need it. The dashed arrow means that 09 also needs 05. The line *read first* of
 # each notebook says exactly what it needs.
 #
-# Every notebook has a cell of *parameters* like the one above. The profile sets the size of the experiments. `fast` needs no
-# network and no GPU. `colab` and `paper` use BERT-base and the real data sets, which are downloaded from the Hugging Face hub. In
-# the next table, `lr` is the learning rate for fine-tuning the encoder. `frozen_lr` is that of the layer on top where the encoder
-# does not change, as in this notebook. A notebook may change single values, such as the number of epochs, and it prints or states its own. The
-# precision `auto` is the fastest one that the hardware supports.
+# Every notebook has a cell of *parameters* like the one above. In the next table, `lr` is the learning rate for fine-tuning the encoder.
+# `frozen_lr` is that of the layer on top where the encoder does not change, as in this notebook. A notebook may change single values, such
+# as the number of epochs, and it prints or states its own. The precision `auto` is the fastest one that the hardware supports.
 
 # %%
 columns = ["model", "source", "batch_size", "max_length", "epochs"]
@@ -115,7 +115,7 @@ ids = tokenizer(sentence, return_tensors="pt")
 print(tokenizer.convert_ids_to_tokens(ids["input_ids"][0]))
 
 # %% [markdown]
-# **Predict before you run.** How many vectors does the encoder return for this sentence? (The answer of every such
+# **Predict before you run.** How many token vectors does the encoder return for this sentence? (The answer of every such
 # question is folded. Write down your own answer first.)
 
 # %%
@@ -220,12 +220,12 @@ def draw(sentence):
 plots.text_boxes(draw, sentence="A slow film, but the last scene is magnificent.")
 
 # %% [markdown]
-# *The two positive labels lead with probabilities of 0.34 and 0.30, so the sign of this sentence is clearer than its strength.*
+# *The two positive labels lead with probabilities of 0.34 and 0.30, so *that* it is positive is clearer than *how* positive.*
 #
 # ## Sentences that it gets wrong
 #
-# A wrong strength ("positive" for "very positive") is a small error. A wrong sign is a large one. For each sign of the true
-# label, the next cell chooses the sign error whose predicted label has the highest probability.
+# A wrong strength ("positive" for "very positive") is a small error. A wrong sign ("negative" for "positive") is a large one. For each sign
+# of the true label, the next cell chooses the sign error whose predicted label has the highest probability.
 
 # %%
 shares = predict_proba(model, [text for (text,) in data.dev.texts], task="sst")
@@ -313,7 +313,8 @@ right = checks.check_majority(majority_accuracy)
 # ● ● ○ · 10 minutes
 #
 # Find the rows whose predicted label has the opposite sign. The labels are 0 (very negative) to 4 (very
-# positive); 2 is neutral and has no sign. Then read the sentences that your function finds: what do they have in common?
+# positive); 2 is neutral and has no sign. Then read the sentences that your function finds. Which
+# contain negation, irony, or good words about something other than the film?
 
 
 # %%
@@ -341,9 +342,8 @@ if checks.check_sign_errors(sign_errors):
 #     return ((labels - 2) * (found - 2) < 0).nonzero()[0]
 # ```
 #
-# These are the sentences that section "Sentences that it gets wrong" counts. Look for negation, for irony, and for good words
-# about something other than the film. One possible reason is the mean over tokens, which can lose how the words are combined.
-# This notebook does not test that reason.
+# These are the sentences that section "Sentences that it gets wrong" counts. One possible reason for such errors is the mean over tokens,
+# which can lose how the words are combined. This notebook does not test that reason.
 #
 # </details>
 

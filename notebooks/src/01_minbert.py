@@ -3,7 +3,7 @@
 #
 # [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/01_minbert.ipynb)
 #
-# You write the three classes of a BERT layer, and stack the layers to BERT's encoder. With published weights, your encoder then
+# You write the three classes of a BERT layer, and stack the layers into BERT's encoder. With published weights, your encoder then
 # gives the same numbers as the published implementation.
 #
 # | | |
@@ -68,7 +68,8 @@ print(
 # ## 1 Attention on three tokens
 #
 # Take the words *the river bank*. A bank can hold money, but next to *river* it does not. Attention mixes a part of the vector of
-# *river* into the vector of *bank*. Each token has a made-up vector of two numbers here, so that everything fits on paper.
+# *river* into the vector of *bank*. Each token has a made-up vector here, so that everything
+# fits on paper: *the* (0, 1), *river* (2, 0), *bank* (1, 1).
 #
 # **Step 1, scores.** The dot product of two vectors measures how well two tokens match. For *bank* and *river* it is
 # $1 \cdot 2 + 1 \cdot 0 = 2$.
@@ -125,7 +126,7 @@ plt.show()
 #
 # In this example, the vector of each token was its query, its key and its value. In BERT, three learned linear maps compute three
 # vectors per token. The *query* is compared with the *keys* of all tokens. The *values* are averaged with the resulting weights.
-# A row of $h$ is a token. BERT does this in several *heads* at once (section 3).
+# A row of $h$ is a token. BERT does this in several *attention heads* at once (section 3).
 #
 # | symbol | name | shape |
 # |---|---|---|
@@ -224,7 +225,7 @@ print("merging undoes splitting:", torch.equal(heads.transpose(1, 2).reshape(B, 
 #
 # ● ● ○ · 20 minutes
 #
-# Write `forward`. The parameters have the names of published checkpoints, so leave `__init__` as it is. The
+# Write `forward`. The parameters have the names in published files of weights (*checkpoints*), so leave `__init__` as it is. The
 # check loads weights into your class, compares the outputs, and names the usual mistakes.
 
 
@@ -334,10 +335,10 @@ print("1, 2, 6 becomes", layer_norm(numbers), " same as torch:", same)
 # %% [markdown]
 # By hand: the mean is 3, the differences are −2, −1 and 3, and their mean square is 14/3 with root 2.16.
 #
-# The second half of the layer is the *feed-forward network*. It has two linear maps, $W_1$ to a larger width and $W_2$ back to
-# $D$. Between them is **GELU**: $\text{GELU}(x) = x \, \Phi(x)$, where $\Phi$ is the distribution function of the standard normal
-# distribution (Hendrycks and Gimpel 2016). Many programs use an approximation with $\tanh$. The BERT of transformers uses the
-# exact function.
+# The second half of the layer is the *feed-forward network*. It has two linear maps, $W_1$ to a larger width and $W_2$ back to $D$. Between
+# them is **GELU**: $\text{GELU}(x) = x \, \Phi(x)$, where $\Phi$ is the distribution function of the standard normal distribution
+# (Hendrycks and Gimpel 2016). Many programs use an approximation with $\tanh$. BERT in *transformers*, the library of Hugging Face, uses
+# the exact function.
 
 # %%
 points = torch.linspace(-5, 5, 501)
@@ -424,8 +425,8 @@ AddNorm = MyAddNorm if add_norm_right else SolvedAddNorm
 # $$a = \text{LayerNorm}(h + \text{attention}(h)\,W_O + b_O) \qquad
 # h' = \text{LayerNorm}(a + \text{GELU}(a\,W_1 + b_1)\,W_2 + b_2)$$
 #
-# As in section 1, a row is a token. The drawing writes $W_1 a$ for one token as a column; `nn.Linear` computes the same. In
-# training, dropout acts on the attention weights and on the outputs of $W_O$ and $W_2$. It is left out here.
+# As in section 1, a row is a token. The drawing writes $W_1 a$ for one token as a column; `nn.Linear` computes the same. In training,
+# *dropout* sets random values to 0, in the attention weights and in the outputs of $W_O$ and $W_2$. It is left out here.
 
 
 # %%
@@ -522,7 +523,8 @@ place = "near 1" if cosine > 0.9 else "far below 1"
 print(f"Answer: {place}. For one layer at its initialisation the cosine is {cosine:.2f}.")
 
 # %% [markdown]
-# In one untrained layer, the mistake is easy to overlook. Section 6 repeats the comparison with trained weights.
+# At initialisation the output of attention is small, so $a$ is close to LayerNorm($h$), and the mistake is easy to overlook. Section 6
+# repeats the comparison with six trained layers.
 #
 # ## 5 The model
 #
@@ -671,7 +673,7 @@ gap = table.loc["misprinted"]
 print(f"yours and transformers: equal to {tolerance:.0e}; misprinted: cosine {gap['cosine']:.2f}")
 
 # %% [markdown]
-# With trained weights, the wrong residual destroys the result. Matching shapes do not reveal such a mistake. A comparison with a
+# In six trained layers, the wrong residual changes the result strongly. Matching shapes do not reveal such a mistake. A comparison with a
 # reference does.
 #
 # ## 7 Inside a trained model
@@ -709,7 +711,8 @@ plt.show()
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
 for name, values in list(looks.items())[:2]:
     layer, head = divmod(int(values.argmax()), values.shape[1])
-    print(f"Answer: {name.lower()}: at most {values.max():.2f}, in layer {layer}, head {head}.")
+    found, most = "yes" if values.max() > 0.5 else "no", f"{values.max():.2f}"
+    print(f"Answer: {name.lower()}: {found}, at most {most} (layer {layer}, head {head}).")
 later = looks["First token"][1:]
 print(f"First token: {int((later > 0.5).sum())} of the {later.numel()} heads", end=" ")
 print("from layer 1 on put more than half of their weight there.")
@@ -781,11 +784,11 @@ to_nouns = choices["to first"] + choices["to second"]
 print(f"Both nouns together get {to_nouns.min():.2f} to {to_nouns.max():.2f} of its weight.")
 
 # %% [markdown]
-# A head that ignores the adjective is right in exactly one sentence of each pair. Twelve sentences are few, and the nouns differ
-# in frequency and place. So this table can support only a modest claim: the head links *it* to nouns before it, if they get much
-# of its weight. Equal weights on all tokens would give the two nouns together about 0.15 at most. A claim that the head resolves the
-# pronoun needs many more pairs, and most of them right. Such pairs are called Winograd schemas. An attention map suggests a
-# hypothesis; it is not an explanation (Jain and Wallace 2019).
+# A head that ignores the adjective is right in exactly one sentence of each pair. In the stored output this is so in all six pairs. Twelve
+# sentences are few, and the nouns differ in frequency and place. So this table supports only a modest claim: the head links *it* to nouns
+# before it, if they get much of its weight. Equal weights on all tokens would give the two nouns together about 0.15 at most. A claim that
+# the head resolves the pronoun needs many more pairs, and most of them right. Such pairs are called Winograd schemas. An attention map
+# suggests a hypothesis; it is not an explanation (Jain and Wallace 2019).
 #
 # ### Similarity of sentences
 #
@@ -870,10 +873,11 @@ print(f"mask forgotten: largest difference {(without - reference).abs().max():.2
 # %% [markdown]
 # ## 8 How BERT was trained: hidden words
 #
-# BERT was trained on tasks that need no labels. In the main one, 15 % of the tokens are chosen as *hidden words*, and the model
-# predicts them from the rest (*masked language modelling*, Devlin et al. 2019, section 3.1). Of the hidden words, 80 % become
-# `[MASK]`, 10 % become a random word, and 10 % stay. A **word head** turns each token's last vector into one score per word of
-# the vocabulary. After pre-training, the head is dropped and the encoder is kept.
+# BERT was trained on tasks that need no labels. In the main one, 15 % of the tokens are chosen as *hidden words*, and the model predicts
+# them from the rest (*masked language modelling*, Devlin et al. 2019, section 3.1). Of the hidden words, 80 % become `[MASK]`, 10 % become
+# a random word, and 10 % stay. A **word head** turns each token's last vector into one score per word of the vocabulary. After
+# pre-training, the head is dropped and the encoder is kept. In the other task, the pooled vector of `[CLS]` predicts whether the second
+# sentence follows the first. It is left out here.
 #
 # BERT-base's checkpoint contains its word head, and `fill_mask` uses it directly. The bundled MiniLM has none. So the profile
 # `fast` trains a new head and a copy of the encoder for one pass over some sentences of `data/mini`. One pass is a demonstration
@@ -927,14 +931,15 @@ after = word_losses(held_out)
 
 # %% [markdown]
 # The baseline predicts every hidden word from the frequencies of words in the training sentences alone. `[CLS]` and `[SEP]` are
-# never hidden, so they do not count. Each word of the vocabulary counts 0.01 more, so no probability is 0.
+# never hidden, so they do not count. Each word of the vocabulary counts 0.03 more, so no probability is 0. (Of the
+# constants that we tried, this one gives the baseline its lowest loss.)
 #
 # **Predict before you run.** Is the loss of the trained model lower than that of the baseline on held-out sentences? A difference
 # counts as clear above two standard errors.
 
 # %%
 train_ids = tokenizer(texts, add_special_tokens=False).input_ids
-counts = torch.bincount(torch.tensor(sum(train_ids, [])), minlength=len(tokenizer)) + 0.01
+counts = torch.bincount(torch.tensor(sum(train_ids, [])), minlength=len(tokenizer)) + 0.03
 chances, asked = counts / counts.sum(), held_out.labels[held_out.labels >= 0]
 by_frequency = -chances[asked].log()
 losses = {"before training": before, "word frequencies": by_frequency, "after training": after}
@@ -965,8 +970,8 @@ found = ", ".join(f"{word} {share:.2f}" for word, share in frequent)
 print(f"{'most frequent in training':<36}", found)
 
 # %% [markdown]
-# In the profile `fast`, the head was trained on few sentences. The last line lists their most frequent words. In the committed run, all
-# gaps get the same five guesses, and the loss gains just two standard errors. So the head has learned little beyond frequencies.
+# In the profile `fast`, the head was trained on few sentences. The last line lists their most frequent words. In the stored output, all
+# gaps get the same five guesses, and the loss gains about two standard errors. So the head has learned little beyond frequencies.
 # BERT-base's own head, which the other profiles load, was trained on far more text.
 #
 # ## Exercises

@@ -3,8 +3,9 @@
 #
 # [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/02_finetuning.ipynb)
 #
-# This notebook writes the parts of a training step by hand: the optimizer, the learning rate, the batches and the gradient. It
-# then measures the gain of fine-tuning: over a frozen encoder on sentiment, and over an untrained one on sentence similarity.
+# This notebook writes AdamW by hand and examines the other parts of a training step: the learning rate, the batches and the gradient. It
+# then measures the gain of fine-tuning: over a frozen encoder on sentiment, and over the pretrained encoder without further training on
+# sentence similarity.
 #
 # | | |
 # |---|---|
@@ -17,9 +18,9 @@
 # ## You will be able to
 #
 # - write AdamW as the CS224N handout does, and name the two places where torch's version differs,
-# - compute the gradient of one training step by hand, and test that the library's `train_step` has the same gradient,
+# - compute the gradient of one step without the training loop, and test that the library's `train_step` has the same gradient,
 # - train a classifier with a frozen and with a fine-tuned encoder, and state the difference with its uncertainty,
-# - train a similarity model that is better than its own untrained encoder,
+# - train a similarity model that is better than the same encoder before this training,
 # - read a learning curve and a confusion matrix.
 #
 # ![Flow chart of one training step. A batch of texts of similar length goes through the encoder and the head to a loss. The
@@ -186,7 +187,8 @@ with plots.style():
 # ## 2 The learning rate schedule
 #
 # The learning rate rises linearly during the first tenth of all steps (warm-up) and then falls linearly to 0. It depends on the
-# number of the step alone. So a resumed run needs only this number.
+# number of the step alone. Small first steps protect the pretrained weights
+# while the new head is still random.
 
 # %%
 from mmlkit.training import learning_rate
@@ -206,8 +208,8 @@ def schedule(warmup):
 sliders(schedule, start={"warmup": 0.1}, warmup=[0.0, 0.05, 0.1, 0.2, 0.5])
 
 # %% [markdown]
-# *With a warm-up of 10 %, the learning rate reaches its peak in the tenth step, which has the number 9. It then falls linearly,
-# to about 1 % of the peak in the last step. The slider changes the length of the warm-up.*
+# *With a warm-up of 10 %, the learning rate reaches its peak in the tenth step, which has the number 9, and keeps it for one more step. It
+# then falls linearly, to about 1 % of the peak in the last step. The slider changes the length of the warm-up.*
 #
 # ## 3 Batches of similar length
 #
@@ -243,14 +245,14 @@ print(f"{real_share(planned):.0%} in planned ones")
 # %% [markdown]
 # Sorting by length removes most of the padding.
 #
-# ## 4 The gradient of one step, by hand
+# ## 4 The gradient of one step, without the training loop
 #
 # The head is one linear layer on a vector of the sentence. The batch has $B$ rows, the vector has $D$ features, and there are
 # $C$ labels. The label of row $i$ is $y_i$.
 #
 # | symbol | name | shape |
 # |---|---|---|
-# | $x$ | sentence vector: the mean of the token vectors, or the vector of [CLS] | $[B, D]$ |
+# | $x$ | sentence vector: the mean of the token vectors, or the pooler's output | $[B, D]$ |
 # | $W, b$ | parameters of the head | $[C, D]$, $[C]$ |
 # | $z = \mathrm{dropout}(x)\,W^\top + b$ | logits | $[B, C]$ |
 # | $L = -\frac1B\sum_i \log \mathrm{softmax}(z_i)_{y_i}$ | loss | scalar |
@@ -267,8 +269,8 @@ def new_model(task, head=None):
 
 
 # %% [markdown]
-# The next cell makes both passes and clips the gradient: a norm above 1 is scaled to 1. `head.inputs` computes $x$ from the
-# output of the encoder, and `head(...)` computes $z$. The model is in eval mode, which switches dropout off. Otherwise its random
+# The next cell makes the forward and the backward pass and clips the gradient: a norm above 1 is scaled to 1. `head.inputs` computes $x$
+# from the output of the encoder, and `head(...)` computes $z$. The model is in eval mode, which switches dropout off. Otherwise its random
 # numbers would change the gradient from one computation to the next.
 
 # %%
@@ -381,9 +383,9 @@ print(f"The parameters differ by at most {moved:.2e}, and 2.1e-04 is accepted.")
 assert gap > 1.99 and moved < 2.1e-4
 
 # %% [markdown]
-# The first step of Adam is at most as long as the learning rate, for every parameter and either sign. After this step, two models
-# with the same initialisation are never more than two learning rates apart. So the weaker check cannot fail. A test has to compare
-# the gradients themselves.
+# The first step of Adam is at most as long as the learning rate, for every parameter and either sign. After this step, two models with the
+# same initialisation are never more than two learning rates apart. So with its tolerance, the weaker check cannot fail. A smaller tolerance
+# shows a wrong sign, but hardly a wrong size (section 1). The gradients show both.
 #
 # ## 5 SST: frozen against fine-tuned
 #
@@ -464,8 +466,9 @@ print(f"(95 % interval {100 * against_long.low:+.1f} to {100 * against_long.high
 # The longer run chooses the best of more epochs by their dev accuracy, which favours it. An interval that contains zero does not
 # show which of the two runs is better.
 #
-# `benchmarks/lesson_effects.py` repeats the experiments of this notebook with other seeds. The next cell reads its record. All runs
-# have the same dev rows, so the standard error covers the randomness of training alone. The second entry belongs to section 7.
+# `benchmarks/lesson_effects.py` repeats the experiments of this notebook, with the same number of epochs, for other seeds. The next cell
+# reads its record. All runs have the same dev rows, so the standard error covers the randomness of training alone. The second entry belongs
+# to section 7.
 
 # %%
 recorded = recorded_effects("02")
@@ -551,7 +554,7 @@ for i in np.flatnonzero(groups == numbers[counts == 2][0]):
     print(f"{cfimdb.train[i]['label']}:\n{textwrap.fill(text[:420], 100)} ...\n")
 
 # %% [markdown]
-# The reviews have about six times as many words as the sentences of SST, so that training takes longer. Therefore this notebook
+# The reviews are several times as long as the sentences of SST, so that training takes longer. Therefore this notebook
 # has no run on CFIMDB. The table of section 8 shows recorded runs.
 #
 # ## 7 Similarity: better than the untrained encoder
@@ -640,7 +643,7 @@ print(f"{trained - untrained:+.4f} (95 % interval {low:+.4f} to {high:+.4f})")
 # the cosine head is about twice as large. The column `sd` has the standard deviation over the seeds.
 #
 # The row `fine-tuned` is a cross-encoder with a new linear head. It stays *below* the untrained cosine. One possible reason is that
-# it has to learn the comparison from 780 pairs, and the cosine head starts with it. The two models also encode the pairs
+# it has to learn the comparison from few pairs, and the cosine head starts with it. The two models also encode the pairs
 # differently, so the table cannot prove this reason.
 
 # %%
@@ -656,7 +659,7 @@ if source == "mini" and len(baselines):
 # ## 8 Result
 #
 # The published column has reference accuracies of BERT-base on the real data. SST is the mean over ten seeds of the public
-# repository neubig/minbert-assignment. CFIMDB has the single values of the CS224N handout. Our columns are MiniLM on the mini data.
+# repository neubig/minbert-assignment. CFIMDB has the reference accuracies of the CS224N handout. Our columns are MiniLM on the mini data.
 # So compare the *differences* and not the accuracies. The recorded runs have three epochs, and `sd` is their standard deviation
 # over the seeds. CFIMDB has no run in this notebook.
 
@@ -690,7 +693,7 @@ print(f"STS: training adds {trained - untrained:+.3f} to the untrained cosine")
 
 # %% [markdown]
 # Fine-tuning adds accuracy in both tasks, in our recorded runs (with an equal number of updates) and in the published numbers. In
-# both, the gain is larger for CFIMDB than for SST. The dev split of CFIMDB has only 76 reviews, so our order of the two
+# both, the gain is larger for CFIMDB than for SST. The dev split of CFIMDB is small, so our order of the two
 # gains is uncertain. The frozen encoder is above the majority class in both tasks.
 #
 # ## 9 Save the model
@@ -760,7 +763,7 @@ _ = checks.check_first_step(my_first_step)
 #
 # ● ○ ○ · 5 minutes
 #
-# Write the schedule of section 2 as a function of the step.
+# Write the schedule of section 2 as a function of the step. Step 0 has `peak / warmup`. The steps `warmup - 1` and `warmup` have the peak.
 
 
 # %%
@@ -840,9 +843,9 @@ _ = checks.check_paired_error(my_paired_error)
 #
 # - The first step of Adam has the length of the learning rate, whatever the size of the gradient. $\epsilon$ matters only for
 #   very small gradients.
-# - A test of a training step compares gradients. Parameters after one step of Adam differ too little to show a wrong sign.
+# - A test of a training step compares gradients. The first step of Adam hardly depends on their size.
 # - In the recorded runs, fine-tuning adds 7.5 points on SST and 12.3 on CFIMDB, with an equal number of updates. In this run, a
-#   frozen head with ten times as many epochs is level on SST, within 7.5 points.
+#   frozen head with ten times as many epochs has the same accuracy on SST (95 % interval of the difference: ±7.5 points).
 # - A count of errors needs a baseline. Random errors on SST give twice as many errors of sign as of strength.
 # - Compare a similarity model with the untrained cosine. In the recorded runs, one epoch with the cosine head adds about 0.01 to
 #   it, and three epochs add about 0.02. The cross-encoder does not reach it.
