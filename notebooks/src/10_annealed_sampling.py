@@ -196,8 +196,8 @@ assert single == TaskSampler("proportional", sizes=sizes).probabilities(1)
 print("probabilities, draws and the case E = 1: equal")
 
 # %% [markdown]
-# From here on we import it. The class has seven kinds of schedules. For `sequential` and `merged`, `sizes` holds numbers of batches. If
-# `steps_per_epoch` is given, only their ratios matter.
+# From here on we import it. The class has seven kinds of schedules. For `sequential` and `merged`, `sizes` holds numbers of batches. For the
+# other kinds, only the ratios of `sizes` matter if `steps_per_epoch` is given.
 #
 # | kind | the task of a step |
 # |---|---|
@@ -230,7 +230,7 @@ pd.DataFrame({"drawn": drawn, "expected": expected.round(1), "part of chi-square
 
 # %% [markdown]
 # A single test proves little. So we repeat it 400 times and reject where the p-value is below 5 %. The draws of the next cell come
-# from numpy's multinomial distribution, which is faster than the sampler. A frequent mistake is $\alpha = 1 - 0.8\,e/(E-1)$, where
+# from numpy's multinomial distribution, which is faster than the sampler. A possible mistake is $\alpha = 1 - 0.8\,e/(E-1)$, where
 # the 1 is not subtracted from the epoch. In epoch 2 of 5 it gives 0.6 instead of 0.8.
 #
 # **Predict before you run.** In what share of the 400 tests are the correct probabilities rejected? In what share are the wrong
@@ -317,7 +317,7 @@ sliders(schedule, start={"kind": "annealed"}, kind=kinds)
 #
 # $$L_A = (w - 1)^2 \qquad L_B = (w + 1)^2$$
 #
-# With the learning rate 0.1, a step on A moves $w$ by a fifth of its distance to 1. The start is $w = 0$.
+# With the learning rate 0.1, a step on A moves $w$ by a fifth of its distance to 1. The starting point is $w = 0$.
 #
 # **Predict before you run.** After twenty steps on A and then twenty on B, what is $L_A$? What is it if A and B alternate?
 
@@ -364,8 +364,8 @@ with plots.style():
 # random draws of A with probability 0.8, it stays mostly between 0 and 1.*
 #
 # In blocks the last task determines the result, and the first one is forgotten. A step drawn with $p_t$ has the expected gradient
-# $\sum_t p_t \nabla L_t$. That is the gradient of the *weighted* loss $\sum_t p_t L_t$. Here its minimum is at $w = p_A - p_B$. So
-# random draws weight the losses, and annealing changes the weights from epoch to epoch.
+# $\sum_t p_t \nabla L_t$. That is the gradient of the *weighted* loss $\sum_t p_t L_t$. Here its minimum is at $w = p_A - p_B$. So with
+# plain gradient descent, random draws weight the losses, and annealing changes the weights from epoch to epoch.
 
 
 # %%
@@ -395,7 +395,8 @@ sliders(weighted, start={"share": 0.8}, share=[0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
 # mixed order.
 #
 # The learning rate is constant, so every batch has the same learning rate in both runs. The two sentences of a pair are encoded
-# separately (bi-encoder), as in notebook 05. All three tasks have the same number of steps, so annealing would change nothing.
+# separately (bi-encoder), as in notebook 05. All three tasks have equal sizes, so $p_t = 1/3$ for every $\alpha$, and
+# annealing would change nothing.
 # Every accuracy is measured on all dev rows.
 
 # %% tags=["effect"]
@@ -518,11 +519,12 @@ for kind in orders:
 
 # %% [markdown]
 # *In blocks, SST falls from 0.42 to 0.20, its majority class. In mixed order it ends at 0.40. Bars show one standard error of an accuracy,
-# and dotted lines show the majority classes. The strokes below mark the steps of each task. The printed lines have the change of SST from
+# and dotted lines show the majority classes. The printed lines have the change of SST from
 # step 40 to step 120.*
 #
 # The head of SST does not change in the blocks of the other tasks. So its drop in accuracy comes from changes of the shared
-# encoder. A task near its dotted line has learned little in its few steps. The mean of the three tasks then depends mostly on SST.
+# encoder. A task near its dotted line has learned little in its few steps. Of the difference in the mean of the three tasks, SST
+# contributes two thirds and QQP one third.
 #
 # The batches are the same in both runs. So the runs differ in the order and in the random numbers of dropout alone. The next table
 # has all accuracies, with the majority class of each task.
@@ -647,9 +649,9 @@ print(f"loss of SST on 32 rows: {old:.3f} after its block, {new:.3f} with the la
 print(f"change {new - old:+.3f}, to first order {(g @ (end_layers - start_layers)).item():+.3f}")
 
 # %% [markdown]
-# The prediction has the right sign here, but it is less than half of the change: the blocks move the layers too far for it. So the
-# gradient at the start of a block explains only a part of its forgetting. The next experiment makes a single small step instead, at
-# the end of `merged`.
+# The prediction has the right sign here, but it is less than half of the change: the blocks move the layers too far for it. It uses the
+# change $\Delta$ of all 80 steps. The cosines before these steps showed no harm, so they did not predict the forgetting. The next
+# experiment makes a single small step instead, at the end of `merged`.
 #
 # **Predict before you run.** We make one gradient step of each task, so large that its own loss falls by one hundredth. How well
 # does $-\varepsilon\, g_A \cdot g_B$ predict the change of the other losses?
@@ -698,8 +700,7 @@ effect.pivot(index="step of", columns="loss of").reindex(TASKS, columns=columns)
 # The table shows the changes of the losses. The diagonal belongs to the task that makes the step. A positive number elsewhere means
 # that the step of one task increases the loss of another.
 #
-# These changes belong to one moment of one run, and the steps are plain gradient steps without AdamW. They explain what a single
-# step does. They do not explain the accuracy that SST loses in a whole block.
+# These are plain gradient steps at one moment of one run. They do not explain the accuracy that SST loses in a whole block.
 #
 # ## 6 Twenty to one
 #
@@ -732,7 +733,7 @@ print(f"Answer: {' and '.join(equal)}, with {seen.loc[equal[0], 'quora']:.2f} pa
 seen.round(2).rename_axis("passes over each set")
 
 # %% [markdown]
-# A smaller exponent repeats the small sets more often and shows fewer rows of the large one. The uniform schedule shows little more
+# The uniform schedule shows little more
 # than half of the rows of Quora once. Annealed sampling is between proportional and uniform.
 #
 # The last row matters for the comparison of the report's systems. Its baseline sees every row ten times. An annealed run of 3,000
@@ -827,7 +828,7 @@ runs = pd.DataFrame(runs).T.rename_axis(["schedule", "seed"])
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
 best = runs.groupby("schedule").mean().idxmax()
 print("Answer:", "; ".join(f"{name} ({FEW[name]} rows): {best[name]}" for name in FEW), end=".\n")
-print("This is the order of the means. Whether the differences are certain, the next cells show.")
+print("This is the order of the means. The next cells test whether the differences are certain.")
 
 # %%
 long = (
@@ -838,13 +839,16 @@ title = f"{len(seeds)} seeds, mean and standard deviation"
 ax = plots.spread(
     flat["mean"], flat["std"], flat["schedule"], flat["task"], xlabel="dev accuracy", title=title
 )
-for (_, dev), colour in zip(frozen.values(), plots.COLOURS):
-    ax.axvline(np.bincount(dev[1]).max() / len(dev[1]), color=colour, linestyle=":")
+ax.set_title(title, loc="left", pad=16)  # above the names of the dotted lines
+for (name, (_, dev)), colour in zip(frozen.items(), plots.COLOURS):
+    majority = np.bincount(dev[1]).max() / len(dev[1])
+    ax.axvline(majority, color=colour, linestyle=":")
+    ax.text(majority, 1.01, name, transform=ax.get_xaxis_transform(), ha="center", fontsize=8)
 plt.show()
 
 # %% [markdown]
-# *`annealed` is 4.8 points above `proportional` on SST, and `uniform` 3.5 points on SST-2. CoLA stays below its majority class. Marks are
-# means over eight seeds, bars are standard deviations, and dotted lines show the majority class of each task.*
+# *`annealed` is 4.8 points above `proportional` on SST, and `uniform` 3.5 points on SST-2. Marks are means over eight seeds, bars are
+# standard deviations, and dotted lines show the majority class of each task.*
 #
 # The next table compares each schedule with `proportional`, seed by seed. "holds" means that the whole interval is above zero, and
 # "does not hold" that no part of it is. "cannot be told" means that zero lies inside.
@@ -874,10 +878,10 @@ assert profile != "fast" or gain > -0.01, "a task that hardly gets a step learns
 print(f"the two small tasks, uniform minus proportional: {gain:+.3f} on average")
 
 # %% [markdown]
-# The table makes twelve comparisons at 99 %. Without any effect, one such table in nine would have a false verdict if the intervals were
-# exact. With eight seeds they are too narrow: about 2 % of them exclude zero by chance, which makes it one table in five. So the two verdicts
-# *holds* are weak evidence. The dev rows are the same for all seeds, so the intervals do not cover the choice of dev rows. CoLA stays below its majority class (dotted)
-# with every schedule. So it has learned nothing measurable, and cannot show an effect of the schedule.
+# The table makes twelve comparisons at 99 %. With eight seeds the intervals are too narrow: about 2 % of them exclude zero by chance. So
+# without any effect, one such table in five has a false verdict, and the two verdicts *holds* are weak evidence. The dev rows are the same
+# for all seeds, so the intervals do not cover the choice of dev rows. The means of CoLA lie below its majority class (dotted) with every
+# schedule, so its accuracy cannot show an effect. SST-2 lies only one to two standard errors of its dev rows (0.042) above its own.
 #
 # A proportional schedule gives each small task about 14 of 300 steps. A uniform schedule gives it 100 steps, and shows fewer rows
 # of the large task. Still, `uniform` is better than `proportional` on SST-2 here. SST is also sentiment and may help, or fewer
@@ -911,7 +915,7 @@ sliders(two_tasks, start=start, ratio=[2, 5, 20, 100], alpha=[0, 0.2, 0.5, 0.8, 
 #
 # ## 7 The published numbers
 #
-# The CS224N report prints these dev scores. The overall score is the mean of both accuracies and $(r + 1) / 2$, with STS's
+# The CS224N report prints these dev scores. The overall score (`Avg Dev Acc`) is the mean of both accuracies and $(r + 1) / 2$, with STS's
 # correlation $r$. `recomputed` is this mean, from the scores beside it.
 
 # %%
@@ -928,17 +932,14 @@ for column in ("Avg Dev Acc", "Sentiment Acc", "Para Acc", "STS Corr"):
     print(f"sampling minus one task after another, {column}: {gain[column]:+.3f}")
 
 # %% [markdown]
-# The published gain comes from SST alone. SST is the first of the three blocks, so forgetting would lower its accuracy. But the two
-# runs also differ in their number of updates, and each is a single seed. So the table cannot separate these explanations. The row
-# with the learning rate 1e-3 is left out, because it has no STS correlation.
+# The published gain comes from SST alone. SST is the first of the three blocks, so forgetting would lower its accuracy. But the two runs
+# also differ in their number of updates, and each is a single seed at its best dev epoch. So the table cannot separate these explanations.
+# The row with the learning rate 1e-3 is left out, because it has no STS correlation.
 #
-# The report has no untrained baseline for STS.
-# Notebook [11](11_pals.ipynb) continues with the rest of Table 1.
-#
-# ### The question on real data, with equal updates
+# ### The question on real data, with an equal number of updates in all
 #
 # The recorded runs of `real-sampling` train MiniLM on a part of the course's files: 500 rows of SST, 2,000 of Quora and 350 of STS, with
-# six seeds and 450 updates. Unlike above, the two sentences are one sequence, and the heads read [CLS].
+# six seeds and 450 updates. Unlike above, the two sentences are packed (cross-encoder), and the pooling is [CLS].
 
 # %%
 import textwrap
@@ -955,11 +956,12 @@ for one in found:
     print(f"sts: the cosine of the untrained encoder has {recorded_cosine('sts'):.3f}")
 
 # %% [markdown]
-# Annealed sampling is better by one point of the overall score. Most of it comes from STS: 3.7 points, a sixth of which counts. Yet sequential training ends
-# with STS. **On STS both systems lie below the untrained cosine** of separate sentences. So training lowers it in both,
-# and annealed sampling less. SST
-# is level, so these runs do not show the published gain on SST. Other mixed orders have no runs, so mixing and annealing are not
-# separated.
+# Annealed sampling is better by one point of the overall score. Most of it comes from STS: 3.7 points, a sixth of which counts. Sequential
+# training ends with STS, so forgetting does not explain this. But annealed sampling gives STS 84 to 103 batches, and sequential training
+# 55. These runs separate neither the order nor annealing from that. SST is level, so they do not show the published gain on SST.
+#
+# **On STS both systems lie below the untrained cosine.** That is another system (bi-encoder, mean of the tokens). So these systems miss a
+# baseline, but this does not show that training lowers the correlation.
 #
 # ## Exercises
 #
