@@ -416,6 +416,9 @@ def test_the_batches_of_sts_in_family_g_are_those_of_the_sampler():
     (alone,) = set(found["sequential"])
     said = f"gives STS {alone} batches, annealed sampling {least} to {most}"
     assert said in load_experiment("real-sampling").about
+    lesson = (ROOT / "notebooks" / "src" / "10_annealed_sampling.py").read_text(encoding="utf-8")
+    words = " ".join(lesson.replace("\n#", " ").split())
+    assert f"gives STS {least} to {most} batches, and sequential training {alone}." in words
     for run in recorded("real-sampling-fast")[0]:
         given = run["settings"]
         assert (given["epochs"], given["steps_per_epoch"], given["batch_size"]) == (5, 90, 32)
