@@ -258,7 +258,8 @@ plt.show()
 #
 # ### Change the number of steps, and drop answers
 #
-# In training, some answers are left out of the mean (*prediction dropout*, section 4). The next figure shows the toy with $K$
+# In training, each answer is left out of the mean with probability $p$, except one random answer (*prediction dropout*, section 4). The next
+# figure shows the toy with $K$
 # steps. The grey band is the mean ± one standard deviation of the training answer for "follows", over 4,000 random choices of kept
 # steps.
 
@@ -515,8 +516,8 @@ plt.show()
 # %% [markdown]
 # *MNLI and QQP take about four fifths of all steps. The five smallest tasks together take about 2 %.*
 #
-# RTE has so few steps of its own that it can gain mainly from the steps of other tasks. MNLI has the most steps and asks the same
-# kind of question. [Notebook 10](10_annealed_sampling.ipynb) tries other orders of the tasks.
+# Alone, RTE has the same number of steps. So a gain from joint training must come from the steps of other tasks. MNLI has the most steps
+# and asks the same kind of question.
 #
 # ### What a step leaves untouched
 #
@@ -564,7 +565,7 @@ for none in (True, False):
 #
 # We train all four tasks with one encoder, and then each task with an encoder of its own. Both sides have the same pretrained weights, the
 # same initial heads and the same batches. One seed, so few training rows and 50 dev examples of each task cannot show which side is better.
-# The recorded runs below have more rows and six seeds. (The paper uses Adamax; the fast profile uses AdamW.)
+# The recorded runs below have more rows and six seeds.
 
 
 # %%
@@ -661,7 +662,7 @@ assert np.isfinite(together["train_loss"]).all()
 # comparison from a few rows. With all 5,749 rows of GLUE's STS-B the packed model does not exceed it (0.869 against 0.870, recorded
 # below).
 #
-# *Together* stores one encoder instead of four. But the comparison has two limits. The shared encoder gets the updates of all
+# The comparison has two limits. The shared encoder gets the updates of all
 # tasks, several times as many as an encoder alone. And `fit` keeps the epoch with the best *mean* score, while a task alone keeps
 # its own best epoch.
 #
@@ -736,26 +737,26 @@ ax.axvline(0, color="black", linewidth=1)
 plt.show()
 
 # %% [markdown]
-# *RTE is the only task with a clear gain from joint training, 7 points. STS-B loses 0.6 points, in every seed, and is not above the
+# *RTE is the only task with a gain that is clear over the seeds, 7 points. STS-B loses 0.6 points, in every seed, and is not above the
 # untrained cosine. MRPC, SST-2 and CoLA stay within about two standard errors of zero.*
+# MRPC's gain may be too high: the joint model sees 48 of its 408 dev pairs in STS-B.
 #
-# RTE alone explains the gain of the average: a fifth of 7 points is 1.4. Without RTE the average changes by −0.1 points, with a
-# standard error of 0.2.
+# RTE alone explains the gain of the average: a fifth of 7 points is 1.4.
 #
-# Scores are percent of accuracy, of Matthews' correlation for CoLA, and of Pearson's $r$ for STS-B. A difference is taken
-# between two runs with the same seed. `outcome_sentence` asks whether the interval of the mean difference lies above zero
-# ([notebook 05](05_cross_dataset.ipynb)). It covers the seeds, and not the choice of dev rows.
+# Scores are percent of accuracy, of Matthews' correlation for CoLA, and of Pearson's $r$ for STS-B. A difference is taken between two runs
+# with the same seed. The printed interval ([notebook 05](05_cross_dataset.ipynb)) covers the seeds. Over the choice of dev rows, RTE's 7
+# points are 1.7 standard errors.
 #
-# Alone, RTE is near guessing after three epochs of 1,992 rows. (STS-B's training rows hold 48 of MRPC's 408 dev pairs.) The shared
-# encoder had more than ten times as many updates. The control, `real-company`, is RTE alone with as many updates:
+# Alone, RTE is near guessing after three epochs of 1,992 rows. The shared
+# encoder had more than ten times as many updates. The recorded control, `real-company`, is RTE alone with as many updates:
 
 # %%
 for one in (one for one in recorded_experiments() if one.experiment.name == "real-company"):
     print("\n".join(one.sentence(*pair) for pair in one.compared))
 
 # %% [markdown]
-# *RTE alone gains 4.8 points from as many updates, with the best of 35 epochs. The other sets add 2.3, and the interval nearly reaches
-# zero.*
+# *RTE alone gains 4.8 points from as many updates. It keeps the best of 35 epochs on these dev rows, which favours it. The other sets add
+# 2.3, and the interval nearly reaches zero.*
 #
 # ## 7 What the answer module looks at
 #
@@ -829,10 +830,10 @@ changed = (answers[:, 0].argmax(-1) != answers[:, -1].argmax(-1)).double().mean(
 print(f"From the first step to the last, {changed:.1%} of the rows change their label.")
 
 # %% [markdown]
-# The mean answer is clearly ahead of no step. The first step alone is more often right (0.579 against 0.571), so the average
-# does not help. This is one seed.
+# The mean answer is clearly ahead of no step. The first step alone is right in four more of 480 rows (0.579 against 0.571), so no gain from
+# the average is visible. This is one seed.
 #
-# The control for the whole module is a linear head. `real-answer` has both, on three real sets with six seeds.
+# The control for the whole module is a linear head. The recorded runs of `real-answer` have both, on three real sets with six seeds.
 
 # %%
 for one in (one for one in recorded_experiments() if one.experiment.name == "real-answer"):
@@ -882,8 +883,8 @@ columns = {
 pd.DataFrame({name: one.numpy() for name, one in columns.items()}).round(3).rename_axis("step k")
 
 # %% [markdown]
-# The trained module moves 0.07, a quarter of the untrained one (0.27). So movement alone is no sign of reasoning. The ± is too small,
-# because two rows share each premise.
+# The trained module moves 0.07, a quarter of the untrained one (0.27). So movement alone is no sign of reasoning. The printed error of the
+# gap is too small, because two rows share each premise.
 #
 # We show rows whose attention is *typical*: their weight on [CLS] and [SEP], and their movement, are near the average.
 
@@ -961,9 +962,10 @@ gains.round(1).astype(object).fillna("")
 # - The gains that should justify the answer module are those of ST-DNN over BERT on MNLI, QQP and MRPC. They are 0.2 to 2.1 points,
 #   and only the 0.6 on QQP exceeds two standard errors.
 #
-# **Ours.** With few rows st-dnn is near guessing on MNLI, RTE, MRPC and QNLI, and bert on RTE. Learned together, all four are
-# above guessing. On the last three tasks bert and st-dnn are the same model. The untrained cosine has 79.8 on STS-B, 78.6 on QQP and 69.5
-# on QNLI, measured as in [notebook 05](05_cross_dataset.ipynb). Only the fine-tuned MT-DNN reaches it on STS-B and QNLI, and no system on QQP.
+# **Ours.** With few rows st-dnn is near guessing on MNLI, RTE, MRPC and QNLI, and bert on RTE. Learned together, all four are above
+# guessing. On the last three tasks bert and st-dnn are the same model. The untrained cosine has 79.8 on STS-B ([notebook
+# 02](02_finetuning.ipynb)), 78.6 on QQP and 69.5 on QNLI ([notebook 05](05_cross_dataset.ipynb)). Only the fine-tuned MT-DNN reaches it on
+# STS-B and QNLI, and no system on QQP.
 #
 # ## Exercises
 #
@@ -1107,7 +1109,7 @@ _ = checks.check_paired_difference(my_difference)
 #
 # - *"task ... has single texts, but a SANHead needs a premise and a hypothesis"*: the answer module needs two texts. Give such a
 #   task a `LinearHead`.
-# - *"the module has not learned"* in section 7: a few steps at a high learning rate leave the loss at $\ln 3 = 1.099$. Use more
+# - *"The module has NOT LEARNED its task"* in section 7: a few steps at a high learning rate leave the loss at $\ln 3 = 1.099$. Use more
 #   rows or more epochs.
 # - *One task does not learn while the others do*: look at its share of the steps. A small task is rarely seen with merged
 #   minibatches.
@@ -1116,12 +1118,12 @@ _ = checks.check_paired_difference(my_difference)
 #
 # - MT-DNN is one shared encoder with a small head for each kind of task. The answer module attends to the premise $K$ times and
 #   averages $K$ answers.
-# - On the mini SNLI a trained answer module beats guessing clearly. Its first answer alone is more accurate than the mean
-#   of all five. On real sets, no gain over a linear head can be told.
+# - On the mini SNLI a trained answer module beats guessing clearly. The mean of its five answers is not clearly better than any single one.
+#   On real sets, no gain over a linear head can be told.
 # - Merged minibatches weigh tasks by their size. A head that is not in a step must have *no* gradient, which differs from a zero
 #   gradient.
-# - In six recorded seeds RTE gains 7 points from joint training, and STS-B loses 0.6. Two thirds of RTE's
-#   gain come with as many updates on RTE alone.
+# - In six recorded seeds RTE gains 7 points from joint training, and STS-B loses 0.6. More than half of RTE's gain comes
+#   with as many updates on RTE alone.
 # - With few rows, the packed similarity and ranking heads must be compared with the cosine of the untrained encoder.
 #
 # ## References
