@@ -173,8 +173,17 @@ def _profile(record):
 
 
 def _meanshift(record):
-    parts = [f"{row['share_split']:.0%} ({row['heads']} heads)" for row in record["rows"][:3]]
-    return f"A sample of one normal distribution is split in {', '.join(parts)} of the draws."
+    rows = record["rows"]
+    if "rule" in rows[0]:  # several bandwidths, compared at the largest number of heads
+        most = max(row["heads"] for row in rows)
+        parts = [
+            f"{row['share_split']:.1%} with {row['rule']}" for row in rows if row["heads"] == most
+        ]
+        place = f"At {most} heads, a"
+    else:
+        parts = [f"{row['share_split']:.1%} at {row['heads']} heads" for row in rows[:3]]
+        place = "With scikit-learn's default bandwidth, a"
+    return f"{place} sample of one normal distribution is split: {', '.join(parts)} of the draws."
 
 
 def _speed(record):

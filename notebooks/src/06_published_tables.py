@@ -55,12 +55,12 @@ print(f"mmlkit {mmlkit.__version__}; {len(published.tables()):,} printed numbers
 # %% [markdown]
 # ## 1 The tables as data
 #
-# Tables 4 and 5 of the paper hold six methods on seven training sets. Each row is one trained model. It has an accuracy for every
-# set of its category, on train and on dev, and ends with the two improvements over BERT. Notebook 05 explains the protocol and the
-# improvement: the mean of the ratios to BERT over the other sets, minus one. `mv-5` and `mv-m` have many heads and no pruning,
-# `bert-drop` has dropout before its head, and `bert-ensemble` has many heads without the orthogonality term. Each table also has a
-# *footer*: for each evaluated set, the same mean down the column, over the other training sets. The next cell loads the tables
-# with one row per printed cell.
+# Tables 4 and 5 of the paper hold six methods on seven training sets. Each row is one trained model. It has an accuracy for every set of
+# its category, on train and on dev, and ends with the two improvements over BERT. Notebook 05 explains the protocol and the improvement:
+# the mean of the ratios to BERT over the other sets, minus one. `mv-5` has five orthogonal heads and `mv-m` (the paper's MV-1024) has
+# 1,024, both without pruning, `bert-drop` has dropout before its head, and `bert-ensemble` has many heads without the orthogonality term.
+# Each table also has a *footer*: for each evaluated set, the same mean down the column, over the other training sets. The next cell loads
+# the tables with one row per printed cell.
 
 # %%
 cells = published.cross_dataset()
@@ -230,17 +230,18 @@ for title in ("not evaluated on QNLI", "not trained on QNLI"):
     print(f"The smallest is over {lowest}, {leads[title][lowest]:+.2f}.")
 
 # %% [markdown]
-# MML lies 3.2 ± 1.4 points above BERT, and 1.1 ± 0.6 points above `mv-5`, the nearest method. With seven values, a 95 % interval reaches
-# 2.4 standard errors to each side (Student's $t$). None of the five leads is that large, so none excludes zero. Without the row of RTE, the
-# leads over BERT and `bert-ensemble` fall to 2.1 and 1.6 points. RTE has only 2,490 training rows, and the results of small sets vary most
-# from run to run. The leads over the other three methods become slightly larger without RTE. The figure of section 2 shows that they come
-# mostly from the models trained on QNLI.
+# In this section a point is one percent of BERT's accuracy, not a point of accuracy. MML lies 3.2 ± 1.4 points above BERT, and 1.1 ± 0.6
+# points above `mv-5`, the nearest method. With seven values, a 95 % interval reaches 2.4 standard errors to each side (Student's $t$). None
+# of the five leads is that large, so no interval excludes zero. The seven values share evaluated sets, so even these intervals are rough.
+# Without the row of RTE, the leads over BERT and `bert-ensemble` fall to 2.1 and 1.6 points. RTE has only 2,490 training rows, and the
+# results of small sets vary most from run to run. The leads over the other three methods become slightly larger without RTE. The figure of
+# section 2 shows that they come mostly from the models trained on QNLI.
 #
 # Nearly all accuracies on QNLI are those of guessing (section 1). Without QNLI as an evaluated set (fourth column), all leads grow. Without
 # it as a training set (fifth column), all leads shrink.
 #
 # MML keeps the highest mean after recomputing. Seven training sets, without a spread over seeds, are too few to show that its
-# lead is more than chance. Only runs with more seeds could show it.
+# lead is more than chance. More seeds are needed to show it.
 #
 # ## 4 The performance profile
 #
@@ -295,7 +296,7 @@ shares.round(2)
 # [as] a constant times the best result". That is *accuracy*. The notebook draws both, and as a third profile the recorded runs
 # of notebook 05, read by error. These runs have four methods and six seeds, on the mini data.
 #
-# **Predict before you run.** In which of the three profiles does MML lie above all other lines at every factor?
+# **Predict before you run.** In which of the three profiles does no other line ever lie above MML's?
 
 # %%
 errors = hold_out_errors(theirs, top=100)[list(METHODS)]
@@ -416,9 +417,9 @@ diagonal.loc[equal["bert-ensemble"], ["bert", "bert-ensemble"]]
 
 # %% [markdown]
 # A value of 100 % explains the equal pair of STS-B\* on train. Chance may explain one equal pair on a dev split of a few hundred rows. It
-# hardly explains RTE and MNLI, which agree on both splits. It also hardly explains seven equal cells of 14, when the other methods have
-# at most two. This is a hint and no proof. It concerns the method whose printed improvements all disagree with its accuracies. So its recomputed gain in
-# section 3 is not reliable either.
+# hardly explains RTE and MNLI, which agree on both splits. It also hardly explains seven equal cells of 14, when the other methods have at
+# most two. This is a hint and no proof. It concerns the method whose printed improvements all disagree with its accuracies. So its
+# recomputed gain in section 3 is not reliable either.
 #
 # The next cell counts equal cells for every pair of methods, over all printed accuracies. Then it lists each pair that agrees in
 # all cells of a training set.
@@ -443,8 +444,9 @@ equal_cells
 # Table 1 of the paper explains it: on RTE, MML kept all 1,024 heads, so the two models are one. So the gain on RTE is no evidence
 # for pruning.
 #
-# **What is the average of?** Both versions of the paper print an average of test scores on GLUE (a public collection of tasks), from the
-# same runs. BERT has 83.55 in the first version and 83.2 in the second. Did the model become worse?
+# **What is the average of?** Both versions of the paper print an average of the same test scores on GLUE (a public collection of tasks).
+# Those of BERT are quoted from Devlin et al. (2018). BERT has 83.55 in the first version and 83.2 in the second. Did the model become
+# worse?
 
 # %%
 from mmlkit.studies import glue_average

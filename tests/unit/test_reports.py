@@ -1048,7 +1048,10 @@ def test_the_recorded_measurements_have_sentences():
     assert (
         found["speed"].startswith("Training steps per second") and "sst in fp32" in found["speed"]
     )
-    assert found["meanshift_splits"].count("heads)") == 3
+    assert found["meanshift_splits"].count(" heads") == 3
+    assert "At 384 heads" in found["meanshift_rules"]
+    assert "42.1% with auto:0.3" in found["meanshift_rules"]
+    assert "1.0% with std:1.5" in found["meanshift_rules"]
     assert re.search(r"^384 heads at once are 1,\d{3} times as fast", found["multiverse_cost"])
     assert "runs of 13 tasks, seeds [0, 1, 2]" in found["mini_baselines"]
     assert "% of a training step in bf16, at" in found["step_profile"]
