@@ -298,6 +298,7 @@ def _grade(options):
     submissions.check_folder(options.folder, options.assignment, only=bool(options.gradescope))
     sandbox = find_sandbox()
     print(f"Sandbox: {sandbox}")
+    print(f"Edition: {options.answers or 'the public one; a course has its own, see --answers'}")
     results = submissions.grade_folder(
         options.folder,
         options.assignment,

@@ -25,8 +25,9 @@ pre{{white-space:pre-wrap}}</style>"""
 def write_reports(results, out):
     """Write points.csv and one page per student.
 
-    A row of points.csv that the teacher has changed stays as it is. A copy of what the grader wrote
-    is in graded/points.csv; a row that differs from it is the teacher's.
+    A row of points.csv that the teacher has changed stays as it is, and so does a row of a student
+    who is not in `results`. A copy of what the grader wrote is in graded/points.csv; a row that
+    differs from it is the teacher's.
 
     Args:
         results: a list of results of `grade_notebook`.
@@ -49,8 +50,9 @@ def write_reports(results, out):
     copy, table = out / "graded" / "points.csv", out / "points.csv"
     before, now = _rows(copy), _rows(table)
     by_hand = {key: row for key, row in now.items() if row != before.get(key)} if before else {}
-    kept = [by_hand.get(tuple(row[:2]), row) for row in cells]
-    for path, lines in ((table, kept), (copy, cells)):  # a kill between them keeps every row
+    kept, here = [by_hand.get(tuple(row[:2]), row) for row in cells], {tuple(r[:2]) for r in cells}
+    absent = [[row for key, row in old.items() if key not in here] for old in (now, before)]
+    for path, lines in ((table, kept + absent[0]), (copy, cells + absent[1])):  # a kill loses none
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(lines)
         write_file(path, text.getvalue())

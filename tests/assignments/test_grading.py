@@ -168,6 +168,7 @@ def test_the_command_line_grades_and_says_what_it_did(tmp_path, capsys):
     assert main(["grade", str(folder), *options]) == 0
     out = capsys.readouterr().out
     assert "Sandbox: " in out and "ann: 28 points\n1 notebook: " in out
+    assert f"Edition: {tmp_path / 'answers'}\n" in out
     assert json.loads((tmp_path / "results.json").read_text())["tests"][0]["name"] == "attention"
     assert main(["grade", str(tmp_path / "out"), *options]) == 2
     assert "has no .ipynb file" in capsys.readouterr().err
@@ -475,6 +476,14 @@ def test_the_teachers_points_stay(tmp_path):
         write_reports([ann, bob], tmp_path)
         found = table.read_text(encoding="utf-8")
         assert lines in found and "bob,written,,10,read by the teacher\n" in found
+    for late in ([bob], [bob], [ann, bob], [ann, bob]):  # a folder of late work does not have ann
+        write_reports(late, tmp_path)
+        found = table.read_text(encoding="utf-8")
+        assert lines in found and found.count("\n") == 5 and found.startswith("student,")
+    bob["questions"] = [{**code, "points": 4}, row]  # what nobody has changed follows the grader
+    write_reports([bob], tmp_path)
+    found = table.read_text(encoding="utf-8")
+    assert lines in found and "bob,attention,4,4,not yet\n" in found
     table.write_text("student;question;points\nann;written;8\n")
     with pytest.raises(ValueError, match="Save it as csv with commas"):
         write_reports([ann], tmp_path)

@@ -122,6 +122,52 @@ def test_the_gains_at_the_last_epoch_are_those_in_the_text_of_real_stars():
     assert f"with 10, 40 and 160 labels are {said.replace(' points', '.')}" in readme
 
 
+def test_the_sentences_on_a_new_domain_equal_the_runs():
+    """At the best and at the last epoch; with two labels of SciTail only the choice gains."""
+    best, last = {}, {}
+    for path in (RESULTS / "real-adaptation-fast").glob("*.json"):
+        run = json.loads(path.read_text(encoding="utf-8"))
+        if run["scores"]:
+            given = run["parameters"]
+            key = given["start"], given["task"], given["share"], given["seed"]
+            best[key] = 100 * run["scores"][0]["value"]
+            last[key] = 100 * run["history"][-1]["accuracy"]
+    sets, shares = ("snli", "scitail"), (0.001, 0.01, 0.1)
+    assert len(best) == 2 * 6 * len(sets) * len(shares)
+
+    def gain(scores, sets=sets, shares=shares):
+        sides = [
+            [
+                np.mean([scores[start, on, one, seed] for on in sets for one in shares])
+                for seed in range(6)
+            ]
+            for start in ("mt-dnn", "bert")
+        ]
+        return paired_bootstrap(*sides)
+
+    def told(found):
+        return f"{found.difference:.1f} ({signed(found.low)} to {signed(found.high)})"
+
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    whole, at_last = gain(best), gain(last)
+    assert f"gains {told(whole).replace(' (', ' points (')}" in readme
+    two = gain(last, ["scitail"], [0.001]).difference
+    said = f"the gain is {told(at_last)}, and with 2 labels of SciTail it is {two:.1f}."
+    assert f"At the last epoch {said}" in readme
+    lesson = (ROOT / "notebooks" / "src" / "09_domain_adaptation.py").read_text(encoding="utf-8")
+    lesson = " ".join(lesson.replace("\n#", " ").split())
+    few, some, many = (gain(last, shares=[one]).difference for one in shares)
+    said = f"they are {few:.1f} points with 2 labels, {some:.1f} with 20 and {many:.1f} with 200."
+    chosen = gain(best, ["scitail"], [0.001]).difference
+    assert f"{said} With 2 labels of SciTail it is {two:.1f}: its {chosen:.1f} points" in lesson
+    cells = [[gain(best, [on], [one]).difference for one in shares] for on in sets]
+    snli, scitail = (f"{min(row):.1f} to {max(row):.1f}" for row in cells)
+    assert f"On SNLI the gain is {snli} points, on SciTail {scitail}." in lesson
+    plan = " ".join((ROOT / "experiments" / "PLAN.md").read_text(encoding="utf-8").split())
+    assert f"is {chosen:.1f} points at the best epoch, and {two:.1f} at the last one." in plan
+    assert f"both sets the gain at the last epoch is {at_last.difference:.1f}." in plan
+
+
 def test_the_dev_rows_of_qnli_are_those_of_its_standard_error():
     """Every recorded accuracy is a whole number of right answers in 1,094 rows."""
     runs = [one for one in recorded_staircases(RESULTS) if one.task == "qnli"]
