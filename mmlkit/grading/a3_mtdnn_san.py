@@ -162,7 +162,7 @@ OTHER = {"after": "before", "before": "after", "keep": "take", "take": "keep"}
     gradients={0: [0, 1, 2]},
     rule=lambda reset_gate, update: f"the GRU in which {RESET[reset_gate]}, and {UPDATE[update]}",
     variants={"reset_gate": tuple(RESET), "update": tuple(UPDATE)},
-    avoid=("GRUCell", "nn.GRU"),
+    avoid=("GRUCell", "nn.GRU", "gru_cell"),
 )
 def _gru(pick, x, s, weights, reset_gate, update):
     """Return the new state [B, D] (Cho et al. 2014)."""

@@ -192,7 +192,9 @@ class Question:
         Raises:
             WrongAnswer: it uses such a name.
         """
-        found = ", ".join(sorted(names_in(tree) & {*self.avoid}))
+        named = names_in(tree) & {*self.avoid}
+        ends = {one for one in named for other in named if other.endswith(f".{one}")}
+        found = ", ".join(sorted(named - ends))
         require(not found, f"it uses {found}, which does the exercise; write this part yourself.")
 
     def advise(self, message, right):
@@ -230,21 +232,28 @@ class Question:
 
 
 def names_in(tree):
-    """Return what the imports and attributes of a program name, whole and the first word.
+    """Return the names of a program's imports and attributes, with each of their ends.
+
+    An import under another name has its own name here.
 
     Args:
         tree: a syntax tree.
 
     Returns:
-        A set of texts such as "torch.optim.AdamW", "AdamW" and "torch".
+        A set of texts such as "torch.optim.AdamW", "optim.AdamW", "AdamW" and "torch".
     """
     names = []
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            names += [getattr(node, "module", None), *(alias.name for alias in node.names)]
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            inside = f"{node.module}." if node.module else ""
+            names += [node.module, *(f"{inside}{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Attribute):
             names += [node.attr, _dotted(node)]
-    return {*filter(None, names), *(name.split(".")[0] for name in filter(None, names))}
+    words = [name.split(".") for name in filter(None, names)]
+    ends = {".".join(one[first:]) for one in words for first in range(len(one))}
+    return ends | {one[0] for one in words}
 
 
 def _dotted(node):

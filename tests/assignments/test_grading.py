@@ -517,6 +517,20 @@ ELSEWHERE = {
 }
 
 
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("from torch import autograd as ag", "torch.autograd"),
+        ("from torch.optim import AdamW as Base", "torch.optim.AdamW"),
+        ("import torch\ncell = torch.nn.GRU(2, 2)", "nn.GRU"),
+        ("from torch.nn import GRU as cell", "nn.GRU"),
+    ],
+)
+def test_a_name_is_found_under_another_one(source, name):
+    assert name in names_in(ast.parse(source))
+    assert name not in names_in(ast.parse("import torch\ntorch.nn.Linear(2, 2)"))
+
+
 @pytest.mark.parametrize("where", ELSEWHERE)
 def test_a_name_that_does_the_exercise_is_found_where_the_answer_leads(where):
     nodes = ast.parse(ELSEWHERE[where]).body
