@@ -71,7 +71,7 @@ print(f"weights {size.model}, data {task} from {source}, {epochs} epoch(s) per m
 #
 # Now $M$ heads learn the same task, and their weight vectors for a class must be *orthogonal*. Suppose that a head has one weight
 # vector, and that the sign of its logit is the predicted class. Each head then uses a different component of $x$. All heads
-# classify well only if each of the $M$ components separates the classes on its own. 
+# classify well only if each of the $M$ components separates the classes on its own.
 #
 # Littwin and Wolf (2016) name a second consequence. If two heads give the same logit for every text, then $\langle f_1 - f_2, x\rangle$ is
 # constant (0 without biases): the vectors $x$ do not vary along $f_1 - f_2$. So $M$ linearly independent heads with equal
@@ -599,7 +599,7 @@ print("This run", "shows a difference." if abs(gap) > 2 * error else "cannot tel
 #
 # The paper's claim is about *other* data sets: MML, which is `mv-m` with pruning, should transfer better than BERT.
 # `mmlkit reproduce mml-tables` trained both on seven of our mini sets with six seeds, and evaluated each model on sets on which it was not
-# trained. 
+# trained.
 
 # %%
 from mmlkit.studies import outcome_sentence, paired_bootstrap

@@ -216,7 +216,7 @@ print(f"standard deviation after step 100, corrected: {spread[1]:.3f}, as printe
 #
 # $$x \leftarrow \frac{1}{|N(x)|} \sum_{a_j \in N(x)} a_j \qquad N(x) = \{a_j : |a_j - x| \le h\}$$
 #
-# Here $x$ is the middle of a window, and $N(x)$ is the set of values inside. 
+# Here $x$ is the middle of a window, and $N(x)$ is the set of values inside.
 
 
 # %%

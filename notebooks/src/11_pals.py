@@ -778,7 +778,7 @@ table.round(3).astype(object).fillna("")
 
 # %% [markdown]
 # *After 400 steps the mean of tokens has 0.640, the corrected form 0.605, the linear head 0.539 and the sequential form 0.477. Lines
-# are means over six seeds, bands one standard deviation.* 
+# are means over six seeds, bands one standard deviation.*
 #
 # The column *on train* has the accuracy on the training rows after the last step. A form with a higher train and a lower dev accuracy
 # overfits. This does not contradict the algebra. The linear head and the sequential form have the same set of functions, but training
