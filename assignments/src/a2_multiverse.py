@@ -157,7 +157,7 @@ assert check("task_losses", task_losses)
 #
 # {facts}
 #
-# The vector $f_{rk}$ is what head r looks for in label k: row k of $F_r$. The multiverse loss compares the vectors of
+# The vector $f_{rk}$ is row k of $F_r$: the weights of head r for label k. The multiverse loss compares the vectors of
 # two heads for the same label. It does not compare different labels, and it does not use the biases (Eq. 4).
 #
 # IF similarity=dot
@@ -305,8 +305,8 @@ if check.done("multiverse_loss", "multiverse_gradient"):
 # $$a_j \leftarrow \gamma\, a_j + (1-\gamma)\, L_j \qquad\qquad \hat a_j = \frac{a_j}{1-\gamma^t}$$
 #
 # The average of a dropped head stays as it is. $t$ is the number of the step, counted from 1. The second formula is not in
-# the paper: it corrects the bias from the start at 0, and you apply it to all heads: the $\hat a_j$ of a dropped
-# head uses the current t too. Algorithm 1 of the paper is misprinted in two places: it gives the weight $\gamma$ to the new loss, and it uses
+# the paper. It corrects the bias from the initial value 0. Apply it to all heads: the $\hat a_j$ of a dropped head
+# uses the current t too. Algorithm 1 of the paper is misprinted in two places: it gives the weight $\gamma$ to the new loss, and it uses
 # the loss of the whole model for every head.
 #
 # `averages` [M] holds the $a_j$ after t − 1 steps. `losses` [A] holds the losses of the active heads, in their order.
@@ -667,7 +667,7 @@ print({name: list(x.shape) for name, (x, y) in sets.items()})
 #
 # `alike` is measured just before the first pruning. It is the absolute cosine between the vectors of two heads for the
 # same label, averaged over the labels and the pairs of heads. It is 1 for copies, 0 for orthogonal heads, and nan for a
-# single head. At the random start of 64 heads it is about 0.04.
+# single head. At the random initialisation of 64 heads it is about 0.04.
 
 # %%
 # Experiment: the grader skips this cell.
@@ -715,7 +715,7 @@ def train_heads(M, lam, scale=1.0, steps=300, every=100, gamma=0.95, seed=0):
 # the relative improvement of question 10 over the model with one head and the same seed. The three accuracies of a line
 # are those on `sst2`, `sst` and `cfimdb`, in this order.
 #
-# The two models with 64 heads share their start and their batches. The model with one head sees other batches, even with
+# The two models with 64 heads share their initialisation and their batches. The model with one head sees other batches, even with
 # the same seed. In several runs no head is dropped.
 
 # %%
@@ -746,7 +746,7 @@ if check.done(*needed):
 # manual: true
 
 # %% [markdown]
-# ## Question 11: what do the heads say?
+# ## Question 11: the results of the heads
 #
 # {facts}
 #
@@ -771,7 +771,7 @@ if check.done(*needed):
 # **Answer to written:** Without the multiverse loss all heads minimise the same convex loss on the same batches, so their weights move towards
 # the same solution, and the mean cosine is high. With it the mean cosine is near 0. The
 # standard error $\sqrt{p(1-p)/n}$ is at most 0.032 here. It covers the choice of the 240 test rows. The spread over the
-# seeds covers the start and the batches, but not the choice of the rows, which all seeds share. A difference between two
+# seeds covers the initialisation and the batches, but not the choice of the rows, which all seeds share. A difference between two
 # models that is smaller than $2\sqrt2$ standard errors, or that changes its sign between the seeds, is not evidence. The bound
 # is too strict because both models err on many of the same rows, so their accuracies vary together; a
 # paired comparison on the same rows is sharper. The vectors are fixed, so the multiverse loss can only change which heads are dropped and which linear layer is found: it acts as a

@@ -212,7 +212,7 @@ assert check("pal_encoder", pal_encoder)
 # | `self.up` | $V^D$, `nn.Linear` |
 # | `self.attention` | an `nn.ModuleList` with one `nn.ModuleDict` per layer, whose keys are `"query"`, `"key"` and `"value"` |
 #
-# **The start.** All biases start at 0. The weight of $V^D$ starts at 0 too, so a new model computes exactly what the encoder
+# **Initialisation.** All biases start at 0. The weight of $V^D$ starts at 0 too, so a new model computes exactly what the encoder
 # without PALs computes (TS(h) = 0). All other weights are drawn from a normal distribution with mean 0 and standard deviation
 # 0.02.
 #
@@ -313,7 +313,7 @@ assert check("largest_size", largest_size)
 # # END QUESTION
 
 # %% [markdown]
-# # Part 2: attention that cannot attend
+# # Part 2: attention over one token
 
 # %% [raw]
 # # BEGIN QUESTION
@@ -988,7 +988,7 @@ if complete and check.done("score_files"):
 # 3. Name the file after yourself, as your teacher asks, and upload it. The grader reads only this file.
 # 4. If your course has a leaderboard, also hand in the folder of your best team with its three files `sst-dev-output.csv`,
 #    `para-dev-output.csv` (quora) and `sts-dev-output.csv`. Give the folder the name of your team, not `pals`. On Colab,
-#    `!zip -r team.zip board/pals` in a cell makes one file of it, which you can download.
+#    `!cp -r board/pals TEAM && zip -r TEAM.zip TEAM` makes one file of it, with the name of your team in place of TEAM.
 
 # %%
 # Summary: the grader skips this cell.
