@@ -166,6 +166,9 @@ def test_the_sentences_on_a_new_domain_equal_the_runs():
     plan = " ".join((ROOT / "experiments" / "PLAN.md").read_text(encoding="utf-8").split())
     assert f"is {chosen:.1f} points at the best epoch, and {two:.1f} at the last one." in plan
     assert f"both sets the gain at the last epoch is {at_last.difference:.1f}." in plan
+    about = " ".join(load_experiment("real-adaptation").about.split())
+    assert f"the gain over all shares is {at_last.difference:.1f} points, and with two" in about
+    assert about.endswith(f"of SciTail it is {two:.1f}.")
 
 
 def test_the_dev_rows_of_qnli_are_those_of_its_standard_error():
@@ -453,18 +456,30 @@ def test_the_texts_on_chance_splits_equal_the_measurement():
 
 def test_the_batches_of_sts_in_family_g_are_those_of_the_sampler():
     sizes, found = {"sst": 16, "quora": 63, "sts": 11}, {}  # batches of 500, 2,000 and 350 rows
-    for kind in ("annealed", "sequential"):
+    for kind in ("annealed", "sequential", "proportional"):
         for seed in range(6):
             order = TaskSampler(kind, sizes=sizes, epochs=5, steps_per_epoch=90, seed=seed)
             tasks = [task for epoch in range(1, 6) for task in order.order(epoch)]
             found.setdefault(kind, []).append(tasks.count("sts"))
     least, most = min(found["annealed"]), max(found["annealed"])
     (alone,) = set(found["sequential"])
+    mixed = f"{min(found['proportional'])} to {max(found['proportional'])}"
     said = f"gives STS {alone} batches, annealed sampling {least} to {most}"
+    said += f", proportional sampling {mixed}"
     assert said in load_experiment("real-sampling").about
     lesson = (ROOT / "notebooks" / "src" / "10_annealed_sampling.py").read_text(encoding="utf-8")
     words = " ".join(lesson.replace("\n#", " ").split())
     assert f"gives STS {least} to {most} batches, and sequential training {alone}." in words
+    assert f"Proportional sampling gives STS {mixed}, so" in words
+    plan = " ".join((ROOT / "experiments" / "PLAN.md").read_text(encoding="utf-8").split())
+    assert f"gives STS {mixed} batches, {np.mean(found['proportional']):.1f} in the mean." in plan
+    (one,) = [one for one in recorded_experiments() if one.experiment.name == "real-sampling"]
+    gains = {claim["says"]: compared for claim, compared in one.compared}
+    order = gains["Proportional sampling does better than sequential training"]
+    shares = gains["Annealed sampling does better than proportional sampling"]
+    assert outcome(order) == "holds" and f"It is {order.difference:.1f} points better" in words
+    assert outcome(shares) == "cannot be told"
+    assert f"adds to that cannot be told ({shares.difference:.1f})." in words
     for run in recorded("real-sampling-fast")[0]:
         given = run["settings"]
         assert (given["epochs"], given["steps_per_epoch"], given["batch_size"]) == (5, 90, 32)
