@@ -201,8 +201,8 @@ limits.round(4)
 # $w$ so close to its optimum that its own gradient falls below 1: $\frac34 \cdot 2(w + 1) = \frac14$ gives $w = -\frac56$. So
 # clipping removes the number of heads from the balance, as long as the gradient of A is longer than 1.
 #
-# The sliders set the exponent of the sampler and the number of heads of sst and quora, with the sizes of the course's sets. The
-# right chart shows the share of the gradient, $p_t A_t / \sum_s p_s A_s$, without clipping.
+# The sliders set the sampler's exponent and the heads of sst and quora, with the sizes of the course's sets. The right chart shows
+# $p_t A_t / \sum_s p_s A_s$, the share of the gradient without clipping, if all $\nabla L_t$ are equally long.
 
 
 # %%
@@ -221,7 +221,7 @@ start = {"alpha": 0.2, "heads": 5}
 sliders(draw_pull, start=start, alpha=[0, 0.2, 0.5, 0.8, 1.0], heads=[1, 5, 20, 100, 768])
 
 # %% [markdown]
-# *At α = 0.2, sts has 25 % of the steps. With five heads for each of the other two tasks, its share of the gradient is only 6 %.*
+# *At α = 0.2, sts has 25 % of the steps. With five heads for each of the other two tasks, its share of the gradient would be only 6 %.*
 #
 # ## 3 Build it
 #
@@ -456,13 +456,13 @@ spread.round(2).rename_axis(["clipped, four batches", "task"])
 # not agree, because each points along the random weights of its head. (The gradients on these weights nearly agree, see notebook 03.)
 #
 # Without clipping, hundreds of heads enlarge the gradients of sst and quora. Here quora then has the largest gradient instead of sts, and
-# the balance depends on the number of heads. Clipping removes this dependence, so `clip=1.0` is an important setting here. (Adam also reduces
-# differences of scale. But it keeps one average of squared gradients for each shared parameter, and the task with the largest gradient
-# dominates this average.)
+# the balance depends on the number of heads. Clipping removes this dependence, so `clip=1.0` is an important setting here. (Adam also
+# reduces differences of scale. But it keeps one average of squared gradients for each shared parameter, and the task with the largest
+# gradient dominates this average.)
 #
 # ## 5 An ablation
 #
-# All systems start from the same weights, and have the same learning rates and the same number of steps. Each task's batches come
+# All systems start from the same encoder, and have the same learning rates and the same number of steps. Each task's batches come
 # in the same order in all of them. Only the sampler changes the order of the tasks, and the number of steps of each task. The
 # system *everything* has all parts, and *nothing* has none of them. In the other systems, one part is switched off at a time. (A
 # sixth system, *in blocks*, trains one task after another. Add it to `systems`.)
@@ -557,7 +557,7 @@ live = [
     (name, Comparison(*(-100 * one[["difference", "high", "low"]]), 0.95, rows))
     for name, one in found.drop(["everything", "untrained"]).iterrows()
 ]
-title = f"one seed, {rows} dev rows"
+title = f"one seed; the last number: {rows} dev rows"
 xlabel = "difference of the overall scores, in points"
 plots.forest([("everything is better than", *one) for one in live], xlabel=xlabel, title=title)
 plt.show()
@@ -574,16 +574,16 @@ worse = found.index[found["sts"] < found.loc["untrained", "sts"]]
 print("Below the untrained cosine on sts:", ", ".join(worse) or "none")
 
 # %% [markdown]
-# *Each line compares everything with one other trained system. No interval lies above zero, so no part is shown to help. That
+# *Each line shows everything minus another system, unlike the table. No interval lies above zero, so no part visibly helps. That
 # of* no PALs *is below zero.*
 #
 # These intervals describe *these trained models on other rows*. If an interval excludes zero, one trained model is probably better
-# than the other. Four intervals are read, and related rows are drawn one by one, so this is weak evidence. It is no evidence for or
+# than the other. Four intervals are read, and rows written together count as independent, so this is weak evidence. It is no evidence for or
 # against the part, because another seed trains other models. If an interval includes zero, 240 rows are too few to decide. Statements about
 # methods need several seeds (section 9).
 #
 # On sst no system is clearly above the majority class (one standard error is about 0.05). On sts all are below the untrained cosine. The
-# sts head moves slowly, so the updates of the shared encoder probably cause this loss. The lead in `overall` comes from quora.
+# sts head moves slowly, so the updates of the shared encoder probably cause this loss. Any gain over *untrained* comes from quora.
 #
 # ## 6 Cross-encoder or bi-encoder?
 #
@@ -659,10 +659,10 @@ pd.Series({name: one.mean() for name, one in right.items()}).round(3).to_frame("
 # cross-encoder's head from random weights. The heads of quora differ too: one reads four vectors, the other one vector. The
 # interval is a bootstrap over dev rows.
 #
-# In a cross-encoder, every layer can compare words of both sentences. A bi-encoder compares two finished vectors. With enough data
-# a cross-encoder usually scores higher. But MiniLM was trained to make vectors of single sentences, and a few dozen steps do not
-# change this. Therefore the fast profile is a bi-encoder, and the other profiles are cross-encoders. (`mmlkit reproduce
-# cs224n-project` compares both on the course's files, over seeds.)
+# In a cross-encoder, every layer can compare words of both sentences. A bi-encoder compares two finished vectors. With enough data a
+# cross-encoder usually scores higher. But MiniLM was trained to make vectors of single sentences, and a few dozen steps do not change this.
+# Therefore the fast profile here is a bi-encoder, and the other profiles are cross-encoders. (The profile `paper` of `cs224n-project`
+# compares both, over seeds.)
 #
 # ## 7 Pruned and folded
 #
@@ -780,8 +780,8 @@ print(f"{len(problems)} problems", *problems, sep="\n")
 assert not problems or course == Path(source)  # of the course's own files, one may be missing
 
 # %% [markdown]
-# The misspelling `Similiary`, a space on both sides of each comma, and a space at the end of every line belong to the format. A
-# corrected header gets no points. (From the command line: `mmlkit submit --model FOLDER --source FOLDER`.)
+# The misspelling `Similiary`, a space on both sides of each comma, and a space at the end of every line belong to the format. Do not
+# correct the header. (From the command line: `mmlkit submit --model FOLDER --source FOLDER`.)
 #
 # We also test whether the check detects mistakes. We insert five mistakes into a copy: a corrected header, a missing last row, a
 # comma without its space, labels as whole numbers, and a missing file. (A line that cannot be read is reported twice, because its
@@ -824,11 +824,10 @@ headlines(recorded) if recorded else None
 
 # %% [markdown]
 # Scores are times 100. Published numbers come from larger encoders and other data: compare only the sign of an improvement.
-# MML's is a loss on *edition 2* of the mini data, whose texts gave some labels away, and open on *edition 3*.
+# MML has a loss on *edition 2* of the mini data, whose texts gave some labels away; *edition 3* is undecided.
 #
-# Next come the claims, judged on our runs. A claim *holds* if its whole interval lies above zero, and it *does not
-# hold* if no part of the interval lies above zero. Otherwise the claim *cannot be told*. With fewer than six seeds, no claim can be told
-# at 95 %.
+# Next come the claims. Their intervals cover the choice of seeds, not of dev rows. A claim *holds* if its whole interval lies above zero,
+# and *does not hold* if no part does. Otherwise, and with fewer than six seeds at 95 %, it *cannot be told*.
 #
 # MML's headline is the relative improvement over BERT in percent, on the dev splits of the other sets. Its first claim is the
 # difference in points, on all their splits.
@@ -842,7 +841,7 @@ for title, sentences in claim_sentences(recorded).items():
         print(textwrap.fill(said, 100, initial_indent="  - ", subsequent_indent="    "))
 
 # %% [markdown]
-# RTE alone explains the gain of the average (notebook 07). In joint training, the shared encoder gets the updates of all five tasks:
+# Only RTE raises the average (notebook 07). In joint training, the shared encoder gets the updates of all five tasks:
 
 # %%
 joint = next((one for one in recorded if one.title.startswith("together-or-alone")), None)
@@ -859,7 +858,7 @@ for pair in control.compared if control else []:
     print(textwrap.fill(control.sentence(*pair), 100))
 
 # %% [markdown]
-# *So two thirds of RTE's gain come with as many updates on RTE alone. The other sets add 2.3 points, and the interval nearly reaches zero.*
+# *The other sets add 2.3 points beyond as many updates, and 3.8 at the last epoch: the control keeps the best of 35 epochs.*
 #
 # There are also single measurements.
 
@@ -910,11 +909,12 @@ planned = sum(len(one.experiment.claims) for one in recorded)
 print(f"{planned - len(words)} further claims of these experiments have fewer seeds or no runs.")
 
 # %% [markdown]
-# *At 95 %, all four claims of `real-stars` hold, and annealed sampling is better than sequential. In `together-or-alone`, joint training
-# raises the average and RTE, and lowers STS-B. In `real-multiverse`, MML raises the average, RTE and CoLA, and lowers STS-B. At one
-# learning rate (`real-same-rate`) it raises nothing, and lowers MRPC and STS-B. On other sets MML is worse with edition 2 and in
-# `real-transfer`, and open with edition 3 and at one learning rate (`real-transfer-same-rate`).* Right of zero, the first system is better. Numbers:
-# difference, interval, pairs. Claims on one set or number of rows came after their results, and test no prediction.
+# *At 95 %, all four claims of `real-stars` and both of `real-adaptation` hold, and annealed and proportional sampling are better than
+# sequential training. In `together-or-alone`, joint training raises the average and RTE, and lowers STS-B. In `real-multiverse`, MML raises
+# the average, RTE and CoLA, and lowers STS-B. At one learning rate (`real-same-rate`) it raises nothing, and lowers MRPC and STS-B. On
+# other sets MML is worse with edition 2 and in `real-transfer`, and undecided with edition 3 and at one learning rate
+# (`real-transfer-same-rate`).* Right of zero, the first system is better. Numbers: difference, interval, pairs. Except in `real-company`
+# and `real-same-rate`, claims on one set or number of rows came after results.
 #
 # At 99 % at least eight pairs are needed. Without an effect, all $n$ differences have the same sign with probability $2^{1-n}$
 # (exercise 3).
@@ -923,7 +923,7 @@ print(f"{planned - len(words)} further claims of these experiments have fewer se
 #
 # ### What to take from it
 #
-# Main claims have advice for each outcome. The next cell prints it for the outcomes found with at least six seeds.
+# Some claims have advice for each outcome. The next cell prints it for the outcomes found with at least six seeds.
 
 # %%
 for said in advice(recorded):
@@ -936,7 +936,7 @@ for said in advice(recorded):
 #
 # ● ○ ○ · 5 minutes
 #
-# Write the course's overall score (section 5). The correlation of a constant prediction is `nan`, and the course counts it as 0.
+# Write the overall score (section 5). The correlation of a constant prediction is `nan`, and the report seems to count it as 0.
 
 
 # %%
@@ -970,7 +970,8 @@ _ = checks.check_overall(my_overall)
 #
 # ● ● ○ · 10 minutes
 #
-# Write the right chart of section 2 as a function: every task's share of the gradient, if its heads agree and nothing is clipped.
+# Write the right chart of section 2 as a function: every task's share of the gradient, if all heads have gradients of equal length, without
+# clipping.
 
 
 # %%
@@ -1058,9 +1059,10 @@ _ = checks.check_sign_test(my_sign_test)
 # **Not shown by these papers**, as far as we see:
 #
 # - That multiverse heads help where several tasks share an encoder. The MML papers train one task at a time.
-# - That annealed sampling is better than one task after another *with the same number of steps*. In our `real-sampling` it is.
-# - That most differences of the printed tables would remain with another seed. The papers mention no repetitions, and dev cells
-#   are chosen on the split that they report.
+# - That annealed sampling is better than sequential training *with equally many steps*. In our `real-sampling` it is, and proportional
+#   sampling, too.
+# - That most printed differences would remain with another seed. The papers mention no repetitions. Dev scores, also most of ours, are of
+#   the best dev epoch.
 #
 # ## References
 #
