@@ -218,6 +218,8 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
             right += [one.name] if points else []
             message = message if points else useless or one.advise(message, right)
         text = "" if one.right else _written(cells, one.name)
+        if not one.right and text in ("", "*Write here.*"):
+            message = f"{BY_HAND}; no text was found, so look into the notebook"
         judged.append(
             {"name": one.name, "points": points, "of": one.points, "message": message, "text": text}
         )
@@ -381,12 +383,18 @@ def _another_assignment(cells, name):
 
 
 def _written(cells, name):
-    """Return what the student wrote below "Answer to NAME:"."""
+    """Return the text behind "Answer to NAME:", with the text cells that a student added below."""
     marker = f"**Answer to {name}:**"
-    for cell in cells:
-        if marker in cell["source"]:
-            return cell["source"].split(marker, 1)[1].strip()[:20_000]
-    return ""
+    places = [number for number, cell in enumerate(cells) if marker in cell["source"]]
+    if not places:
+        return ""
+    texts = [cells[places[0]]["source"].split(marker, 1)[1]]
+    for cell in cells[places[0] + 1 :]:
+        title = cell["source"].lstrip().startswith(("# ", "## "))  # of the next question
+        if cell.get("cell_type") != "markdown" or title or "**Answer to " in cell["source"]:
+            break
+        texts.append(cell["source"])
+    return "\n\n".join(texts).strip()[:20_000]
 
 
 def _mentions(cells, questions):

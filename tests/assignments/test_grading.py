@@ -326,7 +326,26 @@ def test_a_notebook_of_another_assignment_is_called_one(tmp_path, monkeypatch):
             if name == other:
                 assert not any("was graded as" in one for one in said)
             else:
-                assert {*said} == {expected, submissions.BY_HAND}
+                unread = f"{submissions.BY_HAND}; no text was found, so look into the notebook"
+                assert {*said} == {expected, unread}
+
+
+def test_the_text_of_an_answer_goes_on_in_the_cells_below(tmp_path):
+    def read(*sources):
+        cells = [{"cell_type": "markdown", "source": text} for text in sources]
+        (tmp_path / "a.ipynb").write_text(json.dumps({"cells": cells}))
+        result = grade_notebook(tmp_path / "a.ipynb", "a1", EDITION, Silent())
+        (found,) = [one for one in result["questions"] if one["name"] == "written"]
+        return found["text"], found["message"]
+
+    marked, after = "**Answer to written:** one", "## Question 14: a project"
+    assert read(marked, "two", "### three", after, "four") == (
+        "one\n\ntwo\n\n### three",
+        submissions.BY_HAND,
+    )
+    assert read(marked, "**Answer to extension:** two")[0] == "one"
+    for source in ("one", "**Answer to written:** *Write here.*"):
+        assert "no text was found" in read(source)[1]
 
 
 def test_the_sandbox_has_the_packages_of_torch_and_nothing_of_ours():
