@@ -232,7 +232,7 @@ class Question:
 
 
 def names_in(tree):
-    """Return the names of a program's imports and attributes, with each of their ends.
+    """Return the names of a program's imports and attributes, with their ends of up to 20 words.
 
     An import under another name has its own name here.
 
@@ -252,7 +252,8 @@ def names_in(tree):
         elif isinstance(node, ast.Attribute):
             names += [node.attr, _dotted(node)]
     words = [name.split(".") for name in filter(None, names)]
-    ends = {".".join(one[first:]) for one in words for first in range(len(one))}
+    # An import may have a hundred thousand words, and all its ends would fill the memory.
+    ends = {".".join(one[-n:]) for one in words for n in range(1, min(len(one), 20) + 1)}
     return ends | {one[0] for one in words}
 
 

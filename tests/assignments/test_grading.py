@@ -550,6 +550,11 @@ def test_a_name_is_found_under_another_one(source, name):
     assert name not in names_in(ast.parse("import torch\ntorch.nn.Linear(2, 2)"))
 
 
+def test_a_name_of_many_words_stays_small():
+    found = names_in(ast.parse(f"import {'.'.join(['a'] * 5_000)}"))
+    assert len(found) == 20 and max(map(len, found)) == 39
+
+
 @pytest.mark.parametrize("where", ELSEWHERE)
 def test_a_name_that_does_the_exercise_is_found_where_the_answer_leads(where):
     nodes = ast.parse(ELSEWHERE[where]).body
