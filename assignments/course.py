@@ -20,10 +20,9 @@ from pathlib import Path
 import jupytext
 
 from mmlkit.grading import bundle
-from mmlkit.grading.questions import Edition, load_questions
+from mmlkit.grading.questions import PLACEHOLDER, Edition, load_questions
 
 HERE = Path(__file__).resolve().parent
-OUTPUT = "*Write here.*"
 
 
 # ---- one edition of a master ----
@@ -107,7 +106,7 @@ def student(cells):
     found = []
     for region, kind, text in without_raw(cells):
         if region == "SOLUTION" and kind == "markdown":
-            text = re.match(r"\*\*Answer to \w+:\*\*", text)[0] + f" {OUTPUT}"
+            text = re.match(r"\*\*Answer to \w+:\*\*", text)[0] + f" {PLACEHOLDER}"
         text = re.sub(
             r"^( *)# BEGIN SOLUTION\n.*?# END SOLUTION$", r"\1...", text, flags=re.S | re.M
         )

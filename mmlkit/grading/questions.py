@@ -25,7 +25,18 @@ import torch
 from mmlkit.checks.compare import WrongAnswer, compare, read, require, verdict
 from mmlkit.grading.runner import watched
 
-__all__ = ["Assignment", "Draw", "Edition", "Question", "load_questions", "names_in", "question"]
+__all__ = [
+    "PLACEHOLDER",
+    "Assignment",
+    "Draw",
+    "Edition",
+    "Question",
+    "load_questions",
+    "names_in",
+    "question",
+]
+
+PLACEHOLDER = "*Write here.*"  # behind **Answer to NAME:** in a student's notebook
 
 
 class Draw:

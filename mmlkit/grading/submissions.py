@@ -19,7 +19,7 @@ import numpy as np
 
 from mmlkit.checks.compare import WrongAnswer
 from mmlkit.grading import runner
-from mmlkit.grading.questions import Edition, load_questions, names_in
+from mmlkit.grading.questions import PLACEHOLDER, Edition, load_questions, names_in
 from mmlkit.grading.sandbox import ANSWERS, find_sandbox
 from mmlkit.support.folders import write_file
 
@@ -218,7 +218,7 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
             right += [one.name] if points else []
             message = message if points else useless or one.advise(message, right)
         text = "" if one.right else _written(cells, one.name)
-        if not one.right and text in ("", "*Write here.*"):
+        if not one.right and text in ("", PLACEHOLDER):
             message = f"{BY_HAND}; no text was found, so look into the notebook"
         judged.append(
             {"name": one.name, "points": points, "of": one.points, "message": message, "text": text}
