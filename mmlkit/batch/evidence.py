@@ -87,8 +87,8 @@ def _table(lines):
 def _verdict(one, claim, found):
     """Return a line of the table for a claim of a Recorded and its Comparison."""
     data = f"mini data of edition {one.edition}" if one.edition else ""
-    late = "written after its results" if claim.get("late") else ""
-    data = ", ".join(filter(None, (data, one.given, _part(one, claim), late)))
+    parts = data, one.given, _part(one, claim), claim.get("late")
+    data = ", ".join(filter(None, parts))
     says = "Control: " * ("control_of" in claim) + claim["says"] + (data and f" ({data})")
     told = has_interval(found)
     interval = signed_interval(found.low, found.high) if told else "no interval"
@@ -291,11 +291,12 @@ The difference is the mean over seeds, first system minus second, in points of 1
 there is one pair, which may be the mean of several sets. The intervals are over seeds: they do not
 cover the choice of dev rows, and they are not corrected for the number of claims. With six seeds,
 the method misses the truth in about 6.5 % of cases instead of 5 % (normal values, simulated), so
-among forty intervals two or three probably miss it. Scores are of the best epoch on the dev split,
+among forty-five intervals about three probably miss it. Scores are of the best epoch on the dev split,
 for both sides.
 
-A *primary* claim is the main one of its experiment. A *control* belongs to a primary claim. Those
-at one learning rate were added when its results were known; that of RTE was planned. Claims that
+A *primary* claim is the main one of its experiment. A *control* belongs to a primary claim. The
+controls at one learning rate were added when the results of the primary claim were known; the
+control on RTE was planned. Claims that
 were written after their own results say so. A claim without runs has not been tested.
 `experiments/PLAN.md` says what was planned, and what deviates from the plan; `mml-tables` is not
 part of it, and `together-or-alone` was recorded before it. The advice leaves out runs on an

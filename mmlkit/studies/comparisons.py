@@ -72,16 +72,17 @@ class Comparison(NamedTuple):
 def paired_bootstrap(a, b, *, level=0.95, draws=10_000, seed=0):
     """Return the difference of two means over the same seeds, with a bootstrap interval.
 
-    Seeds are drawn with replacement, each with both its values. Plain percentiles are too narrow
-    for few seeds: with 6 normal values a 95 % interval missed the truth in 13 % of 1,500 trials.
-    With Student's width (Hesterberg, 2015), used here, it missed in 6.5 %.
+    Seeds are drawn with replacement, each with both its values. With at most six pairs all n^n
+    samples are taken instead, so that the interval does not depend on random draws. Plain
+    percentiles are too narrow for few seeds: with 6 normal values a 95 % interval missed the truth
+    in 13 % of 1,500 trials. With Student's width (Hesterberg, 2015), used here, it missed in 6.5 %.
 
     Args:
         a: values of the first method: {seed: value} or a Series, matched by seed; or a list.
         b: values of the second method, in the same form.
         level: the confidence level, between 0 and 1.
-        draws: the number of bootstrap samples.
-        seed: of the random draws.
+        draws: the number of bootstrap samples of more than six pairs.
+        seed: of their random draws.
 
     Returns:
         A Comparison. A single pair has no spread, so its interval is infinite.
@@ -97,7 +98,11 @@ def paired_bootstrap(a, b, *, level=0.95, draws=10_000, seed=0):
     n = len(differences)
     if n == 1:
         return Comparison(float(differences[0]), -math.inf, math.inf, level, 1)
-    means = differences[np.random.default_rng(seed).integers(n, size=(draws, n))].mean(axis=1)
+    if n <= 6:
+        chosen = np.indices((n,) * n).reshape(n, -1).T  # every sample, 46,656 for six pairs
+    else:
+        chosen = np.random.default_rng(seed).integers(n, size=(draws, n))
+    means = differences[chosen].mean(axis=1)
     tail = norm.cdf(math.sqrt(n / (n - 1)) * t.ppf((1 - level) / 2, n - 1))
     low, high = map(float, np.quantile(means, [tail, 1 - tail]))
     return Comparison(float(differences.mean()), low, high, level, n)

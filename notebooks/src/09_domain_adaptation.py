@@ -118,17 +118,7 @@ plt.show()
 #
 # SNLI has 549,367 training rows, and SciTail has 23,596.
 #
-# **Predict before you run.** 0.1 % of SciTail are 23.596 rows. Does the paper round this number, or truncate it?
-
-# %% tags=["answer"] jupyter={"outputs_hidden": true}
-printed = int(paper.loc["SciTail 0.1%", "training size"])
-print(
-    f"Answer: the paper truncates {0.001 * 23_596:.3f} rows to {printed};",
-    f"rounding would give {round(0.001 * 23_596)}.",
-)
-
-# %% [markdown]
-# The paper's text says "23 samples" of *SNLI*. This is a mistake: a thousandth of SNLI is 549 rows.
+# 0.1 % of SciTail are 23.596 rows. The paper has 23, so it truncates. The paper's text says "23 samples" of *SNLI*. This is a mistake: a thousandth of SNLI is 549 rows.
 #
 # The paper says only that it samples "randomly". There are two ways to draw shares:
 #
@@ -269,7 +259,7 @@ plt.show()
 # only. What was *our* plain encoder trained on? The package of the bundled MiniLM lists its
 # training data.
 #
-# **Predict before you run.** On how many pairs or triplets of sentences was MiniLM trained?
+# **Predict before you run.** How many pairs or triplets of sentences does this list have?
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
 import importlib.util
@@ -519,13 +509,13 @@ apart = (ten["plain"].var() + ten["after sst2"].var()) ** 0.5
 print(
     f"Answer: the difference has a standard deviation of {paired:.1f} points, plain alone",
     f"{alone:.1f}. With other rows for each starting point it would be {apart:.1f}:",
-    f"{DRAWS} pairs tell as much as {DRAWS * (apart / paired) ** 2:.0f} unpaired draws.",
+    f"{DRAWS} pairs tell as much as {DRAWS * (apart / paired) ** 2:.0f} draws for each without pairs.",
 )
 
 # %% [markdown]
 # Both answers are yes. Pairing helps, because the two accuracies are positively correlated.
 #
-# Now the differences in points, with a 95 % bootstrap interval over the 40 draws. The third column
+# Now the differences in points, with 95 % bootstrap intervals over the 40 draws (940 labels: one draw). The third column
 # is the control: it compares two runs of the same recipe.
 
 # %%
@@ -577,10 +567,10 @@ plots.sliders(draw_luck, labels=list(SIZES), other=list(starts)[1:])
 # *With 10 labels, after sst2 beats plain in almost all draws (points above the diagonal). The
 # accuracies of plain range from 0.19 to 0.33, and those of after sst2 from 0.21 to 0.48.*
 #
-# ## 6 A starting point without a gain
+# ## 6 The same comparison for inference
 #
-# Now the same comparison for inference. The target task is SNLI. The intermediate tasks are three other inference sets: MNLI, QNLI and RTE.
-# They share 110 updates. The sentences of a pair are encoded separately (bi-encoder), as in MiniLM's own training.
+# The target task is now SNLI. The intermediate tasks are three other inference sets: MNLI, QNLI and RTE.
+# Each gets 36 updates. The sentences of a pair are encoded separately (bi-encoder), as in MiniLM's own training.
 
 
 # %%
@@ -624,7 +614,7 @@ nli.groupby("labels").mean().round(3).assign(**{"majority class": round(guess_nl
 #
 # - *Nothing new*: MiniLM had already been trained on SNLI and MultiNLI (section 4). The paper's
 #   BERT had not been trained on any labelled task.
-# - *Too little training*: 110 updates over three tasks may be too few. The dev accuracies on MNLI,
+# - *Too little training*: 36 updates for each task may be too few. The dev accuracies on MNLI,
 #   QNLI and RTE test this.
 
 # %%
@@ -773,13 +763,13 @@ print(f"549 labels of SNLI: MT-DNN (BERT-base, eight tasks) {paper.loc['SNLI 0.1
 # ### Recorded runs
 #
 # `real-stars` asks section 4's question on real sets, with six seeds and more updates. There, `mt-dnn` is the encoder after SST-2. Half of
-# SST's training sentences and one of its dev sentences also occur in SST-2's training file. A run draws a tenth of it, so the encoder may
-# have seen some, with their label of SST-2. Unlike in section 4, the best of ten epochs is chosen on 1,101 dev rows.
+# SST's training sentences and one of its dev sentences also occur in our 40,000 training rows of SST-2. A run draws 4,000, so the encoder
+# may have seen some, with their label of SST-2. Unlike in section 4, the best of ten epochs is chosen on 1,101 dev rows.
 #
-# `real-adaptation` repeats the paper's experiment with six seeds and 2, 20 or 200 labels. There, `mt-dnn` is MiniLM after eight sets, MNLI
+# `real-adaptation` repeats the paper's first three shares with six seeds: 2, 20 or 200 labels. `mt-dnn` is MiniLM after eight sets, MNLI
 # among them, with at most 2,000 rows each. The best of 6 or 20 epochs is chosen on the scored dev rows.
 #
-# **Predict before you run.** With how many of 10, 40 and 160 labels is the gain largest on the real sets?
+# **Predict before you run.** On the real SST, is the gain largest with 10, 40 or 160 labels?
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
 import textwrap
@@ -946,7 +936,7 @@ _ = checks.check_labels_needed(my_labels_needed)
 # ```
 #
 # Use BERT's curve on SciTail, and MT-DNN's accuracies as `wanted`. With 23 labels MT-DNN equals
-# BERT with some 230, with 235 BERT with some 1,300, and with 2,359 BERT with some 3,400. BERT never
+# BERT with some 230 (and more updates), with 235 BERT with 1,300, and with 2,359 BERT with 3,400. BERT never
 # reaches MT-DNN's accuracy with all labels. From 23 to 2,359 labels the factor falls from ten to less than two.
 #
 # </details>
@@ -1001,7 +991,7 @@ _ = checks.check_error_of_draws(my_paired_error)
 #
 # - A related task can raise the accuracy with few labels. SST-2 did so on SST: by $7.4 \pm 1.5$ points
 #   (standard error) on our small sets. On the real sets the gain falls from 11.9 points with 10 labels to 5.7 with 160.
-#   Three inference sets did not help MiniLM on SNLI. But after 36 updates for each set, none was clearly above its majority class.
+#   Three inference sets with 36 updates each did not help MiniLM on SNLI. Eight real sets did (section 8).
 # - With few labels, the draw changes a result by several points. Compare on the same draws.
 # - An interval over draws is valid for two encoders. A claim about a recipe needs new training
 #   runs.

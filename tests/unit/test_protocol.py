@@ -957,6 +957,18 @@ def test_the_widened_interval_by_hand():
     )  # the upper end: four times 20 and once 7
 
 
+def test_six_pairs_take_every_sample_whatever_the_seed():
+    """One difference of six is 1: a mean of at least 5/6 has the probability 31/46,656 = 0.0007.
+
+    A mean of at least 4/6 has (31 + 375)/46,656 = 0.0087, and 0.0024 lie in each tail of the 95 %
+    interval, so it ends at 4/6.
+    """
+    one, zeros = [0, 0, 0, 0, 0, 1], [0] * 6
+    found = paired_bootstrap(one, zeros)
+    assert found == pytest.approx((1 / 6, 0, 4 / 6, 0.95, 6))
+    assert found == paired_bootstrap(one, zeros, seed=1, draws=10)
+
+
 def test_intervals_of_one_and_two_pairs():
     assert paired_bootstrap([2.0], [1.5])[:3] == (0.5, -math.inf, math.inf)
     assert paired_bootstrap([1.0, 4.0], [0.0, 0.0])[:3] == (
