@@ -145,7 +145,7 @@ def heat_map(ax, values, rows, columns, bar="", *, ticks=None, **image):
 
 
 def integer_ticks(*axes):
-    """Restrict the ticks of some axes to integers.
+    """Restrict the ticks of some axes to integers, as many as fit beside each other.
 
     Args:
         *axes: such as ax.xaxis.
@@ -153,4 +153,4 @@ def integer_ticks(*axes):
     from matplotlib.ticker import MaxNLocator
 
     for axis in axes:
-        axis.set_major_locator(MaxNLocator(integer=True))
+        axis.set_major_locator(MaxNLocator("auto", integer=True))

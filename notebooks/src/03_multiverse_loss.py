@@ -726,10 +726,10 @@ rows = {}
 for method in paths:
     with torch.no_grad():
         logits = heads[method].eval().all_logits(dev_x[method])  # [N,M,C]
-    said, mean_said = logits.argmax(-1), logits.mean(1).argmax(-1)  # [N,M] and [N]
-    right = (said == dev_y[:, None]).float().mean(0)  # [M]
-    numbers = [right.min(), right.mean(), right.max(), (mean_said == dev_y).float().mean()]
-    rows[method] = [*map(float, numbers), (said == mean_said[:, None]).float().mean().item()]
+    predicted, by_mean = logits.argmax(-1), logits.mean(1).argmax(-1)  # [N,M] and [N]
+    right = (predicted == dev_y[:, None]).float().mean(0)  # [M]
+    numbers = [right.min(), right.mean(), right.max(), (by_mean == dev_y).float().mean()]
+    rows[method] = [*map(float, numbers), (predicted == by_mean[:, None]).float().mean().item()]
 single = pd.DataFrame(rows, index=["worst", "mean", "best", "Eq. 5", "agreement"]).T
 single.round(3)
 
@@ -850,8 +850,8 @@ print(
 rows = {}
 for lam, (path, head) in runs.items():
     norms = gradient_norms(head, train_x["checkpoint"], train_y, lam)
-    said = head(dev_x["checkpoint"]).argmax(-1)
-    length, accuracy = head.weight.detach().norm(dim=-1).mean(), (said == dev_y).float().mean()
+    predicted = head(dev_x["checkpoint"]).argmax(-1)
+    length, accuracy = head.weight.detach().norm(dim=-1).mean(), (predicted == dev_y).float().mean()
     rows[lam] = [*path[-1], *map(float, (length, accuracy)), *norms]
 columns = ["mean |cos|", "loss per head", "mean length", "dev accuracy"]
 columns += ["gradient of L_task", "gradient of lambda L_mv"]

@@ -685,7 +685,7 @@ mini, per_epoch = source == "mini", math.ceil(len(data.train) / size.batch_size)
 epochs = 20 if mini else max(size.epochs, math.ceil(300 / per_epoch))
 steps = epochs * per_epoch
 every = 20 if mini else 1000 if profile == "paper" and steps >= 4000 else max(1, steps // 7)
-until, rates = int(0.8 * steps), dict(lr=size.frozen_lr if mini else 5e-5)
+until, learning_rates = int(0.8 * steps), dict(lr=size.frozen_lr if mini else 5e-5)
 print(f"{data.task.name}: {len(data.train):,} train rows, {len(data.dev):,} dev rows")
 print(f"{steps} steps, a check every {every} steps up to step {until}")
 
@@ -693,8 +693,8 @@ print(f"{steps} steps, a check every {every} steps up to step {until}")
 from mmlkit.heads import build_head
 from mmlkit.training import MultitaskModel, evaluate, fit
 
-reading = dict(max_length=size.max_length, precision=precision)
-given = dict(epochs=epochs, batch_size=size.batch_size, **rates)
+inputs = dict(max_length=size.max_length, precision=precision)
+given = dict(epochs=epochs, batch_size=size.batch_size, **learning_rates)
 pruning = dict(every=every, until=until, momentum=0.99, orthogonality_weight=0.005)
 
 
@@ -705,7 +705,7 @@ def train(rule):
     head, hooks = build_head("mml", width, labels, pooling=size.pooling, bandwidth=rule, **pruning)
     model = MultitaskModel(encoder, {data.task.name: head}, tokenizer).to(device)
     kept = size.checkpoints(output_dir, f"04-{rule}".replace(":", "-"))  # for a disconnect
-    options = dict(freeze_encoder=mini, seed=seed, hooks=hooks, **given, **reading, **kept)
+    options = dict(freeze_encoder=mini, seed=seed, hooks=hooks, **given, **inputs, **kept)
     history = fit(model, data, **options)
     return model, hooks[0], history
 
@@ -850,8 +850,8 @@ for name, mask in masks.items():
     one = copy.deepcopy(model)
     one.head(data.task).active.copy_(mask.bool())
     metric = data.task.metrics[0]
-    scores[f"{name}: {int(mask.sum())}"] = evaluate(one, data, **reading)[metric]
-    right[name] = predict_scores(one, data.dev, **reading).argmax(1) == data.dev.labels
+    scores[f"{name}: {int(mask.sum())}"] = evaluate(one, data, **inputs)[metric]
+    right[name] = predict_scores(one, data.dev, **inputs).argmax(1) == data.dev.labels
 pd.Series(scores, name=f"{metric}, {len(data.dev)} dev rows").round(3).to_frame()
 
 # %%

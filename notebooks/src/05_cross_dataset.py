@@ -65,10 +65,10 @@ from mmlkit import checks, plots, published
 from mmlkit.runtime import describe
 from mmlkit.studies import CATEGORIES
 
-about = describe()
+machine = describe()
 assert any({task, sister} <= set(sets) for sets in CATEGORIES.values()), "no sister sets"
-print(f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']}", end=" ")
-print(f"on {about['device']} in {precision}")
+print(f"mmlkit {mmlkit.__version__}, torch {machine['versions']['torch']}", end=" ")
+print(f"on {machine['device']} in {precision}")
 print(f"weights {size.model}, trained on {task} and {sister} from {source}")
 
 # %% [markdown]

@@ -58,7 +58,7 @@ from mmlkit.profiles import get_profile
 from mmlkit.runtime import describe, fastest_precision, pick_device
 
 # %%
-size, device, about = get_profile(profile), pick_device(), describe()
+size, device, machine = get_profile(profile), pick_device(), describe()
 source = source or size.source
 epochs = epochs or {"fast": 2, "colab": 3}.get(profile, 5)  # the paper: at most 5
 paper_rates = dict(lr=5e-5, head_lr=5e-5, batch_size=32, optimizer="adamax")
@@ -66,7 +66,7 @@ fast_rates = dict(lr=2e-4, head_lr=5e-3, batch_size=16, optimizer="adamw")
 rates = fast_rates if profile == "fast" else paper_rates
 precision = fastest_precision(device) if size.precision == "auto" else size.precision
 settings = dict(max_length=size.max_length, precision=precision, seed=seed)
-print(f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']} on {about['device']}")
+print(f"mmlkit {mmlkit.__version__}, torch {machine['versions']['torch']} on {machine['device']}")
 print(f"weights {size.model} in {precision}, data from {source}, {epochs} epochs")
 
 # %% [markdown]

@@ -93,8 +93,8 @@ with plots.style():
 for ax, name in zip(axes, ("SNLI", "SciTail")):
     part = paper[paper.index.str.startswith(name)]
     curves = {
-        said: {n: [value / 100] for n, value in zip(part["training size"], part[said])}
-        for said in ("BERT", "MT-DNN", "slides")
+        row: {n: [value / 100] for n, value in zip(part["training size"], part[row])}
+        for row in ("BERT", "MT-DNN", "slides")
     }
     plots.learning_curve(curves, counts=True, title=f"{name}, published", ax=ax)
 plt.show()
@@ -211,13 +211,13 @@ perfect = {start: sum(correct(start, two) == 6 for two in one_of_each) for start
 print(f"Answer: {perfect['plain']} of 9 for plain, {perfect['better']} of 9 for better.")
 
 # %%
-for said, listed in (("one of each class", one_of_each), ("any two", any_two)):
+for which, listed in (("one of each class", one_of_each), ("any two", any_two)):
     found = {start: np.array([correct(start, chosen) for chosen in listed]) for start in TOY}
     assert found["plain"].sum() == {9: 46, 15: 64}[len(listed)]
     found["better - plain"] = found["better"] - found["plain"]
     for name, got in found.items():
         exact = Fraction(int(got.sum()), 6 * len(listed))
-        print(f"{said}, {len(listed)} draws, {name}: {exact} = {got.mean() / 6:.3f}", end=" ")
+        print(f"{which}, {len(listed)} draws, {name}: {exact} = {got.mean() / 6:.3f}", end=" ")
         print(f"± {got.std() / 6:.3f}")
 
 # %%
@@ -805,9 +805,9 @@ table.astype(float).round(3)
 with plots.style():
     fig, axes = plt.subplots(1, 3, figsize=(12, 3.6), sharey=True, layout="constrained")
 for ax, (on, (_, majority, learned)) in zip(axes, SETS.items()):
-    curves, said = {}, {"bert": "plain", "mt-dnn": f"after {learned}"}
+    curves, names = {}, {"bert": "plain", "mt-dnn": f"after {learned}"}
     for (start, labels), rows in found[found["on"] == on].groupby(["start", "labels"]):
-        curves.setdefault(said[start], {})[labels] = list(rows["value"])
+        curves.setdefault(names[start], {})[labels] = list(rows["value"])
     if curves:
         lines = {"majority class": majority}
         plots.learning_curve(curves, lines=lines, counts=True, title=f"{on}, six seeds", ax=ax)

@@ -71,9 +71,9 @@ from mmlkit import checks, plots, published
 from mmlkit.plots import sliders
 from mmlkit.runtime import describe
 
-about = describe()
-print(f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']}", end=", ")
-print(f"{about['device']} in {precision}")
+machine = describe()
+print(f"mmlkit {mmlkit.__version__}, torch {machine['versions']['torch']}", end=", ")
+print(f"{machine['device']} in {precision}")
 print(f"weights {size.model}, data {source}, learning rate of the encoder {lr:g}")
 
 # %% [markdown]

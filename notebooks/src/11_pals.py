@@ -58,11 +58,11 @@ from mmlkit.profiles import get_profile
 from mmlkit.runtime import describe, fastest_precision, pick_device
 
 # %%
-size, device, about = get_profile(profile), pick_device(), describe()
+size, device, machine = get_profile(profile), pick_device(), describe()
 source = source or size.source
 precision = fastest_precision(device) if size.precision == "auto" else size.precision
-torch_version = about["versions"]["torch"]
-print(f"mmlkit {mmlkit.__version__}, torch {torch_version} on {about['device']} in {precision}")
+torch_version = machine["versions"]["torch"]
+print(f"mmlkit {mmlkit.__version__}, torch {torch_version} on {machine['device']} in {precision}")
 print(f"weights {size.model}; sst, quora and sts from {source}")
 
 # %% [markdown]
@@ -806,11 +806,11 @@ print("Steps at which the sequential form is ahead of the linear head:", ahead o
 # three times this learning rate, with three seeds each. (The corrected form takes longest and is left out.)
 
 # %%
-rates, few = (3e-4, 1e-3, 3e-3), list(seeds)[:3]
+learning_rates, few = (3e-4, 1e-3, 3e-3), list(seeds)[:3]
 others = {name: kind for name, kind in READERS.items() if name != "corrected"}
 by_rate = {}
 for name, kind in others.items():
-    for lr in rates:
+    for lr in learning_rates:
         ran = curves[name][:3] if lr == 1e-3 else [curve(kind, one, lr=lr) for one in few]
         by_rate[name, lr] = {
             "dev": np.mean([found[last] for found, _ in ran]),
@@ -883,8 +883,8 @@ def run(frozen=False, kind=None):
     """The scores of all dev rows of one system, and the parameters of one task."""
     options = dict(stay_trainable=frozen) if kind else {}
     model = new_model(kind, "mean", **options).freeze_encoder(frozen)
-    rates = dict(sst=size.frozen_lr, quora=size.frozen_lr, sts=size.lr)
-    optimizer = make_optimizer(model, lr=size.lr, head_lr=rates, pal_lr=size.head_lr)
+    head_lrs = dict(sst=size.frozen_lr, quora=size.frozen_lr, sts=size.lr)
+    optimizer = make_optimizer(model, lr=size.lr, head_lr=head_lrs, pal_lr=size.head_lr)
     steps = dict(epochs=epochs, batch_size=batch_size, max_length=size.max_length)
     same = dict(precision=precision, seed=seed, optimizer=optimizer)
     name = f"11-{kind}-{'frozen' if frozen else 'tuned'}-{seed}"

@@ -58,11 +58,11 @@ from mmlkit.profiles import get_profile
 from mmlkit.runtime import describe, fastest_precision, pick_device
 
 # %%
-size, device, about = get_profile(profile), pick_device(), describe()
+size, device, machine = get_profile(profile), pick_device(), describe()
 source, pairs = source or size.source, pairs or ("separate" if profile == "fast" else "packed")
 precision = fastest_precision(device) if size.precision == "auto" else size.precision
-torch_version = about["versions"]["torch"]
-print(f"mmlkit {mmlkit.__version__}, torch {torch_version} on {about['device']} in {precision}")
+torch_version = machine["versions"]["torch"]
+print(f"mmlkit {mmlkit.__version__}, torch {torch_version} on {machine['device']} in {precision}")
 print(f"weights {size.model}; sst, quora and sts from {source}; pairs {pairs}")
 
 # %% [markdown]
@@ -498,8 +498,8 @@ def run(name, multiverse=True, pals=True, schedule="annealed", **options):
     steps = {task: order.count(task) for task in TASKS}
     every = {task: max(1, number // 3) for task, number in steps.items()}
     model, hooks = new_model(multiverse, pals, every=every, **options)
-    rates = {**head_lr, "sts": sts_lr[options.get("pairs", pairs)]}
-    optimizer = make_optimizer(model, lr=size.lr, head_lr=rates, pal_lr=size.head_lr)
+    head_lrs = {**head_lr, "sts": sts_lr[options.get("pairs", pairs)]}
+    optimizer = make_optimizer(model, lr=size.lr, head_lr=head_lrs, pal_lr=size.head_lr)
     same = dict(sampler=sampler, optimizer=optimizer, hooks=hooks, precision=precision, seed=seed)
     kept = size.checkpoints(output_dir, f"12-{name}")
     fit(model, data, **same, **settings, **kept)
@@ -837,8 +837,8 @@ import textwrap
 
 for title, sentences in claim_sentences(recorded).items():
     print(title)
-    for said in sentences:
-        print(textwrap.fill(said, 100, initial_indent="  - ", subsequent_indent="    "))
+    for sentence in sentences:
+        print(textwrap.fill(sentence, 100, initial_indent="  - ", subsequent_indent="    "))
 
 # %% [markdown]
 # Only RTE raises the average (notebook 07). In joint training, the shared encoder gets the updates of all five tasks:
@@ -863,8 +863,8 @@ for pair in control.compared if control else []:
 # There are also single measurements.
 
 # %%
-for name, said in measurement_sentences().items():
-    print(textwrap.fill(f"{name}: {said}", 100, subsequent_indent="    "))
+for name, sentence in measurement_sentences().items():
+    print(textwrap.fill(f"{name}: {sentence}", 100, subsequent_indent="    "))
 
 # %% [markdown]
 # ### All claims on one axis
@@ -926,8 +926,8 @@ print(f"{planned - len(words)} further claims of these experiments have fewer se
 # Some claims have advice for each outcome. The next cell prints it for the outcomes found with at least six seeds.
 
 # %%
-for said in advice(recorded):
-    print(textwrap.fill(said, 100, initial_indent="- ", subsequent_indent="  "))
+for sentence in advice(recorded):
+    print(textwrap.fill(sentence, 100, initial_indent="- ", subsequent_indent="  "))
 
 # %% [markdown]
 # ## Exercises
