@@ -509,7 +509,8 @@ apart = (ten["plain"].var() + ten["after sst2"].var()) ** 0.5
 print(
     f"Answer: the difference has a standard deviation of {paired:.1f} points, plain alone",
     f"{alone:.1f}. With other rows for each starting point it would be {apart:.1f}:",
-    f"{DRAWS} pairs tell as much as {DRAWS * (apart / paired) ** 2:.0f} draws for each without pairs.",
+    f"{DRAWS} pairs tell as much as",
+    f"{DRAWS * (apart / paired) ** 2:.0f} draws for each without pairs.",
 )
 
 # %% [markdown]
