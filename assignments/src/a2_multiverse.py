@@ -770,7 +770,7 @@ if check.done(*needed):
 # %% [markdown]
 # **Answer to written:** Without the multiverse loss all heads minimise the same convex loss on the same batches, so their weights move towards
 # the same solution, and the mean cosine is high. With it the mean cosine is near 0. The
-# standard error $\sqrt{p(1-p)/n}$ is at most 0.032 here. It covers the choice of the 240 test rows. The spread over the
+# standard error $\sqrt{p(1-p)/n}$ is at most 0.033 here. It covers the choice of the 240 test rows. The spread over the
 # seeds covers the initialisation and the batches, but not the choice of the rows, which all seeds share. A difference between two
 # models that is smaller than $2\sqrt2$ standard errors, or that changes its sign between the seeds, is not evidence. The bound
 # is too strict because both models err on many of the same rows, so their accuracies vary together; a

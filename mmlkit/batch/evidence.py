@@ -296,11 +296,10 @@ split, for both sides.
 
 A *primary* claim is the main one of its experiment. A *control* belongs to a primary claim. The
 controls at one learning rate were added when the results of the primary claim were known; the
-control on RTE was planned. Claims that
-were written after their own results say so. A claim without runs has not been tested.
-`experiments/PLAN.md` says what was planned, and what deviates from the plan; `mml-tables` is not
-part of it, and `together-or-alone` was recorded before it. The advice leaves out runs on an
-edition of the mini data that a newer one has replaced.
+control on RTE was planned. Claims that were written after some or all of their own results say so.
+A claim without runs has not been tested. `experiments/PLAN.md` says what was planned, and what
+deviates from the plan; `mml-tables` is not part of it, and `together-or-alone` was recorded before
+it. The advice leaves out runs on an edition of the mini data that a newer one has replaced.
 
 The encoder is all-MiniLM-L6-v2, a sentence encoder that was already trained on pairs of SNLI,
 MultiNLI, Quora and SQuAD. *BERT* is the papers' name for fine-tuning with one linear head; here it
@@ -309,4 +308,4 @@ papers' larger models. A language model wrote the mini data.
 
 In the tables, *published* numbers are printed in the papers, and *recomputed* ones follow from
 other numbers that the papers print (notebook 06). Both are of other encoders and data than ours:
-compare rows, not columns. Hours count the last attempt of a run that was resumed."""
+compare only within a column. Hours count the last attempt of a run that was resumed."""

@@ -376,9 +376,9 @@ if recorded.empty:
 # %% [markdown]
 # ### The scores beside their baselines
 #
-# A score needs baselines. The first is the majority class. The second is the *untrained cosine* of MiniLM without fine-tuning: the
-# answer is *yes* if the cosine of the two sentence vectors reaches a threshold. The threshold is the best one on 200 training rows. A price shows that the own model knows more of *this*
-# set than the sister's model. It does not show that either is better than the untrained encoder.
+# A score needs baselines. The first is the majority class. The second is the *untrained cosine* of MiniLM without fine-tuning: the answer
+# is *yes* if the cosine of the two sentence vectors reaches a threshold. The threshold is the best one on 200 training rows. A price shows
+# that the own model knows more of *this* set than the sister's model. It does not show that either is better than the untrained encoder.
 
 # %%
 import functools
@@ -481,9 +481,9 @@ plt.show()
 # *The price on QNLI is 10.2 points, and its 95 % interval (1.96 standard errors to each side) lies above zero (circle). On SNLI the
 # interval contains zero (diamond). The legend says* holds *for an interval above zero. The last number counts groups.*
 #
-# The error of a difference comes from the difference in each row, because both models answer the same rows. The price need not
-# be the same in both directions: a set may teach more about its sister, or its own model may have learned little. On SNLI, the own model is 3.8
-# points above the untrained cosine.
+# The error of a difference comes from the difference in each row, because both models answer the same rows. The price need not be the same
+# in both directions: a set may teach more about its sister, or its own model may have learned little. On SNLI, the own model is 3.8 points
+# above the untrained cosine.
 #
 # ## 4 One row of the table, live
 #
@@ -499,9 +499,9 @@ plt.show()
 # | `bert-ensemble` | hidden size (384) | 0 | no |
 #
 # The hidden size of the paper's BERT-large is 1,024. With separate sentences, a head reads the vectors $u$ and $v$ of both, $|u-v|$ and the
-# product by component. At most as many vectors as inputs (4 · 384) can be orthogonal, so 384 heads are not maximal. $\lambda$ is the weight of the orthogonality term, as in notebook 03. This section
-# trains one of the methods and compares it with `bert`, on the same rows of QQP. It is a demonstration of the mechanics: one seed, one
-# training set and some fifty updates do not rank methods.
+# product by component. At most as many vectors as inputs (4 · 384) can be orthogonal, so 384 heads are not maximal. $\lambda$ is the weight
+# of the orthogonality term, as in notebook 03. This section trains one of the methods and compares it with `bert`, on the same rows of QQP.
+# It is a demonstration of the mechanics: one seed, one training set and some fifty updates do not rank methods.
 
 # %%
 method, method_task = "mml", "qqp"  # a row of the table above; qqp, mrpc or stsb_star
@@ -655,7 +655,8 @@ if len(ours):
 # Each claim becomes one difference per seed: the mean accuracy of one method minus that of the other, in points. `paired_bootstrap`
 # resamples the seeds and returns a 95 % interval. A claim *holds* when the whole interval is above zero, and *does not hold* when none of
 # it is. Otherwise it *cannot be told* with these runs. The interval describes the spread over seeds. The seven training sets are fixed. At
-# least six seeds are needed: with five seeds, all differences have the same sign by chance in 6 % of cases, above 5 %. The price uses only the five sets with two labels, because a three-way accuracy and a merged accuracy cannot be subtracted.
+# least six seeds are needed: with five seeds, all differences have the same sign by chance in 6 % of cases, above 5 %. The price uses only
+# the five sets with two labels, because a three-way accuracy and a merged accuracy cannot be subtracted.
 
 # %%
 from mmlkit.studies import outcome_sentence, paired_bootstrap
@@ -784,8 +785,8 @@ sliders(draw_price, start=start, show=len(ours) > 0, method=known or ["bert"], s
 # ### Real sets
 #
 # The experiment `real-transfer` trains on 2,000 rows each of MNLI, QNLI, SNLI, SciTail (inference), QQP and STS-B\*, `real-multiverse` on
-# RTE and MRPC, both with a cross-encoder. MiniLM was pretrained on pairs of SNLI, MultiNLI, Quora and SQuAD, so "not trained on" means not by our
-# fine-tuning. One seed chose the learning rates: 2e-4 for BERT, 1e-4 for MML.
+# RTE and MRPC, both with a cross-encoder. MiniLM was pretrained on pairs of SNLI, MultiNLI, Quora and SQuAD, so "not trained on" means not
+# by our fine-tuning. One seed chose the learning rates: 2e-4 for BERT, 1e-4 for MML.
 #
 # **Predict before you run.** Is MML ahead of BERT on other sets now?
 
@@ -816,8 +817,8 @@ if gains:
 # *After MNLI and QNLI, MML is worse. All other intervals contain zero.*
 #
 # The largest loss is on SNLI after QNLI (dev: 48.6 % against 58.6 %, where "no" alone has 66 %). After MNLI, MML is also 2.7 points lower
-# on MNLI's own dev split. The mean of -0.6 points
-# weighs 40 cells equally, of which 32 are inference. With equal weight for the six training sets it cannot be told. Half of MML's kept models have one head.
+# on MNLI's own dev split. The mean of -0.6 points weighs 40 cells equally, of which 32 are inference. With equal weight for the six
+# training sets it cannot be told. Half of MML's kept models have one head.
 #
 # **Predict before you run.** Is MML still behind with 1e-4 for both?
 

@@ -1005,8 +1005,8 @@ plt.show()
 # *At the learning rate 1e-5 the sequential form (0.555) lies 0.096 below task sampling alone (0.651). Parallel PALs lie 0.013 above
 # it (0.664) and have 1.8 million more parameters for each task.*
 #
-# These are single runs, each at its best epoch on the split that judges it. So a gain of 0.013 is not established. With six seeds on
-# real data (`real-sampling`, the last lines above), it cannot be told either. There, the repaired form gains 5.5 points over the *sequential*
+# These are single runs, each at its best epoch on the split that judges it. So a gain of 0.013 is not established. With six seeds on real
+# data (`real-sampling`, the last lines above), it cannot be told either. There, the repaired form gains 5.5 points over the *sequential*
 # one, which has 27 % on SST (majority class: 26 %). On single sentences it is no more expressive than a linear head.
 #
 # In the column *ours*, the frozen baseline (0.745) is above the fine-tuned one (0.740), unlike in the report, and twice the steps gain
@@ -1014,8 +1014,8 @@ plt.show()
 # [CLS] here. Sampling alone with [CLS], the control, has 0.726. So in these single runs [CLS] explains 0.035 of the difference of 0.137.
 #
 # In the runs named 1e-4 and 1e-3, sst and quora have the accuracies of a constant (0.200 and 0.500), and the correlation on sts is 0.03 or
-# undefined. The learning rates 1e-6 and 1e-7
-# are too small for so few steps. On sts (last column), every system of ours lies below the untrained cosine (0.798, notebook 02): these heads start from random values.
+# undefined. The learning rates 1e-6 and 1e-7 are too small for so few steps. On sts (last column), every system of ours lies below the
+# untrained cosine (0.798, notebook 02): these heads start from random values.
 #
 # ## Exercises
 #

@@ -910,11 +910,11 @@ print(f"{planned - len(words)} further claims of these experiments have fewer se
 
 # %% [markdown]
 # *At 95 %, all four claims of `real-stars` and both of `real-adaptation` hold, annealed and proportional sampling are better than
-# sequential training, and repaired PALs than the report's. In `together-or-alone`, joint training raises the average and RTE, lowers STS-B. In `real-multiverse`, MML raises
-# the average, RTE and CoLA, lowers STS-B, and is better than `mv-m` at 2e-4. At one learning rate
-# (`real-same-rate`) it raises nothing, and lowers MRPC and STS-B. On other sets MML is worse with edition 2 and in `real-transfer`, and undecided with edition 3 and at one learning rate
-# (`real-transfer-same-rate`).* Right of zero, the first system is better. Except in `real-company`
-# and `real-same-rate`, claims on one set or number of rows came after results.
+# sequential training, and repaired PALs than the report's. In `together-or-alone`, joint training raises the average and RTE, lowers STS-B.
+# In `real-multiverse`, MML raises the average, RTE and CoLA, lowers STS-B, and is better than `mv-m` at 2e-4. At one learning rate
+# (`real-same-rate`) it raises nothing, and lowers MRPC and STS-B. On other sets MML is worse with edition 2 and in `real-transfer`, and
+# undecided with edition 3 and at one learning rate (`real-transfer-same-rate`).* Right of zero, the first system is better. Except in
+# `real-company` and `real-same-rate`, claims on one set or number of rows came after results.
 #
 # At 99 % at least eight pairs are needed. Without an effect, all $n$ differences have the same sign with probability $2^{1-n}$.
 #
