@@ -291,7 +291,7 @@ The difference is the mean over seeds, first system minus second, in points of 1
 there is one pair, which may be the mean of several sets. The intervals are over seeds: they do not
 cover the choice of dev rows, and they are not corrected for the number of claims. With six seeds,
 the method misses the truth in about 6.5 % of cases instead of 5 % (normal values, simulated), so
-among forty-five intervals about three probably miss it. Scores are of the best epoch on the dev
+among fifty intervals about three probably miss it. Scores are of the best epoch on the dev
 split, for both sides.
 
 A *primary* claim is the main one of its experiment. A *control* belongs to a primary claim. The
