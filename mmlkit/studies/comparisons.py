@@ -122,7 +122,8 @@ def outcome(comparison, *, at_least=0.0):
         "holds" where the whole interval is above `at_least`, "does not hold" where none of it is,
         and otherwise "cannot be told".
     """
-    above, below = comparison.low > at_least, comparison.high <= at_least
+    zero = at_least + 1e-9  # differences of equal scores are not exactly zero in floating point
+    above, below = comparison.low > zero, comparison.high <= zero
     if comparison.pairs < pairs_needed(comparison.level) or not (above or below):
         return "cannot be told"
     return "holds" if above else "does not hold"

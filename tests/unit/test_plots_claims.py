@@ -9,7 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from mmlkit.plots.claims import forest
-from mmlkit.studies.comparisons import Comparison, outcome, outcome_sentence
+from mmlkit.studies.comparisons import Comparison, outcome, outcome_sentence, paired_bootstrap
 
 UP, DOWN, OPEN = (
     Comparison(2.0, 1.0, 3.0, 0.95, 6),
@@ -43,6 +43,14 @@ def test_the_outcome_agrees_with_the_outcome_sentence(comparison, word):
         outcome(UP, at_least=1.5) == "cannot be told"
         and outcome(UP, at_least=3.0) == "does not hold"
     )
+
+
+def test_scores_that_differ_by_rounding_alone_are_equal():
+    first, second = [0.1 + 0.2] * 6, [0.3] * 6
+    assert first[0] > second[0]
+    assert outcome(paired_bootstrap(first, second)) == "does not hold"
+    assert outcome(paired_bootstrap(second, first)) == "does not hold"
+    assert outcome(paired_bootstrap([x + 1e-6 for x in first], second)) == "holds"
 
 
 def marks_and_intervals(ax):
