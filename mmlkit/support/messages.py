@@ -94,7 +94,7 @@ def signed(value):
 
 
 def signed_interval(low, high):
-    """Return an interval in words; an end that rounds to 0.0 has a second digit.
+    """Return an interval in words; an end that rounds to 0.0 has up to four digits.
 
     A verdict depends on the side of zero on which an end lies.
 
@@ -105,9 +105,12 @@ def signed_interval(low, high):
     Returns:
         A text, such as "+0.02 to +4.8".
     """
-    return " to ".join(
-        signed(end) if signed(end) != "0.0" else f"{end:+.2f}" for end in (low, high)
-    )
+    return " to ".join(_signed_end(end) for end in (low, high))
+
+
+def _signed_end(end):
+    texts = [f"{end:+.{digits}f}" for digits in (1, 2, 3, 4)]
+    return next((text for text in texts if float(text)), "0.0")
 
 
 def count(number, noun):

@@ -376,7 +376,9 @@ def test_a_claim_takes_a_side_from_another_experiment_by_hand(tmp_path):
     assert not alone.compared  # without the other experiment there is nothing to compare
 
 
-@pytest.mark.parametrize(("low", "printed"), [(0.019, "+0.02"), (-0.04, "-0.04"), (0.12, "+0.1")])
+@pytest.mark.parametrize(
+    ("low", "printed"), [(0.019, "+0.02"), (-0.0031, "-0.003"), (0.12, "+0.1"), (0.0, "0.0")]
+)
 def test_the_end_of_an_interval_shows_on_which_side_of_zero_it_lies(low, printed):
     assert signed_interval(low, 4.8) == f"{printed} to +4.8"
 
