@@ -247,8 +247,8 @@ def test_the_first_part_has_at_most_100_lines():
         for key in ("over_shipped", "over_best")
     )
     said = " ".join(first.split())
-    assert f"in fp32 is {shipped[0]} to {shipped[1]} times as fast" in said
-    assert f"in bf16 {shipped[2]} to {shipped[3]} times" in said
+    assert f"a step in fp32 is {shipped[0]} to {shipped[1]} times as fast" in said
+    assert f"in bf16 {shipped[2]} to {shipped[3]} times." in said
     assert [
         one["precision"] for one in sorted(steps, key=lambda s: s["over_shipped"]["median"])
     ] == [*("fp32", "fp32", "bf16", "bf16")]
