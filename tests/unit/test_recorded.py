@@ -173,6 +173,37 @@ def test_the_sentences_on_a_new_domain_equal_the_runs():
     assert about.endswith(f"of SciTail it is {two:.1f}.")
 
 
+def test_the_texts_on_mnli_alone_equal_the_runs():
+    """Family F: MNLI alone lies between MiniLM as it is and the eight sets."""
+    (one,) = [x for x in recorded_experiments([RESULTS]) if x.experiment.name.endswith("-mnli")]
+    updates = [
+        {run["history"][-1]["step"] for run in runs if not run["scores"]}
+        for runs in (one.results, recorded("real-adaptation-fast")[0])
+    ]
+    assert updates == [{126}, {1008}] and len(one.results) == 42
+    more, alone, *each = (found for _, found in one.compared)
+    assert [outcome(found) for found in (more, alone, *each)] == 4 * ["holds"]
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    said = f"the gain is {told(alone)[1:].replace(' (', ' points (')}, and eight sets have"
+    assert f"{said} {told(more)[1:].replace(' (', ' more (')}." in readme
+    lesson = (ROOT / "notebooks" / "src" / "09_domain_adaptation.py").read_text(encoding="utf-8")
+    (plain,) = [
+        x for x in recorded_experiments([RESULTS]) if x.experiment.name == "real-adaptation"
+    ]
+    on = [
+        100 * frame.query("start == @start and metric == 'accuracy'").groupby("on")["value"].mean()
+        for frame, start in ((one.frame, "mt-dnn"), (plain.frame, "bert"))
+    ]
+    first = on[0] - on[1]
+    gains = [first["snli"], each[0].difference, first["scitail"], each[1].difference]
+    said = "On SNLI these are {:.1f} and {:.1f} points, on SciTail {:.1f} and {:.1f}."
+    assert said.format(*gains) in readme
+    said = "the gain is {0:.1f} points on SNLI and {2:.1f} on SciTail. The eight sets have"
+    said += " {1:.1f} and {3:.1f} more."
+    assert said.format(*gains) in " ".join(lesson.replace("\n#", " ").split())
+    assert 0.4 < alone.difference / (alone.difference + more.difference) < 0.6  # "half"
+
+
 def test_the_dev_rows_of_qnli_are_those_of_its_standard_error():
     """Every recorded accuracy is a whole number of right answers in 1,094 rows."""
     runs = [one for one in recorded_staircases(RESULTS) if one.task == "qnli"]
