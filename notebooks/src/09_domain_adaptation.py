@@ -779,8 +779,8 @@ import textwrap
 from mmlkit.batch import recorded_experiments
 
 recorded = {one.experiment.name: one for one in recorded_experiments()}
-names = ("real-stars", "real-adaptation", "real-adaptation-mnli")
-experiments = [recorded[name] for name in names if name in recorded]
+learned = {"real-stars": "sst2", "real-adaptation": "8 sets", "real-adaptation-mnli": "MNLI"}
+experiments = [recorded[name] for name in learned if name in recorded]
 for one in experiments:
     if one.experiment.name == "real-stars":
         rows = {claim["says"].split("with ")[-1]: found for claim, found in one.claims[1:]}
@@ -792,29 +792,26 @@ for one in experiments:
 print("" if experiments else "Answer: no runs are recorded here.")
 
 # %%
-# The training rows, the accuracy of the majority class, and the sets that the encoder has learned.
-SETS = {
-    "sst": (8544, 0.262, "sst2"),
-    "snli": (2000, 0.338, "8 sets"),
-    "scitail": (2000, 0.504, "8 sets"),
-}
-frames = [one.frame.query("metric == 'accuracy' and split == 'dev'") for one in experiments]
-for number, one in enumerate(experiments):
-    if one.experiment.name == "real-adaptation-mnli":
-        frames[number] = frames[number].assign(start="one-set")
+# The training rows, and the accuracy of the majority class.
+SETS = {"sst": (8544, 0.262), "snli": (2000, 0.338), "scitail": (2000, 0.504)}
+frames = [
+    one.frame.query("metric == 'accuracy' and split == 'dev'").replace(
+        {"start": {"bert": "plain", "mt-dnn": f"after {learned[one.experiment.name]}"}}
+    )
+    for one in experiments
+]
 found = pd.concat([pd.DataFrame(columns=["on", "share", "start", "value"]), *frames])
 found["labels"] = [round(SETS[on][0] * share) for on, share in zip(found["on"], found["share"])]
-table = found.pivot_table("value", ["on", "labels"], "start", ["mean", "std", "count"])
+table = found.groupby(["on", "start", "labels"])["value"].agg(["mean", "std", "count"])
 table.astype(float).round(3)
 
 # %%
 with plots.style():
     fig, axes = plt.subplots(1, 3, figsize=(12, 3.6), sharey=True, layout="constrained")
-for ax, (on, (_, majority, learned)) in zip(axes, SETS.items()):
+for ax, (on, (_, majority)) in zip(axes, SETS.items()):
     curves = {}
-    names = {"bert": "plain", "mt-dnn": f"after {learned}", "one-set": "after MNLI"}
-    for (start, labels), rows in found[found["on"] == on].groupby(["start", "labels"]):
-        curves.setdefault(names[start], {})[labels] = list(rows["value"])
+    for (start, labels), rows in found[found["on"] == on].groupby(["start", "labels"], sort=False):
+        curves.setdefault(start, {})[labels] = list(rows["value"])
     if curves:
         lines = {"majority class": majority}
         plots.learning_curve(curves, lines=lines, counts=True, title=f"{on}, six seeds", ax=ax)

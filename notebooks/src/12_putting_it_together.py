@@ -897,7 +897,7 @@ def draw_claims(level):
     rows = [(title, textwrap.fill(says, 58), *rest) for title, says, *rest in by_level[level]]
     if rows:
         title = f"all recorded claims, intervals of {level:.0%}"
-        plots.forest(rows, limit=limit, title=title).figure.set_dpi(80)  # a long figure
+        plots.forest(rows, limit=limit, title=title).figure.set_dpi(80)  # a smaller file
 
 
 sliders(draw_claims, start={"level": 0.95}, level=levels)

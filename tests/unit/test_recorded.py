@@ -27,6 +27,21 @@ OTHERS = "real-transfer (fast"  # the title of family B, whose control has a lon
 RUNS = sorted(RESULTS.glob("pruning_*.json"))
 
 
+def told(compared):
+    """Return a difference with its interval, as README has them."""
+    return f"{signed(compared.difference)} ({signed_interval(compared.low, compared.high)})"
+
+
+def own_scores(name, method):
+    """Dev scores times 100 of family A, a row for each of six seeds and a column for each set."""
+    (one,) = [one for one in recorded_experiments([RESULTS]) if one.experiment.name == name]
+    rows = one.frame.query("method == @method and on == task and split == 'dev' and seed < 6")
+    first = {"rte": "accuracy", "mrpc": "accuracy", "cola": "matthews", "stsb": "pearson"}
+    return 100 * rows[rows["metric"] == rows["task"].map(first)].pivot(
+        index="seed", columns="task", values="value"
+    )
+
+
 def test_runs_are_recorded():
     assert {"pruning_mrpc", "pruning_rte"} <= {path.stem for path in RUNS}
 
@@ -147,14 +162,14 @@ def test_the_sentences_on_a_new_domain_equal_the_runs():
         ]
         return paired_bootstrap(*sides)
 
-    def told(found):
+    def in_words(found):
         return f"{found.difference:.1f} ({signed(found.low)} to {signed(found.high)})"
 
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     whole, at_last = gain(best), gain(last)
-    assert f"gains {told(whole).replace(' (', ' points (')}" in readme
+    assert f"gains {in_words(whole).replace(' (', ' points (')}" in readme
     two = gain(last, ["scitail"], [0.001]).difference
-    said = f"the gain is {told(at_last)}, and with 2 labels of SciTail it is {two:.1f}."
+    said = f"the gain is {in_words(at_last)}, and with 2 labels of SciTail it is {two:.1f}."
     assert f"At the last epoch {said}" in readme
     lesson = (ROOT / "notebooks" / "src" / "09_domain_adaptation.py").read_text(encoding="utf-8")
     lesson = " ".join(lesson.replace("\n#", " ").split())
@@ -202,6 +217,15 @@ def test_the_texts_on_mnli_alone_equal_the_runs():
     said += " {1:.1f} and {3:.1f} more."
     assert said.format(*gains) in " ".join(lesson.replace("\n#", " ").split())
     assert 0.4 < alone.difference / (alone.difference + more.difference) < 0.6  # "half"
+    last = {}
+    for run in one.results + plain.results:
+        if run["scores"]:
+            side = run["experiment"], run["parameters"]["start"]
+            last.setdefault(side, []).append(100 * run["history"][-1]["accuracy"])
+    mnli = np.mean(last["real-adaptation-mnli", "mt-dnn"])
+    mnli -= np.mean(last["real-adaptation", "bert"])
+    assert {len(values) for values in last.values()} == {36}
+    assert f"At the last epoch, the gain after MNLI alone is {mnli:.1f} points." in readme
 
 
 def test_the_dev_rows_of_qnli_are_those_of_its_standard_error():
@@ -338,38 +362,14 @@ def test_the_heads_that_ten_checks_leave_are_those_in_the_text():
 
 
 def test_the_gains_of_mml_on_its_own_set_equal_the_runs():
-    results, _ = recorded("real-multiverse-fast")
-    first = {"rte": "accuracy", "mrpc": "accuracy", "cola": "matthews", "stsb": "pearson"}
-    found = {}
-    for one in results:
-        given, task = one["parameters"], one["parameters"]["task"]
-        for x in one["scores"]:
-            if (x["on"], x["split"], x["metric"]) == (task, "dev", first[task]):
-                found.setdefault((given["method"], task), {})[given["seed"]] = 100 * x["value"]
-
-    gains = [
-        told(paired_bootstrap(found["mml", task], found["bert", task]))
-        for task in ("rte", "cola", "mrpc", "stsb")
-    ]
+    mml, bert, pruned = (own_scores("real-multiverse", one) for one in ("mml", "bert", "mv-m"))
+    gains = [told(paired_bootstrap(mml[on], bert[on])) for on in ("rte", "cola", "mrpc", "stsb")]
     readme = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
     assert f"| MML at 1e-4, BERT at 2e-4 | {' | '.join(gains)} |" in readme
-    spread = [
-        f"{min(values):.1f} to {max(values):.1f}"
-        for values in (found[method, "stsb"].values() for method in ("mv-m", "bert"))
-    ]
-    lower = [
-        100 * run["scores"][0]["value"]
-        for run in recorded("real-same-rate-fast")[0]
-        if (run["parameters"]["method"], run["parameters"]["task"]) == ("mv-m", "stsb")
-    ]
-    said = "seed on STS-B: {}, where BERT has {}.".format(*spread)
-    said += f" At 1e-4 it has {min(lower):.1f} to {max(lower):.1f} there."
-    assert len(lower) == 6 and said in load_experiment("real-multiverse").about
-
-
-def told(compared):
-    """Return a difference with its interval, as README has them."""
-    return f"{signed(compared.difference)} ({signed_interval(compared.low, compared.high)})"
+    sides = pruned, bert, own_scores("real-same-rate", "mv-m")
+    spread = [f"{side['stsb'].min():.1f} to {side['stsb'].max():.1f}" for side in sides]
+    said = "seed on STS-B: {}, where BERT has {}. MV-m at 1e-4 has {}."
+    assert said.format(*spread) in load_experiment("real-multiverse").about
 
 
 def test_the_methods_of_family_a_in_the_text_equal_their_claims():
@@ -412,15 +412,6 @@ def test_the_methods_of_family_a_in_the_text_equal_their_claims():
     rate = compared["Heads without pruning (MV-m) do better at 1e-4 than at 2e-4, in-domain"]
     gain, low, high = (f"{value:.1f}" for value in rate[:3])
     assert f"is {gain} points worse than at 1e-4 (-{high} to -{low})" in readme
-
-
-def own_scores(name, method):
-    """Dev scores times 100 of family A, a row for each of six seeds and a column for each set."""
-    first = {"rte": "accuracy", "mrpc": "accuracy", "cola": "matthews", "stsb": "pearson"}
-    (one,) = [one for one in recorded_experiments([RESULTS]) if one.experiment.name == name]
-    rows = one.frame.query("method == @method and on == task and split == 'dev' and seed < 6")
-    rows = rows[rows["metric"] == rows["task"].map(first)]
-    return 100 * rows.pivot_table("value", "seed", "task")
 
 
 def test_what_depends_on_single_rows_and_on_precision_in_family_a_is_said():
@@ -474,8 +465,9 @@ def test_the_texts_on_one_learning_rate_equal_the_runs():
         found[f"MML does better than BERT at the same learning rate on {task}, in-domain"]
         for task in ("RTE", "CoLA", "MRPC", "STS-B")
     ]
-    gains = [f"{signed(x.difference)} ({signed_interval(x.low, x.high)})" for x in each]
-    assert f"| MML and BERT at 1e-4 | {' | '.join(gains)} |" in readme
+    gains = [told(x) for x in each]
+    row = "| MML and BERT at 1e-4 (BERT in fp32, except on STS-B)"
+    assert f"{row} | {' | '.join(gains)} |" in readme
     assert [one.low < 0 < one.high for one in each] == [True, True, False, False]
     found_of = {}
     for run in one.results + recorded("real-multiverse-fast")[0]:
@@ -483,6 +475,8 @@ def test_the_texts_on_one_learning_rate_equal_the_runs():
         found_of.setdefault(key, set()).add(run["settings"]["precision"])
     other = {key for key, precisions in found_of.items() if precisions != {"bf16"}}
     assert other == {("real-same-rate", "bert", task) for task in ("rte", "mrpc", "cola")}
+    said = "On RTE, MRPC and CoLA, BERT at 1e-4 ran in fp32 and all other runs in bf16"
+    assert said in readme
     sides = {
         task: outcome(
             found[f"MML does better than BERT at the same learning rate on {task}, in-domain"]
@@ -509,8 +503,7 @@ def test_the_texts_on_other_real_sets_at_one_learning_rate_equal_the_runs():
     (own,) = [
         x for claim, x in one.compared if claim["says"].endswith("set that it was trained on")
     ]
-    said = f"{signed(own.difference)} ({signed_interval(own.low, own.high)})"
-    assert f"and with 1e-4 for both {said}." in readme
+    assert f"and with 1e-4 for both {told(own)}." in readme
     (mml,) = [one for one in recorded_experiments([RESULTS]) if one.title.startswith(OTHERS)]
     rows = pd.concat([mml.frame[mml.frame["method"] == "mml"], one.frame])
     rows = rows[(rows["on"] != rows["task"]) & (rows["metric"] == "accuracy")]
@@ -535,6 +528,25 @@ def test_the_texts_on_the_control_of_rte_equal_the_runs():
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     said = f"{others.difference:.1f} more ({signed_interval(others.low, others.high)})"
     assert f"updates on RTE alone gains {updates.difference:.1f} points, and" in readme
+    assert said in readme
+    together, longer = (
+        {
+            run["parameters"]["seed"]: x["value"]
+            for run in recorded(name)[0]
+            for x in run["scores"]
+            if (run["parameters"]["system"], x["on"], x["metric"]) == (system, "rte", "accuracy")
+        }
+        for name, system in (
+            ("together-or-alone-fast", "together"),
+            ("real-company-fast", "alone-longer"),
+        )
+    )
+    opened = [
+        outcome(paired_bootstrap({**together, seed: together[seed] - 1 / 277}, longer))
+        for seed in range(6)
+    ]
+    assert sorted(opened) == 3 * ["cannot be told"] + 3 * ["holds"]
+    said = "One more error of the joint model, with any one of three of the six seeds, would leave"
     assert said in readme
     runs, _ = recorded("real-company-fast")
     last = [
@@ -655,12 +667,12 @@ def test_the_batches_of_sts_in_family_g_are_those_of_the_sampler():
     assert outcome(order) == "holds" and f"It is {order.difference:.1f} points better" in words
     assert outcome(shares) == "cannot be told"
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    told = {
+    gained = {
         name: f"{found.difference:.1f} ({signed_interval(found.low, found.high)})"
         for name, found in {"order": order, "shares": shares}.items()
     }
-    assert f"shares of sequential training, gains {told['order']}." in readme
-    assert f"annealing adds to that cannot be told: +{told['shares']}." in readme
+    assert f"shares of sequential training, gains {gained['order']}." in readme
+    assert f"annealing adds to that cannot be told: +{gained['shares']}." in readme
     part = one.frame[one.frame["seed"] < 6]
     means = 100 * part.pivot_table("value", ["on", "metric", "seed"], "system")
     sts = means.loc["sts", "pearson"].mean() / 6  # half of a correlation, a third of the score
@@ -672,8 +684,7 @@ def test_the_batches_of_sts_in_family_g_are_those_of_the_sampler():
     quora = means.loc["quora", "accuracy"].mean()
     lost = quora["annealed"] - quora["pals-parallel"]
     pals = gains["Parallel PALs do better than annealed sampling alone"]
-    said = f"{signed(pals.difference)} ({signed_interval(pals.low, pals.high)})"
-    assert f"parallel PALs have {said}, on Quora -{lost:.1f}." in readme
+    assert f"parallel PALs have {told(pals)}, on Quora -{lost:.1f}." in readme
     advice = one.experiment.claims[1]["advice"]["cannot be told"]
     assert advice.endswith(f"On Quora they are {lost:.1f} points worse.")
     overall = means.loc["overall", "overall"]
@@ -682,8 +693,7 @@ def test_the_batches_of_sts_in_family_g_are_those_of_the_sampler():
         for name in ("sequential", "repaired")
     )
     for found in (flaw, repair):
-        said = f"{signed(found.difference)} ({signed_interval(found.low, found.high)})"
-        assert f"have {said}." in readme
+        assert f"have {told(found)}." in readme
     lesson = (ROOT / "notebooks" / "src" / "11_pals.py").read_text(encoding="utf-8")
     gain = gains["The repaired sequential PALs do better than the report's"].difference
     assert f"the repaired form gains {gain:.1f} points" in " ".join(lesson.split())
