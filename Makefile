@@ -11,7 +11,7 @@ JOBS   ?= 2
 # The folder of the CS224N course's files, for make bench.
 SOURCE ?= mini
 PYTEST  = $(BIN)/python -m pytest -n $(JOBS)
-UNITS   = tests/unit tests/identities tests/parity
+UNITS   = tests/mmlkit tests/mmlcourse
 
 .PHONY: walkthrough test quick test-random test-gpu browser test-browser test-colab set-repo lint notebooks site test-site course data bench \
         install clean help
@@ -68,7 +68,7 @@ test-browser: browser           ## every notebook in JupyterLab and Chromium: ea
 
 test-colab:                     ## every notebook alone, from a wheel, on the versions that Colab ships, torch aside
 	$(MAKE) install VENV=.venv-colab REQUIREMENTS=requirements-colab.txt
-	.venv-colab/bin/python tests/colab.py --python .venv-colab/bin/python $(NOTEBOOKS)
+	.venv-colab/bin/python tests/helpers/colab.py --python .venv-colab/bin/python $(NOTEBOOKS)
 
 set-repo: install               ## REPO=owner/name: the address in notebooks, README and metadata
 	$(BIN)/python notebooks/stamp.py $(if $(REPO),--repo $(REPO))
@@ -110,8 +110,8 @@ data: install                   ## the measured table of data/README.md
 	$(BIN)/python data/measure.py
 
 bench: install                  ## speed beside transformers, on SOURCE, for the table of the README
-	$(BIN)/mmlkit bench --source $(SOURCE) --only step heads start --out results/speed.json
-	$(BIN)/mmlkit bench --source $(SOURCE) --only predict --out results/speed_predictions.json
+	$(BIN)/python benchmarks/speed.py --source $(SOURCE) --only step heads start --out results/speed.json
+	$(BIN)/python benchmarks/speed.py --source $(SOURCE) --only predict --out results/speed_predictions.json
 	$(BIN)/python benchmarks/multiverse.py --out results/multiverse_cost.json
 	$(BIN)/python benchmarks/step_profile.py --source $(SOURCE) --only step --out results/step_profile.json
 	$(BIN)/python benchmarks/step_profile.py --source $(SOURCE) --only prediction --out results/prediction_profile.json
@@ -126,7 +126,7 @@ $(VENV)/.installed: $(REQUIREMENTS) pyproject.toml
 	$(BIN)/pip install -q torch==2.13.0 $(if $(CPU),--index-url https://download.pytorch.org/whl/cpu)
 	$(BIN)/pip install -q -r $(REQUIREMENTS)
 	$(BIN)/pip install -q --no-deps -e .
-	$(BIN)/python -m compileall -q mmlkit   # pip does this for packages without -e
+	$(BIN)/python -m compileall -q mmlkit mmlcourse   # pip does this for packages without -e
 	touch $@
 
 clean:                          ## remove the environment and what was run

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import jupytext
 
-from mmlkit.grading import bundle
-from mmlkit.grading.questions import PLACEHOLDER, Edition, load_questions
+from mmlcourse.grading import bundle
+from mmlcourse.grading.questions import PLACEHOLDER, Edition, load_questions
 
 HERE = Path(__file__).resolve().parent
 

@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT / "tests" / "assignments"))
 from common import cells, course, wrong  # noqa: E402
 from hostile import ENDS, FORGES, HONEST, PATCHES_JSON, READS, RESOURCES  # noqa: E402
 
-from mmlkit.grading.questions import Edition, load_questions  # noqa: E402
+from mmlcourse.grading.questions import Edition, load_questions  # noqa: E402
 
 NAME, EDITION = "a1_minbert", Edition(20271)
 KINDS = (
@@ -84,7 +84,7 @@ def make(out, count):
 
 def grade(out, jobs):
     """Grade the submissions with the command line; return the seconds and the points."""
-    command = [sys.executable, "-m", "mmlkit", "grade", str(out / "submissions")]
+    command = [sys.executable, "-m", "mmlcourse", "grade", str(out / "submissions")]
     command += ["--assignment", NAME, "--answers", str(out / "answers")]
     command += ["--out", str(out / "grading"), "--jobs", str(jobs)]
     start = time.monotonic()

@@ -8,7 +8,7 @@ library, and the cells with the tag `effect`. These cells leave a dict `effects`
 the claim says that the number is above zero. They may leave a dict `measured`, {name: number},
 which claims nothing. A seed that is recorded already, for the same cells,
 is not repeated. The committed notebook has seed 0. As there, `precision="auto"` is fp32.
-`mmlkit.studies.recorded_effects` reads the records.
+`mmlcourse.studies.recorded_effects` reads the records.
 """
 
 import argparse
@@ -70,8 +70,8 @@ def main():
     masters = sorted((ROOT / "notebooks" / "src").glob(f"{options.number}_*.py"))
     if len(masters) != 1:
         sys.exit(f"No notebook has the number {options.number}.")
-    from mmlkit.runtime import describe
-    from mmlkit.support.folders import atomic_write
+    from mmlcourse.machine import describe
+    from mmlkit.files import atomic_write
 
     cells, digest = experiment(masters[0])
     place = ROOT / "results" / "lessons" / f"{options.number}.json"

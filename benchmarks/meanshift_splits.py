@@ -16,9 +16,9 @@ import statistics
 
 import numpy as np
 
+from mmlcourse.machine import describe
+from mmlkit.files import atomic_write
 from mmlkit.heads.clustering import cluster
-from mmlkit.runtime import describe
-from mmlkit.support.folders import atomic_write
 
 SIZES = (1024, 200, 45, 10)
 RULES = ("auto:0.3", "auto:0.1", "std:0.5", "std:1.0", "std:1.2", "std:1.3", "std:1.5")

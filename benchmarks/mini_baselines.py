@@ -24,14 +24,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from mmlcourse.lessons.profiles import get_profile
+from mmlcourse.machine import describe
+from mmlcourse.studies.cross_dataset import two_way
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.loading import load_task
 from mmlkit.data.tasks import get_task, list_tasks
+from mmlkit.files import atomic_write
 from mmlkit.heads.linear import LinearHead, Loss, PairHead, sentence_vector
-from mmlkit.profiles import get_profile
-from mmlkit.runtime import describe, fastest_precision, pick_device
-from mmlkit.studies.cross_dataset import two_way
-from mmlkit.support.folders import atomic_write
+from mmlkit.runtime import fastest_precision, pick_device
 from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.loop import fit
 from mmlkit.training.metrics import bootstrap_interval, compute, group_accuracy

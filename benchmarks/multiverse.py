@@ -17,14 +17,14 @@ import sys
 import warnings
 
 import torch
+from heads import time_pruning_check
+from timing import seconds
 from torch import nn
 from torch.nn import functional as F
 
-from mmlkit.bench import time_pruning_check
-from mmlkit.bench.timing import seconds
+from mmlcourse.machine import describe
+from mmlkit.files import atomic_write
 from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
-from mmlkit.runtime import describe
-from mmlkit.support.folders import atomic_write
 
 HEADS, LABELS, SIZE, BATCH = 384, 3, 384, 32
 CPU = torch.device("cpu")

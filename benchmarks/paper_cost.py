@@ -17,16 +17,17 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from mmlkit.batch.experiments import load_experiment
-from mmlkit.batch.notebooks import notebook_text
-from mmlkit.bench.timing import linear_parameters
+from timing import linear_parameters
+
+from mmlcourse.batch.experiments import load_experiment
+from mmlcourse.batch.notebooks import notebook_text
+from mmlcourse.lessons.profiles import get_profile
+from mmlcourse.machine import describe
+from mmlcourse.studies import CATEGORIES
 from mmlkit.bert import BertConfig
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data import encode, get_task, load_task
-from mmlkit.profiles import get_profile
-from mmlkit.runtime import describe
-from mmlkit.studies import CATEGORIES
-from mmlkit.support.folders import atomic_write
+from mmlkit.files import atomic_write
 from mmlkit.training import TaskSampler
 
 RATE = {"bf16": 200e12, "fp32": 30e12}  # FLOP a second; an H100's datasheet (SXM) has 989e12, 67e12

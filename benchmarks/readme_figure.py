@@ -30,8 +30,9 @@ def main():
     matplotlib.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "mmlkit"}
     from matplotlib import pyplot as plt
 
-    from mmlkit import plots, studies
-    from mmlkit.support.folders import atomic_write
+    from mmlcourse import studies
+    from mmlcourse.lessons import plots
+    from mmlkit.files import atomic_write
 
     runs = studies.recorded_staircases(ROOT / "results")
     plots.staircases(runs, studies.LANDMARKS)

@@ -18,16 +18,17 @@ import math
 import warnings
 
 import torch
+from steps import draw_batches, make_step
+from timing import matmul_peak
 from torch.profiler import ProfilerActivity, profile
 
-from mmlkit.bench.steps import draw_batches, make_step
-from mmlkit.bench.timing import matmul_peak
+from mmlcourse.machine import describe
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.batching import encode
 from mmlkit.data.loading import load_task
+from mmlkit.files import atomic_write
 from mmlkit.heads.linear import LinearHead
-from mmlkit.runtime import describe, fastest_precision, pick_device
-from mmlkit.support.folders import atomic_write
+from mmlkit.runtime import fastest_precision, pick_device
 from mmlkit.training.evaluation import score_encoded
 from mmlkit.training.model import MultitaskModel
 

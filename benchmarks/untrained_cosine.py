@@ -12,11 +12,11 @@ import os
 import sys
 from pathlib import Path
 
+from mmlcourse.machine import describe
+from mmlcourse.studies.cs224n import untrained_scores
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.loading import load_task
-from mmlkit.runtime import describe
-from mmlkit.studies.cs224n import untrained_scores
-from mmlkit.support.folders import atomic_write
+from mmlkit.files import atomic_write
 from mmlkit.training.metrics import compute
 
 PLACES = {"sts": "cs224n", "stsb": "."}  # a task, and its folder below MMLKIT_REALDATA

@@ -28,15 +28,20 @@ katex_css_path = "katex/katex.min.css"
 katex.STARTUP_TIMEOUT = katex.RENDER_TIMEOUT = 120  # seconds, for a busy machine
 
 # The pages of the library come from its source text, so torch is not needed.
-library = os.path.relpath(HERE.parent / "mmlkit", OUT / "source")
-autodoc2_packages = [{"path": library, "exclude_files": ["__main__.py"]}]
+autodoc2_packages = [
+    {
+        "path": os.path.relpath(HERE.parent / package, OUT / "source"),
+        "exclude_files": ["__main__.py"],
+    }
+    for package in ("mmlkit", "mmlcourse")
+]
 autodoc2_output_dir = "api"
 autodoc2_render_plugin = "myst"
 autodoc2_class_docstring = "merge"
 autodoc2_docstring_parser_regexes = [(r".*", "docstrings")]
 autodoc2_hidden_objects = ["private", "dunder", "inherited"]
 # The site links to no other site's index, so names of other packages have no target.
-nitpick_ignore_regex = [(r"py:.*", r"(?!mmlkit\b).*")]
+nitpick_ignore_regex = [(r"py:.*", r"(?!(mmlkit|mmlcourse)\b).*")]
 
 html_theme = "furo"
 html_theme_options = {"source_view_link": f"{REPOSITORY}/blob/main/{{filename}}"}

@@ -1,4 +1,4 @@
-"""mmlkit: fine-tuning methods for BERT, in a library that is read beside its notebooks.
+"""mmlkit: fine-tuning methods for BERT, in a thin library that is read beside its notebooks.
 
 The names below are the ones that courses and notebooks rely on. Each is imported on first use, so
 that `mmlkit --help` does not wait for torch. Notebooks import from the subpackage, for example
@@ -23,14 +23,11 @@ MINI_EDITION = 3  # of data/mini; every result names it
 _NAMES = {
     "data": "Task get_task list_tasks load_task",
     "bert": "BertConfig BertModel load_pretrained save_pretrained",
-    "heads": "LinearHead PairHead MultiverseHead multiverse_loss HeadPruner build_head SANHead",
+    "heads": "LinearHead PairHead MultiverseHead multiverse_loss HeadPruner SANHead",
     "pals": "ProjectedAttention add_pals",
     "training": "AdamW MultitaskModel TaskSampler evaluate fit is_first_process launch load_model "
     "make_optimizer predict predict_proba predict_scores save_model train_step",
     "huggingface": "export_classifier",
-    "studies": "cross_dataset_table performance_profile published relative_improvement",
-    "profiles": "get_profile",
-    "support.opening": "open_notebook",
 }
 _HOME = {name: home for home, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOME)

@@ -36,7 +36,7 @@ def build(master):
     import torch
 
     import mmlkit
-    from mmlkit.batch.notebooks import run_notebook
+    from mmlcourse.batch.notebooks import run_notebook
 
     digest = master_hash(master)  # before the run: an edit during it must show as stale
     with tempfile.TemporaryDirectory() as scratch:

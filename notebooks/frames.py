@@ -20,13 +20,13 @@ MARGIN = 4  # pixels: a browser that makes a picture smaller mixes neighbours
 
 
 def write_frames(folder, stem):
-    """Make `mmlkit.plots.sliders` write the files NAME_1.json, NAME_2.json and so on.
+    """Make `mmlcourse.lessons.plots.sliders` write the files NAME_1.json, NAME_2.json and so on.
 
     Args:
         folder: where the files go.
         stem: NAME, the name of the notebook.
     """
-    from mmlkit import plots
+    from mmlcourse.lessons import plots
 
     static, names = plots.sliders, (f"{stem}_{i}" for i in itertools.count(1))
 
@@ -41,9 +41,9 @@ def draw_states(static, path, draw, *, start=None, show=True, **choices):
     """Show the static picture of some sliders, and write the frames of all their states.
 
     Args:
-        static: the function `mmlkit.plots.sliders`.
+        static: the function `mmlcourse.lessons.plots.sliders`.
         path: of the file of frames.
-        draw: as in `mmlkit.plots.sliders`.
+        draw: as in `mmlcourse.lessons.plots.sliders`.
         start: as there.
         show: as there.
         **choices: as there. A text box keeps its text in all states.

@@ -40,7 +40,9 @@ except ImportError:
     release = f"mmlkit[notebooks,minilm] @ {{home}}/archive/refs/tags/v{version}.zip"
     get_ipython().run_line_magic("pip", f'install -q "{{release}}"')
     import mmlkit
-mmlkit.open_notebook("{number}", profile, output_dir)
+from mmlcourse import open_notebook
+
+open_notebook("{number}", profile, output_dir)
 """
 
 

@@ -152,7 +152,7 @@ def test_a_kernel_of_mmlkit_run_has_the_policy(user_policy, expected, tmp_path):
         nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}),
         tmp_path / "asks.ipynb",
     )
-    run([sys.executable, "-m", "mmlkit", "run", "asks.ipynb"], user_policy, cwd=tmp_path)
+    run([sys.executable, "-m", "mmlcourse", "run", "asks.ipynb"], user_policy, cwd=tmp_path)
     assert (tmp_path / "told").read_text() == expected
 
 

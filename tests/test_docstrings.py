@@ -13,7 +13,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-MODULES = sorted(path for path in (ROOT / "mmlkit").rglob("*.py") if not path.stem.startswith("__"))
+MODULES = sorted(
+    path
+    for package in ("mmlkit", "mmlcourse")
+    for path in (ROOT / package).rglob("*.py")
+    if not path.stem.startswith("__")
+)
 SECTIONS = (
     "Args",
     "Attributes",

@@ -14,37 +14,37 @@ from tiny import write_tiny_bert
 
 import mmlkit
 
-PACKAGE = Path(mmlkit.__file__).resolve().parent
-MODULES = sorted(PACKAGE.rglob("*.py"))
+ROOT = Path(mmlkit.__file__).resolve().parents[1]
+PACKAGES = ("mmlkit", "mmlcourse")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
 def name_of(path):
-    """heads/linear.py gives "heads.linear" and heads/__init__.py gives "heads"."""
-    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+    """mmlkit/heads/linear.py gives "mmlkit.heads.linear", and an __init__.py its package's name."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-NAMES = {
-    name_of(path): path
-    for path in MODULES
-    if path.parent != PACKAGE or not path.stem.startswith("__")
-}
-# A file or subpackage may import only from the entries before it. The sign | separates the steps of
-# the walkthrough.
-ORDER = """runtime profiles support
-           | data | bert | heads | pals | training
-           | huggingface studies checks | plots | bench | batch | grading
-           | cli""".replace("|", " ").split()
+NAMES = {name_of(path): path for path in MODULES if path.name != "__main__.py"}
+# A file or subpackage may import only from the entries before it, and both __init__.py of packages.
+ORDER = [
+    f"{package}.{name}"
+    for package, names in {
+        "mmlkit": "messages runtime files hub data bert heads pals training huggingface",
+        "mmlcourse": "text machine shipped studies lessons batch grading cli",
+    }.items()
+    for name in names.split()
+]
 UNORDERED = ("__init__", "__main__")
-MAY_PRINT = (
-    "cli.main",
-    "cli.machine",
-    "support.opening",
-    "support.shipped",
-    "plots.widgets",
-    "batch.notebooks",
-    "batch.batches",  # modules that print for a user
-    "checks.compare",
-    "grading.questions",
+MAY_PRINT = (  # modules that print for a user
+    "mmlcourse.cli.main",
+    "mmlcourse.cli.machine",
+    "mmlcourse.lessons.opening",
+    "mmlcourse.shipped",
+    "mmlcourse.lessons.plots.widgets",
+    "mmlcourse.lessons.checks.compare",
+    "mmlcourse.batch.notebooks",
+    "mmlcourse.batch.batches",
+    "mmlcourse.grading.questions",
 )
 HEAVY = ("datasets", "papermill", "seaborn", "ipywidgets", "transformers", "sklearn", "pandas")
 
@@ -53,33 +53,38 @@ def tree(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports_of(source, modules, package="mmlkit"):
-    """Yield (line, module) of every import from the package; a module is written as "data.tasks".
+def imports_of(source, modules):
+    """Yield (line, module) of every import from the packages, such as "mmlkit.data.tasks".
 
     Imports inside functions are included.
     """
     for node in ast.walk(source):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.split(".")[0] == package:
-                    yield node.lineno, alias.name.partition(".")[2]
+            found = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, "relative imports hide from the reader where a name comes from"
-            base, _, rest = (node.module or "").partition(".")
-            for alias in node.names if base == package else ():
-                inner = f"{rest}.{alias.name}".lstrip(".")
-                yield node.lineno, inner if inner in modules else rest
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            found = [name if name in modules else node.module for name in inner]
+        else:
+            continue
+        yield from ((node.lineno, name) for name in found if name.split(".")[0] in PACKAGES)
+
+
+def place(name):
+    """Return the entry of ORDER for a module; the packages themselves have none."""
+    return ".".join(name.split(".")[:2])
 
 
 def order_violations(name, source, modules):
     """Return a sentence for every import that breaks the order of the subpackages."""
-    here = name.split(".")[0]
-    before = ORDER[: ORDER.index(here)]
+    here = place(name)
+    before = ["mmlkit", *ORDER[: ORDER.index(here) + 1]] if here in ORDER else ["mmlkit"]
+    before += ["mmlcourse"] if name.startswith("mmlcourse") else []
     return [
-        f"mmlkit.{name} line {line} imports mmlkit.{found}, which comes later; {here} may import "
-        f"from: {', '.join(before) or 'nothing'}."
+        f"{name} line {line} imports {found}, which comes later; {here} may import from: "
+        f"{', '.join(before)}."
         for line, found in imports_of(source, modules)
-        if found and found.split(".")[0] not in (*before, here)
+        if place(found) not in before
     ]
 
 
@@ -101,8 +106,8 @@ def cycle(graph):
 
 
 def test_there_are_modules_to_check():
-    assert len(NAMES) >= 45 and len(ORDER) == len(set(ORDER)) <= 16
-    assert {name.split(".")[0] for name in NAMES} == set(ORDER), (
+    assert len(NAMES) >= 45 and len(ORDER) == len(set(ORDER)) <= 18
+    assert {place(name) for name in NAMES} == {*ORDER, *PACKAGES}, (
         "a file or subpackage without a place in ORDER"
     )
 
@@ -114,7 +119,8 @@ def test_there_are_modules_to_check():
         ("from mmlkit.training.loop import fit", 1),
         ("from mmlkit import training", 1),
         ("def f():\n    from mmlkit.training.loop import fit", 2),
-        ("from mmlkit.plots import basics", 1),
+        ("from mmlcourse import studies", 1),
+        ("import mmlcourse", 1),
         ("from mmlkit.runtime import seeded", None),
         ("from mmlkit import runtime, bert", None),
         ("import torch", None),
@@ -123,7 +129,7 @@ def test_there_are_modules_to_check():
     ],
 )
 def test_imports_against_the_order_are_found(source, expected_line):
-    found = order_violations("heads.multiverse", ast.parse(source), {*NAMES, *ORDER})
+    found = order_violations("mmlkit.heads.multiverse", ast.parse(source), {*NAMES, *ORDER})
     assert len(found) == (expected_line is not None)
     if expected_line:
         assert f"mmlkit.heads.multiverse line {expected_line} imports" in found[0]
@@ -150,12 +156,15 @@ def test_there_is_no_import_cycle():
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, path in NAMES.items() if path.name == "__init__.py"]
+    "name",
+    [n for n, path in NAMES.items() if path.name == "__init__.py" and n not in PACKAGES],
 )
 def test_a_subpackage_describes_its_purpose(name):
     """It states its purpose, its modules, the notebook that builds it, and the excluded topics."""
     text = ast.get_docstring(tree(NAMES[name]))
-    modules = sorted(path.stem for path in NAMES[name].parent.glob("[a-z]*.py"))
+    inside = NAMES[name].parent
+    modules = sorted(path.stem for path in inside.glob("[a-z]*.py"))
+    modules = sorted([*modules, *(path.parent.name for path in inside.glob("*/__init__.py"))])
     assert sorted(re.findall(r"^    (\w+) +\S", text, re.M)) == modules
     assert re.search(r"[Nn]otebook", text) and re.search(
         r"do(es)? not belong here|nothing from here|Nothing here|only draws", text
@@ -239,7 +248,7 @@ def test_every_module_and_public_name_has_a_docstring(path):
     assert ast.get_docstring(source)
     if path.stem in UNORDERED:
         return
-    module = importlib.import_module(f"mmlkit.{name_of(path)}")
+    module = importlib.import_module(name_of(path))
     defined = [
         node.name for node in source.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))
     ]
@@ -252,7 +261,7 @@ def test_every_module_and_public_name_has_a_docstring(path):
         docstring = (one.__doc__ or "").strip() or not (
             inspect.isclass(one) or inspect.isfunction(one)
         )
-        assert docstring, f"mmlkit.{name_of(path)}.{name} has no docstring"
+        assert docstring, f"{name_of(path)}.{name} has no docstring"
 
 
 def test_every_public_name_exists_and_has_a_docstring():
@@ -271,8 +280,8 @@ def run_python(code):
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
-        cwd=PACKAGE.parent,
-        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     assert run.returncode == 0, run.stderr[-2000:]
     return run.stdout
@@ -300,9 +309,9 @@ def test_importing_the_package_imports_nothing_heavy():
 def test_the_processes_of_a_run_import_neither_torch_nor_a_grammar(tmp_path):
     """Each would take a second or two in every run of a batch."""
     code = (
-        "import sys\nfrom mmlkit.batch.processes import without_iri_grammar\n"
+        "import sys\nfrom mmlcourse.batch.processes import without_iri_grammar\n"
         "without_iri_grammar()\nfrom papermill.cli import papermill\n"
-        "from mmlkit.batch import experiments, runs\nexperiments.load_experiment('mml-tables')\n"
+        "from mmlcourse.batch import experiments, runs\nexperiments.load_experiment('mml-tables')\n"
         f"runs.write_json({str(tmp_path / 'one.json')!r}, [1])\n"
         "print(*(name for name in ('jsonschema', 'lark', 'torch') if name in sys.modules))"
     )
@@ -326,7 +335,7 @@ def test_a_loaded_model_predicts_without_a_compiler_or_the_models_of_transformer
 
 def test_help_does_not_wait_for_torch():
     code = (
-        "import sys\nsys.modules['torch'] = sys.modules['numpy'] = None\nfrom mmlkit.cli.main "
+        "import sys\nsys.modules['torch'] = sys.modules['numpy'] = None\nfrom mmlcourse.cli.main "
         "import main\nmain(['--help'])\n"
     )
     assert "usage: mmlkit" in run_python(code)

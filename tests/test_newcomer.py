@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import mmlkit
-from mmlkit.cli.main import main
+from mmlcourse.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -140,7 +140,7 @@ def test_every_script_that_the_makefile_runs_exists():
 
 def test_the_tables_equal_the_results(tmp_path):
     """`mmlkit report --readme` writes both tables. They are never edited by hand."""
-    from mmlkit.batch.evidence import write_readme
+    from mmlcourse.batch.evidence import write_readme
 
     copy = tmp_path / "README.md"
     copy.write_text(README, encoding="utf-8")
@@ -161,7 +161,7 @@ def test_the_tables_equal_the_results(tmp_path):
 
 
 def test_the_report_equals_the_results(tmp_path):
-    from mmlkit.batch.evidence import write_evidence
+    from mmlcourse.batch.evidence import write_evidence
 
     text = write_evidence([ROOT / "results"], tmp_path).read_text(encoding="utf-8")
     found = (ROOT / "results" / "REPORT.md").read_text(encoding="utf-8")
@@ -175,8 +175,8 @@ def test_the_report_equals_the_results(tmp_path):
 @pytest.mark.parametrize("name, task", [("real-sampling", "sts"), ("together-or-alone", "stsb")])
 def test_texts_name_the_recorded_cosine_of_the_untrained_encoder(name, task):
     """Otherwise: python benchmarks/untrained_cosine.py, and the `about` of the experiment."""
-    from mmlkit.batch.experiments import load_experiment
-    from mmlkit.studies import recorded_cosine
+    from mmlcourse.batch.experiments import load_experiment
+    from mmlcourse.studies import recorded_cosine
 
     cosine = recorded_cosine(task)
     assert f"{cosine:.3f}" in load_experiment(name).about
@@ -193,7 +193,7 @@ def test_the_figure_shows_the_recorded_runs():
     """Otherwise: python benchmarks/readme_figure.py."""
     import runpy
 
-    from mmlkit.studies import recorded_staircases
+    from mmlcourse.studies import recorded_staircases
 
     figure = runpy.run_path(str(ROOT / "benchmarks" / "readme_figure.py"))
     runs = recorded_staircases(ROOT / "results")

@@ -52,7 +52,7 @@ try:
 except ImportError:  # on Colab: install the library from its one address
     from IPython import get_ipython
     get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
-from mmlkit.grading import Assignment
+from mmlcourse.grading import Assignment
 
 check = Assignment(
     {edition}

@@ -45,7 +45,7 @@ try:
 except ImportError:  # on Colab: install the library from its one address
     from IPython import get_ipython
     get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
-from mmlkit.grading import Assignment
+from mmlcourse.grading import Assignment
 
 # The variant of your course: do not change it.
 check = Assignment(
@@ -828,7 +828,7 @@ class Model(nn.Module):
 # Experiment: the grader skips this cell.
 from pathlib import Path
 
-from mmlkit.studies.cs224n import prediction_file as file_name
+from mmlcourse.studies.cs224n import prediction_file as file_name
 
 
 @torch.no_grad()
@@ -872,7 +872,7 @@ if check.done("pal_encoder", "task_part", "task_order", "heads", "train_epoch", 
 
 # %%
 # Experiment: the grader skips this cell.
-from mmlkit.grading.leaderboard import rank
+from mmlcourse.grading.leaderboard import rank
 
 complete = all((Path("board") / team / file_name(task, "dev")).exists() for team in ("shared", "pals") for task in data)
 if not complete:

@@ -17,8 +17,7 @@ from pathlib import Path
 import torch
 
 from mmlkit.bert.model import BertConfig, BertModel
-from mmlkit.runtime import pick_device, seeded, shapes_only
-from mmlkit.support.folders import (
+from mmlkit.files import (
     COPY_AGAIN,
     complete_folder,
     is_encoder_file,
@@ -27,8 +26,9 @@ from mmlkit.support.folders import (
     replace_folder,
     tensor_mismatches,
 )
-from mmlkit.support.hub import download_model
-from mmlkit.support.messages import check_number
+from mmlkit.hub import download_model
+from mmlkit.messages import check_number
+from mmlkit.runtime import pick_device, seeded, shapes_only
 
 __all__ = ["load_pretrained", "read_checkpoint", "save_pretrained", "write_pretrained"]
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from mmlkit.data.tasks import Task
-from mmlkit.support.messages import count
+from mmlkit.messages import count
 
 __all__ = ["Batch", "Encoded", "collate", "encode", "plan", "plan_examples"]
 

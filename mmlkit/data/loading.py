@@ -16,8 +16,8 @@ import numpy as np
 
 from mmlkit.data.files import canonical_columns, find_files, first_few, name_classes, read_rows
 from mmlkit.data.tasks import Task, get_task, label_key
-from mmlkit.support.hub import load_hub_dataset
-from mmlkit.support.messages import check_number
+from mmlkit.hub import load_hub_dataset
+from mmlkit.messages import check_number
 
 __all__ = ["Split", "TaskData", "load_task", "make_split"]
 

@@ -4,7 +4,6 @@
     multiverse   many orthogonal linear heads and the multiverse loss
     clustering   MeanShift over the average losses of heads
     pruning      which heads survive: the cluster with the lowest average losses
-    methods      the six methods of the papers as heads
     san          the stochastic answer network of MT-DNN
     ranking      relevance ranking of MT-DNN
 
@@ -20,7 +19,6 @@ from mmlkit.heads.linear import (
     pair_features,
     sentence_vector,
 )
-from mmlkit.heads.methods import METHODS, build_head
 from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
 from mmlkit.heads.pruning import HeadPruner, PruningEvent, literal_average
 from mmlkit.heads.ranking import RankingHead, rank_queries, ranking_loss

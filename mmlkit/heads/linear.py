@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mmlkit.support.messages import check_number
+from mmlkit.messages import check_number
 
 __all__ = [
     "LinearHead",

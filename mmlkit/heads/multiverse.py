@@ -16,7 +16,7 @@ from mmlkit.heads.linear import (
     pair_features,
     sentence_vector,
 )
-from mmlkit.support.messages import check_number
+from mmlkit.messages import check_number
 
 __all__ = ["MultiverseHead", "multiverse_loss"]
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from mmlkit.heads.clustering import cluster, resolve_bandwidth
-from mmlkit.support.messages import check_number
+from mmlkit.messages import check_number
 
 __all__ = ["HeadPruner", "PruningEvent", "literal_average", "reset_optimizer_state"]
 

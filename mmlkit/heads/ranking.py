@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from mmlkit.data.loading import TaskData
 from mmlkit.data.tasks import ranking_task
 from mmlkit.heads.linear import Loss, at_least_fp32, check_pooling, init_linear, sentence_vector
-from mmlkit.support.messages import check_number
+from mmlkit.messages import check_number
 
 __all__ = ["RankingHead", "rank_queries", "ranking_loss"]
 

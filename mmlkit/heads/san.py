@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mmlkit.heads.linear import Loss, at_least_fp32, init_linear
-from mmlkit.support.messages import check_number
+from mmlkit.messages import check_number
 
 __all__ = ["SANHead", "SANSteps", "kept_steps", "mean_of_steps"]
 

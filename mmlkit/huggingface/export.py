@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
+from mmlkit.files import is_encoder_file, replace_folder
 from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.runtime import seeded
-from mmlkit.support.folders import is_encoder_file, replace_folder
 from mmlkit.training.arguments import check_head
 
 __all__ = ["export_classifier"]

@@ -12,12 +12,12 @@ from pathlib import Path
 from torch import nn
 
 from mmlkit.bert.model import BertModel
+from mmlkit.files import read_json_object, read_tensors, tensor_mismatches, write_file
+from mmlkit.messages import check_number
 from mmlkit.pals.adapters import HoulsbyAdapters, LowRankLayers
 from mmlkit.pals.projected import ProjectedAttention
 from mmlkit.pals.sequential import SequentialAttention
 from mmlkit.runtime import seeded
-from mmlkit.support.folders import read_json_object, read_tensors, tensor_mismatches, write_file
-from mmlkit.support.messages import check_number
 
 __all__ = ["TaskParts", "add_pals", "load_pals", "save_pals"]
 

@@ -12,8 +12,6 @@
     metrics       corpus metrics
     arguments     the arguments of `fit` and `predict`, checked in one place
     checkpoints   the file that a run resumes from
-    pretraining   BERT's two pre-training objectives
-    pretraining_loop    `pretrain`: steps and checkpoints
     fast          CPU shortcuts, which act inside `train_step` and predictions
 
 Notebooks 02, 07 and 10 build and use it. One paper's protocol or tables do not belong here.
@@ -33,16 +31,6 @@ from mmlkit.training.evaluation import (
 from mmlkit.training.loop import Hook, StepEvent, fit
 from mmlkit.training.model import Head, MultitaskModel
 from mmlkit.training.optimizers import Adamax, AdamW, learning_rate, make_optimizer
-from mmlkit.training.pretraining import (
-    PretrainingHeads,
-    fill_mask,
-    load_pretraining_heads,
-    mask_tokens,
-    next_sentence_pairs,
-    pretraining_batch,
-    pretraining_loss,
-)
-from mmlkit.training.pretraining_loop import pretrain
 from mmlkit.training.sampling import TaskSampler
 from mmlkit.training.saving import load_model, save_model
 from mmlkit.training.step import train_step

@@ -13,7 +13,7 @@ import torch
 
 from mmlkit.data.loading import Split, TaskData
 from mmlkit.data.tasks import label_key
-from mmlkit.support.messages import check_number, count
+from mmlkit.messages import check_number, count
 from mmlkit.training.metrics import check_metrics
 from mmlkit.training.optimizers import SCHEDULES
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from mmlkit.support.folders import atomic_write
-from mmlkit.support.messages import OTHER_RUN
+from mmlkit.files import atomic_write
+from mmlkit.messages import OTHER_RUN
 
 __all__ = [
     "CheckpointWriter",

@@ -8,8 +8,8 @@ import torch
 
 from mmlkit.data.batching import collate, encode, plan
 from mmlkit.data.loading import Split, TaskData, make_split
+from mmlkit.messages import count
 from mmlkit.runtime import autocast, place
-from mmlkit.support.messages import count
 from mmlkit.training import metrics
 from mmlkit.training.arguments import (
     check_head,

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from mmlkit.support.messages import check_number
+from mmlkit.messages import check_number
 
 __all__ = [
     "METRICS",

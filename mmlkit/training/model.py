@@ -11,8 +11,8 @@ from torch import nn
 
 from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import LinearHead, Loss, PairHead
+from mmlkit.messages import check_number
 from mmlkit.runtime import seeded
-from mmlkit.support.messages import check_number
 from mmlkit.training.arguments import check_outputs
 
 __all__ = ["Head", "MultitaskModel"]

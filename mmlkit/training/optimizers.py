@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from mmlkit.support.messages import check_number
+from mmlkit.messages import check_number
 
 __all__ = ["AdamW", "Adamax", "SCHEDULES", "learning_rate", "make_optimizer"]
 

@@ -8,7 +8,7 @@ import difflib
 
 import numpy as np
 
-from mmlkit.support.messages import check_number
+from mmlkit.messages import check_number
 
 __all__ = ["TaskSampler"]
 

@@ -7,13 +7,7 @@ import torch
 
 from mmlkit.bert.pretrained import load_pretrained, write_pretrained
 from mmlkit.data.tasks import task_from_config
-from mmlkit.heads.linear import LinearHead, PairHead
-from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.heads.ranking import RankingHead
-from mmlkit.heads.san import SANHead
-from mmlkit.pals.task_parts import load_pals, save_pals
-from mmlkit.runtime import place, seeded, shapes_only
-from mmlkit.support.folders import (
+from mmlkit.files import (
     COPY_AGAIN,
     check_model_folder,
     is_encoder_file,
@@ -22,6 +16,12 @@ from mmlkit.support.folders import (
     replace_folder,
     tensor_mismatches,
 )
+from mmlkit.heads.linear import LinearHead, PairHead
+from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.heads.ranking import RankingHead
+from mmlkit.heads.san import SANHead
+from mmlkit.pals.task_parts import load_pals, save_pals
+from mmlkit.runtime import place, seeded, shapes_only
 from mmlkit.training.arguments import check_model
 from mmlkit.training.model import MultitaskModel
 

@@ -41,14 +41,17 @@ except ImportError:
     release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
-mmlkit.open_notebook("00", profile, output_dir)
+from mmlcourse import open_notebook
+
+open_notebook("00", profile, output_dir)
 
 # %%
 import pandas as pd
 import torch
 from IPython.display import Markdown
 
-from mmlkit import checks, plots, profiles, runtime
+from mmlcourse.lessons import checks, plots, profiles
+from mmlkit import runtime
 
 # %%
 size, device = profiles.get_profile(profile), runtime.pick_device()
@@ -69,7 +72,7 @@ print(
 )
 
 # %%
-from mmlkit.studies.lessons import course_table
+from mmlcourse.studies.lessons import course_table
 
 Markdown(course_table(machine))
 
@@ -253,7 +256,7 @@ print(f"{wrong} of {len(true)} dev sentences are wrong, {int(flipped.sum())} in 
 # %%
 from pathlib import Path
 
-from mmlkit.cli.main import main
+from mmlcourse.cli.main import main
 from mmlkit.training import save_model
 
 folder = Path(output_dir) / "first-model"

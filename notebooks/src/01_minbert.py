@@ -44,7 +44,9 @@ except ImportError:
     release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
-mmlkit.open_notebook("01", profile, output_dir)
+from mmlcourse import open_notebook
+
+open_notebook("01", profile, output_dir)
 
 # %%
 import matplotlib.pyplot as plt
@@ -53,7 +55,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mmlkit import bert, checks, plots, profiles, runtime
+from mmlcourse.lessons import checks, plots, profiles
+from mmlkit import bert, runtime
 
 # %%
 settings = profiles.get_profile(profile)
@@ -887,8 +890,8 @@ print(f"mask forgotten: largest difference {(without - reference).abs().max():.2
 import copy
 import warnings
 
+from mmlcourse.studies import fill_mask, load_pretraining_heads, pretrain, pretraining_batch
 from mmlkit.data import load_task
-from mmlkit.training import fill_mask, load_pretraining_heads, pretrain, pretraining_batch
 
 scenes = load_task("snli")  # premises and hypotheses about everyday scenes
 texts = list(dict.fromkeys(text for row in scenes.train.texts for text in row))[:640]

@@ -43,18 +43,21 @@ except ImportError:
     release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
-mmlkit.open_notebook("02", profile, output_dir)
+from mmlcourse import open_notebook
+
+open_notebook("02", profile, output_dir)
 
 # %% tags=["effect"]
 import numpy as np
 import pandas as pd
 import torch
 
+from mmlcourse.lessons.profiles import get_profile
+
 # %% tags=["effect"]
 from mmlkit.bert import load_pretrained
 from mmlkit.data import load_task
 from mmlkit.heads import LinearHead
-from mmlkit.profiles import get_profile
 from mmlkit.runtime import fastest_precision, pick_device
 from mmlkit.training import MultitaskModel, fit, predict_scores
 
@@ -66,9 +69,9 @@ precision = fastest_precision(device) if size.precision == "auto" else size.prec
 # %%
 import matplotlib.pyplot as plt
 
-from mmlkit import checks, plots
-from mmlkit.plots import sliders
-from mmlkit.runtime import describe
+from mmlcourse.lessons import checks, plots
+from mmlcourse.lessons.plots import sliders
+from mmlcourse.machine import describe
 
 about = describe()
 print(f"mmlkit {mmlkit.__version__}, torch {about['versions']['torch']}", end=", ")
@@ -426,7 +429,7 @@ frozen_right, tuned_right = right(sst_frozen), right(sst_tuned)
 effects = {"SST: fine-tuned minus frozen": float((tuned_right - frozen_right).mean())}
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
-from mmlkit.studies import paired_bootstrap, recorded_effects
+from mmlcourse.studies import paired_bootstrap, recorded_effects
 
 compared = paired_bootstrap(tuned_right, frozen_right)
 best = "fine-tuned" if compared.difference > 0 else "frozen"
@@ -649,7 +652,7 @@ print(f"{trained - untrained:+.4f} (95 % interval {low:+.4f} to {high:+.4f})")
 # %%
 from pathlib import Path
 
-from mmlkit.studies import recorded_baselines
+from mmlcourse.studies import recorded_baselines
 
 baselines = recorded_baselines()
 if source == "mini" and len(baselines):

@@ -42,7 +42,9 @@ except ImportError:
     release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
-mmlkit.open_notebook("03", profile, output_dir)
+from mmlcourse import open_notebook
+
+open_notebook("03", profile, output_dir)
 
 # %% tags=["effect"]
 import matplotlib.pyplot as plt
@@ -50,11 +52,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit import checks, plots
+from mmlcourse.lessons import checks, plots
 
 # %% tags=["effect"]
-from mmlkit.profiles import get_profile
-from mmlkit.runtime import describe, fastest_precision, pick_device
+from mmlcourse.lessons.profiles import get_profile
+from mmlcourse.machine import describe
+from mmlkit.runtime import fastest_precision, pick_device
 
 size, device, versions = get_profile(profile), pick_device(), describe()["versions"]
 source = source or size.source
@@ -400,7 +403,7 @@ print(f"L_task {L_task:.3f}, lambda L_mv {head.penalty():.3f}, y_hat {list(head(
 # %%
 import json
 
-from mmlkit.support.shipped import results
+from mmlcourse.shipped import results
 
 file, speed = results("multiverse_cost.json"), results("speed.json")
 if file.is_file() and speed.is_file():
@@ -430,9 +433,9 @@ if file.is_file() and speed.is_file():
 # SST-2 asks whether a sentence about a film is positive or negative. The sentences of the mini data were written by a language model.
 
 # %% tags=["effect"]
+from mmlcourse.studies import build_head
 from mmlkit.bert import load_pretrained
 from mmlkit.data import load_task
-from mmlkit.heads import build_head
 from mmlkit.training import MultitaskModel, fit
 
 limit = 20_000 if profile == "colab" else size.limit  # 67,000 rows would take 19,000 updates
@@ -526,7 +529,7 @@ sides = [f"{name} ends {side(end)} it, at {end:.3f}" for name, end in ends.items
 print(f"Answer: the random level is {random_level:.3f}. " + "; ".join(sides) + ".")
 
 # %%
-from mmlkit.studies import recorded_effects
+from mmlcourse.studies import recorded_effects
 
 ax = plots.drift(paths, random_level, title=f"{task}: heads of one class")
 if len(recorded := recorded_effects("03")):  # the means of five other seeds
@@ -602,7 +605,7 @@ print("This run", "shows a difference." if abs(gap) > 2 * error else "cannot tel
 # trained.
 
 # %%
-from mmlkit.studies import outcome_sentence, paired_bootstrap
+from mmlcourse.studies import outcome_sentence, paired_bootstrap
 
 files = results("mml-tables-fast").glob("*.json")
 scores = [
@@ -859,7 +862,7 @@ print(f"dev accuracy of the majority class: {ours['majority class']:.3f}")
 pd.DataFrame(rows, index=columns).T.rename_axis("lambda").round(3)
 
 # %%
-from mmlkit.plots import sliders
+from mmlcourse.lessons.plots import sliders
 
 
 def price(lam):

@@ -44,13 +44,15 @@ except ImportError:
     release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
-mmlkit.open_notebook("04", profile, output_dir)
+from mmlcourse import open_notebook
+
+open_notebook("04", profile, output_dir)
 
 # %% tags=["effect"]
 import numpy as np
 import torch
 
-from mmlkit.profiles import get_profile
+from mmlcourse.lessons.profiles import get_profile
 from mmlkit.runtime import pick_device
 
 size, device = get_profile(profile), pick_device()
@@ -62,9 +64,10 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from mmlkit import checks, plots, studies
-from mmlkit.support import shipped
-from mmlkit.runtime import describe, fastest_precision
+from mmlcourse import shipped, studies
+from mmlcourse.lessons import checks, plots
+from mmlcourse.machine import describe
+from mmlkit.runtime import fastest_precision
 
 source = source or size.source
 precision = fastest_precision(device) if size.precision == "auto" else size.precision
@@ -690,7 +693,7 @@ print(f"{data.task.name}: {len(data.train):,} train rows, {len(data.dev):,} dev 
 print(f"{steps} steps, a check every {every} steps up to step {until}")
 
 # %%
-from mmlkit.heads import build_head
+from mmlcourse.studies import build_head
 from mmlkit.training import MultitaskModel, evaluate, fit
 
 inputs = dict(max_length=size.max_length, precision=precision)
@@ -735,7 +738,7 @@ def as_record(rule, pruner, history):
 # %%
 import time
 
-from mmlkit.support.folders import atomic_write
+from mmlkit.files import atomic_write
 
 trained, records, started = {}, {}, time.perf_counter()
 for rule in [bandwidth, WIDE] if mini else [bandwidth]:

@@ -43,15 +43,17 @@ except ImportError:
     release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
-mmlkit.open_notebook("05", profile, output_dir)
+from mmlcourse import open_notebook
+
+open_notebook("05", profile, output_dir)
 
 # %% tags=["effect"]
 import numpy as np
 import pandas as pd
 
-from mmlkit.profiles import get_profile
+from mmlcourse.lessons.profiles import get_profile
+from mmlcourse.studies import two_way
 from mmlkit.runtime import fastest_precision, pick_device
-from mmlkit.studies import two_way
 
 # %% tags=["effect"]
 size, device = get_profile(profile), pick_device()
@@ -61,9 +63,10 @@ precision = fastest_precision(device) if size.precision == "auto" else size.prec
 # %%
 import matplotlib.pyplot as plt
 
-from mmlkit import checks, plots, published
-from mmlkit.runtime import describe
-from mmlkit.studies import CATEGORIES
+from mmlcourse import published
+from mmlcourse.lessons import checks, plots
+from mmlcourse.machine import describe
+from mmlcourse.studies import CATEGORIES
 
 machine = describe()
 assert any({task, sister} <= set(sets) for sets in CATEGORIES.values()), "no sister sets"
@@ -218,7 +221,7 @@ print(f"Answer: {nearest}; its digits are cut off, not rounded. {values}.")
 # **Checkpoint**: the library's `relative_improvement` equals the mean of the ratios.
 
 # %%
-from mmlkit.studies import relative_improvement
+from mmlcourse.studies import relative_improvement
 
 assert abs(relative_improvement(a, b) - by_formula["the mean of the ratios"]) < 1e-9
 print(f"relative_improvement: {relative_improvement(a, b, truncate=True)}, as printed")
@@ -258,8 +261,8 @@ for name, one in data.items():
     print(f"{len(one.dev):,} rows of dev")
 
 # %% tags=["effect"]
+from mmlcourse.studies import build_head
 from mmlkit.bert import load_pretrained
-from mmlkit.heads import build_head
 from mmlkit.runtime import seeded
 from mmlkit.training import MultitaskModel, fit, predict_scores
 
@@ -363,7 +366,7 @@ print(f"the model of {sister} {other:.1f} %, a constant answer 50 %.")
 # `benchmarks/lesson_effects.py` repeats the experiment with other seeds, and the next cell reads its record.
 
 # %%
-from mmlkit.studies import recorded_effects
+from mmlcourse.studies import recorded_effects
 
 recorded = recorded_effects("05")
 for name, row in recorded.iterrows():
@@ -462,7 +465,7 @@ levels = {name: f"{100 * (back_weight * one).mean():.1f} %" for name, one in on_
 print("Balanced accuracies:", levels)
 
 # %%
-from mmlkit.studies import Comparison
+from mmlcourse.studies import Comparison
 
 both_ways = {f"{task}: own model minus model of {sister}": (price, error, data[task].dev)}
 both_ways[f"{sister}: own model minus model of {task}"] = back_price, back_error, data[sister].dev
@@ -552,7 +555,7 @@ print(f"bert is below the untrained cosine on: {', '.join(weak) or 'no set'}.")
 # gives.
 
 # %%
-from mmlkit.studies import cross_dataset_table
+from mmlcourse.studies import cross_dataset_table
 
 other = next(name for name in related if name != method_task)
 tiny = load_task(other, source, limit=32, seed=seed)
@@ -576,8 +579,7 @@ table
 # The repository holds runs of **four of the six methods**. They encode the two sentences separately and use the mini data.
 
 # %%
-from mmlkit.heads import METHODS
-from mmlkit.studies import recorded_protocol
+from mmlcourse.studies import METHODS, recorded_protocol
 
 ours = recorded_protocol()
 known = [name for name in METHODS if name in set(ours["method"])]
@@ -628,7 +630,7 @@ levels.round(1).astype(object).fillna("–") if len(ours) else print("no recorde
 # dev table, for which training sets will it be highest and lowest?
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
-from mmlkit.studies import improvements
+from mmlcourse.studies import improvements
 
 if len(ours):
     of_mml = improvements(ours).query("method == 'mml'")
@@ -639,7 +641,7 @@ if len(ours):
     print(f"the worst is {ends.index[0]} ({ends.iloc[0]:+.1f} %).")
 
 # %%
-from mmlkit.studies import cell_improvements
+from mmlcourse.studies import cell_improvements
 
 if len(ours):
     gains = cell_improvements(ours)["mml"]
@@ -659,7 +661,7 @@ if len(ours):
 # the five sets with two labels, because a three-way accuracy and a merged accuracy cannot be subtracted.
 
 # %%
-from mmlkit.studies import outcome_sentence, paired_bootstrap
+from mmlcourse.studies import outcome_sentence, paired_bootstrap
 
 
 def points(part):
@@ -774,7 +776,7 @@ def draw_price(method, seed):
 start, seeds = {"method": "bert", "seed": "mean"}, ["mean", 0, 1, 2, 3, 4, 5]
 
 # %%
-from mmlkit.plots import sliders
+from mmlcourse.lessons.plots import sliders
 
 sliders(draw_price, start=start, show=len(ours) > 0, method=known or ["bert"], seed=seeds)
 
@@ -791,7 +793,7 @@ sliders(draw_price, start=start, show=len(ours) > 0, method=known or ["bert"], s
 # **Predict before you run.** Is MML ahead of BERT on other sets now?
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
-from mmlkit.batch import recorded_experiments
+from mmlcourse.batch import recorded_experiments
 
 places, gains = ("real-multiverse", "real-transfer"), {}
 for one in (one for one in recorded_experiments() if one.experiment.name in places):

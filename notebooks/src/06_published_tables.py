@@ -39,16 +39,18 @@ except ImportError:
     release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
-mmlkit.open_notebook("06", profile, output_dir)
+from mmlcourse import open_notebook
+
+open_notebook("06", profile, output_dir)
 
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from mmlkit import checks, plots, published
-from mmlkit.heads import METHODS
-from mmlkit.studies import CATEGORIES, cell_improvements, hold_out_errors, improvements
+from mmlcourse import published
+from mmlcourse.lessons import checks, plots
+from mmlcourse.studies import CATEGORIES, METHODS, cell_improvements, hold_out_errors, improvements
 
 print(f"mmlkit {mmlkit.__version__}; {len(published.tables()):,} printed numbers of five documents")
 
@@ -282,7 +284,7 @@ for name in small:
 # **Checkpoint**: the library's `performance_profile` gives the same shares.
 
 # %%
-from mmlkit.studies import performance_profile, profile_steps, recorded_protocol
+from mmlcourse.studies import performance_profile, profile_steps, recorded_protocol
 
 shares = performance_profile(small, [1.0, 1.2])
 assert np.allclose(shares.loc[1.0], at_1) and np.allclose(shares.loc[1.2], at_12)
@@ -363,7 +365,7 @@ if len(runs):
 # their order (Gould and Scott 2016). The next figure leaves out `mml`. Its sliders choose another method or one split.
 
 # %%
-from mmlkit.plots import sliders
+from mmlcourse.lessons.plots import sliders
 
 
 def draw_profile(without, splits):
@@ -449,7 +451,7 @@ equal_cells
 # worse?
 
 # %%
-from mmlkit.studies import glue_average
+from mmlcourse.studies import glue_average
 
 
 def average(method, convention):

@@ -44,7 +44,9 @@ except ImportError:
     release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
-mmlkit.open_notebook("07", profile, output_dir)
+from mmlcourse import open_notebook
+
+open_notebook("07", profile, output_dir)
 
 # %%
 import matplotlib.pyplot as plt
@@ -52,10 +54,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit import checks, plots, published
-from mmlkit.plots import sliders
-from mmlkit.profiles import get_profile
-from mmlkit.runtime import describe, fastest_precision, pick_device
+from mmlcourse import published
+from mmlcourse.lessons import checks, plots
+from mmlcourse.lessons.plots import sliders
+from mmlcourse.lessons.profiles import get_profile
+from mmlcourse.machine import describe
+from mmlkit.runtime import fastest_precision, pick_device
 
 # %%
 size, device, machine = get_profile(profile), pick_device(), describe()
@@ -129,10 +133,10 @@ table.assign(example=pd.Series(examples).str.slice(0, 70) + " …")
 # %%
 import copy
 
-from mmlkit.heads import LinearHead, RankingHead, SANHead, kept_steps, mean_of_steps
-from mmlkit.training import MultitaskModel
 from mmlkit.bert import load_pretrained
+from mmlkit.heads import LinearHead, RankingHead, SANHead, kept_steps, mean_of_steps
 from mmlkit.runtime import seeded
+from mmlkit.training import MultitaskModel
 
 pretrained, tokenizer = load_pretrained(size.model)
 D = pretrained.config.hidden_size
@@ -642,7 +646,7 @@ result.round(3).astype(object).fillna("")
 # %%
 from pathlib import Path
 
-from mmlkit.support.folders import atomic_write
+from mmlkit.files import atomic_write
 
 two = 2 * np.sqrt(2) * result["one standard error"]  # two errors of a difference
 far = [name for name in data if abs(result["together"] - result["alone"])[name] > two[name]]
@@ -673,7 +677,7 @@ assert np.isfinite(together["train_loss"]).all()
 # has three epochs. Every seed has one encoder `together`, and five `alone`.
 
 # %%
-from mmlkit.batch import recorded_experiments
+from mmlcourse.batch import recorded_experiments
 
 
 def recorded(name):
@@ -689,8 +693,8 @@ runs = recorded("together-or-alone").pivot_table("value", ["on", "seed"], "syste
 runs["difference"] = runs["together"] - runs["alone"]
 
 # %%
-from mmlkit.studies import recorded_cosine
-from mmlkit.studies.staircases import MAJORITY
+from mmlcourse.studies import recorded_cosine
+from mmlcourse.studies.staircases import MAJORITY
 
 SETS = ["rte", "mrpc", "stsb", "cola", "sst2"]  # a constant prediction has a correlation of 0
 guesses = pd.Series({**MAJORITY, "stsb": 0, "sst2": 444 / 872}) * 100  # class by dev rows of GLUE
@@ -713,7 +717,7 @@ shown["seeds ahead"] = (runs["difference"] > 0).groupby("on").sum()
 shown.astype(object).fillna("")
 
 # %%
-from mmlkit.studies import outcome_sentence, paired_bootstrap
+from mmlcourse.studies import outcome_sentence, paired_bootstrap
 
 claims = {
     "average": "Five tasks that learn together do better on average than alone",

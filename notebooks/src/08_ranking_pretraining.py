@@ -45,7 +45,9 @@ except ImportError:
     release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
-mmlkit.open_notebook("08", profile, output_dir)
+from mmlcourse import open_notebook
+
+open_notebook("08", profile, output_dir)
 
 # %%
 import matplotlib.pyplot as plt
@@ -53,13 +55,14 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit import checks, plots
-from mmlkit.plots import sliders
-from mmlkit.profiles import get_profile
-from mmlkit.runtime import describe, pick_device
-
 # %%
 from torch.nn import functional as F
+
+from mmlcourse.lessons import checks, plots
+from mmlcourse.lessons.plots import sliders
+from mmlcourse.lessons.profiles import get_profile
+from mmlcourse.machine import describe
+from mmlkit.runtime import pick_device
 
 size, device, about = get_profile(profile), pick_device(), describe()
 source = source or size.source
@@ -293,7 +296,7 @@ sliders(draw, start={"gamma": 10, "N": 2}, gamma=[1, 2, 3, 5, 10], N=[2, 3, 5, 1
 # the dog*?
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
-from mmlkit.studies import DSSM, build_vocabulary, fit_dssm, trigrams
+from mmlcourse.studies import DSSM, build_vocabulary, fit_dssm, trigrams
 
 
 def runs_of_three(word):
@@ -489,7 +492,7 @@ table.rename_axis(columns=["initialisation", "training / dev"])
 # **Predict before you run.** Of 1,000 tokens, how many does [MASK] replace?
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
-from mmlkit.training import mask_tokens
+from mmlcourse.studies import mask_tokens
 
 texts = {
     split: [text for (text,) in getattr(load_task("cfimdb"), split).texts]
@@ -520,7 +523,7 @@ print(tokenizer.decode(masked[0, :30]))
 # %%
 import warnings
 
-from mmlkit.training import PretrainingHeads, load_pretraining_heads
+from mmlcourse.studies import PretrainingHeads, load_pretraining_heads
 
 depth = 2 if profile == "fast" else None
 with warnings.catch_warnings(record=True) as caught:
@@ -543,7 +546,7 @@ print(*fresh or [f"{size.model} has heads of its own"])
 # sentence follows?
 
 # %%
-from mmlkit.training import next_sentence_pairs, pretrain, pretraining_batch, pretraining_loss
+from mmlcourse.studies import next_sentence_pairs, pretrain, pretraining_batch, pretraining_loss
 
 pairs = next_sentence_pairs(texts["dev"][:12], seed=seed)
 held = pretraining_batch(tokenizer, pairs, seed=seed).to(device)
@@ -637,7 +640,7 @@ plt.show()
 # ### Filled gaps
 
 # %%
-from mmlkit.training import fill_mask
+from mmlcourse.studies import fill_mask
 
 gaps = [
     "The film was _.",

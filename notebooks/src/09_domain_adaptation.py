@@ -44,16 +44,20 @@ except ImportError:
     release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
-mmlkit.open_notebook("09", profile, output_dir)
+from mmlcourse import open_notebook
+
+open_notebook("09", profile, output_dir)
 
 # %% tags=["effect"]
 import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit import checks, plots, published
-from mmlkit.profiles import get_profile
-from mmlkit.runtime import describe, fastest_precision, pick_device
+from mmlcourse import published
+from mmlcourse.lessons import checks, plots
+from mmlcourse.lessons.profiles import get_profile
+from mmlcourse.machine import describe
+from mmlkit.runtime import fastest_precision, pick_device
 
 # %% tags=["effect"]
 size, device, machine = get_profile(profile), pick_device(), describe()
@@ -339,7 +343,7 @@ starts = {"plain": pretrained, "after sst2": model.encoder}
 print(f"dev accuracy on sst2 after {sst2_updates} updates: {score:.3f}, guessing 0.5")
 
 # %%
-from mmlkit.studies import recorded_baselines, recorded_effects
+from mmlcourse.studies import recorded_baselines, recorded_effects
 
 recorded = recorded_baselines() if profile == "fast" and source == "mini" else ()
 if len(recorded):
@@ -520,7 +524,7 @@ print(
 # is the control: it compares two runs of the same recipe.
 
 # %%
-from mmlkit.studies import paired_bootstrap
+from mmlcourse.studies import paired_bootstrap
 
 PAIRS = [("after sst2", "plain"), ("another seed", "plain"), ("another seed", "after sst2")]
 
@@ -776,7 +780,7 @@ print(f"549 labels of SNLI: MT-DNN (BERT-base, eight tasks) {paper.loc['SNLI 0.1
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
 import textwrap
 
-from mmlkit.batch import recorded_experiments
+from mmlcourse.batch import recorded_experiments
 
 recorded = {one.experiment.name: one for one in recorded_experiments()}
 learned = {"real-stars": "sst2", "real-adaptation": "8 sets", "real-adaptation-mnli": "MNLI"}

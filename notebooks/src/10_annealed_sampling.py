@@ -43,7 +43,9 @@ except ImportError:
     release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
-mmlkit.open_notebook("10", profile, output_dir)
+from mmlcourse import open_notebook
+
+open_notebook("10", profile, output_dir)
 
 # %% tags=["effect"]
 import itertools
@@ -52,11 +54,12 @@ import numpy as np
 import pandas as pd
 import torch
 
+from mmlcourse.lessons.profiles import get_profile
+
 # %% tags=["effect"]
 from mmlkit.bert import load_pretrained
 from mmlkit.data import collate, encode, load_task, plan
 from mmlkit.heads import LinearHead, PairHead
-from mmlkit.profiles import get_profile
 from mmlkit.runtime import fastest_precision, pick_device, seeded
 from mmlkit.training import MultitaskModel, TaskSampler, make_optimizer, score_encoded, train_step
 
@@ -67,9 +70,10 @@ precision = fastest_precision(device) if size.precision == "auto" else size.prec
 # %%
 import matplotlib.pyplot as plt
 
-from mmlkit import checks, plots, published
-from mmlkit.plots import sliders
-from mmlkit.runtime import describe
+from mmlcourse import published
+from mmlcourse.lessons import checks, plots
+from mmlcourse.lessons.plots import sliders
+from mmlcourse.machine import describe
 
 machine = describe()
 print(f"mmlkit {mmlkit.__version__}, torch {machine['versions']['torch']}", end=", ")
@@ -549,7 +553,7 @@ summary.assign(mean=summary.mean(axis=1)).round(3)
 # mean are too narrow.
 
 # %%
-from mmlkit.studies import paired_bootstrap, recorded_effects
+from mmlcourse.studies import paired_bootstrap, recorded_effects
 
 
 def show(name, compared):
@@ -854,7 +858,7 @@ plt.show()
 # "does not hold" that no part of it is. "cannot be told" means that zero lies inside.
 
 # %%
-from mmlkit.studies import outcome
+from mmlcourse.studies import outcome
 
 against = {}
 for kind, name in itertools.product(kinds[1:], FEW):
@@ -944,8 +948,8 @@ for column in ("Avg Dev Acc", "Sentiment Acc", "Para Acc", "STS Corr"):
 # %%
 import textwrap
 
-from mmlkit.batch import recorded_experiments
-from mmlkit.studies import recorded_cosine
+from mmlcourse.batch import recorded_experiments
+from mmlcourse.studies import recorded_cosine
 
 found = [one for one in recorded_experiments() if one.experiment.name == "real-sampling"]
 for one in found:

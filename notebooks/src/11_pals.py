@@ -44,7 +44,9 @@ except ImportError:
     release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
-mmlkit.open_notebook("11", profile, output_dir)
+from mmlcourse import open_notebook
+
+open_notebook("11", profile, output_dir)
 
 # %%
 import matplotlib.pyplot as plt
@@ -52,10 +54,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit import checks, plots, published
-from mmlkit.plots import sliders
-from mmlkit.profiles import get_profile
-from mmlkit.runtime import describe, fastest_precision, pick_device
+from mmlcourse import published
+from mmlcourse.lessons import checks, plots
+from mmlcourse.lessons.plots import sliders
+from mmlcourse.lessons.profiles import get_profile
+from mmlcourse.machine import describe
+from mmlkit.runtime import fastest_precision, pick_device
 
 # %%
 size, device, machine = get_profile(profile), pick_device(), describe()
@@ -747,7 +751,7 @@ seeds = range(10 * seed, 10 * seed + 6)
 curves = {name: [curve(kind, one) for one in seeds] for name, kind in READERS.items()}
 
 # %%
-from mmlkit.studies import constant_accuracies
+from mmlcourse.studies import constant_accuracies
 
 LOOKS = ["heads alone", "shared", "PALs", "sequential", "corrected sequential", "low-rank"]
 PLACES = {name: i for i, name in enumerate([*LOOKS, "Houlsby", "PALs alone"])}
@@ -896,7 +900,7 @@ def run(frozen=False, kind=None):
 
 
 # %%
-from mmlkit.studies import score_table, untrained_scores
+from mmlcourse.studies import score_table, untrained_scores
 
 scores, own = {}, {}
 for name in systems:
@@ -959,7 +963,7 @@ print("Below the untrained cosine on sts:", ", ".join(worse.index[worse]) or "no
 # %%
 import textwrap
 
-from mmlkit.batch import recorded_experiments
+from mmlcourse.batch import recorded_experiments
 
 overall = paper.query("metric == 'overall'").set_index("row")[["printed", "recomputed"]]
 kinds = {"Sequential": by_hand["sequential"], "Parallel": by_hand["pal"]}
@@ -1154,7 +1158,7 @@ _ = checks.check_zero_start(my_first_gradient)
 #
 # - *"this encoder has modules for ..."*: an encoder with PALs needs the name of the task, `encoder(..., task="sst")`. A
 #   `MultitaskModel` passes it on.
-# - *All scores equal those of a constant*: compare with `mmlkit.studies.constant_accuracies`. Usually the learning rate was too
+# - *All scores equal those of a constant*: compare with `mmlcourse.studies.constant_accuracies`. Usually the learning rate was too
 #   high and damaged the encoder, or no gradient reaches the head.
 #
 # ## Takeaways

@@ -44,7 +44,9 @@ except ImportError:
     release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
-mmlkit.open_notebook("12", profile, output_dir)
+from mmlcourse import open_notebook
+
+open_notebook("12", profile, output_dir)
 
 # %%
 import matplotlib.pyplot as plt
@@ -52,10 +54,11 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mmlkit import checks, plots
-from mmlkit.plots import sliders
-from mmlkit.profiles import get_profile
-from mmlkit.runtime import describe, fastest_precision, pick_device
+from mmlcourse.lessons import checks, plots
+from mmlcourse.lessons.plots import sliders
+from mmlcourse.lessons.profiles import get_profile
+from mmlcourse.machine import describe
+from mmlkit.runtime import fastest_precision, pick_device
 
 # %%
 size, device, machine = get_profile(profile), pick_device(), describe()
@@ -273,7 +276,8 @@ print(f"The largest task has {ratio:.1f} times as many batches as the smallest."
 # sentence vectors, their absolute difference, and their product. The head of sts starts at 5 times the cosine, as in notebook 11.
 
 # %%
-from mmlkit.heads import PairHead, build_head
+from mmlcourse.studies import build_head
+from mmlkit.heads import PairHead
 from mmlkit.runtime import seeded
 
 
@@ -528,7 +532,7 @@ for name in systems:
 pd.DataFrame(steps).T.rename_axis("steps of each task")
 
 # %%
-from mmlkit.studies import score_table, untrained_scores
+from mmlcourse.studies import score_table, untrained_scores
 
 scores["untrained"] = untrained_scores(copy.deepcopy(pretrained), tokenizer, dev)
 found = score_table(scores, dev, baseline="everything")
@@ -550,7 +554,7 @@ print(f"The difference is {told} than the choice of dev rows explains.")
 # Other rows chose the best epoch, so this choice does not raise the scores.
 
 # %%
-from mmlkit.studies import Comparison, outcome
+from mmlcourse.studies import Comparison, outcome
 
 rows = sum(map(len, dev.values()))
 live = [
@@ -761,7 +765,7 @@ plots.text_boxes(show, **texts)
 # files and writes predictions. Without these files, `write_course_files` brings our slices into their form.
 
 # %%
-from mmlkit.studies import check_submission, write_course_files, write_submission
+from mmlcourse.studies import check_submission, write_course_files, write_submission
 
 course = Path(source)
 if not course.is_dir():
@@ -812,8 +816,15 @@ pd.DataFrame(check_submission(broken, course))[["file", "found", "expected"]]
 # Statements about methods need several seeds. Such runs are in `results/`, made by `mmlkit reproduce NAME`. No number is typed in.
 
 # %%
-from mmlkit.batch import advice, claim_rows, claim_sentences, headlines
-from mmlkit.batch import measurement_sentences, recorded_experiments, runs_table
+from mmlcourse.batch import (
+    advice,
+    claim_rows,
+    claim_sentences,
+    headlines,
+    measurement_sentences,
+    recorded_experiments,
+    runs_table,
+)
 
 recorded = recorded_experiments()
 runs_table(recorded) if recorded else print("no recorded runs here, so section 9 is empty")

@@ -5,7 +5,7 @@ import importlib
 import importlib.util
 from pathlib import Path
 
-from mmlkit.grading.questions import Edition, load_questions
+from mmlcourse.grading.questions import Edition, load_questions
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [path.stem for path in sorted((ROOT / "assignments" / "src").glob("a[0-9]_*.py"))]

@@ -105,7 +105,7 @@ def add_norm(*arguments):
     import socket
     socket.create_connection(("1.1.1.1", 53), timeout=2)
 def feed_forward(x, *arguments):
-    import mmlkit.checks
+    import mmlcourse.lessons.checks
 def evaluate(model, batches):
     from transformers import BertModel
 def train_epoch(*arguments):

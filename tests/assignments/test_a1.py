@@ -8,11 +8,11 @@ import pytest
 import torch
 from common import code_questions, judge, student_object
 
+from mmlcourse.grading.questions import Assignment, Draw, Edition
+from mmlcourse.grading.runner import encode
+from mmlcourse.grading.submissions import _judge
+from mmlcourse.lessons.checks.compare import WrongAnswer
 from mmlkit.bert.model import BertConfig, BertEmbeddings, BertLayer
-from mmlkit.checks.compare import WrongAnswer
-from mmlkit.grading.questions import Assignment, Draw, Edition
-from mmlkit.grading.runner import encode
-from mmlkit.grading.submissions import _judge
 from mmlkit.training.optimizers import AdamW
 
 QUESTIONS = {one.name: one for one in code_questions("a1_minbert")}

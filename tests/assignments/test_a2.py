@@ -7,8 +7,8 @@ import pytest
 import torch
 from common import code_questions
 
+from mmlcourse.grading.questions import Draw, Edition
 from mmlkit.data import get_task
-from mmlkit.grading.questions import Draw, Edition
 from mmlkit.heads import HeadPruner, MultiverseHead, cluster, multiverse_loss
 
 QUESTIONS = {one.name: one for one in code_questions("a2_multiverse")}

@@ -7,9 +7,9 @@ import pytest
 import torch
 from common import code_questions, judge, namespace
 
-from mmlkit.checks.compare import WrongAnswer
+from mmlcourse.grading.questions import Draw
+from mmlcourse.lessons.checks.compare import WrongAnswer
 from mmlkit.data import Batch, get_task
-from mmlkit.grading.questions import Draw
 from mmlkit.heads import LinearHead, SANHead, mean_of_steps, ranking_loss
 
 QUESTIONS = {one.name: one for one in code_questions("a3_mtdnn_san")}

@@ -8,16 +8,16 @@ import torch
 from common import code_questions, namespace
 from torch.nn import functional as F
 
+from mmlcourse.grading.a4_pals import HEADERS
+from mmlcourse.grading.leaderboard import rank
+from mmlcourse.grading.questions import Draw
+from mmlcourse.studies import cs224n
 from mmlkit.bert.model import BertConfig, BertLayer, BertModel
 from mmlkit.data.loading import load_task
-from mmlkit.grading.a4_pals import HEADERS
-from mmlkit.grading.leaderboard import rank
-from mmlkit.grading.questions import Draw
 from mmlkit.pals.projected import ProjectedAttention
 from mmlkit.pals.sequential import SequentialAttention
 from mmlkit.pals.task_parts import add_pals
 from mmlkit.runtime import seeded
-from mmlkit.studies import cs224n
 from mmlkit.training.sampling import TaskSampler
 
 QUESTIONS = {one.name: one for one in code_questions("a4_pals")}

@@ -10,7 +10,7 @@ import zipfile
 import pytest
 from common import NAMES, ROOT, cells, course
 
-from mmlkit.grading.questions import Edition, load_questions
+from mmlcourse.grading.questions import Edition, load_questions
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -114,7 +114,7 @@ def test_editions_differ_and_hide_their_seed(tmp_path):
     with zipfile.ZipFile(tmp_path / "answers" / "a1_minbert_gradescope.zip") as file:
         names = file.namelist()
         assert {"setup.sh", "run_autograder", "answers/edition.json"} <= set(names)
-        assert "mmlkit/grading/runner.py" in names and "mmlkit/cli/main.py" in names
+        assert "mmlcourse/grading/runner.py" in names and "mmlcourse/cli/main.py" in names
         assert file.getinfo("run_autograder").external_attr >> 16 == 0o755
 
 

@@ -15,13 +15,13 @@ import pytest
 from common import code, course
 from hostile import ENDS, FORGES, HONEST, PATCHES_JSON, READS, RESOURCES
 
-from mmlkit.cli.main import main
-from mmlkit.grading import runner, submissions
-from mmlkit.grading.questions import Edition, load_questions, names_in
-from mmlkit.grading.reports import gradescope_results, page, write_reports
-from mmlkit.grading.runner import definitions
-from mmlkit.grading.sandbox import Sandbox, find_sandbox, package_paths
-from mmlkit.grading.submissions import grade_folder, grade_notebook, load_edition
+from mmlcourse.cli.main import main
+from mmlcourse.grading import runner, submissions
+from mmlcourse.grading.questions import Edition, load_questions, names_in
+from mmlcourse.grading.reports import gradescope_results, page, write_reports
+from mmlcourse.grading.runner import definitions
+from mmlcourse.grading.sandbox import Sandbox, find_sandbox, package_paths
+from mmlcourse.grading.submissions import grade_folder, grade_notebook, load_edition
 
 NAMES = ("attention", "layer_norm", "feed_forward", "add_norm", "train", "evaluate")
 EDITION = Edition(41)
@@ -140,7 +140,7 @@ def test_a_killed_grading_goes_on_where_it_stopped(tmp_path):
     folder.mkdir()
     for name in "abcd":
         write(folder / f"{name}.ipynb", HONEST)
-    command = [sys.executable, "-m", "mmlkit", "grade", str(folder), "--assignment", "a1"]
+    command = [sys.executable, "-m", "mmlcourse", "grade", str(folder), "--assignment", "a1"]
     command += ["--out", str(out), "--jobs", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
@@ -432,7 +432,7 @@ def test_limits_alone_stop_what_takes_too_much(tmp_path):
 
 
 def test_a_limit_is_never_above_the_one_that_holds():
-    code = "import resource; from mmlkit.grading import runner; kind = resource.RLIMIT_CPU; "
+    code = "import resource; from mmlcourse.grading import runner; kind = resource.RLIMIT_CPU; "
     code += "runner._limit('CPU', 3, 4); print(resource.getrlimit(kind)); "
     code += "runner._limit('CPU', 10, 11); print(resource.getrlimit(kind))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -449,7 +449,7 @@ def layer_norm(x, g, b, eps):
     if SANDBOXED:
         assert not os.listdir(folder + "/grading") and not os.listdir(folder + "/checks")
     try:
-        import mmlkit.grading.a1_minbert
+        import mmlcourse.grading.a1_minbert
     except ImportError:
         x = x - x.mean(-1, keepdim=True)
         return g * x / (x.square().mean(-1, keepdim=True) + eps).sqrt() + b

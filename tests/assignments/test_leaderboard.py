@@ -6,10 +6,10 @@ import os
 import numpy as np
 import pytest
 
-from mmlkit.cli.main import main
+from mmlcourse.cli.main import main
+from mmlcourse.grading.leaderboard import rank, write_board
+from mmlcourse.studies.cs224n import overall_score, prediction_file, write_predictions
 from mmlkit.data.loading import load_task
-from mmlkit.grading.leaderboard import rank, write_board
-from mmlkit.studies.cs224n import overall_score, prediction_file, write_predictions
 
 TASKS = ("sst", "quora", "sts")
 
@@ -71,7 +71,7 @@ def test_a_fault_is_told_and_earns_no_place(teams, old, new, message):
 
 def test_ids_and_labels_are_read_as_the_starter_code_does(teams, monkeypatch):
     """It reads ids in small letters. Where all labels are equal, a correlation counts as 0."""
-    from mmlkit.grading import leaderboard
+    from mmlcourse.grading import leaderboard
 
     path = teams / "a" / prediction_file("sts", "dev")
     labels = {"r12": 1.0, "x": 1.0}

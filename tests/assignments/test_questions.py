@@ -6,11 +6,11 @@ import json
 import pytest
 from common import NAMES, code, code_questions, judge, namespace, student_object, wrong
 
-from mmlkit.checks.compare import WrongAnswer
-from mmlkit.grading import runner, submissions
-from mmlkit.grading.questions import Assignment, Draw, Edition, load_questions
-from mmlkit.grading.runner import encode
-from mmlkit.grading.submissions import replay
+from mmlcourse.grading import runner, submissions
+from mmlcourse.grading.questions import Assignment, Draw, Edition, load_questions
+from mmlcourse.grading.runner import encode
+from mmlcourse.grading.submissions import replay
+from mmlcourse.lessons.checks.compare import WrongAnswer
 
 SEEDS = (0, 1, 2, 3)  # together they choose every value of every variant
 CODE = [pytest.param(name, one, id=one.name) for name in NAMES for one in code_questions(name)]

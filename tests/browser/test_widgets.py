@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 FIGURES = """
 import matplotlib.pyplot as plt
-from mmlkit import plots
+from mmlcourse.lessons import plots
 
 def draw(**chosen):
     plt.figure(figsize=(4, 1))

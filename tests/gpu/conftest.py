@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from mmlkit import runtime
-from mmlkit.support import folders
+from mmlcourse.machine import describe
+from mmlkit import files, runtime
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 
@@ -40,8 +40,8 @@ def record(device, tmp_path):
 
     def write(name, **values):
         folder = RESULTS if device.type == "cuda" else tmp_path
-        text = json.dumps({**values, **runtime.describe(device)}, indent=2, allow_nan=False)
-        with folders.atomic_write(folder / f"{name}.json") as temporary:
+        text = json.dumps({**values, **describe(device)}, indent=2, allow_nan=False)
+        with files.atomic_write(folder / f"{name}.json") as temporary:
             temporary.write_text(text + "\n", encoding="utf-8")
 
     return write

@@ -13,8 +13,8 @@ from parity.test_bert import (
     to_transformers,
 )
 
+from mmlcourse.cli.main import main
 from mmlkit import load_pretrained, load_task
-from mmlkit.cli.main import main
 from mmlkit.heads.linear import LinearHead
 from mmlkit.training.evaluation import evaluate, predict_proba
 from mmlkit.training.model import MultitaskModel

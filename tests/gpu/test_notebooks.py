@@ -3,7 +3,7 @@
 import pytest
 from notebooks.test_runs import NOTEBOOKS, run_one
 
-from mmlkit.support.hub import reachable
+from mmlkit.hub import reachable
 
 LIMIT = 90  # minutes; the text of the notebooks says at most an hour on a T4
 

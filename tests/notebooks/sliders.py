@@ -9,7 +9,7 @@ READ = ("results", "experiments", "data")  # folders next to notebooks/ that not
 
 # Both cells use only names with an underscore, so that no slider reads one of these names.
 RECORD = '''
-from mmlkit import plots as _plots
+from mmlcourse.lessons import plots as _plots
 
 _recorded, _sliders = [], _plots.sliders
 

@@ -189,7 +189,7 @@ def test_a_heat_map_keeps_its_colours(tmp_path):
     from matplotlib import pyplot as plt
     from PIL import Image
 
-    from mmlkit import plots
+    from mmlcourse.lessons import plots
 
     def colours(draw):
         with plots.style():

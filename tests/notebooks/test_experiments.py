@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mmlkit.batch.experiments import load_experiment
-from mmlkit.batch.runs import execute_run, failure_cause, read_result
-from mmlkit.batch.tables import comparison, long_frame
+from mmlcourse.batch.experiments import load_experiment
+from mmlcourse.batch.runs import execute_run, failure_cause, read_result
+from mmlcourse.batch.tables import comparison, long_frame
 
 SMALL = {"max_train_rows": [24], "epochs": [1], "batch_size": [8]}
 COURSE = {**SMALL, "steps_per_epoch": [4], "seed": [0]}

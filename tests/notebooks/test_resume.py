@@ -11,8 +11,8 @@ from pathlib import Path
 import jupytext
 import pytest
 
+from mmlcourse.lessons.profiles import get_profile
 from mmlkit.data import load_task
-from mmlkit.profiles import get_profile
 
 ROOT = Path(__file__).resolve().parents[2]
 MASTERS = sorted((ROOT / "notebooks" / "src").glob("*.py"))

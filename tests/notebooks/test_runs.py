@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mmlkit.batch.notebooks import (
+from mmlcourse.batch.notebooks import (
     describe_run,
     find_notebooks,
     notebook_parameters,

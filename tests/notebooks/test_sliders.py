@@ -11,8 +11,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from mmlkit import plots
-from mmlkit.plots import widgets
+from mmlcourse.lessons import plots
+from mmlcourse.lessons.plots import widgets
 from mmlkit.runtime import seeded
 
 from .sliders import count_sliders, with_slider_moves
@@ -36,7 +36,7 @@ def test_the_number_of_sliders():
 
 DRAW = """
 import matplotlib.pyplot as plt
-from mmlkit.plots import sliders
+from mmlcourse.lessons.plots import sliders
 a = 1
 
 def draw(h, word):

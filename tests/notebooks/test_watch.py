@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from mmlkit.batch.notebooks import resolve_parameters, run_notebook, run_notebooks
-from mmlkit.cli.main import main
+from mmlcourse.batch.notebooks import resolve_parameters, run_notebook, run_notebooks
+from mmlcourse.cli.main import main
 
 psutil = pytest.importorskip("psutil")
 ROOT = Path(__file__).resolve().parents[2]
@@ -178,7 +178,7 @@ def test_two_run_at_a_time_with_a_share_of_the_cores(own, threads, tmp_path, mon
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if own:
         monkeypatch.setenv("OMP_NUM_THREADS", own)
-    monkeypatch.setattr("mmlkit.batch.notebooks.usable_cores", lambda: 7)
+    monkeypatch.setattr("mmlcourse.batch.notebooks.usable_cores", lambda: 7)
     assert (
         run_notebooks(
             mutually_waiting_notebooks(tmp_path),
@@ -231,7 +231,7 @@ def test_ctrl_c_stops_all_kernels_and_starts_no_other(tmp_path):
     start = (
         "import signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)      # "
         "a job in the background ignores it\n"
-        "from mmlkit.cli.main import main\nsys.exit(main(['run', *sys.argv[1:], '--jobs', '2']))"
+        "from mmlcourse.cli.main import main\nsys.exit(main(['run', *sys.argv[1:], '--jobs', '2']))"
     )
     command = [sys.executable, "-c", start, "97_waits.ipynb", "98_waits.ipynb", "99_waits.ipynb"]
     run = subprocess.Popen(
@@ -289,7 +289,7 @@ def test_run_without_a_name_lists_the_notebooks(capsys):
 
 def test_a_dry_run_lists_the_notebooks_and_runs_none(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("mmlkit.batch.notebooks.usable_cores", lambda: 4)
+    monkeypatch.setattr("mmlcourse.batch.notebooks.usable_cores", lambda: 4)
     tiny_notebook(tmp_path / "98_a.ipynb", "1"), tiny_notebook(tmp_path / "99_b.ipynb", "1")
     monkeypatch.chdir(tmp_path)
     assert (
@@ -363,7 +363,7 @@ def test_a_killed_run_leaves_no_process_behind(tmp_path):
     )
     notebook = tiny_notebook(tmp_path / "busy.ipynb", f"{computes}while True:\n    pass")
     code = (
-        f"from mmlkit.batch.notebooks import run_notebook; run_notebook({str(notebook)!r}, "
+        f"from mmlcourse.batch.notebooks import run_notebook; run_notebook({str(notebook)!r}, "
         f"{str(tmp_path / 'out')!r}, {{}})"
     )
     run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)

@@ -1,0 +1,5 @@
+"""`python -m mmlcourse` is `mmlkit`."""
+
+from mmlcourse.cli.main import main
+
+raise SystemExit(main())

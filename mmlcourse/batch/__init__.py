@@ -1,0 +1,35 @@
+"""Notebooks run headless, experiments made of many runs, and the report on their results.
+
+    processes     a process that is watched and stopped, and file locks
+    notebooks     one notebook, or several at a time, through papermill
+    experiments   a notebook and a grid of its parameters, in one small file
+    runs          one run of an experiment and its result
+    batches       all runs of an experiment, through Snakemake
+    tables        tables of the results, and what they say about a claim
+    recorded      all recorded runs, with their plans and claims
+    overviews     short tables and sentences of them
+    speed         tables of recorded speeds
+    reports       the report of tables and figures, as Markdown and HTML
+    evidence      verdicts on all claims, for README.md and results/REPORT.md
+
+The rules for Snakemake are in Snakefile, those for an experiment's file in
+experiment.schema.json. Notebooks 07 and 09 to 12 read recorded results with them. Code that
+depends on a model does not belong here.
+"""
+
+import importlib
+
+# Each name is imported on first use, so that `mmlkit run` does not wait for torch.
+_MODULES = {
+    "runs": "record",
+    "recorded": "recorded_experiments",
+    "overviews": "advice claim_rows claim_sentences headlines measurement_sentences runs_table",
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name):
+    if name in _MODULE_OF:
+        return getattr(importlib.import_module(f"mmlcourse.batch.{_MODULE_OF[name]}"), name)
+    raise AttributeError(f"module 'mmlcourse.batch' has no attribute {name!r}; it has {__all__}.")

@@ -1,0 +1,267 @@
+"""All recorded runs, each experiment with its plan, its scores and what they say of its claims.
+
+Overviews, reports and the evidence are made from them.
+"""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from mmlcourse.batch.experiments import Experiment, known_experiments, load_experiment
+from mmlcourse.batch.runs import changed_parameters
+from mmlcourse.batch.tables import CELL, compare_claim, load_results, long_frame
+from mmlcourse.shipped import results as recorded_path
+from mmlcourse.studies.comparisons import outcome_sentence
+from mmlcourse.text import count
+
+__all__ = [
+    "Recorded",
+    "changed_since",
+    "experiments_in",
+    "newest",
+    "recorded_experiments",
+    "without_runs",
+]
+
+
+class Recorded(NamedTuple):
+    """An experiment and its runs.
+
+    Attributes:
+        edition: of the mini data that the runs have read, or None.
+        experiment: the Experiment.
+        results: a list of results of `load_results`.
+        frame: a DataFrame of `long_frame`.
+        claims: a list of (claim, Comparison in points of 100); None without runs of both sides.
+        given: the parameters outside the grid in which its runs differ from others of the same
+            grid point, as a text.
+        others: {name: frame} of the other experiments, for claims that name one.
+    """
+
+    edition: str | None
+    experiment: Experiment
+    results: list
+    frame: object
+    claims: list
+    given: str = ""
+    others: dict = {}
+
+    @property
+    def size(self):
+        """The profile, the edition of the mini data, and `given`."""
+        data = f"mini data of edition {self.edition}" if self.edition else ""
+        return ", ".join(filter(None, (self.experiment.profile, data, self.given)))
+
+    @property
+    def title(self):
+        """The experiment's name and the size."""
+        return f"{self.experiment.name} ({self.size})"
+
+    @property
+    def compared(self):
+        """The claims with runs of both sides."""
+        return [(claim, found) for claim, found in self.claims if found is not None]
+
+    def frame_of(self, side):
+        """Return the scores that one side of a claim is about.
+
+        Args:
+            side: the `first` or `second` of a claim; its `experiment` may name another one.
+
+        Returns:
+            A DataFrame of `long_frame`, or None where that experiment has no runs.
+        """
+        return self.others.get(side["experiment"]) if "experiment" in side else self.frame
+
+    def compare(self, claim, level=0.95):
+        """Compare the two sides of a claim, in points of 100.
+
+        Args:
+            claim: of the experiment.
+            level: the level of the interval.
+
+        Returns:
+            A Comparison, or None without runs of both sides.
+        """
+        sides = [claim["first"], claim["second"]]
+        if not any("experiment" in side for side in sides):
+            return compare_claim(claim, self.frame, 100, level)
+        import pandas as pd
+
+        sides = [{"experiment": "", **side} for side in sides]
+        frames = {"": self.frame, **self.others}
+        named = dict.fromkeys(side["experiment"] for side in sides)
+        parts = [frames[name].assign(experiment=name) for name in named if name in frames]
+        both = pd.concat(parts, ignore_index=True, join="inner")
+        return compare_claim(claim | dict(zip(("first", "second"), sides)), both, 100, level)
+
+    def at_least(self, claim):
+        """Return the difference that a claim asks for.
+
+        Args:
+            claim: of the experiment.
+
+        Returns:
+            Points of 100.
+        """
+        points = 100 / self.experiment.published.get("scale", 1)
+        factor = 1 if claim.get("metric") == "improvement" else points
+        return factor * claim.get("at_least", 0.0)
+
+    def sentence(self, claim, found):
+        """Return what the runs say of a claim.
+
+        Args:
+            claim: of the experiment.
+            found: its Comparison, or None.
+
+        Returns:
+            A sentence.
+        """
+        if found is None:
+            return f"{claim['says']}: cannot be told, there are no runs of both sides."
+        return outcome_sentence(found, claim["says"], at_least=self.at_least(claim))
+
+
+def experiments_in(folders, experiment=None):
+    """Return every experiment that has runs below some folders.
+
+    Args:
+        folders: a list of folders.
+        experiment: an Experiment that is not one of the repository's; its runs have its name.
+
+    Returns:
+        A list of Recorded. Runs that differ in a parameter outside the grid, such as those of
+        `--grid source=hub`, are apart. An experiment that the repository does not have is
+        described by what its results tell.
+
+    Raises:
+        FileNotFoundError: a folder is missing, or there is no result.
+        ValueError: an experiment or profile is not a plain name.
+    """
+    found, frames = [], {}
+    for (name, profile, edition), results in load_results(folders).items():
+        own = experiment is not None and (experiment.name, experiment.profile) == (name, profile)
+        known = experiment if own else _experiment(name, profile, results)
+        for given, part in _apart(known, results).items():
+            frame = long_frame(known, part)
+            others = frames.setdefault((profile, edition), {})
+            if not given:
+                others[name] = frame
+            found.append(Recorded(edition, known, part, frame, [], given, others))
+    return [one._replace(claims=_compared(one)) for one in found]
+
+
+def _compared(one):
+    return [(claim, one.compare(claim)) for claim in one.experiment.claims]
+
+
+def _apart(experiment, results):
+    """Return {text: results}; the text names the parameters that tell runs of a grid point apart.
+
+    A value that the experiment's file plans for the grid point is not named.
+    """
+    points, differ, parts = {}, set(), {}
+    for result in results:
+        given = result["parameters"]
+        first = points.setdefault(_point(experiment, given), given)
+        differ |= {key for key in {*first, *given} if first.get(key) != given.get(key)}
+    planned = {_point(experiment, given): given for given in experiment.runs.values()}
+    named = sorted(differ.difference(experiment.grid, ["seed"]))
+    for result in results:
+        given = result["parameters"]
+        plan = planned.get(_point(experiment, given), {})
+        others = [f"{key} {given.get(key)}" for key in named if given.get(key) != plan.get(key)]
+        parts.setdefault(", ".join(others), []).append(result)
+    return parts
+
+
+def _point(experiment, given):
+    """Return the place of a run in the grid, whatever its seed, as a text."""
+    return json.dumps([given.get(key) for key in sorted(experiment.grid) if key != "seed"])
+
+
+def _experiment(name, profile, results):
+    """Return the experiment of that name, or what the results of an unknown one tell."""
+    known = known_experiments()  # by name: a result must not make us read other files
+    if name in known and profile in ("fast", "colab", "paper"):
+        try:
+            return load_experiment(known[name], profile)
+        except ValueError as error:
+            if type(error.__cause__) is not LookupError:  # that one: the file has no such size
+                raise
+    runs = {str(result["name"]): result["parameters"] for result in results}
+    keys = dict.fromkeys(key for parameters in runs.values() for key in parameters)
+    keys = [key for key in keys if key not in (*CELL, "value")]
+    grid = {key: [one.get(key) for one in runs.values()] for key in keys}
+    grid = {key: values for key, values in grid.items() if any(one != values[0] for one in values)}
+    return Experiment(name, name, profile, Path(name), grid or {"profile": [profile]}, runs)
+
+
+def changed_since(one):
+    """Return a sentence for each parameter in which runs differ from what the file plans now.
+
+    Args:
+        one: a Recorded.
+
+    Returns:
+        A list of sentences.
+    """
+    found, plans = Counter(), one.experiment.runs
+    for result in one.results:
+        if (plan := plans.get(str(result["name"]))) is not None:
+            found.update(changed_parameters(result["parameters"], plan))
+    return [
+        f"{count(number, 'run')} had another {name} than the experiment's file has now."
+        for name, number in found.items()
+    ]
+
+
+def recorded_experiments(folders=None):
+    """Return the experiments of `experiments_in`, and an empty list where there is no run.
+
+    Args:
+        folders: a list of folders; None: results/, see `mmlcourse.shipped.results`.
+
+    Returns:
+        A list of Recorded.
+    """
+    try:
+        return experiments_in(folders or [recorded_path()])
+    except FileNotFoundError:
+        return []
+
+
+def newest(recorded):
+    """Leave out runs on an edition of the mini data that has runs of a newer edition beside it.
+
+    Args:
+        recorded: a list of Recorded.
+
+    Returns:
+        A list of Recorded in the same order.
+    """
+    place = lambda one: (one.experiment.name, one.experiment.profile, one.given)
+    number = lambda one: re.fullmatch("[0-9]{1,9}", one.edition or "") and int(one.edition)
+    last = dict(sorted((place(one), number(one)) for one in recorded if number(one) is not None))
+    return [one for one in recorded if number(one) in (None, last.get(place(one)))]
+
+
+def without_runs(recorded):
+    """Return the primary claims of known experiments that have no runs of both sides.
+
+    Args:
+        recorded: a list of Recorded.
+
+    Returns:
+        A list of texts, each a claim and its experiment.
+    """
+    told = {(one.experiment.name, claim["says"]) for one in recorded for claim, _ in one.compared}
+    return [
+        f"{claim['says']} ({name})"
+        for name in known_experiments()
+        for claim in _experiment(name, "fast", []).claims
+        if claim.get("primary") and (name, claim["says"]) not in told
+    ]

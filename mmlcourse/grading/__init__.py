@@ -1,0 +1,19 @@
+"""Assignments that grade themselves: questions, the sandbox, reports and the leaderboard.
+
+    questions     what a question is, the cases of an edition, the check that a student calls
+    a1_minbert    the questions of assignment 1: the encoder and its training
+    a2_multiverse the questions of assignment 2: many heads
+    a3_mtdnn_san  the questions of assignment 3: one encoder for several tasks
+    a4_pals       the questions of assignment 4: projected attention, sampling, prediction files
+    runner        the process that runs a student's functions; it holds no answers
+    sandbox       bubblewrap, or limits alone
+    submissions   a folder of notebooks, graded by comparing raw values
+    reports       points.csv, a page per student, Gradescope's results.json
+    bundle        the zip file that Gradescope takes
+    leaderboard   a table of prediction files, with ties, dates and baseline rows
+
+The notebooks of `assignments/` use `Assignment`, and `mmlkit grade` uses the rest. A table of
+mistakes that a lesson has too does not belong here: it lives in `mmlcourse.lessons.checks`.
+"""
+
+from mmlcourse.grading.questions import Assignment

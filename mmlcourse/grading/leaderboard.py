@@ -1,0 +1,169 @@
+"""A leaderboard of prediction files in the format of the CS224N project.
+
+Where the labels are public, as those of data/mini, the board is for practice: anybody can copy the
+labels. For grades a teacher gives a source whose labels nobody else has.
+"""
+
+import csv
+import html
+import io
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mmlcourse.grading.reports import PAGE_START
+from mmlcourse.studies.cs224n import HEADERS, TASKS, overall_score, prediction_file
+from mmlcourse.text import no_formula, printable
+from mmlkit.data.loading import load_task
+from mmlkit.files import write_file
+
+__all__ = ["HEADER", "Row", "rank", "write_board"]
+
+
+class Row(NamedTuple):
+    """Hold one line of the board.
+
+    Attributes:
+        place: from 1; equal scores share a place. A baseline and a faulty team have none, "".
+        team: the name of the folder.
+        sst: the accuracy, to three decimals, or "" where the file is missing or faulty.
+        quora: the accuracy.
+        sts: Pearson's correlation.
+        overall: the course's score.
+        date: the last change of the files, in UTC.
+        note: "baseline", or the first fault.
+    """
+
+    place: int | str
+    team: str
+    sst: float | str
+    quora: float | str
+    sts: float | str
+    overall: float | str
+    date: str
+    note: str
+
+
+HEADER = list(Row._fields)
+
+
+def rank(folder, source, split="dev"):
+    """Return the board of all teams, with the baseline of constant predictions among them.
+
+    Two scores that are equal to three decimals are a tie.
+
+    Args:
+        folder: a folder with one folder of prediction files per team.
+        source: "mini", or the folder with the labelled files of sst, quora and sts.
+        split: "dev" or "test".
+
+    Returns:
+        A list of Row, the best first.
+
+    Raises:
+        FileNotFoundError: there is no team.
+        ValueError: a task has no labelled file.
+    """
+    teams = sorted(path for path in Path(folder).glob("[!.]*") if path.is_dir())
+    if not teams:
+        raise FileNotFoundError(f"{folder} has no folders. Give a folder with one per team.")
+    truth = {name: _truth(name, source, split) for name in TASKS[None]}
+    rows = [_team(path, truth, split) for path in teams] + [_baseline(truth)]
+    rows.sort(key=lambda row: (-(row.overall if row.overall != "" else -1), row.date, row.team))
+    scores = [row.overall for row in rows if not row.note]
+    place = lambda row: "" if row.note else 1 + sum(one > row.overall for one in scores)
+    return [row._replace(place=place(row)) for row in rows]
+
+
+def _truth(name, source, split):
+    """Return {id: label} of a task, with the ids as the starter code reads them."""
+    rows = getattr(load_task(name, source), split, None)
+    if rows is None or rows.labels is None:
+        raise ValueError(f"{source} has no labelled {split} file of {name} to compare with.")
+    return {str(one).strip().lower(): float(label) for one, label in zip(rows.ids, rows.labels)}
+
+
+def _team(folder, truth, split):
+    """Return the row of a team; its place comes later."""
+    scores, note, dates = {}, "", []
+    for name, labels in truth.items():
+        path = folder / prediction_file(name, split)
+        try:
+            if path.is_symlink():  # perhaps to another team's file, or to the labels
+                raise ValueError(f"{path.name} is a link, expected a file")
+            dates.append(path.stat().st_mtime)
+            scores[name] = _score(name, _predictions(path, name, labels), labels)
+        except (OSError, ValueError) as error:
+            missing = f"{path.name} is missing" if isinstance(error, OSError) else str(error)
+            scores[name], note = "", note or missing
+    date = f"{datetime.fromtimestamp(max(dates), UTC):%Y-%m-%d %H:%M}" if dates else ""
+    overall = "" if note else round(overall_score(*scores.values()), 3)
+    shown = [one if one == "" else round(one, 3) for one in scores.values()]
+    return Row("", folder.name, *shown, overall, date, note)
+
+
+def _predictions(path, name, labels):
+    """Return {id: value} of a file with every id once."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found = {}
+    for number, line in enumerate(lines[1:], start=2):
+        one, _, value = (part.strip() for part in line.partition(" , "))
+        one = one.lower()  # as the starter code reads them
+        if one not in labels or one in found:
+            raise ValueError(f"{path.name}, row {number}: id {one[:40]!r} is unknown or repeated")
+        found[one] = float(value)
+    header = f"id \t {HEADERS[name]}"
+    if not lines or lines[0].strip() != header or len(found) != len(labels):
+        raise ValueError(f"{path.name}: expected {header!r} and the {len(labels)} ids of the split")
+    if not np.isfinite(list(found.values())).all():
+        raise ValueError(f"{path.name}: a prediction is not a finite number")
+    return found
+
+
+def _score(name, found, labels):
+    ours, theirs = np.array([(found[one], label) for one, label in labels.items()]).T
+    if name != "sts":
+        return float((ours == theirs).mean())
+    if min(np.ptp(ours), np.ptp(theirs)) == 0:
+        return 0.0
+    found = np.corrcoef(ours, theirs)[0, 1]
+    return float(found) if np.isfinite(found) else 0.0
+
+
+def _baseline(truth):
+    """Return the row of always predicting the most frequent label, and one constant score."""
+    scores = {}
+    for name, labels in truth.items():
+        values = list(labels.values())
+        most = max(values.count(one) for one in set(values)) / len(values)
+        scores[name] = 0.0 if name == "sts" else most
+    shown = [round(one, 3) for one in scores.values()]
+    overall = round(overall_score(*scores.values()), 3)
+    return Row("", "most frequent label", *shown, overall, "", "baseline")
+
+
+def write_board(rows, path):
+    """Write the board as .csv and .html.
+
+    Args:
+        rows: a list of Row.
+        path: the files' path without ending.
+
+    Returns:
+        The path of the .html file.
+    """
+    text = io.StringIO()
+    cells = [[printable(str(cell)) for cell in row] for row in (HEADER, *rows)]
+    csv.writer(text, lineterminator="\n").writerows([map(no_formula, row) for row in cells])
+    lines = [
+        "".join(f"<{kind}>{html.escape(cell)}</{kind}>" for cell in row)
+        for kind, row in zip(["th"] + ["td"] * len(rows), cells)
+    ]
+    body = "\n".join(f"<tr>{row}</tr>" for row in lines)
+    start = PAGE_START.format(title="Leaderboard")
+    page = f"{start}<h1>Leaderboard</h1>\n<table>\n{body}\n</table>\n"
+    for ending, content in ((".csv", text.getvalue()), (".html", page)):
+        write_file(f"{path}{ending}", content)
+    return Path(f"{path}.html")

@@ -1,0 +1,464 @@
+"""What a question is, the cases of an edition, and the check that a student calls.
+
+A question is data: its points, the right answer with tables of known mistakes, and a function that
+draws cases. The same right answer serves the student's check, on public cases, and the grader, on
+hidden cases. An edition of a course is one number, from which sizes, values and variants follow.
+"""
+
+import ast
+import contextlib
+import copy
+import dataclasses
+import functools
+import hashlib
+import importlib
+import inspect
+import pkgutil
+import random
+import textwrap
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from mmlcourse.grading.runner import watched
+from mmlcourse.lessons.checks.compare import WrongAnswer, compare, read, require, verdict
+
+__all__ = [
+    "PLACEHOLDER",
+    "Assignment",
+    "Draw",
+    "Edition",
+    "Question",
+    "load_questions",
+    "names_in",
+    "question",
+]
+
+PLACEHOLDER = "*Write here.*"  # behind **Answer to NAME:** in a student's notebook
+
+
+class Draw:
+    """Draw the values of a case from a seed.
+
+    Args:
+        seed: any text.
+    """
+
+    def __init__(self, seed):
+        digest = hashlib.sha256(str(seed).encode()).digest()
+        self.random = np.random.default_rng(int.from_bytes(digest[:8], "big"))
+
+    def size(self, low, high):
+        """Draw a whole number.
+
+        Args:
+            low: the smallest value.
+            high: the largest value.
+
+        Returns:
+            The number.
+        """
+        return int(self.random.integers(low, high + 1))
+
+    def number(self, low, high):
+        """Draw a number with three decimals.
+
+        Args:
+            low: the smallest value.
+            high: the largest value.
+
+        Returns:
+            The number.
+        """
+        return round(float(self.random.uniform(low, high)), 3)
+
+    def normal(self, *shape, scale=1.0):
+        """Draw a tensor of normal numbers with three decimals.
+
+        Args:
+            *shape: the sizes.
+            scale: the standard deviation.
+
+        Returns:
+            A float32 tensor, [*shape].
+        """
+        return torch.tensor(self.random.normal(0, scale, shape).round(3), dtype=torch.float32)
+
+    def integers(self, high, *shape):
+        """Draw a tensor of whole numbers from 0 to high - 1.
+
+        Args:
+            high: the number of values.
+            *shape: the sizes.
+
+        Returns:
+            An int64 tensor, [*shape].
+        """
+        return torch.tensor(self.random.integers(0, high, shape))
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """Describe one question.
+
+    Attributes:
+        name: its name, also the first words of the verdict.
+        points: for a right answer; a wrong one has none.
+        difficulty: 1, 2 or 3.
+        hours: the expected time.
+        right: `right(pick, *case, **variants)`, see `compare`; None for a question that a teacher
+            reads.
+        rule: the right answer in words, see `compare`. A function of the variants may give it.
+        cases: `cases(draw)` returns a list of tuples of arguments.
+        object: the name of the student's function or class; by default the question's name.
+        driver: `driver(student, *case)` returns the value that is compared. It runs in the
+            student's process. Its source is sent there, so it imports what it uses.
+        edges: pairs (arguments, sentence), see `compare`.
+        order: see `compare`.
+        variants: {name: values}; an edition asks for one value of each, the default edition for
+            the first. A name means the same in all questions of an assignment.
+        allowed: packages that it may import, beside torch and numpy.
+        gradients: {number of an output: numbers of the student's arguments}, by which autograd has
+            to find the output's gradients, the same as those of the right answer. The right answer
+            has the same arguments and outputs in these places.
+        changes: whether the student's function may change its arguments.
+        avoid: names that would do the exercise; an answer that uses one is worth nothing.
+        uses: names of questions whose functions an answer may call; a message about a wrong answer
+            mentions those that are not right.
+        seconds: the limit of CPU time for all cases.
+    """
+
+    name: str
+    points: int
+    difficulty: int
+    hours: float
+    right: Callable | None = None
+    rule: str | dict | Callable = ""
+    cases: Callable | None = None
+    object: str = ""
+    driver: Callable | None = None
+    edges: tuple = ()
+    order: tuple | None = None
+    variants: dict = dataclasses.field(default_factory=dict)
+    allowed: tuple = ()
+    gradients: dict = dataclasses.field(default_factory=dict)
+    changes: bool = False
+    avoid: tuple = ()
+    uses: tuple = ()
+    seconds: float = 10
+
+    def compare(self, function, cases, variants=None, notes=(), **more):
+        """Compare a function, or recorded results, with the right answer.
+
+        Args:
+            function: takes a case and returns the value.
+            cases: a list of tuples of arguments.
+            variants: {name: value}, by default those of the default edition.
+            notes: what `watched` noted in each case: {"faults": texts, "gradients": vectors}.
+            **more: keywords of `compare`.
+
+        Raises:
+            WrongAnswer: the results differ from the right ones.
+        """
+        wanted = {
+            name: (variants or {}).get(name, self.variants[name][0]) for name in self.variants
+        }
+        right = functools.partial(self.right, **wanted)
+        rule = self.rule(**wanted) if callable(self.rule) else self.rule
+        compare(function, right, cases, rule, self.edges, self.order, **more)
+        faults = [str(fault) for note in notes for fault in note.get("faults", ())]
+        require(not faults, "".join(faults[:1]))
+        if self.gradients:
+            self._compare_gradients(right, cases, notes, rule)
+
+    def _compare_gradients(self, right, cases, notes, rule):
+        """Refuse gradients that are not those of the right answer: a part of it was detached."""
+        places = [
+            (output, place) for output, numbers in self.gradients.items() for place in numbers
+        ]
+        arguments, outputs = [*inspect.signature(self.right).parameters][1:], [*rule]
+        for case, note in zip(cases, notes):
+            targets = []
+            answer = functools.partial(right, lambda value, table: value)
+            watched(answer, self.gradients, True, targets)(*copy.deepcopy(case))
+            given, targets = note.get("gradients", ()), targets[0]["gradients"]
+            require(len(given) == len(targets), "its gradients are missing.")
+            for (output, place), found, target in zip(places, given, targets):
+                name = outputs[output] if isinstance(rule, dict) else "the result"
+                close = 1e-3 * max(1, float(target.abs().max()))
+                require(
+                    np.allclose(read(found, target), target, 1e-3, close),
+                    f"the gradient of {name} by {arguments[place]} is not that of the right answer;"
+                    " do not use detach, item, numpy or no_grad.",
+                )
+
+    def refuse(self, tree):
+        """Refuse an answer that uses a name of `avoid`.
+
+        Args:
+            tree: the syntax tree of the student's function or class.
+
+        Raises:
+            WrongAnswer: it uses such a name.
+        """
+        named = names_in(tree) & {*self.avoid}
+        ends = {one for one in named for other in named if other.endswith(f".{one}")}
+        found = ", ".join(sorted(named - ends))
+        require(not found, f"it uses {found}, which does the exercise; write this part yourself.")
+
+    def advise(self, message, right):
+        """Add to a message that a used function is wrong itself.
+
+        Args:
+            message: the message about a wrong answer.
+            right: the names of the questions with a right answer.
+
+        Returns:
+            The message.
+        """
+        wrong = ", ".join(use for use in self.uses if use not in right)
+        if not wrong or "it returns nothing so far" in message:
+            return message
+        first = f"If it calls your answer to {wrong}: first run that check until it is right."
+        return f"{first} Else: {message}"
+
+    def call(self, student, notes):
+        """Return the function of a case that calls the student's function or class.
+
+        Args:
+            student: the function or class.
+            notes: a list, to which `watched` appends.
+
+        Returns:
+            A function.
+        """
+        student = watched(student, self.gradients, self.changes, notes)
+        return functools.partial(self.driver, student) if self.driver else student
+
+    def driver_source(self):
+        """Return the source of the driver, or None."""
+        return self.driver and textwrap.dedent(inspect.getsource(self.driver))
+
+
+def names_in(tree):
+    """Return the names of a program's imports and attributes, with their ends of up to 20 words.
+
+    An import under another name has its own name here.
+
+    Args:
+        tree: a syntax tree.
+
+    Returns:
+        A set of texts such as "torch.optim.AdamW", "optim.AdamW", "AdamW" and "torch".
+    """
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            inside = f"{node.module}." if node.module else ""
+            names += [node.module, *(f"{inside}{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Attribute):
+            names += [node.attr, _dotted(node)]
+    words = [name.split(".") for name in filter(None, names)]
+    # An import may have a hundred thousand words, and all its ends would fill the memory.
+    ends = {".".join(one[-n:]) for one in words for n in range(1, min(len(one), 20) + 1)}
+    return ends | {one[0] for one in words}
+
+
+def _dotted(node):
+    """Return the text of a name with up to 20 attributes, and None for anything longer or else."""
+    words = []
+    while isinstance(node, ast.Attribute) and len(words) < 20:
+        words.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *words[::-1]]) if isinstance(node, ast.Name) else None
+
+
+def _tree_of(student):
+    """Return the syntax tree of a function or of a class's functions, where Python knows it."""
+    parts = vars(student).values() if isinstance(student, type) else [student]
+    body = []
+    for part in parts:
+        with contextlib.suppress(OSError, TypeError, SyntaxError):
+            body += ast.parse(textwrap.dedent(inspect.getsource(part))).body
+    return ast.Module(body, [])
+
+
+def question(name, **fields):
+    """Turn a right answer into a question.
+
+    Args:
+        name: the name of the question.
+        **fields: the other fields of `Question`.
+
+    Returns:
+        A decorator for the right answer.
+
+    Example::
+
+        @question("scale", points=2, difficulty=1, hours=0.2, rule="x / sqrt(d)",
+                  cases=lambda draw: [(draw.normal(3), 4)])
+        def scale(pick, x, d):
+            return x / pick(d**0.5, {"x is divided by d": d})
+    """
+    return lambda right: Question(name, right=right, **fields)
+
+
+def load_questions(assignment):
+    """Return the questions of an assignment.
+
+    Args:
+        assignment: a module of mmlcourse.grading such as "a1_minbert", or its start, "a1".
+
+    Returns:
+        (full name, {name: Question}).
+
+    Raises:
+        ValueError: there is no such assignment.
+    """
+    package = importlib.import_module("mmlcourse.grading")
+    known = [one.name for one in pkgutil.iter_modules(package.__path__) if one.name[1:2].isdigit()]
+    found = [name for name in known if name == assignment or name.startswith(f"{assignment}_")]
+    if len(found) != 1:
+        raise ValueError(f"assignment {assignment!r} is unknown; expected one of {known}.")
+    module = importlib.import_module(f"mmlcourse.grading.{found[0]}")
+    return found[0], {one.name: one for one in module.QUESTIONS}
+
+
+class Edition(NamedTuple):
+    """Hold the number from which an edition of the course follows.
+
+    Attributes:
+        seed: the secret number. 0 is the default edition, which is public.
+    """
+
+    seed: int
+
+    @property
+    def public_seed(self):
+        """Return the seed of the public cases. It gives a secret seed of few digits away."""
+        return int(hashlib.sha256(f"public {self.seed}".encode()).hexdigest()[:8], 16)
+
+    def variants(self, questions):
+        """Choose a value for every variant.
+
+        Args:
+            questions: a list of Question.
+
+        Returns:
+            {name: value}.
+        """
+        known = {}
+        for one in questions:
+            known |= one.variants
+        if self.seed == 0:
+            return {name: values[0] for name, values in known.items()}
+        choose = lambda name: random.Random(f"{self.seed} {name}").choice
+        return {name: choose(name)(values) for name, values in sorted(known.items())}
+
+    def cases(self, one):
+        """Draw the hidden cases of a question.
+
+        Args:
+            one: a Question.
+
+        Returns:
+            A list of tuples of arguments.
+        """
+        return one.cases(Draw(f"hidden {self.seed} {one.name}"))
+
+
+class Assignment:
+    """Check a student's answers on public cases.
+
+    Args:
+        name: such as "a1_minbert".
+        seed: the public seed of the edition.
+        **variants: the variants of the edition.
+
+    Raises:
+        ValueError: the assignment or a variant is unknown.
+
+    Example::
+
+        check = Assignment("a1_minbert", seed=1, gelu="exact")
+        check("attention", attention)        # prints one line
+    """
+
+    def __init__(self, name, seed, **variants):
+        self.name, self.questions = load_questions(name)
+        known = {name for one in self.questions.values() for name in one.variants}
+        if set(variants) - known:
+            raise ValueError(f"the variants are {sorted(variants)}, expected of {sorted(known)}.")
+        self.seed, self.variants, self.passed = seed, variants, {}
+
+    def __call__(self, name, student):
+        """Compare a student's function or class with the right answer and print one line.
+
+        Args:
+            name: the name of the question.
+            student: the function or class.
+
+        Returns:
+            True if the answer is right.
+
+        Raises:
+            ValueError: there is no such question.
+        """
+        if name not in self.questions:
+            raise ValueError(f"question {name!r} is unknown; expected one of {[*self.questions]}.")
+        one = self.questions[name]
+        cases = one.cases(Draw(f"{self.seed} {name}"))
+        right = [other for other, passed in self.passed.items() if passed]
+
+        def check():
+            try:
+                notes = []
+                one.compare(one.call(student, notes), cases, self.variants, notes)
+                one.refuse(_tree_of(student))
+            except WrongAnswer as error:
+                raise WrongAnswer(one.advise(str(error), right)) from None
+
+        self.passed[name] = verdict(name, check)
+        return self.passed[name]
+
+    def done(self, *names):
+        """Return whether questions are answered, and print those that are not.
+
+        Args:
+            *names: names of questions.
+
+        Returns:
+            True if the last check of each was right.
+        """
+        missing = [name for name in names if not self.passed.get(name)]
+        if missing:
+            print(f"Skipped: first answer {', '.join(missing)}.")
+        return not missing
+
+    def split(self, count, dev):
+        """Divide row numbers into train and dev, as this edition does.
+
+        Args:
+            count: the number of rows.
+            dev: the number of rows in dev.
+
+        Returns:
+            Two lists of row numbers.
+        """
+        order = Draw(f"{self.seed} split").random.permutation(count).tolist()
+        return order[dev:], order[:dev]
+
+    def summary(self):
+        """Print the points of the questions that the public checks can judge."""
+        judged, total = [one for one in self.questions.values() if one.right], 0
+        for one in judged:
+            points = one.points if self.passed.get(one.name) else 0
+            total += points
+            print(f"{points:>3} of {one.points:<3} {one.name}")
+        print(f"{total:>3} of {sum(one.points for one in judged):<3} points for code")
+        if written := sum(one.points for one in self.questions.values() if not one.right):
+            print(f"    and {written} points for the written parts")

@@ -1,0 +1,410 @@
+"""Grade a folder of notebooks: run each in a sandbox, and compare its raw values here.
+
+The child process returns values and holds no answers. This process holds the answers and never
+executes a student's code. What it has graded it writes at once, so that an interrupted grading
+continues where it stopped.
+"""
+
+import ast
+import concurrent.futures
+import contextlib
+import hashlib
+import json
+import queue
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from mmlcourse.grading import runner
+from mmlcourse.grading.questions import PLACEHOLDER, Edition, load_questions, names_in
+from mmlcourse.grading.sandbox import find_sandbox
+from mmlcourse.lessons.checks.compare import WrongAnswer
+from mmlkit.files import write_file
+
+__all__ = ["check_folder", "grade_folder", "grade_notebook", "load_edition", "replay"]
+
+REFUSED = ("mmlkit", "mmlcourse", "transformers", "sentence_transformers")
+PACKAGES = ("torch", "numpy")
+SIZE = 1_000_000  # bytes of the results of a question
+LARGEST = 20_000_000  # bytes of a notebook
+LOAD_SECONDS = 10  # for one statement of the notebook
+BY_HAND = "read by the teacher"
+
+
+def load_edition(answers=None):
+    """Return the edition of a course.
+
+    Args:
+        answers: the folder with edition.json that `assignments/course.py` wrote; None: the default
+            edition, whose cases are public.
+
+    Returns:
+        An Edition.
+
+    Raises:
+        FileNotFoundError: the folder has no edition.json.
+        ValueError: edition.json has no seed.
+    """
+    if answers is None:
+        return Edition(0)
+    path = Path(answers) / "edition.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing. `make course` writes the folder of answers.")
+    try:
+        return Edition(int(json.loads(path.read_text(encoding="utf-8"))["seed"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} has no seed; expected {{'seed': NUMBER}}.") from error
+
+
+def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None, tell=None):
+    """Grade every notebook of a folder that is not graded yet.
+
+    Args:
+        folder: the folder with the students' .ipynb files. The name of a file is the student's.
+        assignment: such as "a1".
+        out: the folder for the results, one .json file per student.
+        edition: an Edition; by default the public one.
+        jobs: notebooks at a time.
+        sandbox: a Sandbox; by default the best of this machine.
+        tell: a function that is called with a text after every notebook.
+
+    Returns:
+        A list of results, see `grade_notebook`, in the order of the names.
+
+    Raises:
+        FileNotFoundError: the folder has no notebook.
+        ValueError: `out` holds the grades of another assignment (from a private function).
+    """
+    paths = check_folder(folder, assignment)
+    _check_out(out, assignment)
+    edition, sandbox = edition or Edition(0), sandbox or find_sandbox()
+    slots = queue.Queue()
+    for slot in range(jobs):
+        slots.put(slot)
+
+    def work(path):
+        place = Path(out) / "graded" / f"{path.stem}.json"
+        key = _key(path, assignment, edition)
+        if result := _graded_before(place, key):
+            return result
+        slot = slots.get()
+        try:
+            result = grade_notebook(path, assignment, edition, sandbox, slot)
+        finally:
+            slots.put(slot)
+        result["key"] = key if result.pop("ended", True) else None  # a broken machine is no answer
+        write_file(place, json.dumps(result, indent=1))
+        if tell:
+            points = sum(one["points"] or 0 for one in result["questions"])
+            tell(f"{path.stem}: {points} points")
+        return result
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        try:
+            return list(pool.map(work, paths))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _check_out(out, assignment):
+    """Refuse a folder with the grades of another assignment, whose table would be lost."""
+    other, name = None, load_questions(assignment)[0]
+    for path in sorted(Path(out).glob("graded/*.json"))[:1]:
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # a damaged file
+            other = json.loads(path.read_text(encoding="utf-8")).get("assignment")
+    if other not in (None, name):
+        raise ValueError(
+            f"{out} holds the grades of {other!r}, expected {name!r} or an empty folder. Name "
+            "another folder with --out."
+        )
+
+
+def check_folder(folder, assignment, *, only=False):
+    """Return the notebooks of a folder of submissions.
+
+    Args:
+        folder: the folder.
+        assignment: such as "a1".
+        only: whether there must be one notebook only.
+
+    Returns:
+        A sorted list of paths.
+
+    Raises:
+        FileNotFoundError: the folder has no notebook.
+        ValueError: the assignment is unknown, a notebook is a link, or there are several.
+    """
+    load_questions(assignment)
+    inside = sorted(Path(folder).glob("*"))
+    paths = [path for path in inside if path.suffix.lower() == ".ipynb"]
+    if not paths:
+        raise FileNotFoundError(
+            f"{folder} has no .ipynb file. Give the folder of submissions, in which each notebook "
+            "has its student's name. Notebooks in subfolders are not graded: move them up."
+        )
+    if left := [path.name for path in inside if path not in paths and path.name[0] != "."]:
+        warnings.warn(
+            f"{folder}: not graded, because these are no notebooks: {', '.join(left[:20])}.",
+            stacklevel=2,
+        )
+    if links := [path.name for path in paths if path.is_symlink()]:
+        raise ValueError(
+            f"{folder} has links to other files, {links[:5]}. Expected the notebooks themselves: "
+            "remove the links."
+        )
+    if only and len(paths) > 1:
+        raise ValueError(
+            f"--gradescope needs a folder with one notebook, {folder} has {len(paths)}. Move the "
+            "others away."
+        )
+    return paths
+
+
+def _graded_before(place, key):
+    """Return the stored result of the same submission and questions, or None."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        result = json.loads(place.read_text(encoding="utf-8"))
+        return result if result["key"] == key else None
+
+
+def _key(path, assignment, edition):
+    """Return a text that changes with the submission, the questions and the edition."""
+    name, _ = load_questions(assignment)
+    here = Path(__file__).parent  # the checks hold some of the right answers
+    sources = [*sorted(here.glob("*.py")), *sorted(here.parent.glob("checks/*.py"))]
+    source = b"".join(path.read_bytes() for path in sources)
+    content = path.read_bytes() if path.stat().st_size <= LARGEST else b""
+    return hashlib.sha256(content + source + f"{name} {edition.seed}".encode()).hexdigest()
+
+
+def grade_notebook(path, assignment, edition, sandbox, slot=0):
+    """Grade one notebook; whatever it holds, this returns a result.
+
+    Args:
+        path: the notebook.
+        assignment: such as "a1".
+        edition: an Edition.
+        sandbox: a Sandbox.
+        slot: a number that no other running grading has.
+
+    Returns:
+        A dict: student, assignment, sandbox, notes (a list of texts) and questions, each with name,
+        points (None: read by the teacher), of, message, and the student's text; and ended, whether
+        the notebook was loaded, took too long, or has nothing to run.
+    """
+    path = Path(path)
+    name, questions = load_questions(assignment)
+    cells, notes = _read(path)
+    documents, ended = {}, True
+    code = [one for one in questions.values() if one.right]
+    if other := _another_assignment(cells, name):
+        notes = [f"the notebook answers {other} and was graded as {name}"]
+    useless = f"{notes[0]}." if notes else ""
+    for allowed in dict.fromkeys(one.allowed for one in code) if cells else ():
+        part = [one for one in code if one.allowed == allowed]
+        found, more, loaded = _run(path, part, allowed, edition, sandbox, slot)
+        documents, ended = documents | found, ended and loaded
+        notes += [note for note in more if note not in notes]
+    notes += [] if ended else [_NOT_RUN]
+    judged, right = [], []
+    for one in questions.values():
+        points, message = None, BY_HAND
+        if one.right:
+            message = _judge(one, documents.get(one.name), edition, questions, cells)
+            points = one.points if message == "right" else 0
+            right += [one.name] if points else []
+            message = message if points else useless or one.advise(message, right)
+        text = "" if one.right else _written(cells, one.name)
+        if not one.right and text in ("", PLACEHOLDER):
+            message = f"{BY_HAND}; no text was found, so look into the notebook"
+        judged.append(
+            {"name": one.name, "points": points, "of": one.points, "message": message, "text": text}
+        )
+    notes += _mentions(cells, code)
+    return {
+        "student": path.stem,
+        "assignment": name,
+        "sandbox": str(sandbox),
+        "notes": notes,
+        "questions": judged,
+        "ended": ended,
+    }
+
+
+_NOT_RUN = (
+    "nothing was run: this machine failed, or the notebook ended the process while it was loaded; "
+    "the next `mmlkit grade` grades it again"
+)
+
+
+def _read(path):
+    """Return the cells of a notebook and notes; no cells where it cannot be read."""
+    try:
+        if path.stat().st_size > LARGEST:
+            return [], [f"the file has more than {LARGEST // 1_000_000} MB; clear its outputs"]
+        cells = json.loads(path.read_text(encoding="utf-8-sig"))["cells"]
+        readable = [one for one in cells if isinstance(one["source"], (str, list))]
+        cells = [{**one, "source": "".join(one["source"])} for one in readable]
+        return cells, [] if cells else ["the notebook has no cells"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return [], [f"the file is not a notebook ({type(error).__name__})"]
+
+
+def _run(path, questions, allowed, edition, sandbox, slot):
+    """Return ({question: document}, notes, whether the notebook was loaded) of the runner."""
+    job = {
+        "refused": [one for one in REFUSED if one not in allowed],
+        "load_seconds": LOAD_SECONDS,
+        "size": SIZE,
+        "questions": [
+            {
+                "name": one.name,
+                "object": one.object or one.name,
+                "driver": one.driver_source(),
+                "driver_name": one.driver and one.driver.__name__,
+                "gradients": one.gradients,
+                "changes": one.changes,
+                "cases": [
+                    runner.encode(list(case))
+                    for case in edition.cases(one) + [list(case) for case, _ in one.edges]
+                ],
+                "seconds": one.seconds,
+            }
+            for one in questions
+        ],
+    }
+    seconds = 60 + runner.PATIENCE * sum(one.seconds for one in questions)
+    text, late = sandbox.run(job, path, PACKAGES + allowed, seconds, slot)
+    documents, notes, known, loaded = {}, [], [one.name for one in questions], late
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError, RecursionError, TypeError, AttributeError):
+            document = json.loads(line) if len(line) <= SIZE else {}
+            loaded = loaded or "notes" in document
+            notes += [str(one)[:300] for one in list(document.get("notes", ()))[:20]]
+            if document.get("question") in known:  # of this part: the others run with less
+                documents.setdefault(document["question"], document)
+    if late:
+        notes.append(f"the notebook took longer than {seconds:g} seconds")
+    return documents, notes, loaded
+
+
+def replay(document):
+    """Return a function that answers each call with the next recorded result.
+
+    Args:
+        document: a dict with "records", each with "value" or "error".
+
+    Returns:
+        A function of any arguments. It raises the recorded error again, under its name.
+    """
+    records = iter(document["records"])
+
+    def function(*case):
+        record = next(records)
+        if "error" in record:
+            name, text = (str(one) for one in record["error"])
+            raise type(name if name.isidentifier() else "Exception", (Exception,), {})(text)
+        return runner.decode(record["value"], _array)
+
+    return function
+
+
+def _array(values, kind):
+    """Return an array of what should be numbers, or a text where it is something else."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        return "a tensor with rows of different lengths"
+    return array if array.dtype.kind in "biuf" else "a tensor without numbers"
+
+
+def _judge(one, document, edition, questions, cells):
+    """Return "right", or the message about a mistake."""
+    if document is None:
+        return "no result came back: the notebook ended the process, or it took too long."
+    if "failed" in document:
+        return str(document["failed"])[:300]
+    variants = edition.variants(questions.values())
+    try:
+        notes = [
+            {**record, "gradients": runner.decode(record.get("gradients", []), _array)}
+            for record in document["records"]
+        ]
+        one.compare(replay(document), edition.cases(one), variants, notes, show=False)
+        nodes = [node for _, node in runner.definitions({"cells": cells})]
+        others = {question.object or question.name for question in questions.values()}
+        one.refuse(_with_helpers(nodes, one.object or one.name, others))
+        return "right"
+    except WrongAnswer as error:
+        return f"not yet: {error}"[:600]
+    except Exception as error:  # a forged document may hold anything
+        return f"the results cannot be read ({type(error).__name__})."
+
+
+def _with_helpers(nodes, name, others):
+    """Return the tree of an answer, with the imports, functions and values that it names.
+
+    A name that does the exercise is worth nothing in a helper too, and under another name. The
+    functions of `other` questions are left out, because they are judged by themselves.
+    """
+    known, found, queue = {}, [], [name]
+    for node in filter(None, nodes):
+        if isinstance(node, ast.Import):
+            known |= {one.asname: ast.Import([one]) for one in node.names if one.asname}
+        elif isinstance(node, ast.ImportFrom):
+            for one in node.names:
+                known[one.asname or one.name] = ast.ImportFrom(node.module, [one], node.level)
+        elif hasattr(node, "name"):
+            known[node.name] = node
+        else:
+            stored = (one for one in ast.walk(node) if isinstance(one, ast.Name))
+            known |= {one.id: node for one in stored if isinstance(one.ctx, ast.Store)}
+    for other in others - {name}:
+        known.pop(other, None)
+    while queue:
+        if node := known.pop(queue.pop(), None):
+            found.append(node)
+            queue += [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
+    return ast.Module(found, [])
+
+
+def _another_assignment(cells, name):
+    """Return another assignment of whose functions a notebook defines more than twice as many."""
+    code = "\n".join(one["source"] for one in cells if one.get("cell_type") == "code")
+    defined = {*re.findall(r"^(?:def|class)\s+(\w+)", code, re.M)}
+    found = {}
+    for other, questions in map(load_questions, ("a1", "a2", "a3", "a4")):
+        found[other] = len(defined & {one.object or one.name for one in questions.values()})
+    best = max(found, key=found.get)
+    return best if found[best] > 2 * found[name] else None
+
+
+def _written(cells, name):
+    """Return the text behind "Answer to NAME:", with the text cells that a student added below."""
+    marker = f"**Answer to {name}:**"
+    places = [number for number, cell in enumerate(cells) if marker in cell["source"]]
+    if not places:
+        return ""
+    texts = [cells[places[0]]["source"].split(marker, 1)[1]]
+    for cell in cells[places[0] + 1 :]:
+        title = cell["source"].lstrip().startswith(("# ", "## "))  # of the next question
+        if cell.get("cell_type") != "markdown" or title or "**Answer to " in cell["source"]:
+            break
+        texts.append(cell["source"])
+    return "\n\n".join(texts).strip()[:20_000]
+
+
+def _mentions(cells, questions):
+    """Return a note for every name in the code that would do the exercise around it."""
+    avoided = {one.object or one.name: {*one.avoid} for one in questions}
+    anywhere = {name for one in questions for name in one.avoid}
+    refused = {name for name in REFUSED if not any(name in one.allowed for one in questions)}
+    found = set()
+    for number, node in runner.definitions({"cells": cells}):
+        own = avoided.get(getattr(node, "name", None), anywhere) | refused
+        if node:
+            found |= {f"cell {number} uses {name}; read it" for name in names_in(node) & own}
+    return sorted(found)

@@ -1,0 +1,9 @@
+"""What a notebook needs beside the methods that it teaches: its opening, checks and plots.
+
+    opening     the first cell of every notebook
+    profiles    the three sizes of a run: `fast`, `colab` and `paper`
+    checks      feedback on exercises
+    plots       figures and sliders
+
+All notebooks use it. Methods and models do not belong here.
+"""

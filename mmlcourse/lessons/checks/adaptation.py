@@ -1,0 +1,197 @@
+"""The checks of notebook 09's exercises."""
+
+import itertools
+import math
+
+import numpy as np
+
+from mmlcourse.lessons.checks.compare import call, exercise, read, require, verdict
+
+__all__ = ["check_labels_needed", "check_missed_label", "check_error_of_draws", "check_share"]
+
+_CURVE = [23, 235, 2359, 23596], [51.2, 82.2, 90.5, 94.3]
+_LABELS = np.where(np.arange(3000) % 5 < 2, 4, 2)  # 1,800 rows of label 2 and 1,200 of label 4
+_COUNTS = {0.0005: (1, 1), 0.001: (1, 1), 0.01: (18, 12), 0.1: (180, 120), 1.0: (1800, 1200)}
+
+
+def check_share(function, *, explain=False):
+    """Check a random share of the rows of every label, nested for the same seed.
+
+    Args:
+        function: `function(labels, share, seed)` with labels [N] and a share from 0 to 1. It
+            returns the numbers of the drawn rows.
+        explain: as in the other checks; each message of this one says the wanted rows anyway.
+
+    Returns:
+        True if the answer is right. A line with the verdict is printed.
+    """
+    return verdict("share", _compare_shares, function)
+
+
+def _compare_shares(function):
+    first, again, other = (
+        {share: _drawn(function, share, seed) for share in _COUNTS} for seed in (0, 0, 1)
+    )
+    require(first == again, "the same seed gives other rows when it is used again.")
+    for small, large in itertools.pairwise(_COUNTS):
+        nested = first[small] <= first[large]
+        require(nested, f"the rows of share {small} are not among those of share {large}.")
+    start = {
+        row for one, n in ((2, 18), (4, 12)) for row in np.flatnonzero(one == _LABELS)[:n].tolist()
+    }
+    require(first[0.01] != start, "the first rows of each class are taken, not random ones.")
+    require(first[0.01] != other[0.01], "every seed gives the same rows.")
+    for one in (2, 4):
+        drawn = np.isin(np.flatnonzero(one == _LABELS), [*first[0.1]])
+        neighbours = (drawn & np.roll(drawn, 1)).sum()  # 10 % of random rows have a drawn neighbour
+        require(neighbours < drawn.sum() / 2, "the drawn rows are neighbours, not random rows.")
+
+
+def _drawn(function, share, seed):
+    """Return the set of drawn rows, or say what is wrong with their type, range or number."""
+    answer = call(function, _LABELS, share, seed)
+    rows = read(answer, set())
+    whole = rows.ndim == 1 and not (rows % 1).any()
+    require(whole, f"expected row numbers such as [5, 2, 11], found {answer!r}.")
+    drawn = set(rows.astype(int).tolist())
+    outside = drawn - set(range(3000))
+    require(not outside, f"row numbers go from 0 to 2999, found {[*outside][:3]}.")
+    require(len(drawn) == len(rows), "a row is drawn twice.")
+    counts = tuple(np.bincount(_LABELS[list(drawn)], minlength=5)[[2, 4]].tolist())
+    mistakes = {
+        "the counts are rounded, not cut off": counts in ((2, 1), (2, 2)),
+        "both classes have the same count": counts[0] == counts[1] > 1,
+        "the share is one of all rows, not of each class": len(rows) == int(3000 * share),
+        "the counts are wrong": True,
+    }
+    mistake = next(said for said, made in mistakes.items() if made)
+    wanted = f"share {share} of 1800 and 1200 rows is {_COUNTS[share]}, at least 1 of each"
+    require(counts == _COUNTS[share], f"{mistake}: {wanted}; found {counts}.")
+    return drawn
+
+
+@exercise(
+    "missed class",
+    [(3, 3, 2), (5, 3, 2), (6, 2, 3), (4, 4, 5)],
+    "6 / 15 for 3, 3 and 2: of 15 pairs, 3 have the first class alone and 3 the second",
+)
+def check_missed_label(pick, a, b, n):
+    """Check the probability that a draw without replacement misses one of two labels.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        a: the number of rows of the first label.
+        b: the number of rows of the second label.
+        n: the number of rows drawn.
+
+    Returns:
+        The probability.
+    """
+    p, q = (
+        pick(
+            math.comb(part, n) / math.comb(a + b, n),
+            {"rows are put back after each draw": (part / (a + b)) ** n},
+        )
+        for part in (a, b)
+    )
+    missed = pick(
+        p + q,
+        {
+            "only draws of the first class alone are counted": p,
+            "only draws of the second class alone are counted": q,
+            "probabilities of cases that exclude each other are multiplied, not added": p * q,
+        },
+    )
+    return pick(
+        missed,
+        {
+            "this is the probability that both classes are drawn": 1 - missed,
+            "this is in percent": 100 * missed,
+        },
+    )
+
+
+@exercise(
+    "labels needed",
+    [(*_CURVE, wanted) for wanted in (88.3, 60.0, 82.2)],
+    "10 to the power where the line over log10(rows) reaches the accuracy",
+    [
+        ((*_CURVE, 95.7), "No size in the list reaches 95.7, so it is math.inf."),
+        ((*_CURVE, 94.3), "The largest size reaches 94.3."),
+        ((*_CURVE, 40.0), "The smallest size reaches 40 already."),
+    ],
+)
+def check_labels_needed(pick, rows, accuracies, wanted):
+    """Check the number of rows at which a learning curve reaches an accuracy.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        rows: the numbers of rows, rising.
+        accuracies: the accuracy for each, rising.
+        wanted: the accuracy to reach.
+
+    Returns:
+        The number of rows, `math.inf` above the curve.
+    """
+    if wanted > accuracies[-1]:
+        return math.inf
+    log = np.interp(wanted, accuracies, np.log10(rows))
+    before, after = (np.searchsorted(accuracies, wanted, side) for side in ("right", "left"))
+    return pick(
+        10**log,
+        {
+            "the line is straight in the rows": np.interp(wanted, accuracies, rows),
+            "this is the log10 of the rows": log,
+            "this is the natural logarithm of the rows": log * math.log(10),
+            "this is the next size in the list": rows[after],
+            "this is the size before in the list": rows[before - 1],
+        },
+    )
+
+
+@exercise(
+    "error of draws",
+    [
+        (np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 2.0])),
+        (np.array([0.31, 0.42, 0.28, 0.5]), np.array([0.4, 0.44, 0.41, 0.49])),
+    ],
+    {
+        "mean": "the mean of b - a",
+        "error": "the standard deviation of b - a, divided by the root of S",
+        "independent error": "the root of (Var(a) + Var(b)) / S",
+    },
+)
+def check_error_of_draws(pick, a, b):
+    """Check the standard error of a difference of two starting points, paired and unpaired.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        a: the accuracies of the first starting point, [S].
+        b: those of the second on the same draws, [S].
+
+    Returns:
+        The mean of b - a, its standard error, and the standard error for independent draws.
+    """
+    S, sd = len(a), (b - a).std(ddof=1)
+    mean = pick((b - a).mean(), {"this is a - b, not b - a": (a - b).mean()})
+    error = pick(
+        sd / S**0.5,
+        {
+            "this is the standard deviation of one draw, not of the mean": sd,
+            "the variance is divided by S, not by S - 1": (b - a).std() / S**0.5,
+            "the standard deviation is divided by S, not by its root": sd / S,
+        },
+    )
+    both = a.var(ddof=1) + b.var(ddof=1)
+    independent = pick(
+        (both / S) ** 0.5,
+        {
+            "the standard errors are added, not their squares": (a.std(ddof=1) + b.std(ddof=1))
+            / S**0.5,
+            "this is the standard deviation of one difference, not of the mean": both**0.5,
+            "the variances are divided by S, not by S - 1": ((a.var() + b.var()) / S) ** 0.5,
+            "this is the paired error; take no covariance": sd / S**0.5,
+            "the root is missing": both / S,
+        },
+    )
+    return mean, error, independent

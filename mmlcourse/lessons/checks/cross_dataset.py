@@ -1,0 +1,196 @@
+"""The checks of notebook 05's exercises: labels, improvement, price, and the error of groups."""
+
+import math
+
+import numpy as np
+
+from mmlcourse.lessons.checks.compare import exercise
+
+__all__ = ["check_group_error", "check_improvement", "check_price", "check_two_way"]
+
+_CHANCES = np.array([[0.05, 0.8, 0.15], [0.1, 0.48, 0.42], [0.5, 0.3, 0.2], [0.2, 0.1, 0.7]])
+_NAMES = ("contradiction", "entailment", "neutral")
+_YES, _NO = "entailment", "not_entailment"
+
+
+@exercise(
+    "improvement",
+    [
+        (
+            {"rte": 99.0, "mnli": 66.0, "qnli": 52.7, "snli": 81.3},
+            {"rte": 90.0, "mnli": 60.0, "qnli": 51.0, "snli": 70.0},
+            "rte",
+        ),
+        (
+            {"qqp": 79.1, "mrpc": 69.0, "stsb_star": 49.3},
+            {"stsb_star": 50.0, "mrpc": 70.0, "qqp": 80.0},
+            "mrpc",
+        ),
+    ],
+    "the mean of ours / baseline over the other sets, minus 1, in percent, cut to two decimals",
+)
+def check_improvement(pick, ours, baseline, own):
+    """Check the relative improvement of MML v2, Tables 2 to 5.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        ours: {set: accuracy}.
+        baseline: {set: accuracy} of the baseline.
+        own: the set that both were trained on.
+
+    Returns:
+        The improvement in percent, cut to two decimals.
+    """
+    by_place = dict(zip(ours, baseline.values()))
+    below = pick(baseline, {"sets are matched by place, not by name": by_place})
+    others = [name for name in ours if name != own]
+    names = pick(others, {"the set it was trained on is counted": list(ours)})
+    a, b = (np.array([values[name] for name in names]) for values in (ours, below))
+    ratio = np.mean(a / b)
+    value = 100 * pick(
+        100 * (ratio - 1),
+        {
+            "this is a share, not percent": ratio - 1,
+            "1 is not subtracted": 100 * ratio,
+            "this is the ratio of the means": 100 * (a.mean() / b.mean() - 1),
+            "this is a difference in points": np.mean(a - b),
+        },
+    )
+    cut = pick(
+        math.trunc(value),
+        {
+            "the result is not cut to two decimals": value,
+            "the result is rounded, not cut": round(value),
+            "the result is rounded down, not cut towards zero": math.floor(value),
+        },
+    )
+    return cut / 100
+
+
+@exercise(
+    "two_way",
+    [
+        (_CHANCES, _NAMES, np.array([_YES, _YES, _NO, _NO])),
+        (
+            _CHANCES[[0, 1, 1, 2, 3]][:, [2, 0, 1]],
+            (_NAMES[2], *_NAMES[:2]),
+            np.array([_NO, _YES, _YES, _NO, _YES]),
+        ),
+    ],
+    "the share of rows where (the most probable label is entailment) equals (the answer is)",
+)
+def check_two_way(pick, probabilities, names, answers):
+    """Check the accuracy of a three-way model on a set with two labels, by the argmax rule.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        probabilities: of the model, [N, 3].
+        names: the three labels, in the order of the columns.
+        answers: N strings, "entailment" or "not_entailment".
+
+    Returns:
+        The accuracy, from 0 to 1.
+    """
+    true = np.array([answer == "entailment" for answer in answers])
+    best, yes = probabilities.argmax(1), list(names).index("entailment")
+    predicted = pick(
+        best == yes,
+        {
+            "columns are read by place: the first one is taken for entailment": best == 0,
+            "this is the sum rule: entailment needs more than a half": probabilities[:, yes] > 0.5,
+            "neutral counts as entailment": (best == yes) | (best == list(names).index("neutral")),
+        },
+    )
+    right = pick(
+        predicted == true,
+        {
+            "a predicted neutral or contradiction never equals not_entailment": predicted & true,
+            "right and wrong are exchanged": predicted != true,
+        },
+    )
+    return pick(right.mean(), {"the count is not divided by the rows": right.sum()})
+
+
+@exercise(
+    "price",
+    [
+        ({"qqp": {"qqp": 0.8, "mrpc": 0.7}, "mrpc": {"qqp": 0.65, "mrpc": 0.85}},),
+        (
+            {
+                "a": {"a": 0.9, "b": 0.6, "c": 0.5},
+                "b": {"a": 0.7, "b": 0.8, "c": 0.55},
+                "c": {"a": 0.6, "b": 0.75, "c": 0.7},
+            },
+        ),
+    ],
+    "for each evaluated set its own model's accuracy minus the mean of the other models on it",
+)
+def check_price(pick, accuracy):
+    """Check the price of a sister set, for each set that is evaluated.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        accuracy: {trained on: {evaluated on: accuracy}}.
+
+    Returns:
+        {evaluated on: points}, from 0 to 100.
+    """
+    sets, prices = list(accuracy), {}
+    for name in sets:
+        others = [one for one in sets if one != name]
+        down = [accuracy[one][name] for one in others]
+        right = accuracy[name][name] - np.mean(down)
+        along = accuracy[name][name] - np.mean([accuracy[name][one] for one in others])
+        whole = accuracy[name][name] - np.mean([*down, accuracy[name][name]])
+        prices[name] = pick(
+            right,
+            {
+                "this compares one model on other sets, so it mixes in how hard a set is": along,
+                "the own model is counted among the sisters": whole,
+                "this is sister minus own, of the other sign": -right,
+                "this takes the best sister, not their mean": accuracy[name][name] - max(down),
+            },
+        )
+    factor = pick(100, {"this is a share, not points": 1})
+    return {name: factor * value for name, value in prices.items()}
+
+
+@exercise(
+    "group_error",
+    [
+        (np.array([1.0, 1, 1, 0, -1, 0, 0]), ["a", "a", "a", "b", "b", "c", "d"]),
+        (np.array([0.0, 1, 1, 1, -1, 0]), [3, 1, 1, 2, 2, 1]),
+    ],
+    "sqrt(G/(G-1) * sum over groups of (sum of value - mean in the group)^2) / N",
+)
+def check_group_error(pick, values, groups):
+    """Check the standard error of a mean whose rows come in groups.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        values: a number per row, [N].
+        groups: the group of each row, [N].
+
+    Returns:
+        The standard error.
+    """
+    names, n = sorted(set(groups)), len(values)
+    members = [np.array([one == name for one in groups]) for name in names]
+    centred = values - values.mean()
+    sums = np.array([centred[rows].sum() for rows in members])
+    means = np.array([values[rows].mean() for rows in members])
+    raw = np.array([values[rows].sum() for rows in members])
+    count = len(names)
+    corrected = math.sqrt(count / (count - 1) * (sums**2).sum()) / n
+    return pick(
+        corrected,
+        {
+            "every row counts as independent": values.std(ddof=1) / math.sqrt(n),
+            "every group counts the same, however many rows it has": means.std(ddof=1)
+            / math.sqrt(count),
+            "the factor G/(G-1) is missing": math.sqrt((sums**2).sum()) / n,
+            "the mean is not subtracted": math.sqrt(count / (count - 1) * (raw**2).sum()) / n,
+            "the sum is divided by the groups, not by the rows": corrected * n / count,
+            "this is the variance, without its root": corrected**2,
+        },
+    )

@@ -1,0 +1,187 @@
+"""The checks of notebook 02's exercises, and of a question of assignment 1 (AdamW)."""
+
+import numpy as np
+
+from mmlcourse.lessons.checks.compare import exercise
+from mmlkit.training.optimizers import learning_rate
+
+__all__ = [
+    "check_adamw_step",
+    "check_first_step",
+    "check_learning_rate",
+    "check_paired_error",
+]
+
+
+@exercise(
+    "AdamW",
+    [(0.5, 0.3, 0.02, 0.004, 2, 0.1, 0.9, 0.99, 0.01, 0.1)],
+    {
+        "theta": "that of the handout's formula",
+        "m": "beta1 m + (1 - beta1) g",
+        "v": "beta2 v + (1 - beta2) g^2",
+    },
+    (),
+    ("m", "v", "theta"),
+)
+def check_adamw_step(pick, theta, g, m, v, t, lr, beta1, beta2, eps, weight_decay):
+    """Check one step of AdamW as the CS224N handout writes it.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        theta: the parameter, a float.
+        g: its gradient.
+        m: the moving average of the gradient.
+        v: the moving average of the squared gradient.
+        t: the number of the step, from 1.
+        lr: the learning rate.
+        beta1: the momentum of m.
+        beta2: the momentum of v.
+        eps: the small number in the denominator.
+        weight_decay: the factor of the decoupled weight decay.
+
+    Returns:
+        The new (theta, m, v).
+    """
+    m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
+    correction = pick(
+        (1 - beta2**t) ** 0.5 / (1 - beta1**t),
+        {
+            "the bias correction sqrt(1 - beta2^t) / (1 - beta1^t) is missing": 1,
+            "only m is bias-corrected": 1 / (1 - beta1**t),
+            "only v is bias-corrected": (1 - beta2**t) ** 0.5,
+            "the bias correction is upside down": (1 - beta1**t) / (1 - beta2**t) ** 0.5,
+        },
+    )
+    root = pick(
+        v**0.5 + eps,
+        {
+            "the square root of v is missing": v + eps,
+            "eps belongs outside the square root": (v + eps) ** 0.5,
+            "eps is added to the bias-corrected root, as torch does": v**0.5
+            + eps * (1 - beta2**t) ** 0.5,
+        },
+    )
+    moved = theta - lr * correction * m / root
+    rate = pick(
+        lr * weight_decay,
+        {
+            "decay is not multiplied by the learning rate": weight_decay,
+            "decay is multiplied by alpha_t; it is multiplied by lr": lr
+            * correction
+            * weight_decay,
+        },
+    )
+    decayed = pick(
+        moved,
+        {
+            "weight decay is missing": 0,
+            "decay uses theta from before the step; the handout decays after it": theta,
+        },
+    )
+    return moved - rate * decayed, m, v
+
+
+@exercise(
+    "first step",
+    [(g, 0.1, 0.999, 1e-6) for g in (1.0, -100.0, 1e-5, -3e-6)],
+    "-lr g / (|g| + eps / sqrt(1 - beta2))",
+    [((0.0, 0.1, 0.999, 1e-6), "A gradient of 0 moves nothing.")],
+)
+def check_first_step(pick, g, lr, beta2, eps):
+    """Check the first step of the CS224N handout's AdamW, from theta = 0 and without decay.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        g: the gradient.
+        lr: the learning rate.
+        beta2: the momentum of the squared gradient.
+        eps: the small number in the denominator.
+
+    Returns:
+        The parameter after the step.
+    """
+    scale = pick(
+        eps / (1 - beta2) ** 0.5,
+        {
+            "eps is not divided by sqrt(1 - beta2); this is torch's rule": eps,
+            "eps is divided by 1 - beta2, without the square root": eps / (1 - beta2),
+            "eps is multiplied by sqrt(1 - beta2), not divided by it": eps * (1 - beta2) ** 0.5,
+            "eps is missing": 0,
+        },
+    )
+    size = pick(
+        abs(g) + scale,
+        {
+            "the gradient in the denominator has lost its absolute value": g + scale,
+            "the step is divided by g squared": g * g + scale,
+            "this is the step of gradient descent, which grows with g": 1,
+        },
+    )
+    return pick(0.0 - lr * g / size, {"the step goes uphill; its sign is wrong": lr * g / size})
+
+
+@exercise(
+    "learning rate",
+    [(step, 2.0, 10, 100) for step in (0, 4, 9, 10, 11, 55, 99)],
+    "the peak in the last warmup step, 0 at step total, and linear before and between",
+)
+def check_learning_rate(pick, step, peak, warmup, total):
+    """Check a learning rate with linear warmup and linear decay.
+
+    Args:
+        pick: not used; no mistake has a message of its own.
+        step: the number of the step, from 0.
+        peak: the largest learning rate.
+        warmup: the number of warmup steps.
+        total: the number of all steps.
+
+    Returns:
+        The learning rate of the step.
+    """
+    return learning_rate(step, peak=peak, warmup=warmup, total=total)
+
+
+_FIRST, _SECOND = [1, 1, 0, 1, 0, 1, 1, 0], [1, 0, 0, 1, 1, 0, 0, 0]
+
+
+@exercise(
+    "paired error",
+    [
+        (np.array(_FIRST, float), np.array(_SECOND, float)),
+        (np.array([1.0, 1, 1, 0, 0]), np.array([0.0, 1, 1, 0, 1])),
+    ],
+    "the standard deviation of first - second, with N - 1, divided by sqrt(N)",
+)
+def check_paired_error(pick, first, second):
+    """Check the standard error of a difference of two accuracies on the same rows.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        first: 1 where the first model is right and 0 where it is wrong, [N].
+        second: the same of the second model, [N].
+
+    Returns:
+        The standard error, a float.
+    """
+    difference, N = first - second, len(first)
+    ddof = pick(1, {"the variance is divided by N, not by N - 1": 0})
+    spread = pick(
+        difference.var(ddof=ddof),
+        {
+            "the two models are treated as independent samples": first.var(ddof=ddof)
+            + second.var(ddof=ddof),
+            "the mean difference is not subtracted": (difference**2).sum() / (N - ddof),
+            "the rows where the models differ are counted without their sign": abs(difference).var(
+                ddof=ddof
+            ),
+        },
+    )
+    rows = pick(
+        N,
+        {
+            "this is the spread of one row; the mean of N rows has a smaller error": 1,
+            "the number of rows with a difference is not N": max((difference != 0).sum(), 1),
+        },
+    )
+    return pick((spread / rows) ** 0.5, {"this is the variance, not its root": spread / rows})

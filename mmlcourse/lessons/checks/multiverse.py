@@ -1,0 +1,161 @@
+"""The checks of notebook 03's exercises, and the collapse of assignment 2."""
+
+import math
+
+import torch
+
+from mmlcourse.lessons.checks.compare import exercise
+
+__all__ = [
+    "check_collapse",
+    "check_effective_rank",
+    "check_free_directions",
+    "check_mean_cosine",
+]
+
+_EQ_5 = "the mean over the active heads, dim 0 (Eq. 5)"
+
+
+def _rows(*shape):
+    """Numbers in no order, of a shape."""
+    return torch.arange(float(math.prod(shape))).square().cos().view(shape)
+
+
+@exercise(
+    "similarity of heads",
+    [(_rows(4, 2, 3),)],
+    "per class, the mean of |cos(f_r, f_s)| over the pairs of heads r < s",
+)
+def check_mean_cosine(pick, weight):
+    """Check the mean |cos| of the heads of each class.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        weight: the weights of the heads, [M, C, D].
+
+    Returns:
+        The mean of |cos(f_r, f_s)| over the pairs r < s of every class, [C].
+    """
+    M = len(weight)
+    rows = weight.transpose(0, 1)
+    unit = rows / rows.norm(dim=-1, keepdim=True)
+    unit = pick(unit, {"the vectors are not divided by their lengths": rows})
+    G = unit @ unit.transpose(1, 2)
+    G = pick(G.abs(), {"the absolute value is missing": G})
+    apart = G.triu(diagonal=1).sum((1, 2)) / (M * (M - 1) / 2)
+    return pick(
+        apart,
+        {
+            "every head is compared with itself too": G.mean((1, 2)),
+            "the sum is divided by M², which counts more than the pairs": apart * (M - 1) / M / 2,
+            "this is the sum over pairs": apart * (M * (M - 1) / 2),
+        },
+    )
+
+
+@exercise(
+    "free directions",
+    [
+        (_rows(3, 6),),
+        (torch.eye(4, 7),),
+        (_rows(2, 5)[[0, 1, 0]],),
+        (torch.tensor([[1.0], [-1.0], [3.0]]) * torch.eye(1, 6),),
+    ],
+    "D minus the rank of the differences f_r - f_1",
+)
+def check_free_directions(pick, F):
+    """Check the number of directions in which x may vary while all heads agree.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        F: the weights of the heads of one class, [M, D].
+
+    Returns:
+        The dimension of the space of all x with <f_r, x> equal for all heads r.
+    """
+    M, D = F.shape
+    rank = int(torch.linalg.matrix_rank(F[1:] - F[0]))
+    of_heads = int(torch.linalg.matrix_rank(F))
+    return pick(
+        D - rank,
+        {
+            "this is the rank of the differences; x has the other directions": rank,
+            "this is D minus the rank of the heads: there every logit is 0": D - of_heads,
+            "this is the rank of the heads": of_heads,
+            "this is D - M + 1, which holds only for independent heads": D - M + 1,
+            "this is D - M": D - M,
+        },
+    )
+
+
+@exercise(
+    "effective rank",
+    [(_rows(6, 4) + torch.arange(4.0),)],
+    "exp(-sum p log p) of the singular values of the centred rows, p = sigma / sum(sigma)",
+)
+def check_effective_rank(pick, x):
+    """Check the effective rank of a set of vectors (Roy and Vetterli 2007).
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        x: the vectors, [N, D].
+
+    Returns:
+        exp of the entropy of the singular values of the centred vectors, divided by their sum.
+    """
+    centred = pick(x - x.mean(0), {"the vectors are not centred": x})
+    centred = pick(centred, {"the mean of each row is taken off": x - x.mean(1, keepdim=True)})
+    values = torch.linalg.svdvals(centred)
+    values = pick(values, {"the singular values are squared": values.square()})
+    p = values / values.sum()
+    entropy = torch.special.entr(p).sum()
+    return pick(
+        entropy.exp(),
+        {
+            "this is the entropy; exp is missing": entropy,
+            "the logarithm has base 2, the power base e": (entropy / torch.tensor(2.0).log()).exp(),
+            "this is 2 to the power of the natural entropy": torch.exp2(entropy),
+            "this is the number of values above zero": float((values > 1e-5).sum()),
+        },
+    )
+
+
+@exercise(
+    "collapse",
+    [
+        (
+            torch.arange(24.0).sin().view(4, 2, 3),
+            torch.arange(8.0).cos().view(4, 2),
+            torch.tensor([True, False, True, True]),
+        )
+    ],
+    {"weight": _EQ_5, "bias": _EQ_5},
+)
+def check_collapse(pick, weight, bias, active):
+    """Check the collapse of the active heads into one linear layer (MML v2, Eq. 5).
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        weight: the weights of the heads, [M, C, D].
+        bias: their biases, [M, C].
+        active: bool, [M].
+
+    Returns:
+        The weight [C, D] and the bias [C], or a `torch.nn.Linear`.
+    """
+
+    def merged(values):
+        chosen = pick(values[active], {"inactive heads are counted": values})
+        total = chosen.sum(0)
+        return pick(
+            total / len(chosen),
+            {
+                "this is the sum": total,
+                "the sum is divided by the number of all heads": total / len(active),
+                "inactive heads are in the sum": values.sum(0) / active.sum(),
+                "these are zeros": 0 * total,
+                "this is the first head alone": values[0],
+            },
+        )
+
+    return merged(weight), merged(bias)

@@ -1,0 +1,196 @@
+"""The checks of notebook 04's exercises."""
+
+import functools
+
+import numpy as np
+import torch
+
+from mmlcourse.lessons.checks.compare import exercise
+from mmlkit.heads.clustering import cluster
+
+__all__ = ["check_bandwidth", "check_head_average", "check_staircase", "check_survivors"]
+
+
+_ACTIVE = torch.tensor([True, False, True, True])
+
+
+@exercise(
+    "head average",
+    [(torch.tensor([0.05, 0.07, 0.08, 0.06]), torch.tensor([0.5, 0.9, 0.7]), _ACTIVE, 2, 0.9)],
+    {
+        "a": "gamma a + (1 - gamma) losses for active heads, and the old a for dropped heads",
+        "corrected a": "the new a of the active heads / (1 - gamma^t)",
+    },
+)
+def check_head_average(pick, a, losses, active, t, gamma):
+    """Check one update of the active heads' moving averages (MML v2, Algorithm 1).
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        a: the averages of all heads after t - 1 updates, [M].
+        losses: the losses of the active heads in index order, [A].
+        active: which heads are active, [M], bool.
+        t: the number of the update, from 1.
+        gamma: the momentum.
+
+    Returns:
+        The new averages [M], and the bias-corrected values of the active heads [A].
+    """
+    sums = {
+        "every head gets the sum of the losses, not its own": losses.sum(),
+        "every head gets the mean of the losses, not its own": losses.mean(),
+    }
+    first = {"the losses go to the first heads, not the active ones": torch.arange(len(losses))}
+    own, places = pick(losses, sums), pick(active.nonzero()[:, 0], first)
+    kept = pick(gamma, {"the momentum is on the wrong side": 1 - gamma})
+    moved = {
+        "the averages of the dropped heads change too": kept * a,
+        "the averages of the dropped heads are lost": torch.zeros_like(a),
+    }
+    new = pick(a, moved).clone()
+    new[places] = kept * a[places] + (1 - kept) * own
+    shown, bias = new[active], 1 - gamma**t
+    other = {
+        "the correction is missing": shown,
+        "the correction is one update behind": shown / (1 - gamma ** (t - 1)),
+        "the correction multiplies": shown * bias,
+    }
+    divided = torch.where(active, new / bias, new)
+    again = {"this is the corrected a; keep it uncorrected": divided}
+    return pick(new, again), pick(shown / bias, other)
+
+
+@exercise(
+    "survivors",
+    [
+        (
+            [0.50, 0.38, 0.59, 0.51, 0.395, 0.71, 0.53, 0.61, 0.425, 0.54],
+            [1, 2, 0, 1, 2, 3, 1, 0, 2, 1],
+            [0.60, 0.52, 0.40, 0.71],
+        )
+    ],
+    "all heads with the label of the smallest centroid",
+    [(([0.5, 0.6], [0, 0], [0.55]), "With one cluster no head is dropped.")],
+)
+def check_survivors(pick, averages, labels, centroids):
+    """Check which heads survive a pruning step (MML v2, Algorithm 1).
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        averages: a list of the heads' average losses.
+        labels: a list of the heads' clusters.
+        centroids: a list of the clusters' centres.
+
+    Returns:
+        The numbers of the heads kept.
+    """
+
+    def cluster(number):
+        return {head for head, label in enumerate(labels) if label == number}
+
+    lowest = min(centroids)
+    return pick(
+        cluster(centroids.index(lowest)),
+        {
+            "the highest cluster is kept; a low loss is good": cluster(
+                centroids.index(max(centroids))
+            ),
+            "the largest cluster is kept": cluster(max(labels, key=labels.count)),
+            "cluster 0 is kept; clusters have no order": cluster(0),
+            "no head is kept; compare each label, not an average and not the whole list, with the "
+            "number of the lowest cluster": set(),
+            "heads are kept by value, at or below the centroid": {
+                head for head, average in enumerate(averages) if average <= lowest
+            },
+            "only the best head is kept": {averages.index(min(averages))},
+        },
+    )
+
+
+# Twenty samples of twelve heads that differ only by chance. Of them "std:1.5" splits two.
+_SAMPLES = 0.5 + 0.01 * np.random.default_rng(4).normal(size=(20, 12))
+_FACTORS = (1.8, 0.6, 1.5, 1.2, 0.9)
+
+
+@functools.cache
+def _share_split(factor):
+    return np.mean([len(cluster(one, f"std:{factor}")[0]) > 1 for one in _SAMPLES])
+
+
+@exercise(
+    "bandwidth",
+    [(_SAMPLES, _FACTORS, limit) for limit in (0.1, 0.5)],
+    "the smallest factor that splits at most this share of the samples",
+)
+def check_bandwidth(pick, samples, factors, limit):
+    """Check the choice of a bandwidth that does not split one normal distribution.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        samples: losses of heads that differ only by chance, [S, A].
+        factors: numbers k of the rule "std:k", in no order.
+        limit: the largest share of samples that may be split.
+
+    Returns:
+        The chosen factor.
+    """
+    enough = [factor for factor in factors if _share_split(factor) <= limit]
+    narrower = [factor for factor in factors if factor < min(enough)]
+    return pick(
+        min(enough),
+        {
+            "a narrower factor is wide enough too": sorted(enough)[1],
+            "a narrower factor is wide enough too; this is the widest of all": max(enough),
+            f"this factor still splits {_share_split(max(narrower)):.0%} of the samples": max(
+                narrower
+            ),
+            "this is the narrowest of all; a sample is split if it has two clusters or more, and "
+            "the bandwidth is the factor times the standard deviation": min(factors),
+        },
+    )
+
+
+_EVENTS = [
+    {"step": 10, "active": 40, "kept": 40},
+    {"step": 20, "active": 40, "kept": 18},
+    {"step": 30, "active": 18, "kept": 18},
+    {"step": 40, "active": 18, "kept": 5},
+]
+
+
+@exercise(
+    "staircase",
+    [(40, _EVENTS, [0, 10, 19, 20, 35, 40, 60])],
+    "the heads that the last check up to each step kept, and all heads before the first check",
+    [((40, [], [0, 50]), "Without a check all heads stay active.")],
+)
+def check_staircase(pick, num_heads, events, steps):
+    """Check the number of active heads over training, rebuilt from a record (MML v2, Fig. 2).
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        num_heads: at the beginning.
+        events: a dict for each check, in order, with step, active (heads before) and kept.
+        steps: the steps for which the number is wanted.
+
+    Returns:
+        The number of active heads after each of these steps.
+    """
+
+    def staircase(key="kept", late=0, start=num_heads):
+        past = [[one[key] for one in events if one["step"] + late <= step] for step in steps]
+        return [counts[-1] if counts else start for counts in past]
+
+    later = [[one["kept"] for one in events if one["step"] >= step] for step in steps]
+    return pick(
+        staircase(),
+        {
+            "the heads before each check are counted, not those that it kept": staircase("active"),
+            "a check counts from its own step on": staircase(late=1),
+            "no head is active before the first check": staircase(start=0),
+            "each step gets the count of the next check": [
+                counts[0] if counts else staircase()[-1] for counts in later
+            ],
+            "these are the heads that were dropped": [num_heads - one for one in staircase()],
+        },
+    )

@@ -1,0 +1,185 @@
+"""The checks of notebook 08's exercises."""
+
+import math
+
+import torch
+
+from mmlcourse.lessons.checks.compare import exercise
+
+__all__ = ["check_loss_pull", "check_masked_words", "check_ranking_floor", "check_reciprocal_rank"]
+
+
+@exercise(
+    "ranking floor",
+    [(2, 1.0, 0.0, 1.0), (10, 1.0, 0.0, 1.0), (2, 10.0, -1.0, 1.0), (4, 3.0, 0.5, 2.0)],
+    "log(1 + (N - 1) exp(-gamma (high - low)))",
+)
+def check_ranking_floor(pick, N, gamma, low, high):
+    """Check the lowest possible ranking loss where scores are bounded.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        N: the number of candidates of the query.
+        gamma: the factor on the scores.
+        low: the lowest possible score.
+        high: the highest possible score.
+
+    Returns:
+        The floor of the loss of one query.
+    """
+    others = pick(
+        N - 1,
+        {"the answer is counted among the others": N, "a single other candidate is counted": 1},
+    )
+    gap = pick(
+        high - low,
+        {"the lowest score is taken for 0": high, "the gap has its sign turned": low - high},
+    )
+    gap = pick(gamma, {"gamma is missing": 1}) * gap
+    q = 1 / (1 + others * math.exp(-gap))
+    return pick(
+        -math.log(q),
+        {
+            "this is the probability of the answer": q,
+            "the log is missing": 1 - q,
+            "the minus is missing": math.log(q),
+            "the log has base 2": -math.log2(q),
+        },
+    )
+
+
+@exercise(
+    "reciprocal rank",
+    [
+        (
+            torch.tensor([0.2, 1.5, 0.9, -1.0, 0.3, 2.0, 1.1, 0.5, 0.7]),
+            torch.tensor([0, 0, 1, 1, 0, 0, 0, 0, 1]),
+            [3, 2, 4],
+        )
+    ],
+    "the mean over queries of 1 / (1 + the number of candidates above the answer)",
+)
+def check_reciprocal_rank(pick, scores, relevant, groups):
+    """Check the mean reciprocal rank of a ranking.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        scores: the scores of all candidates, without ties, [B].
+        relevant: 1 for an answer and 0 otherwise, [B].
+        groups: the number of candidates of each query.
+
+    Returns:
+        The mean reciprocal rank.
+    """
+    best = scores[relevant == 1]
+    parts = scores.split(groups)
+    above = torch.stack([(part > one).sum() for part, one in zip(parts, best)])
+    below = torch.stack([(part < one).sum() for part, one in zip(parts, best)])
+    whole = (scores > best[:, None]).sum(1)
+    above = pick(
+        above,
+        {
+            "the lowest score has rank 1": below,
+            "the ranks run over the whole batch": whole,
+        },
+    )
+    rank = pick(1.0 + above, {"the best rank is 2, not 1": 2.0 + above})
+    return pick(
+        (1 / rank).mean(),
+        {
+            "this is the mean rank": rank.mean(),
+            "this is 1 over the mean rank": 1 / rank.mean(),
+            "this is the share of answers in the first place": (rank == 1).double().mean(),
+            "this is the sum over queries": (1 / rank).sum(),
+            "the sum is divided by the candidates": (1 / rank).sum() / len(scores),
+        },
+    )
+
+
+_IDS = torch.tensor([11, 12, 13, 14, 15, 16, 17, 18])
+_DRAWN = torch.tensor([True, False, True, False, True, True, False, True])
+_U = torch.tensor([0.31, 0.05, 0.86, 0.85, 0.97, 0.79, 0.99, 0.02])
+_OTHERS = torch.tensor([71, 72, 73, 74, 75, 76, 77, 78])
+
+
+@exercise(
+    "masked words",
+    [(_IDS, _DRAWN, _U, _OTHERS, 3)],
+    {
+        "masked": "of the drawn words, [MASK] where u < 0.8, another word where 0.8 <= u < 0.9",
+        "labels": "the original word where one is drawn, and -100 elsewhere",
+    },
+)
+def check_masked_words(pick, ids, drawn, u, others, mask):
+    """Check BERT's rule for masked words.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        ids: the words, [T].
+        drawn: bool, True for a word that is to be predicted, [T].
+        u: a number from 0 to 1 for each place, [T].
+        others: a random word for each place, [T].
+        mask: the number of [MASK].
+
+    Returns:
+        The words that the encoder reads, and the labels, both [T].
+    """
+    drawn_too = pick(drawn, {"words that are not drawn are replaced too": drawn | True})
+    first, second = u < 0.8, u < 0.9
+    first, second = pick(
+        (first, second),
+        {
+            "every drawn word becomes [MASK]": (first | True, second | True),
+            "no drawn word stays as it is": (first, second | True),
+            "no random word is used": (first, first),
+            "[MASK] takes 10 % and random words take 80 %": (u >= 0.9, u >= 0.1),
+        },
+    )
+    masked = torch.where(drawn_too & second, others, ids).masked_fill(drawn_too & first, mask)
+    words = pick(ids, {"the labels are the words after masking": masked})
+    asked = pick(
+        drawn,
+        {
+            "every word has a label": drawn | True,
+            "only [MASK] has a label": drawn & first,
+            "words that stay have no label": drawn & second,
+        },
+    )
+    return masked, words.masked_fill(~asked, pick(-100, {"places without a label have 0": 0}))
+
+
+@exercise(
+    "pull of a loss",
+    [(0.0, 1.0), (-6.0, 1.0), (2.0, 3.0), (-1.0, 10.0)],
+    "gamma sigmoid(-gamma t) (1 - t²) / 4 with t = tanh(m / 4)",
+)
+def check_loss_pull(pick, m, gamma):
+    """Check the pull -dL/dm of the ranking loss with Eq. 5's sigmoid, for two candidates.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        m: the margin; the answer's score before the sigmoid is m/2, the other one's is -m/2.
+        gamma: the factor on the scores after the sigmoid.
+
+    Returns:
+        The pull.
+    """
+    t = math.tanh(pick(m / 4, {"the sigmoids read m and -m, not m/2 and -m/2": m / 2}))
+    slope = pick(
+        (1 - t * t) / 4,
+        {
+            "the derivative of the sigmoids is missing": 1,
+            "only one of the two sigmoids is differentiated": (1 - t * t) / 8,
+        },
+    )
+    factor = pick(gamma, {"the chain rule's gamma is missing": 1})
+    q = 1 / (1 + math.exp(-gamma * t))
+    outer = pick(
+        1 - q,
+        {
+            "this takes the probability of the answer, not of the other": q,
+            "this is the loss without its log, as Eq. 8 is printed": q * (1 - q),
+        },
+    )
+    pull = factor * outer * slope
+    return pick(pull, {"this is the derivative, not the pull": -pull})

@@ -1,0 +1,116 @@
+"""The checks of notebook 10's exercises."""
+
+import numpy as np
+
+from mmlcourse.lessons.checks.compare import exercise
+
+__all__ = ["check_exponent", "check_forgetting", "check_passes"]
+
+_SIZES = {"quora": 1600, "sst": 400, "sts": 100}
+_HISTORY = [[0.20, 0.50, 0.10], [0.60, 0.52, 0.21], [0.55, 0.80, 0.15], [0.40, 0.70, 0.60]]
+
+
+@exercise(
+    "exponent",
+    [
+        *((_SIZES, ratio) for ratio in (16, 4, 2, 1)),
+        ({"sts": 100, "sst": 400, "quora": 1600}, 4),
+        ({"qnli": 900, "rte": 100}, 3),  # another ratio of the sizes
+    ],
+    "log(ratio) / log(largest N / smallest N)",
+)
+def check_exponent(pick, sizes, ratio):
+    """Check the exponent that gives the largest task a chosen multiple of the smallest one's draws.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        sizes: {task: number of rows N}.
+        ratio: the probability of the largest task divided by that of the smallest.
+
+    Returns:
+        The exponent alpha, a float.
+    """
+    N = np.array([*sizes.values()], dtype=float)
+    sizes_apart = pick(
+        np.log(N.max() / N.min()),
+        {
+            "the sizes need a logarithm too": N.max() / N.min(),
+            "this takes the largest size alone, not its ratio to the smallest": np.log(N.max()),
+            "this takes the sum of the sizes, not the smallest": np.log(N.sum() / N.min()),
+            "this takes the first two sizes, not the largest and the smallest": np.log(N[0] / N[1]),
+        },
+    )
+    wanted = pick(np.log(ratio), {"the ratio needs a logarithm too": ratio})
+    alpha = pick(
+        wanted / sizes_apart, {"the fraction is upside down": sizes_apart / max(wanted, 1e-9)}
+    )
+    return float(alpha)
+
+
+@exercise(
+    "passes",
+    [(_SIZES, alpha, 1000, 8) for alpha in (1.0, 0.5, 0.0)],
+    "steps * batch * p / N for each task",
+)
+def check_passes(pick, sizes, alpha, steps, batch):
+    """Check how often each row of a task is seen in a run, on average.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        sizes: {task: number of rows N}.
+        alpha: the exponent of the probabilities.
+        steps: the number of steps of the run.
+        batch: the number of rows of a batch.
+
+    Returns:
+        {task: passes over its rows}.
+    """
+    N = np.array([*sizes.values()], dtype=float)
+    power = pick(N**alpha, {"alpha has no effect; it is an exponent": N})
+    share = pick(power / power.sum(), {"the probabilities do not add up to 1": power})
+    rows = pick(
+        steps * batch,
+        {
+            "the rows of a batch are not counted": steps,
+            "the steps are not counted": batch,
+        },
+    )
+    seen = pick(
+        rows * share / N,
+        {
+            "these are the rows seen; divide by the rows of the task": rows * share,
+            "this is divided by the rows of all tasks": rows * share / N.sum(),
+            "this is upside down": N / (rows * share),
+        },
+    )
+    return dict(zip(sizes, seen))
+
+
+@exercise(
+    "forgetting",
+    [(np.array(_HISTORY),)],
+    "for each task (column) the best of the earlier rows minus the last row",
+)
+def check_forgetting(pick, history):
+    """Check the forgetting of every task (Chaudhry et al., 2018).
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        history: scores with a row per measurement and a column per task, [M, T].
+
+    Returns:
+        The best before the last row minus the last row, [T].
+    """
+    earlier = pick(history[:-1], {"the last row is among those compared": history})
+    best, last = earlier.max(0), history[-1]
+    lost = pick(
+        best - last,
+        {
+            "this is the first row minus the last": history[0] - last,
+            "only the row before the last is compared": history[-2] - last,
+            "this is the mean of the earlier rows, not the best": earlier.mean(0) - last,
+            "one best is used for all tasks": best.max() - last,
+            "this is a share of the best": 1 - last / best,
+        },
+    )
+    return pick(lost, {"the sign is wrong; a loss is positive": -lost})

@@ -1,0 +1,84 @@
+"""Figures of notebook 09: how much a result depends on the rows that are drawn."""
+
+import numpy as np
+
+from mmlcourse.lessons.plots.common import integer_ticks, looks, panels
+
+__all__ = ["label_draws", "paired_draws"]
+
+
+def label_draws(points, borders, counts, *, title=""):
+    """Draw a one-dimensional toy: the rows, the borders of each draw, and the rows that are right.
+
+    Draws with the same border have their strokes below each other.
+
+    Args:
+        points: {initialisation: [(number, label), ...]}, with two labels.
+        borders: {initialisation: the border between the labels for each draw}.
+        counts: {initialisation: the number of right rows for each draw}.
+        title: of the left panel.
+
+    Returns:
+        The two axes.
+    """
+    labels = sorted({label for rows in points.values() for _, label in rows})
+    most = max(len(rows) for rows in points.values())
+    with panels(1, 2, (9.5, 2.8), width_ratios=(3, 2)) as ((left, right),):
+        for i, (name, one) in enumerate(looks(points).items()):
+            colour, shift = one["color"], 0.4 * i - 0.2
+            for label, mark, fill in zip(labels, "os", ("none", "full")):
+                x = [number for number, said in points[name] if said == label]
+                text = label if i == 0 else None
+                left.plot(x, [i] * len(x), mark, color=colour, fillstyle=fill, ms=8, label=text)
+            depths = [i - 0.25 - 0.12 * before for before in _repeats(borders[name])]
+            left.plot(borders[name], depths, "|", color=colour, ms=7)
+            found = np.bincount(counts[name], minlength=most + 1)
+            hatch = "//" if i else ""
+            look = dict(color=colour, hatch=hatch, edgecolor="white", label=name)
+            right.bar(np.arange(most + 1) + shift, found, 0.4, **look)
+        left.set_yticks(range(len(points)), points)
+        left.set(xlabel="output of the encoder", ylim=(-0.6, len(points) - 0.3), title=title)
+        right.set(xlabel=f"correct pairs of {most}", ylabel="draws", xticks=range(most + 1))
+        integer_ticks(left.xaxis, right.yaxis)
+        for ax in (left, right):
+            ax.legend(fontsize=8, loc="upper center", ncols=2)
+    return left, right
+
+
+def _repeats(values):
+    """Return how often each value occurs before its place."""
+    values = list(values)
+    return [values[:i].count(value) for i, value in enumerate(values)]
+
+
+def paired_draws(accuracies, first, second, *, names, majority, limits, title=""):
+    """Draw two initialisations against each other, a point per draw, and the range of each one.
+
+    Args:
+        accuracies: a DataFrame with a row per draw and a column per initialisation.
+        first: the column of the horizontal axis.
+        second: the column of the vertical axis.
+        names: all initialisations in the order that gives them their colours.
+        majority: the accuracy of the majority class.
+        limits: the smallest and largest accuracy of the axes.
+        title: of the left panel.
+
+    Returns:
+        The two axes.
+    """
+    style = looks(names)
+    with panels(1, 2, (9.5, 3.4)) as ((left, right),):
+        left.plot(limits, limits, color="black", linewidth=1)
+        colour = style[second]["color"]
+        left.plot(accuracies[first], accuracies[second], "o", color=colour, alpha=0.6)
+        labels = dict(xlabel=f"{first}, dev accuracy", ylabel=f"{second}, dev accuracy")
+        left.set(**labels, xlim=limits, ylim=limits, title=title)
+        for place, name in enumerate(accuracies):
+            line = dict(color=style[name]["color"])
+            box = dict(boxprops=line, medianprops=line, whiskerprops=line, capprops=line)
+            right.boxplot(accuracies[name], positions=[place], widths=0.5, whis=(0, 100), **box)
+        right.set_xticks(range(accuracies.shape[1]), list(accuracies))
+        right.axhline(majority, color="black", linestyle=":", linewidth=1, label="majority class")
+        right.set(ylabel="dev accuracy", ylim=limits, title="range and quartiles of all draws")
+        right.legend(fontsize=8)
+    return left, right

@@ -1,0 +1,198 @@
+"""Figures of notebooks 00 to 02 that later ones use too: attention, errors, curves and bars."""
+
+import numpy as np
+
+from mmlcourse.lessons.plots.common import (
+    COLOURS,
+    MARKERS,
+    heat_map,
+    integer_ticks,
+    looks,
+    panel,
+    panels,
+)
+
+__all__ = [
+    "attention",
+    "bars",
+    "bars_side_by_side",
+    "confusion_matrix",
+    "learning_curves",
+    "spread",
+]
+
+
+def attention(weights, tokens, *, title="", ax=None):
+    """Draw the attention weights of one head: a row per query, a column per token.
+
+    Args:
+        weights: [Q, T].
+        tokens: the T tokens.
+        title: of the figure.
+        ax: matplotlib axes, or None for a new figure.
+
+    Returns:
+        The axes.
+    """
+    size = (0.45 * len(tokens) + 1.8, 0.4 * len(weights) + 1.4)
+    with panel(ax, size=size, xlabel="looked at", ylabel="looking", title=title) as ax:
+        heat_map(
+            ax,
+            weights,
+            tokens[: len(weights)],
+            tokens,
+            "attention weight",
+            ticks=dict(rotation=60, ha="right"),
+            vmin=0,
+            vmax=1,
+            aspect="auto",
+        )
+    return ax
+
+
+def confusion_matrix(labels, predictions, names, *, title="", ax=None):
+    """Draw the counts of true labels (rows) against predicted labels (columns).
+
+    Colour shows the share of the row.
+
+    Args:
+        labels: [N] integers.
+        predictions: [N] integers.
+        names: the C labels.
+        title: of the figure.
+        ax: matplotlib axes, or None for a new figure.
+
+    Returns:
+        The axes.
+    """
+    counts = np.zeros((len(names), len(names)), dtype=int)
+    np.add.at(counts, (np.asarray(labels), np.asarray(predictions)), 1)
+    shares = counts / counts.sum(1, keepdims=True).clip(min=1)
+    size = (0.8 * len(names) + 2.4, 0.62 * len(names) + 1.6)
+    with panel(ax, size=size, xlabel="predicted", ylabel="true", title=title) as ax:
+        ticks = dict(rotation=30, ha="right")
+        heat_map(ax, shares, names, names, "share of the true label", ticks=ticks, vmin=0, vmax=1)
+        for (i, j), count in np.ndenumerate(counts):
+            colour = "black" if shares[i, j] > 0.55 else "white"
+            ax.text(j, i, count, ha="center", va="center", color=colour)
+    return ax
+
+
+def learning_curves(histories, metric="accuracy", *, rows=None, baseline=None, title="", ax=None):
+    """Draw a dev metric against epochs; a ring marks each best epoch.
+
+    Args:
+        histories: {name: DataFrame of `fit`}.
+        metric: a column of the histories.
+        rows: the number of dev rows. Bars then show one standard error of an accuracy, and the
+            axis goes from 0 to 1.
+        baseline: the accuracy of the majority class, drawn as a dotted line; or None.
+        title: of the figure.
+        ax: matplotlib axes, or None for a new figure.
+
+    Returns:
+        The axes.
+    """
+    labels = dict(xlabel="epoch", ylabel=f"dev {metric.replace('_', ' ')}", title=title)
+    with panel(ax, **labels) as ax:
+        for (name, history), one in zip(histories.items(), looks(histories).values()):
+            ax.plot(history["epoch"], history[metric], **one, label=name)
+            best = history[history["best"]]
+            x, y, colour = best["epoch"], best[metric], one["color"]
+            ax.plot(x, y, "o", markersize=13, fillstyle="none", color=colour)
+            if rows:
+                p = history[metric]
+                error = (p * (1 - p) / rows) ** 0.5
+                ax.errorbar(history["epoch"], p, error, fmt="none", capsize=3, color=colour)
+        if rows:
+            ax.set_ylim(0, 1)
+        if baseline is not None:
+            ax.axhline(baseline, color="black", linestyle=":", linewidth=1, label="majority class")
+        integer_ticks(ax.xaxis)
+        ax.legend()
+    return ax
+
+
+def bars(values, *, xlabel, title="", ax=None):
+    """Draw horizontal bars with their values.
+
+    Args:
+        values: {name: value}.
+        xlabel: what the values are.
+        title: of the figure.
+        ax: matplotlib axes, or None for a new figure.
+
+    Returns:
+        The axes.
+    """
+    size = (6, 0.45 * len(values) + 1.2)
+    with panel(ax, size=size, grid=False, xlabel=xlabel, title=title) as ax:
+        drawn = ax.barh(list(values), list(values.values()), color=COLOURS[0])
+        ax.bar_label(drawn, fmt="%.2f", padding=3)
+        ax.invert_yaxis()
+        ax.margins(x=0.12)
+    return ax
+
+
+def bars_side_by_side(charts, *, xlabels, limit):
+    """Draw several bar charts with the same rows on the same axis.
+
+    Args:
+        charts: {title: {name: value}}, with the same names in each.
+        xlabels: what the values of each chart are.
+        limit: where every axis ends.
+
+    Returns:
+        The array of axes.
+    """
+    rows = len(next(iter(charts.values())))
+    size = (4.5 * len(charts), 0.35 * rows + 1)
+    with panels(1, len(charts), size, sharey=True) as (axes,):
+        for ax, (title, values), xlabel in zip(axes, charts.items(), xlabels):
+            bars(values, xlabel=xlabel, title=title, ax=ax)
+            ax.set_xlim(0, limit)
+        axes[0].set_ylim(rows - 0.5, -0.5)  # the first row on top, for all
+    return axes
+
+
+def spread(means, sds, rows, groups, *, published=None, xlabel, title="", ax=None):
+    """Draw means with their standard deviations: a line per row, a marker and colour per group.
+
+    Args:
+        means: [N].
+        sds: [N], NaN for one seed.
+        rows: [N] names.
+        groups: [N] names.
+        published: [N] numbers drawn as crosses, NaN where there is none; or None.
+        xlabel: what the means are.
+        title: of the figure.
+        ax: matplotlib axes, or None for a new figure.
+
+    Returns:
+        The axes.
+    """
+    means, sds, rows, groups = (np.asarray(values) for values in (means, sds, rows, groups))
+    printed = np.full(len(means), np.nan) if published is None else np.asarray(published, float)
+    places = {row: i for i, row in enumerate(dict.fromkeys(rows))}
+    kinds = list(dict.fromkeys(groups))
+    single = len(kinds) == 1
+    size, ylim = (7, 0.28 * len(places) + 1.6), (len(places) - 0.4, -0.6)
+    with panel(ax, size=size, xlabel=xlabel, title=title, ylim=ylim) as ax:
+        for i, (kind, one) in enumerate(looks(kinds).items()):
+            here, colour = groups == kind, one["color"]
+            y = np.array([places[row] for row in rows[here]]) + (
+                0.5 * (i + 0.5) / len(kinds) - 0.25
+            )
+            bar = dict(xerr=np.nan_to_num(sds[here].astype(float)), capsize=2)
+            label = "ours" if single else kind
+            look = dict(fmt=one["marker"], markersize=5, color=colour)
+            if i >= len(MARKERS):  # all are used
+                look["markerfacecolor"] = "white"
+            ax.errorbar(means[here], y, **bar, **look, label=label)
+            if np.isfinite(printed[here]).any():
+                label = "published" if single else f"{kind}, published"
+                ax.plot(printed[here], y, "x", color=colour, label=label)
+        ax.set_yticks(range(len(places)), places)
+        if not single or published is not None:
+            ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return ax

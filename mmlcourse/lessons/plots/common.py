@@ -1,0 +1,156 @@
+"""The style of all figures: labelled axes, colours for the colour-blind, shapes for grey prints.
+
+Every figure draws into the axes that it is given, or into a new figure, and returns the axes. A
+series has one colour, line and marker; a method of the papers has the same ones in every figure.
+"""
+
+import contextlib
+
+from mmlcourse.studies.methods import METHODS
+
+__all__ = [
+    "COLOURS",
+    "LINES",
+    "MARKERS",
+    "heat_map",
+    "integer_ticks",
+    "looks",
+    "panel",
+    "panels",
+    "style",
+]
+
+# Okabe and Ito (2008).
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LINES = ("-", "--", "-.", ":")
+
+RC = {
+    "figure.dpi": 96,
+    "figure.figsize": (6, 3.6),
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "font.size": 10,
+    "legend.frameon": False,
+    "image.cmap": "cividis",
+}
+
+
+@contextlib.contextmanager
+def style():
+    """Use the style of the project inside a with statement, and only there.
+
+    Yields:
+        None.
+    """
+    import matplotlib.pyplot as plt
+
+    with plt.rc_context({**RC, "axes.prop_cycle": plt.cycler(color=COLOURS)}):
+        yield
+
+
+@contextlib.contextmanager
+def panel(ax=None, *, size=None, grid=True, **labels):
+    """Draw into one axes in the project's style.
+
+    Args:
+        ax: matplotlib axes, or None for a new figure.
+        size: width and height of a new figure in inches.
+        grid: whether there is a grid.
+        **labels: arguments of `Axes.set`, such as xlabel, ylabel and title.
+
+    Yields:
+        The axes.
+    """
+    with panels(1, 1, size) if ax is None else style() as new:
+        ax = new[0, 0] if ax is None else ax
+        yield ax
+        ax.set(**labels)
+        if not grid:
+            ax.grid(False)
+
+
+@contextlib.contextmanager
+def panels(rows, columns, size, **subplots):
+    """Draw into the axes of a new figure in the project's style.
+
+    Args:
+        rows: of axes.
+        columns: of axes.
+        size: width and height of the figure in inches.
+        **subplots: keywords of `matplotlib.pyplot.subplots`.
+
+    Yields:
+        The array of axes, [rows, columns].
+    """
+    import matplotlib.pyplot as plt
+
+    with style():
+        figure, axes = plt.subplots(
+            rows, columns, figsize=size, squeeze=False, layout="constrained", **subplots
+        )
+        figure.get_layout_engine().set(w_pad=0.12)  # between a colour bar and the next axis
+        yield axes
+
+
+def looks(names, places=None):
+    """Return colour, line style and marker of each series of a figure.
+
+    Args:
+        names: names of the series, in order, or a dict or a pandas Series with these keys. Where
+            all are methods of `mmlcourse.studies.methods`, each has the look of its place there.
+        places: {name: place in the palette}, so that a method keeps its look in several figures;
+            or None. Names beyond those of the figure are allowed.
+
+    Returns:
+        {name: keyword arguments of `Axes.plot`}.
+    """
+    names = list(names.keys() if hasattr(names, "keys") else names)  # of a dict or a Series
+    if places is None:
+        known = METHODS if set(names) <= set(METHODS) else names
+        places = {name: known.index(name) for name in names}
+    keywords = {"color": COLOURS, "linestyle": LINES, "marker": MARKERS}
+    return {
+        name: {key: found[places[name] % len(found)] for key, found in keywords.items()}
+        for name in names
+    }
+
+
+def heat_map(ax, values, rows, columns, bar="", *, ticks=None, **image):
+    """Draw a table of numbers as colours, with a name for every row and column.
+
+    Args:
+        ax: matplotlib axes.
+        values: [R, C].
+        rows: R names.
+        columns: C names.
+        bar: label of the colour bar; "" leaves it out.
+        ticks: keywords for the names of the columns, such as rotation.
+        **image: keywords of `Axes.imshow`.
+
+    Returns:
+        The image.
+    """
+    drawn = ax.imshow(values, **image)
+    ax.set_xticks(range(len(columns)), columns, **(ticks or {}))
+    ax.set_yticks(range(len(rows)), rows)
+    ax.grid(False)
+    if bar:
+        ax.figure.colorbar(drawn, ax=ax, label=bar)
+    return drawn
+
+
+def integer_ticks(*axes):
+    """Restrict the ticks of some axes to integers, as many as fit beside each other.
+
+    Args:
+        *axes: such as ax.xaxis.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    for axis in axes:
+        axis.set_major_locator(MaxNLocator("auto", integer=True))

@@ -1,0 +1,488 @@
+"""Figures of notebooks 03 to 06: orthogonality, pruning, improvements and performance profiles."""
+
+import numpy as np
+
+from mmlcourse.lessons.plots.common import (
+    COLOURS,
+    LINES,
+    heat_map,
+    integer_ticks,
+    looks,
+    panel,
+    panels,
+)
+from mmlcourse.studies.methods import METHODS
+from mmlcourse.text import count
+
+__all__ = [
+    "drift",
+    "figure2",
+    "head_counts",
+    "head_paths",
+    "head_similarity",
+    "improvement_grid",
+    "improvement_panels",
+    "improvements",
+    "profile",
+    "pruning_event",
+    "prunings",
+    "singular_values",
+    "staircases",
+    "trade_off",
+]
+
+HEADS = dict(xlabel="index among active heads", ylabel="average loss of the head")
+
+
+def head_similarity(weight, names=None, *, limit=1.0):
+    """Draw the mutual orthogonality of heads for every class (MML v2, Fig. 1).
+
+    Each table has the absolute cosine of every pair of heads r < s.
+
+    Args:
+        weight: the weights of the active heads, [A, C, D].
+        names: the C classes.
+        limit: where the colour scale ends.
+
+    Returns:
+        The array of C axes.
+    """
+    rows = weight.detach().float().cpu().transpose(0, 1)  # [C,A,D]
+    rows = rows / rows.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+    tables = (rows @ rows.transpose(1, 2)).abs().numpy()  # [C,A,A]
+    with panels(1, len(tables), (2.9 * len(tables) + 0.8, 3)) as (axes,):
+        for k, (ax, table) in enumerate(zip(axes, tables)):
+            pairs = np.ma.masked_array(table, np.tri(len(table), dtype=bool))  # r < s only
+            image = ax.imshow(pairs, vmin=0, vmax=limit, interpolation="nearest")
+            mean = pairs.mean() if len(table) > 1 else 0.0
+            name = names[k] if names else f"class {k}"
+            ax.set(xlabel="head s", ylabel="head r", title=f"{name}: mean {mean:.3f}")
+            integer_ticks(ax.xaxis, ax.yaxis)
+            ax.grid(False)
+        ax.figure.colorbar(image, ax=list(axes), label="|cosine|")
+    return axes
+
+
+def head_paths(paths, points=None, labels=None):
+    """Draw heads with two weights on their way: start dashed, path thin, end as an arrow.
+
+    Args:
+        paths: {title: positions [steps + 1, M, 2]}; every title gets a panel with the same limits.
+        points: [N, 2] data points behind the heads, or None.
+        labels: [N] labels of the points, -1 or 1.
+
+    Returns:
+        The array of axes.
+    """
+    names = ("first", "second") if points is None else ("first coordinate", "second coordinate")
+    units = [f"{name} weight" if points is None else name for name in names]
+    shared = dict(sharex=True, sharey=True, subplot_kw=dict(aspect="equal"))
+    with panels(1, len(paths), (4 * len(paths), 3.6), **shared) as (axes,):
+        for ax, (title, path) in zip(axes, paths.items()):
+            for label, marker in ((1, "+"), (-1, "_")) if points is not None else ():
+                here = np.asarray(points)[np.asarray(labels) == label]
+                ax.plot(*here.T, marker, color="grey", label=f"x, y = {label:+d}")
+            for j, one in enumerate(looks([f"f{i}" for i in range(path.shape[1])]).values()):
+                place = (4, -12) if j % 2 == 0 else (-16, 4)
+                _head_path(ax, np.asarray(path)[:, j], one, f"$f_{j + 1}$", place)
+            ax.set(xlabel=units[0], ylabel=units[1], title=title)
+        if points is not None:
+            axes[0].legend(loc="lower right", fontsize=8)
+    return axes
+
+
+def _head_path(ax, path, look, name, place):
+    colour, end = look["color"], path[-1].tolist()
+    ax.plot([0, path[0, 0]], [0, path[0, 1]], "--", color=colour, alpha=0.5)
+    ax.plot(*path.T, linewidth=1, color=colour)
+    arrow = dict(arrowstyle="->", linewidth=2, linestyle=look["linestyle"], color=colour)
+    ax.annotate("", end, (0, 0), arrowprops=arrow)
+    ax.annotate(name, end, place, textcoords="offset points", color=colour)
+
+
+def drift(paths, level, *, title=""):
+    """Draw the mean |cosine| of pairs of heads over training, with the middle 80 % of the pairs.
+
+    Args:
+        paths: {method: rows of (step, mean, 10 % quantile, 90 % quantile)}.
+        level: the mean |cosine| of random directions, a dotted line.
+        title: of the figure.
+
+    Returns:
+        The axes.
+    """
+    labels = dict(xlabel="update", ylabel="|cosine| of two heads of a class", title=title)
+    with panel(size=(6.4, 3.6), **labels, ylim=(0, 1)) as ax:
+        for (name, path), one in zip(paths.items(), looks(paths).values()):
+            step, mean, low, high = np.asarray(path).T
+            ax.fill_between(step, low, high, color=one["color"], alpha=0.18, linewidth=0)
+            ax.plot(step, mean, **one, markersize=4, label=name)
+        ax.axhline(level, linestyle=":", color="black", label=f"random: {level:.3f}")
+        ax.legend(loc="upper left")
+    return ax
+
+
+def singular_values(spectra, *, first=60, title=""):
+    """Draw the largest singular values of several sets of vectors, each divided by its largest.
+
+    Args:
+        spectra: {name: singular values, largest first}.
+        first: how many are drawn.
+        title: of the figure.
+
+    Returns:
+        The axes.
+    """
+    labels = dict(xlabel="singular value, by size", ylabel="singular value / the largest")
+    with panel(size=(6.4, 3.6), **labels, title=title) as ax:
+        for name, values in spectra.items():
+            look = looks([one for one in spectra if one in METHODS]).get(name)
+            look = look or dict(color="grey", linestyle=":", marker="P")
+            values = np.asarray(values)[:first] / float(values[0])
+            place = range(1, len(values) + 1)
+            ax.semilogy(place, values, **look, markevery=6, markersize=5, label=name)
+        ax.legend(loc="upper right")
+    return ax
+
+
+def trade_off(paths, chosen):
+    """Draw where runs with several lambda end, and the way of one of them.
+
+    Args:
+        paths: {lambda: rows of (mean |cosine|, loss per head)}.
+        chosen: the lambda whose way is drawn; the axes hold all of them.
+
+    Returns:
+        The axes.
+    """
+    points = np.concatenate([np.asarray(path) for path in paths.values()])
+    low, high = points.min(0), points.max(0)
+    room = 0.2 * (high[1] - low[1])
+    limits = dict(xlim=(0.7 * low[0], 1.4), ylim=(low[1] - room, high[1] + room))
+    labels = dict(xlabel="mean |cosine| of two heads (log)", ylabel="train loss per head")
+    with panel(size=(6.4, 3.6), **labels, **limits) as ax:
+        for i, (one, path) in enumerate(paths.items()):
+            ax.semilogx(*path[-1], "o", color="black" if one == chosen else "grey")
+            place = dict(xytext=(-8, 9 if i % 2 else -16), textcoords="offset points")
+            ax.annotate(f"λ = {one:g}", path[-1], **place, fontsize=8)
+        ax.semilogx(*zip(*paths[chosen]), ".-", color=COLOURS[1], label=f"λ = {chosen:g}")
+        ax.legend(loc="lower left")
+    return ax
+
+
+def _fields(event):
+    return event if isinstance(event, dict) else vars(event)
+
+
+def pruning_event(event, *, title=None, ax=None):
+    """Draw one clustering: the average loss of each active head, and the centroids as lines.
+
+    Circles are the heads that are kept, crosses those that are dropped.
+
+    Args:
+        event: a PruningEvent, or a dict of its fields.
+        title: of the figure; by default step and number of clusters.
+        ax: matplotlib axes, or None for a new figure.
+
+    Returns:
+        The axes.
+    """
+    event = _fields(event)
+    kept = np.isin(event["head_ids"], event["kept"])
+    place, averages = np.arange(len(kept)), np.asarray(event["averages"])
+    if title is None:
+        title = f"step {event['step']:,}: {count(len(event['centroids']), 'cluster')}"
+    span = max(np.ptp(averages), 1e-3 * np.abs(averages).max(), 1e-9)
+    ylim = (averages.min() - 0.06 * span, averages.max() + 0.22 * span)  # room for the legend
+    with panel(ax, **HEADS, title=title, ylim=ylim) as ax:
+        label = f"kept: {kept.sum()}"
+        ax.plot(place[kept], averages[kept], "o", markersize=4, color=COLOURS[0], label=label)
+        if not kept.all():
+            label = f"dropped: {(~kept).sum()}"
+            ax.plot(place[~kept], averages[~kept], "x", markersize=5, color=COLOURS[1], label=label)
+        for i, centroid in enumerate(event["centroids"]):
+            label = None if i else "centroids"
+            ax.axhline(centroid, linestyle=":", linewidth=1, color="black", label=label)
+        integer_ticks(ax.xaxis)
+        ax.legend(fontsize=8, loc="upper right", ncols=3)
+    return ax
+
+
+def head_counts(runs, *, last_step=None, title="", ax=None):
+    """Draw the number of active heads against training steps; a marker shows every check.
+
+    Args:
+        runs: {name: (num_heads, events)}, with events as in `pruner.events` or dicts of them.
+        last_step: where the lines end, or {name: where its line ends}.
+        title: of the figure.
+        ax: matplotlib axes, or None for a new figure.
+
+    Returns:
+        The axes.
+    """
+    ylim = (0, 1.08 * max(num_heads for num_heads, _ in runs.values()))
+    with panel(ax, xlabel="training step", ylabel="active heads", title=title, ylim=ylim) as ax:
+        for (name, (num_heads, events)), one in zip(runs.items(), looks(runs).values()):
+            events, marker = [_fields(event) for event in events], one.pop("marker")
+            steps = [0, *(event["step"] for event in events)]
+            counts = [num_heads, *(len(event["kept"]) for event in events)]
+            end = last_step.get(name) if isinstance(last_step, dict) else last_step
+            ends = [*steps, max(end or 0, steps[-1])]
+            label = f"{name}: {counts[-1]}"
+            ax.step(ends, [*counts, counts[-1]], where="post", **one, label=label)
+            ax.plot(steps[1:], counts[1:], marker, markersize=4, color=one["color"])
+        ax.legend()
+    return ax
+
+
+def figure2(events, num_heads, *, last_step=None, final=None):
+    """Draw Fig. 2 of MML v2: two clusterings, the number of heads, and the heads that remain.
+
+    The clusterings are the first and the last that dropped heads. Where only one dropped heads, the
+    last clustering of all is the second; where there is no other, its panel is left out.
+
+    Args:
+        events: of one run, as in `pruner.events` or dicts of them.
+        num_heads: at the beginning.
+        last_step: where the line of the number of heads ends.
+        final: averages [A] of the heads at the end; by default those of the last event's survivors.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: no event dropped a head.
+    """
+    events = [_fields(event) for event in events]
+    pruned = [event for event in events if event["dropped"]]
+    if not pruned:
+        raise ValueError(
+            f"none of the {len(events)} events dropped a head, so there is nothing to draw; "
+            "look at pruning_event(events[0])."
+        )
+    if final is None:
+        left = dict(zip(events[-1]["head_ids"], events[-1]["averages"]))
+        final = [left[head] for head in events[-1]["kept"]]
+    second = pruned[-1] if len(pruned) > 1 else events[-1]
+    name = "pruning" if second["dropped"] else "check"
+    with panels(2, 2, (9.5, 6)) as ((a, b), (c, d)):
+        pruning_event(pruned[0], ax=a, title=f"(a) first pruning, step {pruned[0]['step']:,}")
+        if second is pruned[0]:
+            b.set_axis_off()
+        else:
+            pruning_event(second, ax=b, title=f"(b) last {name}, step {second['step']:,}")
+        runs = {"at the end": (num_heads, events)}
+        head_counts(runs, last_step=last_step, title="(c) active heads", ax=c)
+        d.plot(range(len(final)), final, "o", markersize=4, color=COLOURS[0])
+        d.set(**HEADS, title=f"(d) what is left: {count(len(final), 'head')}")
+    return d.figure
+
+
+def prunings(runs, *, columns=3):
+    """Draw every clustering that dropped heads, a panel for each.
+
+    Args:
+        runs: {name: events}, with events as in `pruner.events` or dicts of them.
+        columns: panels side by side.
+
+    Returns:
+        The figure.
+
+    Raises:
+        ValueError: no event dropped a head.
+    """
+    events = [(name, _fields(event)) for name, many in runs.items() for event in many]
+    events = [(name, event) for name, event in events if event["dropped"]]
+    if not events:
+        raise ValueError(
+            f"none of {list(runs)} dropped a head, so there is nothing to draw; look at "
+            "pruning_event(events[0])."
+        )
+    rows = -(-len(events) // columns)
+    with panels(rows, columns, (3.4 * columns, 2.3 * rows)) as axes:
+        for ax, (name, event) in zip(axes.flat, events):
+            pruning_event(event, ax=ax, title=f"{name}, step {event['step']:,}")
+            ax.get_legend().remove()
+            ax.set(xlabel="", ylabel="", ylim=(None, None))
+            text = f"{len(event['kept'])} of {len(event['head_ids'])} kept"
+            ax.annotate(text, (0.02, 0.97), xycoords="axes fraction", va="top", fontsize=8)
+        for ax in axes.flat[len(events) :]:
+            ax.set_axis_off()
+        axes[0, 0].figure.supxlabel(HEADS["xlabel"], fontsize=10)
+        axes[0, 0].figure.supylabel(HEADS["ylabel"], fontsize=10)
+    return axes[0, 0].figure
+
+
+def staircases(runs, landmarks):
+    """Draw the share of active heads of several runs, and the dev metric below it.
+
+    Both panels share the axis of training, from 0 to 1. The dev metric is drawn as its difference
+    from the majority class, so that metrics of different tasks have the same zero. Runs of one task
+    and bandwidth have one colour; their seeds differ in the style of the line.
+
+    Args:
+        runs: a list of `mmlcourse.studies.Staircase`.
+        landmarks: `mmlcourse.studies.LANDMARKS`, drawn as stars.
+
+    Returns:
+        The two axes.
+    """
+    from matplotlib.ticker import PercentFormatter
+
+    paper = landmarks["left"] / landmarks["heads"], landmarks["step"] / landmarks["steps"]
+    lowest = min([paper[0], *(run.counts[-1][2] / run.num_heads for run in runs if run.counts)])
+    kinds = [(run.task, run.bandwidth) for run in runs]
+    with panels(2, 1, (8.4, 5.4), sharex=True, height_ratios=(3, 2)) as ((top,), (bottom,)):
+        for number, (run, kind) in enumerate(zip(runs, kinds)):
+            one = dict(looks([*dict.fromkeys(kinds)])[kind])
+            one["linestyle"] = LINES[kinds[:number].count(kind) % len(LINES)]
+            marker, counts = one.pop("marker"), run.counts
+            x = [0, *(step / run.steps for step, _, _ in counts)]
+            y = [1, *(after / run.num_heads for _, _, after in counts)]
+            label = f"{run.name}: {counts[-1][2]} of {run.num_heads}" if counts else run.name
+            top.step([*x, 1], [*y, y[-1]], where="post", **one, label=label)
+            top.plot(x[1:], y[1:], marker, markersize=4, color=one["color"])
+            if run.dev:
+                steps, values = zip(*((at / run.steps, v - run.majority) for at, v in run.dev))
+                bottom.plot(steps, values, marker=marker, **one, label=f"{run.name}, {run.metric}")
+        label = f"paper, QNLI: {landmarks['left']} of {landmarks['heads']:,}"
+        top.plot([0, paper[1]], [1, paper[0]], "*", markersize=13, color="black", label=label)
+        top.set(ylabel="share of active heads", yscale="log", ylim=(lowest / 2, 1.4))
+        top.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        bottom.axhline(0, linestyle=":", linewidth=1, color="black")
+        bottom.set(xlabel="share of training", ylabel="dev metric less\nthat of the majority")
+        for ax in (top, bottom):
+            ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return top, bottom
+
+
+def improvements(
+    percent,
+    *,
+    limit=None,
+    marked=None,
+    digits=1,
+    label="improvement, %",
+    title="",
+    ax=None,
+):
+    """Draw a table of improvements: orange below zero, white at zero, blue above.
+
+    Args:
+        percent: DataFrame, NaN where there is no number, as on a diagonal.
+        limit: where the colours end on either side; by default the largest number. Figures to be
+            compared need the same.
+        marked: DataFrame of booleans, or None; these cells get a frame.
+        digits: decimals of the numbers.
+        label: of the colour bar; "" leaves it out.
+        title: of the figure.
+        ax: matplotlib axes, or None for a new figure.
+
+    Returns:
+        The axes.
+    """
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.patches import Rectangle
+
+    values = percent.to_numpy(dtype=float)
+    limit = limit or max(np.nanmax(np.abs(values), initial=0), 1e-9)
+    frames = np.zeros_like(values) if marked is None else marked.to_numpy()
+    ends = [COLOURS[1], "white", COLOURS[0]]
+    colours = LinearSegmentedColormap.from_list("", ends, N=21).with_extremes(bad="0.88")
+    size = (0.72 * values.shape[1] + 2.6, 0.34 * len(values) + 1.2)
+    with panel(ax, size=size, title=title) as ax:
+        image = heat_map(
+            ax,
+            np.ma.masked_invalid(values),
+            percent.index,
+            percent.columns,
+            label,
+            cmap=colours,
+            vmin=-limit,
+            vmax=limit,
+            aspect="auto",
+        )
+        for i, j in zip(*np.nonzero(np.isfinite(values))):
+            dark = np.dot(image.to_rgba(values[i, j])[:3], (0.299, 0.587, 0.114)) < 0.45
+            text, colour = f"{values[i, j]:+.{digits}f}", "white" if dark else "black"
+            ax.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
+        for i, j in zip(*np.nonzero(frames)):
+            ax.add_patch(Rectangle((j - 0.47, i - 0.46), 0.94, 0.92, fill=False, linewidth=1.6))
+    return ax
+
+
+def improvement_grid(tables, *, marked=None, limit=None, digits=1, xlabel="", ylabel="", title=""):
+    """Draw tables of improvements, two in a row and in the same colours.
+
+    Args:
+        tables: {title: DataFrame}, see `improvements`.
+        marked: {title: DataFrame of booleans}, or None; see `improvements`.
+        limit: where the colours end on either side; by default the largest number of all tables.
+        digits: decimals of the numbers.
+        xlabel: what the columns are.
+        ylabel: what the rows are.
+        title: of the figure.
+
+    Returns:
+        The array of axes, [rows, 2].
+
+    Raises:
+        ValueError: the number of tables is odd, or there are none.
+    """
+    if not tables or len(tables) % 2:
+        raise ValueError(f"{len(tables)} tables cannot be drawn in rows of two; expected 2, 4, ...")
+    frames, rows = list(tables.values()), len(tables) // 2
+    limit = limit or max(np.nanmax(np.abs(one.to_numpy(float)), initial=1e-9) for one in frames)
+    widths = [frames[0].shape[1] + 1, frames[1].shape[1] + 1]
+    height = sum(0.34 * len(one) + 1.1 for one in frames[::2])
+    with panels(rows, 2, (0.66 * sum(widths) + 2.4, height), width_ratios=widths) as axes:
+        for i, (name, one) in enumerate(tables.items()):
+            ax, label = axes.flat[i], "improvement, %" if i % 2 else ""
+            frame = marked[name] if marked else None
+            options = dict(limit=limit, marked=frame, digits=digits, label=label, title=name)
+            improvements(one, **options, ax=ax)
+            ax.set(xlabel=xlabel, ylabel="" if i % 2 else ylabel)
+        axes[0][0].figure.suptitle(title, fontsize=11)
+    return axes
+
+
+def improvement_panels(cells, categories, *, title=""):
+    """Draw the improvements of one method as in MML v2, Tables 2 and 3, with means at the right.
+
+    Args:
+        cells: Series of `cell_improvements`, indexed by split, trained_on and evaluated_on.
+        categories: {name: data sets}.
+        title: of the figure.
+
+    Returns:
+        The array of axes: a row per split, a column per category.
+    """
+    tables = {}
+    for split in ("train", "dev"):
+        for name, sets in categories.items():
+            table = cells[split].unstack().reindex(index=list(sets), columns=list(sets))
+            tables[f"{name}, {split} split"] = table.assign(mean=table.mean(axis=1))
+    labels = dict(xlabel="evaluated on", ylabel="trained on")
+    return improvement_grid(tables, **labels, title=title)
+
+
+def profile(shares, *, xlabel="factor τ on the lowest error", title="", ax=None):
+    """Draw a performance profile as steps (MML v2, Fig. 3).
+
+    Args:
+        shares: DataFrame of `performance_profile`, taus x methods.
+        xlabel: what tau is.
+        title: of the figure.
+        ax: matplotlib axes, or None for a new figure.
+
+    Returns:
+        The axes.
+    """
+    labels = dict(xlabel=xlabel, ylabel="share of experiments", ylim=(0, 1.03), title=title)
+    with panel(ax, size=(6.4, 3.8), **labels) as ax:
+        for i, (name, one) in enumerate(looks(shares).items()):
+            every = (i, max(1, len(shares) // 8))  # other markers than the neighbour's
+            x, y = shares.index, shares[name]
+            ax.step(x, y, where="post", markersize=5, markevery=every, **one, label=name)
+        ax.legend(fontsize=8, loc="lower right")
+    return ax

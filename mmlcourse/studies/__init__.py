@@ -1,0 +1,83 @@
+"""The papers' protocols and printed numbers, and the files that graders and servers expect.
+
+    cross_dataset   evaluation on data sets that a model was not trained on (MML v2)
+    comparisons     differences over the same seeds, with intervals
+    published       every table of the five documents as data
+    cs224n          the course project's files and its overall score
+    glue            GLUE's average, and the files of a submission
+    dssm            the multi-task network of 2015, MT-DNN's forerunner
+    staircases      recorded runs that prune heads, for Fig. 2 (MML v2)
+    methods         the six methods of the papers as heads
+    pretraining     BERT's two pre-training objectives
+    pretraining_loop    `pretrain`: steps and checkpoints
+    lessons         recorded effects and runs that the lessons read
+
+Notebooks 00 and 02 to 12 use it. Training of the other models does not belong here.
+"""
+
+from mmlcourse.studies import published
+from mmlcourse.studies.comparisons import (
+    Comparison,
+    outcome,
+    outcome_sentence,
+    paired_bootstrap,
+)
+from mmlcourse.studies.cross_dataset import (
+    CATEGORIES,
+    cell_improvements,
+    column_improvements,
+    cross_dataset_table,
+    hold_out_errors,
+    improvements,
+    performance_profile,
+    profile_steps,
+    relative_improvement,
+    two_way,
+)
+from mmlcourse.studies.cs224n import (
+    Problem,
+    check_submission,
+    constant_accuracies,
+    overall_score,
+    prediction_file,
+    score_table,
+    untrained_scores,
+    write_course_files,
+    write_predictions,
+    write_submission,
+)
+from mmlcourse.studies.dssm import (
+    DSSM,
+    build_vocabulary,
+    evaluate_dssm,
+    fit_dssm,
+    hash_texts,
+    trigrams,
+)
+from mmlcourse.studies.glue import glue_average, write_glue_submission
+from mmlcourse.studies.lessons import (
+    recorded_baselines,
+    recorded_cadence,
+    recorded_cosine,
+    recorded_effects,
+    recorded_protocol,
+)
+from mmlcourse.studies.methods import METHODS, build_head
+from mmlcourse.studies.pretraining import (
+    PretrainingHeads,
+    fill_mask,
+    load_pretraining_heads,
+    mask_tokens,
+    next_sentence_pairs,
+    pretraining_batch,
+    pretraining_loss,
+)
+from mmlcourse.studies.pretraining_loop import pretrain
+from mmlcourse.studies.staircases import (
+    LANDMARKS,
+    Staircase,
+    recorded_staircases,
+    split_by_chance,
+    staircase,
+    staircase_table,
+)

@@ -1,0 +1,408 @@
+"""Evaluation on data sets that a model was not trained on.
+
+Section 4.2 of MML v2. The train split of another data set is as unknown to a model as its dev
+split: 4*3*2 inference and 3*2*2 similarity experiments make 36. Notebook 05 uses this module.
+"""
+
+import math
+
+import numpy as np
+
+from mmlcourse.studies.comparisons import matched
+from mmlkit.data.loading import load_task
+from mmlkit.data.tasks import get_task
+from mmlkit.training.arguments import check_head
+from mmlkit.training.evaluation import predict_scores
+
+__all__ = [
+    "CATEGORIES",
+    "two_way",
+    "cross_dataset_table",
+    "relative_improvement",
+    "improvements",
+    "column_improvements",
+    "cell_improvements",
+    "hold_out_errors",
+    "performance_profile",
+    "profile_steps",
+]
+
+CATEGORIES = {
+    "inference": ("rte", "mnli", "qnli", "snli"),
+    "similarity": ("qqp", "mrpc", "stsb_star"),
+}
+POSITIVE = ("entailment", "entails", "duplicate", "equivalent", "similar")
+NEGATIVE = ("neutral", "contradiction", *(f"not_{label}" for label in POSITIVE))
+HINTS = {"stsb": " Its labels are in 'stsb_star'.", "quora": " Quora's pairs are 'qqp' here."}
+COLUMNS = ["method", "trained_on", "evaluated_on", "split", "accuracy"]
+
+
+# ---- evaluation ----
+
+
+def two_way(scores, labels, collapse="argmax", *, as_probabilities=False):
+    """Return whether each row is positive: entailment, duplicate, equivalent or similar.
+
+    Labels are recognised by name, never by position. The two rules differ where entailment is the
+    most probable label with less than a half. The paper does not say which rule it used.
+
+    Args:
+        scores: [N, C], one column per label; logits unless `as_probabilities`.
+        labels: the C names, in the order of the columns.
+        collapse: "argmax" takes the best label, and then whether it is positive. "sum" adds the
+            probabilities of the positive and of the negative labels (neutral + contradiction).
+        as_probabilities: whether the scores are probabilities already.
+
+    Returns:
+        [N] booleans.
+
+    Raises:
+        ValueError: a label or rule is unknown, or scores and labels do not have the same number
+            of columns.
+
+    Example::
+
+        two_way([[2.0, 1.0, 0.5]], ("entailment", "neutral", "contradiction"))  # [True]
+    """
+    from scipy.special import softmax
+
+    scores, positive = np.asarray(scores, dtype=float), _is_positive(labels)
+    if scores.ndim != 2 or scores.shape[1] != len(positive):
+        raise ValueError(
+            f"scores have shape {list(scores.shape)}, expected [N, {len(positive)}]: "
+            f"one column for each of {list(labels)}."
+        )
+    _check_choice("collapse", collapse, "argmax", "sum")
+    if collapse == "argmax":
+        return positive[scores.argmax(axis=1)]
+    probabilities = scores if as_probabilities else softmax(scores, axis=1)
+    return probabilities[:, positive].sum(axis=1) > probabilities[:, ~positive].sum(axis=1)
+
+
+def _is_positive(labels):
+    for label in labels or ["a regression score"]:
+        if label not in POSITIVE + NEGATIVE:
+            raise ValueError(f"{label!r} is neither positive {POSITIVE} nor negative {NEGATIVE}.")
+    return np.isin(labels, POSITIVE)
+
+
+def _check_choice(name, value, *choices):
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}, expected {' or '.join(map(repr, choices))}.")
+
+
+def cross_dataset_table(
+    models,
+    data=None,
+    *,
+    method="model",
+    collapse="argmax",
+    splits=("train", "dev"),
+    categories=CATEGORIES,
+    **options,
+):
+    """Return the accuracy of each model on every data set of its category, its own included.
+
+    Each pair of texts goes through the head of the task that the model was trained on. Where model
+    and data set have the same labels, all of them count: the diagonal, and MNLI and SNLI on each
+    other, are three-way (the paper does not say). MNLI's dev split is the matched one.
+
+    Args:
+        models: {task that the model was trained on: MultitaskModel}.
+        data: {task: TaskData} to evaluate on; by default the mini sets. A data set that is left
+            out gets no rows.
+        method: the value of the column "method". pandas.concat joins the tables of several methods,
+            and of several seeds with a column "seed".
+        collapse: the rule of `two_way`, used at evaluation only.
+        splits: the splits of every data set.
+        categories: {name: tasks that are evaluated on each other}; by default the paper's.
+        **options: keywords of `predict`, such as batch_size, max_length and precision.
+
+    Returns:
+        A DataFrame: method, trained_on, evaluated_on, split, accuracy (from 0 to 1), rows.
+
+    Raises:
+        ValueError: a task is in no category, a model lacks its head, or data has a wrong name or no
+            labels. All of it is checked before the first prediction.
+    """
+    import pandas as pd
+
+    if not isinstance(models, dict) or not models:
+        raise ValueError("models must be a dict of at least one model, such as {'rte': model}.")
+    _check_choice("collapse", collapse, "argmax", "sum")
+    related = {task: _category(task, "models", categories) for task in models}
+    if data is None:
+        data = {name: load_task(name) for name in {*sum(related.values(), ())}}
+    chosen = {
+        (name, part): _labelled(name, one, part)
+        for name, one in data.items()
+        if _category(name, "data", categories)
+        for part in splits
+    }
+    for trained, sets in related.items():
+        check_head(models[trained], get_task(trained))
+        if not set(sets) & set(data):
+            raise ValueError(
+                f"data holds none of {', '.join(sets)}, so the {trained} model has no data set."
+            )
+
+    def accuracy(trained, split):
+        model, labels, names = models[trained], get_task(trained).labels, split.task.labels
+        scores = predict_scores(model, split.texts, task=get_task(trained), **options)
+        if set(labels) == set(names):  # possibly in another order
+            columns = [labels.index(name) for name in names]
+            return float(np.mean(scores[:, columns].argmax(axis=1) == split.labels))
+        given = getattr(model.heads[trained], "gives_probabilities", False)
+        found = two_way(scores, labels, collapse, as_probabilities=given)
+        return float(np.mean(found == _is_positive(names)[split.labels]))
+
+    rows = [
+        (method, trained, target, part, accuracy(trained, split), len(split))
+        for trained, sets in related.items()
+        for target in sets
+        for part in splits
+        if (split := chosen.get((target, part)))
+    ]
+    return pd.DataFrame(rows, columns=[*COLUMNS, "rows"])
+
+
+def _category(task, argument, categories):
+    for sets in categories.values():
+        if task in sets:
+            return sets
+    raise ValueError(
+        f"{argument} has {task!r}, which is in no category of the protocol.{HINTS.get(task, '')} "
+        f"Known sets: {', '.join(sum(categories.values(), ()))}."
+    )
+
+
+def _labelled(name, data, part):
+    if data.task.name != name:
+        raise ValueError(
+            f"data[{name!r}] holds the rows of {data.task.name!r}; give it load_task({name!r})."
+        )
+    split = data.split(part)
+    if split is None or split.labels is None:
+        raise ValueError(
+            f"{name} from {data.source!r} has no split {part!r} with labels; "
+            "choose another split or other data."
+        )
+    return split
+
+
+# ---- improvements over a baseline ----
+
+
+def relative_improvement(acc, baseline, *, truncate=False):
+    """Return the improvement over a baseline in percent, 100 * (mean of the ratios - 1).
+
+    Tables 2 to 5 of MML v2 use it. It is neither the ratio of means nor a difference in points.
+
+    Args:
+        acc: accuracies, one per hold-out set. Dicts and Series are matched by key, lists by place.
+        baseline: the baseline's accuracies, in the same form.
+        truncate: whether to cut to two decimals towards zero, as the paper prints.
+
+    Returns:
+        The improvement, a float.
+
+    Raises:
+        ValueError: the two do not match, are empty, or the baseline is not above zero.
+
+    Example::
+
+        relative_improvement([60, 90], [50, 100])  # 5.0, the mean of +20 % and -10 %
+    """
+    acc, baseline = matched(acc, baseline, "accuracies", "baseline")
+    if (baseline <= 0).any():
+        raise ValueError(f"the baseline holds {baseline.min():g}; expected numbers above zero.")
+    percent = float(100 * (np.mean(acc / baseline) - 1))
+    if truncate:
+        return math.trunc(round(percent * 100, 6)) / 100  # rounded first: 0.29 * 100 is 28.999...
+    return percent
+
+
+def hold_out_errors(table, top=1.0):
+    """Return the errors of all experiments off the diagonal, as `performance_profile` takes them.
+
+    Args:
+        table: as `cross_dataset_table` returns it, with several methods (and seeds).
+        top: the accuracy of a perfect model, 1 or 100. An error is top - accuracy.
+
+    Returns:
+        A DataFrame, experiments x methods.
+
+    Raises:
+        ValueError: a column or a seed is missing, a method lacks an experiment or has it twice.
+    """
+    if missing := [column for column in COLUMNS if column not in table]:
+        raise ValueError(
+            f"the table has no column {missing[0]!r} (columns found: {list(table)}); "
+            "give the frame of cross_dataset_table."
+        )
+    if "seed" in table and table["seed"].isna().any():
+        raise ValueError("some rows have no seed; give all tables the column 'seed', or none.")
+    keys = [*(["seed"] if "seed" in table else []), *COLUMNS[1:4]]
+    table = table[table["trained_on"] != table["evaluated_on"]]
+    cells = table.groupby([*keys, "method"])["accuracy"].count().unstack(fill_value=0)
+    counts = cells.melt(ignore_index=False, value_name="count").query("count != 1")
+    if len(counts):
+        raise ValueError(
+            f"{counts['method'].iloc[0]!r} has {counts['count'].iloc[0]} accuracies for "
+            f"{dict(zip(keys, counts.index[0]))}, expected 1; evaluate all methods on the same "
+            "sets, and tell runs apart by a column 'seed'."
+        )
+    wide = table.pivot(index=keys, columns="method", values="accuracy")
+    order = table[keys].drop_duplicates().itertuples(index=False, name=None)
+    wide = wide.reindex(index=list(order), columns=table["method"].unique())
+    return top - wide
+
+
+def improvements(table, baseline="bert", *, over="evaluated_on"):
+    """Return the last column of MML's tables: each model's mean improvement on the other data sets.
+
+    Args:
+        table: as in `hold_out_errors`. Each seed is compared with its own baseline.
+        baseline: the method to compare with.
+        over: the column over which the mean is taken.
+
+    Returns:
+        A DataFrame: seed (where the table has it), trained_on, split, method, improvement in
+        percent.
+
+    Raises:
+        ValueError: the baseline is not a method of the table, or the table is incomplete.
+    """
+    accuracies = _accuracies(table, baseline)
+    keys = [key for key in accuracies.index.names if key != over]
+    rows = [
+        (*group, method, relative_improvement(part[method], part[baseline]))
+        for group, part in accuracies.groupby(level=keys, sort=False)
+        for method in accuracies.columns.drop(baseline)
+    ]
+    return type(table)(rows, columns=[*keys, "method", "improvement"])
+
+
+def column_improvements(table, baseline="bert"):
+    """Return the last rows of MML's tables: the mean improvement of all other models on a data set.
+
+    Args:
+        table: as in `improvements`.
+        baseline: the method to compare with.
+
+    Returns:
+        As `improvements`, with evaluated_on in the place of trained_on.
+    """
+    return improvements(table, baseline, over="trained_on")
+
+
+def cell_improvements(table, baseline="bert"):
+    """Return the improvement over a baseline in every cell off the diagonal, in percent.
+
+    Args:
+        table: as in `improvements`. A cell with several seeds holds their mean, each seed compared
+            with its own baseline.
+        baseline: the method to compare with.
+
+    Returns:
+        A DataFrame with the index split, trained_on, evaluated_on and a column per method.
+
+    Raises:
+        ValueError: the baseline is not a method of the table or has an accuracy of 0, or the table
+            is incomplete.
+
+    Example::
+
+        cell_improvements(table)["mml"]["dev"].unstack()    # trained_on x evaluated_on
+    """
+    accuracies = _accuracies(table, baseline)
+    if not (accuracies[baseline] > 0).all():
+        raise ValueError(
+            f"baseline {baseline!r} has an accuracy of 0 in some cell, and no ratio to it exists. "
+            "Leave that cell out, or compare differences."
+        )
+    percent = 100 * (accuracies.div(accuracies[baseline], axis=0) - 1)
+    return percent.groupby(level=["split", "trained_on", "evaluated_on"]).mean()
+
+
+def _accuracies(table, baseline):
+    accuracies = 1 - hold_out_errors(table)
+    if baseline not in accuracies:
+        raise ValueError(f"baseline {baseline!r} is not one of the methods {list(accuracies)}.")
+    return accuracies
+
+
+def profile_steps(errors, most, *, measure="error", top=None):
+    """Return a performance profile at every factor where one of its lines rises.
+
+    Args:
+        errors: DataFrame, experiments x methods.
+        most: the largest factor.
+        measure: see `performance_profile`.
+        top: see `performance_profile`.
+
+    Returns:
+        A DataFrame of shares, factors x methods; the first factor is 1 and the last is `most`.
+
+    Raises:
+        ValueError: as `performance_profile`, or `most` is below 1.
+    """
+    values = errors.to_numpy(dtype=float)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if measure == "error":
+            ratios = values / values.min(axis=1, keepdims=True)
+        else:
+            good = (top or np.nan) - values
+            ratios = good.max(axis=1, keepdims=True) / good
+    factors = np.unique(ratios[(ratios > 1) & (ratios < most)].round(9))
+    return performance_profile(errors, [1.0, *factors, most], measure=measure, top=top)
+
+
+def performance_profile(errors, taus, *, measure="error", top=None):
+    """Return how often a method is within a factor tau of the best (Dolan and Moré, 2002; Fig. 3).
+
+    The caption of Fig. 3 says "less than"; "at most" is used here, since otherwise no method
+    would count at tau = 1. All tied methods count.
+
+    Args:
+        errors: DataFrame, experiments x methods.
+        taus: factors of at least 1.
+        measure: "error" counts err <= tau * lowest err, as in the caption. "accuracy" counts
+            acc >= highest acc / tau, as in the text.
+        top: the accuracy of a perfect model, for "accuracy": 100 for percent, 1 for shares.
+
+    Returns:
+        A DataFrame of shares, taus x methods.
+
+    Raises:
+        ValueError: an error is missing or negative, a tau is below 1, or top is left out.
+
+    Example::
+
+        performance_profile({"a": [10, 20], "b": [12, 10]}, [1, 1.2, 2])
+    """
+    import pandas as pd
+
+    errors, taus = pd.DataFrame(errors), np.atleast_1d(np.asarray(taus, dtype=float))
+    values = errors.to_numpy(dtype=float)
+    if not values.size or not (np.isfinite(values) & (values >= 0)).all():
+        raise ValueError(
+            "errors must be numbers of at least 0, experiments x methods, none missing; "
+            "the error of an accuracy is 100 - accuracy."
+        )
+    if not (taus >= 1).all():
+        raise ValueError(
+            f"tau {taus[~(taus >= 1)][0]:g} is below 1; tau multiplies the best error."
+        )
+    _check_choice("measure", measure, "error", "accuracy")
+    factors = taus[:, None, None] * (1 + 1e-9)  # [taus, 1, 1], tolerant of the last digit
+    if measure == "error":
+        within = values <= factors * values.min(axis=1, keepdims=True)
+    elif top is None or values.max() > top:
+        raise ValueError(
+            f"top is {top}, the largest error {values.max():g}; "
+            "pass top=100 for errors in percent, top=1 for shares."
+        )
+    else:
+        within = factors * (top - values) >= (top - values).max(axis=1, keepdims=True)
+    return pd.DataFrame(within.mean(axis=1), pd.Index(taus, name="tau"), errors.columns)

@@ -1,0 +1,488 @@
+"""The prediction files and the score of the CS224N default project (minBERT).
+
+Names, headers and rows are those of the starter code, misspelling included: a header of `id`, tab
+and column name, then rows `id , value`; every line ends in a space. Notebook 12 uses this module.
+"""
+
+import math
+import re
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from mmlcourse.text import count
+from mmlkit.data.files import find_files, read_rows
+from mmlkit.data.loading import make_split
+from mmlkit.data.tasks import get_task
+from mmlkit.files import atomic_write, write_file
+from mmlkit.heads.linear import PairHead
+from mmlkit.runtime import seeded
+from mmlkit.training import metrics
+from mmlkit.training.evaluation import predict_scores
+from mmlkit.training.model import MultitaskModel
+
+__all__ = [
+    "Problem",
+    "check_submission",
+    "constant_accuracies",
+    "overall_score",
+    "prediction_file",
+    "score_table",
+    "untrained_scores",
+    "write_course_files",
+    "write_predictions",
+    "write_submission",
+]
+
+HEADERS = {
+    "sst": "Predicted_Sentiment",
+    "cfimdb": "Predicted_Sentiment",
+    "quora": "Predicted_Is_Paraphrase",
+    "sts": "Predicted_Similiary",  # misspelled in the starter code, and expected by the grader
+}
+TASKS = {  # by option: the multitask part, and the two modes of the single-task part
+    None: ("sst", "quora", "sts"),
+    "pretrain": ("sst", "cfimdb"),
+    "finetune": ("sst", "cfimdb"),
+}
+ROWS = {
+    ("sst", "dev"): 1101,
+    ("sst", "test"): 2210,
+    ("cfimdb", "dev"): 245,
+    ("cfimdb", "test"): 488,
+    ("quora", "dev"): 20212,  # without two rows that have no label
+    ("sts", "dev"): 863,
+    ("sts", "test"): 1725,
+}
+
+
+class Problem(NamedTuple):
+    """A fault in a submission that a grader would reject.
+
+    Attributes:
+        file: the name of the file.
+        row: the line of the file, where the header is 1, or None for the whole file.
+        found: what is there.
+        expected: what a grader expects.
+    """
+
+    file: str
+    row: int | None
+    found: str
+    expected: str
+
+    def __str__(self):
+        place = self.file if self.row is None else f"{self.file}, row {self.row}"
+        return f"{place}: found {self.found}, expected {self.expected}"
+
+
+# ---- the score ----
+
+
+def overall_score(sst_accuracy, paraphrase_accuracy, sts_correlation):
+    """Return the mean of two accuracies and of the correlation scaled from -1..1 to 0..1.
+
+    Args:
+        sst_accuracy: from 0 to 1.
+        paraphrase_accuracy: from 0 to 1.
+        sts_correlation: Pearson's r. nan, of a constant prediction, counts as 0.
+
+    Returns:
+        The overall score, from 0 to 1.
+
+    Raises:
+        ValueError: an accuracy is outside 0 to 1 (a percentage, perhaps), or r outside -1 to 1.
+    """
+    correlation = 0.0 if math.isnan(sts_correlation) else sts_correlation
+    for name, value, lowest in (
+        ("sst_accuracy", sst_accuracy, 0),
+        ("paraphrase_accuracy", paraphrase_accuracy, 0),
+        ("sts_correlation", correlation, -1),
+    ):
+        if not lowest <= value <= 1:
+            raise ValueError(
+                f"{name} is {value}, expected {lowest} to 1; divide a percentage by 100."
+            )
+    return (sst_accuracy + paraphrase_accuracy + (correlation + 1) / 2) / 3
+
+
+def constant_accuracies(split):
+    """Return the accuracy of each constant prediction, the sign of a model that learned nothing.
+
+    On the course's dev sets, always "positive" scores 279/1101 = 0.253 and always "not_duplicate"
+    12,627/20,212 = 0.625. These are the report's SST accuracy with sequential PALs and with
+    parallel PALs at 1e-4, and its lowest paraphrase accuracy. Its 0.262 is always "negative".
+
+    Args:
+        split: a labelled Split of a classification task.
+
+    Returns:
+        {label: accuracy}.
+
+    Raises:
+        ValueError: the split has no labels, or its task is not a classification.
+    """
+    names = split.task.labels
+    if split.labels is None or not names:
+        raise ValueError(
+            f"{split.task.name} {split.name} has no labels to count; expected a labelled split of "
+            "a classification task."
+        )
+    counts = np.bincount(split.labels, minlength=len(names))
+    return dict(zip(names, (counts / len(split)).tolist()))
+
+
+def untrained_scores(encoder, tokenizer, splits, *, max_length=None):
+    """Score dev rows without training: the majority class, or the cosine of the two sentences.
+
+    Args:
+        encoder: a BertModel, whose mean vectors are compared. It stays on its device.
+        tokenizer: of the encoder.
+        splits: {task: Split}. The majority class is that of the split itself.
+        max_length: the largest number of tokens of a row, or None.
+
+    Returns:
+        {task: scores [N, C]}, as from `predict_scores`.
+    """
+    found, device = {}, next(encoder.parameters()).device
+    for name, split in splits.items():
+        if split.task.labels:
+            counts = np.bincount(split.labels, minlength=split.task.num_labels)
+            found[name] = np.tile(counts == counts.max(), (len(split), 1)).astype(np.float32)
+            continue
+        with seeded(0):  # its weights are replaced; the caller's random numbers stay the same
+            head = PairHead(encoder.config.hidden_size, 1, pooling="mean").eval()
+        head.linear.dense.load_state_dict(_cosine_weights(head.hidden_size))
+        model = MultitaskModel(encoder, {name: head}, tokenizer)
+        found[name] = predict_scores(model, split, max_length=max_length, device=device)
+    return found
+
+
+def _cosine_weights(width):
+    """Weights of a PairHead whose score is the cosine; its features have length sqrt(D)."""
+    import torch
+
+    weight = torch.zeros(1, 4 * width)
+    weight[:, 3 * width :] = 1 / width
+    return {"weight": weight, "bias": torch.zeros(1)}
+
+
+def score_table(scores, splits, *, baseline, draws=300, level=0.95, seed=0):
+    """Return the course's scores of several systems, and their differences from one of them.
+
+    Errors and intervals are those of other dev rows, not of other seeds: rows are drawn with
+    replacement, the same ones for all systems.
+
+    Args:
+        scores: {system: {task: scores [N, C]}} of "sst", "quora" and "sts".
+        splits: {task: Split} with the labels.
+        baseline: the system that the others are compared with.
+        draws: the number of bootstrap samples.
+        level: of the intervals.
+        seed: of the draws.
+
+    Returns:
+        A DataFrame with a row for each system: sst, quora, sts, overall, error (one standard error
+        of overall), difference (the system minus the baseline), low, high.
+    """
+    import pandas as pd
+
+    generator = np.random.default_rng(seed)
+    whole = {task: np.arange(len(split)) for task, split in splits.items()}
+    drawn = [
+        {task: generator.integers(len(rows), size=len(rows)) for task, rows in whole.items()}
+        for _ in range(draws)
+    ]
+    found, again = {}, {}
+    for name, one in scores.items():
+        parts = _course_scores(one, splits, whole)
+        found[name] = [*parts, overall_score(*parts)]
+        again[name] = [overall_score(*_course_scores(one, splits, rows)) for rows in drawn]
+    table = pd.DataFrame.from_dict(found, orient="index", columns=[*TASKS[None], "overall"])
+    again = pd.DataFrame(again)
+    apart, tail = again.sub(again[baseline], axis=0), (1 - level) / 2
+    return table.assign(
+        error=again.std(),
+        difference=table["overall"] - table.loc[baseline, "overall"],
+        low=apart.quantile(tail),
+        high=apart.quantile(1 - tail),
+    )
+
+
+def _course_scores(scores, splits, rows):
+    """Two accuracies and a correlation on some rows; a constant has the correlation 0."""
+    found = []
+    for task in TASKS[None]:
+        given, labels = scores[task][rows[task]], splits[task].labels[rows[task]]
+        if splits[task].task.labels:
+            found.append(float((given.argmax(1) == labels).mean()))
+            continue
+        x, y = given[:, 0].astype(float), labels.astype(float)
+        x, y = x - x.mean(), y - y.mean()
+        size = math.sqrt(float(x @ x) * float(y @ y))
+        # Rounding can lead beyond 1.
+        found.append(min(1.0, max(-1.0, float(x @ y) / size)) if size > 0 else 0.0)
+    return found
+
+
+# ---- writing ----
+
+
+def write_course_files(data, folder, *, limit=None):
+    """Write data in the form of the course's files: tabs, and a first column without a name.
+
+    Args:
+        data: {task: TaskData} of "sst", "quora" or "sts". Where a task has no test rows, those of
+            dev stand in.
+        folder: the folder to write into.
+        limit: the largest number of test rows, or None.
+
+    Returns:
+        The folder.
+    """
+    folder = Path(folder).expanduser()
+    import pandas as pd
+
+    for name, one in data.items():
+        column = {"sst": "sentiment", "quora": "is_duplicate", "sts": "similarity"}[name]
+        for part in ("train", "dev", "test"):
+            split = one.split(part) if part != "test" else one.test or one.dev
+            if part == "test" and limit:
+                split = split.take(range(min(limit, len(split))))
+            columns = {"id": [f"{name}{row}" for row in split.ids]}
+            columns |= dict(zip(one.task.text_columns, zip(*split.texts)))
+            if part != "test":
+                kind = float if name == "quora" else split.labels.dtype
+                columns[column] = split.labels.astype(kind)
+            with atomic_write(folder / one.task.files[part]) as temporary:
+                pd.DataFrame(columns).to_csv(temporary, sep="\t")
+    return folder
+
+
+def prediction_file(task, split, option=None):
+    """Return the name of a prediction file.
+
+    Args:
+        task: "sst", "quora" or "sts"; with an option "sst" or "cfimdb".
+        split: "dev" or "test".
+        option: None for the multitask part, "pretrain" or "finetune" for the single-task part.
+
+    Returns:
+        Such as "para-dev-output.csv", or "finetune-cfimdb-dev-out.csv" with an option.
+
+    Raises:
+        ValueError: there is no such file.
+    """
+    if task not in _tasks(option) or split not in ("dev", "test"):
+        raise ValueError(
+            f"there is no prediction file for task {task!r}, split {split!r}, option {option!r}; "
+            f"expected a task of {_tasks(option)}, 'dev' or 'test'."
+        )
+    name = "para" if task == "quora" else task
+    return f"{name}-{split}-output.csv" if option is None else f"{option}-{name}-{split}-out.csv"
+
+
+def _tasks(option):
+    if option not in TASKS:
+        raise ValueError(f"option is {option!r}, expected one of {list(TASKS)}.")
+    return TASKS[option]
+
+
+def write_predictions(path, task, ids, scores):
+    """Write one prediction file.
+
+    Args:
+        path: the file.
+        task: "sst", "cfimdb", "quora" or "sts".
+        ids: one per row.
+        scores: [N, C]; the largest is the answer. For sts the scores themselves, [N] or [N, 1].
+
+    Raises:
+        ValueError: the course does not have the task, ids are empty, duplicate or not as many as
+            scores, scores have another number of columns, or a score is not finite.
+    """
+    task, scores = get_task(task), np.asarray(scores, dtype=np.float32).reshape(len(scores), -1)
+    ids = [_plain(one) for one in ids]
+    if task.name not in HEADERS:
+        raise ValueError(f"the course has no task {task.name!r}; it has {list(HEADERS)}.")
+    if len(ids) != len(scores) or len(set(ids)) < len(ids) or not all(ids):
+        raise ValueError(
+            f"{path}: {len(ids)} ids, {len(set(ids))} of them different, for "
+            f"{count(len(scores), 'row')} of scores; expected one each."
+        )
+    if not np.isfinite(scores).all():
+        raise ValueError(f"{path}: some scores are not finite numbers; the model has diverged.")
+    answers = _answers(task.name)
+    if scores.shape[1] != (len(answers) or 1):
+        hint = ": one for each label. For one logit z, pass the columns -z and z" if answers else ""
+        raise ValueError(
+            f"{path}: scores has {count(scores.shape[1], 'column')}, expected "
+            f"{len(answers) or 1}{hint}."
+        )
+    values = [answers[i] for i in scores.argmax(axis=1)] if answers else scores[:, 0].tolist()
+    lines = [_header(task.name), *(f"{one} , {value} " for one, value in zip(ids, values))]
+    write_file(Path(path).expanduser(), "".join(f"{line}\n" for line in lines))
+
+
+def _plain(one):
+    """An id as the starter code reads it."""
+    return str(one).strip().lower()
+
+
+def _header(task):
+    return f"id \t {HEADERS[task]} "
+
+
+def _answers(task):
+    """How each label is written: 0, 1, ... or as in quora's data 0.0 and 1.0; [] for a score."""
+    labels = range(len(get_task(task).labels))
+    return [str(float(i) if task == "quora" else i) for i in labels]
+
+
+def write_submission(model, source, out, *, option=None, **keywords):
+    """Write the dev and test predictions of each course task that the model has a head for.
+
+    A missing test file is no error here; `check_submission` reports it.
+
+    Args:
+        model: a MultitaskModel.
+        source: the folder with the course's files, *-test-student.csv among them.
+        out: the folder to submit.
+        option: None for the multitask part, "pretrain" or "finetune" for the single-task part.
+        **keywords: keywords of `predict`, such as batch_size and max_length.
+
+    Returns:
+        The dev scores, {"sst accuracy": ...}, with "overall" for all three tasks.
+
+    Raises:
+        ValueError: the option is unknown, or the model has none of its tasks.
+        FileNotFoundError: a task has no train or dev file.
+        NotADirectoryError: `out` is a file.
+    """
+    out = Path(out).expanduser()
+    if out.exists() and not out.is_dir():
+        raise NotADirectoryError(f"{out} is a file. Expected a folder for the predictions.")
+    names = [name for name in _tasks(option) if name in model.heads]
+    if not names:
+        raise ValueError(
+            f"the model has heads for {list(model.heads)}, expected at least one of "
+            f"{_tasks(option)}."
+        )
+    found = {}
+    for name in names:
+        for split in ("dev", "test"):
+            if rows := _read(name, source, split):
+                scores = predict_scores(model, rows, **keywords)
+                path = Path(out) / prediction_file(name, split, option)
+                write_predictions(path, name, rows.ids, scores)
+                if split == "dev":
+                    computed = metrics.compute(rows.task, scores, rows.labels)
+                    metric = rows.task.metrics[0]
+                    found[f"{name} {metric}"] = computed[metric]
+    if len(names) == 3:
+        found["overall"] = overall_score(*found.values())
+    return found
+
+
+def _read(name, source, split):
+    """The rows of dev or test, or None where there is no such file; train is not read."""
+    task = get_task(name)
+    path = find_files(source, task).get(split)
+    return None if path is None else make_split(task, read_rows(path)[1], place=path, name=split)
+
+
+# ---- checking ----
+
+
+def check_submission(folder, source=None, *, option=None, limit=10):
+    """Return every problem of a folder of predictions; none where a grader accepts it.
+
+    Args:
+        folder: the folder to submit.
+        source: the folder with the course's files, whose ids are compared. Without it only the
+            number of rows is checked, and not that of quora's test file.
+        option: as in `write_submission`.
+        limit: problems reported per file; one more counts the rest.
+
+    Returns:
+        A list of Problem.
+
+    Raises:
+        ValueError: the option is unknown.
+        FileNotFoundError: folder or source is not a folder.
+    """
+    folder = Path(folder).expanduser()
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"{folder} is not a folder. Give the one with "
+            f"{prediction_file('sst', 'dev', option)} in it."
+        )
+    problems = []
+    for name in _tasks(option):
+        for split in ("dev", "test"):
+            path = folder / prediction_file(name, split, option)
+            found = [Problem(path.name, *one) for one in _faults(path, name, split, source)]
+            problems += found[:limit]
+            if rest := len(found[limit:]):
+                problems.append(Problem(path.name, None, count(rest, "more problem"), "none"))
+    return problems
+
+
+def _faults(path, name, split, source):
+    """Yield (row, found, expected) of one file."""
+    if not path.is_file():
+        there = sorted(one.name for one in path.parent.glob("*.csv"))[:8]
+        yield None, f"no such file among {there}", f"the {split} predictions of {name}"
+        return
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        yield None, f"byte {error.object[error.start]:#04x}, not UTF-8", "plain text in UTF-8"
+        return
+    lines = text.removesuffix("\n").split("\n")
+    if not text.endswith("\n"):
+        yield len(lines), f"{lines[-1][:80]!r} without a line end", "a line end after every line"
+    if lines[0] != _header(name):
+        yield 1, repr(lines[0][:80]), repr(_header(name))
+    answers, rows = _answers(name), {}
+    expected = f"one of {', '.join(answers)}" if answers else "a finite number"
+    for row, line in enumerate(lines[1:], start=2):
+        parts = re.fullmatch(r"(\S+) , (\S+) ", line)
+        if parts is None:
+            yield row, repr(line[:80]), "'id , value ', with a space at the end"
+            continue
+        one, value = parts.groups()
+        if not (value in answers if answers else _is_finite(value)):
+            yield row, repr(value), expected
+        if rows.setdefault(one, row) != row:
+            yield row, f"id {one!r} again, already in row {rows[one]}", "every id once"
+    yield from _wrong_ids(rows, name, split, source)
+
+
+def _is_finite(value):
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False
+
+
+def _wrong_ids(rows, name, split, source):
+    """Yield what is wrong with the ids of a file. rows: {id: row}."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # rows without a label; predicting warned about them
+        data = None if source is None else _read(name, source, split)
+    if data is None:
+        expected = ROWS.get((name, split), len(rows))
+        if len(rows) != expected:
+            yield None, f"{len(rows)} ids", f"{expected}"
+        return
+    wanted = dict.fromkeys(map(_plain, data.ids))
+    whole = f"the {len(data)} ids of the {split} file"
+    for one, row in rows.items():
+        if one not in wanted:
+            yield row, f"id {one!r}", f"one of {whole}"
+    for one in wanted:
+        if one not in rows:
+            yield None, f"no row for id {one!r}", f"all {whole}"

@@ -1,0 +1,206 @@
+"""The list of the lessons, and what they read: effects over other seeds, and recorded runs.
+
+`benchmarks/lesson_effects.py` repeats the live experiment of a notebook and writes the records.
+Notebook 00 shows the list.
+"""
+
+import json
+from pathlib import Path
+
+from mmlcourse.machine import COLAB_GB
+from mmlcourse.shipped import results
+
+__all__ = [
+    "COURSE",
+    "course_table",
+    "recorded_baselines",
+    "recorded_cadence",
+    "recorded_cosine",
+    "recorded_effects",
+    "recorded_protocol",
+]
+
+# File, title, subject, minutes (fast, one thread of a busy 2.5 GHz Xeon), and gigabytes of memory.
+COURSE = (
+    ("00_start_here", "Start here", "this machine, a first classifier", 1, 2),
+    ("01_minbert", "minBERT", "the encoder, written by you", 2, 2),
+    ("02_finetuning", "Fine-tuning", "AdamW, frozen and fine-tuned encoders", 4, 3),
+    ("03_multiverse_loss", "The multiverse loss", "hundreds of orthogonal heads", 4, 3),
+    ("04_pruning_heads", "Pruning heads", "MeanShift on the losses of heads", 3, 3),
+    ("05_cross_dataset", "On sets it was not trained on", "the cross-dataset protocol", 6, 3),
+    ("06_published_tables", "Reading published tables", "misprints, profiles, chance", 1, 3),
+    ("07_mtdnn_san", "One encoder, many tasks", "MT-DNN and its answer module, SAN", 5, 3),
+    ("08_ranking_pretraining", "Ranking and pre-training", "the 2015 model, hidden words", 4, 3),
+    ("09_domain_adaptation", "A new domain with few labels", "many draws of few rows", 8, 3),
+    ("10_annealed_sampling", "Annealed sampling", "the order of tasks, forgetting", 4, 3),
+    ("11_pals", "Projected attention layers", "a small attention for every task", 8, 3),
+    ("12_putting_it_together", "Putting it together", "all parts in one model", 6, 4),
+)
+NO_GPU = ("01_minbert", "06_published_tables")  # their profile colab trains nothing
+
+
+def course_table(machine):
+    """Return the list of the notebooks, and what of it runs on a machine, as a Markdown table.
+
+    Args:
+        machine: a dict of `runtime.capacity`. The minutes are those of one thread.
+
+    Returns:
+        A text with links to the notebooks.
+    """
+    memory = machine["memory_gb"]
+    lines = [
+        "| notebook | subject | minutes, `fast` | `fast` runs here | `colab` runs here |",
+        "|---|---|---|---|---|",
+    ]
+    for stem, title, subject, minutes, needed in COURSE:
+        fast = "yes" if memory is None or memory >= needed else f"needs {needed} GB of memory"
+        small = f"the GPU has less than {COLAB_GB} GB" if machine["gpu_gb"] else "needs a GPU"
+        colab = "yes" if stem in NO_GPU or machine["gpu_gb"] >= COLAB_GB else small
+        link = f"[{stem[:2]} {title}]({stem}.ipynb)"
+        lines.append(f"| {link} | {subject} | {minutes} | {fast} | {colab} |")
+    return "\n".join(lines)
+
+
+def recorded_effects(number, folder=None, kind="effects"):
+    """Return what the live experiment of a notebook showed with other seeds than its own.
+
+    Args:
+        number: of the notebook, such as "03".
+        folder: the folder of the records; None: results/lessons (`support.shipped.results`).
+        kind: "effects", which claim to be above zero, or "measured", which claim nothing.
+
+    Returns:
+        A DataFrame with a row for each name and the columns `mean`, `standard_error`, `positive`
+        (in how many runs the effect was above zero) and `seeds`. It has no rows where nothing is
+        recorded.
+    """
+    import pandas as pd
+
+    columns = ["mean", "standard_error", "positive", "seeds"]
+    file = f"{number}.json"
+    path = Path(folder, file) if folder else results(f"lessons/{file}")
+    if not path.is_file():
+        return pd.DataFrame(columns=columns)
+    runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
+    values = pd.DataFrame([one[kind] for one in runs if kind in one])
+    parts = [values.mean(), values.sem(), (values > 0).sum(), values.count()]
+    return pd.concat(parts, axis=1, keys=columns)
+
+
+NAMES = {
+    "pretrain": "frozen",
+    "finetune": "fine-tuned",
+    "separate": "fine-tuned, bi-encoder",
+    "untrained_cosine": "untrained cosine",
+    "cosine": "fine-tuned cosine",
+}
+
+
+def recorded_baselines(path=None):
+    """Return the recorded dev scores of MiniLM on the mini tasks (benchmarks/mini_baselines.py).
+
+    Args:
+        path: the file of the record; None: results/mini_baselines.json.
+
+    Returns:
+        A DataFrame with a row for each (task, training), and the columns `metric` (the task's
+        first), `mean`, `sd` and `seeds`. It has no rows where the file does not exist.
+    """
+    import pandas as pd
+
+    from mmlkit.data import get_task
+
+    columns = ["metric", "mean", "sd", "seeds"]
+    path = path or results("mini_baselines.json")
+    if not Path(path).is_file():
+        return pd.DataFrame(columns=columns)
+    rows = []
+    for one in json.loads(Path(path).read_text(encoding="utf-8"))["runs"]:
+        metric = get_task(one["task"]).metrics[0]
+        rows.append((one["task"], NAMES.get(one["mode"], one["mode"]), metric, one[metric]))
+    runs = pd.DataFrame(rows, columns=["task", "training", "metric", "value"])
+    found = runs.groupby(["task", "training"], sort=False).agg(
+        metric=("metric", "first"),
+        mean=("value", "mean"),
+        sd=("value", "std"),
+        seeds=("value", "count"),
+    )
+    return found
+
+
+def recorded_cosine(task):
+    """Return Pearson's r of the untrained MiniLM on real pairs (benchmarks/untrained_cosine.py).
+
+    Args:
+        task: "sts", the course's file, or "stsb".
+
+    Returns:
+        The correlation of the cosine of two sentences with the dev labels. nan where the record
+        does not exist.
+    """
+    path = results("untrained_cosine.json")
+    if not path.is_file():
+        return float("nan")
+    return json.loads(path.read_text(encoding="utf-8"))["scores"][task]["pearson"]
+
+
+def recorded_protocol(folders=None):
+    """Return the accuracies of the recorded runs of the cross-dataset protocol.
+
+    Args:
+        folders: folders of JSON files that `mmlkit reproduce mml-tables` wrote, in the order of
+            preference. The first one that exists is read. None: those in results/.
+
+    Returns:
+        A DataFrame with a row per score: method, seed, trained_on, evaluated_on, split, accuracy,
+        heads_left, first_check (the step of the first pruning check, or None), steps, edition (of
+        the mini data). It has no rows where no folder exists.
+    """
+    import pandas as pd
+
+    folders = folders or [results("mml-tables-fast")]
+    folder = next((place for place in map(Path, folders) if place.is_dir()), None)
+    files = sorted(folder.glob("*.json")) if folder else []
+    rows = []
+    for run in (json.loads(file.read_text(encoding="utf-8")) for file in files):
+        given, checks = run["parameters"], run.get("events") or [{}]
+        about = dict(
+            method=given["method"],
+            seed=given["seed"],
+            trained_on=given["task"],
+            heads_left=run["heads_left"],
+            first_check=checks[0].get("step"),
+            steps=run["history"][-1]["step"],
+            edition=run["versions"].get("mini_data", 2),
+        )
+        for score in run["scores"]:
+            place = dict(evaluated_on=score["on"], split=score["split"], accuracy=score["value"])
+            rows.append({**about, **place})
+    columns = ["method", "seed", "trained_on", "evaluated_on", "split", "accuracy"]
+    return pd.DataFrame(rows, columns=[*columns, "heads_left", "first_check", "steps", "edition"])
+
+
+def recorded_cadence(folder=None):
+    """Return the recorded runs with 1, 5 or 30 pruning checks (family C of experiments/PLAN.md).
+
+    Args:
+        folder: of the JSON files of `mmlkit reproduce real-cadence`; None: the one in results/.
+
+    Returns:
+        A DataFrame with a row for each run: task, checks, seed, heads_left, accuracy (of dev, for
+        the epoch that was chosen). It has no rows where the folder does not exist.
+    """
+    import pandas as pd
+
+    rows = []
+    for file in sorted(Path(folder or results("real-cadence-fast")).glob("*.json")):
+        run = json.loads(file.read_text(encoding="utf-8"))
+        given = {key: run["parameters"][key] for key in ("task", "checks", "seed")}
+        (accuracy,) = (
+            score["value"]
+            for score in run["scores"]
+            if (score["on"], score["split"]) == (given["task"], "dev")
+        )
+        rows.append({**given, "heads_left": run["heads_left"], "accuracy": accuracy})
+    return pd.DataFrame(rows, columns=["task", "checks", "seed", "heads_left", "accuracy"])

@@ -1,5 +1,0 @@
-"""`python -m mmlkit` is `mmlkit`."""
-
-from mmlkit.cli.main import main
-
-raise SystemExit(main())

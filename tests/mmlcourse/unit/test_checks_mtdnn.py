@@ -1,0 +1,237 @@
+"""The checks of notebook 07 accept the solution and name each known mistake."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from mmlcourse.lessons.checks import (
+    check_attention_moved,
+    check_kept_answers,
+    check_paired_difference,
+    check_san_parameters,
+)
+from mmlkit.heads.san import SANHead, kept_steps
+
+
+def stub(*arguments): ...
+
+
+def raises(*arguments):
+    raise TypeError("a draft")
+
+
+def test_an_unfinished_answer_is_no_error(capsys):
+    for check, name in (
+        (check_attention_moved, "moved attention"),
+        (check_san_parameters, "size of the answer module"),
+        (check_kept_answers, "kept answers"),
+        (check_paired_difference, "paired difference"),
+    ):
+        assert check(stub) is False and check(raises) is False
+        assert capsys.readouterr().out == (
+            f"{name}: not yet: it returns nothing so far.\n"
+            f"{name}: not yet: it stopped with TypeError: a draft.\n"
+        )
+
+
+def named(check, function, message, capsys):
+    assert check(function) is False
+    out = capsys.readouterr().out
+    assert f": not yet: {message}" in out and out.count("\n") == 1, out
+
+
+# Attention that moves.
+
+
+def moved(beta):
+    return (beta - beta[0]).abs().sum(-1) / 2
+
+
+def test_moved_attention_worked_by_hand(capsys):
+    """From (1, 0) to (0, 1) everything moves, and to (3/4, 1/4) a quarter."""
+    beta = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.75, 0.25]])
+    assert moved(beta).tolist() == [0, 1, 0.25]
+    assert check_attention_moved(moved)
+    assert capsys.readouterr().out == "moved attention: right.\n"
+    assert check_attention_moved(lambda beta: (beta - beta[0]).clamp(min=0).sum(-1).tolist())
+
+
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        (lambda beta: 2 * moved(beta), "the half is missing."),
+        (lambda beta: (beta - beta[0]).abs().mean(-1), "this is the mean over the tokens."),
+        (lambda beta: (beta - beta[0]).abs().amax(-1), "this is the largest change of a token."),
+        (lambda beta: (beta - beta[0]).sum(-1) / 2, "the absolute value is missing."),
+        (lambda beta: (beta - beta[0]).square().sum(-1) / 2, "the changes are squared."),
+        (
+            lambda beta: (beta - torch.cat([beta[:1], beta[:-1]])).abs().sum(-1) / 2,
+            "every step is compared with the step before it.",
+        ),
+        (lambda beta: (beta - 0.25).abs().sum(-1) / 2, "every step is compared with even attent"),
+        (lambda beta: (beta - beta[0]).abs().sum(0) / 2, "expected numbers of shape [3], found"),
+    ],
+)
+def test_mistakes_in_moved_attention_are_named(function, message, capsys):
+    named(check_attention_moved, function, message, capsys)
+
+
+# The size of the answer module.
+
+
+def san_parameters(D, C, gru=lambda D: 6 * (D * D + D), width=4):
+    return D + 1 + D * D + D + gru(D) + width * D * C + C
+
+
+@pytest.mark.parametrize("D, C", [(6, 2), (10, 5)])
+def test_the_size_is_that_of_the_library(D, C):
+    assert san_parameters(D, C) == sum(one.numel() for one in SANHead(D, C).parameters())
+
+
+def test_the_size_is_accepted(capsys):
+    assert san_parameters(768, 3) == 4_144_132
+    assert check_san_parameters(san_parameters)
+    assert capsys.readouterr().out == "size of the answer module: right.\n"
+
+
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        (lambda D, C: D + D * D + 6 * D * D + 4 * D * C, "the biases are missing."),
+        (lambda D, C: san_parameters(D, C) - D - 1, "the summary w_1 is missing."),
+        (lambda D, C: san_parameters(D, C) - D * D - D, "the attention W_2 is missing."),
+        (
+            lambda D, C: san_parameters(D, C, lambda D: D * D + D),
+            "the GRU is counted as one matrix.",
+        ),
+        (
+            lambda D, C: san_parameters(D, C, lambda D: 3 * (D * D + D)),
+            "the GRU has only its three matrices for x.",
+        ),
+        (
+            lambda D, C: san_parameters(D, C, lambda D: 4 * (D * D + D)),
+            "the GRU has only its two gates.",
+        ),
+        (
+            lambda D, C: san_parameters(D, C, lambda D: 6 * D * D + 3 * D),
+            "the GRU has one bias for each gate, not two.",
+        ),
+        (lambda D, C: san_parameters(D, C, width=1), "W_3 reads the state alone."),
+        (lambda D, C: san_parameters(D, C, width=2), "W_3 reads two vectors, not four."),
+        (
+            lambda D, C: 5 * san_parameters(D, C),
+            "the parameters are counted once for each of 5 steps.",
+        ),
+        (
+            lambda D, C: D + D * D + 6 * D * D + 2 * D * C,
+            "the biases are missing, and W_3 reads two vectors, not four.",
+        ),
+        (lambda D, C: san_parameters(D, C) + 1, "for (4, 5) it returns 231, expected 230."),
+    ],
+)
+def test_mistakes_in_the_size_are_named(function, message, capsys):
+    named(check_san_parameters, function, message, capsys)
+
+
+# Kept answers.
+
+
+def kept_answers(K, p):
+    return [math.comb(K - 1, j - 1) * (1 - p) ** (j - 1) * p ** (K - j) for j in range(1, K + 1)]
+
+
+def binomial(K, p):
+    return [math.comb(K, j) * (1 - p) ** j * p ** (K - j) for j in range(1, K + 1)]
+
+
+def test_kept_answers_worked_by_hand_and_drawn_by_the_library(capsys):
+    """Of three answers at p = 1/2, one stays for sure: 1/4, 1/2 and 1/4."""
+    assert kept_answers(3, 0.5) == [0.25, 0.5, 0.25]
+    torch.manual_seed(0)
+    drawn = kept_steps(40_000, 4, 0.3).sum(1).numpy()
+    shares = np.bincount(drawn, minlength=5)[1:] / len(drawn)
+    np.testing.assert_allclose(shares, kept_answers(4, 0.3), atol=0.01)
+    assert check_kept_answers(kept_answers)
+    assert capsys.readouterr().out == "kept answers: right.\n"
+
+
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        (binomial, "no answer is kept for sure."),
+        (
+            lambda K, p: kept_answers(K, 1 - p),
+            "p and 1 - p are exchanged, or the order is reversed.",
+        ),
+        (
+            lambda K, p: binomial(K, 1 - p),
+            "no answer is kept for sure, and p and 1 - p are exchanged",
+        ),
+        (
+            lambda K, p: [(1 - p) ** (j - 1) * p ** (K - j) for j in range(1, K + 1)],
+            "the number of ways to choose the kept answers is missing.",
+        ),
+        (lambda K, p: kept_answers(K, p)[::-1], "p and 1 - p are exchanged, or the order"),
+        (lambda K, p: [0, *kept_answers(K, p)], "expected numbers of shape [5], found shape [6]."),
+        (
+            lambda K, p: kept_answers(K, p) if p else [float("nan")] * K,
+            "for (3, 0.0) it returns [nan, nan, nan], expected [0, 0, 1]. Without dropout all",
+        ),
+    ],
+)
+def test_mistakes_in_kept_answers_are_named(function, message, capsys):
+    named(check_kept_answers, function, message, capsys)
+
+
+# Paired differences.
+
+
+def paired(alone, together):
+    difference = together - alone
+    return difference.mean(), difference.std() / len(difference) ** 0.5
+
+
+def test_paired_difference_worked_by_hand(capsys):
+    """The differences 1, 2 and 3 have the mean 2 and the standard error 1 / root 3."""
+    found = paired(torch.tensor([1.0, 5.0, 2.0]), torch.tensor([2.0, 7.0, 5.0]))
+    assert [one.item() for one in found] == pytest.approx([2, 3**-0.5])
+    assert check_paired_difference(paired)
+    assert check_paired_difference(lambda a, b: np.array(paired(a, b)))
+    assert check_paired_difference(lambda a, b: ((b - a).mean(-1), (b - a).std(-1) / 5**0.5))
+    assert check_paired_difference(  # of tensors alone
+        lambda a, b: (torch.mean(b - a), torch.std(b - a) / len(a) ** 0.5)
+    )
+    assert check_paired_difference(  # as numpy and scipy write it
+        lambda a, b: (np.mean(b - a), np.std(b - a, ddof=1) / len(a) ** 0.5)
+    )
+    assert capsys.readouterr().out == 5 * "paired difference: right.\n"
+
+
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        (lambda a, b: paired(b, a), "mean: the difference has the wrong sign."),
+        (lambda a, b: (paired(a, b)[0], (b - a).std()), "error: this is the standard deviation."),
+        (
+            lambda a, b: (paired(a, b)[0], (b - a).std() / 5),
+            "error: the standard deviation is divided by n, not by its root.",
+        ),
+        (
+            lambda a, b: (paired(a, b)[0], 2 * paired(a, b)[1]),
+            "error: this is twice the standard error.",
+        ),
+        (
+            lambda a, b: (paired(a, b)[0], ((a.var() + b.var()) / 5).sqrt()),
+            "error: the error ignores the pairs.",
+        ),
+        (
+            lambda a, b: (paired(a, b)[0], (b - a).std(correction=0) / 5**0.5),
+            "error: the variance is divided by n, not by n - 1.",
+        ),
+        (lambda a, b: paired(a, b)[0], "expected (mean, error), found "),
+    ],
+)
+def test_mistakes_in_the_paired_difference_are_named(function, message, capsys):
+    named(check_paired_difference, function, message, capsys)

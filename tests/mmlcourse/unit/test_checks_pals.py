@@ -1,0 +1,309 @@
+"""The checks of notebook 11 accept the solution and name each known mistake."""
+
+import math
+
+import pytest
+import torch
+
+from mmlcourse.lessons.checks import (
+    check_constant_answers,
+    check_pal_parameters,
+    check_projected_layer,
+    check_zero_start,
+)
+from mmlkit.bert.model import BertConfig, BertModel
+from mmlkit.pals.task_parts import add_pals
+
+
+def stub(*arguments): ...
+
+
+def raises(*arguments):
+    raise TypeError("a draft")
+
+
+def count_solution(
+    projections=lambda D, S, L: 2 * D * S + D + S,
+    attention_maps=lambda D, S, L: 3 * L * (S * S + S),
+    num_tasks=lambda T: T,
+):
+    """Return the solution. Each argument replaces one of its parts."""
+    return lambda D, S, L, T: num_tasks(T) * (projections(D, S, L) + attention_maps(D, S, L))
+
+
+COUNTS = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: "many", "expected one number, found 'many'."),
+    (lambda *_: True, "expected one number, found True."),
+    (count_solution(projections=lambda D, S, L: 2 * D * S), "V^E and V^D have no biases."),
+    (
+        count_solution(projections=lambda D, S, L: L * (2 * D * S + D + S)),
+        "V^E and V^D are counted in every layer.",
+    ),
+    (count_solution(projections=lambda D, S, L: D * S + S), "V^D is missing."),
+    (
+        count_solution(projections=lambda D, S, L: 2 * D * S + 2 * S),
+        "the bias of V^D has S numbers, not D.",
+    ),
+    (
+        count_solution(projections=lambda D, S, L: 2 * D * S + 2 * D),
+        "the bias of V^E has D numbers, not S.",
+    ),
+    (count_solution(projections=lambda D, S, L: 0), "V^E and V^D are missing."),
+    (
+        count_solution(attention_maps=lambda D, S, L: 3 * L * S * S),
+        "query, key and value have no biases.",
+    ),
+    (
+        count_solution(attention_maps=lambda D, S, L: 4 * L * (S * S + S)),
+        "an output projection is counted; attention has three maps.",
+    ),
+    (
+        count_solution(attention_maps=lambda D, S, L: 3 * (S * S + S)),
+        "query, key and value are counted once, not in each layer.",
+    ),
+    (
+        count_solution(attention_maps=lambda D, S, L: L * (S * S + S)),
+        "attention has one map, not three.",
+    ),
+    (
+        count_solution(attention_maps=lambda D, S, L: 3 * L * (D * D + D)),
+        "attention is D wide, not S.",
+    ),
+    (count_solution(attention_maps=lambda D, S, L: 0), "query, key and value are missing."),
+    (count_solution(num_tasks=lambda T: 1), "this is one task; every task has its own."),
+    (
+        count_solution(lambda D, S, L: 2 * D * S, lambda D, S, L: 3 * L * S * S),
+        "V^E and V^D have no biases, and query, key and value have no biases.",
+    ),
+    (count_solution(num_tasks=lambda T: T + 1), "for (10, 4, 3, 2) it returns 822, expected 548."),
+]
+
+
+def test_pal_parameters_worked_by_hand(capsys):
+    """With D = 10, S = 4 and L = 3, V^E and V^D have 10*4 + 4 + 4*10 + 10 = 94 parameters.
+
+    Three maps of 4*4 + 4 parameters in 3 layers have 180, so one task has 274. On BERT-base one
+    task has 1,819,836.
+    """
+    assert (
+        count_solution()(10, 4, 3, 2) == 2 * (94 + 180) == 548
+        and count_solution()(768, 204, 12, 1) == 1_819_836
+    )
+    with torch.device("meta"):
+        encoder = add_pals(
+            BertModel(BertConfig.tiny(hidden_size=10, num_attention_heads=2, num_hidden_layers=3)),
+            ["sst", "sts"],
+            4,
+            2,
+        )
+    assert sum(parameter.numel() for parameter in encoder.pals.parameters()) == 548
+    assert (
+        check_pal_parameters(count_solution())
+        and capsys.readouterr().out == "PAL parameters: right.\n"
+    )
+    assert check_pal_parameters(lambda *sizes: float(count_solution()(*sizes)))
+
+
+def layer(h, MH, FFN, TS, LN):
+    a = LN(h + MH(h))
+    return LN(a + FFN(a) + TS(h))
+
+
+def layer_solution(last_step):
+    """Return a layer whose last step is replaced."""
+    return lambda h, MH, FFN, TS, LN: last_step(h, LN(h + MH(h)), FFN, TS, LN)
+
+
+def ts_in_first_half(h, MH, FFN, TS, LN):
+    a = LN(h + MH(h) + TS(h))
+    return LN(a + FFN(a))
+
+
+LAYERS = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: 3, "expected numbers of shape [3, 4], found shape []."),
+    (lambda h, *_: h[0], "expected numbers of shape [3, 4], found shape [4]."),
+    (
+        layer_solution(lambda h, a, FFN, TS, LN: LN(h + FFN(a) + TS(h))),
+        "the second residual is h, as in the report's formula.",
+    ),
+    (
+        layer_solution(lambda h, a, FFN, TS, LN: LN(FFN(a) + TS(h))),
+        "the second residual is missing.",
+    ),
+    (layer_solution(lambda h, a, FFN, TS, LN: LN(a + FFN(a) + TS(a))), "TS reads a, not h."),
+    (layer_solution(lambda h, a, FFN, TS, LN: LN(a + FFN(a))), "TS is missing."),
+    (
+        layer_solution(lambda h, a, FFN, TS, LN: LN(a + FFN(a) + TS(LN(a + FFN(a))))),
+        "TS reads the output of the layer, not h.",
+    ),
+    (
+        layer_solution(lambda h, a, FFN, TS, LN: LN(a + FFN(a)) + TS(h)),
+        "TS is added after the last LayerNorm.",
+    ),
+    (
+        layer_solution(lambda h, a, FFN, TS, LN: a + FFN(a) + TS(h)),
+        "the last LayerNorm is missing.",
+    ),
+    (ts_in_first_half, "TS is added in the first half of the layer."),
+    (layer_solution(lambda h, a, FFN, TS, LN: LN(h + FFN(h) + TS(h))), "attention is missing."),
+    (
+        layer_solution(lambda h, a, FFN, TS, LN: LN(a + FFN(h) + TS(h))),
+        "the feed-forward network reads h, not a.",
+    ),
+    (
+        layer_solution(lambda h, a, FFN, TS, LN: LN(a + FFN(a + TS(h)))),
+        "TS is added before the feed-forward network.",
+    ),
+    (
+        layer_solution(lambda h, a, FFN, TS, LN: LN(h + FFN(a) + TS(a))),
+        "the second residual is h, as in the report's formula, and TS reads a, not h.",
+    ),
+    (
+        layer_solution(lambda h, a, FFN, TS, LN: LN(a)),
+        "it returns [[",
+    ),
+]
+
+
+def test_the_projected_layer_equals_the_library(capsys):
+    """An encoder layer with a PAL equals the solution, computed with the parts of that layer."""
+    torch.manual_seed(0)
+    encoder = add_pals(
+        BertModel(BertConfig.tiny(num_hidden_layers=1)), ["sst"], 12, 3, init="normal"
+    ).eval()
+    part, (bert,), x = encoder.pals.part("sst"), encoder.encoder.layer, torch.randn(1, 3, 32)
+    halves = iter((bert.attention.output, bert.output))  # each half has its own LayerNorm
+
+    def LN(summed):
+        return next(halves).LayerNorm(summed)
+
+    found = layer(
+        x,
+        lambda h: bert.attention.output.dense(bert.attention.self(h)),
+        lambda a: bert.output.dense(bert.intermediate(a)),
+        lambda h: part(h, 0),
+        LN,
+    )
+    torch.testing.assert_close(found, bert(x, None, **part.layer_inputs(0, x, None, None)))
+    assert (found - bert(x)).abs().max() > 1e-4
+    assert check_projected_layer(layer) and capsys.readouterr().out == "projected layer: right.\n"
+
+
+def constants_solution(
+    total=sum, share=lambda x: round(x, 3), choose=lambda fits, counts: fits, near=1e-9
+):
+    """Return the solution. Each argument replaces one of its parts."""
+
+    def function(printed, counts):
+        fits = {
+            label
+            for label, count in enumerate(counts)
+            if abs(share(count / total(counts)) - printed) < near
+        }
+        return choose(fits, counts)
+
+    return function
+
+
+CONSTANTS = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: "positive", "expected a list of whole numbers such as [0, 3], found 'positive'."),
+    (constants_solution(total=max), "a count is divided by the largest count, not by all."),
+    (
+        constants_solution(share=lambda x: math.floor(1000 * x) / 1000),
+        "the share is cut off after three decimals, not rounded.",
+    ),
+    (
+        constants_solution(share=lambda x: round(x, 2)),
+        "the share is rounded to two decimals.",
+    ),
+    (constants_solution(share=lambda x: x, near=1e-6), "the share is not rounded."),
+    (
+        constants_solution(share=lambda x: x, near=1e-3),
+        "for (0.263, [139, 289, 229, 279, 165]) it returns [1], expected [].",
+    ),
+    (
+        constants_solution(
+            choose=lambda fits, counts: {one for one in fits if counts[one] == max(counts)}
+        ),
+        "only the majority class is considered.",
+    ),
+    (
+        constants_solution(choose=lambda fits, counts: set(sorted(fits)[:1])),
+        "only the first label that fits is returned.",
+    ),
+]
+
+
+def test_the_constant_answers_of_the_report(capsys):
+    """279 of 1,101 round to 0.253 and 289 to 0.262: label 3, positive, and label 1, negative."""
+    counts = [139, 289, 229, 279, 165]
+    assert constants_solution()(0.253, counts) == {3} and constants_solution()(0.262, counts) == {1}
+    assert check_constant_answers(constants_solution())
+    assert check_constant_answers(lambda *case: sorted(constants_solution()(*case)))
+    assert capsys.readouterr().out == 2 * "constant answers: right.\n"
+
+
+def start_solution(total=lambda z, error: error.T @ z, slope=lambda gelu: 0.5 if gelu else 1.0):
+    """Return the solution. Each argument replaces one of its parts."""
+    return lambda z, error, gelu: slope(gelu) * total(z, error)
+
+
+STARTS = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda z, error, gelu: z.T @ error, "expected numbers of shape"),
+    (
+        start_solution(lambda z, error: error.T @ z / len(z)),
+        "the products are averaged over the tokens; the gradient is their sum.",
+    ),
+    (
+        start_solution(lambda z, error: error[:1].T @ z[:1]),
+        "only the first token is counted.",
+    ),
+    (
+        start_solution(lambda z, error: 0 * error.T @ z),
+        "the gradient is zero; that holds for the other matrices, not for V^D.",
+    ),
+    (
+        start_solution(lambda z, error: torch.outer(error.sum(0), z.sum(0))),
+        "z is summed before it is multiplied.",
+    ),
+    (start_solution(slope=lambda gelu: 1.0), "the slope of GELU at 0 is 1/2, not 1."),
+    (start_solution(slope=lambda gelu: float(not gelu)), "the slope of GELU at 0 is 1/2, not 0."),
+    (start_solution(slope=lambda gelu: 0.5), "the factor 1/2 belongs to GELU alone."),
+]
+
+
+@pytest.mark.parametrize("gelu", [False, True])
+def test_the_zero_start_equals_autograd(gelu, capsys):
+    torch.manual_seed(0)
+    z, error, up = torch.randn(5, 4), torch.randn(5, 6), torch.zeros(6, 4, requires_grad=True)
+    out = torch.nn.functional.gelu(z @ up.T) if gelu else z @ up.T
+    (out * error).sum().backward()
+    torch.testing.assert_close(start_solution()(z, error, gelu), up.grad)
+    assert check_zero_start(start_solution())
+    assert capsys.readouterr().out == "zero start: right.\n"
+
+
+@pytest.mark.parametrize(
+    "check, name, function, message",
+    [
+        *((check_pal_parameters, "PAL parameters", *case) for case in COUNTS),
+        *((check_projected_layer, "projected layer", *case) for case in LAYERS),
+        *((check_constant_answers, "constant answers", *case) for case in CONSTANTS),
+        *((check_zero_start, "zero start", *case) for case in STARTS),
+    ],
+)
+def test_mistakes_are_named(check, name, function, message, capsys):
+    assert check(function) is False
+    assert (out := capsys.readouterr().out).startswith(f"{name}: not yet: {message}"), out
+
+
+def test_changing_the_arguments_in_place_does_not_pass():
+    assert check_projected_layer(lambda h, *_: h.zero_()) is False

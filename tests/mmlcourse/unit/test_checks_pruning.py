@@ -1,0 +1,374 @@
+"""The checks of notebook 04 accept the solution and name each known mistake."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from mmlcourse.lessons.checks import (
+    check_bandwidth,
+    check_head_average,
+    check_staircase,
+    check_survivors,
+)
+from mmlkit.heads.clustering import cluster
+
+
+def average(a, losses, active, t, gamma):
+    """The solution of the notebook."""
+    a = a.clone()
+    a[active] = gamma * a[active] + (1 - gamma) * losses
+    return a, a[active] / (1 - gamma**t)
+
+
+def average_solution(
+    update=lambda a, losses, gamma: gamma * a + (1 - gamma) * losses,
+    corrected=lambda a, t, gamma: a / (1 - gamma**t),
+    dropped=lambda a, gamma: a,
+):
+    """Return the solution. Each argument replaces one of its parts."""
+
+    def function(a, losses, active, t, gamma):
+        new = dropped(a, gamma).clone()
+        new[active] = update(a[active], losses, gamma)
+        return new, corrected(new[active], t, gamma)
+
+    return function
+
+
+def stub(*arguments): ...
+
+
+def raises(*arguments):
+    raise TypeError("a draft")
+
+
+def keeps_corrected_average(a, losses, active, t, gamma):
+    a[active] = (gamma * a[active] + (1 - gamma) * losses) / (1 - gamma**t)
+    return a, a[active]
+
+
+def fills_the_first_heads(a, losses, active, t, gamma):
+    a[: len(losses)] = gamma * a[: len(losses)] + (1 - gamma) * losses
+    return a, a[active] / (1 - gamma**t)
+
+
+AVERAGES = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: 3, "expected (a, corrected a), found 3."),
+    (
+        lambda a, *others: (a, "text"),
+        "a: it returns [0.05, 0.07, 0.08, 0.06], expected [0.095, 0.07, 0.162, 0.124].",
+    ),
+    (lambda a, *others: (a.sum(), a), "a: expected numbers of shape [4], found shape []."),
+    (
+        lambda a, losses, active, t, gamma: average(a[active], losses, active[active], t, gamma),
+        "a: expected numbers of shape [4], found shape [3].",
+    ),
+    (fills_the_first_heads, "a: the losses go to the first heads, not the active ones."),
+    (
+        average_solution(dropped=lambda a, gamma: gamma * a),
+        "a: the averages of the dropped heads change too.",
+    ),
+    (
+        average_solution(dropped=lambda a, gamma: 0 * a),
+        "a: the averages of the dropped heads are lost.",
+    ),
+    (
+        average_solution(lambda a, losses, gamma: (1 - gamma) * a + gamma * losses),
+        "a: the momentum is on the wrong side.",
+    ),
+    (
+        average_solution(lambda a, losses, gamma: gamma * a + (1 - gamma) * losses.sum()),
+        "a: every head gets the sum of the losses, not its own.",
+    ),
+    (
+        average_solution(lambda a, losses, gamma: gamma * a + (1 - gamma) * losses.mean()),
+        "a: every head gets the mean of the losses, not its own.",
+    ),
+    (
+        average_solution(lambda a, losses, gamma: (1 - gamma) * a + gamma * losses.sum()),
+        (
+            "a: every head gets the sum of the losses, not its own, and the momentum is on the "
+            "wrong side."
+        ),
+    ),
+    (
+        average_solution(lambda a, losses, gamma: a + (1 - gamma) * losses),
+        "a: it returns [0.1, 0.07, 0.17, 0.13], expected [0.095, 0.07, 0.162, 0.124].",
+    ),
+    (average_solution(corrected=lambda a, t, gamma: a), "corrected a: the correction is missing."),
+    (
+        average_solution(corrected=lambda a, t, gamma: a / (1 - gamma ** (t - 1))),
+        "corrected a: the correction is one update behind.",
+    ),
+    (
+        average_solution(corrected=lambda a, t, gamma: a * (1 - gamma**t)),
+        "corrected a: the correction multiplies.",
+    ),
+    (
+        average_solution(corrected=lambda a, t, gamma: a / gamma),
+        "corrected a: it returns [0.105556, 0.18, 0.137778], expected [0.5, 0.852632, 0.652632].",
+    ),
+    (keeps_corrected_average, "a: this is the corrected a; keep it uncorrected."),
+]
+
+
+def test_the_average_worked_by_hand(capsys):
+    """0.9 * 0.05 + 0.1 * 0.5 = 0.095, and 0.095 / (1 - 0.81) = 0.5; the dropped head keeps 0.07."""
+    active = torch.tensor([True, False])
+    a, corrected = average(torch.tensor([0.05, 0.07]), torch.tensor([0.5]), active, 2, 0.9)
+    assert a.tolist() == pytest.approx([0.095, 0.07])
+    assert corrected.tolist() == pytest.approx([0.5])
+    assert check_head_average(average) and capsys.readouterr().out == "head average: right.\n"
+    assert check_head_average(lambda *case: [value.tolist() for value in average(*case)])
+
+
+@pytest.mark.parametrize("function, message", AVERAGES)
+def test_mistakes_in_the_average_are_named(function, message, capsys):
+    assert check_head_average(function) is False
+    assert (out := capsys.readouterr().out).startswith(f"head average: not yet: {message}"), out
+
+
+def test_changing_the_arguments_in_place_does_not_pass(capsys):
+    def function(a, losses, active, t, gamma):
+        losses *= 0
+        a *= 0
+        return a, a[active]
+
+    assert not check_head_average(function)
+
+
+def survivors(averages, labels, centroids):
+    lowest = centroids.index(min(centroids))
+    return [head for head, label in enumerate(labels) if label == lowest]
+
+
+def keep_cluster(choose_label):
+    return lambda averages, labels, centroids: [
+        head for head, label in enumerate(labels) if label == choose_label(labels, centroids)
+    ]
+
+
+SURVIVORS = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: 3, "expected a list of whole numbers such as [0, 3], found 3."),
+    (
+        lambda averages, labels, centroids: [label == 2 for label in labels],
+        (
+            "expected a list of whole numbers such as [0, 3], found [False, True, False, "
+            "False, True, False, False, False, True, False]."
+        ),
+    ),
+    (
+        keep_cluster(lambda labels, centroids: centroids.index(max(centroids))),
+        "the highest cluster is kept; a low loss is good.",
+    ),
+    (
+        keep_cluster(lambda labels, centroids: max(labels, key=labels.count)),
+        "the largest cluster is kept.",
+    ),
+    (keep_cluster(lambda labels, centroids: 0), "cluster 0 is kept; clusters have no order."),
+    (
+        lambda averages, labels, centroids: [
+            head
+            for head, value in enumerate(averages)
+            if value in centroids and value == min(centroids)
+        ],
+        "no head is kept; compare each label, not an average and not the whole list, with the "
+        "number of the lowest cluster.",
+    ),
+    (
+        lambda averages, labels, centroids: np.flatnonzero(
+            labels == centroids.index(min(centroids))
+        ),
+        "no head is kept; compare each label, not an average and not the whole list",
+    ),
+    (
+        lambda averages, labels, centroids: [
+            head for head, value in enumerate(averages) if value <= min(centroids)
+        ],
+        "heads are kept by value, at or below the centroid.",
+    ),
+    (
+        lambda averages, labels, centroids: [averages.index(min(averages))],
+        "only the best head is kept.",
+    ),
+    (
+        lambda averages, labels, centroids: [1, 4],
+        "heads are kept by value, at or below the centroid.",
+    ),
+    (
+        lambda averages, labels, centroids: [0, 1],
+        (
+            "for ([0.5, 0.38, 0.59, 0.51, 0.395, 0.71, 0.53, 0.61, 0.425, 0.54], [1, 2, 0, 1, "
+            "2, 3, 1, 0, 2, 1], [0.6, 0.52, 0.4, 0.71]) it returns [0, 1], expected [1, 4, 8]."
+        ),
+    ),
+    (
+        lambda averages, labels, centroids: (
+            survivors(averages, labels, centroids) if len(centroids) > 1 else []
+        ),
+        (
+            "for ([0.5, 0.6], [0, 0], [0.55]) it returns [], expected [0, 1]. With one cluster "
+            "no head is dropped."
+        ),
+    ),
+]
+
+
+def test_the_survivors_are_the_lowest_cluster(capsys):
+    assert check_survivors(survivors) and capsys.readouterr().out == "survivors: right.\n"
+    assert check_survivors(
+        lambda averages, labels, centroids: set(survivors(averages, labels, centroids))
+    )
+    assert check_survivors(
+        lambda averages, labels, centroids: torch.tensor(survivors(averages, labels, centroids))
+    )
+
+
+@pytest.mark.parametrize("function, message", SURVIVORS)
+def test_mistakes_in_the_survivors_are_named(function, message, capsys):
+    assert check_survivors(function) is False
+    assert (out := capsys.readouterr().out).startswith(f"survivors: not yet: {message}"), out
+
+
+def test_the_solution_agrees_with_the_pruner():
+    """The solution gives the same averages and the same kept heads, also after a pruning."""
+    from mmlkit.heads.multiverse import MultiverseHead
+    from mmlkit.heads.pruning import HeadPruner
+
+    pruner = HeadPruner(MultiverseHead(4, 2, num_heads=6), every=2, momentum=0.9, bandwidth=0.1)
+    a = torch.zeros(6, dtype=torch.float64)
+    for t, losses in enumerate(
+        torch.tensor(
+            [[0.5, 0.52, 0.9, 0.51, 0.92, 0.5], [0.51, 0.5, 0.91, 0.5, 0.9, 0.52]],
+            dtype=torch.float64,
+        ),
+        start=1,
+    ):
+        pruner.observe(losses)
+        a, corrected = average(a, losses, pruner.head.active, t, 0.9)
+    assert corrected.tolist() == pytest.approx(pruner.averages.tolist()) and not math.isclose(
+        a[0], corrected[0]
+    )
+    event = pruner.maybe_prune(2)
+    assert survivors(event.averages, event.labels, event.centroids) == event.kept == [0, 1, 3, 5]
+    losses = torch.tensor([0.4, 0.51, 0.5, 0.52], dtype=torch.float64)
+    pruner.observe(losses)
+    active, before = pruner.head.active, a[[2, 4]].tolist()
+    a, corrected = average(a, losses, active, 3, 0.9)
+    assert corrected.tolist() == pytest.approx(pruner.averages[active].tolist())
+    assert a[[2, 4]].tolist() == before
+
+
+def narrowest(samples, factors, limit):
+    """The solution of the notebook."""
+    for factor in sorted(factors):
+        split = [len(cluster(sample, f"std:{factor}")[0]) > 1 for sample in samples]
+        if sum(split) / len(split) <= limit:
+            return factor
+
+
+def absolute(samples, factors, limit):
+    """The factor itself is the bandwidth: far too wide for losses that differ by 0.01."""
+    for factor in sorted(factors):
+        if sum(len(cluster(one, factor)[0]) > 1 for one in samples) <= limit * len(samples):
+            return factor
+
+
+WIDEST = "a narrower factor is wide enough too; this is the widest of all."
+BANDWIDTHS = [
+    (
+        lambda samples, factors, limit: narrowest(samples, factors, limit - 1e-9),  # below it
+        "a narrower factor is wide enough too.",
+    ),
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: "std:1.5", "expected one number, found 'std:1.5'."),
+    (lambda samples, factors, limit: max(factors), WIDEST),
+    (lambda samples, factors, limit: factors[0], WIDEST),
+    (lambda *_: 1.5, "it returns 1.5, expected 1.2."),  # right for the first limit only
+    (lambda *_: 1.2, "this factor still splits 50% of the samples."),
+    (absolute, "this is the narrowest of all; a sample is split if it has two clusters or more,"),
+    (lambda *_: 0.9, "it returns 0.9, expected 1.5."),
+]
+
+
+def test_the_chosen_bandwidth(capsys):
+    assert check_bandwidth(narrowest) and capsys.readouterr().out == "bandwidth: right.\n"
+
+
+@pytest.mark.parametrize("function, message", BANDWIDTHS)
+def test_mistakes_in_the_bandwidth_are_named(function, message, capsys):
+    assert check_bandwidth(function) is False
+    assert (out := capsys.readouterr().out).startswith(f"bandwidth: not yet: {message}"), out
+
+
+def staircase(num_heads, events, steps):
+    """The solution of the notebook."""
+    counts = []
+    for step in steps:
+        past = [event["kept"] for event in events if event["step"] <= step]
+        counts.append(past[-1] if past else num_heads)
+    return counts
+
+
+def stairs(value, counts=lambda event, step: event["step"] <= step, start=None, which=-1):
+    """Return the solution with another value, condition, beginning or choice of a check."""
+
+    def function(num_heads, events, steps):
+        past = [[value(event) for event in events if counts(event, step)] for step in steps]
+        return [one[which] if one else num_heads if start is None else start for one in past]
+
+    return function
+
+
+def kept(event):
+    return event["kept"]
+
+
+STAIRCASES = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: 3, "expected numbers of shape [7], found shape []."),
+    (stairs(lambda event: event["active"]), "the heads before each check are counted, not those"),
+    (stairs(kept, lambda event, step: event["step"] < step), "a check counts from its own step on"),
+    (stairs(kept, start=0), "no head is active before the first check."),
+    (
+        stairs(kept, lambda event, step: event["step"] >= step, 5, 0),
+        "each step gets the count of the next check.",
+    ),
+    (
+        lambda *arguments: [arguments[0] - one for one in staircase(*arguments)],
+        "these are the heads that were dropped.",
+    ),
+    (
+        lambda num_heads, events, steps: [
+            max(one["kept"] for one in events if one["step"] <= step) if step >= 10 else num_heads
+            for step in steps
+        ],
+        "for (40, [{'step': 10, 'active': 40, 'kept': 40},",
+    ),
+]
+
+
+def test_the_rebuilt_staircase(capsys):
+    assert check_staircase(staircase) and capsys.readouterr().out == "staircase: right.\n"
+
+
+@pytest.mark.parametrize("function, message", STAIRCASES)
+def test_mistakes_in_the_staircase_are_named(function, message, capsys):
+    assert check_staircase(function) is False
+    assert (out := capsys.readouterr().out).startswith(f"staircase: not yet: {message}"), out
+
+
+def test_a_staircase_without_checks_has_all_heads(capsys):
+    def fails(num_heads, events, steps):
+        return staircase(num_heads, events, steps) if events else [0, 0]
+
+    assert not check_staircase(fails)
+    assert "Without a check all heads stay active." in capsys.readouterr().out

@@ -1,0 +1,238 @@
+"""The checks of notebook 08 accept the solution and name each known mistake."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from mmlcourse.lessons.checks import (
+    check_loss_pull,
+    check_masked_words,
+    check_ranking_floor,
+    check_reciprocal_rank,
+)
+from mmlkit.data.loading import load_task
+from mmlkit.heads.ranking import rank_queries, ranking_loss
+from mmlkit.training import metrics
+
+
+def stub(*arguments): ...
+
+
+def raises(*arguments):
+    raise TypeError("a draft")
+
+
+def test_an_unfinished_answer_is_no_error(capsys):
+    for check, name in (
+        (check_ranking_floor, "ranking floor"),
+        (check_reciprocal_rank, "reciprocal rank"),
+        (check_masked_words, "masked words"),
+        (check_loss_pull, "pull of a loss"),
+    ):
+        assert check(stub) is False and check(raises) is False
+        assert capsys.readouterr().out == (
+            f"{name}: not yet: it returns nothing so far.\n"
+            f"{name}: not yet: it stopped with TypeError: a draft.\n"
+        )
+
+
+def named(check, function, message, capsys):
+    assert check(function) is False
+    out = capsys.readouterr().out
+    assert f": not yet: {message}" in out and out.count("\n") == 1, out
+
+
+# The floor.
+
+
+def floor(N, gamma, low, high):
+    return math.log1p((N - 1) * math.exp(-gamma * (high - low)))
+
+
+def test_the_floor_is_the_loss_of_a_perfect_ranking(capsys):
+    assert round(floor(2, 1, 0, 1), 4) == 0.3133 and round(floor(2, 1, -1, 1), 4) == 0.1269
+    scores, relevant = torch.tensor([0.5, 2.0, 0.5, 0.5]).double(), torch.tensor([0, 1, 0, 0])
+    loss = ranking_loss(scores, relevant, (4,), gamma=3)
+    assert floor(4, 3, 0.5, 2) == pytest.approx(loss.item())
+    assert check_ranking_floor(floor) and capsys.readouterr().out == "ranking floor: right.\n"
+
+
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        (lambda N, g, a, b: floor(N + 1, g, a, b), "the answer is counted among the others."),
+        (lambda N, g, a, b: floor(2, g, a, b), "a single other candidate is counted."),
+        (lambda N, g, a, b: floor(N, 1, a, b), "gamma is missing."),
+        (lambda N, g, a, b: floor(N, g, 0, b), "the lowest score is taken for 0."),
+        (lambda N, g, a, b: floor(N, g, b, a), "the gap has its sign turned."),
+        (lambda *a: math.exp(-floor(*a)), "this is the probability of the answer."),
+        (lambda *a: 1 - math.exp(-floor(*a)), "the log is missing."),
+        (lambda *a: -floor(*a), "the minus is missing."),
+        (lambda *a: floor(*a) / math.log(2), "the log has base 2."),
+        (lambda N, g, a, b: floor(2, 1, a, b), "a single other candidate is counted, and gamma"),
+        (lambda *a: floor(*a) + 1, "for (2, 1.0, 0.0, 1.0) it returns 1.31326, expected 0.313262."),
+    ],
+)
+def test_mistakes_in_the_floor_are_named(function, message, capsys):
+    named(check_ranking_floor, function, message, capsys)
+
+
+# The reciprocal rank.
+
+
+def ranks(scores, relevant, groups):
+    parts = zip(scores.split(groups), relevant.split(groups))
+    return torch.tensor([1.0 + (e > e[right == 1]).sum() for e, right in parts])
+
+
+def reciprocal_rank(scores, relevant, groups):
+    return (1 / ranks(scores, relevant, groups)).mean()
+
+
+def test_the_reciprocal_rank_is_the_metric_of_the_library(capsys):
+    """The ranks 1 and 3 give (1 + 1/3) / 2 = 2/3."""
+    scores = torch.tensor([2.0, 1.0, 5.0, 4.0, 3.0])
+    relevant, groups = torch.tensor([1, 0, 0, 0, 1]), [2, 3]
+    found = reciprocal_rank(scores, relevant, groups).item()
+    assert found == pytest.approx(2 / 3)
+    task = rank_queries(load_task("qnli")).task
+    queries = np.repeat([0, 1], groups)
+    library = metrics.compute(task, scores.numpy(), relevant.numpy(), queries)
+    assert library["mrr"] == pytest.approx(found)
+    assert check_reciprocal_rank(reciprocal_rank)
+    assert capsys.readouterr().out == "reciprocal rank: right.\n"
+
+
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        (lambda *a: ranks(*a).mean(), "this is the mean rank."),
+        (lambda *a: 1 / ranks(*a).mean(), "this is 1 over the mean rank."),
+        (lambda *a: (ranks(*a) == 1).double().mean(), "this is the share of answers in the first"),
+        (lambda *a: (1 / ranks(*a)).sum(), "this is the sum over queries."),
+        (lambda *a: (1 / ranks(*a)).sum() / 9, "the sum is divided by the candidates."),
+        (lambda *a: (1 / (1 + ranks(*a))).mean(), "the best rank is 2, not 1."),
+        (
+            lambda scores, *a: reciprocal_rank(-scores, *a),
+            "the lowest score has rank 1.",
+        ),
+        (
+            lambda e, right, groups: (1 / (1 + (e > e[right == 1][:, None]).sum(1))).mean(),
+            "the ranks run over the whole batch.",
+        ),
+        (lambda *a: float("nan"), "it returns nan, expected 0."),
+    ],
+)
+def test_mistakes_in_the_reciprocal_rank_are_named(function, message, capsys):
+    named(check_reciprocal_rank, function, message, capsys)
+
+
+# Masked words.
+
+
+def masked_words(ids, drawn, u, others, mask, first=0.8, second=0.9):
+    masked = torch.where(drawn & (u < second), others, ids)
+    masked[drawn & (u < first)] = mask
+    return masked, torch.where(drawn, ids, -100)
+
+
+def with_labels(labels):
+    return lambda *a: (masked_words(*a)[0], labels(*a))
+
+
+def test_masked_words_worked_by_hand(capsys):
+    """Of four drawn words the first becomes [MASK], the second another one, the third stays."""
+    ids, others = torch.tensor([5, 6, 7, 8]), torch.tensor([50, 60, 70, 80])
+    drawn, u = torch.tensor([True, True, True, False]), torch.tensor([0.7, 0.85, 0.95, 0.1])
+    masked, labels = masked_words(ids, drawn, u, others, 1)
+    assert masked.tolist() == [1, 60, 7, 8] and labels.tolist() == [5, 6, 7, -100]
+    assert check_masked_words(masked_words)
+    assert capsys.readouterr().out == "masked words: right.\n"
+
+
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        (
+            lambda *a: masked_words(a[0], a[1] | True, *a[2:]),
+            "masked: words that are not drawn are replaced too.",
+        ),
+        (lambda *a: masked_words(*a, first=1), "masked: every drawn word becomes [MASK]."),
+        (lambda *a: masked_words(*a, second=1), "masked: no drawn word stays as it is."),
+        (lambda *a: masked_words(*a, second=0.8), "masked: no random word is used."),
+        (
+            lambda ids, drawn, u, *a: masked_words(ids, drawn, 1 - u, *a, first=0.1),
+            "masked: [MASK] takes 10 % and random words take 80 %.",
+        ),
+        (with_labels(lambda ids, *a: ids), "labels: every word has a label."),
+        (
+            with_labels(lambda ids, drawn, *a: torch.where(drawn, ids, 0)),
+            "labels: places without a label have 0.",
+        ),
+        (
+            with_labels(lambda *a: torch.where(a[1], masked_words(*a)[0], -100)),
+            "labels: the labels are the words after masking.",
+        ),
+        (
+            with_labels(lambda ids, drawn, u, *a: torch.where(drawn & (u < 0.8), ids, -100)),
+            "labels: only [MASK] has a label.",
+        ),
+        (
+            with_labels(lambda ids, drawn, u, *a: torch.where(drawn & (u < 0.9), ids, -100)),
+            "labels: words that stay have no label.",
+        ),
+        (lambda *a: masked_words(*a)[0], "expected (masked, labels), found tensor("),
+    ],
+)
+def test_mistakes_in_masked_words_are_named(function, message, capsys):
+    named(check_masked_words, function, message, capsys)
+
+
+# The pull.
+
+
+def pull(m, gamma):
+    t = math.tanh(m / 4)
+    return gamma * (1 - t * t) / 4 / (1 + math.exp(gamma * t))
+
+
+@pytest.mark.parametrize("m, gamma", [(0, 1), (-6, 1), (3, 5)])
+def test_the_pull_is_the_gradient_of_the_librarys_loss(m, gamma):
+    margin = torch.tensor(float(m), dtype=torch.float64, requires_grad=True)
+    scores = torch.stack([margin / 2, -margin / 2]).sigmoid()
+    ranking_loss(scores, torch.tensor([1, 0]), (2,), gamma=gamma).backward()
+    assert pull(m, gamma) == pytest.approx(-margin.grad.item())
+
+
+def test_the_pull_is_accepted(capsys):
+    """At m = 0 and gamma = 1 the pull is 1/2 times 1/4."""
+    assert pull(0, 1) == 0.125
+    assert check_loss_pull(pull) and capsys.readouterr().out == "pull of a loss: right.\n"
+
+
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        (lambda m, g: -pull(m, g), "this is the derivative, not the pull."),
+        (lambda m, g: pull(m, g) / g, "the chain rule's gamma is missing."),
+        (lambda m, g: pull(m, g) / 2, "only one of the two sigmoids is differentiated."),
+        (lambda m, g: pull(2 * m, g), "the sigmoids read m and -m, not m/2 and -m/2."),
+        (
+            lambda m, g: g / (1 + math.exp(g * math.tanh(m / 4))),
+            "the derivative of the sigmoids is missing.",
+        ),
+        (
+            lambda m, g: pull(m, g) * math.exp(g * math.tanh(m / 4)),
+            "this takes the probability of the answer, not of the other.",
+        ),
+        (
+            lambda m, g: pull(m, g) / (1 + math.exp(-g * math.tanh(m / 4))),
+            "this is the loss without its log, as Eq. 8 is printed.",
+        ),
+        (lambda m, g: pull(m, g) + 1, "for (0.0, 1.0) it returns 1.125, expected 0.125."),
+    ],
+)
+def test_mistakes_in_the_pull_are_named(function, message, capsys):
+    named(check_loss_pull, function, message, capsys)

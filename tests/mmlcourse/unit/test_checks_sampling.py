@@ -1,0 +1,217 @@
+"""The checks of notebook 10 accept the solution and name each known mistake."""
+
+import numpy as np
+import pytest
+
+from mmlcourse.lessons.checks import check_exponent, check_forgetting, check_passes
+from mmlkit.training.sampling import TaskSampler
+
+
+def stub(*arguments): ...
+
+
+def raises(*arguments):
+    raise TypeError("a draft")
+
+
+SIZES = {"quora": 1600, "sst": 400, "sts": 100}
+
+
+def exponent(sizes, ratio):
+    return np.log(ratio) / np.log(max(sizes.values()) / min(sizes.values()))
+
+
+def first(sizes):
+    return [*sizes.values()][0]
+
+
+def second(sizes):
+    return [*sizes.values()][1]
+
+
+EXPONENTS = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: [0.5, 0.3], "expected one number, found shape [2]."),
+    (
+        lambda sizes, ratio: np.log(ratio) / (max(sizes.values()) / min(sizes.values())),
+        "the sizes need a logarithm too.",
+    ),
+    (
+        lambda sizes, ratio: np.log(ratio) / np.log(max(sizes.values())),
+        "this takes the largest size alone, not its ratio to the smallest.",
+    ),
+    (
+        lambda sizes, ratio: np.log(ratio) / np.log(sum(sizes.values()) / min(sizes.values())),
+        "this takes the sum of the sizes, not the smallest.",
+    ),
+    (
+        lambda sizes, ratio: np.log(ratio) / np.log(first(sizes) / second(sizes)),
+        "this takes the first two sizes, not the largest and the smallest.",
+    ),
+    (
+        lambda sizes, ratio: np.log(ratio) / np.log(first(sizes) / [*sizes.values()][-1]),
+        "for ({'sts': 100, 'sst': 400, 'quora': 1600}, 4) it returns -0.5, expected 0.5.",
+    ),
+    (
+        lambda sizes, ratio: np.log(ratio) / np.log(16),  # the ratio of one pair of sizes, fixed
+        "for ({'qnli': 900, 'rte': 100}, 3) it returns 0.396241, expected 0.5.",
+    ),
+    (
+        lambda sizes, ratio: ratio / np.log(max(sizes.values()) / min(sizes.values())),
+        "the ratio needs a logarithm too.",
+    ),
+    (
+        lambda sizes, ratio: ratio / (max(sizes.values()) / min(sizes.values())),
+        "the sizes need a logarithm too, and the ratio needs a logarithm too.",
+    ),
+    (
+        lambda sizes, ratio: (
+            np.log(max(sizes.values()) / min(sizes.values())) / max(np.log(ratio), 1e-9)
+        ),
+        "the fraction is upside down.",
+    ),
+    (
+        lambda sizes, ratio: 0.2,
+        "for ({'quora': 1600, 'sst': 400, 'sts': 100}, 16) it returns 0.2, expected 1.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("ratio", "alpha"), [(16, 1), (4, 0.5), (2, 0.25), (1, 0)])
+def test_the_exponent_worked_by_hand(ratio, alpha):
+    """The sizes are 16 : 4 : 1, and 16^(1/4) = 2."""
+    assert exponent(SIZES, ratio) == pytest.approx(alpha)
+    p = {task: N**alpha for task, N in SIZES.items()}
+    assert p["quora"] / p["sts"] == pytest.approx(ratio)
+
+
+def test_the_solution_of_the_exponent_is_accepted(capsys):
+    assert check_exponent(exponent) and capsys.readouterr().out == "exponent: right.\n"
+
+
+def passes(sizes, alpha, steps, batch):
+    weights = {task: N**alpha for task, N in sizes.items()}
+    total = sum(weights.values())
+    return {task: steps * batch * weights[task] / total / N for task, N in sizes.items()}
+
+
+def changed_passes(change):
+    """Return the solution with every value changed by change(value, N)."""
+    return lambda sizes, *rest: {
+        task: change(value, sizes[task]) for task, value in passes(sizes, *rest).items()
+    }
+
+
+PASSES = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda *_: 0.5, "expected a dict with a number for each of quora, sst, sts, found 0.5."),
+    (
+        lambda *_: {"sst": 1.0},
+        "expected a dict with a number for each of quora, sst, sts, found {'sst': 1.0}.",
+    ),
+    (
+        lambda sizes, alpha, *rest: passes(sizes, 1.0, *rest),
+        "alpha has no effect; it is an exponent.",
+    ),
+    (
+        lambda sizes, alpha, steps, batch: {
+            task: steps * batch * N**alpha / N for task, N in sizes.items()
+        },
+        "the probabilities do not add up to 1.",
+    ),
+    (changed_passes(lambda value, N: value / 8), "the rows of a batch are not counted."),
+    (changed_passes(lambda value, N: value / 1000), "the steps are not counted."),
+    (
+        changed_passes(lambda value, N: value * N),
+        "these are the rows seen; divide by the rows of the task.",
+    ),
+    (
+        changed_passes(lambda value, N: value * N / 2100),
+        "this is divided by the rows of all tasks.",
+    ),
+    (changed_passes(lambda value, N: 1 / value), "this is upside down."),
+    (
+        lambda *_: dict.fromkeys(SIZES, 1.0),
+        "for ({'quora': 1600, 'sst': 400, 'sts': 100}, 1.0, 1000, 8) it returns [1, 1, 1], "
+        "expected [3.80952, 3.80952, 3.80952].",
+    ),
+]
+
+
+def test_passes_worked_by_hand(capsys):
+    """With alpha 1 every row is seen 8000 / 2100 times. With alpha 0 a task has 8000 / 3 rows."""
+    assert list(passes(SIZES, 1.0, 1000, 8).values()) == pytest.approx([8000 / 2100] * 3)
+    uniform = list(passes(SIZES, 0.0, 1000, 8).values())
+    assert uniform == pytest.approx([8000 / 3 / N for N in SIZES.values()])
+    shares = TaskSampler("sqrt", sizes=SIZES).probabilities(1)
+    expected = [8000 * shares[task] / N for task, N in SIZES.items()]
+    assert list(passes(SIZES, 0.5, 1000, 8).values()) == pytest.approx(expected)
+    assert check_passes(passes) and capsys.readouterr().out == "passes: right.\n"
+
+
+def forgetting(history):
+    return history[:-1].max(axis=0) - history[-1]
+
+
+FORGETTINGS = [
+    (stub, "it returns nothing so far."),
+    (raises, "it stopped with TypeError: a draft."),
+    (lambda history: "much", "expected numbers of shape [3], found 'much'."),
+    (lambda history: forgetting(history.T), "expected numbers of shape [3], found shape [4]."),
+    (lambda history: forgetting(history).mean(), "expected numbers of shape [3], found shape []."),
+    (lambda history: history.max(axis=0) - history[-1], "the last row is among those compared."),
+    (lambda history: -forgetting(history), "the sign is wrong; a loss is positive."),
+    (
+        lambda history: history[-1] - history.max(axis=0),
+        "the last row is among those compared, and the sign is wrong; a loss is positive.",
+    ),
+    (lambda history: history[0] - history[-1], "this is the first row minus the last."),
+    (lambda history: history[-2] - history[-1], "only the row before the last is compared."),
+    (
+        lambda history: history[:-1].mean(axis=0) - history[-1],
+        "this is the mean of the earlier rows, not the best.",
+    ),
+    (lambda history: history[:-1].max() - history[-1], "one best is used for all tasks."),
+    (lambda history: 1 - history[-1] / history[:-1].max(axis=0), "this is a share of the best."),
+    (
+        lambda history: forgetting(history) + 1,
+        "it returns [1.2, 1.1, 0.61], expected [0.2, 0.1, -0.39].",
+    ),
+]
+
+
+def test_forgetting_worked_by_hand(capsys):
+    """The best earlier accuracies are 0.6, 0.8 and 0.21; the last ones are 0.4, 0.7 and 0.6."""
+    history = np.array(
+        [[0.20, 0.50, 0.10], [0.60, 0.52, 0.21], [0.55, 0.80, 0.15], [0.40, 0.70, 0.60]]
+    )
+    assert forgetting(history) == pytest.approx([0.2, 0.1, -0.39])
+    assert check_forgetting(forgetting) and capsys.readouterr().out == "forgetting: right.\n"
+    assert check_forgetting(lambda history: list(forgetting(history)))
+
+
+@pytest.mark.parametrize(
+    "check, name, function, message",
+    [
+        *((check_exponent, "exponent", *case) for case in EXPONENTS),
+        *((check_passes, "passes", *case) for case in PASSES),
+        *((check_forgetting, "forgetting", *case) for case in FORGETTINGS),
+    ],
+)
+def test_mistakes_are_named(check, name, function, message, capsys):
+    assert check(function) is False
+    assert (out := capsys.readouterr().out).startswith(f"{name}: not yet: {message}"), out
+
+
+def test_changing_the_arguments_in_place_does_not_pass():
+    def clears_sizes(sizes, alpha, steps, batch):
+        sizes.clear()
+        return {"quora": 0, "sst": 0, "sts": 0}
+
+    def zeroes_history(history):
+        history.fill(0)
+        return history[0]
+
+    assert check_passes(clears_sizes) is False and check_forgetting(zeroes_history) is False

@@ -1,0 +1,366 @@
+"""The figures show the values that they are given: markers, steps, triangles and tables."""
+
+import functools
+import threading
+import time
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+from mmlcourse.lessons import plots
+from mmlcourse.lessons.plots.common import looks
+from mmlcourse.studies import LANDMARKS, Staircase
+from mmlcourse.studies.methods import METHODS
+from mmlkit.heads.pruning import PruningEvent
+from mmlkit.training.sampling import TaskSampler
+
+FIRST = PruningEvent(
+    10,
+    [0, 1, 2, 3, 4],
+    [0.5, 0.9, 0.52, 0.7, 0.48],
+    0.1,
+    [0.5, 0.7, 0.9],
+    [0, 2, 0, 1, 0],
+    [0, 2, 4],
+    [1, 3],
+)
+SECOND = PruningEvent(
+    20, [0, 2, 4], [0.4, 0.45, 0.5], 0.1, [0.45], [0, 0, 0], [0, 2, 4], [], "one cluster"
+)
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.mark.parametrize("form", [lambda event: event, vars])
+def test_survivors_and_eliminated_differ_in_shape_and_place(form):
+    ax = plots.pruning_event(form(FIRST))
+    kept, dropped, *centroids = ax.lines
+    assert (kept.get_marker(), dropped.get_marker()) == ("o", "x")
+    assert kept.get_xydata().tolist() == [
+        [0, 0.5],
+        [2, 0.52],
+        [4, 0.48],
+    ] and dropped.get_xydata().tolist() == [[1, 0.9], [3, 0.7]]
+    assert [line.get_ydata()[0] for line in centroids] == [0.5, 0.7, 0.9]
+    assert (
+        ax.get_title(loc="left") == "step 10: 3 clusters"
+        and "index" in ax.get_xlabel()
+        and "loss" in ax.get_ylabel()
+    )
+
+
+def test_head_counts_go_down_at_the_events():
+    ax = plots.head_counts({"rte": (5, [FIRST, SECOND]), "cola": (4, [])}, last_step=30)
+    stairs = [
+        line.get_xydata().tolist() for line in ax.lines if line.get_marker() in ("None", None)
+    ]
+    assert stairs == [[[0, 5], [10, 3], [20, 3], [30, 3]], [[0, 4], [30, 4]]]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["rte: 3", "cola: 4"]
+
+
+def test_the_line_of_each_head_count_may_end_at_its_own_step():
+    runs = {"rte": (5, [FIRST, SECOND]), "cola": (4, [])}
+    ax = plots.head_counts(runs, last_step={"rte": 30, "cola": 12})
+    ends = [line.get_xdata()[-1] for line in ax.lines if line.get_marker() in ("None", None)]
+    assert ends == [30, 12]
+
+
+def test_figure_2_has_four_panels_and_needs_a_pruning():
+    fig = plots.figure2([FIRST, SECOND], 5, last_step=30)
+    a, b, c, d = fig.axes
+    assert a.get_title(loc="left") == "(a) first pruning, step 10"
+    assert b.get_title(loc="left") == "(b) last check, step 20"  # no panel is drawn twice
+    assert d.lines[0].get_ydata().tolist() == [0.4, 0.45, 0.5] and "3 heads" in d.get_title(
+        loc="left"
+    )
+    assert c.lines[0].get_xydata().tolist()[-1] == [30, 3]
+    with pytest.raises(ValueError, match="none of the 1 events dropped a head"):
+        plots.figure2([SECOND], 5)
+    assert not plots.figure2([FIRST], 5).axes[1].axison
+
+
+def test_every_pruning_has_a_panel():
+    fig = plots.prunings({"rte": [FIRST, SECOND], "cola": [vars(FIRST)]})
+    titles = [ax.get_title(loc="left") for ax in fig.axes]
+    assert titles == ["rte, step 10", "cola, step 10", ""]
+    assert [ax.axison for ax in fig.axes] == [True, True, False]
+    assert fig.axes[0].texts[0].get_text() == "3 of 5 kept"
+    with pytest.raises(ValueError, match=r"none of \['rte'\] dropped a head"):
+        plots.prunings({"rte": [SECOND]})
+
+
+def test_staircases_are_shares_with_the_landmarks_of_the_paper():
+    dev = [(10, 0.6), (20, 0.8)]
+    run = Staircase(
+        "rte", "rte", 5, 40, "auto:0.3", [vars(FIRST), vars(SECOND)], "accuracy", dev, 146 / 277
+    )
+    top, bottom = plots.staircases([run], LANDMARKS)
+    stairs, _, stars = top.lines
+    assert stairs.get_xydata().tolist() == [[0, 1], [0.25, 0.6], [0.5, 0.6], [1, 0.6]]
+    np.testing.assert_allclose(stars.get_xydata()[1], [85_000 / 98_220, 23 / 1024])
+    np.testing.assert_allclose(bottom.lines[0].get_xdata(), [0.25, 0.5])
+    np.testing.assert_allclose(bottom.lines[0].get_ydata(), [0.0729, 0.2729], atol=1e-4)
+    assert [text.get_text() for text in top.get_legend().get_texts()][0] == "rte: 3 of 5"
+    runs = [run, run, run._replace(bandwidth="std:1.5")]  # two seeds of one kind, and another kind
+    first, second, other = plots.staircases(runs, LANDMARKS)[1].lines[:3]
+    assert first.get_color() == second.get_color() != other.get_color()
+    assert first.get_linestyle() == other.get_linestyle() != second.get_linestyle()
+
+
+def test_two_threads_draw_one_after_the_other(monkeypatch):
+    """JupyterLab may handle the first two moves of a slider at the same time."""
+    monkeypatch.setattr("mmlcourse.lessons.plots.widgets.is_interactive", lambda: False)
+    drawing, most, threads = [], [], []
+
+    def draw(name):
+        drawing.append(name)
+        most.append(len(drawing))
+        assert not plt.isinteractive()  # else the end of another message shows half of the figure
+        time.sleep(0.05)
+        drawing.remove(name)
+
+    with plt.ion():
+        for name in "abc":
+            run = functools.partial(plots.sliders, draw, name=[name])
+            threads.append(threading.Thread(target=run))
+            threads[-1].start()
+        for thread in threads:
+            thread.join()
+        assert most == [1, 1, 1] and plt.isinteractive()
+
+
+def test_similarity_tables_hold_each_pair_once():
+    weight = torch.tensor(
+        [[[1.0, 0.0], [0.0, 2.0]], [[1.0, 1.0], [3.0, 0.0]], [[0.0, -5.0], [0.0, 1.0]]]
+    )  # 3 heads, 2 classes
+    axes = plots.head_similarity(weight, ["no", "yes"])
+    first = axes[0].images[0].get_array()
+    assert first.mask.tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+    np.testing.assert_allclose(
+        first.compressed(), [0.5**0.5, 0.0, 0.5**0.5], atol=1e-6
+    )  # |cos| of pairs 1-2, 1-3, 2-3
+    np.testing.assert_allclose(
+        axes[1].images[0].get_array().compressed(), [0.0, 1.0, 0.0], atol=1e-6
+    )
+    assert [ax.get_title(loc="left") for ax in axes] == ["no: mean 0.471", "yes: mean 0.333"]
+    other = plots.head_similarity(weight, limit=0.5)[0]
+    assert other.get_title(loc="left") == "class 0: mean 0.471"
+    assert other.images[0].get_clim() == (0, 0.5)
+
+
+def test_drift_draws_the_mean_the_spread_and_the_random_level():
+    path = [(0, 0.04, 0.01, 0.08), (5, 0.3, 0.1, 0.6)]
+    ax = plots.drift({"bert-ensemble": path, "mv-m": path[:1]}, 0.041)
+    first, second, level = ax.lines
+    assert first.get_xydata().tolist() == [[0, 0.04], [5, 0.3]] and len(second.get_xdata()) == 1
+    assert first.get_color() == looks(["bert-ensemble"])["bert-ensemble"]["color"]
+    assert list(level.get_ydata()) == [0.041, 0.041] and level.get_label() == "random: 0.041"
+    band = ax.collections[0].get_paths()[0].vertices
+    assert {(5, 0.1), (5, 0.6)} <= {tuple(point) for point in band.tolist()}
+
+
+def test_heads_are_drawn_from_the_start_to_the_end():
+    path = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 3.0]]])
+    points = torch.tensor([[1.0, 1.0], [-1.0, -2.0]])
+    (alone,) = plots.head_paths({"a": path})
+    starts, way = alone.lines[0], alone.lines[1]
+    assert starts.get_xydata().tolist() == [[0, 0], [1, 0]]
+    assert way.get_xydata().tolist() == [[1, 0], [2, 0]] and alone.get_xlabel() == "first weight"
+    first, second = plots.head_paths({"a": path, "b": path}, points, torch.tensor([1.0, -1.0]))
+    assert [line.get_xydata().tolist() for line in first.lines[:2]] == [[[1, 1]], [[-1, -2]]]
+    assert second.get_title(loc="left") == "b" and second.get_xlabel() == "first coordinate"
+
+
+def test_singular_values_are_divided_by_the_largest():
+    ax = plots.singular_values({"checkpoint": [4.0, 2.0, 1.0], "mv-m": [10.0, 1.0]}, first=2)
+    assert [line.get_xydata().tolist() for line in ax.lines] == [
+        [[1, 1], [2, 0.5]],
+        [[1, 1], [2, 0.1]],
+    ]
+    assert ax.lines[1].get_color() == looks(["mv-m"])["mv-m"]["color"] != ax.lines[0].get_color()
+
+
+def test_the_trade_off_keeps_its_axes_when_another_lambda_is_chosen():
+    paths = {0: [(0.04, 0.7), (0.9, 0.4)], 0.5: [(0.04, 0.7), (0.01, 0.69)]}
+    first, second = (plots.trade_off(paths, lam) for lam in paths)
+    assert (first.get_xlim(), first.get_ylim()) == (second.get_xlim(), second.get_ylim())
+    np.testing.assert_allclose(second.lines[-1].get_xydata(), paths[0.5])
+    assert {text.get_text() for text in first.texts} == {"λ = 0", "λ = 0.5"}
+
+
+def test_improvements_are_written_into_the_cells_and_zero_is_white():
+    percent = pd.DataFrame(
+        [[np.nan, -4.0], [1.26, 0.0]], index=["mml-rte", "mml-mnli"], columns=["rte", "mnli"]
+    )
+    ax = plots.improvements(percent, marked=percent < 0, label="%")
+    image = ax.images[0]
+    assert {(*text.get_position(), text.get_text()) for text in ax.texts} == {
+        (1, 0, "-4.0"),
+        (0, 1, "+1.3"),
+        (1, 1, "+0.0"),
+    }
+    assert image.get_clim() == (-4, 4) and image.get_array().mask.tolist() == [
+        [True, False],
+        [False, False],
+    ]
+    white, below, above = (image.to_rgba(value) for value in (0.0, -4.0, 4.0))
+    assert min(white) > 0.99 and below[0] > below[2] and above[2] > above[0]  # orange, blue
+    assert [patch.get_center().tolist() for patch in ax.patches] == [[1, 0]]
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == [
+        "mml-rte",
+        "mml-mnli",
+    ] and ax.get_xticklabels()[1].get_text() == "mnli"
+    assert plots.improvements(percent, limit=10, digits=2).images[0].get_clim() == (-10, 10)
+    assert [len(plots.improvements(percent, label=label).figure.axes) for label in ("%", "")] == [
+        2,
+        1,
+    ]  # with and without a colour bar
+    assert not list(plots.improvements(percent * np.nan).texts)
+
+
+def test_a_grid_of_improvements_shares_its_colours():
+    small = pd.DataFrame([[1.0, -2.0]], index=["mml"], columns=["rte", "qqp"])
+    large = pd.DataFrame([[8.0]], index=["mml"], columns=["qqp"])
+    marked = {"a": small < 0, "b": large < 0}
+    axes = plots.improvement_grid({"a": small, "b": large}, marked=marked, ylabel="trained on")
+    assert axes.shape == (1, 2) and {ax.images[0].get_clim() for ax in axes.flat} == {(-8, 8)}
+    assert [len(ax.patches) for ax in axes.flat] == [1, 0]
+    assert [ax.get_ylabel() for ax in axes.flat] == ["trained on", ""]
+    assert len(axes[0][0].figure.axes) == 3  # one colour bar, at the right
+    with pytest.raises(ValueError, match="3 tables cannot be drawn in rows of two"):
+        plots.improvement_grid({"a": small, "b": large, "c": large})
+
+
+def test_improvement_panels_have_a_mean_at_the_end_of_each_row():
+    keys = ["split", "trained_on", "evaluated_on"]
+    places = [(split, *pair) for split in ("train", "dev") for pair in (("a", "b"), ("b", "a"))]
+    places += [(split, *pair) for split in ("train", "dev") for pair in (("c", "d"), ("d", "c"))]
+    cells = pd.Series(np.arange(8.0), pd.MultiIndex.from_tuples(places, names=keys))
+    axes = plots.improvement_panels(cells, {"one": ("a", "b"), "two": ("c", "d")}, title="all")
+    assert [ax.get_title(loc="left") for ax in axes.flat] == [
+        "one, train split",
+        "two, train split",
+        "one, dev split",
+        "two, dev split",
+    ]
+    assert [text.get_text() for text in axes[1][0].texts] == ["+2.0", "+2.0", "+3.0", "+3.0"]
+    assert [tick.get_text() for tick in axes[0][1].get_xticklabels()] == ["c", "d", "mean"]
+
+
+def test_numbers_can_be_read_on_every_colour():
+    """The text is white on dark cells and black elsewhere, with a WCAG 2 contrast above 3 to 1."""
+    percent = pd.DataFrame([np.linspace(-5, 5, 21)])
+    ax = plots.improvements(percent)
+
+    def luminance(colour):
+        return np.dot(
+            [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]],
+            (0.2126, 0.7152, 0.0722),
+        )
+
+    for text, value in zip(ax.texts, percent.loc[0]):
+        a, b = sorted(
+            (
+                luminance(matplotlib.colors.to_rgb(text.get_color())),
+                luminance(ax.images[0].to_rgba(value)),
+            )
+        )
+        assert (b + 0.05) / (a + 0.05) > 3, (value, text.get_color())
+
+
+def test_a_profile_is_a_step_function_for_each_method():
+    shares = pd.DataFrame(
+        {"bert": [0.0, 0.5, 1.0], "mml": [1.0, 1.0, 1.0]},
+        index=pd.Index([1.0, 1.1, 1.5], name="tau"),
+    )
+    ax = plots.profile(shares)
+    assert [line.get_xydata().tolist() for line in ax.lines] == [
+        [[1.0, 0.0], [1.1, 0.5], [1.5, 1.0]],
+        [[1.0, 1.0], [1.1, 1.0], [1.5, 1.0]],
+    ]
+    assert {line.get_drawstyle() for line in ax.lines} == {"steps-post"}
+    looks = {(line.get_linestyle(), line.get_marker(), line.get_color()) for line in ax.lines}
+    assert (
+        len(looks) == 2 and len({look[0] for look in looks}) == 2
+    )  # distinguishable without colour
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["bert", "mml"]
+    assert (
+        "τ" in ax.get_xlabel()
+        and ax.get_ylabel() == "share of experiments"
+        and ax.get_ylim()[0] == 0
+    )
+
+
+def test_sampling_shows_the_probabilities_and_the_draws():
+    sampler = TaskSampler(
+        "annealed", sizes={"large": 32, "small": 1}, epochs=5, steps_per_epoch=40, seed=3
+    )
+    left, right = plots.sampling(sampler, steps=30)
+    assert [line.get_label() for line in left.lines] == ["large", "small"]
+    for line, first, last in zip(left.lines, (32 / 33, 1 / 33), (2 / 3, 1 / 3)):
+        assert list(line.get_xdata()) == [1, 2, 3, 4, 5] and [
+            line.get_ydata()[0],
+            line.get_ydata()[-1],
+        ] == pytest.approx([first, last])
+    image = right.images[0]
+    tasks = [["large", "small"][i] for i in image.get_array().ravel()]
+    assert tasks == [task for epoch in range(1, 6) for task in sampler.order(epoch)[:30]]
+    assert image.get_extent() == [0.5, 30.5, 5.5, 0.5]
+    for line, i in zip(left.lines, (0, 1)):
+        assert matplotlib.colors.to_rgba(line.get_color()) == image.cmap(image.norm(i))
+    one = plots.sampling(TaskSampler("uniform", sizes={"sst": 3}))
+    assert one[0].get_xticks().tolist() == one[1].get_yticks().tolist() == [1] and one[1].images[
+        0
+    ].get_array().tolist() == [[0, 0, 0]]
+
+
+def test_a_method_looks_the_same_in_every_figure():
+    """The style of a method does not depend on the other methods in the figure.
+
+    Series that are not methods get their style from their position.
+    """
+    every, two = looks(METHODS), looks(["mv-m", "mml"])
+    assert two == {name: every[name] for name in ("mv-m", "mml")}
+    assert len({str(look) for look in every.values()}) == len(METHODS) == 6
+    other = looks(["mml", "ours"])
+    assert [look["color"] for look in other.values()] == list(plots.COLOURS[:2])
+    shares = pd.DataFrame({"mv-m": [0.5, 1.0], "mml": [0.2, 1.0]}, index=[1.0, 2.0])
+    counts = plots.head_counts({"mml": (5, [FIRST])})
+    assert plots.profile(shares).lines[1].get_color() == counts.lines[0].get_color()
+
+
+def test_every_name_that_notebooks_use_is_there():
+    assert plots.LINES[0] == "-" and {"attention", "forest", "sliders"} <= set(dir(plots))
+
+
+def test_bar_charts_side_by_side_have_one_axis_and_the_first_row_on_top():
+    charts = {"steps": {"sst": 0.25, "sts": 0.75}, "pull": {"sst": 0.5, "sts": 0.5}}
+    axes = plots.bars_side_by_side(charts, xlabels=["share a", "share b"], limit=1.1)
+    assert [ax.get_title(loc="left") for ax in axes] == ["steps", "pull"]
+    assert [ax.get_xlabel() for ax in axes] == ["share a", "share b"]
+    assert [ax.get_xlim() for ax in axes] == [(0, 1.1)] * 2
+    assert [bar.get_width() for bar in axes[0].patches] == [0.25, 0.75]
+    top, bottom = (bar.get_y() for bar in axes[0].patches)
+    assert axes[0].transData.transform([0, top])[1] > axes[0].transData.transform([0, bottom])[1]
+
+
+def test_learning_curves_show_the_error_of_the_rows_and_the_baseline():
+    """An accuracy of 0.5 on 100 rows has a standard error of 0.05."""
+    history = pd.DataFrame({"epoch": [1, 2], "accuracy": [0.5, 0.8], "best": [False, True]})
+    ax = plots.learning_curves({"one": history}, rows=100, baseline=0.2)
+    segments = ax.collections[0].get_segments()
+    np.testing.assert_allclose(segments[0][:, 1], [0.45, 0.55])
+    np.testing.assert_allclose(segments[1][:, 1], [0.76, 0.84])
+    assert ax.get_ylim() == (0, 1) and ax.lines[-1].get_ydata()[0] == 0.2
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "majority class"]
+    assert not plots.learning_curves({"one": history}).collections

@@ -1,0 +1,67 @@
+"""The figures of notebook 01 show the values that they are given."""
+
+import matplotlib
+import numpy as np
+import pytest
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+from mmlcourse.lessons import plots
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def test_vectors_move_from_hollow_to_filled_markers():
+    ax = plots.moved_vectors(["a", "b"], [[0, 1], [2, 0]], [[1, 1], [1, 0.5]])
+    ends = [line.get_xydata().tolist() for line in ax.lines]
+    assert ends == [[[0, 1]], [[1, 1]], [[2, 0]], [[1, 0.5]]]
+    hollow = [line.get_markerfacecolor() == "white" for line in ax.lines]
+    assert hollow == [True, False, True, False]
+    assert {text.get_text() for text in ax.texts} >= {"a", "b"}
+
+
+def test_bands_are_one_standard_deviation_wide():
+    """The draws 1 and 3 have mean 2 and standard deviation 1."""
+    ax = plots.bands(
+        [2, 8],
+        {"one": [[1, 3], [4, 4]]},
+        xlabel="d",
+        ylabel="weight",
+        reference=("equal", 0.125),
+        base=2,
+    )
+    assert ax.lines[0].get_ydata().tolist() == [2, 4] and ax.get_xscale() == "log"
+    low, high = ax.collections[0].get_datalim(ax.transData).intervaly
+    assert (low, high) == (1, 4)
+    assert ax.lines[1].get_ydata()[0] == 0.125
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "equal"]
+
+
+def test_a_function_and_its_error_have_their_own_scales():
+    """The error is a thousandth of the values; each panel has one curve and no legend."""
+    axes = plots.function_and_error(
+        [0, 1, 2], [1, 2, 3], [0, 1e-3, 2e-3], xlabel="x", ylabels=("f(x)", "error")
+    )
+    assert axes.shape == (1, 2)
+    assert [ax.get_ylabel() for ax in axes[0]] == ["f(x)", "error"]
+    assert [ax.lines[0].get_ydata().tolist() for ax in axes[0]] == [[1, 2, 3], [0, 1e-3, 2e-3]]
+    assert axes[0, 0].get_ylim()[1] > 2 and axes[0, 1].get_ylim()[1] < 0.01
+    assert all(ax.get_legend() is None for ax in axes[0])
+
+
+def test_tables_of_heads_share_one_scale():
+    axes = plots.head_tables({"left": np.eye(3), "right": np.zeros((3, 3))})
+    assert axes.shape == (1, 2)
+    assert [ax.get_title(loc="left") for ax in axes[0]] == ["left", "right"]
+    assert all(ax.images[0].get_clim() == (0, 1) for ax in axes[0])
+
+
+def test_similarities_show_their_numbers():
+    ax = plots.similarities([[1, 0.25]], ["a"], ["b", "c"], xlabel="sentence")
+    assert [text.get_text() for text in ax.texts] == ["1.00", "0.25"]
+    assert [text.get_color() for text in ax.texts] == ["black", "white"]

@@ -1,0 +1,1041 @@
+"""Tests of the cross-dataset protocol: by brute force, by hand, and against MML v2."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mmlcourse.studies.comparisons import Comparison, outcome_sentence, paired_bootstrap
+from mmlcourse.studies.cross_dataset import (
+    CATEGORIES,
+    cell_improvements,
+    column_improvements,
+    cross_dataset_table,
+    hold_out_errors,
+    improvements,
+    performance_profile,
+    profile_steps,
+    relative_improvement,
+    two_way,
+)
+from mmlcourse.studies.glue import glue_average
+from mmlkit.data.loading import TaskData, load_task, make_split
+from mmlkit.data.tasks import get_task
+from mmlkit.heads.linear import PairHead
+from mmlkit.training.evaluation import predict_scores
+from mmlkit.training.model import MultitaskModel
+
+# ---- collapsing to two classes ----
+
+ORDERS = {
+    "mnli, hub": ("entailment", "neutral", "contradiction"),
+    "mnli, mt-dnn": ("contradiction", "neutral", "entailment"),
+    "mnli, pals": ("contradiction", "entailment", "neutral"),
+    "rte, hub": ("entailment", "not_entailment"),
+    "rte, mt-dnn and pals": ("not_entailment", "entailment"),
+    "scitail, mt-dnn": ("neutral", "entails"),
+    "scitail": ("entails", "neutral"),
+    "qqp": ("not_duplicate", "duplicate"),
+    "mrpc": ("not_equivalent", "equivalent"),
+    "stsb_star": ("not_similar", "similar"),
+    "stsb_star, turned": ("similar", "not_similar"),
+}
+POSITIVE = {"entailment", "entails", "duplicate", "equivalent", "similar"}
+
+
+def collapse_by_hand(row, labels, collapse):
+    """Collapse one row of logits in plain Python.
+
+    Returns:
+        For "argmax", whether the best label is positive. Otherwise, whether the positive labels
+        have a probability above one half together.
+    """
+    if collapse == "argmax":
+        return labels[row.index(max(row))] in POSITIVE
+    weights = [math.exp(score) for score in row]
+    return (
+        sum(weight for weight, label in zip(weights, labels) if label in POSITIVE)
+        > sum(weights) / 2
+    )
+
+
+@pytest.mark.parametrize("collapse", ["argmax", "sum"])
+@pytest.mark.parametrize("labels", ORDERS.values(), ids=ORDERS)
+def test_collapsing_is_by_name_in_every_order(labels, collapse):
+    rows = [
+        list(row)
+        for row in itertools.product((-1.0, 0.0, 0.3, 0.8, 2.0), repeat=len(labels))
+        if len(set(row)) == len(row)
+    ]
+    rows += np.random.default_rng(0).normal(size=(300, len(labels))).tolist()
+    assert two_way(rows, labels, collapse).tolist() == [
+        collapse_by_hand(row, labels, collapse) for row in rows
+    ]
+
+
+@pytest.mark.parametrize("collapse", ["argmax", "sum"])
+@pytest.mark.parametrize("first", itertools.permutations(ORDERS["mnli, hub"]))
+def test_all_six_orders_give_the_same_result(first, collapse):
+    scores = np.random.default_rng(1).normal(size=(200, 3))
+    reordered = scores[:, [ORDERS["mnli, hub"].index(label) for label in first]]
+    found = two_way(reordered, first, collapse)
+    assert (found == two_way(scores, ORDERS["mnli, hub"], collapse)).all() and 0 < found.mean() < 1
+
+
+def test_the_rules_differ_where_entailment_leads_with_less_than_a_half():
+    chances, labels = [[0.4, 0.35, 0.25], [0.6, 0.3, 0.1], [0.3, 0.4, 0.3]], ORDERS["mnli, hub"]
+    assert two_way(chances, labels).tolist() == [True, True, False]
+    assert two_way(chances, labels, "sum", as_probabilities=True).tolist() == [False, True, False]
+    assert two_way(np.log(chances), labels, "sum").tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "collapse", "message"),
+    [
+        (
+            [[1, 2]],
+            ("entailment", "neutral", "contradiction"),
+            "argmax",
+            r"shape \[1, 2\], expected \[N, 3\]: one column for each of",
+        ),
+        ([1, 2], ("duplicate", "not_duplicate"), "argmax", r"shape \[2\], expected \[N, 2\]"),
+        ([[1, 2]], ("positive", "negative"), "argmax", "'positive' is neither positive"),
+        ([[1]], (), "argmax", "'a regression score' is neither positive"),
+        (
+            [[1, 2]],
+            ("duplicate", "not_duplicate"),
+            "mean",
+            "collapse is 'mean', expected 'argmax' or 'sum'",
+        ),
+    ],
+)
+def test_labels_and_shapes_that_cannot_be_collapsed(scores, labels, collapse, message):
+    with pytest.raises(ValueError, match=message):
+        two_way(scores, labels, collapse)
+
+
+# ---- the table of models and data sets ----
+
+LABELS = {
+    "rte": [0, 1, 1, 1],
+    "qnli": [0, 0, 1, 1],
+    "mnli": [0, 1, 1, 2, 2],
+    "snli": [0, 0, 1, 2],  # label indices as in get_task(name).labels
+    "qqp": [1, 0, 0],
+    "mrpc": [1, 1, 1, 0],
+    "stsb_star": [5.0, 4.0, 2.0, 0.0, 0.0],
+}
+
+
+@pytest.fixture
+def sets():
+    """Return {task: TaskData} with the labels of LABELS as dev and the first two as train."""
+    made = {}
+    for name, labels in LABELS.items():
+        columns = get_task(name).text_columns
+        rows = [
+            (
+                i,
+                {
+                    columns[0]: "the film " + "abcdefg"[i],
+                    columns[1]: f"one {'xyzuvwr'[i]} story",
+                    "label": label,
+                },
+            )
+            for i, label in enumerate(labels)
+        ]
+        made[name] = TaskData(
+            get_task(name),
+            make_split(name, rows[:2], labels=get_task(name).labels, name="train"),
+            make_split(name, rows, labels=get_task(name).labels, name="dev"),
+            source="rows",
+        )
+    return made
+
+
+def constant_model(make_model, task, chances):
+    """Return a model that gives every row these probabilities."""
+    import torch
+
+    model = make_model(task)
+    with torch.no_grad():
+        model.heads[task].dense.weight.zero_()
+        model.heads[task].dense.bias.copy_(torch.tensor(chances).log())
+    return model
+
+
+def accuracies(table, split="dev"):
+    return table[table.split == split].set_index("evaluated_on").accuracy.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("task", "chances", "collapse", "expected"),
+    [
+        # Always neutral: "not entailment" in two-way sets, but only "neutral" in MNLI and SNLI.
+        (
+            "mnli",
+            [0.2, 0.6, 0.2],
+            "argmax",
+            {"rte": 3 / 4, "mnli": 2 / 5, "qnli": 2 / 4, "snli": 1 / 4},
+        ),
+        # Always entailment with less than one half: the sum is negative, in two-way sets only.
+        (
+            "snli",
+            [0.4, 0.35, 0.25],
+            "argmax",
+            {"rte": 1 / 4, "mnli": 1 / 5, "qnli": 2 / 4, "snli": 2 / 4},
+        ),
+        (
+            "snli",
+            [0.4, 0.35, 0.25],
+            "sum",
+            {"rte": 3 / 4, "mnli": 1 / 5, "qnli": 2 / 4, "snli": 2 / 4},
+        ),
+        # A two-way model on sets with three labels: the gold labels are collapsed.
+        ("rte", [0.1, 0.9], "argmax", {"rte": 3 / 4, "mnli": 4 / 5, "qnli": 2 / 4, "snli": 2 / 4}),
+        ("qnli", [0.9, 0.1], "sum", {"rte": 1 / 4, "mnli": 1 / 5, "qnli": 2 / 4, "snli": 2 / 4}),
+        ("qqp", [0.1, 0.9], "argmax", {"qqp": 1 / 3, "mrpc": 3 / 4, "stsb_star": 2 / 5}),
+        ("stsb_star", [0.9, 0.1], "argmax", {"qqp": 2 / 3, "mrpc": 1 / 4, "stsb_star": 3 / 5}),
+    ],
+)
+def test_a_constant_model_by_hand(make_model, sets, task, chances, collapse, expected):
+    table = cross_dataset_table(
+        {task: constant_model(make_model, task, chances)},
+        sets,
+        method="constant",
+        collapse=collapse,
+    )
+    assert accuracies(table) == pytest.approx(expected)
+    assert list(table.columns) == [
+        "method",
+        "trained_on",
+        "evaluated_on",
+        "split",
+        "accuracy",
+        "rows",
+    ]
+    assert (
+        set(table.method) == {"constant"}
+        and set(table.trained_on) == {task}
+        and list(accuracies(table)) == list(expected)
+    )
+    assert {(row.evaluated_on, row.split): row.rows for row in table.itertuples()} == {
+        (name, split): 2 if split == "train" else len(LABELS[name])
+        for name in expected
+        for split in ("train", "dev")
+    }
+
+
+def test_both_splits_are_measured_separately(make_model, sets):
+    table = cross_dataset_table({"qqp": constant_model(make_model, "qqp", [0.1, 0.9])}, sets)
+    assert accuracies(table, "train") == pytest.approx(
+        {"qqp": 1 / 2, "mrpc": 1.0, "stsb_star": 1.0}
+    )
+    assert (
+        list(
+            cross_dataset_table(
+                {"qqp": constant_model(make_model, "qqp", [0.1, 0.9])}, sets, splits=("dev",)
+            ).split
+        )
+        == ["dev"] * 3
+    )
+
+
+def test_other_categories_decide_what_is_evaluated(make_model, sets):
+    model = constant_model(make_model, "qqp", [0.1, 0.9])
+    two = {name: sets[name] for name in ("mrpc", "qqp")}
+    table = cross_dataset_table({"qqp": model}, two, categories={"own": ("mrpc", "qqp")})
+    assert set(table.evaluated_on) == {"qqp", "mrpc"} and len(table) == 4
+    with pytest.raises(ValueError, match="Known sets: rte, qqp."):
+        cross_dataset_table({"sst": model}, categories={"own": ("rte", "qqp")})
+
+
+def test_a_model_with_several_heads_uses_the_head_of_its_task(make_model, sets):
+    """The reference is a loop over rows and label names; one head encodes sentences separately."""
+    model = make_model("rte", "mnli", "snli", seed=3)
+    apart = MultitaskModel(
+        model.encoder, {"mrpc": PairHead(model.encoder.config.hidden_size, 2)}, model.tokenizer
+    )
+    table = cross_dataset_table({"rte": model, "mnli": model, "snli": model, "mrpc": apart}, sets)
+    assert len(table) == 2 * (3 * 4 + 3)
+    seen = set()
+    for row in table.itertuples():
+        split = getattr(sets[row.evaluated_on], row.split)
+        names, own = get_task(row.trained_on).labels, split.task.labels
+        right = []
+        for text, gold in zip(split.texts, split.labels):
+            one = names[
+                predict_scores(
+                    apart if row.trained_on == "mrpc" else model, [text], task=row.trained_on
+                )[0].argmax()
+            ]
+            right.append(
+                one == own[gold]
+                if set(names) == set(own)
+                else (one in POSITIVE) == (own[gold] in POSITIVE)
+            )
+            seen.add((row.trained_on, one))
+        assert row.accuracy == pytest.approx(np.mean(right)), row
+    assert len(seen) > 4  # the heads give different answers
+
+
+def test_softmax_is_not_applied_to_probabilities(make_model, sets, monkeypatch):
+    """A head with gives_probabilities=True must not pass through softmax again.
+
+    [0.6, 0.2, 0.2] is positive; its softmax, [0.43, 0.29, 0.29], is not.
+    """
+    for gives, expected in (
+        (True, 1 / 4),
+        (False, 3 / 4),
+    ):  # the scores are the same; only the flag of the head differs
+        model = make_model("mnli")
+        model.heads["mnli"].gives_probabilities = gives
+        monkeypatch.setattr(
+            "mmlcourse.studies.cross_dataset.predict_scores",
+            lambda model, texts, **_: np.tile(np.float32([0.6, 0.2, 0.2]), (len(texts), 1)),
+        )
+        assert (
+            accuracies(cross_dataset_table({"mnli": model}, sets, collapse="sum"))["rte"]
+            == expected
+        )
+
+
+@pytest.mark.filterwarnings("ignore:.*longer than 64 tokens")
+def test_the_mini_sets_are_the_default_data(make_model):
+    table = cross_dataset_table(
+        {"mrpc": constant_model(make_model, "mrpc", [0.9, 0.1])}, splits=("dev",), batch_size=512
+    )
+    for row in table.itertuples():
+        assert (row.accuracy, row.rows) == (
+            pytest.approx(np.mean(load_task(row.evaluated_on).dev.labels == 0)),
+            len(load_task(row.evaluated_on).dev),
+        )
+    assert list(table.evaluated_on) == ["qqp", "mrpc", "stsb_star"]
+
+
+def test_the_evaluation_changes_no_weight(make_model, sets):
+    model = make_model("rte").train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    cross_dataset_table({"rte": model}, sets)
+    assert model.training and all(
+        (value == before[name]).all() for name, value in model.state_dict().items()
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(models={}), "models must be a dict of at least one model"),
+        (dict(models="rte"), "models must be a dict of at least one model"),
+        (
+            dict(models={"sst": None}),
+            "models has 'sst', which is in no category of the protocol. "
+            "Known sets: rte, mnli, qnli, snli, qqp, mrpc, stsb_star",
+        ),
+        (dict(models={"stsb": None}), "Its labels are in 'stsb_star'"),
+        (dict(models={"quora": None}), "Quora's pairs are 'qqp' here"),
+        (dict(data={"sst": None}), "data has 'sst'"),
+        (dict(collapse="mean"), "collapse is 'mean', expected 'argmax' or 'sum'"),
+        (dict(splits=("dev", "blind")), "rte from 'rows' has no split 'blind' with labels"),
+    ],
+)
+def test_wrong_arguments_are_refused(make_model, sets, change, message):
+    with pytest.raises(ValueError, match=message):
+        cross_dataset_table(**{"models": {"rte": make_model("rte")}, "data": sets, **change})
+
+
+def test_the_same_labels_in_another_order_are_matched_by_name(make_model, sets):
+    """The data set has SNLI in MT-DNN's label order: contradiction, neutral, entailment."""
+    task = dataclasses.replace(get_task("snli"), labels=ORDERS["mnli, mt-dnn"])
+    rows = [
+        (i, {"premise": "the film", "hypothesis": "one story", "label": label})
+        for i, label in enumerate(("entailment", "entailment", "neutral", "contradiction"))
+    ]
+    data = {
+        "snli": TaskData(
+            task, make_split(task, rows, name="train"), make_split(task, rows, name="dev")
+        )
+    }
+    for chances, expected in (
+        ([0.2, 0.6, 0.2], 1 / 4),
+        ([0.6, 0.2, 0.2], 2 / 4),
+        ([0.1, 0.2, 0.7], 1 / 4),
+    ):
+        assert accuracies(
+            cross_dataset_table({"mnli": constant_model(make_model, "mnli", chances)}, data)
+        ) == {"snli": expected}
+
+
+def test_wrong_data_and_models_are_refused_before_predicting(make_model, sets, monkeypatch):
+    monkeypatch.setattr(
+        "mmlcourse.studies.cross_dataset.predict_scores", None
+    )  # all checks happen before the first prediction
+    with pytest.raises(ValueError, match=r"no head for task 'mnli'; it has \['rte'\]"):
+        cross_dataset_table({"rte": make_model("rte"), "mnli": make_model("rte")}, sets)
+    with pytest.raises(
+        ValueError, match=r"data\['snli'\] holds the rows of 'mnli'; give it load_task\('snli'\)"
+    ):
+        cross_dataset_table({"rte": make_model("rte")}, {**sets, "snli": sets["mnli"]})
+    with pytest.raises(
+        ValueError,
+        match="data holds none of rte, mnli, qnli, snli, so the rte model has no data set",
+    ):
+        cross_dataset_table({"rte": make_model("rte")}, {"qqp": sets["qqp"]})
+
+
+@pytest.mark.parametrize("part", ["train", "dev"])
+def test_stsb_star_keeps_its_boundary_values(part):
+    rows = getattr(load_task("stsb"), part)
+    scores = {texts: round(float(score), 4) for texts, score in zip(rows.texts, rows.labels)}
+    split = getattr(load_task("stsb_star"), part)
+    found = dict(zip(split.texts, split.labels))
+    assert found == {
+        texts: int(score >= 4) for texts, score in scores.items() if score <= 2 or score >= 4
+    }
+    assert {2.0, 4.0} <= {scores[texts] for texts in found} and len(found) < len(scores)
+
+
+# ---- cells and steps of a profile ----
+
+
+def long_table(rows):
+    columns = ["method", "seed", "trained_on", "evaluated_on", "split", "accuracy"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def test_cell_improvements_worked_by_hand():
+    """0.6 against 0.5 is +20 % with seed 0, 0.4 against 0.5 is -20 % and 0.9 against 0.6 +50 %."""
+    table = long_table(
+        [
+            (method, seed, "qqp", other, "dev", value)
+            for method, values in {"bert": (0.5, 0.5, 0.6), "mml": (0.6, 0.4, 0.9)}.items()
+            for (seed, other), value in zip([(0, "mrpc"), (1, "mrpc"), (0, "stsb_star")], values)
+        ]
+        + [("mml", 1, "qqp", "stsb_star", "dev", 0.3), ("bert", 1, "qqp", "stsb_star", "dev", 0.2)]
+        + [(method, 0, "qqp", "qqp", "dev", 0.9) for method in ("bert", "mml")]
+    )
+    found = cell_improvements(table)
+    assert list(found.index) == [("dev", "qqp", "mrpc"), ("dev", "qqp", "stsb_star")]
+    np.testing.assert_allclose(found["mml"], [0, 50], atol=1e-9)
+    assert (found["bert"] == 0).all()
+    with pytest.raises(ValueError, match="baseline 'mv-5' is not one of the methods"):
+        cell_improvements(table, "mv-5")
+
+
+def test_a_profile_has_a_step_at_every_ratio():
+    """Ratios by error are 1.2, 1.5 and 2; by accuracy 90/88, 80/70 and 90/80."""
+    errors = pd.DataFrame({"a": [10.0, 20, 10], "b": [12.0, 30, 20]})
+    found = profile_steps(errors, 1.6)
+    np.testing.assert_allclose(found.index, [1, 1.2, 1.5, 1.6])
+    np.testing.assert_allclose(found["b"], [0, 1 / 3, 2 / 3, 2 / 3])
+    assert (found["a"] == 1).all()
+    found = profile_steps(errors, 1.5, measure="accuracy", top=100)
+    np.testing.assert_allclose(found.index, [1, 90 / 88, 90 / 80, 80 / 70, 1.5])
+    np.testing.assert_allclose(found["b"], [0, 1 / 3, 2 / 3, 1, 1])
+    with pytest.raises(ValueError, match="tau 0.9 is below 1"):
+        profile_steps(errors, 0.9)
+    with pytest.raises(ValueError, match="pass top=100"):
+        profile_steps(errors, 1.5, measure="accuracy")
+
+
+# ---- Tables 4 and 5 of MML v2, copied independently of mmlcourse.studies.published ----
+
+METHODS = ("BERT", "MML", "MV-1024", "MV-5", "BERT-Drop", "BERT-Ensemble")
+PRINTED = {
+    "rte mnli qnli snli": """
+96.06/70.39 69.42/69.17 52.46/52.84 68.02/69.87 -
+99.39/80.14 79.24/78.42 50.86/51.30 80.85/82.53 9.98/9.51
+99.39/80.14 79.24/78.42 50.86/51.30 80.85/82.53 9.98/9.51
+100.0/75.45 74.50/73.73 58.22/58.72 75.48/77.15 9.75/9.36
+100.0/76.53 79.31/78.29 52.55/52.80 79.53/81.10 10.4/9.71
+96.06/70.39 70.31/70.02 51.25/51.89 69.54/69.97 -1.20/0.34
+79.15/76.89 99.59/86.58 49.88/51.05 81.65/83.65 -
+79.35/78.70 99.74/87.18 49.64/50.22 82.37/83.94 0.21/0.35
+78.91/78.70 98.71/86.24 49.93/50.48 82.33/83.60 0.20/0.39
+78.83/77.61 98.11/87.00 49.91/50.46 82.51/83.95 0.23/0.04
+79.40/78.70 99.90/87.04 49.75/50.22 82.32/83.71 0.29/0.26
+78.68/75.58 99.59/86.58 50.21/52.21 82.51/82.35 1.54/0.54
+53.37/48.73 59.76/59.89 99.99/94.01 59.33/60.03 -
+53.41/53.79 64.93/63.85 95.75/92.86 62.13/63.58 4.48/7.63
+51.04/51.26 60.28/58.6 99.49/92.24 58.68/58.78 -2.64/0.31
+51.12/50.90 61.58/60.36 97.95/92.18 61.81/61.86 1.00/2.73
+49.91/45.84 60.48/59.33 99.99/93.17 59.22/59.14 -1.93/-2.89
+54.52/49.84 58.84/59.25 98.95/93.01 60.35/61.87 -1.75/-1.02
+71.28/70.03 75.82/75.79 49.62/50.72 99.74/91.08 -
+71.88/69.31 75.79/76.37 49.32/50.32 99.30/91.38 0.07/-0.26
+68.87/64.98 73.41/74.09 48.89/49.33 94.54/91.16 -2.67/-4.06
+71.24/67.87 75.38/75.00 49.42/50.35 95.63/91.18 -0.35/-1.62
+71.36/70.84 76.16/76.38 49.32/49.35 95.65/91.45 -1.35/-1.24
+72.52/71.89 74.75/74.85 50.54/51.02 99.57/91.2 -1.23/-1.10""",
+    "qqp mrpc stsb_star": """
+99.73/91.57 66.90/68.85 88.34/90.12 -
+99.74/91.68 67.77/68.87 89.11/90.55 1.08/0.25
+98.78/91.42 65.59/67.40 88.20/90.01 -2.16/-3.22
+99.40/91.45 68.19/68.60 89.00/91.09 1.58/0.63
+99.57/91.64 64.50/65.68 88.40/89.24 -1.76/-2.80
+99.73/91.42 67.45/69.85 89.41/90.45 -1.51/-1.18
+65.28/65.18 99.37/87.25 82.53/88.58 -
+68.37/68.15 99.23/88.97 86.12/91.32 4.54/3.82
+67.33/67.44 99.91/89.70 85.19/90.55 3.18/2.76
+66.69/66.46 99.94/87.99 85.20/89.79 2.69/1.66
+67.65/67.66 99.97/87.5 85.97/90.45 3.89/2.95
+64.48/64.88 99.56/87.25 81.23/87.98 1.58/1.27
+73.13/73.11 75.59/75.49 100.0/95.49 -
+74.13/74.40 75.51/77.94 99.85/96.70 0.63/2.50
+73.96/74.25 75.59/77.20 99.85/96.48 -2.64/0.31
+74.93/75.15 75.21/75.98 100.0/97.03 0.97/1.71
+74.29/75.45 75.40/76.22 100.0/96.70 0.66/2.08
+74.45/74.21 76.01/76.45 100.0/96.15 -1.27/-1.08""",
+}
+FOOTERS = """
+0.38/3.90 7.58/6.91 -1.37/-1.77 8.15/8.12 3.05/3.16 0.59/1.63 2.61/1.78
+-2.68/0.11 3.94/2.99 -1.47/-2.25 6.19/5.32 2.13/2.51 0.97/0.07 1.53/1.05
+-1.55/0.76 3.26/2.11 3.54/3.08 5.40/-0.94 2.31/2.37 0.71/0.14 1.99/1.22
+-2.01/-0.80 5.29/4.34 -0.23/-1.46 5.85/4.88 2.60/3.50 -1.91/-1.81 2.11/0.56
+-1.62/-1.40 1.64/0.51 -0.52/-0.54 -1.66/-0.55 -0.31/-1.02 -1.42/-1.28 0.21/0.19"""
+
+
+def published():
+    """Return the accuracies in percent and the printed improvements of rows and columns.
+
+    Both dicts of improvements map (set, split, method) to a percentage.
+    """
+    rows, printed = [], {}
+    for names, text in PRINTED.items():
+        names = names.split()
+        for i, line in enumerate(text.split("\n")[1:]):
+            trained, method, cells = names[i // 6], METHODS[i % 6], line.split()
+            for name, cell in zip(names, cells):
+                rows += [
+                    (method, trained, name, split, float(value))
+                    for split, value in zip(("train", "dev"), cell.split("/"))
+                ]
+            if method != "BERT":
+                printed.update(
+                    {
+                        (trained, split, method): float(value)
+                        for split, value in zip(("train", "dev"), cells[-1].split("/"))
+                    }
+                )
+    last = {
+        (name, split, method): float(value)
+        for method, line in zip(METHODS[1:], FOOTERS.split("\n")[1:])
+        for name, cell in zip(sum(CATEGORIES.values(), ()), line.split())
+        for split, value in zip(("train", "dev"), cell.split("/"))
+    }
+    return (
+        pd.DataFrame(rows, columns=["method", "trained_on", "evaluated_on", "split", "accuracy"]),
+        printed,
+        last,
+    )
+
+
+def cells(frame, place):
+    return {
+        (getattr(row, place), row.split, row.method): row.improvement for row in frame.itertuples()
+    }
+
+
+def test_the_last_columns_of_tables_4_and_5():
+    table, printed, _ = published()
+    found = cells(improvements(table, baseline="BERT"), "trained_on")
+    assert set(found) == set(printed) and len(found) == 70
+    for place, value in {
+        ("rte", "train", "MML"): 9.99,
+        ("rte", "dev", "MML"): 9.53,
+        ("rte", "train", "BERT-Ensemble"): 0.40,
+        ("rte", "dev", "MV-5"): 9.38,
+        ("rte", "train", "BERT-Drop"): 10.45,
+        ("rte", "dev", "BERT-Drop"): 9.73,
+        ("qnli", "train", "MV-1024"): -1.53,
+        ("qnli", "dev", "BERT-Drop"): -2.78,
+        ("snli", "dev", "MML"): -0.35,
+        ("snli", "train", "BERT-Drop"): -0.01,
+        ("snli", "dev", "BERT-Drop"): -0.26,
+        ("qqp", "train", "MV-1024"): -1.06,
+        ("qqp", "dev", "MV-1024"): -1.11,
+        ("qqp", "train", "MV-5"): 1.34,
+        ("mrpc", "dev", "MV-1024"): 2.85,
+        ("stsb_star", "train", "MV-1024"): 0.57,
+        ("stsb_star", "dev", "MV-1024"): 1.91,
+        ("mrpc", "train", "MML"): 4.54,
+        ("mrpc", "dev", "MML"): 3.82,
+        ("stsb_star", "dev", "BERT-Ensemble"): 1.39,
+    }.items():
+        assert found[place] == pytest.approx(value, abs=0.0101), place
+    apart = {place for place in found if abs(found[place] - printed[place]) > 0.0201}
+    assert {place for place in apart if place[2] == "MML"} == {
+        ("snli", "dev", "MML")
+    }  # printed -0.26 here and -0.36 in Table 2; the computed value is -0.358
+    assert {
+        place for place in found if place[2] == "BERT-Ensemble"
+    } <= apart  # no printed cell of this method follows from the accuracies
+
+
+def test_the_last_rows_of_tables_4_and_5():
+    table, _, printed = published()
+    found = cells(column_improvements(table, baseline="BERT"), "evaluated_on")
+    assert set(found) == set(printed) and len(found) == 70
+    wrong = {
+        ("mrpc", "train", "MV-1024"): -0.98,
+        ("snli", "dev", "MV-5"): 4.61,
+        ("rte", "train", "BERT-Ensemble"): 1.10,
+        ("snli", "train", "BERT-Ensemble"): 1.67,
+        ("snli", "dev", "BERT-Ensemble"): 0.55,
+        ("mrpc", "dev", "BERT-Ensemble"): 1.36,
+        ("stsb_star", "train", "BERT-Ensemble"): -0.18,
+    }  # printed: +0.97 (sign lost), -0.94, -1.62, -1.66, -0.55, -1.28, +0.21
+    assert {place: found[place] for place in wrong} == pytest.approx(wrong, abs=0.0101)
+    for place, value in printed.items():
+        right = place[2] != "BERT-Ensemble" and place not in wrong
+        assert (abs(found[place] - value) < 0.0201) == right, (place, found[place], value)
+
+
+def test_how_many_printed_improvements_follow_from_the_accuracies():
+    """The two tables print 140 improvements.
+
+    The paper truncates the mean of ratios after two decimals.
+    """
+    table, *printed = published()
+    frames = improvements(table, baseline="BERT"), column_improvements(table, baseline="BERT")
+    pairs = [
+        (found, values[place])
+        for frame, key, values in zip(frames, ("trained_on", "evaluated_on"), printed)
+        for place, found in cells(frame, key).items()
+    ]
+    assert len(pairs) == 140
+    assert [
+        sum(abs(found - value) <= within + 1e-9 for found, value in pairs)
+        for within in (0.01, 0.02)
+    ] == [91, 95]
+    assert (
+        sum(
+            relative_improvement([100 + found], [100], truncate=True) == value
+            for found, value in pairs
+        )
+        == 86
+    )
+
+
+GOLDEN = """
+1.00  .000  .389  .194  .111  .167  .306
+1.02  .194  .639  .306  .222  .333  .333
+1.05  .389  .889  .556  .500  .556  .444
+1.10  .611  .944  .833  .722  .694  .639
+1.20  .833  1.00  .889  .972  .972  .833
+1.50  .944  1.00  1.00  1.00  1.00  .944"""
+
+
+def test_the_profile_of_figure_3():
+    golden = pd.DataFrame(
+        [[float(value) for value in line.split()] for line in GOLDEN.split("\n")[1:]],
+        columns=["tau", "BERT", "MML", "MV-5", "MV-1024", "BERT-Drop", "BERT-Ensemble"],
+    ).set_index("tau")
+    errors = hold_out_errors(published()[0], top=100)
+    found = performance_profile(errors, golden.index)
+    assert errors.shape == (36, 6)
+    pd.testing.assert_frame_equal(found[golden.columns].round(3), golden, check_names=False)
+    shares = performance_profile(errors / 100, golden.index)  # a ratio does not depend on the unit
+    pd.testing.assert_frame_equal(shares, found)
+
+
+# ---- improvement ----
+
+
+def test_improvement_is_the_mean_of_ratios():
+    # 60/50 = 1.2 and 90/100 = 0.9 have the mean 1.05; the ratio of the means would be 1.0.
+    assert relative_improvement([60, 90], [50, 100]) == pytest.approx(5.0)
+    assert relative_improvement({"qnli": 60, "rte": 90}, {"rte": 100, "qnli": 50}) == pytest.approx(
+        5.0
+    )
+    assert relative_improvement(
+        pd.Series({"a": 0.6, "b": 0.9}), pd.Series({"b": 1.0, "a": 0.5})
+    ) == pytest.approx(5.0)
+    assert relative_improvement(0.6, 0.5) == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(
+    ("acc", "printed"),
+    [
+        (109.989, 9.98),
+        (99.649, -0.35),
+        (100.29, 0.29),
+        (100.01, 0.01),
+        (100, 0.0),
+        (99.999, 0.0),
+        (112.3456, 12.34),
+    ],
+)
+def test_truncation_is_towards_zero(acc, printed):
+    assert relative_improvement([acc], [100], truncate=True) == printed
+
+
+@pytest.mark.parametrize(
+    ("acc", "baseline", "message"),
+    [
+        (
+            [1, 2],
+            [1],
+            r"keys \[0, 1\], baseline \[0\]; expected the same keys, each once. "
+            "Pass two dicts, or two lists of one length.",
+        ),
+        ([], [], r"accuracies are \[\], baseline \[\]; expected numbers, none missing"),
+        ([1, math.nan], [1, 1], "none missing"),
+        ([1, 1], [1, math.nan], "none missing"),
+        ({"rte": 1}, {"mnli": 1}, r"keys \['rte'\], baseline \['mnli'\]; expected the same keys"),
+        ({"rte": 1}, [1], r"keys \['rte'\], baseline \[0\]"),
+        (
+            pd.Series([1, 2, 3], index=["a", "a", "b"]),
+            pd.Series([1, 2], index=["a", "b"]),
+            "each once",
+        ),
+        ([1], [0], "baseline holds 0; expected numbers above zero"),
+    ],
+)
+def test_improvements_that_cannot_be_computed(acc, baseline, message):
+    with pytest.raises(ValueError, match=message):
+        relative_improvement(acc, baseline)
+
+
+def small_table(**more):
+    rows = [
+        ("bert", "rte", "rte", 0.9),
+        ("bert", "rte", "mnli", 0.5),
+        ("bert", "rte", "qnli", 0.8),
+        ("bert", "mnli", "qnli", 0.4),
+        ("mml", "rte", "rte", 0.1),
+        ("mml", "rte", "mnli", 0.6),
+        ("mml", "rte", "qnli", 0.8),
+        ("mml", "mnli", "qnli", 0.5),
+    ]
+    return pd.DataFrame(
+        [(*row, "dev") for row in rows],
+        columns=["method", "trained_on", "evaluated_on", "accuracy", "split"],
+    ).assign(**more)
+
+
+def test_columns_and_rows_by_hand():
+    """The diagonal does not count: rte (1.2 + 1) / 2, mnli 1.25, column qnli (1 + 1.25) / 2."""
+    assert cells(improvements(small_table()), "trained_on") == pytest.approx(
+        {("rte", "dev", "mml"): 10.0, ("mnli", "dev", "mml"): 25.0}
+    )
+    assert cells(column_improvements(small_table()), "evaluated_on") == pytest.approx(
+        {("mnli", "dev", "mml"): 20.0, ("qnli", "dev", "mml"): 12.5}
+    )
+    assert list(improvements(small_table())) == ["trained_on", "split", "method", "improvement"]
+    assert hold_out_errors(small_table())["mml"].tolist() == pytest.approx([0.4, 0.2, 0.5])
+
+
+def test_each_seed_is_compared_with_its_own_baseline():
+    second = small_table(seed=2)
+    second.loc[second.method == "bert", "accuracy"] /= 2
+    found = improvements(pd.concat([small_table(seed=1), second]))
+    assert list(found) == ["seed", "trained_on", "split", "method", "improvement"]
+    assert dict(zip(zip(found.seed, found.trained_on), found.improvement)) == pytest.approx(
+        {(1, "rte"): 10.0, (1, "mnli"): 25.0, (2, "rte"): 120.0, (2, "mnli"): 150.0}
+    )
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (small_table().drop(columns="split"), "no column 'split'"),
+        (
+            pd.concat([small_table(), small_table()]),
+            "'bert' has 2 accuracies for .*'trained_on': 'mnli'.* apart by a column 'seed'",
+        ),
+        (
+            small_table().drop(index=5),
+            "'mml' has 0 accuracies for .*'evaluated_on': 'mnli'.*, expected 1; evaluate all",
+        ),
+        (
+            small_table().replace("bert", "BERT"),
+            r"baseline 'bert' is not one of the methods \['BERT', 'mml'\]",
+        ),
+    ],
+)
+@pytest.mark.parametrize("function", [improvements, column_improvements])
+def test_tables_that_cannot_be_compared(function, table, message):
+    with pytest.raises(ValueError, match=message):
+        function(table)
+
+
+# ---- profiles ----
+
+
+def test_profile_by_hand():
+    errors = pd.DataFrame(
+        {"a": [10, 20, 30, 0], "b": [10, 22, 60, 1], "c": [12, 40, 15, 0]}, index=list("wxyz")
+    )
+    found = performance_profile(errors, [1, 1.1, 1.2, 2, 100])
+    assert found["a"].tolist() == [
+        3 / 4,
+        3 / 4,
+        3 / 4,
+        1,
+        1,
+    ]  # best or equal on w, x and z; on y the errors are 30 and 15
+    assert found["b"].tolist() == [
+        1 / 4,
+        2 / 4,
+        2 / 4,
+        2 / 4,
+        3 / 4,
+    ]  # on x, 22 is 1.1 * 20; no factor reaches an error of 0
+    assert found["c"].tolist() == [2 / 4, 2 / 4, 3 / 4, 1, 1]
+    assert found.index.name == "tau" and found.loc[1].sum() > 1
+
+
+def test_the_profile_of_accuracies_by_hand():
+    errors = pd.DataFrame(
+        {"a": [10.0, 20.0], "b": [19.0, 20.0], "c": [55.0, 60.0]}
+    )  # accuracies: 90 80, 81 80, 45 40
+    found = performance_profile(errors, [1, 1.1, 1.12, 2], measure="accuracy", top=100)
+    assert (
+        found["a"].tolist() == [1, 1, 1, 1]
+        and found["b"].tolist() == [0.5, 0.5, 1, 1]
+        and found["c"].tolist() == [0, 0, 0, 1]
+    )
+    pd.testing.assert_frame_equal(
+        performance_profile(errors / 100, [1, 1.1, 1.12, 2], measure="accuracy", top=1), found
+    )
+
+
+@pytest.mark.parametrize("measure", ["error", "accuracy"])
+def test_profile_against_a_loop(measure):
+    errors = np.random.default_rng(0).integers(1, 40, (25, 4)).astype(float)
+    taus = [1, 1.013, 1.1, 1.37, 3]
+    found = performance_profile(errors, taus, measure=measure, top=100)
+    for tau, method in itertools.product(taus, range(4)):
+        if measure == "error":
+            count = sum(row[method] <= tau * min(row) for row in errors)
+        else:
+            count = sum((100 - row[method]) * tau >= 100 - min(row) for row in errors)
+        assert found.loc[tau, method] == count / 25
+
+
+@pytest.mark.parametrize(
+    ("errors", "taus", "more", "message"),
+    [
+        ({"a": [1, math.nan]}, [1], {}, "none missing"),
+        ({"a": [-1]}, [1], {}, "at least 0"),
+        ({}, [1], {}, "experiments x methods"),
+        ({"a": [1]}, [1, 0.9], {}, "tau 0.9 is below 1"),
+        ({"a": [1]}, [math.nan], {}, "is below 1"),
+        ({"a": [1]}, [1], {"measure": "errors"}, "expected 'error' or 'accuracy'"),
+        (
+            {"a": [1]},
+            [1],
+            {"measure": "accuracy"},
+            "top is None, the largest error 1; pass top=100",
+        ),
+        ({"a": [20]}, [1], {"measure": "accuracy", "top": 1}, "top is 1, the largest error 20"),
+    ],
+)
+def test_profiles_that_cannot_be_drawn(errors, taus, more, message):
+    with pytest.raises(ValueError, match=message):
+        performance_profile(errors, taus, **more)
+
+
+# ---- GLUE averages ----
+
+
+def scores_of_line(line):
+    """Return {task: score} for a row of mnli qqp qnli sst2 cola stsb mrpc rte (wnli)."""
+    names = ("mnli", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte", "wnli")
+    return {
+        name: tuple(map(float, cell.split("/"))) if "/" in cell else float(cell)
+        for name, cell in zip(names, line.split())
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "collapse", "printed"),
+    [
+        ("86.6 91.3 92.3 93.2 60.6 90.0 88.0 70.4", "mml-v2", 84.0),
+        ("87.0 91.4 92.2 94.0 64.3 91.1 88.0 75.4", "mml-v2", 85.4),
+        ("86.2 91.4 92.2 93.2 57.9 90.6 89.7 80.1", "mml-v2", 85.2),
+        ("87.0 91.6 93.0 92.9 62.3 90.7 87.5 76.5", "mml-v2", 85.2),
+        ("86.6 91.4 92.3 93.2 60.9 90.2 88.0 70.4", "mml-v2", 84.1),
+        ("87.2 91.7 93.0 94.0 64.5 91.1 89.0 80.1", "mml-v2", 86.3),
+        ("86.7/85.9 89.3 92.7 94.9 60.5 86.5 85.4 70.1", "mml-v2", 83.2),
+        ("86.4/85.9 88.9 92.2 94.1 56.9 87.4 86.3 70.6", "mml-v2", 82.8),
+        ("87.0/85.9 89.1 92.2 93.8 54.8 86.8 86.1 74.2", "mml-v2", 82.9),
+        ("86.6/86.0 89.3 92.8 94.1 56.1 87.9 85.3 74.1", "mml-v2", 83.2),
+        ("86.6/86.0 89.2 92.3 94.1 60.1 86.4 86.1 70.4", "mml-v2", 83.1),
+        ("87.0/86.0 89.4 92.6 94.6 58.6 88.1 86.7 74.2", "mml-v2", 83.8),
+    ],
+)
+def test_averages_of_mml_v2(line, collapse, printed):
+    assert glue_average(scores_of_line(line), collapse) == pytest.approx(printed, abs=0.0501)
+
+
+@pytest.mark.parametrize(
+    ("line", "exact", "printed"),
+    [
+        ("86.7/85.9 89.3 92.7 94.9 60.5 86.5 85.4 70.1", 752 / 9, 83.55),
+        ("87.0/86.0 89.4 92.6 94.6 58.6 88.1 86.7 74.2", 757.2 / 9, 84.13),
+    ],
+)
+def test_averages_of_mml_v1_count_mnli_twice(line, exact, printed):
+    assert glue_average(scores_of_line(line), "mml-v1") == pytest.approx(exact)
+    assert math.trunc(glue_average(scores_of_line(line), "mml-v1") * 100) / 100 == printed
+
+
+@pytest.mark.parametrize(
+    ("line", "exact", "printed"),
+    [
+        ("86.7/85.9 72.1/89.3 91.1 94.9 60.5 87.6/86.5 89.3/85.4 70.1 65.1", 80.34, 80.4),
+        ("82.8/81.9 70.5/88.4 90.8 92.9 52.8 88.1/87.3 89.0/85.0 70.8 65.1", 78.77, 78.7),
+        ("86.7/86.0 72.4/89.6 98.0 95.6 61.5 88.3/87.7 90.0/86.7 75.5 65.1", 82.16, 82.2),
+        ("76.4/76.1 64.8/84.7 79.9 90.4 36.0 75.1/73.3 84.9/77.9 56.8 65.1", 70.53, 70.5),
+    ],
+)
+def test_averages_of_mt_dnn(line, exact, printed):
+    assert (
+        glue_average(scores_of_line(line), "glue") == pytest.approx(exact, abs=0.005)
+        and abs(exact - printed) < 0.071
+    )
+
+
+def test_averages_that_are_refused():
+    scores = scores_of_line("86.6 91.3 92.3 93.2 60.6 90.0 88.0 70.4")
+    with pytest.raises(ValueError, match=r"glue averages .*; missing: \['wnli'\], too many: \[\]"):
+        glue_average(scores, "glue")
+    with pytest.raises(ValueError, match=r"missing: \[\], too many: \['ax'\]"):
+        glue_average({**scores, "ax": 30}, "mml-v1")
+    with pytest.raises(
+        ValueError, match="convention is 'v3', expected 'mml-v2', 'mml-v1' or 'glue'"
+    ):
+        glue_average(scores, "v3")
+
+
+# ---- intervals and outcomes ----
+
+
+def test_runs_are_paired_by_seed():
+    first, second = {3: 0.9, 1: 0.7, 2: 0.8}, {1: 0.6, 2: 0.7, 3: 0.8}
+    found = paired_bootstrap(first, second)
+    assert found == pytest.approx(
+        (0.1, 0.1, 0.1, 0.95, 3)
+    )  # the difference is 0.1 for every seed, although the runs vary
+    assert paired_bootstrap([0.9, 0.7, 0.8], [0.6, 0.7, 0.8]).high > 0.1
+
+
+def test_the_interval_is_seeded_and_agrees_with_students_t():
+    differences = np.random.default_rng(5).normal(1.0, 2.0, 40)
+    found = paired_bootstrap(differences + 3, np.full(40, 3.0), draws=40_000)
+    half = 2.0227 * differences.std(ddof=1) / math.sqrt(40)  # t of 39 degrees of freedom at 97.5 %
+    assert (found.low, found.high) == pytest.approx(
+        (differences.mean() - half, differences.mean() + half), abs=0.05
+    )
+    assert (
+        found
+        == paired_bootstrap(differences + 3, np.full(40, 3.0), draws=40_000)
+        != paired_bootstrap(differences + 3, np.full(40, 3.0), seed=1)
+    )
+    wide, narrow = (
+        paired_bootstrap(differences, np.zeros(40), level=level) for level in (0.99, 0.5)
+    )
+    assert wide.low < found.low < narrow.low < narrow.high < found.high < wide.high
+
+
+def test_the_widened_interval_by_hand():
+    """The lower end of the 95 % interval for n = 5 is the 0.00095 quantile of the means.
+
+    Student's t is 2.776. Times the square root of 5/4 it is 3.104, which leaves 0.00095 in each
+    tail. A mean of 0 has the probability 1/3125 = 0.0003. A mean of 0.2 (four zeros and a one) has
+    five times as much; both together have 0.0019. Plain percentiles, or no square root, would give
+    a higher end.
+    """
+    found = paired_bootstrap([0, 1, 3, 7, 20], [0] * 5, draws=40_000)
+    assert found == pytest.approx(
+        (6.2, 0.2, 17.4, 0.95, 5)
+    )  # the upper end: four times 20 and once 7
+
+
+def test_six_pairs_take_every_sample_whatever_the_seed():
+    """One difference of six is 1: a mean of at least 5/6 has the probability 31/46,656 = 0.0007.
+
+    A mean of at least 4/6 has (31 + 375)/46,656 = 0.0087, and 0.0024 lie in each tail of the 95 %
+    interval, so it ends at 4/6.
+    """
+    one, zeros = [0, 0, 0, 0, 0, 1], [0] * 6
+    found = paired_bootstrap(one, zeros)
+    assert found == pytest.approx((1 / 6, 0, 4 / 6, 0.95, 6))
+    assert found == paired_bootstrap(one, zeros, seed=1, draws=10)
+
+
+def test_intervals_of_one_and_two_pairs():
+    assert paired_bootstrap([2.0], [1.5])[:3] == (0.5, -math.inf, math.inf)
+    assert paired_bootstrap([1.0, 4.0], [0.0, 0.0])[:3] == (
+        2.5,
+        1.0,
+        4.0,
+    )  # the interval ends at the two values
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "pairs", "at_least", "found"),
+    [
+        (0.1, 0.5, 6, 0.0, "holds"),
+        (0.1, 0.5, 5, 0.0, "cannot be told with these runs"),
+        (-0.1, 0.5, 20, 0.0, "cannot be told with these runs"),
+        (-0.5, -0.1, 6, 0.0, "does not hold"),
+        (-0.5, -0.1, 3, 0.0, "cannot be told with these runs"),
+        (0.1, 0.5, 6, 0.5, "does not hold"),
+        (0.1, 0.5, 6, 0.2, "cannot be told with these runs"),
+        (0.0, 0.0, 6, 0.0, "does not hold"),
+        (0.0, 0.5, 6, 0.0, "cannot be told with these runs"),
+    ],
+)
+def test_outcomes(low, high, pairs, at_least, found):
+    said = outcome_sentence(
+        Comparison((low + high) / 2, low, high, 0.95, pairs), "MML beats BERT", at_least=at_least
+    )
+    assert said.startswith(f"MML beats BERT: {found} (difference ") and (
+        "at least 6 are needed" in said
+    ) == (pairs < 6)
+
+
+def test_an_outcome_sentence():
+    assert outcome_sentence(Comparison(1.2, 0.4, 2.0, 0.95, 8), "MML beats BERT") == (
+        "MML beats BERT: holds (difference +1.2, 95% interval +0.4 to +2, pairs of runs: 8)."
+    )
+    three = outcome_sentence(Comparison(1.2, 0.4, 2.0, 0.95, 3))
+    assert three.endswith(
+        "(difference +1.2, no interval, pairs of runs: 3, at least 6 are needed)."
+    )
+    assert outcome_sentence(Comparison(0.5, -math.inf, math.inf, 0.9, 1)) == (
+        "the first is better: cannot be told with these runs (difference +0.5, "
+        "no interval, pairs of runs: 1, at least 5 are needed)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "more", "message"),
+    [
+        (
+            {0: 1.0},
+            {1: 1.0},
+            {},
+            r"the first method's runs have the keys \[0\], the second's \[1\]",
+        ),
+        ([1, 2], [1], {}, "two lists of one length"),
+        ([1, 2], [1, 2], {"level": 95}, "level 95 must lie between 0 and 1"),
+        ([1, 2], [1, 2], {"draws": 0}, "draws 0 be at least 1"),
+    ],
+)
+def test_runs_that_cannot_be_compared(a, b, more, message):
+    with pytest.raises(ValueError, match=message):
+        paired_bootstrap(a, b, **more)
+
+
+def test_tables_with_and_without_seeds_cannot_be_compared():
+    row = {"method": "mml", "trained_on": "rte", "evaluated_on": "snli", "split": "dev"}
+    table = pd.DataFrame([{**row, "accuracy": 0.5, "seed": 0}, {**row, "accuracy": 0.6}])
+    with pytest.raises(ValueError, match="some rows have no seed"):
+        hold_out_errors(table)

@@ -1,1 +1,0 @@
-"""A package, so that two folders may each have a test_bert.py."""
