@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from parity.test_bert import (
+
+from mmlcourse.cli.main import main
+from mmlkit import load_pretrained, load_task
+from mmlkit.heads.linear import LinearHead
+from mmlkit.training.evaluation import evaluate, predict_proba
+from mmlkit.training.model import MultitaskModel
+from tests.mmlkit.parity.test_bert import (
     PAIRS,
     TEXTS,
     assert_same_gradients,
@@ -12,12 +18,6 @@ from parity.test_bert import (
     random_encoder_and_batch,
     to_transformers,
 )
-
-from mmlcourse.cli.main import main
-from mmlkit import load_pretrained, load_task
-from mmlkit.heads.linear import LinearHead
-from mmlkit.training.evaluation import evaluate, predict_proba
-from mmlkit.training.model import MultitaskModel
 
 pytestmark = pytest.mark.gpu
 

@@ -1,9 +1,9 @@
 """Every notebook runs on a GPU with the profile colab: real sets and BERT-base from the hub."""
 
 import pytest
-from notebooks.test_runs import NOTEBOOKS, run_one
 
 from mmlkit.hub import reachable
+from tests.notebooks.test_runs import NOTEBOOKS, run_one
 
 LIMIT = 90  # minutes; the text of the notebooks says at most an hour on a T4
 

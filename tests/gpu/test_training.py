@@ -5,7 +5,6 @@ import contextlib
 import pandas as pd
 import pytest
 import torch
-from identities.test_training import LossRecorder, assert_close_weights, weights
 from pretended import Tokenizer, make_data, make_heads
 from transformers import BertConfig as TheirConfig
 from transformers import BertForSequenceClassification
@@ -20,6 +19,7 @@ from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import make_optimizer
 from mmlkit.training.step import train_step
+from tests.mmlkit.identities.test_training import LossRecorder, assert_close_weights, weights
 
 pytestmark = pytest.mark.gpu
 PRECISIONS = ("fp32", "bf16", "fp16")

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from hub_stub import serve
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ROWS = int(os.environ.get("MMLKIT_COLAB_ROWS", "300"))
 EXTRAS = "[notebooks,minilm]"
 

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 SOURCES = ("mml_v2", "mml_v1", "mt_dnn", "mt_bert", "cs224n")
-FOLDER = Path(__file__).resolve().parents[1] / "mmlkit" / "studies" / "tables"
+FOLDER = Path(__file__).resolve().parents[2] / "mmlcourse" / "studies" / "tables"
 KEY = ["source", "table", "row", "column", "split", "metric"]
 TASKS = {
     "Average": 8,

@@ -24,7 +24,7 @@ from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.saving import save_model
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -302,7 +302,7 @@ def test_reproduce_without_a_name_lists_the_experiments(capsys):
     assert main(["reproduce"]) == 2
     output = capsys.readouterr()
     lines = output.out.splitlines()
-    files = Path(__file__).resolve().parents[1].glob("experiments/*.toml")
+    files = Path(__file__).resolve().parents[2].glob("experiments/*.toml")
     assert sorted(line.split("  ")[0] for line in lines) == sorted(path.stem for path in files)
     assert any(re.match("mml-tables {2,}MML v2, Tables 2 to 5", line) for line in lines)
     assert len({re.search(" {2,}", line).end() for line in lines}) == 1  # the titles in one column

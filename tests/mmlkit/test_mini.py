@@ -17,7 +17,7 @@ from mmlkit.data.files import read_rows
 from mmlkit.data.loading import load_task
 from mmlkit.data.tasks import list_tasks
 
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[2] / "data"
 TASKS = [name for name in list_tasks() if name not in ("quora", "sts", "stsb_star")]
 CROSSED = ["mrpc", "qqp", "mnli", "snli", "qnli", "rte", "scitail"]
 spec = importlib.util.spec_from_file_location("measure", DATA / "measure.py")
@@ -167,7 +167,6 @@ def test_the_edition():
     assert re.search(
         rf"^version: {mmlkit.MINI_EDITION}\.", (DATA / "mini/README.md").read_text(), re.M
     )
-    assert mmlkit.runtime.describe()["versions"]["mini_data"] == mmlkit.MINI_EDITION
 
 
 def mean_of_runs(name, mode, value=lambda run: run["accuracy"]):

@@ -27,7 +27,7 @@ from mmlcourse.batch.runs import changes, execute_run, gpu_names, read_result, r
 psutil = pytest.importorskip("psutil")
 pytest.importorskip("snakemake", reason="pip install 'mmlkit[batch]'")
 pytestmark = [pytest.mark.notebook, pytest.mark.timeout(1800)]
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "MMLKIT_HEADLESS": "1"}
 PARAMETERS = "profile = 'fast'\nitem = 0\nlog = ''\nresult_file = None\ncheckpoint_dir = None"
 START = """

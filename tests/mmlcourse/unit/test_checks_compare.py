@@ -271,7 +271,7 @@ def test_every_mistake_gets_its_own_message_alone(name):
 
 def solutions():
     """Yield the exercises of the notebooks: (check, names of its solution and of those before)."""
-    for path in sorted((Path(__file__).parents[2] / "notebooks" / "src").glob("*.py")):
+    for path in sorted((Path(__file__).parents[3] / "notebooks" / "src").glob("*.py")):
         sources, cells = [], jupytext.read(path).cells
         for i, cell in enumerate(cells):
             if found := re.search(r"checks\.(check_\w+)\((\w+)\)", cell.source):
@@ -292,7 +292,7 @@ def definition(source, name):
 
 
 def test_every_check_has_a_solution_in_a_notebook_or_a_question_of_an_assignment():
-    questions = Path(checks.__file__).parents[1] / "grading"
+    questions = Path(checks.__file__).parents[2] / "grading"
     text = "\n".join(path.read_text(encoding="utf-8") for path in questions.glob("*.py"))
     found = [name for name, *_ in solutions()]
     assert len(found) == len(set(found)) and set(found) <= {*NAMES}

@@ -16,7 +16,7 @@ from mmlcourse.lessons.checks import check_attention
 from mmlkit import bert
 from mmlkit.bert.model import AddNorm
 
-MASTER = Path(__file__).resolve().parents[2] / "notebooks" / "src" / "01_minbert.py"
+MASTER = Path(__file__).resolve().parents[3] / "notebooks" / "src" / "01_minbert.py"
 
 
 def attention(query, key, value, mask, divide=lambda d: d**0.5, masked_score=-1e9, dim=-1):

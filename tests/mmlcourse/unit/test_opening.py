@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from mmlcourse.lessons import opening, shipped
+from mmlcourse import shipped
+from mmlcourse.lessons import opening
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NONE, T4 = dict(gpu=None, gpu_gb=0), dict(gpu="Tesla T4", gpu_gb=14.7)
 SMALL = dict(gpu="GTX", gpu_gb=4.0)
 
@@ -38,7 +39,7 @@ def test_a_mounted_drive_needs_no_advice():
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
     """Pretend that the library is installed, and that the notebook lies alone in a folder."""
-    package = tmp_path / "site-packages" / "mmlkit"
+    package = tmp_path / "site-packages" / "mmlcourse"
     alone = tmp_path / "alone"
     for folder in (package / "results" / "lessons", package / "notebooks" / "images", alone):
         folder.mkdir(parents=True)

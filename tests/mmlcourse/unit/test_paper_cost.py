@@ -9,7 +9,7 @@ import pytest
 
 from mmlcourse.batch.experiments import load_experiment
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = runpy.run_path(str(ROOT / "benchmarks" / "paper_cost.py"))
 RECORD = json.loads((ROOT / "results" / "paper_cost.json").read_text(encoding="utf-8"))
 LAYER = {"bert-base-uncased": 4 * 768**2 + 8 * 768**2, "bert-large-uncased": 12 * 1024**2}

@@ -10,7 +10,7 @@ import pytest
 
 from mmlcourse.studies.published import cross_dataset, misprints, tables
 
-SCRIPT = Path(__file__).resolve().parents[1] / "derive_published.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "helpers" / "derive_published.py"
 spec = importlib.util.spec_from_file_location("derive_published", SCRIPT)
 derivation = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(derivation)

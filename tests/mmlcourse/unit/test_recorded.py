@@ -21,7 +21,7 @@ from mmlcourse.studies.comparisons import outcome
 from mmlcourse.text import signed, signed_interval
 from mmlkit.training import TaskSampler
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "results"
 OTHERS = "real-transfer (fast"  # the title of family B, whose control has a longer name
 RUNS = sorted(RESULTS.glob("pruning_*.json"))

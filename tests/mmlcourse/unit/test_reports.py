@@ -31,7 +31,7 @@ from mmlcourse.lessons.plots.basics import spread
 from mmlcourse.studies.comparisons import outcome
 from mmlcourse.text import markdown_table, markdown_text, signed_interval
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SETS = ["rte", "mnli", "qnli", "snli"]
 
 

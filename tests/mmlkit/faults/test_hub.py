@@ -18,7 +18,7 @@ from hub_stub import serve
 from safetensors.torch import load_file
 from tiny import write_tiny_bert
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.slow
 # The child process imports everything first, so that only the call is timed. HF_ENDPOINT and
 # HF_HOME are read at import.

@@ -15,7 +15,7 @@ import pytest
 from hub_stub import serve
 from tiny import write_tiny_bert
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.slow
 # An attempt starts when a line arrives, which has the largest size of a file.
 CHILD = """

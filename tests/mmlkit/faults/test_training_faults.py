@@ -15,13 +15,14 @@ import pandas as pd
 import pytest
 import torch
 
+from mmlcourse.studies import pretraining_loop
 from mmlcourse.studies.pretraining import PretrainingHeads
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import HeadPruner
 from mmlkit.pals.task_parts import add_pals, save_pals
 from mmlkit.runtime import delayed_interrupt, seeded
-from mmlkit.training import checkpoints, loop, pretraining_loop
+from mmlkit.training import checkpoints, loop
 from mmlkit.training.checkpoints import load_checkpoint, load_latest, save_checkpoint
 from mmlkit.training.loop import fit
 from mmlkit.training.sampling import TaskSampler

@@ -506,7 +506,7 @@ def test_a_plain_script_under_torchrun(model_folder, tmp_path, capsys, monkeypat
     """The script only calls `fit`. One process prints, warns and evaluates by itself."""
     script = tmp_path / "train.py"
     script.write_text(SCRIPT, encoding="utf-8")
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(Path(__file__).resolve().parents[3])
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [sys.executable, *command, str(script), str(model_folder)],
@@ -555,7 +555,7 @@ def test_a_notebook_launches_a_function_that_it_defines(model_folder):
 
     cells = [cell.replace("FOLDER", str(model_folder)) for cell in CELLS]
     notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, cells)))
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(Path(__file__).resolve().parents[3])
     client = nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3")
     client.execute(env={**os.environ, "PYTHONPATH": root})
     assert notebook.cells[1].outputs[0].text.strip() == "True"

@@ -269,7 +269,7 @@ def test_dropped_heads_do_not_move_in_the_trainer(tmp_path):
 
 def test_the_lower_bound_of_transformers_has_the_imported_names():
     """The name PreTrainedConfig, in this spelling, exists since transformers 5.0."""
-    text = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[3] / "pyproject.toml").read_text(encoding="utf-8")
     assert '"transformers>=5.0"' in text
 
 
@@ -358,7 +358,7 @@ def test_the_example_of_the_readme(kind, tmp_path, monkeypatch, capsys, tokenize
     """Run the example with a tiny local encoder and 100 steps."""
     from mmlkit.huggingface import MultiverseForSequenceClassification
 
-    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    readme = (Path(__file__).resolve().parents[3] / "README.md").read_text(encoding="utf-8")
     code = re.search(r"```python\n(from transformers import .*?)```", readme, re.S)[1]
     assert len(code.strip().splitlines()) <= 15 and code.count('"distilbert-base-uncased"') == 1
     encoder = tiny(kind, vocab_size=len(tokenizer), max_position_embeddings=128)

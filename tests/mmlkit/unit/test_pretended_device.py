@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.slow
-SCRIPT = Path(__file__).parents[1] / "pretended.py"
+SCRIPT = Path(__file__).parents[2] / "helpers" / "pretended.py"
 READS = {  # the tensors that one epoch copies to the host: all losses and norms, scores per task
     **dict.fromkeys(
         ("every head", "bf16", "fp16"),

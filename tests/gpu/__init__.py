@@ -1,1 +1,0 @@
-"""What only a GPU can show. `make test-gpu` runs these tests."""
