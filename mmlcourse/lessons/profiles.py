@@ -47,7 +47,7 @@ class Profile:
     long_runs: bool = True
 
     def checkpoints(self, output_dir, run):
-        """Return the arguments with which `fit` or `pretrain` continues after a disconnect.
+        """Return the arguments with which `fit` continues after a disconnect.
 
         Args:
             output_dir: the folder for the results of a notebook.

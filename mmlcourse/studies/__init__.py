@@ -8,8 +8,7 @@
     dssm            the multi-task network of 2015, MT-DNN's forerunner
     staircases      recorded runs that prune heads, for Fig. 2 (MML v2)
     methods         the six methods of the papers as heads
-    pretraining     BERT's two pre-training objectives
-    pretraining_loop    `pretrain`: steps and checkpoints
+    pretraining     BERT's two pre-training objectives, and the loop that trains them
     lessons         recorded effects and runs that the lessons read
 
 Notebooks 00 and 02 to 12 use it. Training of the other models does not belong here.
@@ -69,10 +68,10 @@ from mmlcourse.studies.pretraining import (
     load_pretraining_heads,
     mask_tokens,
     next_sentence_pairs,
+    pretrain,
     pretraining_batch,
     pretraining_loss,
 )
-from mmlcourse.studies.pretraining_loop import pretrain
 from mmlcourse.studies.staircases import (
     LANDMARKS,
     Staircase,

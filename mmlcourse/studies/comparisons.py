@@ -88,12 +88,10 @@ def paired_bootstrap(a, b, *, level=0.95, draws=10_000, seed=0):
         A Comparison. A single pair has no spread, so its interval is infinite.
 
     Raises:
-        ValueError: the runs do not match, or level or draws is out of range.
+        ValueError: the runs do not match.
     """
     from scipy.stats import norm, t
 
-    if not 0 < level < 1 or draws < 1:
-        raise ValueError(f"level {level} must lie between 0 and 1, draws {draws} be at least 1.")
     differences = np.subtract(*matched(a, b, "the first method's runs", "the second's"))
     n = len(differences)
     if n == 1:

@@ -11,7 +11,6 @@ import numpy as np
 from mmlcourse.studies.comparisons import matched
 from mmlkit.data.loading import load_task
 from mmlkit.data.tasks import get_task
-from mmlkit.training.arguments import check_head
 from mmlkit.training.evaluation import predict_scores
 
 __all__ = [
@@ -33,7 +32,6 @@ CATEGORIES = {
 }
 POSITIVE = ("entailment", "entails", "duplicate", "equivalent", "similar")
 NEGATIVE = ("neutral", "contradiction", *(f"not_{label}" for label in POSITIVE))
-HINTS = {"stsb": " Its labels are in 'stsb_star'.", "quora": " Quora's pairs are 'qqp' here."}
 COLUMNS = ["method", "trained_on", "evaluated_on", "split", "accuracy"]
 
 
@@ -57,8 +55,7 @@ def two_way(scores, labels, collapse="argmax", *, as_probabilities=False):
         [N] booleans.
 
     Raises:
-        ValueError: a label or rule is unknown, or scores and labels do not have the same number
-            of columns.
+        ValueError: a label or rule is unknown.
 
     Example::
 
@@ -67,12 +64,8 @@ def two_way(scores, labels, collapse="argmax", *, as_probabilities=False):
     from scipy.special import softmax
 
     scores, positive = np.asarray(scores, dtype=float), _is_positive(labels)
-    if scores.ndim != 2 or scores.shape[1] != len(positive):
-        raise ValueError(
-            f"scores have shape {list(scores.shape)}, expected [N, {len(positive)}]: "
-            f"one column for each of {list(labels)}."
-        )
-    _check_choice("collapse", collapse, "argmax", "sum")
+    if collapse not in ("argmax", "sum"):
+        raise ValueError(f"collapse is {collapse!r}, expected 'argmax' or 'sum'.")
     if collapse == "argmax":
         return positive[scores.argmax(axis=1)]
     probabilities = scores if as_probabilities else softmax(scores, axis=1)
@@ -80,15 +73,10 @@ def two_way(scores, labels, collapse="argmax", *, as_probabilities=False):
 
 
 def _is_positive(labels):
-    for label in labels or ["a regression score"]:
+    for label in labels:
         if label not in POSITIVE + NEGATIVE:
             raise ValueError(f"{label!r} is neither positive {POSITIVE} nor negative {NEGATIVE}.")
     return np.isin(labels, POSITIVE)
-
-
-def _check_choice(name, value, *choices):
-    if value not in choices:
-        raise ValueError(f"{name} is {value!r}, expected {' or '.join(map(repr, choices))}.")
 
 
 def cross_dataset_table(
@@ -122,32 +110,19 @@ def cross_dataset_table(
         A DataFrame: method, trained_on, evaluated_on, split, accuracy (from 0 to 1), rows.
 
     Raises:
-        ValueError: a task is in no category, a model lacks its head, or data has a wrong name or no
-            labels. All of it is checked before the first prediction.
+        ValueError: a task is in no category, a split has no labels, or a model does not fit (from
+            `predict_scores`).
     """
     import pandas as pd
 
-    if not isinstance(models, dict) or not models:
-        raise ValueError("models must be a dict of at least one model, such as {'rte': model}.")
-    _check_choice("collapse", collapse, "argmax", "sum")
-    related = {task: _category(task, "models", categories) for task in models}
+    related = {task: _category(task, categories) for task in models}
     if data is None:
         data = {name: load_task(name) for name in {*sum(related.values(), ())}}
-    chosen = {
-        (name, part): _labelled(name, one, part)
-        for name, one in data.items()
-        if _category(name, "data", categories)
-        for part in splits
-    }
-    for trained, sets in related.items():
-        check_head(models[trained], get_task(trained))
-        if not set(sets) & set(data):
-            raise ValueError(
-                f"data holds none of {', '.join(sets)}, so the {trained} model has no data set."
-            )
 
     def accuracy(trained, split):
         model, labels, names = models[trained], get_task(trained).labels, split.task.labels
+        if split.labels is None:  # all rows would be wrong
+            raise ValueError(f"the split {split.name!r} of {split.task.name} has no labels.")
         scores = predict_scores(model, split.texts, task=get_task(trained), **options)
         if set(labels) == set(names):  # possibly in another order
             columns = [labels.index(name) for name in names]
@@ -160,34 +135,19 @@ def cross_dataset_table(
         (method, trained, target, part, accuracy(trained, split), len(split))
         for trained, sets in related.items()
         for target in sets
+        if target in data
         for part in splits
-        if (split := chosen.get((target, part)))
+        for split in [data[target].split(part)]
     ]
     return pd.DataFrame(rows, columns=[*COLUMNS, "rows"])
 
 
-def _category(task, argument, categories):
+def _category(task, categories):
     for sets in categories.values():
         if task in sets:
             return sets
-    raise ValueError(
-        f"{argument} has {task!r}, which is in no category of the protocol.{HINTS.get(task, '')} "
-        f"Known sets: {', '.join(sum(categories.values(), ()))}."
-    )
-
-
-def _labelled(name, data, part):
-    if data.task.name != name:
-        raise ValueError(
-            f"data[{name!r}] holds the rows of {data.task.name!r}; give it load_task({name!r})."
-        )
-    split = data.split(part)
-    if split is None or split.labels is None:
-        raise ValueError(
-            f"{name} from {data.source!r} has no split {part!r} with labels; "
-            "choose another split or other data."
-        )
-    return split
+    known = ", ".join(sum(categories.values(), ()))
+    raise ValueError(f"{task!r} is in no category of the protocol. Known sets: {known}.")
 
 
 # ---- improvements over a baseline ----
@@ -207,15 +167,13 @@ def relative_improvement(acc, baseline, *, truncate=False):
         The improvement, a float.
 
     Raises:
-        ValueError: the two do not match, are empty, or the baseline is not above zero.
+        ValueError: the two do not match, are empty, or a number is missing.
 
     Example::
 
         relative_improvement([60, 90], [50, 100])  # 5.0, the mean of +20 % and -10 %
     """
     acc, baseline = matched(acc, baseline, "accuracies", "baseline")
-    if (baseline <= 0).any():
-        raise ValueError(f"the baseline holds {baseline.min():g}; expected numbers above zero.")
     percent = float(100 * (np.mean(acc / baseline) - 1))
     if truncate:
         return math.trunc(round(percent * 100, 6)) / 100  # rounded first: 0.29 * 100 is 28.999...
@@ -233,28 +191,18 @@ def hold_out_errors(table, top=1.0):
         A DataFrame, experiments x methods.
 
     Raises:
-        ValueError: a column or a seed is missing, a method lacks an experiment or has it twice.
+        ValueError: a method has an experiment twice (from pandas), or lacks it.
     """
-    if missing := [column for column in COLUMNS if column not in table]:
-        raise ValueError(
-            f"the table has no column {missing[0]!r} (columns found: {list(table)}); "
-            "give the frame of cross_dataset_table."
-        )
-    if "seed" in table and table["seed"].isna().any():
-        raise ValueError("some rows have no seed; give all tables the column 'seed', or none.")
     keys = [*(["seed"] if "seed" in table else []), *COLUMNS[1:4]]
     table = table[table["trained_on"] != table["evaluated_on"]]
-    cells = table.groupby([*keys, "method"])["accuracy"].count().unstack(fill_value=0)
-    counts = cells.melt(ignore_index=False, value_name="count").query("count != 1")
-    if len(counts):
-        raise ValueError(
-            f"{counts['method'].iloc[0]!r} has {counts['count'].iloc[0]} accuracies for "
-            f"{dict(zip(keys, counts.index[0]))}, expected 1; evaluate all methods on the same "
-            "sets, and tell runs apart by a column 'seed'."
-        )
     wide = table.pivot(index=keys, columns="method", values="accuracy")
     order = table[keys].drop_duplicates().itertuples(index=False, name=None)
     wide = wide.reindex(index=list(order), columns=table["method"].unique())
+    if (missing := wide.isna().any()).any():
+        raise ValueError(
+            f"{missing.idxmax()!r} lacks some experiments of the other methods; evaluate all "
+            "methods on the same sets."
+        )
     return top - wide
 
 
@@ -271,9 +219,9 @@ def improvements(table, baseline="bert", *, over="evaluated_on"):
         percent.
 
     Raises:
-        ValueError: the baseline is not a method of the table, or the table is incomplete.
+        ValueError: the table is incomplete.
     """
-    accuracies = _accuracies(table, baseline)
+    accuracies = 1 - hold_out_errors(table)
     keys = [key for key in accuracies.index.names if key != over]
     rows = [
         (*group, method, relative_improvement(part[method], part[baseline]))
@@ -308,28 +256,15 @@ def cell_improvements(table, baseline="bert"):
         A DataFrame with the index split, trained_on, evaluated_on and a column per method.
 
     Raises:
-        ValueError: the baseline is not a method of the table or has an accuracy of 0, or the table
-            is incomplete.
+        ValueError: the table is incomplete.
 
     Example::
 
         cell_improvements(table)["mml"]["dev"].unstack()    # trained_on x evaluated_on
     """
-    accuracies = _accuracies(table, baseline)
-    if not (accuracies[baseline] > 0).all():
-        raise ValueError(
-            f"baseline {baseline!r} has an accuracy of 0 in some cell, and no ratio to it exists. "
-            "Leave that cell out, or compare differences."
-        )
+    accuracies = 1 - hold_out_errors(table)
     percent = 100 * (accuracies.div(accuracies[baseline], axis=0) - 1)
     return percent.groupby(level=["split", "trained_on", "evaluated_on"]).mean()
-
-
-def _accuracies(table, baseline):
-    accuracies = 1 - hold_out_errors(table)
-    if baseline not in accuracies:
-        raise ValueError(f"baseline {baseline!r} is not one of the methods {list(accuracies)}.")
-    return accuracies
 
 
 def profile_steps(errors, most, *, measure="error", top=None):
@@ -343,16 +278,13 @@ def profile_steps(errors, most, *, measure="error", top=None):
 
     Returns:
         A DataFrame of shares, factors x methods; the first factor is 1 and the last is `most`.
-
-    Raises:
-        ValueError: as `performance_profile`, or `most` is below 1.
     """
     values = errors.to_numpy(dtype=float)
     with np.errstate(divide="ignore", invalid="ignore"):
         if measure == "error":
             ratios = values / values.min(axis=1, keepdims=True)
         else:
-            good = (top or np.nan) - values
+            good = top - values
             ratios = good.max(axis=1, keepdims=True) / good
     factors = np.unique(ratios[(ratios > 1) & (ratios < most)].round(9))
     return performance_profile(errors, [1.0, *factors, most], measure=measure, top=top)
@@ -375,7 +307,7 @@ def performance_profile(errors, taus, *, measure="error", top=None):
         A DataFrame of shares, taus x methods.
 
     Raises:
-        ValueError: an error is missing or negative, a tau is below 1, or top is left out.
+        ValueError: an error is missing or negative, or the measure is unknown.
 
     Example::
 
@@ -385,24 +317,13 @@ def performance_profile(errors, taus, *, measure="error", top=None):
 
     errors, taus = pd.DataFrame(errors), np.atleast_1d(np.asarray(taus, dtype=float))
     values = errors.to_numpy(dtype=float)
-    if not values.size or not (np.isfinite(values) & (values >= 0)).all():
-        raise ValueError(
-            "errors must be numbers of at least 0, experiments x methods, none missing; "
-            "the error of an accuracy is 100 - accuracy."
-        )
-    if not (taus >= 1).all():
-        raise ValueError(
-            f"tau {taus[~(taus >= 1)][0]:g} is below 1; tau multiplies the best error."
-        )
-    _check_choice("measure", measure, "error", "accuracy")
+    if not (values >= 0).all():  # nan is not
+        raise ValueError("errors must be numbers of at least 0, experiments x methods.")
     factors = taus[:, None, None] * (1 + 1e-9)  # [taus, 1, 1], tolerant of the last digit
     if measure == "error":
         within = values <= factors * values.min(axis=1, keepdims=True)
-    elif top is None or values.max() > top:
-        raise ValueError(
-            f"top is {top}, the largest error {values.max():g}; "
-            "pass top=100 for errors in percent, top=1 for shares."
-        )
-    else:
+    elif measure == "accuracy":
         within = factors * (top - values) >= (top - values).max(axis=1, keepdims=True)
+    else:
+        raise ValueError(f"measure is {measure!r}, expected 'error' or 'accuracy'.")
     return pd.DataFrame(within.mean(axis=1), pd.Index(taus, name="tau"), errors.columns)

@@ -18,7 +18,9 @@ def build_head(
     num_heads=None,
     orthogonality_weight=0.005,
     dropout=0.1,
-    **keywords,
+    pooling="pooler",
+    pairs="packed",
+    **pruning,
 ):
     """Build the head of a method, and the hook that prunes it.
 
@@ -31,8 +33,9 @@ def build_head(
         num_heads: m; hidden_size by default, as in the paper.
         orthogonality_weight: the paper's lambda, for the orthogonal methods.
         dropout: see `MultiverseHead`; "bert-drop" takes its own.
-        **keywords: pooling and pairs for `MultiverseHead`; with "mml" all others go to
-            `HeadPruner`.
+        pooling: see `MultiverseHead`.
+        pairs: see `MultiverseHead`.
+        **pruning: keywords of `HeadPruner`, for "mml" only.
 
     Returns:
         (head, hooks). The hooks hold a HeadPruner for "mml" and are empty for the other methods.
@@ -56,16 +59,9 @@ def build_head(
     if numbered := re.fullmatch(r"mv-([1-9]\d*)", method):
         shapes[method] = (int(numbered[1]), orthogonality_weight, dropout)
     if method not in shapes:
-        known = ", ".join(METHODS)
-        raise ValueError(
-            f"{method!r} is not a method. Known: {known}, or mv-N for any number of heads."
-        )
-    options = {name: keywords.pop(name) for name in ("pooling", "pairs") if name in keywords}
-    if keywords and method != "mml":
-        raise ValueError(
-            f"method {method!r} never prunes, so {list(keywords)} has no meaning; these keywords "
-            "belong to 'mml'."
-        )
+        raise ValueError(f"{method!r} is not a method. Known: {', '.join(METHODS)}, or mv-N.")
+    if pruning and method != "mml":
+        raise ValueError(f"method {method!r} never prunes; {list(pruning)} belong to 'mml'.")
     heads, weight, drop = shapes[method]
     head = MultiverseHead(
         hidden_size,
@@ -73,6 +69,7 @@ def build_head(
         num_heads=heads,
         dropout=drop,
         orthogonality_weight=weight,
-        **options,
+        pooling=pooling,
+        pairs=pairs,
     )
-    return head, [HeadPruner(head, **keywords)] if method == "mml" else []
+    return head, [HeadPruner(head, **pruning)] if method == "mml" else []

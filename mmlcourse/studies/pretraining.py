@@ -1,8 +1,8 @@
 """Pre-training in miniature: BERT's two objectives (Devlin et al. 2019, section 3.1).
 
 The encoder predicts masked words, and whether a sentence follows another. Parameter names are those
-of transformers' BertForPreTraining without "cls.". `pretraining_loop` trains them, and notebook 08
-runs it. Letters: B batch, T tokens, D hidden size, V words.
+of transformers' BertForPreTraining without "cls.". Notebooks 01 and 08 run it. Letters: B batch,
+T tokens, D hidden size, V words.
 """
 
 import re
@@ -15,8 +15,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from mmlkit.bert.pretrained import read_checkpoint
-from mmlkit.runtime import pick_device, seeded
+from mmlkit.data.batching import plan
+from mmlkit.runtime import autocast, pick_device, place, seeded
 from mmlkit.training.evaluation import in_eval_mode
+from mmlkit.training.fast import fast_matmul
+from mmlkit.training.optimizers import learning_rate, make_optimizer
 
 __all__ = [
     "PretrainingBatch",
@@ -26,6 +29,7 @@ __all__ = [
     "load_pretraining_heads",
     "mask_tokens",
     "next_sentence_pairs",
+    "pretrain",
     "pretraining_batch",
     "pretraining_loss",
     "split_sentences",
@@ -51,9 +55,7 @@ class PretrainingBatch(NamedTuple):
     attention_mask: torch.Tensor
     token_type_ids: torch.Tensor
     labels: torch.Tensor
-    next_sentence: torch.Tensor | None = (
-        None  # 0: the second sentence follows the first, 1: it is from another text
-    )
+    next_sentence: torch.Tensor | None = None
 
     def to(self, device):
         """Return the batch on another device.
@@ -86,18 +88,14 @@ class _WordHead(nn.Module):
 
     def __init__(self, config):
         super().__init__()
-        D, eps = config.hidden_size, config.layer_norm_eps
-        self.transform = nn.ModuleDict(
-            {"dense": nn.Linear(D, D), "LayerNorm": nn.LayerNorm(D, eps)}
-        )
+        D = config.hidden_size
+        norm = nn.LayerNorm(D, config.layer_norm_eps)
+        self.transform = nn.ModuleDict({"dense": nn.Linear(D, D), "LayerNorm": norm})
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def forward(self, hidden_states, table):
-        return F.linear(
-            self.transform["LayerNorm"](F.gelu(self.transform["dense"](hidden_states))),
-            table,
-            self.bias,
-        )
+        hidden = F.gelu(self.transform["dense"](hidden_states))
+        return F.linear(self.transform["LayerNorm"](hidden), table, self.bias)
 
 
 class PretrainingHeads(nn.Module):
@@ -128,9 +126,8 @@ class PretrainingHeads(nn.Module):
         Returns:
             (logits of words [B, T, V], logits of "follows" and "does not follow" [B, 2]).
         """
-        return self.predictions(out.last_hidden_state, table), self.seq_relationship(
-            out.pooler_output
-        )
+        words = self.predictions(out.last_hidden_state, table)
+        return words, self.seq_relationship(out.pooler_output)
 
 
 def load_pretraining_heads(name="minilm", *, seed=0, device=None):
@@ -148,53 +145,35 @@ def load_pretraining_heads(name="minilm", *, seed=0, device=None):
         PretrainingHeads.
 
     Raises:
-        ValueError: a head is incomplete, does not fit the configuration, or has another word table
-            than the encoder; or device is wrong.
+        ValueError: the first head has another word table than the encoder.
     """
-    device = pick_device(device)
     config, tensors = read_checkpoint(name)
     with seeded(seed):
         heads = PretrainingHeads(config)
-    found = {
-        key.removeprefix("cls."): tensor
-        for key, tensor in tensors.items()
-        if key.startswith("cls.")
-    }
+    found = {key[4:]: value for key, value in tensors.items() if key.startswith("cls.")}
     table = found.pop("predictions.decoder.weight", None)
     if table is not None and not torch.equal(table, tensors["embeddings.word_embeddings.weight"]):
         raise ValueError(
             f"{name}: cls.predictions.decoder.weight is not the encoder's word table; choose a "
             "checkpoint that ties the two."
         )
-    if "predictions.decoder.bias" in found:
-        found.setdefault(
-            "predictions.bias", found.pop("predictions.decoder.bias")
-        )  # two names of one thing
-    there = {key.split(".")[0] for key in found}
-    expected = {
-        key: list(value.shape)
-        for key, value in heads.state_dict().items()
-        if key.split(".")[0] in there
-    }
-    shapes = {key: list(found[key].shape) if key in found else "missing" for key in expected}
-    if shapes != expected:
-        wrong = "; ".join(
-            f"cls.{key}: {shapes[key]}, expected {expected[key]}"
-            for key in expected
-            if shapes[key] != expected[key]
-        )
-        raise ValueError(
-            f"{name}: the heads do not fit the configuration. {wrong}. Copy or download the "
-            "checkpoint again."
-        )
-    heads.load_state_dict({key: found[key].float() for key in expected}, strict=False)
-    if fresh := [f"cls.{part}" for part, _ in heads.named_children() if part not in there]:
+    bias = found.pop("predictions.decoder.bias", None)  # another name of predictions.bias
+    if bias is not None:
+        found.setdefault("predictions.bias", bias)
+    fresh = []
+    for part, head in heads.named_children():
+        state = {key.removeprefix(f"{part}."): one for key, one in found.items() if part in key}
+        if state:
+            head.load_state_dict(state)
+        else:
+            fresh.append(f"cls.{part}")
+    if fresh:
         warnings.warn(
             f"{name} has no weights for {' and '.join(fresh)}: they are initialised at "
             "random and need pretrain().",
             stacklevel=2,
         )
-    return heads.to(device).eval()
+    return heads.to(pick_device(device)).eval()
 
 
 def mask_tokens(input_ids, tokenizer, *, seed, share=0.15):
@@ -212,29 +191,18 @@ def mask_tokens(input_ids, tokenizer, *, seed, share=0.15):
 
     Returns:
         (masked input_ids [B, T], labels [B, T]: the original word, or -100 where none was drawn).
-
-    Raises:
-        ValueError: the share is out of range, or the tokenizer has no mask token.
     """
-    if not 0 < share <= 1 or tokenizer.mask_token_id is None:
-        raise ValueError(
-            f"share is {share}, expected above 0 and at most 1; the tokenizer's mask token is "
-            f"{tokenizer.mask_token!r}, expected one."
-        )
     generator = torch.Generator().manual_seed(seed)
     special = torch.zeros(len(tokenizer), dtype=torch.bool)
     special[tokenizer.all_special_ids] = True
     words, vocabulary = ~special[input_ids], (~special).nonzero()[:, 0]
     count = (share * words.sum(1)).round().clamp(min=1)
     draws = torch.rand(input_ids.shape, generator=generator).masked_fill(~words, 2.0)
-    drawn = words & (
-        draws.argsort(1).argsort(1) < count[:, None]
-    )  # the `count` smallest draws of each row
+    drawn = words & (draws.argsort(1).argsort(1) < count[:, None])  # each row's smallest draws
     fate = torch.rand(input_ids.shape, generator=generator)
     others = vocabulary[torch.randint(len(vocabulary), input_ids.shape, generator=generator)]
-    hidden = torch.where(drawn & (fate < 0.9), others, input_ids).masked_fill(
-        drawn & (fate < 0.8), tokenizer.mask_token_id
-    )
+    hidden = torch.where(drawn & (fate < 0.9), others, input_ids)
+    hidden = hidden.masked_fill(drawn & (fate < 0.8), tokenizer.mask_token_id)
     return hidden, input_ids.masked_fill(~drawn, IGNORED)
 
 
@@ -281,12 +249,10 @@ def next_sentence_pairs(texts, *, seed=0):
     neighbours = {pair[1:3] for pair in pairs}
     for i in generator.permutation(len(pairs))[: len(pairs) // 2]:
         number, first = pairs[i][:2]
-        other = documents[
-            (number + generator.integers(1, len(documents))) % len(documents)
-        ]  # any text but its own
-        strangers = [
-            second for second in other if (first, second) not in neighbours
-        ] or other  # texts may share passages
+        away = generator.integers(1, len(documents))  # any text but its own
+        other = documents[(number + away) % len(documents)]
+        strangers = [one for one in other if (first, one) not in neighbours]
+        strangers = strangers or other  # texts may share passages
         pairs[i] = number, first, strangers[generator.integers(len(strangers))], 1
     return [pair[1:] for pair in pairs]
 
@@ -331,17 +297,93 @@ def pretraining_loss(encoder, heads, batch):
     """
     out = encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids)
     masked = batch.labels != IGNORED
-    scores = heads.predictions(
-        out.last_hidden_state[masked], encoder.embeddings.word_embeddings.weight
-    )  # [masked words, V]
+    table = encoder.embeddings.word_embeddings.weight
+    scores = heads.predictions(out.last_hidden_state[masked], table)  # [masked words, V]
     # The mean over no word would be nan; the sum of no score is 0.
     words = F.cross_entropy(scores.float(), batch.labels[masked]) if len(scores) else scores.sum()
     if batch.next_sentence is None:
         return PretrainingLoss(words, words)
-    follows = F.cross_entropy(
-        heads.seq_relationship(out.pooler_output).float(), batch.next_sentence
-    )
+    answers = heads.seq_relationship(out.pooler_output).float()
+    follows = F.cross_entropy(answers, batch.next_sentence)
     return PretrainingLoss(words + follows, words, follows)
+
+
+def pretrain(
+    encoder,
+    heads,
+    texts,
+    *,
+    tokenizer=None,
+    epochs=3,
+    lr=1e-4,
+    head_lr=None,
+    batch_size=16,
+    max_length=128,
+    warmup=0.1,
+    next_sentence=True,
+    seed=0,
+    device=None,
+):
+    """Train encoder and heads on plain texts and leave both in eval mode.
+
+    Masks, replaced sentences, order and dropout are drawn anew in each epoch.
+
+    Args:
+        encoder: a BertModel. It is moved to `device`, with the heads.
+        heads: PretrainingHeads.
+        texts: strings of several sentences, or any strings with next_sentence=False.
+        tokenizer: the encoder's own by default.
+        epochs: passes over the texts.
+        lr: peak learning rate of the encoder.
+        head_lr: peak learning rate of the heads; lr by default.
+        batch_size: rows per batch.
+        max_length: tokens to which a row is cut.
+        warmup: the share of all steps in which the learning rate rises.
+        next_sentence: whether the second objective is trained too.
+        seed: of all draws.
+        device: see `runtime.place`.
+
+    Returns:
+        A DataFrame with a row per step: epoch, step, loss, words, next_sentence.
+
+    Example::
+
+        (encoder, tokenizer), heads = load_pretrained("minilm"), load_pretraining_heads("minilm")
+        pretrain(encoder, heads, [text for (text,) in load_task("cfimdb").train.texts])
+        fill_mask(encoder, heads, tokenizer, "The film was [MASK].")
+    """
+    import pandas as pd
+
+    tokenizer = tokenizer or encoder.tokenizer
+    both = place(nn.ModuleDict({"encoder": encoder, "heads": heads}), device).train()
+    device, history = next(both.parameters()).device, []
+    # fp16 needs a scaler, so a GPU that has only fp16 computes in fp32.
+    precision = "fp32" if autocast("auto", device)[1] else "auto"
+    optimizer = make_optimizer(both, lr=lr, head_lr=head_lr)
+    cut = dict(max_length=min(max_length, encoder.config.max_position_embeddings))
+    with seeded(seed, device), fast_matmul(device):
+        for epoch in range(1, epochs + 1):
+            rows = next_sentence_pairs(texts, seed=[seed, epoch]) if next_sentence else texts
+            lengths = [len(row[0] + row[1] if next_sentence else row) for row in rows]
+            batches = plan(lengths, batch_size, seed=seed, epoch=epoch)
+            rate = dict(warmup=int(warmup * epochs * len(batches)), total=epochs * len(batches))
+            for numbers in batches:
+                step = len(history)
+                for group in optimizer.param_groups:
+                    group["lr"] = learning_rate(step, peak=group["peak"], **rate)
+                drawn = int(np.random.default_rng([seed, step]).integers(2**31))
+                chosen = [rows[i] for i in numbers]
+                batch = pretraining_batch(tokenizer, chosen, seed=drawn, **cut).to(device)
+                optimizer.zero_grad()
+                with autocast(precision, device)[0]:
+                    loss = pretraining_loss(encoder, heads, batch)
+                loss.total.backward()
+                nn.utils.clip_grad_norm_(both.parameters(), 1.0)
+                optimizer.step()
+                values = (np.nan if part is None else part.item() for part in loss)
+                history.append((epoch, step + 1, *values))
+    both.eval()
+    return pd.DataFrame(history, columns=["epoch", "step", "loss", "words", "next_sentence"])
 
 
 @torch.inference_mode()
@@ -359,19 +401,16 @@ def fill_mask(encoder, heads, tokenizer, text, *, top=5):
         (word, probability) pairs, the most probable first.
 
     Raises:
-        ValueError: the text has not exactly one mask, or top is below one.
+        ValueError: the text has not exactly one mask.
     """
     table = encoder.embeddings.word_embeddings.weight
     coded = tokenizer(text, return_tensors="pt").to(table.device)
-    place = coded["input_ids"][0] == tokenizer.mask_token_id
-    if place.sum() != 1 or top < 1:
-        raise ValueError(
-            f"{text!r} has {place.sum()} masks and top is {top}; expected one "
-            f"{tokenizer.mask_token} and at least 1."
-        )
+    gap = coded["input_ids"][0] == tokenizer.mask_token_id
+    if gap.sum() != 1:
+        raise ValueError(f"{text!r} has {gap.sum()} masks; expected one {tokenizer.mask_token}.")
     with in_eval_mode(encoder):
         hidden = encoder(coded["input_ids"], coded["attention_mask"]).last_hidden_state
     # The heads have no dropout, and so no mode.
-    scores = heads.predictions(hidden[0, place], table)[0]  # [V]
-    shares, words = scores.float().softmax(-1).topk(min(top, len(scores)))
+    scores = heads.predictions(hidden[0, gap], table)[0]  # [V]
+    shares, words = scores.float().softmax(-1).topk(top)
     return list(zip(tokenizer.convert_ids_to_tokens(words.tolist()), shares.tolist()))

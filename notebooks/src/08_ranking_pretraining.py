@@ -584,8 +584,7 @@ baseline = by_frequency(train)
 # %%
 curves = {}
 for name, one in learners.items():
-    kept = size.checkpoints(output_dir, f"08-{name}")  # a long run continues after a disconnect
-    curves[name] = pretrain(*one, train, epochs=2, **pace, **options, **kept)
+    curves[name] = pretrain(*one, train, epochs=2, **pace, **options)
 after = {name: tested(*one) for name, one in learners.items()}
 
 

@@ -198,29 +198,17 @@ def untie_word_table(tensors):
 
 
 @pytest.mark.parametrize(
-    "function, message",
+    "function, error, message",
     [
-        (
-            shorten_bias,
-            r"the heads do not fit the configuration. cls.predictions.bias: \[198\], expected "
-            r"\[199\]",
-        ),
-        (
-            remove_bias,
-            r"the heads do not fit the configuration. cls.seq_relationship.bias: missing, expected "
-            r"\[2\]",
-        ),
-        (
-            untie_word_table,
-            "cls.predictions.decoder.weight is not the encoder's word table; choose a checkpoint "
-            "that ties the two",
-        ),
+        (shorten_bias, RuntimeError, r"size mismatch for bias"),
+        (remove_bias, RuntimeError, r"Missing key.*\n?.*bias"),
+        (untie_word_table, ValueError, "predictions.decoder.weight is not the encoder's word"),
     ],
 )
-def test_heads_that_do_not_fit_are_refused(saved, change_tensors, function, message):
+def test_heads_that_do_not_fit_are_refused(saved, change_tensors, function, error, message):
     _, folder = saved()
     change_tensors(folder, function)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(error, match=message):
         load_pretraining_heads(folder)
 
 

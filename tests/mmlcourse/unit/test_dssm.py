@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-import mmlcourse.studies.dssm
 from mmlcourse.studies.dssm import (
     DSSM,
     build_vocabulary,
@@ -150,7 +149,7 @@ def test_two_classification_steps_equal_numpy(outputs):
         gradients = l1.T @ d2, d3.T @ l2, d_scores.T @ l3
         assert min(np.abs(gradient).max() for gradient in gradients) > 1e-3
         W1, W2, W3 = (W - 0.7 * gradient for W, gradient in zip((W1, W2, W3), gradients))
-    history = fit_dssm(model, toy("sst2", SENTENCES), epochs=2, lr=0.7, batch_size=3, clip=None)
+    history = fit_dssm(model, toy("sst2", SENTENCES), epochs=2, lr=0.7, batch_size=3)
     assert history["train_loss"].tolist() == pytest.approx(losses, abs=1e-6)
     for now, expected in zip(
         weights(model, "shared.weight", "task_layers.sst2.weight", "classifiers.sst2.weight"),
@@ -193,28 +192,29 @@ def test_a_ranking_step_equals_numpy():
     ]
     d3 = [gradient * (1 - own**2) for gradient, own in zip(d_vectors, (q, d))]
     d2 = [gradient @ W2 * (1 - own**2) for gradient, own in zip(d3, l2)]
-    history = fit_dssm(model, data, epochs=1, lr=0.7, batch_size=2, clip=None)
+    history = fit_dssm(model, data, epochs=1, lr=0.7, batch_size=2)
     assert history["train_loss"].item() == pytest.approx(loss, abs=1e-6)
     now = weights(model, "shared.weight", "task_layers.qnli_rank.weight")
     np.testing.assert_allclose(now[0], W1 - 0.7 * (l1[0].T @ d2[0] + l1[1].T @ d2[1]), atol=1e-6)
     np.testing.assert_allclose(now[1], W2 - 0.7 * (d3[0].T @ l2[0] + d3[1].T @ l2[1]), atol=1e-6)
 
 
-@pytest.mark.parametrize("max_norm, is_clipped", [(0.01, True), (100.0, False)])
-def test_a_gradient_is_clipped_to_its_global_norm(max_norm, is_clipped):
-    """With and without clipping, a step has the same direction. Its length is at most lr * clip."""
-    moves = []
-    for clip in (None, max_norm):
-        with seeded(1):
-            model = DSSM(VOCABULARY, ["sst2", "qnli_rank"], hidden_size=5, task_size=4)
-        before = torch.cat([value.flatten() for value in model.state_dict().values()])
-        fit_dssm(model, toy("sst2", SENTENCES), epochs=1, lr=0.5, batch_size=3, clip=clip)
-        moves.append(torch.cat([value.flatten() for value in model.state_dict().values()]) - before)
-    whole, clipped = moves
-    assert 0.5 * 0.01 < whole.norm() < 0.5 * 100
-    torch.testing.assert_close(
-        clipped, whole * (0.5 * max_norm / whole.norm() if is_clipped else 1), atol=1e-7, rtol=1e-4
-    )
+def test_a_gradient_is_clipped_to_a_global_norm_of_one():
+    """A step then has the length of the learning rate, and the direction of the gradient."""
+    with seeded(1):
+        model = DSSM(VOCABULARY, ["sst2", "qnli_rank"], hidden_size=5, task_size=4)
+    with torch.no_grad():
+        model.classifiers["sst2"].weight *= 30
+    before = torch.cat([value.flatten() for value in model.parameters()])
+    data = toy("sst2", SENTENCES)
+    columns = [hash_texts(TEXTS, VOCABULARY)]
+    model.loss("sst2", columns, torch.tensor([1, 0, 0])).backward()
+    gradients = [one.grad if one.grad is not None else one * 0 for one in model.parameters()]
+    whole = torch.cat([one.flatten() for one in gradients])
+    assert whole.norm() > 1.5
+    fit_dssm(model, data, epochs=1, lr=0.5, batch_size=3)
+    moved = torch.cat([value.flatten() for value in model.parameters()]) - before
+    torch.testing.assert_close(moved, -0.5 * whole / whole.norm(), atol=1e-6, rtol=1e-4)
 
 
 class Fixed(DSSM):
@@ -254,29 +254,15 @@ def test_texts_of_unknown_trigrams_get_zero_gradients():
     model = DSSM(VOCABULARY, ["qnli_rank"], hidden_size=5, task_size=4)
     columns = [hash_texts(texts, VOCABULARY) for texts in (["zzz", "zzz"], ["the cat", "dog"])]
     model.loss("qnli_rank", columns, torch.tensor([1, 0]), (2,)).backward()
-    assert all(
-        torch.isfinite(p.grad.to_dense()).all() and p.grad.to_dense().abs().max() == 0
-        for p in model.parameters()
-    )
+    assert all(torch.isfinite(p.grad).all() and p.grad.abs().max() == 0 for p in model.parameters())
 
 
-def test_a_step_changes_only_the_rows_in_use_and_its_own_task():
+def test_a_step_changes_only_its_own_task():
     model = DSSM(VOCABULARY, ["qnli_rank", "sst2"])
     before = {name: value.clone() for name, value in model.state_dict().items()}
     fit_dssm(model, toy("sst2", SENTENCES[1:2]), epochs=1)
-    assert model.shared.weight.grad.is_sparse
-    moved = {name: (value != before[name]).any(-1) for name, value in model.state_dict().items()}
-    assert [VOCABULARY[i] for i in moved.pop("shared.weight").nonzero()[:, 0]] == [
-        "#a#",
-        "#ca",
-        "at#",
-        "cat",
-    ]
-    assert {name: bool(value.any()) for name, value in moved.items()} == {
-        "task_layers.sst2.weight": True,
-        "task_layers.qnli_rank.weight": False,
-        "classifiers.sst2.weight": True,
-    }
+    moved = {name for name, value in model.state_dict().items() if (value != before[name]).any()}
+    assert moved == {"shared.weight", "task_layers.sst2.weight", "classifiers.sst2.weight"}
 
 
 # whole runs
@@ -288,52 +274,24 @@ def mini():
     return data, build_vocabulary(row for one in data.values() for row in one.train.texts)
 
 
-@pytest.mark.slow
-def test_it_learns_the_mini_sets_better_than_chance(mini):
-    """Chance exceeds 54.5 % of 140 + 192 answers with p = 1/20."""
-    data, vocabulary = mini
-    with seeded(0):
-        model = DSSM(vocabulary, data)
-    first = {name: evaluate_dssm(model, one, split="train") for name, one in data.items()}
-    history = fit_dssm(model, data)
-    assert len(history) == 20 and set(history["task"]) == set(data)
-    accuracies = {
-        name: history.loc[history["task"] == name, metric]
-        for name, metric in (("sst2", "accuracy"), ("qnli_rank", "accuracy@1"))
-    }
-    assert len(data["sst2"].dev) == 140 and len(set(data["qnli_rank"].dev.queries)) == 192
-    assert (
-        accuracies["sst2"].tail(5).mean() * 140 + accuracies["qnli_rank"].tail(5).mean() * 192
-    ) / 332 > 0.545
-    for name, values in accuracies.items():
-        assert (
-            evaluate_dssm(model, data[name], split="train")[values.name]
-            > first[name][values.name] + 0.25
-        )
-        assert evaluate_dssm(model, data[name])[values.name] == values.iloc[-1]
-
-
 def test_toy_ranking_is_learned():
     """The answer shares fewer letters with its question than the other candidate does."""
 
     def split(numbers):
-        return make_split(
-            "qnli",
-            [
-                (2 * i + j, dict(question=f"which film {i}", sentence=f"{text} {i}", label=label))
-                for i in numbers
-                for j, (text, label) in enumerate(
-                    (("this film", "not_entailment"), ("yes", "entailment"))
-                )
-            ],
-            name="train",
-        )
+        candidates = (("this film", "not_entailment"), ("yes", "entailment"))
+        rows = [
+            (2 * i + j, dict(question=f"which film {i}", sentence=f"{text} {i}", label=label))
+            for i in numbers
+            for j, (text, label) in enumerate(candidates)
+        ]
+        return make_split("qnli", rows, name="train")
 
     data = rank_queries(TaskData(get_task("qnli"), split(range(10, 30)), split(range(40, 60))))
     with seeded(0):
         model = DSSM(build_vocabulary(data.train.texts), [data.task])
     assert evaluate_dssm(model, data)["accuracy@1"] == 0
-    assert fit_dssm(model, data, batch_size=4)["accuracy@1"].iloc[-1] == 1
+    history = fit_dssm(model, data, batch_size=4)
+    assert history["accuracy@1"].iloc[-1] == 1 == evaluate_dssm(model, data)["accuracy@1"]
 
 
 @pytest.mark.parametrize("outputs", ["softmax", "sigmoid"])
@@ -371,120 +329,23 @@ def test_every_batch_of_every_task_is_used_once_per_epoch(mini):
         model.steps = []
         fit_dssm(model, data, epochs=2, batch_size=300, seed=seed)
         epochs += [model.steps[:6], model.steps[6:]]
+    ranking = [("qnli_rank", 210, 420), ("qnli_rank", 300, 600)]
     for steps in epochs:
-        assert sorted((task, len(groups), sum(groups)) for task, groups, _ in steps) == [
-            ("qnli_rank", 210, 420),
-            ("qnli_rank", 300, 600),
-            ("sst2", 60, 60),
-            ("sst2", 300, 300),
-            ("sst2", 300, 300),
-            ("sst2", 300, 300),
-        ]
+        sizes = sorted((task, len(groups), sum(groups)) for task, groups, _ in steps)
+        assert sizes == [*ranking, ("sst2", 60, 60), *[("sst2", 300, 300)] * 3]
         for task, one in data.items():
             given = [tuple(ids) for name, _, rows in steps for ids in rows if name == task]
-            assert sorted(given) == sorted(
-                map(tuple, hash_texts([text[-1] for text in one.train.texts], vocabulary))
-            )
+            texts = hash_texts([text[-1] for text in one.train.texts], vocabulary)
+            assert sorted(given) == sorted(map(tuple, texts))
     assert epochs[0] == epochs[2] and epochs[1] == epochs[3]
-    assert set(epochs[0]) != set(epochs[1]) and set(epochs[0]) != set(
-        epochs[4]
-    )  # the batches differ, not only their order
-    assert (
-        len({tuple(task for task, *_ in steps) for steps in epochs}) > 1
-    )  # the order of the tasks is random
-
-
-def test_scores_do_not_depend_on_the_batch_size(mini, monkeypatch):
-    data, vocabulary = mini
-    model = DSSM(vocabulary, data)
-    whole = [evaluate_dssm(model, one) for one in data.values()]
-    monkeypatch.setattr(mmlcourse.studies.dssm, "CHUNK", 7)
-    assert [evaluate_dssm(model, one) for one in data.values()] == whole
-
-
-def test_a_run_depends_only_on_its_seed(mini):
-    data = {"sst2": load_task("sst2", limit=60), "qnli_rank": mini[0]["qnli_rank"]}
-    losses = []
-    for seed in (3, 3, 4):
-        with seeded(0):
-            model = DSSM(mini[1], data, hidden_size=20)
-        losses.append(fit_dssm(model, data, epochs=2, seed=seed)["train_loss"].tolist())
-    assert losses[0] == losses[1] != losses[2]
-
-
-# wrong use
+    first, second, *_, other_seed, _ = map(set, epochs)
+    assert first != second and first != other_seed  # the batches differ, not only their order
+    assert len({tuple(task for task, *_ in steps) for steps in epochs}) > 1  # tasks are shuffled
 
 
 @pytest.mark.parametrize(
-    "make, message",
-    [
-        (
-            lambda: DSSM((), ["sst2"]),
-            "vocabulary has 0 trigrams; it, hidden_size 300 and task_size 128 must be at least 1, "
-            "gamma 10.0 above 0",
-        ),
-        (lambda: DSSM(VOCABULARY, ["sst2"], task_size=0), "task_size 0 must be at least 1"),
-        (lambda: DSSM(VOCABULARY, ["sst2"], gamma=0.0), "gamma 0.0 above 0"),
-        (
-            lambda: DSSM(VOCABULARY, ["sst2"], outputs="tanh"),
-            "outputs 'tanh' is not 'softmax' or 'sigmoid'",
-        ),
-        (
-            lambda: DSSM(VOCABULARY, ["stsb"]),
-            "task 'stsb' is a regression of 2 texts; this model classifies single texts and ranks "
-            "candidates",
-        ),
-        (lambda: DSSM(VOCABULARY, ["rte"]), "task 'rte' is a classification of 2 texts"),
-        (
-            lambda: fit_dssm(DSSM(VOCABULARY, ["sst"]), toy("sst2", SENTENCES)),
-            r"This model has no task 'sst2'; it has \['sst'\]",
-        ),
-        (
-            lambda: fit_dssm(DSSM(VOCABULARY, ["sst2"]), {}),
-            "the number of tasks, 0, must be at least 1",
-        ),
-        (
-            lambda: fit_dssm(DSSM(VOCABULARY, ["sst2"]), toy("sst2", SENTENCES), epochs=0),
-            "epochs 0, batch_size 32",
-        ),
-        (
-            lambda: evaluate_dssm(DSSM(VOCABULARY, ["sst2"]), load_task("sst2"), split="test"),
-            "sst2 from 'mini' has no split 'test' with labels",
-        ),
-        (lambda: build_vocabulary(["...", ""]), "texts hold no word, so there is no trigram"),
-    ],
+    "task, found", [("stsb", "a regression of 2 texts"), ("rte", "a classification of 2 texts")]
 )
-def test_wrong_use(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-@pytest.mark.parametrize(
-    "bad, message",
-    [("loss", "is nan, its gradient nan"), ("gradient", r"is \d\.\d+, its gradient nan")],
-)
-def test_a_step_with_nan_changes_no_weight(bad, message):
-    model = DSSM(VOCABULARY, ["sst2"])
-    if bad == "loss":
-        with torch.no_grad():
-            model.classifiers["sst2"].weight[0, 0] = math.nan
-    else:
-        model.shared.weight.register_hook(lambda gradient: gradient * math.inf)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    with pytest.raises(
-        FloatingPointError,
-        match=rf"the loss of task 'sst2' {message} in epoch 1. The weights are those before this "
-        "step; try a smaller lr than 0.5",
-    ):
-        fit_dssm(model, toy("sst2", SENTENCES), lr=0.5)
-    assert all(
-        torch.equal(value.nan_to_num(9), before[name].nan_to_num(9))
-        for name, value in model.state_dict().items()
-    )
-
-
-def test_a_further_split_is_found_by_its_name():
-    data = toy("sst2", SENTENCES)
-    model = DSSM(VOCABULARY, ["sst2"])
-    more = TaskData(data.task, data.train, data.dev.take([0]), more={"other": data.train})
-    assert evaluate_dssm(model, more, split="other") == evaluate_dssm(model, data)
+def test_a_task_that_the_model_cannot_do_is_refused(task, found):
+    with pytest.raises(ValueError, match=f"task '{task}' is {found}; this model classifies single"):
+        DSSM(VOCABULARY, [task])

@@ -46,43 +46,18 @@ ORDERS = {
 POSITIVE = {"entailment", "entails", "duplicate", "equivalent", "similar"}
 
 
-def collapse_by_hand(row, labels, collapse):
-    """Collapse one row of logits in plain Python.
-
-    Returns:
-        For "argmax", whether the best label is positive. Otherwise, whether the positive labels
-        have a probability above one half together.
-    """
-    if collapse == "argmax":
-        return labels[row.index(max(row))] in POSITIVE
-    weights = [math.exp(score) for score in row]
-    return (
-        sum(weight for weight, label in zip(weights, labels) if label in POSITIVE)
-        > sum(weights) / 2
-    )
-
-
 @pytest.mark.parametrize("collapse", ["argmax", "sum"])
 @pytest.mark.parametrize("labels", ORDERS.values(), ids=ORDERS)
 def test_collapsing_is_by_name_in_every_order(labels, collapse):
-    rows = [
-        list(row)
-        for row in itertools.product((-1.0, 0.0, 0.3, 0.8, 2.0), repeat=len(labels))
-        if len(set(row)) == len(row)
-    ]
-    rows += np.random.default_rng(0).normal(size=(300, len(labels))).tolist()
-    assert two_way(rows, labels, collapse).tolist() == [
-        collapse_by_hand(row, labels, collapse) for row in rows
-    ]
-
-
-@pytest.mark.parametrize("collapse", ["argmax", "sum"])
-@pytest.mark.parametrize("first", itertools.permutations(ORDERS["mnli, hub"]))
-def test_all_six_orders_give_the_same_result(first, collapse):
-    scores = np.random.default_rng(1).normal(size=(200, 3))
-    reordered = scores[:, [ORDERS["mnli, hub"].index(label) for label in first]]
-    found = two_way(reordered, first, collapse)
-    assert (found == two_way(scores, ORDERS["mnli, hub"], collapse)).all() and 0 < found.mean() < 1
+    """The sum rule asks whether the positive labels have more than one half together."""
+    rows = np.random.default_rng(0).normal(size=(300, len(labels))).tolist()
+    expected = []
+    for row in rows:
+        positive = [math.exp(score) for score, name in zip(row, labels) if name in POSITIVE]
+        more = sum(positive) > sum(map(math.exp, row)) / 2
+        best = labels[row.index(max(row))] in POSITIVE
+        expected.append(best if collapse == "argmax" else more)
+    assert two_way(rows, labels, collapse).tolist() == expected
 
 
 def test_the_rules_differ_where_entailment_leads_with_less_than_a_half():
@@ -92,29 +67,11 @@ def test_the_rules_differ_where_entailment_leads_with_less_than_a_half():
     assert two_way(np.log(chances), labels, "sum").tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize(
-    ("scores", "labels", "collapse", "message"),
-    [
-        (
-            [[1, 2]],
-            ("entailment", "neutral", "contradiction"),
-            "argmax",
-            r"shape \[1, 2\], expected \[N, 3\]: one column for each of",
-        ),
-        ([1, 2], ("duplicate", "not_duplicate"), "argmax", r"shape \[2\], expected \[N, 2\]"),
-        ([[1, 2]], ("positive", "negative"), "argmax", "'positive' is neither positive"),
-        ([[1]], (), "argmax", "'a regression score' is neither positive"),
-        (
-            [[1, 2]],
-            ("duplicate", "not_duplicate"),
-            "mean",
-            "collapse is 'mean', expected 'argmax' or 'sum'",
-        ),
-    ],
-)
-def test_labels_and_shapes_that_cannot_be_collapsed(scores, labels, collapse, message):
-    with pytest.raises(ValueError, match=message):
-        two_way(scores, labels, collapse)
+def test_an_unknown_label_or_rule_is_refused():
+    with pytest.raises(ValueError, match="'negative' is neither positive"):
+        two_way([[1, 2]], ("duplicate", "negative"))
+    with pytest.raises(ValueError, match="collapse is 'mean', expected 'argmax' or 'sum'"):
+        two_way([[1, 2]], ("duplicate", "not_duplicate"), "mean")
 
 
 # ---- the table of models and data sets ----
@@ -202,55 +159,27 @@ def accuracies(table, split="dev"):
     ],
 )
 def test_a_constant_model_by_hand(make_model, sets, task, chances, collapse, expected):
-    table = cross_dataset_table(
-        {task: constant_model(make_model, task, chances)},
-        sets,
-        method="constant",
-        collapse=collapse,
-    )
+    """Train has the first two rows of dev."""
+    model = constant_model(make_model, task, chances)
+    table = cross_dataset_table({task: model}, sets, method="constant", collapse=collapse)
     assert accuracies(table) == pytest.approx(expected)
-    assert list(table.columns) == [
-        "method",
-        "trained_on",
-        "evaluated_on",
-        "split",
-        "accuracy",
-        "rows",
-    ]
-    assert (
-        set(table.method) == {"constant"}
-        and set(table.trained_on) == {task}
-        and list(accuracies(table)) == list(expected)
-    )
-    assert {(row.evaluated_on, row.split): row.rows for row in table.itertuples()} == {
-        (name, split): 2 if split == "train" else len(LABELS[name])
-        for name in expected
-        for split in ("train", "dev")
-    }
+    columns = ["method", "trained_on", "evaluated_on", "split", "accuracy", "rows"]
+    assert list(table.columns) == columns and list(accuracies(table)) == list(expected)
+    assert set(table.method) == {"constant"} and set(table.trained_on) == {task}
+    rows = {(row.evaluated_on, row.split): row.rows for row in table.itertuples()}
+    dev, train = {(name, "dev"): len(LABELS[name]) for name in expected}, dict.fromkeys(expected, 2)
+    assert rows == {**dev, **{(name, "train"): number for name, number in train.items()}}
 
 
-def test_both_splits_are_measured_separately(make_model, sets):
-    table = cross_dataset_table({"qqp": constant_model(make_model, "qqp", [0.1, 0.9])}, sets)
-    assert accuracies(table, "train") == pytest.approx(
-        {"qqp": 1 / 2, "mrpc": 1.0, "stsb_star": 1.0}
-    )
-    assert (
-        list(
-            cross_dataset_table(
-                {"qqp": constant_model(make_model, "qqp", [0.1, 0.9])}, sets, splits=("dev",)
-            ).split
-        )
-        == ["dev"] * 3
-    )
-
-
-def test_other_categories_decide_what_is_evaluated(make_model, sets):
+def test_splits_and_categories_decide_what_is_evaluated(make_model, sets):
     model = constant_model(make_model, "qqp", [0.1, 0.9])
-    two = {name: sets[name] for name in ("mrpc", "qqp")}
-    table = cross_dataset_table({"qqp": model}, two, categories={"own": ("mrpc", "qqp")})
+    table = cross_dataset_table({"qqp": model}, sets, splits=("train",))
+    assert accuracies(table, "train") == {"qqp": 1 / 2, "mrpc": 1.0, "stsb_star": 1.0}
+    assert set(table.split) == {"train"}
+    table = cross_dataset_table({"qqp": model}, sets, categories={"own": ("mrpc", "qqp")})
     assert set(table.evaluated_on) == {"qqp", "mrpc"} and len(table) == 4
-    with pytest.raises(ValueError, match="Known sets: rte, qqp."):
-        cross_dataset_table({"sst": model}, categories={"own": ("rte", "qqp")})
+    with pytest.raises(ValueError, match="'sst' is in no category of the protocol. Known sets: rt"):
+        cross_dataset_table({"sst": model}, sets)
 
 
 def test_a_model_with_several_heads_uses_the_head_of_its_task(make_model, sets):
@@ -263,88 +192,38 @@ def test_a_model_with_several_heads_uses_the_head_of_its_task(make_model, sets):
     assert len(table) == 2 * (3 * 4 + 3)
     seen = set()
     for row in table.itertuples():
-        split = getattr(sets[row.evaluated_on], row.split)
+        split = sets[row.evaluated_on].split(row.split)
         names, own = get_task(row.trained_on).labels, split.task.labels
-        right = []
-        for text, gold in zip(split.texts, split.labels):
-            one = names[
-                predict_scores(
-                    apart if row.trained_on == "mrpc" else model, [text], task=row.trained_on
-                )[0].argmax()
-            ]
-            right.append(
-                one == own[gold]
-                if set(names) == set(own)
-                else (one in POSITIVE) == (own[gold] in POSITIVE)
-            )
+        used, right = apart if row.trained_on == "mrpc" else model, []
+        for scores, gold in zip(
+            predict_scores(used, split.texts, task=row.trained_on), split.labels
+        ):
+            one, true = names[scores.argmax()], own[gold]
+            same = set(names) == set(own)
+            right.append(one == true if same else (one in POSITIVE) == (true in POSITIVE))
             seen.add((row.trained_on, one))
         assert row.accuracy == pytest.approx(np.mean(right)), row
     assert len(seen) > 4  # the heads give different answers
 
 
 def test_softmax_is_not_applied_to_probabilities(make_model, sets, monkeypatch):
-    """A head with gives_probabilities=True must not pass through softmax again.
-
-    [0.6, 0.2, 0.2] is positive; its softmax, [0.43, 0.29, 0.29], is not.
-    """
-    for gives, expected in (
-        (True, 1 / 4),
-        (False, 3 / 4),
-    ):  # the scores are the same; only the flag of the head differs
-        model = make_model("mnli")
+    """[0.6, 0.2, 0.2] is positive; its softmax, [0.43, 0.29, 0.29], is not."""
+    monkeypatch.setattr(
+        "mmlcourse.studies.cross_dataset.predict_scores",
+        lambda model, texts, **_: np.tile(np.float32([0.6, 0.2, 0.2]), (len(texts), 1)),
+    )
+    model = make_model("mnli")
+    for gives, expected in ((True, 1 / 4), (False, 3 / 4)):
         model.heads["mnli"].gives_probabilities = gives
-        monkeypatch.setattr(
-            "mmlcourse.studies.cross_dataset.predict_scores",
-            lambda model, texts, **_: np.tile(np.float32([0.6, 0.2, 0.2]), (len(texts), 1)),
-        )
-        assert (
-            accuracies(cross_dataset_table({"mnli": model}, sets, collapse="sum"))["rte"]
-            == expected
-        )
+        table = cross_dataset_table({"mnli": model}, sets, collapse="sum")
+        assert accuracies(table)["rte"] == expected
 
 
-@pytest.mark.filterwarnings("ignore:.*longer than 64 tokens")
-def test_the_mini_sets_are_the_default_data(make_model):
-    table = cross_dataset_table(
-        {"mrpc": constant_model(make_model, "mrpc", [0.9, 0.1])}, splits=("dev",), batch_size=512
-    )
-    for row in table.itertuples():
-        assert (row.accuracy, row.rows) == (
-            pytest.approx(np.mean(load_task(row.evaluated_on).dev.labels == 0)),
-            len(load_task(row.evaluated_on).dev),
-        )
-    assert list(table.evaluated_on) == ["qqp", "mrpc", "stsb_star"]
-
-
-def test_the_evaluation_changes_no_weight(make_model, sets):
-    model = make_model("rte").train()
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    cross_dataset_table({"rte": model}, sets)
-    assert model.training and all(
-        (value == before[name]).all() for name, value in model.state_dict().items()
-    )
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (dict(models={}), "models must be a dict of at least one model"),
-        (dict(models="rte"), "models must be a dict of at least one model"),
-        (
-            dict(models={"sst": None}),
-            "models has 'sst', which is in no category of the protocol. "
-            "Known sets: rte, mnli, qnli, snli, qqp, mrpc, stsb_star",
-        ),
-        (dict(models={"stsb": None}), "Its labels are in 'stsb_star'"),
-        (dict(models={"quora": None}), "Quora's pairs are 'qqp' here"),
-        (dict(data={"sst": None}), "data has 'sst'"),
-        (dict(collapse="mean"), "collapse is 'mean', expected 'argmax' or 'sum'"),
-        (dict(splits=("dev", "blind")), "rte from 'rows' has no split 'blind' with labels"),
-    ],
-)
-def test_wrong_arguments_are_refused(make_model, sets, change, message):
-    with pytest.raises(ValueError, match=message):
-        cross_dataset_table(**{"models": {"rte": make_model("rte")}, "data": sets, **change})
+def test_a_split_without_labels_is_refused(make_model, sets):
+    blind = dataclasses.replace(sets["qnli"].dev, labels=None)
+    data = {"qnli": dataclasses.replace(sets["qnli"], dev=blind)}
+    with pytest.raises(ValueError, match="the split 'dev' of qnli has no labels"):
+        cross_dataset_table({"rte": make_model("rte")}, data, splits=("dev",))
 
 
 def test_the_same_labels_in_another_order_are_matched_by_name(make_model, sets):
@@ -354,36 +233,11 @@ def test_the_same_labels_in_another_order_are_matched_by_name(make_model, sets):
         (i, {"premise": "the film", "hypothesis": "one story", "label": label})
         for i, label in enumerate(("entailment", "entailment", "neutral", "contradiction"))
     ]
-    data = {
-        "snli": TaskData(
-            task, make_split(task, rows, name="train"), make_split(task, rows, name="dev")
-        )
-    }
-    for chances, expected in (
-        ([0.2, 0.6, 0.2], 1 / 4),
-        ([0.6, 0.2, 0.2], 2 / 4),
-        ([0.1, 0.2, 0.7], 1 / 4),
-    ):
-        assert accuracies(
-            cross_dataset_table({"mnli": constant_model(make_model, "mnli", chances)}, data)
-        ) == {"snli": expected}
-
-
-def test_wrong_data_and_models_are_refused_before_predicting(make_model, sets, monkeypatch):
-    monkeypatch.setattr(
-        "mmlcourse.studies.cross_dataset.predict_scores", None
-    )  # all checks happen before the first prediction
-    with pytest.raises(ValueError, match=r"no head for task 'mnli'; it has \['rte'\]"):
-        cross_dataset_table({"rte": make_model("rte"), "mnli": make_model("rte")}, sets)
-    with pytest.raises(
-        ValueError, match=r"data\['snli'\] holds the rows of 'mnli'; give it load_task\('snli'\)"
-    ):
-        cross_dataset_table({"rte": make_model("rte")}, {**sets, "snli": sets["mnli"]})
-    with pytest.raises(
-        ValueError,
-        match="data holds none of rte, mnli, qnli, snli, so the rte model has no data set",
-    ):
-        cross_dataset_table({"rte": make_model("rte")}, {"qqp": sets["qqp"]})
+    split = make_split(task, rows, name="dev")
+    data = {"snli": TaskData(task, split, split)}
+    for chances, expected in (([0.2, 0.6, 0.2], 1), ([0.6, 0.2, 0.2], 2), ([0.1, 0.2, 0.7], 1)):
+        model = constant_model(make_model, "mnli", chances)
+        assert accuracies(cross_dataset_table({"mnli": model}, data)) == {"snli": expected / 4}
 
 
 @pytest.mark.parametrize("part", ["train", "dev"])
@@ -421,8 +275,6 @@ def test_cell_improvements_worked_by_hand():
     assert list(found.index) == [("dev", "qqp", "mrpc"), ("dev", "qqp", "stsb_star")]
     np.testing.assert_allclose(found["mml"], [0, 50], atol=1e-9)
     assert (found["bert"] == 0).all()
-    with pytest.raises(ValueError, match="baseline 'mv-5' is not one of the methods"):
-        cell_improvements(table, "mv-5")
 
 
 def test_a_profile_has_a_step_at_every_ratio():
@@ -435,10 +287,6 @@ def test_a_profile_has_a_step_at_every_ratio():
     found = profile_steps(errors, 1.5, measure="accuracy", top=100)
     np.testing.assert_allclose(found.index, [1, 90 / 88, 90 / 80, 80 / 70, 1.5])
     np.testing.assert_allclose(found["b"], [0, 1 / 3, 2 / 3, 1, 1])
-    with pytest.raises(ValueError, match="tau 0.9 is below 1"):
-        profile_steps(errors, 0.9)
-    with pytest.raises(ValueError, match="pass top=100"):
-        profile_steps(errors, 1.5, measure="accuracy")
 
 
 # ---- Tables 4 and 5 of MML v2, copied independently of mmlcourse.studies.published ----
@@ -676,26 +524,14 @@ def test_truncation_is_towards_zero(acc, printed):
 @pytest.mark.parametrize(
     ("acc", "baseline", "message"),
     [
-        (
-            [1, 2],
-            [1],
-            r"keys \[0, 1\], baseline \[0\]; expected the same keys, each once. "
-            "Pass two dicts, or two lists of one length.",
-        ),
+        ([1, 2], [1], r"keys \[0, 1\], baseline \[0\]; expected the same keys, each once."),
         ([], [], r"accuracies are \[\], baseline \[\]; expected numbers, none missing"),
         ([1, math.nan], [1, 1], "none missing"),
-        ([1, 1], [1, math.nan], "none missing"),
         ({"rte": 1}, {"mnli": 1}, r"keys \['rte'\], baseline \['mnli'\]; expected the same keys"),
-        ({"rte": 1}, [1], r"keys \['rte'\], baseline \[0\]"),
-        (
-            pd.Series([1, 2, 3], index=["a", "a", "b"]),
-            pd.Series([1, 2], index=["a", "b"]),
-            "each once",
-        ),
-        ([1], [0], "baseline holds 0; expected numbers above zero"),
+        (pd.Series([1, 2], index=["a", "a"]), pd.Series([1], index=["a"]), "each once"),
     ],
 )
-def test_improvements_that_cannot_be_computed(acc, baseline, message):
+def test_numbers_that_do_not_match_are_refused(acc, baseline, message):
     with pytest.raises(ValueError, match=message):
         relative_improvement(acc, baseline)
 
@@ -739,28 +575,12 @@ def test_each_seed_is_compared_with_its_own_baseline():
     )
 
 
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        (small_table().drop(columns="split"), "no column 'split'"),
-        (
-            pd.concat([small_table(), small_table()]),
-            "'bert' has 2 accuracies for .*'trained_on': 'mnli'.* apart by a column 'seed'",
-        ),
-        (
-            small_table().drop(index=5),
-            "'mml' has 0 accuracies for .*'evaluated_on': 'mnli'.*, expected 1; evaluate all",
-        ),
-        (
-            small_table().replace("bert", "BERT"),
-            r"baseline 'bert' is not one of the methods \['BERT', 'mml'\]",
-        ),
-    ],
-)
-@pytest.mark.parametrize("function", [improvements, column_improvements])
-def test_tables_that_cannot_be_compared(function, table, message):
-    with pytest.raises(ValueError, match=message):
-        function(table)
+def test_incomplete_tables_are_refused():
+    """Otherwise a mean would be over fewer experiments of one method."""
+    with pytest.raises(ValueError, match="'mml' lacks some experiments of the other methods"):
+        improvements(small_table().drop(index=5))
+    with pytest.raises(ValueError, match="duplicate entries"):
+        improvements(pd.concat([small_table(), small_table()]))
 
 
 # ---- profiles ----
@@ -817,27 +637,12 @@ def test_profile_against_a_loop(measure):
         assert found.loc[tau, method] == count / 25
 
 
-@pytest.mark.parametrize(
-    ("errors", "taus", "more", "message"),
-    [
-        ({"a": [1, math.nan]}, [1], {}, "none missing"),
-        ({"a": [-1]}, [1], {}, "at least 0"),
-        ({}, [1], {}, "experiments x methods"),
-        ({"a": [1]}, [1, 0.9], {}, "tau 0.9 is below 1"),
-        ({"a": [1]}, [math.nan], {}, "is below 1"),
-        ({"a": [1]}, [1], {"measure": "errors"}, "expected 'error' or 'accuracy'"),
-        (
-            {"a": [1]},
-            [1],
-            {"measure": "accuracy"},
-            "top is None, the largest error 1; pass top=100",
-        ),
-        ({"a": [20]}, [1], {"measure": "accuracy", "top": 1}, "top is 1, the largest error 20"),
-    ],
-)
-def test_profiles_that_cannot_be_drawn(errors, taus, more, message):
-    with pytest.raises(ValueError, match=message):
-        performance_profile(errors, taus, **more)
+def test_a_missing_error_or_an_unknown_measure_is_refused():
+    for missing in (math.nan, -1):
+        with pytest.raises(ValueError, match="errors must be numbers of at least 0"):
+            performance_profile({"a": [1, missing]}, [1])
+    with pytest.raises(ValueError, match="expected 'error' or 'accuracy'"):
+        performance_profile({"a": [1]}, [1], measure="errors")
 
 
 # ---- GLUE averages ----
@@ -901,16 +706,11 @@ def test_averages_of_mt_dnn(line, exact, printed):
     )
 
 
-def test_averages_that_are_refused():
+def test_averages_over_other_tasks_are_refused():
     scores = scores_of_line("86.6 91.3 92.3 93.2 60.6 90.0 88.0 70.4")
-    with pytest.raises(ValueError, match=r"glue averages .*; missing: \['wnli'\], too many: \[\]"):
-        glue_average(scores, "glue")
-    with pytest.raises(ValueError, match=r"missing: \[\], too many: \['ax'\]"):
-        glue_average({**scores, "ax": 30}, "mml-v1")
-    with pytest.raises(
-        ValueError, match="convention is 'v3', expected 'mml-v2', 'mml-v1' or 'glue'"
-    ):
-        glue_average(scores, "v3")
+    for wrong, convention in ((scores, "glue"), ({**scores, "ax": 30}, "mml-v1")):
+        with pytest.raises(ValueError, match=f"{convention} averages .*, not .*"):
+            glue_average(wrong, convention)
 
 
 # ---- intervals and outcomes ----
@@ -927,14 +727,14 @@ def test_runs_are_paired_by_seed():
 
 def test_the_interval_is_seeded_and_agrees_with_students_t():
     differences = np.random.default_rng(5).normal(1.0, 2.0, 40)
-    found = paired_bootstrap(differences + 3, np.full(40, 3.0), draws=40_000)
+    found = paired_bootstrap(differences + 3, np.full(40, 3.0), draws=20_000)
     half = 2.0227 * differences.std(ddof=1) / math.sqrt(40)  # t of 39 degrees of freedom at 97.5 %
     assert (found.low, found.high) == pytest.approx(
         (differences.mean() - half, differences.mean() + half), abs=0.05
     )
     assert (
         found
-        == paired_bootstrap(differences + 3, np.full(40, 3.0), draws=40_000)
+        == paired_bootstrap(differences + 3, np.full(40, 3.0), draws=20_000)
         != paired_bootstrap(differences + 3, np.full(40, 3.0), seed=1)
     )
     wide, narrow = (
@@ -951,7 +751,7 @@ def test_the_widened_interval_by_hand():
     five times as much; both together have 0.0019. Plain percentiles, or no square root, would give
     a higher end.
     """
-    found = paired_bootstrap([0, 1, 3, 7, 20], [0] * 5, draws=40_000)
+    found = paired_bootstrap([0, 1, 3, 7, 20], [0] * 5, draws=20_000)
     assert found == pytest.approx(
         (6.2, 0.2, 17.4, 0.95, 5)
     )  # the upper end: four times 20 and once 7
@@ -1015,27 +815,6 @@ def test_an_outcome_sentence():
     )
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "more", "message"),
-    [
-        (
-            {0: 1.0},
-            {1: 1.0},
-            {},
-            r"the first method's runs have the keys \[0\], the second's \[1\]",
-        ),
-        ([1, 2], [1], {}, "two lists of one length"),
-        ([1, 2], [1, 2], {"level": 95}, "level 95 must lie between 0 and 1"),
-        ([1, 2], [1, 2], {"draws": 0}, "draws 0 be at least 1"),
-    ],
-)
-def test_runs_that_cannot_be_compared(a, b, more, message):
-    with pytest.raises(ValueError, match=message):
-        paired_bootstrap(a, b, **more)
-
-
-def test_tables_with_and_without_seeds_cannot_be_compared():
-    row = {"method": "mml", "trained_on": "rte", "evaluated_on": "snli", "split": "dev"}
-    table = pd.DataFrame([{**row, "accuracy": 0.5, "seed": 0}, {**row, "accuracy": 0.6}])
-    with pytest.raises(ValueError, match="some rows have no seed"):
-        hold_out_errors(table)
+def test_runs_with_other_seeds_are_not_compared():
+    with pytest.raises(ValueError, match=r"runs have the keys \[0\], the second's \[1\]"):
+        paired_bootstrap({0: 1.0}, {1: 1.0})
