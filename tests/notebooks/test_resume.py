@@ -42,11 +42,11 @@ def code_cells(path):
 
 @pytest.mark.parametrize("path", MASTERS, ids=lambda path: path.stem)
 def test_every_long_run_has_a_checkpoint_of_its_own(path):
-    """A call of `fit` or `pretrain` in a cell comes with a name that begins with the number."""
+    """A call of `fit` in a cell comes with a name that begins with the number."""
     number = path.stem[:2]
     for cell in code_cells(path):
         code = re.sub("#.*", "", cell.source)
-        runs = len(re.findall(r"(?<![\w.])(?:fit|pretrain)\(", code))
+        runs = len(re.findall(r"(?<![\w.])fit\(", code))
         kept = re.findall(r"size\.checkpoints\(output_dir, (.+)", code)
         assert number in SHORT or runs == len(kept), code
         named = re.findall(r'"(\d\d)-', code) if kept else []

@@ -15,8 +15,6 @@ import pandas as pd
 import pytest
 import torch
 
-from mmlcourse.studies import pretraining_loop
-from mmlcourse.studies.pretraining import PretrainingHeads
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import HeadPruner
@@ -337,81 +335,6 @@ def test_another_handler_of_ctrl_c_stays():
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN and not asked.is_set()
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-REVIEWS = [
-    "The film was great. It was one plot. The story was good.",
-    "The plot was bad. It was plain. The film was awful.",
-    "One story was good. The film was plain.",
-]
-
-
-@pytest.fixture
-def pretrained(tiny_tokenizer, monkeypatch):
-    """Return a function that pre-trains with dropout; it returns the weights and losses."""
-
-    def run(stop=None, texts=REVIEWS, **options):
-        with seeded(1):
-            config = BertConfig.tiny()
-            encoder, heads = BertModel(config), PretrainingHeads(config)
-        updates, update = [], pretraining_loop._update
-
-        def counted(*arguments):
-            if len(updates) == stop:
-                raise RuntimeError("stopped")
-            updates.append(1)
-            return update(*arguments)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(pretraining_loop, "_update", counted)
-            settings = dict(tokenizer=tiny_tokenizer, epochs=3, batch_size=2, lr=1e-3)
-            history = pretraining_loop.pretrain(encoder, heads, texts, **settings, **options)
-        weights = {**encoder.state_dict(), **heads.state_dict()}
-        return weights, history.to_dict("records"), len(updates)
-
-    return run
-
-
-@pytest.mark.parametrize("next_sentence", [True, False])
-@pytest.mark.parametrize("stop", [1, 2, 3, 5])
-def test_pretraining_resumed_at_any_step_equals_the_whole_run(
-    pretrained, tmp_path, stop, next_sentence
-):
-    options = dict(next_sentence=next_sentence, save_steps=2)
-    whole = pretrained(**options)
-    options |= dict(checkpoint_dir=tmp_path)
-    with pytest.raises(RuntimeError, match="stopped"):
-        pretrained(stop, **options)
-    resumed = pretrained(resume=True, **options)
-    assert resumed[2] == whole[2] - stop + stop % 2
-    assert_same_run(whole[:2], resumed[:2])
-    assert pretrained(resume=True, **options)[2] == 0  # a finished run repeats nothing
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["last.safetensors", "previous.safetensors"]
-
-
-@pytest.mark.parametrize(
-    "change", [dict(texts=[*REVIEWS[1:], REVIEWS[0]]), dict(seed=3), dict(warmup=0.5)]
-)
-def test_a_checkpoint_of_pretraining_knows_its_texts_and_settings(pretrained, tmp_path, change):
-    pretrained(checkpoint_dir=tmp_path)
-    with pytest.raises(ValueError, match=rf"another run; different .*'{next(iter(change))}': \("):
-        pretrained(checkpoint_dir=tmp_path, resume=True, **change)
-
-
-def test_ctrl_c_ends_pretraining_with_a_checkpoint(pretrained, tmp_path, monkeypatch):
-    whole = pretrained()
-    update = pretraining_loop._update
-
-    def interrupted(*arguments):
-        os.kill(os.getpid(), signal.SIGINT)
-        return update(*arguments)
-
-    monkeypatch.setattr(pretraining_loop, "_update", interrupted)
-    with pytest.raises(KeyboardInterrupt, match=r"after step 1\. .*last.safetensors holds its"):
-        pretrained(checkpoint_dir=tmp_path)
-    monkeypatch.setattr(pretraining_loop, "_update", update)
-    assert_same_run(whole[:2], pretrained(checkpoint_dir=tmp_path, resume=True)[:2])
 
 
 def test_nothing_is_said_of_a_run_without_faults(train, tmp_path):
