@@ -46,7 +46,7 @@ def advice(machine, profile, output_dir, on_colab):
     """Return what a reader should know before the first cell of a notebook.
 
     Args:
-        machine: a dict of `runtime.capacity`.
+        machine: a dict of `machine.capacity`.
         profile: the profile that was chosen.
         output_dir: the folder for the results.
         on_colab: whether the notebook runs on Colab.

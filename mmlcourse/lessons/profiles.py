@@ -29,6 +29,7 @@ class Profile:
         limit: the largest number of rows of a split, or None.
         review_batch_size: rows of a batch of CFIMDB, whose texts are long.
         long_runs: whether a training run is long enough for checkpoints.
+        effects: whether the notebooks assert the effects that they show, such as a rise in accuracy.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Profile:
     limit: int | None = None
     review_batch_size: int = 8  # CFIMDB has few rows (value of the CS224N handout)
     long_runs: bool = True
+    effects: bool = False
 
     def checkpoints(self, output_dir, run):
         """Return the arguments with which `fit` continues after a disconnect.
@@ -80,6 +82,7 @@ _PROFILES = {
             precision="auto",  # bf16 where the CPU multiplies it in hardware
             pooling="mean",  # the pooling MiniLM was trained with
             long_runs=False,  # a run takes seconds or a few minutes
+            effects=True,  # they were measured on this profile
         ),
         Profile(
             name="colab",

@@ -43,7 +43,7 @@ def course_table(machine):
     """Return the list of the notebooks, and what of it runs on a machine, as a Markdown table.
 
     Args:
-        machine: a dict of `runtime.capacity`. The minutes are those of one thread.
+        machine: a dict of `machine.capacity`. The minutes are those of one thread.
 
     Returns:
         A text with links to the notebooks.

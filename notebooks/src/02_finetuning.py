@@ -688,9 +688,9 @@ result.round(3).astype(object).fillna("")
 
 # %%
 gain = kept["fine-tuned"] - kept["frozen"]
-slack = 0.02 if profile == "fast" else 2 * (0.5 / len(sst.dev)) ** 0.5  # two standard errors
+slack = 0.02 if size.effects else 2 * (0.5 / len(sst.dev)) ** 0.5  # two standard errors
 assert gain > -slack, f"fine-tuning should not lose to frozen, but it gains {gain:+.3f}"
-assert profile != "fast" or trained > untrained - 0.01, (trained, untrained)
+assert not size.effects or trained > untrained - 0.01, (trained, untrained)
 print(f"SST: fine-tuning adds {gain:+.3f}; published {0.520 - 0.387:+.3f}")
 print(f"STS: training adds {trained - untrained:+.3f} to the untrained cosine")
 

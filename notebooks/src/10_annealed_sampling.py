@@ -506,7 +506,7 @@ print(
 )
 print(f"ends higher: merged {at_end['merged']:.3f}, sequential {at_end['sequential']:.3f}.")
 print(f"The accuracy of SST at the end, merged minus sequential: {100 * gained:+.0f} points.")
-assert profile != "fast" or lost > 0, "a task should forget while the others are trained"
+assert not size.effects or lost > 0, "a task should forget while the others are trained"
 
 # %%
 chance = {name: np.bincount(dev_set[name].labels).max() / len(dev_set[name]) for name in TASKS}
@@ -691,7 +691,7 @@ agreement = np.corrcoef(others["predicted"], others["measured"])[0, 1]
 signs = (np.sign(others["predicted"]) == np.sign(others["measured"])).sum()
 print("Answer: for the other tasks, prediction and measurement have the correlation", end=" ")
 print(f"{agreement:.2f} and the same sign in {signs} of {len(others)} cases.")
-assert profile != "fast" or agreement > 0.8, "to first order, gradients say what a step does"
+assert not size.effects or agreement > 0.8, "to first order, gradients say what a step does"
 
 # %%
 harmed = others[others["measured"] > 0]
@@ -878,7 +878,7 @@ for kind in ("proportional", "uniform"):
     print(f"{kind}: passes over", ", ".join(f"{name} {n:.1f}" for name, n in times.items()))
 small = [name for name in FEW if FEW[name] == 30]
 gain = (runs.loc["uniform", small] - runs.loc["proportional", small]).mean(axis=1).mean()
-assert profile != "fast" or gain > -0.01, "a task that hardly gets a step learns little"
+assert not size.effects or gain > -0.01, "a task that hardly gets a step learns little"
 print(f"the two small tasks, uniform minus proportional: {gain:+.3f} on average")
 
 # %% [markdown]

@@ -71,7 +71,7 @@ def count_sliders(path):
     return len(re.findall(r'"(?:plots\.)?sliders\(', Path(path).read_text(encoding="utf-8")))
 
 
-def with_slider_moves(source, target):
+def with_slider_moves(source, target, first=""):
     """Write a copy of a notebook whose last cell moves every slider through all its values.
 
     The last cell raises AssertionError with notebook, slider and value in three cases: a figure
@@ -81,6 +81,7 @@ def with_slider_moves(source, target):
         source: A notebook of notebooks/.
         target: The path of the copy, PARENT/FOLDER/NAME. A notebook runs in its folder and reads
             the folders next to it, so links to these folders are created in PARENT.
+        first: code that the copy runs first.
 
     Returns:
         The number of sliders in the notebook.
@@ -93,7 +94,9 @@ def with_slider_moves(source, target):
             link.symlink_to(source.parents[1] / folder, target_is_directory=True)
     sliders = count_sliders(source)
     notebook = nbformat.read(source, as_version=4)
-    nbformat.write(add_slider_moves(notebook, source.stem, sliders), target)
+    add_slider_moves(notebook, source.stem, sliders)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(first))
+    nbformat.write(notebook, target)
     return sliders
 
 

@@ -1,4 +1,4 @@
-"""nbval executes the committed notebooks 00 and 01, and compares the outputs that they mark."""
+"""nbval executes a committed notebook on the profile fast, and compares the outputs it marks."""
 
 import os
 import subprocess
@@ -11,12 +11,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.notebook
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", ["00_start_here", "01_minbert"])
-def test_marked_outputs_equal_the_committed_ones(name):
-    path = ROOT / "notebooks" / f"{name}.ipynb"
-    marked = path.read_text(encoding="utf-8").count("# NBVAL_CHECK_OUTPUT")
-    limits = ["--nbval-cell-timeout=1200", "--nbval-kernel-startup-timeout=600", "--timeout=1800"]
+def test_marked_outputs_equal_the_committed_ones():
+    path = ROOT / "notebooks" / "00_start_here.ipynb"
+    assert path.read_text(encoding="utf-8").count("# NBVAL_CHECK_OUTPUT") >= 1
+    limits = ["--nbval-cell-timeout=500", "--nbval-kernel-startup-timeout=300"]
     # This test's own pytest passes nothing on.
     environment = {name: text for name, text in os.environ.items() if "PYTEST" not in name}
     run = subprocess.run(
@@ -26,4 +24,4 @@ def test_marked_outputs_equal_the_committed_ones(name):
         capture_output=True,
         text=True,
     )
-    assert run.returncode == 0 and marked >= 1, run.stdout[-5000:]
+    assert run.returncode == 0, run.stdout[-5000:]

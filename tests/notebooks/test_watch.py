@@ -66,21 +66,10 @@ lock.acquire()
 
 def test_a_hanging_notebook_is_stopped_with_its_child_processes(tmp_path, capfd):
     path = tiny_notebook(tmp_path / "99_hangs.ipynb", "print('before')", DEADLOCK)
-    assert not run_notebook(path, tmp_path / "out", {}, stall=4 * SECOND)
-    told = capfd.readouterr().out
-    assert (
-        told.count("99_hangs started\n") == 2
-        and told.count("It made no progress for 0.0666667 minutes") == 2
-    )
-    assert (
-        told.count("; it is tried once more\n") == 1 and "needs more minutes: --stall 30." in told
-    )
-    lines = (tmp_path / "pids").read_text().splitlines()
-    pids = [int(pid) for line in lines for pid in line.split()]
-    assert len(pids) in (3, 6) and not alive(
-        pids
-    )  # a very slow start may be stopped before the second line is written
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["99_hangs.failed.ipynb"]
+    assert not run_notebook(path, tmp_path / "out", {}, stall=4 * SECOND, attempts=1)
+    assert "It made no progress for 0.0666667 minutes" in capfd.readouterr().out
+    assert not alive(map(int, (tmp_path / "pids").read_text().split()))
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["99_hangs.failed.ipynb"]
     assert "before" in (tmp_path / "out" / "99_hangs.failed.ipynb").read_text()
 
 
@@ -95,41 +84,6 @@ def test_a_hanging_run_is_repeated_once(tmp_path, capfd):
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["99_once.ipynb"]
 
 
-# The notebook has the lowest priority and no output. It is paused half of the time, for six times
-# the limit.
-SLOW = """
-import os, subprocess, sys, time
-os.nice(19)
-code = '''import os, signal, sys, time
-for _ in range(9):
-    os.kill(int(sys.argv[1]), signal.SIGSTOP)
-    time.sleep(1)
-    os.kill(int(sys.argv[1]), signal.SIGCONT)
-    time.sleep(1)'''
-helper = subprocess.Popen([sys.executable, "-c", code, str(os.getpid())])
-began = time.monotonic()
-while time.monotonic() - began < 18:
-    sum(range(100_000))
-helper.wait()
-"""
-
-
-def test_a_slow_notebook_is_not_stopped(tmp_path, capfd):
-    path = tiny_notebook(tmp_path / "99_slow.ipynb", SLOW)
-    assert run_notebook(path, tmp_path / "out", {}, stall=3 * SECOND, attempts=1), (
-        capfd.readouterr().out
-    )
-
-
-def test_completed_cells_count_as_progress_without_cpu_time(tmp_path, capfd):
-    path = tiny_notebook(
-        tmp_path / "99_waits.ipynb", *["import time; time.sleep(4); print('next')"] * 4
-    )
-    assert run_notebook(path, tmp_path / "out", {}, stall=12 * SECOND, attempts=1), (
-        capfd.readouterr().out
-    )
-
-
 def test_a_limit_also_stops_a_computing_notebook(tmp_path, capfd):
     path = tiny_notebook(tmp_path / "99_endless.ipynb", "while True: sum(range(100_000))")
     assert not run_notebook(path, tmp_path / "out", {}, stall=60 * SECOND, limit=8 * SECOND)
@@ -137,18 +91,6 @@ def test_a_limit_also_stops_a_computing_notebook(tmp_path, capfd):
     assert (
         "It took longer than its limit of 0.133333 minutes." in told and told.count("started") == 1
     )
-
-
-def test_remaining_processes_of_a_notebook_are_stopped(tmp_path):
-    code = (
-        "import os, subprocess, sys, time\n"
-        f"child = subprocess.Popen([sys.executable, '-c', 'import time; "
-        f"time.sleep({FOREVER})'], start_new_session=True)\n"
-        "with open('pids', 'w') as file:\n    print(os.getpid(), child.pid, "
-        "file=file)\ntime.sleep(4)"
-    )
-    assert run_notebook(tiny_notebook(tmp_path / "99_leaves.ipynb", code), tmp_path / "out", {})
-    assert not alive(map(int, (tmp_path / "pids").read_text().split()))
 
 
 # Each of the two notebooks waits for the other, so both must run at the same time.
@@ -171,69 +113,28 @@ def mutually_waiting_notebooks(folder):
     ]
 
 
-@pytest.mark.parametrize(
-    ("own", "threads"), [(None, "3"), ("5", "5")], ids=["share", "the user's own"]
-)
-def test_two_run_at_a_time_with_a_share_of_the_cores(own, threads, tmp_path, monkeypatch, capfd):
+def test_two_run_at_a_time_with_a_share_of_the_cores(tmp_path, monkeypatch, capfd):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    if own:
-        monkeypatch.setenv("OMP_NUM_THREADS", own)
     monkeypatch.setattr("mmlcourse.batch.notebooks.usable_cores", lambda: 7)
-    assert (
-        run_notebooks(
-            mutually_waiting_notebooks(tmp_path),
-            tmp_path / "out",
-            {},
-            jobs=2,
-            stall=60 * SECOND,
-            attempts=1,
-        )
-        == []
-    )
-    assert [
-        json.loads((tmp_path / f"{number}.json").read_text())[0] for number in ("98", "99")
-    ] == [threads] * 2
-    lines = capfd.readouterr().out.splitlines()
-    assert sorted(line.split(" in ")[0] for line in lines) == [
-        f"{n}_meets {what}" for n in ("98", "99") for what in ("done", "started")
-    ]
-    assert {lines[0], lines[1]} == {"98_meets started", "99_meets started"}
-
-
-def test_with_one_job_the_first_notebook_waits_forever(tmp_path):
-    """The first notebook waits forever; the second one finds the file of the first."""
-    failed = run_notebooks(
-        mutually_waiting_notebooks(tmp_path),
-        tmp_path / "out",
-        {},
-        jobs=1,
-        stall=30 * SECOND,
-        limit=6 * SECOND,
-    )
-    assert failed and failed[0].stem == "98_meets"
-
-
-def test_an_unknown_parameter_is_refused_before_the_first_run(tmp_path, capfd):
     paths = mutually_waiting_notebooks(tmp_path)
-    other = tiny_notebook(tmp_path / "97_other.ipynb", "1")
-    other.write_text(other.read_text().replace("value = 1", "worth = 1"))
-    with pytest.raises(
-        ValueError, match="97_other.ipynb has no parameter 'value'. It has worth, output_dir"
-    ):
-        run_notebooks([*paths, other], tmp_path / "out", {"value": 2}, jobs=2)
-    assert not (tmp_path / "out").exists() and capfd.readouterr().out == ""
+    options = dict(jobs=2, stall=60 * SECOND, attempts=1)
+    assert run_notebooks(paths, tmp_path / "out", {}, **options) == []
+    found = [json.loads((tmp_path / f"{number}.json").read_text()) for number in ("98", "99")]
+    assert found == [["3", "PASSIVE"]] * 2
+    lines = capfd.readouterr().out.splitlines()
+    assert {*lines[:2]} == {"98_meets started", "99_meets started"}
 
 
 def test_ctrl_c_stops_all_kernels_and_starts_no_other(tmp_path):
     code = f"import os, time\nopen(f'{{os.getpid()}}.pid', 'w').close()\ntime.sleep({FOREVER})"
-    for number in ("97", "98", "99"):
+    for number in ("98", "99"):
         tiny_notebook(tmp_path / f"{number}_waits.ipynb", code)
     start = (
         "import signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)      # "
         "a job in the background ignores it\n"
         "from mmlcourse.cli.main import main\nsys.exit(main(['run', *sys.argv[1:], '--jobs', '2']))"
     )
-    command = [sys.executable, "-c", start, "97_waits.ipynb", "98_waits.ipynb", "99_waits.ipynb"]
+    command = [sys.executable, "-c", start, "98_waits.ipynb", "99_waits.ipynb"]
     run = subprocess.Popen(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE
     )
@@ -321,38 +222,13 @@ def test_a_dry_run_lists_the_notebooks_and_runs_none(tmp_path, monkeypatch, caps
 
 
 def test_the_last_line_counts_the_runs(tmp_path, monkeypatch, capsys):
-    (
-        tiny_notebook(tmp_path / "98_good.ipynb", "1"),
-        tiny_notebook(tmp_path / "99_bad.ipynb", "raise RuntimeError('on purpose')"),
-    )
+    tiny_notebook(tmp_path / "98_good.ipynb", "1")
+    tiny_notebook(tmp_path / "99_bad.ipynb", "raise RuntimeError('on purpose')")
     monkeypatch.chdir(tmp_path)
-    assert main(["run", "98_good.ipynb"]) == 0
-    assert (
-        capsys.readouterr()
-        .out.splitlines()[-1]
-        .startswith(f"1 notebook ran. Look into {tmp_path / 'runs'}")
-    )
     assert main(["run", "98_good.ipynb", "99_bad.ipynb", "--jobs", "2"]) == 1
     said = capsys.readouterr()
-    assert (
-        said.err == "1 of 2 notebooks failed: 99_bad\n"
-        and said.out.count("RuntimeError: on purpose") >= 1
-    )
-
-
-@pytest.mark.parametrize(
-    ("option", "kind"),
-    [
-        ("--jobs", "whole number of at least 1"),
-        ("--stall", "number above 0"),
-        ("--limit", "number above 0"),
-    ],
-)
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "x"])
-def test_limits_out_of_range_are_refused(option, kind, value, capsys):
-    with pytest.raises(SystemExit):
-        main(["run", "00", option, value])
-    assert f"argument {option}: {value!r} is not a {kind}\n" in capsys.readouterr().err
+    assert said.err == "1 of 2 notebooks failed: 99_bad\n"
+    assert "RuntimeError: on purpose" in said.out
 
 
 def test_a_killed_run_leaves_no_process_behind(tmp_path):
