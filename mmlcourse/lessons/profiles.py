@@ -29,7 +29,7 @@ class Profile:
         limit: the largest number of rows of a split, or None.
         review_batch_size: rows of a batch of CFIMDB, whose texts are long.
         long_runs: whether a training run is long enough for checkpoints.
-        effects: whether the notebooks assert the effects that they show, such as a rise in accuracy.
+        effects: whether the notebooks assert their effects, such as a rise in accuracy.
     """
 
     name: str
