@@ -24,7 +24,6 @@ from mmlcourse.studies.comparisons import (
 from mmlcourse.studies.cross_dataset import (
     CATEGORIES,
     cell_improvements,
-    column_improvements,
     cross_dataset_table,
     hold_out_errors,
     improvements,

@@ -19,7 +19,6 @@ __all__ = [
     "cross_dataset_table",
     "relative_improvement",
     "improvements",
-    "column_improvements",
     "cell_improvements",
     "hold_out_errors",
     "performance_profile",
@@ -209,6 +208,8 @@ def hold_out_errors(table, top=1.0):
 def improvements(table, baseline="bert", *, over="evaluated_on"):
     """Return the last column of MML's tables: each model's mean improvement on the other data sets.
 
+    With over="trained_on" it is the last row: the mean improvement of the other models on each set.
+
     Args:
         table: as in `hold_out_errors`. Each seed is compared with its own baseline.
         baseline: the method to compare with.
@@ -229,19 +230,6 @@ def improvements(table, baseline="bert", *, over="evaluated_on"):
         for method in accuracies.columns.drop(baseline)
     ]
     return type(table)(rows, columns=[*keys, "method", "improvement"])
-
-
-def column_improvements(table, baseline="bert"):
-    """Return the last rows of MML's tables: the mean improvement of all other models on a data set.
-
-    Args:
-        table: as in `improvements`.
-        baseline: the method to compare with.
-
-    Returns:
-        As `improvements`, with evaluated_on in the place of trained_on.
-    """
-    return improvements(table, baseline, over="trained_on")
 
 
 def cell_improvements(table, baseline="bert"):

@@ -13,6 +13,7 @@ from mmlcourse.shipped import results
 __all__ = [
     "COURSE",
     "course_table",
+    "read_record",
     "recorded_baselines",
     "recorded_cadence",
     "recorded_cosine",
@@ -62,6 +63,20 @@ def course_table(machine):
     return "\n".join(lines)
 
 
+def read_record(path):
+    """Read one of the files in results/.
+
+    Args:
+        path: of a JSON file.
+
+    Returns:
+        Its content, a dict. Where there is no file it is {"runs": [], "rows": []}.
+    """
+    path = Path(path)
+    empty = {"runs": [], "rows": []}
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else empty
+
+
 def recorded_effects(number, folder=None, kind="effects"):
     """Return what the live experiment of a notebook showed with other seeds than its own.
 
@@ -77,15 +92,10 @@ def recorded_effects(number, folder=None, kind="effects"):
     """
     import pandas as pd
 
-    columns = ["mean", "standard_error", "positive", "seeds"]
-    file = f"{number}.json"
-    path = Path(folder, file) if folder else results(f"lessons/{file}")
-    if not path.is_file():
-        return pd.DataFrame(columns=columns)
-    runs = json.loads(path.read_text(encoding="utf-8"))["runs"]
-    values = pd.DataFrame([one[kind] for one in runs if kind in one])
+    path = Path(folder or results("lessons")) / f"{number}.json"
+    values = pd.DataFrame([one[kind] for one in read_record(path)["runs"] if kind in one])
     parts = [values.mean(), values.sem(), (values > 0).sum(), values.count()]
-    return pd.concat(parts, axis=1, keys=columns)
+    return pd.concat(parts, axis=1, keys=["mean", "standard_error", "positive", "seeds"])
 
 
 NAMES = {
@@ -111,22 +121,17 @@ def recorded_baselines(path=None):
 
     from mmlkit.data import get_task
 
-    columns = ["metric", "mean", "sd", "seeds"]
-    path = path or results("mini_baselines.json")
-    if not Path(path).is_file():
-        return pd.DataFrame(columns=columns)
     rows = []
-    for one in json.loads(Path(path).read_text(encoding="utf-8"))["runs"]:
+    for one in read_record(path or results("mini_baselines.json"))["runs"]:
         metric = get_task(one["task"]).metrics[0]
         rows.append((one["task"], NAMES.get(one["mode"], one["mode"]), metric, one[metric]))
     runs = pd.DataFrame(rows, columns=["task", "training", "metric", "value"])
-    found = runs.groupby(["task", "training"], sort=False).agg(
+    return runs.groupby(["task", "training"], sort=False).agg(
         metric=("metric", "first"),
         mean=("value", "mean"),
         sd=("value", "std"),
         seeds=("value", "count"),
     )
-    return found
 
 
 def recorded_cosine(task):
@@ -139,31 +144,25 @@ def recorded_cosine(task):
         The correlation of the cosine of two sentences with the dev labels. nan where the record
         does not exist.
     """
-    path = results("untrained_cosine.json")
-    if not path.is_file():
-        return float("nan")
-    return json.loads(path.read_text(encoding="utf-8"))["scores"][task]["pearson"]
+    scores = read_record(results("untrained_cosine.json")).get("scores")
+    return scores[task]["pearson"] if scores else float("nan")
 
 
-def recorded_protocol(folders=None):
+def recorded_protocol(folder=None):
     """Return the accuracies of the recorded runs of the cross-dataset protocol.
 
     Args:
-        folders: folders of JSON files that `mmlkit reproduce mml-tables` wrote, in the order of
-            preference. The first one that exists is read. None: those in results/.
+        folder: of the JSON files of `mmlkit reproduce mml-tables`; None: the one in results/.
 
     Returns:
         A DataFrame with a row per score: method, seed, trained_on, evaluated_on, split, accuracy,
         heads_left, first_check (the step of the first pruning check, or None), steps, edition (of
-        the mini data). It has no rows where no folder exists.
+        the mini data). It has no rows where the folder does not exist.
     """
     import pandas as pd
 
-    folders = folders or [results("mml-tables-fast")]
-    folder = next((place for place in map(Path, folders) if place.is_dir()), None)
-    files = sorted(folder.glob("*.json")) if folder else []
     rows = []
-    for run in (json.loads(file.read_text(encoding="utf-8")) for file in files):
+    for run in map(read_record, sorted(Path(folder or results("mml-tables-fast")).glob("*.json"))):
         given, checks = run["parameters"], run.get("events") or [{}]
         about = dict(
             method=given["method"],
@@ -194,8 +193,8 @@ def recorded_cadence(folder=None):
     import pandas as pd
 
     rows = []
-    for file in sorted(Path(folder or results("real-cadence-fast")).glob("*.json")):
-        run = json.loads(file.read_text(encoding="utf-8"))
+    files = sorted(Path(folder or results("real-cadence-fast")).glob("*.json"))
+    for run in map(read_record, files):
         given = {key: run["parameters"][key] for key in ("task", "checks", "seed")}
         (accuracy,) = (
             score["value"]

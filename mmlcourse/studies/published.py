@@ -10,7 +10,6 @@ overall scores, counts of examples. `tables/*.md` are the tables as printed; the
     cs224n   Multitask BERT with PALs, a course report    mt_bert  slides that reproduce it
 """
 
-import difflib
 from pathlib import Path
 
 __all__ = ["cross_dataset", "misprints", "tables"]
@@ -51,9 +50,7 @@ def tables(source=None):
     frame = _read()
     known = list(frame["source"].unique())
     if source is not None and source not in known:
-        near = difflib.get_close_matches(str(source), known, n=1, cutoff=0.4)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{source!r} is not a source.{hint} Known: {', '.join(known)}.")
+        raise ValueError(f"{source!r} is not a source. Known: {', '.join(known)}.")
     chosen = frame["source"].isin([source] if source else known)
     return frame[chosen].drop(columns="arithmetic").reset_index(drop=True)
 

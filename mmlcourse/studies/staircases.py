@@ -4,13 +4,13 @@ The paper draws QNLI. `recorded_staircases` returns the recorded runs on QNLI an
 Notebook 04 and the README draw them.
 """
 
-import json
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from mmlcourse.shipped import results
+from mmlcourse.studies.lessons import read_record
 
 __all__ = [
     "LANDMARKS",
@@ -100,10 +100,9 @@ def recorded_staircases(folder=None, *, smaller=False):
     Returns:
         A list of `Staircase`: QNLI first, then by name. It is empty where nothing is recorded.
     """
-    folder = folder or results()
-    found = []
+    folder, found = Path(folder or results()), []
     for pattern in ("real-staircase-*/*.json", "pruning_*.json"):
-        runs = [json.loads(p.read_text(encoding="utf-8")) for p in Path(folder).glob(pattern)]
+        runs = map(read_record, folder.glob(pattern))
         found += [staircase(run) for run in runs if run.get("source") != "mini"]
     found = [one for one in found if not (smaller and one.task == "qnli")]
     return sorted(found, key=lambda one: (one.task != "qnli", one.name))
@@ -159,8 +158,7 @@ def split_by_chance(heads, bandwidth="auto:0.3", folder=None):
     Returns:
         The share, or NaN where the rule is not recorded.
     """
-    path = Path(folder or results()) / "meanshift_rules.json"
-    rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
+    rows = read_record(Path(folder or results()) / "meanshift_rules.json")["rows"]
     known = sorted((one["heads"], one["share_split"]) for one in rows if one["rule"] == bandwidth)
     if not known:
         return float("nan")

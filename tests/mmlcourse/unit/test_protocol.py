@@ -8,11 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mmlcourse.studies import published
 from mmlcourse.studies.comparisons import Comparison, outcome_sentence, paired_bootstrap
 from mmlcourse.studies.cross_dataset import (
-    CATEGORIES,
     cell_improvements,
-    column_improvements,
     cross_dataset_table,
     hold_out_errors,
     improvements,
@@ -289,183 +288,21 @@ def test_a_profile_has_a_step_at_every_ratio():
     np.testing.assert_allclose(found["b"], [0, 1 / 3, 2 / 3, 1, 1])
 
 
-# ---- Tables 4 and 5 of MML v2, copied independently of mmlcourse.studies.published ----
-
-METHODS = ("BERT", "MML", "MV-1024", "MV-5", "BERT-Drop", "BERT-Ensemble")
-PRINTED = {
-    "rte mnli qnli snli": """
-96.06/70.39 69.42/69.17 52.46/52.84 68.02/69.87 -
-99.39/80.14 79.24/78.42 50.86/51.30 80.85/82.53 9.98/9.51
-99.39/80.14 79.24/78.42 50.86/51.30 80.85/82.53 9.98/9.51
-100.0/75.45 74.50/73.73 58.22/58.72 75.48/77.15 9.75/9.36
-100.0/76.53 79.31/78.29 52.55/52.80 79.53/81.10 10.4/9.71
-96.06/70.39 70.31/70.02 51.25/51.89 69.54/69.97 -1.20/0.34
-79.15/76.89 99.59/86.58 49.88/51.05 81.65/83.65 -
-79.35/78.70 99.74/87.18 49.64/50.22 82.37/83.94 0.21/0.35
-78.91/78.70 98.71/86.24 49.93/50.48 82.33/83.60 0.20/0.39
-78.83/77.61 98.11/87.00 49.91/50.46 82.51/83.95 0.23/0.04
-79.40/78.70 99.90/87.04 49.75/50.22 82.32/83.71 0.29/0.26
-78.68/75.58 99.59/86.58 50.21/52.21 82.51/82.35 1.54/0.54
-53.37/48.73 59.76/59.89 99.99/94.01 59.33/60.03 -
-53.41/53.79 64.93/63.85 95.75/92.86 62.13/63.58 4.48/7.63
-51.04/51.26 60.28/58.6 99.49/92.24 58.68/58.78 -2.64/0.31
-51.12/50.90 61.58/60.36 97.95/92.18 61.81/61.86 1.00/2.73
-49.91/45.84 60.48/59.33 99.99/93.17 59.22/59.14 -1.93/-2.89
-54.52/49.84 58.84/59.25 98.95/93.01 60.35/61.87 -1.75/-1.02
-71.28/70.03 75.82/75.79 49.62/50.72 99.74/91.08 -
-71.88/69.31 75.79/76.37 49.32/50.32 99.30/91.38 0.07/-0.26
-68.87/64.98 73.41/74.09 48.89/49.33 94.54/91.16 -2.67/-4.06
-71.24/67.87 75.38/75.00 49.42/50.35 95.63/91.18 -0.35/-1.62
-71.36/70.84 76.16/76.38 49.32/49.35 95.65/91.45 -1.35/-1.24
-72.52/71.89 74.75/74.85 50.54/51.02 99.57/91.2 -1.23/-1.10""",
-    "qqp mrpc stsb_star": """
-99.73/91.57 66.90/68.85 88.34/90.12 -
-99.74/91.68 67.77/68.87 89.11/90.55 1.08/0.25
-98.78/91.42 65.59/67.40 88.20/90.01 -2.16/-3.22
-99.40/91.45 68.19/68.60 89.00/91.09 1.58/0.63
-99.57/91.64 64.50/65.68 88.40/89.24 -1.76/-2.80
-99.73/91.42 67.45/69.85 89.41/90.45 -1.51/-1.18
-65.28/65.18 99.37/87.25 82.53/88.58 -
-68.37/68.15 99.23/88.97 86.12/91.32 4.54/3.82
-67.33/67.44 99.91/89.70 85.19/90.55 3.18/2.76
-66.69/66.46 99.94/87.99 85.20/89.79 2.69/1.66
-67.65/67.66 99.97/87.5 85.97/90.45 3.89/2.95
-64.48/64.88 99.56/87.25 81.23/87.98 1.58/1.27
-73.13/73.11 75.59/75.49 100.0/95.49 -
-74.13/74.40 75.51/77.94 99.85/96.70 0.63/2.50
-73.96/74.25 75.59/77.20 99.85/96.48 -2.64/0.31
-74.93/75.15 75.21/75.98 100.0/97.03 0.97/1.71
-74.29/75.45 75.40/76.22 100.0/96.70 0.66/2.08
-74.45/74.21 76.01/76.45 100.0/96.15 -1.27/-1.08""",
-}
-FOOTERS = """
-0.38/3.90 7.58/6.91 -1.37/-1.77 8.15/8.12 3.05/3.16 0.59/1.63 2.61/1.78
--2.68/0.11 3.94/2.99 -1.47/-2.25 6.19/5.32 2.13/2.51 0.97/0.07 1.53/1.05
--1.55/0.76 3.26/2.11 3.54/3.08 5.40/-0.94 2.31/2.37 0.71/0.14 1.99/1.22
--2.01/-0.80 5.29/4.34 -0.23/-1.46 5.85/4.88 2.60/3.50 -1.91/-1.81 2.11/0.56
--1.62/-1.40 1.64/0.51 -0.52/-0.54 -1.66/-0.55 -0.31/-1.02 -1.42/-1.28 0.21/0.19"""
+# ---- Tables 4 and 5 of MML v2 ----
 
 
-def published():
-    """Return the accuracies in percent and the printed improvements of rows and columns.
-
-    Both dicts of improvements map (set, split, method) to a percentage.
-    """
-    rows, printed = [], {}
-    for names, text in PRINTED.items():
-        names = names.split()
-        for i, line in enumerate(text.split("\n")[1:]):
-            trained, method, cells = names[i // 6], METHODS[i % 6], line.split()
-            for name, cell in zip(names, cells):
-                rows += [
-                    (method, trained, name, split, float(value))
-                    for split, value in zip(("train", "dev"), cell.split("/"))
-                ]
-            if method != "BERT":
-                printed.update(
-                    {
-                        (trained, split, method): float(value)
-                        for split, value in zip(("train", "dev"), cells[-1].split("/"))
-                    }
-                )
-    last = {
-        (name, split, method): float(value)
-        for method, line in zip(METHODS[1:], FOOTERS.split("\n")[1:])
-        for name, cell in zip(sum(CATEGORIES.values(), ()), line.split())
-        for split, value in zip(("train", "dev"), cell.split("/"))
-    }
-    return (
-        pd.DataFrame(rows, columns=["method", "trained_on", "evaluated_on", "split", "accuracy"]),
-        printed,
-        last,
-    )
-
-
-def cells(frame, place):
-    return {
-        (getattr(row, place), row.split, row.method): row.improvement for row in frame.itertuples()
-    }
-
-
-def test_the_last_columns_of_tables_4_and_5():
-    table, printed, _ = published()
-    found = cells(improvements(table, baseline="BERT"), "trained_on")
-    assert set(found) == set(printed) and len(found) == 70
-    for place, value in {
-        ("rte", "train", "MML"): 9.99,
-        ("rte", "dev", "MML"): 9.53,
-        ("rte", "train", "BERT-Ensemble"): 0.40,
-        ("rte", "dev", "MV-5"): 9.38,
-        ("rte", "train", "BERT-Drop"): 10.45,
-        ("rte", "dev", "BERT-Drop"): 9.73,
-        ("qnli", "train", "MV-1024"): -1.53,
-        ("qnli", "dev", "BERT-Drop"): -2.78,
-        ("snli", "dev", "MML"): -0.35,
-        ("snli", "train", "BERT-Drop"): -0.01,
-        ("snli", "dev", "BERT-Drop"): -0.26,
-        ("qqp", "train", "MV-1024"): -1.06,
-        ("qqp", "dev", "MV-1024"): -1.11,
-        ("qqp", "train", "MV-5"): 1.34,
-        ("mrpc", "dev", "MV-1024"): 2.85,
-        ("stsb_star", "train", "MV-1024"): 0.57,
-        ("stsb_star", "dev", "MV-1024"): 1.91,
-        ("mrpc", "train", "MML"): 4.54,
-        ("mrpc", "dev", "MML"): 3.82,
-        ("stsb_star", "dev", "BERT-Ensemble"): 1.39,
-    }.items():
-        assert found[place] == pytest.approx(value, abs=0.0101), place
-    apart = {place for place in found if abs(found[place] - printed[place]) > 0.0201}
-    assert {place for place in apart if place[2] == "MML"} == {
-        ("snli", "dev", "MML")
-    }  # printed -0.26 here and -0.36 in Table 2; the computed value is -0.358
-    assert {
-        place for place in found if place[2] == "BERT-Ensemble"
-    } <= apart  # no printed cell of this method follows from the accuracies
-
-
-def test_the_last_rows_of_tables_4_and_5():
-    table, _, printed = published()
-    found = cells(column_improvements(table, baseline="BERT"), "evaluated_on")
-    assert set(found) == set(printed) and len(found) == 70
-    wrong = {
-        ("mrpc", "train", "MV-1024"): -0.98,
-        ("snli", "dev", "MV-5"): 4.61,
-        ("rte", "train", "BERT-Ensemble"): 1.10,
-        ("snli", "train", "BERT-Ensemble"): 1.67,
-        ("snli", "dev", "BERT-Ensemble"): 0.55,
-        ("mrpc", "dev", "BERT-Ensemble"): 1.36,
-        ("stsb_star", "train", "BERT-Ensemble"): -0.18,
-    }  # printed: +0.97 (sign lost), -0.94, -1.62, -1.66, -0.55, -1.28, +0.21
-    assert {place: found[place] for place in wrong} == pytest.approx(wrong, abs=0.0101)
-    for place, value in printed.items():
-        right = place[2] != "BERT-Ensemble" and place not in wrong
-        assert (abs(found[place] - value) < 0.0201) == right, (place, found[place], value)
-
-
-def test_how_many_printed_improvements_follow_from_the_accuracies():
-    """The two tables print 140 improvements.
-
-    The paper truncates the mean of ratios after two decimals.
-    """
-    table, *printed = published()
-    frames = improvements(table, baseline="BERT"), column_improvements(table, baseline="BERT")
-    pairs = [
-        (found, values[place])
-        for frame, key, values in zip(frames, ("trained_on", "evaluated_on"), printed)
-        for place, found in cells(frame, key).items()
-    ]
-    assert len(pairs) == 140
-    assert [
-        sum(abs(found - value) <= within + 1e-9 for found, value in pairs)
-        for within in (0.01, 0.02)
-    ] == [91, 95]
-    assert (
-        sum(
-            relative_improvement([100 + found], [100], truncate=True) == value
-            for found, value in pairs
-        )
-        == 86
-    )
+def test_the_improvements_of_tables_4_and_5():
+    """140 in all; a script of its own recomputes them from the printed accuracies."""
+    frame = published.cross_dataset().rename(columns={"printed": "accuracy"})
+    table = frame.query("metric == 'accuracy'")
+    last = frame.query("metric == 'improvement'")
+    for place, over in (("trained_on", "evaluated_on"), ("evaluated_on", "trained_on")):
+        keys = [place, "split", "method"]
+        found = improvements(table, over=over).set_index(keys)["improvement"]
+        expected = last.dropna(subset=place).set_index(keys)["recomputed"]
+        assert len(found) == len(expected) == 70
+        np.testing.assert_allclose(found, expected[found.index], atol=1e-9)
+    assert found["qqp", "train", "mml"] == pytest.approx(50 * (68.37 / 65.28 + 74.13 / 73.13 - 2))
 
 
 GOLDEN = """
@@ -480,9 +317,10 @@ GOLDEN = """
 def test_the_profile_of_figure_3():
     golden = pd.DataFrame(
         [[float(value) for value in line.split()] for line in GOLDEN.split("\n")[1:]],
-        columns=["tau", "BERT", "MML", "MV-5", "MV-1024", "BERT-Drop", "BERT-Ensemble"],
+        columns=["tau", "bert", "mml", "mv-5", "mv-m", "bert-drop", "bert-ensemble"],
     ).set_index("tau")
-    errors = hold_out_errors(published()[0], top=100)
+    table = published.cross_dataset().query("metric == 'accuracy'")
+    errors = hold_out_errors(table.rename(columns={"printed": "accuracy"}), top=100)
     found = performance_profile(errors, golden.index)
     assert errors.shape == (36, 6)
     pd.testing.assert_frame_equal(found[golden.columns].round(3), golden, check_names=False)
@@ -547,21 +385,17 @@ def small_table(**more):
         ("mml", "rte", "qnli", 0.8),
         ("mml", "mnli", "qnli", 0.5),
     ]
-    return pd.DataFrame(
-        [(*row, "dev") for row in rows],
-        columns=["method", "trained_on", "evaluated_on", "accuracy", "split"],
-    ).assign(**more)
+    columns = ["method", "trained_on", "evaluated_on", "accuracy"]
+    return pd.DataFrame(rows, columns=columns).assign(split="dev", **more)
 
 
 def test_columns_and_rows_by_hand():
     """The diagonal does not count: rte (1.2 + 1) / 2, mnli 1.25, column qnli (1 + 1.25) / 2."""
-    assert cells(improvements(small_table()), "trained_on") == pytest.approx(
-        {("rte", "dev", "mml"): 10.0, ("mnli", "dev", "mml"): 25.0}
-    )
-    assert cells(column_improvements(small_table()), "evaluated_on") == pytest.approx(
-        {("mnli", "dev", "mml"): 20.0, ("qnli", "dev", "mml"): 12.5}
-    )
-    assert list(improvements(small_table())) == ["trained_on", "split", "method", "improvement"]
+    rows, columns = improvements(small_table()), improvements(small_table(), over="trained_on")
+    assert list(rows) == ["trained_on", "split", "method", "improvement"]
+    assert dict(zip(rows.trained_on, rows.improvement)) == pytest.approx({"rte": 10, "mnli": 25})
+    found = dict(zip(columns.evaluated_on, columns.improvement))
+    assert found == pytest.approx({"mnli": 20, "qnli": 12.5}) and set(rows.method) == {"mml"}
     assert hold_out_errors(small_table())["mml"].tolist() == pytest.approx([0.4, 0.2, 0.5])
 
 

@@ -102,7 +102,7 @@ def test_every_result_is_strict_json():
 
 def test_the_runs_of_the_protocol_are_read_from_the_first_folder(tmp_path):
     folder = RESULTS / "archive" / "mml-tables-fast-mini2"
-    found = recorded_protocol([tmp_path / "none", folder, tmp_path])
+    found = recorded_protocol(folder)
     assert set(found["method"]) == {"bert", "mml"} and set(found["seed"]) == set(range(6))
     assert set(found["edition"]) == {2} and found["accuracy"].between(0, 1).all()
     runs = found.groupby(["method", "trained_on", "seed"])
@@ -110,7 +110,7 @@ def test_the_runs_of_the_protocol_are_read_from_the_first_folder(tmp_path):
     pruned = found[found["method"] == "mml"]
     assert (pruned["first_check"] == pruned["steps"] // 5).all()
     assert found.loc[found["method"] == "bert", "first_check"].isna().all()
-    assert recorded_protocol([tmp_path / "none"]).empty
+    assert recorded_protocol(tmp_path / "none").empty
     present = recorded_protocol()
     assert set(present["edition"]) == {3} and len(present) == 2 * len(found)  # with controls
     controls = {"mv-m", "bert-ensemble"}
