@@ -27,6 +27,7 @@ from torch.nn import functional as F
 from mmlcourse.lessons.profiles import get_profile
 from mmlcourse.machine import describe
 from mmlcourse.studies.cross_dataset import two_way
+from mmlcourse.studies.groups import bootstrap_interval, group_accuracy
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.loading import load_task
 from mmlkit.data.tasks import get_task, list_tasks
@@ -35,7 +36,7 @@ from mmlkit.heads.linear import LinearHead, Loss, PairHead, sentence_vector
 from mmlkit.runtime import fastest_precision, pick_device
 from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.loop import fit
-from mmlkit.training.metrics import bootstrap_interval, compute, group_accuracy
+from mmlkit.training.metrics import compute
 from mmlkit.training.model import MultitaskModel
 
 MODES = {

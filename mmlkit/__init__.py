@@ -2,13 +2,12 @@
 
 The names below are the ones that courses and notebooks rely on. Each is imported on first use, so
 that `mmlkit --help` does not wait for torch. Notebooks import from the subpackage, for example
-`from mmlkit.bert import BertModel`.
+`from mmlkit.bert import BertModel`. `import mmlkit.huggingface` tells transformers' Auto classes of
+the multiverse head.
 """
 
 import importlib
-import importlib.util
 import os
-import sys
 
 # Before torch starts: by default its waiting threads spin, which slows a busy machine up to 2.5
 # times. A value that the user has set stays.
@@ -41,32 +40,3 @@ def __getattr__(name):
 
 def __dir__():
     return [*globals(), *__all__]
-
-
-class _RegisterAutoClasses:
-    """Import mmlkit.huggingface.config, which AutoConfig has to know, with transformers' own.
-
-    `import mmlkit` stays light this way, and the order of the two imports does not matter.
-    """
-
-    trigger = "transformers.models.auto.configuration_auto"
-
-    def find_spec(self, name, path=None, target=None):
-        if name != self.trigger:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        load = spec.loader.exec_module
-
-        def load_and_register(module):
-            load(module)
-            importlib.import_module("mmlkit.huggingface.config")
-
-        spec.loader.exec_module = load_and_register
-        return spec
-
-
-if _RegisterAutoClasses.trigger in sys.modules:
-    importlib.import_module("mmlkit.huggingface.config")
-else:
-    sys.meta_path.insert(0, _RegisterAutoClasses())

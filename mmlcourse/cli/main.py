@@ -188,8 +188,6 @@ def _predict(options):
         )
     _check_out(options.file, options.out)
     model = _load(options, "00", "runs/first-model")
-    from mmlkit.training.evaluation import prediction_table
-
     if options.task is None and len(model.heads) > 1:
         raise ValueError(
             f"{options.model} has several tasks, {list(model.heads)}; say which with --task."
@@ -207,10 +205,22 @@ def _predict(options):
         ) from error
     model.head(task)  # says so when the model has no such head
     data = _read_texts(options, task)
-    header, values = prediction_table(model, data)
+    header, values = _prediction_table(model, data)
     rows = [[*texts, *row] for texts, row in zip(data.texts, values)]
     _write([*task.text_columns, *header], rows, options.out)
     return 0
+
+
+def _prediction_table(model, split):
+    """Return (names of columns, rows of cells): a label and probabilities, or a score."""
+    from mmlkit.training import predict_scores, probabilities
+
+    task, scores = split.task, predict_scores(model, split)
+    if task.kind != "classification":
+        return ["score"], [[f"{score:.4f}"] for score in scores[:, 0]]
+    shares = probabilities(scores, model.head(task))
+    rows = [[task.labels[row.argmax()], *[f"{p:.4f}" for p in row]] for row in shares]
+    return ["label", *[f"p({name})" for name in task.labels]], rows
 
 
 def _check_out(file, out):

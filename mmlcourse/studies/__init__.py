@@ -7,6 +7,7 @@
     glue            GLUE's average, and the files of a submission
     dssm            the multi-task network of 2015, MT-DNN's forerunner
     staircases      recorded runs that prune heads, for Fig. 2 (MML v2)
+    groups          intervals over groups of rows that are not independent
     methods         the six methods of the papers as heads
     pretraining     BERT's two pre-training objectives, and the loop that trains them
     lessons         recorded effects and runs that the lessons read

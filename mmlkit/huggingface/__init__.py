@@ -24,3 +24,6 @@ def __getattr__(name):
     if name in _HOME:
         return getattr(importlib.import_module(f"mmlkit.huggingface.{_HOME[name]}"), name)
     raise AttributeError(f"module 'mmlkit.huggingface' has no attribute {name!r}.")
+
+
+importlib.import_module("mmlkit.huggingface.config")  # tells AutoConfig of it

@@ -10,7 +10,6 @@ from mmlkit.files import is_encoder_file, replace_folder
 from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.runtime import seeded
-from mmlkit.training.arguments import check_head
 
 __all__ = ["export_classifier"]
 
@@ -20,8 +19,8 @@ def export_classifier(model, task, folder):
 
     Multiverse heads are collapsed (MML v2, Eq. 5). A head with pooling="pooler" becomes
     transformers' BertForSequenceClassification and needs nothing of mmlkit. Any other becomes a
-    MultiverseForSequenceClassification with one head, which opens after `import mmlkit`. The folder
-    is written aside and renamed.
+    MultiverseForSequenceClassification with one head, which opens after `import
+    mmlkit.huggingface`. The folder is written aside and renamed.
 
     Args:
         model: a MultitaskModel.
@@ -45,7 +44,6 @@ def export_classifier(model, task, folder):
             "Name another folder."
         )
     task = model.known_task(task)
-    check_head(model, task)
     head = getattr(model.head(task), "_orig_mod", model.head(task))  # of torch.compile
     pals = getattr(model.encoder, "pals", None) is not None
     # A class of the user's own may compute anything, so it is not taken for its base class.

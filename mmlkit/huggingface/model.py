@@ -18,11 +18,12 @@ class MultiverseForSequenceClassification(PreTrainedModel):
     """An encoder of any kind with a MultiverseHead (MML v2, Eqs. 2 to 5).
 
     Make one with `on`. `save_pretrained` and `from_pretrained` keep the weights and the mask of
-    active heads, and after `import mmlkit` transformers' AutoModelForSequenceClassification opens
-    the folder too. num_labels=1 is a regression. In training, the loss is the sum of the heads'
-    losses and the orthogonality term; in evaluation it is that of the logits, which the number of
-    active heads does not change. With label_smoothing_factor or compute_loss_func the Trainer
-    computes a loss of its own, without the heads' losses and that term.
+    active heads, and after `import mmlkit.huggingface` transformers'
+    AutoModelForSequenceClassification opens the folder too. num_labels=1 is a regression. In
+    training, the loss is the sum of the heads' losses and the orthogonality term; in evaluation it
+    is that of the logits, which the number of active heads does not change. With
+    label_smoothing_factor or compute_loss_func the Trainer computes a loss of its own, without the
+    heads' losses and that term.
 
     Args:
         config: a MultiverseConfig.

@@ -24,7 +24,6 @@ from mmlkit.training.evaluation import (
     predict,
     predict_proba,
     predict_scores,
-    prediction_table,
     probabilities,
     score_encoded,
 )

@@ -9,11 +9,9 @@ from typing import Protocol
 import torch
 from torch import nn
 
-from mmlkit.data.tasks import get_task
+from mmlkit.data.tasks import get_task, label_key
 from mmlkit.heads.linear import LinearHead, Loss, PairHead
-from mmlkit.messages import check_number
 from mmlkit.runtime import seeded
-from mmlkit.training.arguments import check_outputs
 
 __all__ = ["Head", "MultitaskModel"]
 
@@ -21,8 +19,7 @@ __all__ = ["Head", "MultitaskModel"]
 class Head(Protocol):
     """The interface of a head: any nn.Module with these members, without a base class.
 
-    Three further members are optional. `kinds` names the kinds of task that the head is for, by
-    default ("classification", "regression"). `gives_probabilities` says that the head's output are
+    Two further members are optional. `gives_probabilities` says that the head's output are
     probabilities. `dropped_heads_unmoved` is a context in which `train_step` calls the optimizer.
 
     Attributes:
@@ -78,10 +75,6 @@ class MultitaskModel(nn.Module):
         max_length: tokens to which `fit`, `predict` and `evaluate` cut a row. None means the
             encoder's limit, until `fit` sets it to the value it trained with.
 
-    Raises:
-        ValueError: the encoder is no module; heads is empty or holds something else; a head does
-            not fit the encoder (from a private function); or max_length is below 3.
-
     Example::
 
         encoder, tokenizer = load_pretrained("minilm")
@@ -90,36 +83,13 @@ class MultitaskModel(nn.Module):
 
     def __init__(self, encoder, heads, tokenizer=None, max_length=None):
         super().__init__()
-        _check_parts(encoder, heads)
-        check_number("max_length", max_length, 3, whole=True, optional=True)
         self.encoder = encoder
-        try:
-            self.heads = nn.ModuleDict(heads).to(next(encoder.parameters()).device)
-        except (KeyError, TypeError) as error:  # "a.b", "", "keys", 3
-            raise ValueError(
-                f"a task has a name that no module can have: {error}. Expected a text such as "
-                "'sst'; rename the task."
-            ) from error
+        self.heads = nn.ModuleDict(heads).to(next(encoder.parameters()).device)
+        self.tokenizer = tokenizer or getattr(encoder, "tokenizer", None)
         # int() also converts numpy numbers, which JSON does not know
         self.max_length = None if max_length is None else int(max_length)
-        self._tokenizer = tokenizer
         self._tasks = {}
         self.frozen = False
-
-    @property
-    def tokenizer(self):
-        """The tokenizer that belongs to the encoder.
-
-        Raises:
-            ValueError: no tokenizer is known.
-        """
-        found = self._tokenizer or getattr(self.encoder, "tokenizer", None)
-        if found is None:
-            raise ValueError(
-                "No tokenizer is known for this encoder: pass MultitaskModel(encoder, heads, "
-                "tokenizer=...)."
-            )
-        return found
 
     @property
     def device(self):
@@ -135,8 +105,7 @@ class MultitaskModel(nn.Module):
         Returns:
             A whole number.
         """
-        config = getattr(self.encoder, "config", None)
-        limit = getattr(config, "max_position_embeddings", 512)
+        limit = self.encoder.config.max_position_embeddings
         return int(min(max_length or self.max_length or limit, limit))
 
     def freeze_encoder(self, frozen=True):
@@ -201,23 +170,19 @@ class MultitaskModel(nn.Module):
             The head.
 
         Raises:
-            ValueError: there is none, or the head is for another kind of task.
+            ValueError: there is none, or it was made or trained for other labels, or for the same
+                labels in another order, so that each row would get a wrong one.
         """
         if task.name not in self.heads:
             raise ValueError(
                 f"This model has no head for task {task.name!r}; it has {list(self.heads)}."
             )
-        head = self.heads[task.name]
-        kinds, kind = getattr(head, "kinds", ("classification", "regression")), type(head).__name__
-        if task.kind not in kinds:
+        head, trained = self.heads[task.name], self.tasks.get(task.name, task)
+        if head.num_labels != task.num_labels or _have_moved(trained.labels, task.labels):
             raise ValueError(
-                f"Task {task.name!r} is a {task.kind} task, but its {kind} is for "
-                f"{' or '.join(kinds)}; give it another head."
-            )
-        if head.pairs == "separate" and not task.is_pair:
-            raise ValueError(
-                f"The {kind} of task {task.name!r} needs two sentences, but this task has one "
-                f"text, {task.text_columns[0]!r}; give it a head for one, such as LinearHead."
+                f"Task {task.name!r} has the labels {str(task.labels):.200} (none: one score). Its "
+                f"head has {head.num_labels} outputs, trained with {str(trained.labels):.200}, in "
+                f"this order. Use model.tasks[{task.name!r}], or make a new head and train it."
             )
         return head
 
@@ -240,11 +205,9 @@ class MultitaskModel(nn.Module):
             task: a Task.
 
         Raises:
-            ValueError: there is no head of this name, or it is for another task (from functions
-                that this one calls).
+            ValueError: there is no head for it (from `head`).
         """
-        check_outputs(self.head(task), task)
-        self._tasks[task.name] = (self.heads[task.name], task)
+        self._tasks[task.name] = (self.head(task), task)
 
     def known_task(self, task):
         """Return a task by its name: one of `tasks`, or mmlkit's own.
@@ -256,18 +219,9 @@ class MultitaskModel(nn.Module):
             The Task.
 
         Raises:
-            ValueError: neither has the name (also from `get_task`).
+            ValueError: neither has the name (from `get_task`).
         """
-        own = self.tasks.get(task) if isinstance(task, str) else None
-        if own is None and isinstance(task, str) and task in self.heads:
-            try:
-                return get_task(task)
-            except ValueError as error:
-                raise ValueError(
-                    f"the model has a head {task!r}, but does not know its columns and labels. "
-                    "Pass the Task itself, or call model.set_task(task) before."
-                ) from error
-        return own or get_task(task)
+        return (isinstance(task, str) and self.tasks.get(task)) or get_task(task)
 
     def collapse(self):
         """Return the model with collapsed multiverse heads and the same scores (MML v2, Eq. 5).
@@ -284,7 +238,7 @@ class MultitaskModel(nn.Module):
                 (single if head.pairs == "packed" else single.linear).dense = head.collapse()
                 head = single
             plain[task] = head
-        model = MultitaskModel(self.encoder, plain, self._tokenizer, self.max_length)
+        model = MultitaskModel(self.encoder, plain, self.tokenizer, self.max_length)
         model.frozen = self.frozen
         for task in self.tasks.values():
             model.set_task(task)
@@ -347,34 +301,9 @@ class MultitaskModel(nn.Module):
         return self.head(batch.task).loss(self.inputs(batch), batch)
 
 
-def _check_parts(encoder, heads):
-    """Check what a MultitaskModel is made of."""
-    if not isinstance(encoder, nn.Module):
-        raise ValueError(
-            f"encoder is a {type(encoder).__name__}, expected a BertModel. load_pretrained returns "
-            "two things: encoder, tokenizer = load_pretrained('minilm')."
-        )
-    if not isinstance(heads, (dict, nn.ModuleDict)) or not heads:
-        found = f"a {type(heads).__name__}" if heads else "empty"
-        raise ValueError(
-            f"heads is {found}; give one per task, such as {{'sst': LinearHead(384, 5)}}."
-        )
-    width = getattr(getattr(encoder, "config", None), "hidden_size", None)
-    for task, head in heads.items():
-        kind = type(head).__name__
-        if not isinstance(head, nn.Module) or not callable(getattr(head, "inputs", None)):
-            raise ValueError(
-                f"The head of task {task!r} is {head!r:.80}, expected an object such as "
-                "LinearHead(384, 5); see model.Head for one of your own."
-            )
-        if lacks := [name for name in ("pairs", "needs_tokens") if not hasattr(head, name)]:
-            raise ValueError(
-                f"The {kind} of task {task!r} has no {' and no '.join(lacks)}; see model.Head for "
-                "what a head of your own needs, such as pairs = 'packed'."
-            )
-        own = getattr(head, "to_config", dict)().get("hidden_size", width)
-        if width is not None and own != width:
-            raise ValueError(
-                f"The {kind} of task {task!r} has hidden_size {own}, the encoder {width}. Make it "
-                f"with {kind}({width}, ...), or encoder.config.hidden_size."
-            )
+def _have_moved(trained, labels):
+    """Return whether a label stands at another place than when the head was trained."""
+    if trained == labels:
+        return False
+    places = {label_key(name): i for i, name in enumerate(labels)}
+    return any(places.get(label_key(name), i) != i for i, name in enumerate(trained))

@@ -7,11 +7,14 @@ import math
 
 import torch
 
-from mmlkit.messages import check_number
-
 __all__ = ["AdamW", "Adamax", "SCHEDULES", "learning_rate", "make_optimizer"]
 
-SCHEDULES = ("linear", "cosine", "constant")
+# From the share of the steps after the warmup that are left, to the share of the peak.
+SCHEDULES = {
+    "linear": lambda left: left,
+    "cosine": lambda left: (1 - math.cos(math.pi * left)) / 2,
+    "constant": lambda left: 1.0,
+}
 
 
 class AdamW(torch.optim.Optimizer):
@@ -31,20 +34,11 @@ class AdamW(torch.optim.Optimizer):
         eps: see above.
         weight_decay: decoupled decay.
         correct_bias: False takes alpha_t = lr.
-
-    Raises:
-        ValueError: lr, eps or weight_decay is negative, or a beta is outside [0, 1).
     """
 
     def __init__(
         self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.0, correct_bias=True
     ):
-        if lr < 0 or eps < 0 or weight_decay < 0:
-            raise ValueError(
-                f"lr {lr}, eps {eps} and weight_decay {weight_decay} must not be negative."
-            )
-        if not all(0 <= beta < 1 for beta in betas):
-            raise ValueError(f"betas {betas} must lie in [0, 1).")
         super().__init__(
             params,
             dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, correct_bias=correct_bias),
@@ -53,10 +47,7 @@ class AdamW(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure=None):
         """Update every parameter that has a gradient; all others stay bit-identical."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
             for theta in group["params"]:
                 if theta.grad is not None:
@@ -93,17 +84,14 @@ class Adamax(torch.optim.Adamax):
     @torch.no_grad()
     def step(self, closure=None):
         """Update every parameter that has a gradient; all others stay bit-identical."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = None if closure is None else torch.enable_grad()(closure)()
         decays = [group["weight_decay"] for group in self.param_groups]
-        for group in self.param_groups:
-            for theta in group["params"]:
-                if theta.grad is not None and group["weight_decay"]:
-                    theta.mul_(1 - group["lr"] * group["weight_decay"])
-            group["weight_decay"] = 0.0
         try:
+            for group, decay in zip(self.param_groups, decays):
+                group["weight_decay"] = 0.0
+                for theta in group["params"]:
+                    if theta.grad is not None and decay:
+                        theta.mul_(1 - group["lr"] * decay)
             super().step()
         finally:
             for group, decay in zip(self.param_groups, decays):
@@ -130,7 +118,8 @@ def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight
         A torch optimizer, which `fit` accepts as `optimizer`.
 
     Raises:
-        ValueError: the name or a task of head_lr is unknown, or no parameter is trainable.
+        ValueError: the name or a task of head_lr is unknown, or (from torch) no parameter is
+            trainable.
     """
     makers = {
         "adamw": lambda groups: torch.optim.AdamW(groups, eps=1e-8, fused=True),
@@ -139,11 +128,6 @@ def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight
     }
     if name not in makers:
         raise ValueError(f"optimizer {name!r} is not one of {list(makers)}.")
-    for setting, value in {"lr": lr, "head_lr": head_lr, "pal_lr": pal_lr}.items():
-        each = isinstance(value, dict)  # a rate for each task
-        for rate in value.values() if each else [value]:
-            check_number(setting, rate, 0, optional=setting != "lr" and not each)
-    check_number("weight_decay", weight_decay, 0)
     if isinstance(head_lr, dict) and (unknown := sorted(set(head_lr) - set(model.heads))):
         raise ValueError(f"head_lr names {unknown}, but the model has heads for {[*model.heads]}.")
     head_lr, pal_lr = lr if head_lr is None else head_lr, lr if pal_lr is None else pal_lr
@@ -158,8 +142,6 @@ def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight
             # The biases of multiverse heads are a matrix, hence the test of the name.
             plain = parameter.dim() < 2 or key.endswith("bias")
             groups.setdefault((peak, 0.0 if plain else weight_decay), []).append(parameter)
-    if not groups:
-        raise ValueError("Every parameter of the model is frozen: there is nothing to train.")
     return makers[name](
         [
             {"params": params, "lr": peak, "peak": peak, "weight_decay": decay}
@@ -183,18 +165,14 @@ def learning_rate(step, *, peak, warmup, total, schedule="linear"):
         The learning rate.
 
     Raises:
-        ValueError: the schedule is unknown.
+        KeyError: the schedule is unknown.
 
     Example::
 
         learning_rate(60, peak=1.0, warmup=20, total=100)                        # 0.5
         learning_rate(60, peak=1.0, warmup=20, total=100, schedule="cosine")     # 0.5
     """
-    if schedule not in SCHEDULES:
-        raise ValueError(f"schedule {schedule!r} is not one of {list(SCHEDULES)}.")
+    shape = SCHEDULES[schedule]
     if step < warmup:
         return peak * (step + 1) / warmup
-    if schedule == "constant":
-        return peak
-    left = max(total - step, 0) / max(total - warmup, 1)
-    return peak * (left if schedule == "linear" else (1 - math.cos(math.pi * left)) / 2)
+    return peak * shape(max(total - step, 0) / max(total - warmup, 1))

@@ -506,15 +506,7 @@ def test_a_negative_score_stays_a_number():
 
 def test_a_head_with_other_labels_is_refused(tokenizer, tmp_path, capsys):
     """Otherwise nine probabilities would appear under five column headings."""
-    for task, outputs, message in (
-        (
-            "sst",
-            9,
-            "needs 5 outputs (very negative, negative, neutral, positive, very positive)",
-        ),
-        ("sts", 2, "needs 1 output (one score)"),
-        ("quora", 1, "needs 2 outputs (not_duplicate, duplicate)"),
-    ):
+    for task, outputs in (("sst", 9), ("sts", 2)):
         save_model(
             MultitaskModel(
                 BertModel(BertConfig.tiny()), {task: LinearHead(32, outputs)}, tokenizer
@@ -523,8 +515,7 @@ def test_a_head_with_other_labels_is_refused(tokenizer, tmp_path, capsys):
         )
         assert main(["predict", "--model", str(tmp_path / task), "a", "b"]) == 2
         output = capsys.readouterr()
-        message = f"Task '{task}' {message}, its head has {outputs}. It was made for other labels"
-        assert message in output.err and not output.out
+        assert f"Its head has {outputs} outputs" in output.err and not output.out
 
 
 def test_scores_that_are_not_finite_are_refused(tokenizer, tmp_path, capsys):
@@ -538,10 +529,7 @@ def test_scores_that_are_not_finite_are_refused(tokenizer, tmp_path, capsys):
     save_model(model, tmp_path / "large")
     assert main(["predict", "--model", str(tmp_path / "large"), "a film"]) == 2
     output = capsys.readouterr()
-    assert (
-        "the scores of 1 of 1 row are not finite numbers: the model has diverged" in output.err
-        and not output.out
-    )
+    assert "are not finite numbers: the model has diverged" in output.err and not output.out
 
 
 def test_predictions_use_an_available_gpu(folder, monkeypatch, capsys):

@@ -5,7 +5,6 @@ The disk is a small tmpfs where the system lets us mount one, and otherwise a li
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import warnings
@@ -16,7 +15,6 @@ import torch
 from mmlcourse.batch.runs import record
 from mmlcourse.cli.main import main
 from mmlkit.bert.pretrained import save_pretrained
-from mmlkit.files import atomic_write
 from mmlkit.training.checkpoints import load_checkpoint, load_latest, save_checkpoint
 from mmlkit.training.evaluation import predict_scores
 from mmlkit.training.loop import fit
@@ -129,25 +127,6 @@ def test_a_result(disk):
     with full(), pytest.raises(OSError, match=rf"one.json {REASON}.*Free some space, or choose"):
         record(path, scores=[score], history=["x" * 5000])
     assert path.read_bytes() == old and names(folder) == ["one.json"]
-
-
-def test_a_pipe_stays_a_pipe(tmp_path):
-    """Otherwise /dev/null would become a plain file for everybody."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    with atomic_write(pipe) as place:
-        place.write_text("seen")
-    assert os.read(reader, 10) == b"seen" and pipe.is_fifo() and names(tmp_path) == ["pipe"]
-    os.close(reader)
-
-
-def test_the_standard_output_is_not_replaced():
-    before = os.readlink("/dev/stdout")
-    with pytest.raises(ValueError, match="/dev/stdout is a stream, expected a file. Leave --out"):
-        with atomic_write("/dev/stdout"):
-            pass
-    assert os.readlink("/dev/stdout") == before
 
 
 def test_predictions_on_the_command_line(disk, tmp_path, make_model, capsys):

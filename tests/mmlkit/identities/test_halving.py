@@ -308,7 +308,7 @@ def test_the_successful_size_is_kept(make_case):
         "task 'sst': 10 rows at a time did not fit into memory, 3 did; the gradient is that of all "
         "10 either way."
     ]
-    epoch, scoring = [3, 3, 3, 1] * 2, [10, 5, 2, 3, 2, 3]
+    epoch, scoring = [3, 3, 3, 1] * 2, [10, 5, 2, 2, 2, 2, 2]
     assert memory.seen == [10, 5, *epoch, *scoring, *epoch, *scoring]
     np.testing.assert_allclose(other["train_loss"], history["train_loss"], atol=1e-4)
     for key, value in state(whole).items():
@@ -390,4 +390,4 @@ def test_the_remaining_batches_are_halved_after_a_failure(make_case):
     model, data, _ = make_case("sst")
     expected, memory = predict_scores(model, data.train), LimitedMemory(model, 99, calls=1)
     np.testing.assert_allclose(predict_scores(model, data.train, batch_size=8), expected, atol=1e-5)
-    assert memory.seen == [8, 4, 4, 4, 4, 2, 2]
+    assert memory.seen == [8, 4, 4, 4, 4, 4]

@@ -121,10 +121,9 @@ def test_padding_changes_nothing(make_case, name):
 
 
 @pytest.mark.parametrize("name", HEADS)
-@pytest.mark.parametrize("size", [1, 4])
-def test_micro_batches_equal_the_whole_batch(make_case, name, size):
+def test_micro_batches_equal_the_whole_batch(make_case, name):
     found = []
-    for micro in (None, size):
+    for micro in (None, 4):
         model, _, encoded = make_case(name)
         loss = train_step(
             model.double().train(),
@@ -178,8 +177,9 @@ def test_the_gradient_reaches_the_encoder_and_this_head_only(make_case, name):
         assert reached == (uses_pooler or "pooler" not in key), key
 
 
-@pytest.mark.parametrize("name", HEADS)
-@pytest.mark.parametrize("optimizer", ["adamw", "adamax"])
+@pytest.mark.parametrize(
+    ("name", "optimizer"), [*((name, "adamax") for name in HEADS), ("multiverse", "adamw")]
+)
 def test_steps_of_other_tasks_do_not_change_this_head(make_case, make_toy, name, optimizer):
     """A step of this task comes first, so that the optimizer has moments.
 
@@ -318,7 +318,7 @@ def test_labels_in_another_order_are_refused(make_model, tmp_path):
     model, other = make_model("sst"), spam(("Yes", "No"))
     model.heads["spam"] = LinearHead(32, 2)
     fit(model, spam(), epochs=1, lr=1e-3)
-    message = "has the labels Yes, No, but the head was trained with no, yes, in this order"
+    message = "has the labels .'Yes', 'No'. .* outputs, trained with .'no', 'yes'., in this order"
     for refused in (
         lambda: evaluate(model, other),
         lambda: predict(model, ["a film"], task=other.task),
@@ -327,15 +327,12 @@ def test_labels_in_another_order_are_refused(make_model, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             refused()
-    with pytest.raises(ValueError, match="has the labels yes, ja, but the head was trained with"):
+    with pytest.raises(ValueError, match="has the labels .'yes', 'ja'."):
         predict(model, ["a film"], task=dataclasses.replace(other.task, labels=("yes", "ja")))
     renamed = dataclasses.replace(other.task, labels=("nein", "ja"))
     assert predict(model, ["a film"], task=renamed)[0] in renamed.labels
     model.heads["spam"] = LinearHead(32, 2)
     assert model.tasks == {}  # the head is another one
-    with pytest.raises(ValueError, match="sampler is 'x', expected a TaskSampler"):
-        fit(model, spam(), epochs=1, sampler="x")
-    assert model.tasks == {}  # nothing was trained
     fit(model, other, epochs=1, lr=1e-3)
     assert model.tasks["spam"].labels == ("Yes", "No")
 
@@ -348,7 +345,7 @@ def test_a_model_is_saved_after_its_head_was_replaced(make_model, tmp_path):
     model.heads["spam"] = LinearHead(32, 3)
     save_model(model, tmp_path)
     assert load_model(tmp_path).tasks == {}
-    with pytest.raises(ValueError, match="needs 2 outputs .no, yes., its head has 3"):
+    with pytest.raises(ValueError, match="Its head has 3 outputs"):
         model.set_task(spam().task)
     with pytest.raises(ValueError, match="no head for task 'qnli_rank'"):
         model.set_task(get_task("qnli_rank"))
@@ -426,18 +423,13 @@ def test_a_head_of_unknown_type_is_refused(make_model, tmp_path):
     path.write_text(path.read_text().replace('"LinearHead"', '"CubicHead"'))
     with pytest.raises(
         ValueError,
-        match=r"mmlkit.json: head type 'CubicHead' of task 'sst' is not one of \['LinearHead'",
+        match=r"mmlkit.json .*: head type 'CubicHead' is not one of \['LinearHead'",
     ):
         load_model(tmp_path)
 
 
-def test_a_model_needs_a_head_and_a_tokenizer(make_model, make_toy):
+def test_a_model_needs_a_head_for_the_task(make_model, make_toy):
     model = make_model("sst")
-    with pytest.raises(ValueError, match="heads is empty"):
-        MultitaskModel(model.encoder, {})
-    bare = MultitaskModel(model.encoder, {"sst": model.heads["sst"]})
-    with pytest.raises(ValueError, match="No tokenizer is known for this encoder"):
-        predict_scores(bare, make_toy("sst").dev)
     with pytest.raises(
         ValueError, match=r"This model has no head for task 'sts'; it has \['sst'\]"
     ):

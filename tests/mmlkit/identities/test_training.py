@@ -1345,7 +1345,7 @@ def test_data_that_does_not_fit_the_model_is_refused(make_model, make_toy):
         fit(make_model("sst"), {})
     model = make_model("sst")
     model = MultitaskModel(model.encoder, {"sst": LinearHead(32, 3)}, model.tokenizer)
-    with pytest.raises(ValueError, match="Task 'sst' needs 5 outputs .* its head has 3"):
+    with pytest.raises(ValueError, match="Its head has 3 outputs"):
         fit(model, make_toy("sst"))
 
 

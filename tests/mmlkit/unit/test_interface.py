@@ -3,9 +3,6 @@
 Devices, label names, probabilities, export and custom heads.
 """
 
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -14,18 +11,17 @@ import pytest
 import torch
 from torch import nn
 
+import mmlkit
 from mmlkit import export_classifier, runtime
 from mmlkit.bert.pretrained import load_pretrained, save_pretrained
-from mmlkit.data.tasks import Task, get_task
+from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import LinearHead, Loss, PairHead, data_loss, sentence_vector
 from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.heads.ranking import RankingHead
 from mmlkit.heads.san import SANHead
 from mmlkit.pals.task_parts import add_pals
 from mmlkit.training.evaluation import evaluate, predict, predict_proba, predict_scores
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
-from mmlkit.training.optimizers import learning_rate
 from mmlkit.training.saving import load_model, save_model
 
 TEXTS = ["the awful plot", "a great film", "one very good story ."]
@@ -155,49 +151,6 @@ def test_auto_is_the_default_precision(make_model, make_toy, monkeypatch):
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
-def test_an_optimizer_object_keeps_its_learning_rates(make_model, make_toy):
-    model = make_model("sst")
-    with pytest.warns(
-        UserWarning, match="lr and head_lr have no effect: an optimizer object has its own"
-    ):
-        fit(
-            model,
-            make_toy("sst"),
-            epochs=1,
-            lr=1.0,
-            optimizer=torch.optim.SGD(model.parameters(), lr=1e-3),
-        )
-
-
-@pytest.mark.parametrize(
-    ("schedule", "expected"),
-    [
-        ("linear", [0.5, 1.0, 1.0, 0.75, 0.5, 0.25]),
-        ("constant", [0.5, 1.0, 1.0, 1.0, 1.0, 1.0]),
-        ("cosine", [0.5, 1.0, 1.0, (1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2]),
-    ],
-)
-def test_schedules(schedule, expected):
-    found = [
-        learning_rate(step, peak=1.0, warmup=2, total=6, schedule=schedule) for step in range(6)
-    ]
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
-def test_the_cosine_equals_transformers():
-    from transformers import get_cosine_schedule_with_warmup
-
-    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
-    scheduler, theirs = get_cosine_schedule_with_warmup(optimizer, 0, 10), []
-    for _ in range(10):
-        theirs.append(optimizer.param_groups[0]["lr"])
-        optimizer.step(), scheduler.step()
-    ours = [
-        learning_rate(step, peak=1.0, warmup=0, total=10, schedule="cosine") for step in range(10)
-    ]
-    np.testing.assert_allclose(ours, theirs, atol=1e-12)
-
-
 # ---- custom heads ----
 
 
@@ -210,12 +163,19 @@ def test_a_custom_head_trains_saves_and_loads(make_model, make_toy, tmp_path):
     assert again.heads["sst"].width == 9
     np.testing.assert_array_equal(predict_scores(again, data.dev), predict_scores(model, data.dev))
     with pytest.raises(
-        ValueError, match=r"head type 'OwnHead' of task 'sst' is not one of .*custom_heads=\[...\]"
+        ValueError, match=r"head type 'OwnHead' is not one of .*custom_heads=\[...\]"
     ):
         load_model(tmp_path)
 
 
 # ---- export ----
+
+
+class MaxHead(LinearHead):
+    """A head of one's own that reads something else than its base class."""
+
+    def inputs(self, out, batch):
+        return (out.last_hidden_state.amax(1),)
 
 
 def classifier(make_model, task, head):
@@ -225,12 +185,11 @@ def classifier(make_model, task, head):
     return model
 
 
-@pytest.mark.parametrize("pooling", ["pooler", "cls", "mean"])
-@pytest.mark.parametrize("kind", ["linear", "multiverse"])
+@pytest.mark.parametrize(
+    ("kind", "pooling"), [("linear", "pooler"), ("linear", "cls"), ("multiverse", "mean")]
+)
 def test_an_exported_classifier_opens_with_pipeline(make_model, tmp_path, kind, pooling):
     from transformers import AutoModelForSequenceClassification, pipeline
-
-    from mmlkit.huggingface import export_classifier
 
     head = (
         LinearHead(32, 5, pooling=pooling)
@@ -256,8 +215,6 @@ def test_an_exported_classifier_opens_with_pipeline(make_model, tmp_path, kind, 
 def test_an_exported_regression_gives_scores_without_a_sigmoid(make_model, tmp_path, pooling):
     from transformers import pipeline
 
-    from mmlkit.huggingface import export_classifier
-
     model = classifier(make_model, "sts", LinearHead(32, 1, pooling=pooling))
     with torch.no_grad():
         model.heads["sts"].dense.weight.mul_(0.1)
@@ -273,8 +230,6 @@ def test_an_exported_regression_gives_scores_without_a_sigmoid(make_model, tmp_p
 
 def test_an_export_into_the_folder_of_save_model_is_refused(make_model, tmp_path):
     """load_model would find the new encoder and the old heads."""
-    from mmlkit.huggingface import export_classifier
-
     model = make_model("sst")
     save_model(model, tmp_path / "model")
     with pytest.raises(ValueError, match="holds a model of save_model"):
@@ -285,42 +240,11 @@ def test_an_export_into_the_folder_of_save_model_is_refused(make_model, tmp_path
 def test_an_export_cuts_rows_where_the_model_did(make_model, tmp_path):
     from transformers import AutoTokenizer
 
-    from mmlkit.huggingface import export_classifier
-
     model = make_model("sst")
     model.max_length = 9
     export_classifier(model, "sst", tmp_path)
     assert AutoTokenizer.from_pretrained(tmp_path).model_max_length == 9
     assert model.tokenizer.model_max_length > 9
-
-
-@pytest.mark.parametrize("make", [LinearHead, PairHead, MultiverseHead])
-def test_a_head_with_sizes_of_numpy_is_saved(make_model, tmp_path, make):
-    model, more = make_model("quora"), {"num_heads": np.int64(3)} if make is MultiverseHead else {}
-    model.heads["quora"] = make(np.int64(32), np.int64(2), **more)
-    save_model(model, tmp_path / "model")
-    assert load_model(tmp_path / "model").heads["quora"].num_labels == 2
-
-
-@pytest.mark.parametrize(
-    "make, shares",
-    [
-        (lambda **shares: LinearHead(32, 2, **shares), ["dropout"]),
-        (lambda **shares: PairHead(32, 2, **shares), ["dropout"]),
-        (lambda **shares: SANHead(32, 2, **shares), ["dropout", "prediction_dropout"]),
-        (lambda **shares: RankingHead(np.int64(32), **shares), ["dropout", "gamma"]),
-        (
-            lambda **shares: MultiverseHead(32, 2, num_heads=3, **shares),
-            ["dropout", "orthogonality_weight"],
-        ),
-    ],
-)
-def test_a_model_with_numbers_of_numpy_is_saved(make_model, tmp_path, make, shares):
-    head, one = make(**dict.fromkeys(shares, np.float32(0.5))), make_model("quora")
-    model = MultitaskModel(one.encoder, {"quora": head}, one.tokenizer, max_length=np.int64(16))
-    save_model(model, tmp_path / "model")
-    again = load_model(tmp_path / "model")
-    assert again.max_length == 16 and again.heads["quora"].to_config() == head.to_config()
 
 
 def test_a_head_of_two_tasks_is_saved_as_two(make_model, tmp_path):
@@ -334,8 +258,6 @@ def test_a_head_of_two_tasks_is_saved_as_two(make_model, tmp_path):
 
 def test_a_pair_task_exports_with_its_label_names(make_model, make_toy, tmp_path):
     from transformers import pipeline
-
-    from mmlkit.huggingface import export_classifier
 
     model, split = classifier(make_model, "quora", LinearHead(32, 2)), make_toy("quora").dev
     export_classifier(model, split.task, tmp_path)
@@ -354,14 +276,12 @@ def test_a_pair_task_exports_with_its_label_names(make_model, make_toy, tmp_path
         ),
         ("quora", lambda: PairHead(32, 2), "has a PairHead with pairs='separate'; expected"),
         ("sts", lambda: LinearHead(32, 1, activation="sigmoid"), "without activation"),
-        ("sst", lambda: LinearHead(32, 3), "needs 5 outputs .*, its head has 3"),
+        ("sst", lambda: MaxHead(32, 5), "has a MaxHead; expected a LinearHead or MultiverseHead"),
     ],
 )
 def test_heads_without_an_equivalent_in_transformers_are_refused(
     make_model, tmp_path, task, make, message
 ):
-    from mmlkit.huggingface import export_classifier
-
     model = make_model(task)
     model.heads[task] = make()
     with pytest.raises(ValueError, match=message):
@@ -370,32 +290,10 @@ def test_heads_without_an_equivalent_in_transformers_are_refused(
 
 
 def test_an_encoder_with_pals_is_refused(make_model, tmp_path):
-    from mmlkit.huggingface import export_classifier
-
     model = make_model("sst")
     add_pals(model.encoder, ["sst"], size=8, num_heads=2)
     with pytest.raises(ValueError, match="on an encoder with PALs"):
         export_classifier(model, "sst", tmp_path / "out")
-
-
-@pytest.mark.parametrize(
-    "first", ["import mmlkit; import transformers", "import transformers; import mmlkit"]
-)
-def test_the_auto_classes_open_an_export_after_import_mmlkit(make_model, tmp_path, first):
-    """In a new process, for both orders of the imports."""
-    from mmlkit.huggingface import export_classifier
-
-    export_classifier(
-        classifier(make_model, "sst", LinearHead(32, 5, pooling="cls")), "sst", tmp_path
-    )
-    code = (
-        f"{first}; from transformers import pipeline; pipe = pipeline('text-classification', "
-        f"{str(tmp_path)!r}); print(type(pipe.model).__name__, pipe('the awful plot')[0]['label'])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    name, label = done.stdout.split("\n")[-2].split(" ", 1)
-    assert name == "MultiverseForSequenceClassification" and label in get_task("sst").labels
 
 
 def test_id2label_on_any_encoder(make_model, tmp_path):
@@ -424,8 +322,6 @@ def test_id2label_on_any_encoder(make_model, tmp_path):
 
 
 def test_the_public_names_import_from_the_package():
-    import mmlkit
-
     names = [
         "BertConfig",
         "BertModel",
@@ -434,7 +330,7 @@ def test_the_public_names_import_from_the_package():
         "get_task",
         "list_tasks",
         "load_task",
-        "get_profile",
+        "Task",
         "MultitaskModel",
         "AdamW",
         "train_step",
@@ -455,42 +351,12 @@ def test_the_public_names_import_from_the_package():
         "load_model",
         "make_optimizer",
         "export_classifier",
-        "Task",
-        "cross_dataset_table",
-        "relative_improvement",
-        "performance_profile",
-        "published",
     ]
-    assert (
-        len(names) == 33
-        and set(names) <= set(mmlkit.__all__)
-        and all(getattr(mmlkit, name) for name in names)
-    )
-    assert len(mmlkit.published.tables()) > 1000
+    assert len(names) == 28 and all(getattr(mmlkit, name) for name in names)
+    assert set(names) <= set(mmlkit.__all__)
 
 
 # ---- what users tried ----
-
-
-class MaxHead(LinearHead):
-    """A head of one's own that reads something else than its base class."""
-
-    def inputs(self, out, batch):
-        return (out.last_hidden_state.amax(1),)
-
-
-def test_a_subclass_is_not_exported_as_its_base_class(make_model, tmp_path):
-    from mmlkit.huggingface import export_classifier
-
-    model = make_model("sst")
-    model.heads["sst"] = MaxHead(32, 5)
-    with pytest.raises(ValueError, match="has a MaxHead; expected a LinearHead or MultiverseHead"):
-        export_classifier(model, "sst", tmp_path / "x")
-    model = make_model("sts")
-    model.heads["sts"] = LinearHead(32, 1, activation="sigmoid")
-    with pytest.raises(ValueError, match="LinearHead with activation='sigmoid'; expected"):
-        export_classifier(model, "sts", tmp_path / "x")
-    assert not (tmp_path / "x").exists()
 
 
 def test_a_task_that_contradicts_the_data_is_refused(make_model, make_toy):
@@ -507,7 +373,7 @@ def test_texts_without_a_task_are_answered_with_the_heads_of_the_model(make_mode
         predict(make_model("quora", "sts"), ["a film"])
     model = make_model("sst")
     model.heads["mine"] = LinearHead(32, 2)
-    with pytest.raises(ValueError, match="has a head 'mine', but does not know its columns"):
+    with pytest.raises(ValueError, match="'mine' is not a task"):
         predict(model, ["a film"], task="mine")
 
 
@@ -532,43 +398,6 @@ def test_a_whole_model_in_half_precision_predicts(make_model, head):
     assert np.abs(found - expected).max() < 0.05
 
 
-def test_the_active_heads_are_a_mask_and_not_numbers():
-    head = MultiverseHead(32, 2, num_heads=3)
-    with pytest.raises(ValueError, match="expected a mask of True and False. For the numbers"):
-        head.set_active([0, 1, 2])  # as a mask, this would drop head 0
-    assert head.active.all()
-
-
-def test_several_threads_predict_with_one_model(make_model):
-    """As in a web server; each call puts the encoder and torch's settings back."""
-    model, texts = make_model("sst").train(), ["the awful plot of one film"] * 40
-    expected, before = predict_scores(model, texts, task="sst"), torch.get_num_threads()
-    matmul = torch.get_float32_matmul_precision()
-    torch.set_num_threads(2)
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda _: predict_scores(model, texts, task="sst"), range(40)))
-    finally:
-        torch.set_num_threads(before)
-    assert all(np.allclose(one, expected, atol=1e-6) for one in found)
-    assert model.training and torch.get_float32_matmul_precision() == matmul
-    assert "forward" not in vars(model.encoder)
-
-
-def test_splits_are_shown_without_their_texts(make_toy):
-    data = make_toy("sst", rows=20, dev=10)
-    assert repr(data.dev) == "Split('sst', 'dev', 10 rows)"
-    assert repr(data) == "TaskData('sst' from 'toy', rows: train 20, dev 10)"
-
-
-def test_a_head_that_lacks_a_member_is_refused(make_model):
-    class NoPairs(OwnHead):
-        pairs = property(lambda self: (_ for _ in ()).throw(AttributeError))
-
-    with pytest.raises(ValueError, match="The NoPairs of task 'sst' has no pairs; see model.Head"):
-        MultitaskModel(make_model("sst").encoder, {"sst": NoPairs(32, 5)})
-
-
 def test_a_split_takes_a_slice(make_toy):
     split = make_toy("sst").train
     part = split[2:5]
@@ -576,28 +405,10 @@ def test_a_split_takes_a_slice(make_toy):
     assert split[-1]["id"] == split.ids[-1] and len(split[::4]) == 5
 
 
-@pytest.mark.parametrize(
-    "change", [{"labels": ("e", "d", "c", "b", "a")}, {"text_columns": ("t",)}]
-)
-def test_data_whose_split_was_made_for_another_task_is_refused(make_model, make_toy, change):
-    """The labels would stand for other names in `fit` than in `predict`."""
-    model, data = make_model("sst"), make_toy("sst")
-    other = replace(data, task=replace(data.task, **change))
-    for use in (lambda: fit(model, other, epochs=1), lambda: evaluate(model, other)):
-        with pytest.raises(ValueError, match=f"has {next(iter(change))} .* split was made with"):
-            use()
-
-
 def test_evaluate_computes_the_metrics_of_the_data(make_model, make_toy):
     data = make_toy("quora")
     other = replace(data, task=replace(data.task, metrics=("f1", "matthews")))
     assert set(evaluate(make_model("quora"), other)) == {"f1", "matthews"}
-
-
-def test_scores_in_a_range_belong_to_a_regression():
-    with pytest.raises(ValueError, match="score_range is .1, 5., expected two numbers, the lowest"):
-        Task("stars", ("text",), ("1", "2", "3"), score_range=(1, 5))
-    assert get_task("stsb_star").score_range == (0.0, 5.0)
 
 
 def test_loading_and_exporting_draw_no_random_numbers(make_model, tmp_path):
@@ -631,20 +442,6 @@ def test_a_compiled_encoder_is_exported_as_what_it_is(make_model, tmp_path):
     np.testing.assert_allclose(
         [[row[name] for name in names] for row in found], expected, atol=1e-5
     )
-
-
-def test_a_trained_model_keeps_no_buffer(make_model, make_toy):
-    """It would have the size of the word table in every pickled copy."""
-    model = make_model("sst")
-    fit(model, make_toy("sst"), epochs=1)
-    assert not vars(model.encoder.embeddings.word_embeddings.weight)
-
-
-def test_an_optimizer_that_needs_a_closure_is_refused(make_model, make_toy):
-    model = make_model("sst")
-    optimizer = torch.optim.LBFGS(model.parameters())
-    with pytest.raises(ValueError, match="LBFGS, which computes the loss several times"):
-        fit(model, make_toy("sst"), epochs=1, optimizer=optimizer)
 
 
 def test_the_saved_configuration_names_the_type_of_the_weights(make_model, tmp_path):

@@ -96,13 +96,7 @@ def test_wrong_arguments_are_refused(options, message):
 def test_a_sigmoid_requires_a_regression_task(make_model, make_toy):
     model = make_model("quora")
     model.heads["quora"] = LinearHead(32, 1, activation="sigmoid")
-    with pytest.raises(
-        ValueError,
-        match=(
-            "Task 'quora' is a classification task, but its LinearHead is for regression; give "
-            "it another head"
-        ),
-    ):
+    with pytest.raises(ValueError, match="Its head has 1 outputs"):
         predict_scores(model, make_toy("quora"))
 
 

@@ -1,0 +1,65 @@
+"""Metrics of rows that are not independent, such as the pairs of one situation in the mini data.
+
+No notebook uses it; data/README.md shows it.
+"""
+
+import numpy as np
+
+from mmlkit.training.metrics import compute
+
+__all__ = ["bootstrap_interval", "group_accuracy"]
+
+
+def bootstrap_interval(task, scores, labels, groups, *, level=0.95, draws=1000, seed=0):
+    """Compute an interval of each metric by drawing whole groups of rows with replacement.
+
+    Rows of one group, such as the pairs of one premise, are not independent items. An interval from
+    single rows would be too narrow (the cluster bootstrap; Field and Welsh, 2007).
+
+    Args:
+        task: a Task of classification or regression.
+        scores: [N, C], see `mmlkit.training.metrics.compute`.
+        labels: [N].
+        groups: [N], the group of each row, such as `split.columns["group"]` of the mini data.
+        level: the level of the interval.
+        draws: how many samples of groups are drawn.
+        seed: the seed of the draws.
+
+    Returns:
+        {metric: (low, high)}. Samples in which a metric is undefined are left out.
+
+    Example::
+
+        bootstrap_interval(data.task, predict_scores(model, data), data.dev.labels,
+                           data.dev.columns["group"])      # {'accuracy': (0.61, 0.72), ...}
+    """
+    scores, labels, members = np.asarray(scores), np.asarray(labels), _rows_of_groups(groups)
+    generator, found = np.random.default_rng(seed), []
+    for drawn in generator.integers(len(members), size=(draws, len(members))):
+        rows = np.concatenate([members[i] for i in drawn])
+        found.append(compute(task, scores[rows], labels[rows]))
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    return {
+        name: tuple(map(float, np.nanquantile([one[name] for one in found], tails)))
+        for name in task.metrics
+    }
+
+
+def group_accuracy(scores, labels, groups):
+    """Compute the share of groups in which every row is predicted correctly.
+
+    Args:
+        scores: [N, C] logits or probabilities.
+        labels: label indices [N].
+        groups: [N], the group of each row.
+
+    Returns:
+        A number from 0 to 1.
+    """
+    right = np.asarray(scores).argmax(1) == np.asarray(labels)
+    return float(np.mean([right[rows].all() for rows in _rows_of_groups(groups)]))
+
+
+def _rows_of_groups(groups):
+    _, place = np.unique(np.asarray(groups).astype(str), return_inverse=True)
+    return [np.flatnonzero(place == i) for i in range(place.max() + 1)]
