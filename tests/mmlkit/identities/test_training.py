@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from mmlkit import runtime
 from mmlkit.data.batching import collate, encode
-from mmlkit.data.loading import Split, TaskData
+from mmlkit.data.loading import TaskData
 from mmlkit.heads.linear import LinearHead, Loss
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import HeadPruner
@@ -1394,16 +1394,6 @@ def test_evaluate_does_not_depend_on_the_batch_size(make_model, make_toy, task):
     )
 
 
-def test_evaluate_requires_labels_and_an_existing_split(make_model, make_toy):
-    model, data = make_model("sst"), make_toy("sst")
-    with pytest.raises(ValueError, match="sst from 'toy' has no split 'test'"):
-        evaluate(model, data, split="test")
-    with pytest.raises(
-        ValueError, match="sst dev has no labels: there is nothing to compare predictions with"
-    ):
-        evaluate(model, Split(data.task, data.dev.texts, None, data.dev.ids, "dev"))
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_plain_texts_are_predicted_like_a_split(make_model, make_toy, task):
     model, data = make_model(task, dropout=0.5).train(), make_toy(task)
@@ -1442,31 +1432,6 @@ def test_predictions_cast_each_weight_once(make_model, make_toy):
         predict_scores(model, make_toy("sst").dev, batch_size=2, precision="bf16")
     weight = model.encoder.encoder.layer[0].intermediate.dense.weight
     assert casts.counts[weight.data_ptr()] == 1
-
-
-@pytest.mark.parametrize(
-    "texts, task, message",
-    [
-        (["good"], None, "plain texts but no task was given; pass task='sst'"),
-        (
-            ["good", " "],
-            "sst",
-            r"text 1 is \(' ',\); task 'sst' expects 1 non-empty text: \['sentence'\]",
-        ),
-        (
-            ["good"],
-            "quora",
-            r"text 0 is \('good',\); task 'quora' expects 2 non-empty texts: \['sentence1', "
-            r"'sentence2'\]",
-        ),
-        ([("a", "b", "c")], "quora", "expects 2 non-empty texts"),
-        ([("a", None)], "quora", "expects 2 non-empty texts"),
-        ([], "sst", "no text"),
-    ],
-)
-def test_texts_that_do_not_fit_are_refused(make_model, texts, task, message):
-    with pytest.raises(ValueError, match=message):
-        predict_scores(make_model("sst", "quora"), texts, task=task)
 
 
 def test_probabilities_by_hand():
