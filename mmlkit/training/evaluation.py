@@ -128,8 +128,8 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALON
         OutOfMemoryError: a single row does not fit (torch.OutOfMemoryError, from a private
             function).
     """
-    lengths, device = encoded.lengths, model.device
-    order = [row for rows in plan(lengths, batch_size)[group.rank :: group.size] for row in rows]
+    device, batches = model.device, plan(encoded.lengths, batch_size)
+    order = [row for rows in batches[group.rank :: group.size] for row in rows]
     # Autocast casts each weight once, but in inference mode once for every batch.
     no_gradients = torch.inference_mode() if model.encoder_is_constant else torch.no_grad()
     scores, done = [], 0
