@@ -100,7 +100,7 @@ for ax, name in zip(axes, ("SNLI", "SciTail")):
         row: {n: [value / 100] for n, value in zip(part["training size"], part[row])}
         for row in ("BERT", "MT-DNN", "slides")
     }
-    plots.learning_curve(curves, counts=True, title=f"{name}, published", ax=ax)
+    plots.learning_curve(curves, title=f"{name}, published", ax=ax)
 plt.show()
 
 # %% [markdown]
@@ -495,7 +495,7 @@ frozen.groupby("labels").mean().round(3)
 # %%
 curves = {start: frozen[start].groupby("labels").apply(list).to_dict() for start in starts}
 majority = {"majority class": lines["majority class"]}
-plots.learning_curve(curves, lines=majority, counts=True, title="mini SST, frozen encoders")
+plots.learning_curve(curves, lines=majority, title="mini SST, frozen encoders")
 plt.show()
 
 # %% [markdown]
@@ -818,7 +818,7 @@ for ax, (on, (_, majority)) in zip(axes, SETS.items()):
         curves.setdefault(start, {})[labels] = list(rows["value"])
     if curves:
         lines = {"majority class": majority}
-        plots.learning_curve(curves, lines=lines, counts=True, title=f"{on}, six seeds", ax=ax)
+        plots.learning_curve(curves, lines=lines, title=f"{on}, six seeds", ax=ax)
 plt.show()
 
 # %% [markdown]

@@ -21,7 +21,7 @@ choices = dict(layer=range(1, 6), kind=["bert", "mml"], text=sentences)
 plots.sliders(draw, start={"layer": 2}, **choices, word="one")
 """
 TEXTS = """
-plots.text_boxes(lambda first, second: print(second, first), button="Swap", first="b", second="a")
+plots.text_boxes(lambda first, second: print(second, first), first="b", second="a")
 """
 CONSTANT = """
 plots.sliders(lambda h: plt.title("always the same"), h=[1, 2])
@@ -103,7 +103,7 @@ def test_text_boxes_show_a_result_after_the_button(opened):
     boxes = opened.widgets(1)
     assert boxes.names() == ["first", "second"]
     boxes.control("first").locator("input").fill("Lisbon")
-    button = boxes.root.get_by_role("button", name="Swap")
+    button = boxes.root.get_by_role("button", name="Predict")
     assert boxes.output_after(button.click, before="", what="button") == "a Lisbon"
     assert opened.problems == []
 

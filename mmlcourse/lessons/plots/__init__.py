@@ -42,7 +42,6 @@ from mmlcourse.lessons.plots.multitask import (
 )
 from mmlcourse.lessons.plots.multiverse import (
     drift,
-    figure2,
     head_counts,
     head_paths,
     head_similarity,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mmlcourse.lessons.plots.common import integer_ticks, looks, panels
+from mmlcourse.lessons.plots.common import DOTTED, integer_ticks, looks, panels
 
 __all__ = ["label_draws", "paired_draws"]
 
@@ -30,8 +30,9 @@ def label_draws(points, borders, counts, *, title=""):
                 x = [number for number, said in points[name] if said == label]
                 text = label if i == 0 else None
                 left.plot(x, [i] * len(x), mark, color=colour, fillstyle=fill, ms=8, label=text)
-            depths = [i - 0.25 - 0.12 * before for before in _repeats(borders[name])]
-            left.plot(borders[name], depths, "|", color=colour, ms=7)
+            own = list(borders[name])  # equal ones stand below each other
+            depths = [i - 0.25 - 0.12 * own[:n].count(x) for n, x in enumerate(own)]
+            left.plot(own, depths, "|", color=colour, ms=7)
             found = np.bincount(counts[name], minlength=most + 1)
             hatch = "//" if i else ""
             look = dict(color=colour, hatch=hatch, edgecolor="white", label=name)
@@ -41,14 +42,8 @@ def label_draws(points, borders, counts, *, title=""):
         right.set(xlabel=f"correct pairs of {most}", ylabel="draws", xticks=range(most + 1))
         integer_ticks(left.xaxis, right.yaxis)
         for ax in (left, right):
-            ax.legend(fontsize=8, loc="upper center", ncols=2)
+            ax.legend(loc="upper center", ncols=2)
     return left, right
-
-
-def _repeats(values):
-    """Return how often each value occurs before its place."""
-    values = list(values)
-    return [values[:i].count(value) for i, value in enumerate(values)]
 
 
 def paired_draws(accuracies, first, second, *, names, majority, limits, title=""):
@@ -78,7 +73,7 @@ def paired_draws(accuracies, first, second, *, names, majority, limits, title=""
             box = dict(boxprops=line, medianprops=line, whiskerprops=line, capprops=line)
             right.boxplot(accuracies[name], positions=[place], widths=0.5, whis=(0, 100), **box)
         right.set_xticks(range(accuracies.shape[1]), list(accuracies))
-        right.axhline(majority, color="black", linestyle=":", linewidth=1, label="majority class")
+        right.axhline(majority, **DOTTED, label="majority class")
         right.set(ylabel="dev accuracy", ylim=limits, title="range and quartiles of all draws")
-        right.legend(fontsize=8)
+        right.legend()
     return left, right

@@ -4,7 +4,10 @@ import numpy as np
 
 from mmlcourse.lessons.plots.common import (
     COLOURS,
+    DOTTED,
     MARKERS,
+    OUTSIDE,
+    error_bars,
     heat_map,
     integer_ticks,
     looks,
@@ -22,35 +25,25 @@ __all__ = [
 ]
 
 
-def attention(weights, tokens, *, title="", ax=None):
+def attention(weights, tokens, *, title=""):
     """Draw the attention weights of one head: a row per query, a column per token.
 
     Args:
         weights: [Q, T].
         tokens: the T tokens.
         title: of the figure.
-        ax: matplotlib axes, or None for a new figure.
 
     Returns:
         The axes.
     """
     size = (0.45 * len(tokens) + 1.8, 0.4 * len(weights) + 1.4)
-    with panel(ax, size=size, xlabel="looked at", ylabel="looking", title=title) as ax:
-        heat_map(
-            ax,
-            weights,
-            tokens[: len(weights)],
-            tokens,
-            "attention weight",
-            ticks=dict(rotation=60, ha="right"),
-            vmin=0,
-            vmax=1,
-            aspect="auto",
-        )
+    with panel(size=size, xlabel="looked at", ylabel="looking", title=title) as ax:
+        look = dict(ticks=dict(rotation=60, ha="right"), vmin=0, vmax=1)
+        heat_map(ax, weights, tokens[: len(weights)], tokens, "attention weight", **look)
     return ax
 
 
-def confusion_matrix(labels, predictions, names, *, title="", ax=None):
+def confusion_matrix(labels, predictions, names, *, title=""):
     """Draw the counts of true labels (rows) against predicted labels (columns).
 
     Colour shows the share of the row.
@@ -60,7 +53,6 @@ def confusion_matrix(labels, predictions, names, *, title="", ax=None):
         predictions: [N] integers.
         names: the C labels.
         title: of the figure.
-        ax: matplotlib axes, or None for a new figure.
 
     Returns:
         The axes.
@@ -69,45 +61,32 @@ def confusion_matrix(labels, predictions, names, *, title="", ax=None):
     np.add.at(counts, (np.asarray(labels), np.asarray(predictions)), 1)
     shares = counts / counts.sum(1, keepdims=True).clip(min=1)
     size = (0.8 * len(names) + 2.4, 0.62 * len(names) + 1.6)
-    with panel(ax, size=size, xlabel="predicted", ylabel="true", title=title) as ax:
-        ticks = dict(rotation=30, ha="right")
-        heat_map(ax, shares, names, names, "share of the true label", ticks=ticks, vmin=0, vmax=1)
-        for (i, j), count in np.ndenumerate(counts):
-            colour = "black" if shares[i, j] > 0.55 else "white"
-            ax.text(j, i, count, ha="center", va="center", color=colour)
+    with panel(size=size, xlabel="predicted", ylabel="true", title=title) as ax:
+        look = dict(ticks=dict(rotation=30, ha="right"), vmin=0, vmax=1, aspect="equal")
+        heat_map(ax, shares, names, names, "share of the true label", texts=counts, **look)
     return ax
 
 
-def learning_curves(histories, metric="accuracy", *, rows=None, baseline=None, title="", ax=None):
-    """Draw a dev metric against epochs; a ring marks each best epoch.
+def learning_curves(histories, *, rows, baseline, title=""):
+    """Draw dev accuracy against epochs with its standard error; a ring marks each best epoch.
 
     Args:
         histories: {name: DataFrame of `fit`}.
-        metric: a column of the histories.
-        rows: the number of dev rows. Bars then show one standard error of an accuracy, and the
-            axis goes from 0 to 1.
-        baseline: the accuracy of the majority class, drawn as a dotted line; or None.
+        rows: the number of dev rows.
+        baseline: the accuracy of the majority class, drawn as a dotted line.
         title: of the figure.
-        ax: matplotlib axes, or None for a new figure.
 
     Returns:
         The axes.
     """
-    labels = dict(xlabel="epoch", ylabel=f"dev {metric.replace('_', ' ')}", title=title)
-    with panel(ax, **labels) as ax:
+    labels = dict(xlabel="epoch", ylabel="dev accuracy", ylim=(0, 1), title=title)
+    with panel(**labels) as ax:
         for (name, history), one in zip(histories.items(), looks(histories).values()):
-            ax.plot(history["epoch"], history[metric], **one, label=name)
-            best = history[history["best"]]
-            x, y, colour = best["epoch"], best[metric], one["color"]
-            ax.plot(x, y, "o", markersize=13, fillstyle="none", color=colour)
-            if rows:
-                p = history[metric]
-                error = (p * (1 - p) / rows) ** 0.5
-                ax.errorbar(history["epoch"], p, error, fmt="none", capsize=3, color=colour)
-        if rows:
-            ax.set_ylim(0, 1)
-        if baseline is not None:
-            ax.axhline(baseline, color="black", linestyle=":", linewidth=1, label="majority class")
+            ax.plot(history["epoch"], history["accuracy"], **one, label=name)
+            error_bars(ax, history["epoch"], history["accuracy"], rows, one["color"])
+            best, ring = history[history["best"]], dict(markersize=13, fillstyle="none")
+            ax.plot(best["epoch"], best["accuracy"], "o", **ring, color=one["color"])
+        ax.axhline(baseline, **DOTTED, label="majority class")
         integer_ticks(ax.xaxis)
         ax.legend()
     return ax
@@ -155,7 +134,7 @@ def bars_side_by_side(charts, *, xlabels, limit):
     return axes
 
 
-def spread(means, sds, rows, groups, *, published=None, xlabel, title="", ax=None):
+def spread(means, sds, rows, groups, *, published=None, xlabel, title=""):
     """Draw means with their standard deviations: a line per row, a marker and colour per group.
 
     Args:
@@ -166,7 +145,6 @@ def spread(means, sds, rows, groups, *, published=None, xlabel, title="", ax=Non
         published: [N] numbers drawn as crosses, NaN where there is none; or None.
         xlabel: what the means are.
         title: of the figure.
-        ax: matplotlib axes, or None for a new figure.
 
     Returns:
         The axes.
@@ -177,12 +155,11 @@ def spread(means, sds, rows, groups, *, published=None, xlabel, title="", ax=Non
     kinds = list(dict.fromkeys(groups))
     single = len(kinds) == 1
     size, ylim = (7, 0.28 * len(places) + 1.6), (len(places) - 0.4, -0.6)
-    with panel(ax, size=size, xlabel=xlabel, title=title, ylim=ylim) as ax:
+    with panel(size=size, xlabel=xlabel, title=title, ylim=ylim) as ax:
         for i, (kind, one) in enumerate(looks(kinds).items()):
             here, colour = groups == kind, one["color"]
-            y = np.array([places[row] for row in rows[here]]) + (
-                0.5 * (i + 0.5) / len(kinds) - 0.25
-            )
+            shift = 0.5 * (i + 0.5) / len(kinds) - 0.25
+            y = np.array([places[row] for row in rows[here]]) + shift
             bar = dict(xerr=np.nan_to_num(sds[here].astype(float)), capsize=2)
             label = "ours" if single else kind
             look = dict(fmt=one["marker"], markersize=5, color=colour)
@@ -194,5 +171,5 @@ def spread(means, sds, rows, groups, *, published=None, xlabel, title="", ax=Non
                 ax.plot(printed[here], y, "x", color=colour, label=label)
         ax.set_yticks(range(len(places)), places)
         if not single or published is not None:
-            ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+            ax.legend(**OUTSIDE)
     return ax

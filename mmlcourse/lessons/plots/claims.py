@@ -32,17 +32,10 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
 
     Returns:
         The axes.
-
-    Raises:
-        ValueError: there are no claims.
     """
     claims = [(*claim, 0.0)[:4] for claim in claims]
     groups = list(dict.fromkeys(group for group, *_ in claims))
     claims.sort(key=lambda claim: groups.index(claim[0]))
-    if not claims:
-        raise ValueError(
-            "there are no claims to draw; expected at least one (group, name, Comparison)."
-        )
     places, heads, y = [], {}, -1
     for group, name, *_ in claims:
         if group not in heads:
@@ -70,14 +63,8 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
             for word, (marker, filling, colour) in _MARKS.items()
             if word in words
         ]
-        ax.legend(
-            handles=handles,
-            fontsize=8,
-            ncols=3,
-            loc="lower left",
-            bbox_to_anchor=(0, 1),
-            borderaxespad=0.2,
-        )
+        place = dict(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
+        ax.legend(handles=handles, ncols=3, **place)
     return ax
 
 

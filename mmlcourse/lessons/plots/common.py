@@ -6,14 +6,20 @@ series has one colour, line and marker; a method of the papers has the same ones
 
 import contextlib
 
+import numpy as np
+
 from mmlcourse.studies.methods import METHODS
 
 __all__ = [
     "COLOURS",
+    "DOTTED",
     "LINES",
     "MARKERS",
+    "OUTSIDE",
+    "error_bars",
     "heat_map",
     "integer_ticks",
+    "line_and_band",
     "looks",
     "panel",
     "panels",
@@ -24,6 +30,8 @@ __all__ = [
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINES = ("-", "--", "-.", ":")
+DOTTED = dict(color="black", linestyle=":", linewidth=1)  # a level to compare with
+OUTSIDE = dict(loc="center left", bbox_to_anchor=(1, 0.5))  # a legend at the right of its axes
 
 RC = {
     "figure.dpi": 96,
@@ -36,6 +44,8 @@ RC = {
     "grid.alpha": 0.25,
     "font.size": 10,
     "legend.frameon": False,
+    "legend.fontsize": 8,
+    "legend.title_fontsize": 8,
     "image.cmap": "cividis",
 }
 
@@ -120,7 +130,7 @@ def looks(names, places=None):
     }
 
 
-def heat_map(ax, values, rows, columns, bar="", *, ticks=None, **image):
+def heat_map(ax, values, rows, columns, bar="", *, ticks=None, texts=None, **image):
     """Draw a table of numbers as colours, with a name for every row and column.
 
     Args:
@@ -130,18 +140,54 @@ def heat_map(ax, values, rows, columns, bar="", *, ticks=None, **image):
         columns: C names.
         bar: label of the colour bar; "" leaves it out.
         ticks: keywords for the names of the columns, such as rotation.
+        texts: [R, C], written into the cells ("": nothing); or None.
         **image: keywords of `Axes.imshow`.
 
     Returns:
         The image.
     """
-    drawn = ax.imshow(values, **image)
+    drawn = ax.imshow(values, **{"aspect": "auto", **image})
     ax.set_xticks(range(len(columns)), columns, **(ticks or {}))
     ax.set_yticks(range(len(rows)), rows)
     ax.grid(False)
     if bar:
         ax.figure.colorbar(drawn, ax=ax, label=bar)
+    for (i, j), text in np.ndenumerate(np.asarray([] if texts is None else texts, dtype=str)):
+        if text:
+            dark = np.dot(drawn.to_rgba(values[i][j])[:3], (0.299, 0.587, 0.114)) < 0.45
+            colour = "white" if dark else "black"
+            ax.text(j, i, text, ha="center", va="center", fontsize=9, color=colour)
     return drawn
+
+
+def line_and_band(ax, x, middle, low, high, look, label):
+    """Draw a line and the area between two others.
+
+    Args:
+        ax: matplotlib axes.
+        x: [N].
+        middle: [N], the line.
+        low: [N], where the area begins.
+        high: [N], where it ends.
+        look: keywords of `Axes.plot`.
+        label: of the line.
+    """
+    ax.plot(x, middle, **{"markersize": 4, **look}, label=label)
+    ax.fill_between(x, low, high, color=look["color"], alpha=0.17, linewidth=0)
+
+
+def error_bars(ax, x, accuracies, rows, colour):
+    """Draw one standard error of each accuracy over a number of rows.
+
+    Args:
+        ax: matplotlib axes.
+        x: [N].
+        accuracies: [N].
+        rows: how many rows were right or wrong.
+        colour: of the bars.
+    """
+    error = (accuracies * (1 - accuracies) / rows) ** 0.5
+    ax.errorbar(x, accuracies, error, fmt="none", capsize=3, color=colour)
 
 
 def integer_ticks(*axes):

@@ -2,12 +2,21 @@
 
 import numpy as np
 
-from mmlcourse.lessons.plots.common import COLOURS, MARKERS, heat_map, looks, panel, panels
+from mmlcourse.lessons.plots.common import (
+    COLOURS,
+    MARKERS,
+    OUTSIDE,
+    heat_map,
+    line_and_band,
+    looks,
+    panel,
+    panels,
+)
 
 __all__ = ["bands", "function_and_error", "head_tables", "moved_vectors", "similarities"]
 
 
-def moved_vectors(names, before, after, *, title="", ax=None):
+def moved_vectors(names, before, after, *, title=""):
     """Draw vectors in a plane as arrows, from a hollow marker to a filled one.
 
     Args:
@@ -15,13 +24,12 @@ def moved_vectors(names, before, after, *, title="", ax=None):
         before: [N, 2].
         after: [N, 2].
         title: of the figure.
-        ax: matplotlib axes, or None for a new figure.
 
     Returns:
         The axes.
     """
     labels = dict(xlabel="first number", ylabel="second number", title=title)
-    with panel(ax, size=(4.6, 2.9), **labels) as ax:
+    with panel(size=(4.6, 2.9), **labels) as ax:
         for name, old, new, colour, marker in zip(names, before, after, COLOURS, MARKERS):
             look = dict(marker=marker, markersize=9, color=colour)
             arrow = dict(arrowstyle="->", color=colour, shrinkA=6, shrinkB=5)
@@ -33,7 +41,7 @@ def moved_vectors(names, before, after, *, title="", ax=None):
     return ax
 
 
-def bands(x, series, *, xlabel, ylabel, reference=None, base=None, ylim=None, title="", ax=None):
+def bands(x, series, *, xlabel, ylabel, reference=None, base=None, ylim=None, ax=None):
     """Draw curves of means with bands of one standard deviation; one curve alone has no legend.
 
     Args:
@@ -44,27 +52,26 @@ def bands(x, series, *, xlabel, ylabel, reference=None, base=None, ylim=None, ti
         reference: (name, value) of a dotted horizontal line, or None.
         base: the base of a logarithmic x axis, or None.
         ylim: the ends of the y axis, or None.
-        title: of the figure.
         ax: matplotlib axes, or None for a new figure.
 
     Returns:
         The axes.
     """
-    labels = dict(xlabel=xlabel, ylabel=ylabel, title=title) | (dict(ylim=ylim) if ylim else {})
-    with panel(ax, size=(6.4, 2.6), **labels) as ax:
+    with panel(ax, size=(6.4, 2.6), xlabel=xlabel, ylabel=ylabel) as ax:
         for (name, values), one in zip(series.items(), looks(series).values()):
             values = np.asarray(values, float).reshape(len(x), -1)
             mean, sd = values.mean(1), values.std(1)
             one = one if base else {**one, "marker": ""}
-            ax.plot(x, mean, **one, label=name)
-            ax.fill_between(x, mean - sd, mean + sd, color=one["color"], alpha=0.15, linewidth=0)
+            line_and_band(ax, x, mean, mean - sd, mean + sd, one, name)
+        if ylim:
+            ax.set_ylim(ylim)
         if reference:
             ax.axhline(reference[1], color="grey", linestyle=":", label=reference[0])
         if base:
             ax.set_xscale("log", base=base)
             ax.set_xticks(x, x)
         if reference or len(series) > 1:
-            ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+            ax.legend(**OUTSIDE)
     return ax
 
 
@@ -100,13 +107,13 @@ def head_tables(tables, bar="attention weight"):
     with panels(1, len(tables), (4 * len(tables), 2.6), sharey=True) as axes:
         for ax, (title, values) in zip(axes[0], tables.items()):
             layers, heads = map(range, np.shape(values))
-            image = heat_map(ax, values, layers, heads, vmin=0, vmax=1, aspect="auto")
+            image = heat_map(ax, values, layers, heads, vmin=0, vmax=1)
             ax.set(xlabel="head", ylabel="layer", title=title)
         axes[0, 0].figure.colorbar(image, ax=axes, label=bar)
     return axes
 
 
-def similarities(values, rows, columns, *, xlabel, title="", ax=None):
+def similarities(values, rows, columns, *, xlabel):
     """Draw a table of cosines with their numbers.
 
     Args:
@@ -114,15 +121,11 @@ def similarities(values, rows, columns, *, xlabel, title="", ax=None):
         rows: R names.
         columns: C names.
         xlabel: what the columns are.
-        title: of the figure.
-        ax: matplotlib axes, or None for a new figure.
 
     Returns:
         The axes.
     """
-    with panel(ax, size=(4.6, 2.9), xlabel=xlabel, title=title) as ax:
-        heat_map(ax, values, rows, columns, "cosine", vmin=0, vmax=1, aspect="auto")
-        for (i, j), value in np.ndenumerate(np.asarray(values)):
-            colour = "black" if value > 0.45 else "white"
-            ax.text(j, i, f"{value:.2f}", ha="center", va="center", color=colour)
+    texts = np.char.mod("%.2f", values)
+    with panel(size=(4.6, 2.9), xlabel=xlabel) as ax:
+        heat_map(ax, values, rows, columns, "cosine", texts=texts, vmin=0, vmax=1)
     return ax

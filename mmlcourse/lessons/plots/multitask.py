@@ -4,7 +4,17 @@ import math
 
 import numpy as np
 
-from mmlcourse.lessons.plots.common import COLOURS, MARKERS, heat_map, looks, panel, panels
+from mmlcourse.lessons.plots.common import (
+    DOTTED,
+    MARKERS,
+    OUTSIDE,
+    error_bars,
+    heat_map,
+    line_and_band,
+    looks,
+    panel,
+    panels,
+)
 
 __all__ = [
     "accuracy_by_step",
@@ -16,8 +26,6 @@ __all__ = [
     "reasoning",
     "sampling",
 ]
-
-OUTSIDE = dict(loc="center left", bbox_to_anchor=(1, 0.5))  # a legend at the right of its axes
 
 
 def reasoning(weights, tokens, probabilities, labels, *, title="", values=False):
@@ -33,49 +41,28 @@ def reasoning(weights, tokens, probabilities, labels, *, title="", values=False)
 
     Returns:
         The two axes.
-
-    Raises:
-        ValueError: the numbers of steps, tokens or labels differ.
     """
     weights, probabilities = np.asarray(weights), np.asarray(probabilities)
-    expected = (len(probabilities), len(tokens))
-    if weights.shape != expected or probabilities.shape[1:] != (len(labels),):
-        raise ValueError(
-            f"weights have shape {list(weights.shape)} and probabilities "
-            f"{list(probabilities.shape)}; expected [K, {len(tokens)}] for these tokens and "
-            f"[K, {len(labels)}] for these labels."
-        )
     column = 0.7 if values else 0.34  # inches; a printed weight needs the wider one
+    texts = np.char.mod("%.3f", weights) if values else None
     steps, width = range(len(weights)), min(column * len(tokens) + 1.4, 8)
     with panels(1, 2, (width + 3.4, 3.4), width_ratios=(width, 3.4)) as (axes,):
         left, right = axes
-        heat_map(
-            left,
-            weights,
-            steps,
-            tokens,
-            "weight β",
-            ticks=dict(rotation=60, ha="right", fontsize=8),
-            vmin=0,
-            vmax=max(weights.max(), 1e-9),
-            aspect="auto",
-            interpolation="nearest",
-        )
+        look = dict(vmin=0, vmax=weights.max(), interpolation="nearest", texts=texts)
+        ticks = dict(rotation=60, ha="right", fontsize=8)
+        heat_map(left, weights, steps, tokens, "weight β", ticks=ticks, **look)
         left.set(xlabel="token of the premise", ylabel="step k", title=title)
-        for (k, j), weight in np.ndenumerate(weights) if values else ():
-            colour = "black" if weight > 0.55 * weights.max() else "white"
-            left.text(j, k, f"{weight:.3f}", ha="center", va="center", color=colour, fontsize=9)
         for answers, (label, one) in zip(probabilities.T, looks(labels).items()):
             right.plot(steps, answers, label=f"{label}: {answers.mean():.2f}", **one)
             right.axhline(answers.mean(), linewidth=1, alpha=0.5, **{**one, "marker": None})
         right.set(xlabel="step k", ylabel="probability", title="answers, and their mean")
         right.set(xticks=steps, ylim=(0, 1))
         note = "thin line: mean over the steps"
-        right.legend(fontsize=8, title=note, title_fontsize=8, **OUTSIDE)
+        right.legend(title=note, **OUTSIDE)
     return axes
 
 
-def forgetting(runs, *, ylabel="dev accuracy, or Pearson's r", baselines=None, rows=None):
+def forgetting(runs, *, ylabel, baselines, rows):
     """Draw the score of each task while the others are trained.
 
     There is a panel for each schedule, and below it a row per task with a stroke for each of its
@@ -86,8 +73,8 @@ def forgetting(runs, *, ylabel="dev accuracy, or Pearson's r", baselines=None, r
             task; order has the task of every step, from step 1. A score that was not measured
             is nan.
         ylabel: what the scores are.
-        baselines: {task: score of the majority class}, drawn as dotted lines; or None.
-        rows: {task: number of dev rows}. Bars then show one standard error of an accuracy.
+        baselines: {task: accuracy of the majority class}, drawn as dotted lines.
+        rows: {task: number of dev rows}. Bars show one standard error of an accuracy.
 
     Returns:
         The array of axes, [2, schedules].
@@ -99,13 +86,9 @@ def forgetting(runs, *, ylabel="dev accuracy, or Pearson's r", baselines=None, r
             order = np.asarray(order)
             for i, (task, one) in enumerate(looks(tasks).items()):
                 measured, colour = history[["step", task]].dropna(), one["color"]
-                x, p = measured["step"], measured[task]
-                above.plot(x, p, **one, markersize=4, label=task)
-                if rows:
-                    error = (p * (1 - p) / rows[task]) ** 0.5
-                    above.errorbar(x, p, error, fmt="none", capsize=2, color=colour)
-                if baselines:
-                    above.axhline(baselines[task], linestyle=":", linewidth=1, color=colour)
+                above.plot(measured["step"], measured[task], **one, markersize=4, label=task)
+                error_bars(above, measured["step"], measured[task], rows[task], colour)
+                above.axhline(baselines[task], linestyle=":", linewidth=1, color=colour)
                 at = np.flatnonzero(order == task) + 1
                 below.eventplot(at, lineoffsets=i, linelengths=0.8, linewidths=1, colors=colour)
             below.set_yticks(range(len(tasks)), tasks)
@@ -114,11 +97,11 @@ def forgetting(runs, *, ylabel="dev accuracy, or Pearson's r", baselines=None, r
             above.set_title(schedule.replace("_", " "))
         axes[0][0].set_ylabel(ylabel)
         axes[1][0].set_ylabel("trained")
-        axes[0][-1].legend(fontsize=9, **OUTSIDE)
+        axes[0][-1].legend(**OUTSIDE)
     return axes
 
 
-def sampling(sampler, *, steps=120):
+def sampling(sampler, *, steps):
     """Draw a TaskSampler: each task's probability by epoch, and the first draws of every epoch.
 
     Args:
@@ -131,15 +114,15 @@ def sampling(sampler, *, steps=120):
     from matplotlib.colors import ListedColormap
 
     tasks, epochs, end = list(sampler.sizes), range(1, sampler.epochs + 1), sampler.epochs + 0.5
-    colours = [(*COLOURS, "#999999")[i % 8] for i in range(len(tasks))]  # GLUE has eight tasks
+    colours = [one["color"] for one in looks(tasks).values()]
     ticks = np.unique(np.linspace(1, sampler.epochs, 7).round())
     drawn = [[tasks.index(task) for task in sampler.order(epoch)[:steps]] for epoch in epochs]
     last = min(steps, sampler.steps_per_epoch) + 0.5
     with panels(1, 2, (9.5, 3.2), width_ratios=(2, 3)) as (axes,):
         left, right = axes
-        for (task, one), colour in zip(looks(tasks).items(), colours):
+        for task, one in looks(tasks).items():
             shares = [sampler.probabilities(epoch)[task] for epoch in epochs]
-            left.plot(epochs, shares, **{**one, "color": colour}, markersize=4, label=task)
+            left.plot(epochs, shares, **one, markersize=4, label=task)
         left.set(xlabel="epoch", ylabel="probability", title=sampler.kind.replace("_", " "))
         left.set(xticks=ticks, xlim=(0.5, end), ylim=(0, None))
         right.imshow(
@@ -152,48 +135,43 @@ def sampling(sampler, *, steps=120):
             extent=(0.5, last, end, 0.5),
         )
         right.set(xlabel="step of the epoch", ylabel="epoch", yticks=ticks, title="tasks drawn")
-        right.legend(*left.get_legend_handles_labels(), fontsize=8, **OUTSIDE)
+        right.legend(*left.get_legend_handles_labels(), **OUTSIDE)
         right.grid(False)
     return axes
 
 
-def accuracy_by_step(runs, *, lines=None, places=None, title="", ax=None):
+def accuracy_by_step(runs, *, lines, places, title=""):
     """Draw accuracy against training steps: the mean over seeds, and a band of one sd.
 
     Args:
         runs: {name: {step: accuracies of its seeds}}.
-        lines: {name: accuracy} of horizontal lines, or None.
+        lines: {name: accuracy} of horizontal lines.
         places: {name: place in the palette}; see `looks`.
         title: of the figure.
-        ax: matplotlib axes, or None for a new figure.
 
     Returns:
         The axes.
     """
     labels = dict(xlabel="training step", ylabel="dev accuracy", title=title)
-    with panel(ax, size=(6.6, 3.6), **labels) as ax:
+    with panel(size=(6.6, 3.6), **labels) as ax:
         for (name, curve), one in zip(runs.items(), looks(runs, places).values()):
-            values = np.array([curve[step] for step in curve], dtype=float)  # [steps, seeds]
-            mean, sd = values.mean(1), values.std(1, ddof=min(1, values.shape[1] - 1))
-            ax.plot(list(curve), mean, **one, markersize=5, label=name)
-            ax.fill_between(list(curve), mean - sd, mean + sd, color=one["color"], alpha=0.15)
-        for name, y in (lines or {}).items():
-            ax.axhline(y, color="black", linewidth=1, linestyle=":", label=name)
-        ax.legend(fontsize=8, **OUTSIDE)
+            mean, sd = _mean_and_sd(curve)
+            line_and_band(ax, mean.index, mean, mean - sd, mean + sd, one, name)
+        for name, y in lines.items():
+            ax.axhline(y, **DOTTED, label=name)
+        ax.legend(**OUTSIDE)
     return ax
 
 
-def parameters_against_score(
-    parameters,
-    scores,
-    errors=None,
-    *,
-    xlabel="parameters of one task's own",
-    ylabel="overall score",
-    places=None,
-    title="",
-    ax=None,
-):
+def _mean_and_sd(curve):
+    """Two Series over the sorted keys of {key: numbers}; a single number has the deviation 0."""
+    import pandas as pd
+
+    groups = pd.Series(curve).explode().astype(float).groupby(level=0)
+    return groups.mean(), groups.std().fillna(0)
+
+
+def parameters_against_score(parameters, scores, errors=None, *, xlabel, ylabel, places, title=""):
     """Draw the score of each system against the number of parameters of one task.
 
     Marks of nearly the same number would hide each other, so they are drawn side by side.
@@ -204,17 +182,15 @@ def parameters_against_score(
         errors: {system: one standard error}, where it is known.
         xlabel: what the parameters are.
         ylabel: what the scores are.
-        places: {system: place in the palette}; see `looks`. By default the order of the scores.
+        places: {system: place in the palette}; see `looks`.
         title: of the figure.
-        ax: matplotlib axes, or None for a new figure.
 
     Returns:
         The axes.
     """
     x = _side_by_side({name: parameters[name] for name, _ in scores.items()})
-    with panel(ax, size=(6.6, 3.8), xlabel=xlabel, ylabel=ylabel, title=title) as ax:
-        for i, (name, one) in enumerate(looks(scores, places).items()):
-            place = i if places is None else places[name]
+    with panel(size=(6.6, 3.8), xlabel=xlabel, ylabel=ylabel, title=title) as ax:
+        for name, one in looks(scores, places).items():
             ax.errorbar(
                 x[name],
                 scores[name],
@@ -223,21 +199,20 @@ def parameters_against_score(
                 capsize=3,
                 markersize=7,
                 color=one["color"],
-                markerfacecolor="white" if place >= len(MARKERS) else None,  # all are used
+                markerfacecolor="white" if places[name] >= len(MARKERS) else None,  # all are used
                 label=name,
             )
         ax.set_xscale("log")
         ax.margins(x=0.12)
-        if len(scores):
-            ax.legend(fontsize=8, **OUTSIDE)
+        ax.legend(**OUTSIDE)
     return ax
 
 
-def _side_by_side(numbers, *, near=1.25, step=1.14):
+def _side_by_side(numbers):
     """Return {name: place on a logarithmic axis}; numbers that are near each other are spread."""
     groups, last = [], None
     for name in sorted(numbers, key=lambda name: numbers[name]):
-        if last is None or numbers[name] > near * last:
+        if last is None or numbers[name] > 1.25 * last:
             groups.append([])
         groups[-1].append(name)
         last = numbers[name]
@@ -246,51 +221,37 @@ def _side_by_side(numbers, *, near=1.25, step=1.14):
         middle = math.prod(float(numbers[name]) ** (1 / len(group)) for name in group)
         ordered = [name for name in numbers if name in group]
         for i, name in enumerate(ordered):
-            shift = step ** (i - (len(group) - 1) / 2)
+            shift = 1.14 ** (i - (len(group) - 1) / 2)
             places[name] = middle * shift if len(group) > 1 else numbers[name]
     return places
 
 
-def learning_curve(scores, *, lines=None, counts=False, title="", ax=None):
-    """Draw accuracy against the share of labels, on a logarithmic axis, with standard deviations.
+def learning_curve(scores, *, lines=None, title="", ax=None):
+    """Draw accuracy against the number of labels, on a logarithmic axis, with standard deviations.
 
     Args:
-        scores: {name: {share: accuracies of its draws}}. A single draw has no error bar.
+        scores: {name: {labels: accuracies of its draws}}. A single draw has no error bar.
         lines: {name: accuracy} of horizontal lines, or None.
-        counts: whether the keys are numbers of labels, not shares of them.
         title: of the figure.
         ax: matplotlib axes, or None for a new figure.
 
     Returns:
         The axes.
-
-    Raises:
-        ValueError: a share is not above 0, or has no draw.
     """
-    shares = sorted({share for curve in scores.values() for share in curve})
-    drawn = all(len(draws) for curve in scores.values() for draws in curve.values())
-    if not shares or shares[0] <= 0 or not drawn:
-        raise ValueError(
-            f"scores has the shares {shares}; expected some, all above 0, with at least one "
-            f"accuracy for each of {list(scores)}."
-        )
-    xlabel = "labels" if counts else "share of the labels"
-    ticks = [f"{share:,.0f}" if counts else f"{100 * share:.3g} %" for share in shares]
-    labels = dict(xlabel=xlabel, ylabel="dev accuracy", title=title)
+    numbers = sorted({number for curve in scores.values() for number in curve})
+    labels = dict(xlabel="labels", ylabel="dev accuracy", title=title)
     with panel(ax, size=(5.4, 3.6), **labels) as ax:
         for i, (name, one) in enumerate(looks(scores).items()):
-            curve = dict(sorted(scores[name].items()))
-            x = np.array(list(curve)) * 1.05 ** (i - (len(scores) - 1) / 2)  # no bar hides another
-            draws = [np.asarray(draws, dtype=float) for draws in curve.values()]
-            sds = [values.std(ddof=1) if len(values) > 1 else 0 for values in draws]
-            means, bars = [values.mean() for values in draws], sds if any(sds) else None
-            ax.errorbar(x, means, yerr=bars, **one, markersize=5, capsize=3, label=name)
+            mean, sd = _mean_and_sd(scores[name])
+            x = mean.index * 1.05 ** (i - (len(scores) - 1) / 2)  # no bar hides another
+            bars = sd if sd.any() else None
+            ax.errorbar(x, mean, yerr=bars, **one, markersize=5, capsize=3, label=name)
         for (name, y), line in zip((lines or {}).items(), (":", (0, (1, 3)), (0, (6, 4)))):
             ax.axhline(y, color="black", linewidth=1, linestyle=line, label=name)
         ax.set_xscale("log")
-        ax.set_xticks(shares, ticks)
+        ax.set_xticks(numbers, [f"{number:,.0f}" for number in numbers])
         ax.minorticks_off()
-        ax.legend(fontsize=8)
+        ax.legend()
     return ax
 
 
@@ -315,22 +276,21 @@ def loss_and_pull(margins, losses, pulls, *, lines=None, top=1.05, title=""):
             left.plot(margins, losses[name], **one)
             right.plot(margins, pulls[name], **one)
         for name, y in (lines or {}).items():
-            left.axhline(y, color="black", linewidth=1, linestyle=":", label=name)
+            left.axhline(y, **DOTTED, label=name)
         left.set(xlabel="margin m", ylabel="loss of a query", ylim=(-0.05, 4), title=title)
         right.set(xlabel="margin m", ylabel="pull, −dL/dm", ylim=(-0.03 * top, top))
-        right.legend(*left.get_legend_handles_labels(), fontsize=8, **OUTSIDE)
+        right.legend(*left.get_legend_handles_labels(), **OUTSIDE)
     return axes
 
 
-def pretraining(curves, guesses, *, window=8):
-    """Draw both losses of pre-training against the steps, as means over a window of batches.
+def pretraining(curves, guesses):
+    """Draw both losses of pre-training against the steps, as means over a window of eight batches.
 
     The band is one standard error of the mean over the window.
 
     Args:
         curves: {name: DataFrame of `pretrain`}.
         guesses: the losses without reading: tokens by frequency, and next sentences by guessing.
-        window: the number of batches.
 
     Returns:
         The two axes.
@@ -339,13 +299,12 @@ def pretraining(curves, guesses, *, window=8):
         parts = {"words": "by frequency", "next_sentence": "guessing"}
         for ax, (part, name_of_guess), guess in zip(axes, parts.items(), guesses):
             for (name, curve), one in zip(curves.items(), looks(curves).values()):
-                rolling = curve[part].rolling(window, min_periods=2)
+                rolling = curve[part].rolling(8, min_periods=2)
                 mean, error = rolling.mean(), rolling.std() / rolling.count() ** 0.5
-                ax.plot(curve["step"], mean, **one, markevery=12, markersize=4, label=name)
-                band = dict(color=one["color"], alpha=0.2, linewidth=0)
-                ax.fill_between(curve["step"], mean - error, mean + error, **band)
-            ax.axhline(guess, color="black", linestyle=":", linewidth=1, label=name_of_guess)
-            ax.set(xlabel="training step", ylabel=f"loss, mean of {window} batches")
+                look = dict(one, markevery=12)
+                line_and_band(ax, curve["step"], mean, mean - error, mean + error, look, name)
+            ax.axhline(guess, **DOTTED, label=name_of_guess)
+            ax.set(xlabel="training step", ylabel="loss, mean of 8 batches")
             ax.set_title({"words": "masked tokens"}.get(part, part.replace("_", " ")))
-            ax.legend(fontsize=8)
+            ax.legend()
     return axes

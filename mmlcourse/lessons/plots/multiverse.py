@@ -4,9 +4,12 @@ import numpy as np
 
 from mmlcourse.lessons.plots.common import (
     COLOURS,
+    DOTTED,
     LINES,
+    OUTSIDE,
     heat_map,
     integer_ticks,
+    line_and_band,
     looks,
     panel,
     panels,
@@ -16,7 +19,6 @@ from mmlcourse.text import count
 
 __all__ = [
     "drift",
-    "figure2",
     "head_counts",
     "head_paths",
     "head_similarity",
@@ -34,7 +36,7 @@ __all__ = [
 HEADS = dict(xlabel="index among active heads", ylabel="average loss of the head")
 
 
-def head_similarity(weight, names=None, *, limit=1.0):
+def head_similarity(weight, names, *, limit=1.0):
     """Draw the mutual orthogonality of heads for every class (MML v2, Fig. 1).
 
     Each table has the absolute cosine of every pair of heads r < s.
@@ -51,12 +53,10 @@ def head_similarity(weight, names=None, *, limit=1.0):
     rows = rows / rows.norm(dim=-1, keepdim=True).clamp(min=1e-12)
     tables = (rows @ rows.transpose(1, 2)).abs().numpy()  # [C,A,A]
     with panels(1, len(tables), (2.9 * len(tables) + 0.8, 3)) as (axes,):
-        for k, (ax, table) in enumerate(zip(axes, tables)):
+        for ax, table, name in zip(axes, tables, names):
             pairs = np.ma.masked_array(table, np.tri(len(table), dtype=bool))  # r < s only
             image = ax.imshow(pairs, vmin=0, vmax=limit, interpolation="nearest")
-            mean = pairs.mean() if len(table) > 1 else 0.0
-            name = names[k] if names else f"class {k}"
-            ax.set(xlabel="head s", ylabel="head r", title=f"{name}: mean {mean:.3f}")
+            ax.set(xlabel="head s", ylabel="head r", title=f"{name}: mean {pairs.mean():.3f}")
             integer_ticks(ax.xaxis, ax.yaxis)
             ax.grid(False)
         ax.figure.colorbar(image, ax=list(axes), label="|cosine|")
@@ -87,7 +87,7 @@ def head_paths(paths, points=None, labels=None):
                 _head_path(ax, np.asarray(path)[:, j], one, f"$f_{j + 1}$", place)
             ax.set(xlabel=units[0], ylabel=units[1], title=title)
         if points is not None:
-            axes[0].legend(loc="lower right", fontsize=8)
+            axes[0].legend(loc="lower right")
     return axes
 
 
@@ -114,20 +114,17 @@ def drift(paths, level, *, title=""):
     labels = dict(xlabel="update", ylabel="|cosine| of two heads of a class", title=title)
     with panel(size=(6.4, 3.6), **labels, ylim=(0, 1)) as ax:
         for (name, path), one in zip(paths.items(), looks(paths).values()):
-            step, mean, low, high = np.asarray(path).T
-            ax.fill_between(step, low, high, color=one["color"], alpha=0.18, linewidth=0)
-            ax.plot(step, mean, **one, markersize=4, label=name)
-        ax.axhline(level, linestyle=":", color="black", label=f"random: {level:.3f}")
+            line_and_band(ax, *np.asarray(path).T, one, name)
+        ax.axhline(level, **DOTTED, label=f"random: {level:.3f}")
         ax.legend(loc="upper left")
     return ax
 
 
-def singular_values(spectra, *, first=60, title=""):
-    """Draw the largest singular values of several sets of vectors, each divided by its largest.
+def singular_values(spectra, *, title=""):
+    """Draw the sixty largest singular values of sets of vectors, each divided by its largest.
 
     Args:
         spectra: {name: singular values, largest first}.
-        first: how many are drawn.
         title: of the figure.
 
     Returns:
@@ -138,7 +135,7 @@ def singular_values(spectra, *, first=60, title=""):
         for name, values in spectra.items():
             look = looks([one for one in spectra if one in METHODS]).get(name)
             look = look or dict(color="grey", linestyle=":", marker="P")
-            values = np.asarray(values)[:first] / float(values[0])
+            values = np.asarray(values)[:60] / float(values[0])
             place = range(1, len(values) + 1)
             ax.semilogy(place, values, **look, markevery=6, markersize=5, label=name)
         ax.legend(loc="upper right")
@@ -202,80 +199,33 @@ def pruning_event(event, *, title=None, ax=None):
             ax.plot(place[~kept], averages[~kept], "x", markersize=5, color=COLOURS[1], label=label)
         for i, centroid in enumerate(event["centroids"]):
             label = None if i else "centroids"
-            ax.axhline(centroid, linestyle=":", linewidth=1, color="black", label=label)
+            ax.axhline(centroid, **DOTTED, label=label)
         integer_ticks(ax.xaxis)
-        ax.legend(fontsize=8, loc="upper right", ncols=3)
+        ax.legend(loc="upper right", ncols=3)
     return ax
 
 
-def head_counts(runs, *, last_step=None, title="", ax=None):
+def head_counts(runs, *, last_step, title=""):
     """Draw the number of active heads against training steps; a marker shows every check.
 
     Args:
-        runs: {name: (num_heads, events)}, with events as in `pruner.events` or dicts of them.
-        last_step: where the lines end, or {name: where its line ends}.
+        runs: {name: (num_heads, events)}, with events as in `pruner.events`.
+        last_step: {name: where its line ends}.
         title: of the figure.
-        ax: matplotlib axes, or None for a new figure.
 
     Returns:
         The axes.
     """
     ylim = (0, 1.08 * max(num_heads for num_heads, _ in runs.values()))
-    with panel(ax, xlabel="training step", ylabel="active heads", title=title, ylim=ylim) as ax:
+    with panel(xlabel="training step", ylabel="active heads", title=title, ylim=ylim) as ax:
         for (name, (num_heads, events)), one in zip(runs.items(), looks(runs).values()):
-            events, marker = [_fields(event) for event in events], one.pop("marker")
-            steps = [0, *(event["step"] for event in events)]
-            counts = [num_heads, *(len(event["kept"]) for event in events)]
-            end = last_step.get(name) if isinstance(last_step, dict) else last_step
-            ends = [*steps, max(end or 0, steps[-1])]
-            label = f"{name}: {counts[-1]}"
+            marker, steps = one.pop("marker"), [0, *(event.step for event in events)]
+            counts = [num_heads, *(len(event.kept) for event in events)]
+            ends, label = [*steps, max(last_step[name], steps[-1])], f"{name}: {counts[-1]}"
             ax.step(ends, [*counts, counts[-1]], where="post", **one, label=label)
             ax.plot(steps[1:], counts[1:], marker, markersize=4, color=one["color"])
         ax.legend()
     return ax
-
-
-def figure2(events, num_heads, *, last_step=None, final=None):
-    """Draw Fig. 2 of MML v2: two clusterings, the number of heads, and the heads that remain.
-
-    The clusterings are the first and the last that dropped heads. Where only one dropped heads, the
-    last clustering of all is the second; where there is no other, its panel is left out.
-
-    Args:
-        events: of one run, as in `pruner.events` or dicts of them.
-        num_heads: at the beginning.
-        last_step: where the line of the number of heads ends.
-        final: averages [A] of the heads at the end; by default those of the last event's survivors.
-
-    Returns:
-        The figure.
-
-    Raises:
-        ValueError: no event dropped a head.
-    """
-    events = [_fields(event) for event in events]
-    pruned = [event for event in events if event["dropped"]]
-    if not pruned:
-        raise ValueError(
-            f"none of the {len(events)} events dropped a head, so there is nothing to draw; "
-            "look at pruning_event(events[0])."
-        )
-    if final is None:
-        left = dict(zip(events[-1]["head_ids"], events[-1]["averages"]))
-        final = [left[head] for head in events[-1]["kept"]]
-    second = pruned[-1] if len(pruned) > 1 else events[-1]
-    name = "pruning" if second["dropped"] else "check"
-    with panels(2, 2, (9.5, 6)) as ((a, b), (c, d)):
-        pruning_event(pruned[0], ax=a, title=f"(a) first pruning, step {pruned[0]['step']:,}")
-        if second is pruned[0]:
-            b.set_axis_off()
-        else:
-            pruning_event(second, ax=b, title=f"(b) last {name}, step {second['step']:,}")
-        runs = {"at the end": (num_heads, events)}
-        head_counts(runs, last_step=last_step, title="(c) active heads", ax=c)
-        d.plot(range(len(final)), final, "o", markersize=4, color=COLOURS[0])
-        d.set(**HEADS, title=f"(d) what is left: {count(len(final), 'head')}")
-    return d.figure
 
 
 def prunings(runs, *, columns=3):
@@ -287,17 +237,9 @@ def prunings(runs, *, columns=3):
 
     Returns:
         The figure.
-
-    Raises:
-        ValueError: no event dropped a head.
     """
     events = [(name, _fields(event)) for name, many in runs.items() for event in many]
     events = [(name, event) for name, event in events if event["dropped"]]
-    if not events:
-        raise ValueError(
-            f"none of {list(runs)} dropped a head, so there is nothing to draw; look at "
-            "pruning_event(events[0])."
-        )
     rows = -(-len(events) // columns)
     with panels(rows, columns, (3.4 * columns, 2.3 * rows)) as axes:
         for ax, (name, event) in zip(axes.flat, events):
@@ -342,17 +284,16 @@ def staircases(runs, landmarks):
             label = f"{run.name}: {counts[-1][2]} of {run.num_heads}" if counts else run.name
             top.step([*x, 1], [*y, y[-1]], where="post", **one, label=label)
             top.plot(x[1:], y[1:], marker, markersize=4, color=one["color"])
-            if run.dev:
-                steps, values = zip(*((at / run.steps, v - run.majority) for at, v in run.dev))
-                bottom.plot(steps, values, marker=marker, **one, label=f"{run.name}, {run.metric}")
+            steps, values = zip(*((at / run.steps, v - run.majority) for at, v in run.dev))
+            bottom.plot(steps, values, marker=marker, **one, label=f"{run.name}, {run.metric}")
         label = f"paper, QNLI: {landmarks['left']} of {landmarks['heads']:,}"
         top.plot([0, paper[1]], [1, paper[0]], "*", markersize=13, color="black", label=label)
         top.set(ylabel="share of active heads", yscale="log", ylim=(lowest / 2, 1.4))
         top.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        bottom.axhline(0, linestyle=":", linewidth=1, color="black")
+        bottom.axhline(0, **DOTTED)
         bottom.set(xlabel="share of training", ylabel="dev metric less\nthat of the majority")
         for ax in (top, bottom):
-            ax.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+            ax.legend(**OUTSIDE)
     return top, bottom
 
 
@@ -387,25 +328,13 @@ def improvements(
     values = percent.to_numpy(dtype=float)
     limit = limit or max(np.nanmax(np.abs(values), initial=0), 1e-9)
     frames = np.zeros_like(values) if marked is None else marked.to_numpy()
+    texts = np.where(np.isfinite(values), np.char.mod(f"%+.{digits}f", values), "")
     ends = [COLOURS[1], "white", COLOURS[0]]
     colours = LinearSegmentedColormap.from_list("", ends, N=21).with_extremes(bad="0.88")
     size = (0.72 * values.shape[1] + 2.6, 0.34 * len(values) + 1.2)
     with panel(ax, size=size, title=title) as ax:
-        image = heat_map(
-            ax,
-            np.ma.masked_invalid(values),
-            percent.index,
-            percent.columns,
-            label,
-            cmap=colours,
-            vmin=-limit,
-            vmax=limit,
-            aspect="auto",
-        )
-        for i, j in zip(*np.nonzero(np.isfinite(values))):
-            dark = np.dot(image.to_rgba(values[i, j])[:3], (0.299, 0.587, 0.114)) < 0.45
-            text, colour = f"{values[i, j]:+.{digits}f}", "white" if dark else "black"
-            ax.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
+        look = dict(cmap=colours, vmin=-limit, vmax=limit, texts=texts)
+        heat_map(ax, np.ma.masked_invalid(values), percent.index, percent.columns, label, **look)
         for i, j in zip(*np.nonzero(frames)):
             ax.add_patch(Rectangle((j - 0.47, i - 0.46), 0.94, 0.92, fill=False, linewidth=1.6))
     return ax
@@ -425,12 +354,7 @@ def improvement_grid(tables, *, marked=None, limit=None, digits=1, xlabel="", yl
 
     Returns:
         The array of axes, [rows, 2].
-
-    Raises:
-        ValueError: the number of tables is odd, or there are none.
     """
-    if not tables or len(tables) % 2:
-        raise ValueError(f"{len(tables)} tables cannot be drawn in rows of two; expected 2, 4, ...")
     frames, rows = list(tables.values()), len(tables) // 2
     limit = limit or max(np.nanmax(np.abs(one.to_numpy(float)), initial=1e-9) for one in frames)
     widths = [frames[0].shape[1] + 1, frames[1].shape[1] + 1]
@@ -484,5 +408,5 @@ def profile(shares, *, xlabel="factor τ on the lowest error", title="", ax=None
             every = (i, max(1, len(shares) // 8))  # other markers than the neighbour's
             x, y = shares.index, shares[name]
             ax.step(x, y, where="post", markersize=5, markevery=every, **one, label=name)
-        ax.legend(fontsize=8, loc="lower right")
+        ax.legend(loc="lower right")
     return ax

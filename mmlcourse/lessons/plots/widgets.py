@@ -22,13 +22,10 @@ def sliders(draw, *, start=None, show=True, **choices):
         **choices: the values of each argument, in the order in which they lie on its slider.
             Long texts get a menu instead of a slider. A text instead of a list of values gets a
             text box.
-
-    Raises:
-        ValueError: an argument has no choices, or its start is not one of them.
     """
     texts = {name: values for name, values in choices.items() if isinstance(values, str)}
     choices = {name: [v] if name in texts else list(v) for name, v in choices.items()}
-    start = _starts(choices, start or {})
+    start = {name: values[0] for name, values in choices.items()} | (start or {})
     if is_interactive():
         from ipywidgets import interact
 
@@ -40,29 +37,20 @@ def sliders(draw, *, start=None, show=True, **choices):
         _alone(draw)(**start)
 
 
-def text_boxes(show, *, button="Predict", **texts):
+def text_boxes(show, **texts):
     """Show a result for the given texts, and for the reader's own where a live front end exists.
 
     Args:
         show: a function of keyword arguments that prints or draws the result of some texts.
-        button: the words on the button.
         **texts: the text of each argument at the start.
-
-    Raises:
-        ValueError: there are no texts.
     """
-    if not texts:
-        raise ValueError(
-            "there are no texts to start with, expected at least one. Pass one for each argument: "
-            "text_boxes(show, sentence='A quiet triumph.')."
-        )
     if not is_interactive():
         _say_that_a_kernel_is_needed(texts)
     _alone(show)(**texts)
     if is_interactive():
         from ipywidgets import interact_manual
 
-        run = interact_manual.options(manual_name=button)
+        run = interact_manual.options(manual_name="Predict")
         run(_alone(show), **_text_boxes(texts))
 
 
@@ -77,28 +65,6 @@ def _alone(draw):
             plt.show()
 
     return redraw
-
-
-def _starts(choices, start):
-    """{argument: where it starts}, for every argument."""
-    for name in start:
-        if name not in choices:
-            raise ValueError(
-                f"start names {name!r}, expected one of {list(choices)}. "
-                "Pass its values too, or leave it out of start."
-            )
-    for name, values in choices.items():
-        if not values:
-            raise ValueError(
-                f"{name} has no values to choose from, expected at least one. "
-                f"Pass a list of values: sliders(draw, {name}=[...])."
-            )
-        if name in start and start[name] not in values:
-            raise ValueError(
-                f"{name} starts at {start[name]!r}, expected one of {values}. "
-                "Choose one of these, or add the value to the list."
-            )
-    return {name: start.get(name, values[0]) for name, values in choices.items()}
 
 
 def _say_that_a_kernel_is_needed(texts):

@@ -60,33 +60,11 @@ def test_survivors_and_eliminated_differ_in_shape_and_place(form):
 
 
 def test_head_counts_go_down_at_the_events():
-    ax = plots.head_counts({"rte": (5, [FIRST, SECOND]), "cola": (4, [])}, last_step=30)
-    stairs = [
-        line.get_xydata().tolist() for line in ax.lines if line.get_marker() in ("None", None)
-    ]
-    assert stairs == [[[0, 5], [10, 3], [20, 3], [30, 3]], [[0, 4], [30, 4]]]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["rte: 3", "cola: 4"]
-
-
-def test_the_line_of_each_head_count_may_end_at_its_own_step():
     runs = {"rte": (5, [FIRST, SECOND]), "cola": (4, [])}
     ax = plots.head_counts(runs, last_step={"rte": 30, "cola": 12})
-    ends = [line.get_xdata()[-1] for line in ax.lines if line.get_marker() in ("None", None)]
-    assert ends == [30, 12]
-
-
-def test_figure_2_has_four_panels_and_needs_a_pruning():
-    fig = plots.figure2([FIRST, SECOND], 5, last_step=30)
-    a, b, c, d = fig.axes
-    assert a.get_title(loc="left") == "(a) first pruning, step 10"
-    assert b.get_title(loc="left") == "(b) last check, step 20"  # no panel is drawn twice
-    assert d.lines[0].get_ydata().tolist() == [0.4, 0.45, 0.5] and "3 heads" in d.get_title(
-        loc="left"
-    )
-    assert c.lines[0].get_xydata().tolist()[-1] == [30, 3]
-    with pytest.raises(ValueError, match="none of the 1 events dropped a head"):
-        plots.figure2([SECOND], 5)
-    assert not plots.figure2([FIRST], 5).axes[1].axison
+    stairs = [line.get_xydata().tolist() for line in ax.lines if line.get_marker() == "None"]
+    assert stairs == [[[0, 5], [10, 3], [20, 3], [30, 3]], [[0, 4], [12, 4]]]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["rte: 3", "cola: 4"]
 
 
 def test_every_pruning_has_a_panel():
@@ -95,8 +73,6 @@ def test_every_pruning_has_a_panel():
     assert titles == ["rte, step 10", "cola, step 10", ""]
     assert [ax.axison for ax in fig.axes] == [True, True, False]
     assert fig.axes[0].texts[0].get_text() == "3 of 5 kept"
-    with pytest.raises(ValueError, match=r"none of \['rte'\] dropped a head"):
-        plots.prunings({"rte": [SECOND]})
 
 
 def test_staircases_are_shares_with_the_landmarks_of_the_paper():
@@ -153,8 +129,7 @@ def test_similarity_tables_hold_each_pair_once():
         axes[1].images[0].get_array().compressed(), [0.0, 1.0, 0.0], atol=1e-6
     )
     assert [ax.get_title(loc="left") for ax in axes] == ["no: mean 0.471", "yes: mean 0.333"]
-    other = plots.head_similarity(weight, limit=0.5)[0]
-    assert other.get_title(loc="left") == "class 0: mean 0.471"
+    other = plots.head_similarity(weight, ["no", "yes"], limit=0.5)[0]
     assert other.images[0].get_clim() == (0, 0.5)
 
 
@@ -182,11 +157,8 @@ def test_heads_are_drawn_from_the_start_to_the_end():
 
 
 def test_singular_values_are_divided_by_the_largest():
-    ax = plots.singular_values({"checkpoint": [4.0, 2.0, 1.0], "mv-m": [10.0, 1.0]}, first=2)
-    assert [line.get_xydata().tolist() for line in ax.lines] == [
-        [[1, 1], [2, 0.5]],
-        [[1, 1], [2, 0.1]],
-    ]
+    ax = plots.singular_values({"checkpoint": [4.0, 2.0], "mv-m": [10.0, 1.0]})
+    assert [line.get_ydata().tolist() for line in ax.lines] == [[1, 0.5], [1, 0.1]]
     assert ax.lines[1].get_color() == looks(["mv-m"])["mv-m"]["color"] != ax.lines[0].get_color()
 
 
@@ -237,8 +209,6 @@ def test_a_grid_of_improvements_shares_its_colours():
     assert [len(ax.patches) for ax in axes.flat] == [1, 0]
     assert [ax.get_ylabel() for ax in axes.flat] == ["trained on", ""]
     assert len(axes[0][0].figure.axes) == 3  # one colour bar, at the right
-    with pytest.raises(ValueError, match="3 tables cannot be drawn in rows of two"):
-        plots.improvement_grid({"a": small, "b": large, "c": large})
 
 
 def test_improvement_panels_have_a_mean_at_the_end_of_each_row():
@@ -259,23 +229,17 @@ def test_improvement_panels_have_a_mean_at_the_end_of_each_row():
 
 def test_numbers_can_be_read_on_every_colour():
     """The text is white on dark cells and black elsewhere, with a WCAG 2 contrast above 3 to 1."""
-    percent = pd.DataFrame([np.linspace(-5, 5, 21)])
-    ax = plots.improvements(percent)
+    ax = plots.improvements(pd.DataFrame([np.linspace(-5, 5, 21)]))
 
     def luminance(colour):
-        return np.dot(
-            [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]],
-            (0.2126, 0.7152, 0.0722),
-        )
+        parts = np.array(matplotlib.colors.to_rgb(colour))
+        linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        return linear @ (0.2126, 0.7152, 0.0722)
 
-    for text, value in zip(ax.texts, percent.loc[0]):
-        a, b = sorted(
-            (
-                luminance(matplotlib.colors.to_rgb(text.get_color())),
-                luminance(ax.images[0].to_rgba(value)),
-            )
-        )
-        assert (b + 0.05) / (a + 0.05) > 3, (value, text.get_color())
+    for text, value in zip(ax.texts, np.linspace(-5, 5, 21)):
+        cell = ax.images[0].to_rgba(value)[:3]
+        low, high = sorted(map(luminance, (cell, text.get_color())))
+        assert (high + 0.05) / (low + 0.05) > 3, (value, text.get_color())
 
 
 def test_a_profile_is_a_step_function_for_each_method():
@@ -302,26 +266,18 @@ def test_a_profile_is_a_step_function_for_each_method():
 
 
 def test_sampling_shows_the_probabilities_and_the_draws():
-    sampler = TaskSampler(
-        "annealed", sizes={"large": 32, "small": 1}, epochs=5, steps_per_epoch=40, seed=3
-    )
+    sizes = {"large": 32, "small": 1}
+    sampler = TaskSampler("annealed", sizes=sizes, epochs=5, steps_per_epoch=40, seed=3)
     left, right = plots.sampling(sampler, steps=30)
     assert [line.get_label() for line in left.lines] == ["large", "small"]
     for line, first, last in zip(left.lines, (32 / 33, 1 / 33), (2 / 3, 1 / 3)):
-        assert list(line.get_xdata()) == [1, 2, 3, 4, 5] and [
-            line.get_ydata()[0],
-            line.get_ydata()[-1],
-        ] == pytest.approx([first, last])
+        assert list(line.get_xdata()) == [1, 2, 3, 4, 5]
+        assert [line.get_ydata()[i] for i in (0, -1)] == pytest.approx([first, last])
     image = right.images[0]
     tasks = [["large", "small"][i] for i in image.get_array().ravel()]
     assert tasks == [task for epoch in range(1, 6) for task in sampler.order(epoch)[:30]]
-    assert image.get_extent() == [0.5, 30.5, 5.5, 0.5]
-    for line, i in zip(left.lines, (0, 1)):
+    for i, line in enumerate(left.lines):
         assert matplotlib.colors.to_rgba(line.get_color()) == image.cmap(image.norm(i))
-    one = plots.sampling(TaskSampler("uniform", sizes={"sst": 3}))
-    assert one[0].get_xticks().tolist() == one[1].get_yticks().tolist() == [1] and one[1].images[
-        0
-    ].get_array().tolist() == [[0, 0, 0]]
 
 
 def test_a_method_looks_the_same_in_every_figure():
@@ -335,12 +291,8 @@ def test_a_method_looks_the_same_in_every_figure():
     other = looks(["mml", "ours"])
     assert [look["color"] for look in other.values()] == list(plots.COLOURS[:2])
     shares = pd.DataFrame({"mv-m": [0.5, 1.0], "mml": [0.2, 1.0]}, index=[1.0, 2.0])
-    counts = plots.head_counts({"mml": (5, [FIRST])})
+    counts = plots.head_counts({"mml": (5, [FIRST])}, last_step={"mml": 10})
     assert plots.profile(shares).lines[1].get_color() == counts.lines[0].get_color()
-
-
-def test_every_name_that_notebooks_use_is_there():
-    assert plots.LINES[0] == "-" and {"attention", "forest", "sliders"} <= set(dir(plots))
 
 
 def test_bar_charts_side_by_side_have_one_axis_and_the_first_row_on_top():
@@ -363,4 +315,3 @@ def test_learning_curves_show_the_error_of_the_rows_and_the_baseline():
     np.testing.assert_allclose(segments[1][:, 1], [0.76, 0.84])
     assert ax.get_ylim() == (0, 1) and ax.lines[-1].get_ydata()[0] == 0.2
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "majority class"]
-    assert not plots.learning_curves({"one": history}).collections

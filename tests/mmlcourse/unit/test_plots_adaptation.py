@@ -56,15 +56,3 @@ def test_paired_draws_shows_points_ranges_and_fixed_colours():
     assert right.lines[1].get_color() == plots.COLOURS[1]
     assert [label.get_text() for label in right.get_xticklabels()] == ["plain", "other"]
     assert right.lines[-1].get_ydata()[0] == 0.2
-
-
-def test_a_learning_curve_over_counts_has_counts_as_ticks():
-    ax = plots.learning_curve({"plain": {10: [0.3], 1000: [0.5]}}, counts=True)
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["10", "1,000"]
-    assert ax.get_xlabel() == "labels"
-
-
-def test_a_learning_curve_of_single_draws_has_no_bars_in_its_legend():
-    single = plots.learning_curve({"plain": {10: [0.3], 40: [0.5]}}, counts=True)
-    several = plots.learning_curve({"plain": {10: [0.3, 0.4], 40: [0.5]}}, counts=True)
-    assert [ax.containers[0].has_yerr for ax in (single, several)] == [False, True]

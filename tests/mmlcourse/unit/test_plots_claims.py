@@ -173,11 +173,6 @@ def test_the_margin_of_a_claim_changes_its_marker():
     assert [mark for mark, _ in marks.values()] == ["D", "o"]
 
 
-def test_an_empty_list_of_claims_is_refused():
-    with pytest.raises(ValueError, match="there are no claims to draw; expected at least one"):
-        forest([])
-
-
 def test_one_run_that_is_far_away_does_not_hide_the_intervals():
     """Its mark is an arrow at the edge, and the text beside it has the number."""
     far = Comparison(-18.5, -math.inf, math.inf, 0.95, 1)
