@@ -1,15 +1,24 @@
 """The questions of assignment 1: minBERT and its training (Devlin et al. 2019, CS224N handout).
 
 A right answer is written with functions of torch, and not with those of mmlkit, because a table of
-mistakes replaces its parts. The tests compare it with mmlkit's modules.
+mistakes replaces its parts. The tests compare it with mmlkit's modules. Where a lesson has the same
+exercise, its table serves both.
 """
 
 import torch
 from torch.nn import functional as F
 
-from mmlcourse.grading.questions import Question, question
-from mmlcourse.lessons.checks import check_adamw_step, check_attention
-from mmlcourse.lessons.checks.minbert import RULE
+from mmlcourse.grading.questions import other, question, questions_of
+from mmlcourse.lessons.checks.compare import plain
+from mmlcourse.lessons.checks.finetuning import adamw_parts, check_adamw_step
+from mmlcourse.lessons.checks.minbert import (
+    RULE,
+    activation,
+    add_norm,
+    check_attention,
+    normalisation,
+    self_attention,
+)
 
 __all__ = ["QUESTIONS"]
 
@@ -68,7 +77,7 @@ def _self_attention_cases(draw):
     return cases
 
 
-@question(
+_self_attention = question(
     "self_attention",
     points=8,
     difficulty=3,
@@ -77,59 +86,7 @@ def _self_attention_cases(draw):
     rule="the attention of every head, with the heads side by side again",
     avoid=ATTENTION,
     gradients={0: [0, 2]},
-)
-def _self_attention(pick, h, mask, weights, num_heads):
-    """Return multi-head self-attention, [B, T, D]."""
-    B, T, D = h.shape
-    d = D // num_heads
-    matrix, bias = pick(
-        (lambda W: W.T, 1),
-        {
-            "the weight is not transposed; a linear map is x W^T + b": (lambda W: W, 1),
-            "the biases are missing": (lambda W: W.T, 0),
-        },
-    )
-    split, merge = pick(
-        (lambda x: x.view(B, T, num_heads, d).transpose(1, 2), lambda x: x.transpose(1, 2)),
-        {
-            "the heads are cut with view(B, H, T, d), which mixes tokens; view(B, T, H, d), then "
-            "transpose": (lambda x: x.view(B, num_heads, T, d), lambda x: x.transpose(1, 2)),
-            "the heads are merged without transposing back": (
-                lambda x: x.view(B, T, num_heads, d).transpose(1, 2),
-                lambda x: x,
-            ),
-            "neighbouring features go to different heads; use view(B, T, H, d)": (
-                lambda x: x.view(B, T, d, num_heads).permute(0, 3, 1, 2),
-                lambda x: x.transpose(1, 2),
-            ),
-        },
-    )
-    Q, K, V = (
-        split(h @ matrix(weights[f"{one}.weight"]) + bias * weights[f"{one}.bias"])
-        for one in ("query", "key", "value")
-    )
-    product = Q @ K.transpose(-1, -2)
-    scaled = product / d**0.5
-    scores = pick(
-        scaled + mask,
-        {
-            "the scores are not divided by sqrt(d)": product + mask,
-            "the scores are divided by sqrt(D), not by the root of the width of a head": product
-            / D**0.5
-            + mask,
-            "the mask is added before the scores are divided": (product + mask) / d**0.5,
-            "the mask is not used": scaled,
-            "the mask is subtracted; it is negative already": scaled - mask,
-            "the mask is M already; add it as it is, without (1 - mask)": scaled
-            + (1 - mask) * -1e9,
-            "the mask is M already; add it as it is, without masked_fill": scaled.masked_fill(
-                mask == 0, -1e9
-            ),
-            "query and key are exchanged": product.transpose(-1, -2) / d**0.5 + mask,
-        },
-    )
-    dim = pick(-1, {"the softmax runs over the queries": -2, "the softmax runs over the heads": 1})
-    return merge(scores.softmax(dim) @ V).reshape(B, T, D)
+)(self_attention)
 
 
 # ---- the parts of a layer ----
@@ -182,25 +139,6 @@ def _feed_forward_cases(draw):
     return [(draw.normal(2, 3, D), *wide.values(), *narrow.values())]
 
 
-def _activation(pick, gelu):
-    """Return the edition's GELU, or a mistake in its place, as a function."""
-    exact, tanh = F.gelu, lambda x: F.gelu(x, approximate="tanh")
-    if gelu == "exact":
-        right, other = exact, {"this is GELU's approximation with tanh; use the exact one": tanh}
-    else:
-        message = "this is the exact GELU; this course asks for the approximation with tanh"
-        right, other = tanh, {message: exact}
-    return pick(
-        right,
-        {
-            **other,
-            "this is ReLU": F.relu,
-            "this is GELU's approximation with a sigmoid": lambda x: x * torch.sigmoid(1.702 * x),
-            "GELU is missing between the two maps": lambda x: x,
-        },
-    )
-
-
 @question(
     "feed_forward",
     points=4,
@@ -213,7 +151,7 @@ def _activation(pick, gelu):
 )
 def _feed_forward(pick, x, wide, wide_bias, narrow, narrow_bias, gelu):
     """Return the feed-forward network, [B, T, D]."""
-    kind = _activation(pick, gelu)
+    kind = activation(pick, gelu)
     end = pick(lambda x: x, {"GELU belongs between the maps, not after the second": kind})
     biases = pick(1, {"the biases are missing": 0})
     return end(kind(x @ wide.T + biases * wide_bias) @ narrow.T + biases * narrow_bias)
@@ -230,14 +168,7 @@ def _add_norm_cases(draw):
     ]
 
 
-def _norm(pick, g, b):
-    """Return LayerNorm with an eps of 1e-12 as a function."""
-    message = "eps is 1e-5, as it is by default in torch; this question asks for 1e-12"
-    eps = pick(1e-12, {message: 1e-5})
-    return lambda x: F.layer_norm(x, x.shape[-1:], g, b, eps)
-
-
-@question(
+_add_norm = question(
     "add_norm",
     points=4,
     difficulty=2,
@@ -246,21 +177,7 @@ def _norm(pick, g, b):
     rule="LayerNorm(residual + W x + b)",
     uses=("layer_norm",),
     gradients={0: [0, 1, 2, 3, 4, 5]},
-)
-def _add_norm(pick, x, residual, weight, bias, g, b):
-    """Return the end of both halves of a layer, [B, T, D]."""
-    norm = _norm(pick, g, b)
-    y = x @ weight.T + pick(bias, {"the bias of the linear map is missing": 0})
-    return pick(
-        norm(residual + y),
-        {
-            "the residual is missing": norm(y),
-            "LayerNorm comes before the sum; it belongs around the sum": residual + norm(y),
-            "LayerNorm is missing": residual + y,
-            "the residual is added again after LayerNorm": residual + norm(residual + y),
-            "the residual is subtracted": norm(y - residual),
-        },
-    )
+)(add_norm)
 
 
 # ---- the layer and the embeddings ----
@@ -287,8 +204,6 @@ def _layer_cases(draw):
 
 def _run_layer(student, D, H, inner, state, h, mask):
     """Return the output of the student's layer and the gradients of h and of the parameters."""
-    import torch
-
     layer = student(D, H, inner)
     layer.load_state_dict(state)
     layer.double().eval()
@@ -331,7 +246,7 @@ def _layer(pick, D, H, inner, state, h, mask, gelu):
     norm = lambda name, x: F.layer_norm(
         x, (D,), state[f"{name}.weight"], state[f"{name}.bias"], 1e-12
     )
-    attend = lambda mask: _self_attention.right(lambda value, _: value, h, mask, weights, H)
+    attend = lambda mask: self_attention(plain, h, mask, weights, H)
     attended = attend(mask)
     attended = pick(
         linear("attention_dense", attended),
@@ -349,7 +264,7 @@ def _layer(pick, D, H, inner, state, h, mask, gelu):
             "attention_norm and output_norm are exchanged": norm("output_norm", attended + h),
         },
     )
-    narrow = linear("narrow", _activation(pick, gelu)(linear("wide", a)))
+    narrow = linear("narrow", activation(pick, gelu)(linear("wide", a)))
     output = pick(
         norm("output_norm", narrow + a),
         {
@@ -431,7 +346,7 @@ def _embeddings(pick, input_ids, token_type_ids, words, positions, segments, g, 
             "the segments are exchanged": segments[1 - token_type_ids],
         },
     )
-    norm = _norm(pick, g, b)
+    norm = normalisation(pick, g, b)
     total = word + place + segment
     return pick(
         norm(total),
@@ -482,6 +397,9 @@ _adamw_step = question(
 )(check_adamw_step.right)
 
 
+DECAY = ("after", "before")
+
+
 def _adamw_cases(draw):
     """Draw two parameters and four steps; the second has no gradient in the first step."""
     sizes = draw.size(2, 4), draw.size(2, 4)
@@ -498,8 +416,6 @@ def _adamw_cases(draw):
 
 def _run_optimizer(student, weights, gradients, settings):
     """Return all weights after the steps of the student's optimizer."""
-    import torch
-
     weights = [torch.nn.Parameter(one) for one in weights]
     optimizer = student(weights, **settings)
     before = torch.cat([one.detach() for one in weights])
@@ -550,12 +466,12 @@ def _adamw_path(theta, gradients, times, settings, corrections, roots, decay, fr
     cases=_adamw_cases,
     driver=_run_optimizer,
     rule=lambda decay: f"AdamW with eps on the uncorrected root and the decay {decay} the step",
-    variants={"decay": ("after", "before")},
+    variants={"decay": DECAY},
     avoid=("torch.optim.AdamW", "torch.optim.Adam", "optim.AdamW", "optim.Adam"),
 )
 def _adamw(pick, weights, gradients, settings, decay):
     """Return the weights of all parameters after AdamW's steps, [N]."""
-    eps, other = settings["eps"], {"after": "before", "before": "after"}[decay]
+    turned = other(DECAY, decay)
     message = "a parameter whose grad is None must not move; skip it"
     zeros = [[0 * w if g is None else g for g, w in zip(row, weights)] for row in gradients]
     gradients = pick(gradients, {message: zeros})
@@ -569,41 +485,17 @@ def _adamw(pick, weights, gradients, settings, decay):
     )
     fresh = pick(False, {"the averages start again at 0 in every step; keep them in state": True})
     power = pick(2, {"g is not squared in v": 1})
-    corrections = pick(
-        lambda t, b1, b2: (1 - b2**t) ** 0.5 / (1 - b1**t),
-        {
-            "the bias correction sqrt(1 - beta2^t) / (1 - beta1^t) is missing": lambda *_: 1,
-            "only m is bias-corrected": lambda t, b1, b2: 1 / (1 - b1**t),
-            "only v is bias-corrected": lambda t, b1, b2: (1 - b2**t) ** 0.5,
-        },
-    )
-    roots = pick(
-        lambda v, t, b2: v**0.5 + eps,
-        {
-            "the square root of v is missing": lambda v, t, b2: v + eps,
-            "eps belongs outside the square root": lambda v, t, b2: (v + eps) ** 0.5,
-            "eps is added to the bias-corrected root, as torch does": lambda v, t, b2: (
-                v**0.5 + eps * (1 - b2**t) ** 0.5
-            ),
-        },
-    )
+    correction, root, factor = adamw_parts(pick, settings["eps"])
     place = pick(
         decay,
         {
-            f"decay comes {other} the step; in this course it comes {decay} the step": other,
+            f"decay comes {turned} the step; in this course it comes {decay} the step": turned,
             "weight decay is missing": None,
             "decay is added to the gradient (L2); AdamW decouples it": "gradient",
         },
     )
-    factor = pick(
-        lambda lr, alpha: lr,
-        {
-            "decay is not multiplied by the learning rate": lambda lr, alpha: 1,
-            "decay is multiplied by alpha_t; it is multiplied by lr": lambda lr, alpha: alpha,
-        },
-    )
     paths = zip(weights, zip(*gradients), zip(*_adamw_times(gradients, count)))
-    parts = corrections, roots, (place, factor), fresh, power
+    parts = correction, root, (place, factor), fresh, power
     moved = [_adamw_path(*path, settings, *parts) for path in paths]
     still = {"no weight moves; change theta in place, with sub_ or mul_": torch.cat(weights)}
     return pick(torch.cat(moved), still)
@@ -629,7 +521,6 @@ def _run_training(student, weight, batches, lr):
 
     The model halves its logits in training mode, as a visible substitute for dropout.
     """
-    import torch
 
     class Model(torch.nn.Module):
         def __init__(self):
@@ -641,11 +532,8 @@ def _run_training(student, weight, batches, lr):
 
     model = Model().eval()
     losses = student(model, torch.optim.SGD(model.parameters(), lr=lr), batches)
-    if hasattr(losses, "tolist"):
-        kind = "a tensor" if isinstance(losses, torch.Tensor) else "an array"
-        raise AssertionError(f"expected a list of floats, found {kind}; append `loss.item()`")
-    numbers = lambda: [one.item() if hasattr(one, "item") else float(one) for one in losses]
-    return losses and (numbers(), model.weight.detach())
+    losses = [float(torch.as_tensor(one).detach()) for one in losses]
+    return losses, model.weight.detach()
 
 
 @question(
@@ -707,7 +595,6 @@ def _run_evaluation(student, weight, batches):
 
     The model turns its logits round in training mode, as a visible substitute for dropout.
     """
-    import torch
 
     class Model(torch.nn.Module):
         def __init__(self):
@@ -720,13 +607,10 @@ def _run_evaluation(student, weight, batches):
 
     model = Model().train()
     try:
-        answer = student(model, batches)
+        accuracy, predictions = student(model, batches)
         later = int(torch.is_grad_enabled())
     finally:
         torch.set_grad_enabled(True)
-    if answer is None:
-        return None
-    accuracy, predictions = answer
     return [int(one) for one in predictions], float(accuracy), model.recorded, later
 
 
@@ -776,6 +660,9 @@ def _evaluate(pick, weight, batches):
 # ---- sentiment ----
 
 
+POOLING = ("pooler", "mean")
+
+
 def _classifier_cases(draw):
     """Draw a tiny encoder, ids with padding, and the weights of the last layer."""
     D, words, C = draw.size(4, 6), draw.size(9, 14), draw.size(3, 5)
@@ -791,8 +678,6 @@ def _run_classifier(student, words, pooler, input_ids, attention_mask, weight, b
     The encoder adds twice the mean of the tokens to each token, as a substitute for attention.
     """
     import types
-
-    import torch
 
     class Encoder(torch.nn.Module):
         def __init__(self):
@@ -839,25 +724,26 @@ def _run_classifier(student, words, pooler, input_ids, attention_mask, weight, b
         "trainable with freeze=True": "the parameters of the last layer alone",
         "trainable with freeze=False": "all parameters",
     },
-    variants={"pooling": ("pooler", "mean")},
+    variants={"pooling": POOLING},
 )
 def _classifier(pick, words, pooler, input_ids, attention_mask, weight, bias, pooling):
     """Return the logits in both modes [B, C] and two numbers of trainable parameters."""
     h, mask = words[input_ids], attention_mask[..., None]
     seen = pick(mask, {"attention_mask is not passed to the encoder": torch.ones_like(mask)})
     h = h + 2 * (h * seen).sum(1, keepdim=True) / seen.sum(1, keepdim=True)
-    vectors = {
+    reads = {
         "pooler": torch.tanh(h[:, 0] @ pooler.T),
         "mean": (h * mask).sum(1) / mask.sum(1),
+    }
+    wrong = {
         "the vector of [CLS] is read before the pooler": h[:, 0],
         "padding is part of the mean": h.mean(1),
         "the sum over tokens is not divided by their number": (h * mask).sum(1),
         "the last token is read": h[:, -1],
     }
-    other = {"pooler": "mean", "mean": "pooler"}[pooling]
-    message = f"the {other} is read; this course asks for the {pooling}"
-    wrong = {name: value for name, value in vectors.items() if name not in ("pooler", "mean")}
-    x = pick(vectors[pooling], {**wrong, message: vectors[other]})
+    turned = other(POOLING, pooling)
+    message = f"the {turned} is read; this course asks for the {pooling}"
+    x = pick(reads[pooling], {**wrong, message: reads[turned]})
     logits = x @ weight.T + bias
     logits = pick(
         logits,
@@ -885,19 +771,4 @@ def _classifier(pick, words, pooler, input_ids, attention_mask, weight, bias, po
     return logits, trained, frozen, pick(head + body, {"the encoder is frozen in any case": head})
 
 
-QUESTIONS = (
-    _attention,
-    _self_attention,
-    _layer_norm,
-    _feed_forward,
-    _add_norm,
-    _layer,
-    _embeddings,
-    _adamw_step,
-    _adamw,
-    _train,
-    _evaluate,
-    _classifier,
-    Question("written", points=10, difficulty=2, hours=1),
-    Question("extension", points=20, difficulty=3, hours=4),
-)
+QUESTIONS = questions_of(vars())

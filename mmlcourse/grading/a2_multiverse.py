@@ -7,8 +7,11 @@ parts. The tests compare them with mmlkit.heads, with autograd and with scikit-l
 import torch
 from torch.nn import functional as F
 
-from mmlcourse.grading.questions import Question, question
+from mmlcourse.grading.questions import other, question, questions_of
 from mmlcourse.lessons.checks import check_collapse
+from mmlcourse.lessons.checks.compare import plain
+from mmlcourse.lessons.checks.cross_dataset import improvement
+from mmlcourse.lessons.checks.pruning import head_average
 
 __all__ = ["QUESTIONS"]
 
@@ -16,11 +19,6 @@ __all__ = ["QUESTIONS"]
 LOSS = {"pairs": ("unordered", "ordered"), "similarity": ("dot", "cosine")}
 TIES = {"ties": ("higher", "lower")}
 GATE = {"gate": ("at_least", "more_than")}
-
-
-def _right(value, _):
-    """Choose the right value everywhere, where one right answer needs another."""
-    return value
 
 
 def _mask(draw, M):
@@ -102,24 +100,13 @@ def _task_losses_cases(draw):
 
 def _run_task_losses(student, logits, labels):
     """Return the student's sum, its parts, and the gradient of the sum by the logits."""
-    import torch
-
     logits = logits.clone().requires_grad_()
-    answer = student(logits, labels)
-    if answer is None:
-        return None
-    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
-        raise AssertionError(f"expected (sum, losses), found {type(answer).__name__}")
-    total, losses = answer
-    gradient = torch.zeros_like(logits)
-    if torch.as_tensor(total).numel() != 1:
-        raise AssertionError("expected the sum first, one number, and the losses [A] second")
-    if isinstance(total, torch.Tensor) and total.requires_grad:
-        total.sum().backward()
-        gradient = logits.grad
-    if not isinstance(losses, torch.Tensor):
-        raise AssertionError(f"expected a tensor of losses, found {type(losses).__name__}")
-    return torch.as_tensor(total).detach(), losses.detach(), gradient
+    total, losses = student(logits, labels)
+    total = torch.as_tensor(total)
+    if total.requires_grad:
+        total.backward()
+    gradient = torch.zeros_like(logits) if logits.grad is None else logits.grad
+    return total.detach(), losses.detach(), gradient
 
 
 @question(
@@ -240,12 +227,12 @@ def _multiverse_loss(pick, weight, pairs, similarity):
     G = rows @ rows.transpose(1, 2)
     ones, diagonal = torch.ones_like(G[0]), torch.eye(G.shape[1])
     once, twice = ones.triu(1), ones - diagonal
-    right, other = (once, twice) if pairs == "unordered" else (twice, once)
+    right, turned = (once, twice) if pairs == "unordered" else (twice, once)
     count = {
         "unordered": "twice; in this course once, r < s",
         "ordered": "only once; in this course twice, r != s",
     }[pairs]
-    wrong = {f"every pair is counted {count}": other, "the diagonal is counted": right + diagonal}
+    wrong = {f"every pair is counted {count}": turned, "the diagonal is counted": right + diagonal}
     if pairs == "unordered":
         wrong["the whole matrix is summed: every pair twice, and the diagonal"] = ones
     weights = pick(right, wrong)
@@ -337,16 +324,8 @@ def _averages_cases(draw):
 
 def _run_averages(student, averages, losses, active, t, gamma):
     """Return the student's two tensors, and the argument `averages` after the call."""
-    answer = student(averages, losses, active, t, gamma)
-    if answer is None:
-        return None
-    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
-        raise AssertionError(f"expected two tensors, found {type(answer).__name__}")
-    for one in answer:
-        if getattr(one, "dtype", None) != averages.dtype:
-            found = getattr(one, "dtype", type(one).__name__)
-            raise AssertionError(f"expected two tensors of {averages.dtype}, found {found}")
-    return *answer, averages
+    new, corrected = student(averages, losses, active, t, gamma)
+    return new, corrected, averages
 
 
 @question(
@@ -364,39 +343,10 @@ def _run_averages(student, averages, losses, active, t, gamma):
 )
 def _update_averages(pick, averages, losses, active, t, gamma):
     """Return the new averages [M], their bias-corrected values [M], and the old averages [M]."""
-    every = torch.zeros_like(averages)
-    every[active] = losses
-    first = torch.zeros_like(averages)
-    first[: len(losses)] = losses
-    own = pick(
-        every,
-        {
-            "every head gets the sum of the losses, as Algorithm 1 is printed; take its own": (
-                losses.sum() + 0 * every
-            ),
-            "every head gets the mean of the losses, not its own": losses.mean() + 0 * every,
-            "the losses belong to the active heads, not to the first A heads": first,
-        },
-    )
-    kept = pick(gamma, {"gamma stands at the new loss, as Algorithm 1 is printed": 1 - gamma})
-    moved = kept * averages + (1 - kept) * own
-    still = torch.where(active, moved, averages)
-    new = pick(still, {"the averages of dropped heads change; they stay": moved})
-    bias = 1 - gamma**t
-    corrected = pick(
-        new / bias,
-        {
-            "the correction is missing": new,
-            "the correction is one step behind": new / (1 - gamma ** (t - 1)),
-            "the correction is one step ahead; t counts from 1": new / (1 - gamma ** (t + 1)),
-            "the correction multiplies": new * bias,
-            "only the active heads are corrected; correct all": torch.where(
-                active, new / bias, new
-            ),
-        },
-    )
+    new, corrected = head_average(pick, averages, losses, active, t, gamma)
+    few = {"only the active heads are corrected; correct all": corrected.where(active, new)}
     old = pick(averages, {"the argument is changed; change a copy of it": new})
-    return pick(new, {"these are the corrected averages": new / bias}), corrected, old
+    return new, pick(corrected, few), old
 
 
 # ---- MeanShift ----
@@ -417,18 +367,10 @@ def _mean_shift_cases(draw):
     while len(cases) < 3:
         values, width = _numbers(draw, draw.size(16, 20), 0.3, 0.9), draw.number(0.07, 0.1)
         case = values, width + 0.000137
-        early, places = (_mean_shift.right(pick, *case) for pick in (three_moves, _right))
+        early, places = (_mean_shift.right(pick, *case) for pick in (three_moves, plain))
         if not torch.allclose(early, places, 0, 1e-3):
             cases.append(case)
     return cases
-
-
-def _of_tensors(student, *case):
-    """Return the student's answer, which has to be a tensor."""
-    answer = student(*case)
-    if answer is not None and not hasattr(answer, "dtype"):
-        raise AssertionError(f"expected a tensor, found {type(answer).__name__}")
-    return answer
 
 
 @question(
@@ -437,7 +379,6 @@ def _of_tensors(student, *case):
     difficulty=3,
     hours=1,
     cases=_mean_shift_cases,
-    driver=_of_tensors,
     rule="the place where the window of each value stands still",
     avoid=("sklearn",),
 )
@@ -507,11 +448,11 @@ def _merge_cases(draw):
         values += 1e-5 * draw.normal(len(values))
         even, bandwidth = even[draw.normal(4).argsort()], 0.65 * unit
         values = torch.cat([values, even])
-        case = values, _mean_shift.right(_right, values, bandwidth), bandwidth
+        case = values, _mean_shift.right(plain, values, bandwidth), bandwidth
         counts = _counts_of_values(*case)
         wrong = _centres(counts, counts, bandwidth, -1)
         found = wrong[(values[:, None] - wrong).abs().argmin(1)]
-        if len(cases) > 1 or not torch.equal(found, _merge.right(_right, *case, ties="higher")):
+        if len(cases) > 1 or not torch.equal(found, _merge.right(plain, *case, ties="higher")):
             cases.append(case)
     return cases
 
@@ -537,7 +478,6 @@ def _centres(places, counts, bandwidth, sign):
     difficulty=3,
     hours=1,
     cases=_merge_cases,
-    driver=_of_tensors,
     rule=lambda ties: (
         "the nearest centre of every value; of places closer than the bandwidth, that with the "
         f"most values is a centre, and with equal counts the {ties} one"
@@ -567,10 +507,9 @@ def _merge(pick, values, places, bandwidth, ties):
             ),
         },
     )
-    other = {"higher": "lower", "lower": "higher"}[ties]
-    order = {"higher": -1, "lower": 1}
+    order, turned = {"higher": -1, "lower": 1}, other(TIES["ties"], ties)
     sign = pick(
-        order[ties], {f"of places with equal counts the {other} one comes first": order[other]}
+        order[ties], {f"of places with equal counts the {turned} one comes first": order[turned]}
     )
     reach = pick(
         bandwidth,
@@ -643,10 +582,10 @@ def _near_groups(draw):
         active, scale = torch.arange(len(averages)) > 1, draw.number(0.3, 0.4)
         chosen = averages[active]
         width = scale * chosen.std(correction=0).item()
-        places = _mean_shift.right(_right, chosen, width)
+        places = _mean_shift.right(plain, chosen, width)
         pairs = ((chosen, places), (chosen, chosen), (places, chosen))
-        centres = [_merge.right(_right, *pair, width, ties="higher") for pair in pairs]
-        lower = _merge.right(_right, chosen, places, width, ties="lower")
+        centres = [_merge.right(plain, *pair, width, ties="higher") for pair in pairs]
+        lower = _merge.right(plain, chosen, places, width, ties="lower")
         masks = [one == one.min() for one in (centres[0], lower, *centres[1:], places)]
         masks += [chosen <= chosen.min() + width]
         if torch.equal(*masks[:2]) and not any(torch.equal(masks[0], one) for one in masks[2:]):
@@ -685,14 +624,7 @@ def _prune_cases(draw):
 
 def _run_prune(student, averages, active, scale, threshold):
     """Return the student's mask, and the argument `active` after the call, as numbers."""
-    import torch
-
-    answer = student(averages, active, scale, threshold)
-    if answer is None:
-        return None
-    if getattr(answer, "dtype", None) != torch.bool:
-        raise AssertionError(f"expected a bool tensor, found {answer!r}")
-    return answer.long(), active.long()
+    return student(averages, active, scale, threshold).long(), active.long()
 
 
 @question(
@@ -717,7 +649,7 @@ def _prune(pick, averages, active, scale, threshold, ties, gate):
     taken = pick(active, everybody)
     chosen, count = averages[taken], int(active.sum())
     many = {"at_least": count >= threshold, "more_than": count > threshold}
-    other = {"at_least": "more_than", "more_than": "at_least"}[gate]
+    turned = other(GATE["gate"], gate)
     words = {name: name.replace("_", " ") for name in many}
     gone = torch.zeros_like(active)
     deviation = float(chosen.std(correction=0))
@@ -735,8 +667,8 @@ def _prune(pick, averages, active, scale, threshold, ties, gate):
     equal = pick(taken, {EQUAL: gone})
     if chosen.min() == chosen.max():
         return equal.long(), active.long()
-    places = _mean_shift.right(_right, chosen, bandwidth)
-    centres = _merge.right(_right, chosen, places, bandwidth, ties=ties)
+    places = _mean_shift.right(plain, chosen, bandwidth)
+    centres = _merge.right(plain, chosen, places, bandwidth, ties=ties)
     size = torch.stack([(centres == one).sum() for one in centres])
     keep = pick(
         centres == centres.min(),
@@ -754,8 +686,8 @@ def _prune(pick, averages, active, scale, threshold, ties, gate):
     result = pick(
         new if many[gate] else active,
         {
-            f"heads are dropped where {words[other]} `threshold` are active; this course asks for "
-            f"{words[gate]}": new if many[other] else active,
+            f"heads are dropped where {words[turned]} `threshold` are active; this course asks for "
+            f"{words[gate]}": new if many[turned] else active,
             "the threshold is not used, or dropped heads count for it": new,
             "the threshold is compared with the number of heads left; compare it with the number "
             "before": new if int(new.sum()) >= threshold else active,
@@ -780,20 +712,7 @@ def _collapse_cases(draw):
 
 def _run_collapse(student, weight, bias, active, x):
     """Return the weight and the bias of the student's layer, and its logits."""
-    import torch
-
     layer = student(weight, bias, active)
-    if layer is None:
-        return None
-    if not isinstance(layer, torch.nn.Linear):
-        raise AssertionError(f"expected a torch.nn.Linear, found {type(layer).__name__}")
-    if layer.bias is None:
-        raise AssertionError("the layer has no bias; it needs the mean bias")
-    if layer.weight.shape != weight.shape[1:]:
-        found = list(layer.weight.shape)
-        raise AssertionError(f"its weight has the shape {found}, expected {[*weight.shape[1:]]}")
-    if layer.weight.dtype != weight.dtype:
-        raise AssertionError(f"the layer is {layer.weight.dtype}, and `weight` is {weight.dtype}")
     return layer.weight.detach(), layer.bias.detach(), layer(x).detach()
 
 
@@ -836,43 +755,10 @@ def _improvements_cases(draw):
 )
 def _improvements(pick, ours, baseline, own):
     """Return the relative improvement of every model in percent, [R]."""
-    others = torch.ones_like(ours)
-    others[torch.arange(len(own)), own] = 0
-    used = pick(others, {"the model's own set is counted": torch.ones_like(ours)})
-    mean = lambda values: (used * values).sum(1) / used.sum(1)
-    ratio = pick(
-        mean(ours / baseline),
-        {
-            "this is the ratio of the means": mean(ours) / mean(baseline),
-            "the ratio is upside down": mean(baseline / ours),
-            "the sum is divided by the number of all sets": (used * ours / baseline).sum(1)
-            / ours.shape[1],
-            "the model's own ratio is in the sum, but not in its number": (ours / baseline).sum(1)
-            / (ours.shape[1] - 1),
-        },
-    )
-    return pick(
-        100 * (ratio - 1),
-        {
-            "this is a difference in points, not a ratio": mean(ours - baseline),
-            "this is a share, not percent": ratio - 1,
-            "1 is not subtracted": 100 * ratio,
-            "1 is subtracted after the factor 100; it belongs to the ratio": 100 * ratio - 1,
-        },
-    )
+    models = zip(ours.tolist(), baseline.tolist(), own.tolist())
+    of_sets = lambda row: dict(enumerate(row))
+    rows = [improvement(pick, of_sets(a), of_sets(b), one) for a, b, one in models]
+    return torch.tensor(rows)
 
 
-QUESTIONS = (
-    _head_logits,
-    _task_losses,
-    _multiverse_loss,
-    _multiverse_gradient,
-    _update_averages,
-    _mean_shift,
-    _merge,
-    _prune,
-    _collapse,
-    _improvements,
-    Question("written", points=10, difficulty=2, hours=1),
-    Question("extension", points=20, difficulty=3, hours=4),
-)
+QUESTIONS = questions_of(vars())

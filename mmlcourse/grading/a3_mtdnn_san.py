@@ -10,7 +10,8 @@ import itertools
 
 import torch
 
-from mmlcourse.grading.questions import Question, question
+from mmlcourse.grading.questions import other, question, questions_of
+from mmlcourse.lessons.checks.compare import plain
 
 __all__ = ["QUESTIONS"]
 
@@ -44,11 +45,6 @@ def _weights(pick, scores, mask, text):
             "the softmax is missing": scores * mask,
         },
     )
-
-
-def _plain(value, _):
-    """Pick the right value."""
-    return value
 
 
 def _sum(pick, weights, M, mask, text):
@@ -87,7 +83,7 @@ def _summary(pick, M, hypothesis, w):
         {"the scores are divided by sqrt(D); w · M_j has no factor": M @ w / M.shape[2] ** 0.5},
     )
     alpha = _weights(pick, scores, hypothesis, "hypothesis")
-    right = _weights(_plain, M @ w, hypothesis, "hypothesis")
+    right = _weights(plain, M @ w, hypothesis, "hypothesis")
     return alpha, _sum(pick, right, M, hypothesis, "hypothesis")
 
 
@@ -129,7 +125,7 @@ def _look(pick, s, M, premise, W):
     scores = torch.einsum("btd,bd->bt", M, state)
     beta = _weights(pick, scores, premise, "premise")
     clean = torch.einsum("btd,bd->bt", M, s @ W.T)
-    right = _weights(_plain, clean, premise, "premise")
+    right = _weights(plain, clean, premise, "premise")
     memory = pick(M, {"x is the sum of W M_j; it is the sum of the tokens M_j": M @ W.T})
     return beta, _sum(pick, right, memory, premise, "premise")
 
@@ -150,7 +146,6 @@ RESET = {
     "before": "r multiplies s, before the matrix U_n",
 }
 UPDATE = {"keep": "z weighs the old state s", "take": "z weighs the new part n"}
-OTHER = {"after": "before", "before": "after", "keep": "take", "take": "keep"}
 
 
 @question(
@@ -174,13 +169,12 @@ def _gru(pick, x, s, weights, reset_gate, update):
     squash = pick(torch.sigmoid, {"the gates need a sigmoid, not tanh": torch.tanh})
     r, z = pick((squash(r), squash(z)), {"r and z are exchanged": (squash(z), squash(r))})
     new, old = x @ turn(W["n"]) + b["n"], s @ turn(U["n"])
+    other_reset, other_update = other(RESET, reset_gate), other(UPDATE, update)
     parts = {"after": r * old, "before": (r * s) @ turn(U["n"])}
     n = new + pick(
         parts[reset_gate],
         {
-            f"{RESET[OTHER[reset_gate]]}; in this course {RESET[reset_gate]}": parts[
-                OTHER[reset_gate]
-            ],
+            f"{RESET[other_reset]}; in this course {RESET[reset_gate]}": parts[other_reset],
             "r is not used": old,
             "r multiplies x; it multiplies s": (r * x - x) @ turn(W["n"]) + old,
             "U_n s is missing": 0 * old,
@@ -191,7 +185,7 @@ def _gru(pick, x, s, weights, reset_gate, update):
     return pick(
         mixed[update],
         {
-            f"{UPDATE[OTHER[update]]}; in this course {UPDATE[update]}": mixed[OTHER[update]],
+            f"{UPDATE[other_update]}; in this course {UPDATE[update]}": mixed[other_update],
             "this is the new part n alone": n,
         },
     )
@@ -209,8 +203,6 @@ def _answers_cases(draw):
 
 def _run_answers(student, s_0, A, G, W, b, K):
     """Return the student's answers with a `look` and a `gru` that are simple functions."""
-    import torch
-
     look = lambda s: torch.tanh(s @ A)
     gru = lambda x, s: torch.sin(x @ G) + s / 2
     return student(s_0, look, gru, W, b, K)
@@ -244,18 +236,18 @@ def _answers(pick, s_0, A, G, W, b, K, order):
             "the arguments of gru are exchanged; call gru(x, s)": "exchanged",
         },
     )
-    other = {"state": "seen", "seen": "state"}[order]
+    turned = other(ORDER, order)
     ends = pick(
         order,
         {
-            f"the features are {ORDER[other]}; in this course they are {ORDER[order]}": other,
+            f"the features are {ORDER[turned]}; in this course they are {ORDER[order]}": turned,
             "|s - x| lacks its absolute value": "signed",
             "the last feature is s + x, not s * x": "added",
         },
     )
     logits = []
     for s, x in itertools.islice(_states(look, gru, s_0, path), K):
-        pair = [x, s] if (order == "seen") != (ends == other) else [s, x]
+        pair = [x, s] if (order == "seen") != (ends == turned) else [s, x]
         gap, product = pair[0] - pair[1], s + x if ends == "added" else s * x
         features = torch.cat([*pair, gap if ends == "signed" else gap.abs(), product], 1)
         logits.append(features @ W.T)
@@ -301,16 +293,8 @@ def _answer_loss_cases(draw):
 
 def _run_answer_loss(student, P, y, u, sure, p):
     """Return the steps that the student keeps, as numbers, and the loss."""
-    import torch
-
-    answer = student(P, y, u, sure, p)
-    if answer is None:
-        return None
-    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
-        raise AssertionError(f"expected (kept, loss), found {type(answer).__name__}")
-    if getattr(answer[0], "dtype", None) != torch.bool:
-        raise AssertionError(f"expected `kept` as a bool tensor, found {answer[0]!r}")
-    return answer[0].float(), answer[1]
+    kept, loss = student(P, y, u, sure, p)
+    return kept.float(), loss
 
 
 @question(
@@ -406,14 +390,13 @@ def _similarity_loss(pick, x, y, w, b, highest, unit):
     """Return the squared error of MT-DNN's Eqs. 2 and 7."""
     g = (x @ w.T + b)[:, 0]
     g = pick(g.sigmoid(), {"the sigmoid is missing": g, "tanh replaces the sigmoid": g.tanh()})
-    ranges = {"fraction": (1, y / highest), "score": (highest, y)}
-    other = {"fraction": "score", "score": "fraction"}[unit]
+    ranges, turned = {"fraction": (1, y / highest), "score": (highest, y)}, other(UNITS, unit)
     unscaled = {
         "fraction": "the labels are not divided by highest",
         "score": "the sigmoid is not multiplied by highest",
     }
     five = {"fraction": (1, y / 5), "score": (5, y)}
-    turned = {
+    wrong = {
         "fraction": "the error has the unit of the labels; in this course it is a fraction of "
         "highest",
         "score": "the error is a fraction of highest; in this course it has the labels' unit",
@@ -423,7 +406,7 @@ def _similarity_loss(pick, x, y, w, b, highest, unit):
         {
             unscaled[unit]: (1, y),
             "5 stands in the code; use the argument highest": five[unit],
-            turned[unit]: ranges[other],
+            wrong[unit]: ranges[turned],
         },
     )
     error = factor * g - y
@@ -519,28 +502,14 @@ def _batches_cases(draw):
 
 def _run_batches(student, rows, size, keys):
     """Return the student's batches as a table: task, rows, and -1 where there is nothing."""
-    import torch
 
     def shuffle(items):
         return [items[i] for i in sorted(range(len(items)), key=lambda i: keys[i])]
 
-    batches, names = student(rows, size, shuffle), list(rows)
-    if batches is None:
-        return None
-    if not isinstance(batches, (list, tuple)):
-        raise AssertionError(f"expected a list of batches, found {type(batches).__name__}")
-    table = torch.full((sum(map(len, rows.values())), size + 1), -1)
-    if len(batches) > len(table):
-        raise AssertionError(f"there are {len(batches)} batches, more than examples")
-    for number, (line, batch) in enumerate(zip(table, batches)):
-        pair = isinstance(batch, (list, tuple)) and len(batch) == 2 and batch[0] in names
-        if not pair or not isinstance(batch[1], (list, tuple)):
-            raise AssertionError(f"expected pairs (task, list of numbers), found {batch!r}")
-        if not 0 < len(batch[1]) <= size:
-            long = f"batch {number} has {len(batch[1])} numbers, expected 1 to {size}"
-            raise AssertionError(long)
-        line[: len(batch[1]) + 1] = torch.tensor([names.index(batch[0]), *batch[1]])
-    return table
+    names, empty = list(rows), [-1] * (size + 1)
+    table = [[names.index(task), *numbers] for task, numbers in student(rows, size, shuffle)]
+    table += [[]] * (sum(map(len, rows.values())) - len(table))
+    return [line + empty[len(line) :] for line in table]
 
 
 LAST = {"keep": "is kept", "drop": "is dropped"}
@@ -565,11 +534,11 @@ def _merge(pick, rows, size, keys, last):
     shuffle = lambda items: [items[i] for i in sorted(range(len(items)), key=keys.__getitem__)]
     same = lambda items: items
     inner = pick(shuffle, {"the examples of a task are not shuffled before they are cut": same})
-    other = {"keep": "drop", "drop": "keep"}[last]
+    turned = other(LAST, last)
     last = pick(
         last,
         {
-            f"an incomplete batch {LAST[other]}; in this course it {LAST[last]}": other,
+            f"an incomplete batch {LAST[turned]}; in this course it {LAST[last]}": turned,
             "an incomplete batch is filled with examples from the start": "fill",
         },
     )
@@ -609,15 +578,11 @@ def _clip_cases(draw):
 
 def _run_clipping(student, gradients, limit):
     """Return the norm, all gradients afterwards (zeros for None), and how many are None."""
-    import torch
-
     given = [torch.zeros(2) if one is None else one for one in gradients]
     parameters = [torch.nn.Parameter(torch.ones_like(one)) for one in given]
     for parameter, gradient in zip(parameters, gradients):
         parameter.grad = None if gradient is None else gradient.clone()
     norm = student(parameters, limit)
-    if norm is None:
-        return None
     left = [torch.zeros_like(one) if one.grad is None else one.grad for one in parameters]
     none = sum(one.grad is None for one in parameters)
     return float(norm), torch.cat([one.flatten() for one in left]), none
@@ -690,7 +655,6 @@ def _run_updates(student, encoder, heads, batches, settings, limit):
 
     The model doubles its loss in training mode, as a visible substitute for dropout.
     """
-    import torch
 
     def layer(weight):
         linear = torch.nn.Linear(*weight.shape[::-1], bias=False)
@@ -714,8 +678,6 @@ def _run_updates(student, encoder, heads, batches, settings, limit):
     losses = []
     for task, *batch in batches:
         losses.append(student(model.eval(), task, batch, optimizer, limit))
-    if losses[0] is None:
-        return None
     found = torch.cat([model.heads[task].weight.detach() for task in heads])
     return (
         found,
@@ -776,29 +738,15 @@ def _update(pick, encoder, heads, batches, settings, limit):
 
 def _clip_some(model, task, when, limit):
     """Clip the gradients of the parts that `when` names."""
-    clip = torch.nn.utils.clip_grad_norm_
-    head, whole = [model.heads[task].weight], list(model.parameters())
+    whole = list(model.parameters())
     groups = {
         "right": [whole],
-        "head": [head],
+        "head": [[model.heads[task].weight]],
         "encoder": [[model.encoder.weight]],
-        "each": [[one] for one in whole],
+        "each": whole,
     }
     for group in groups.get(when, []):
-        clip(group, limit)
+        torch.nn.utils.clip_grad_norm_(group, limit)
 
 
-QUESTIONS = (
-    _summary,
-    _look,
-    _gru,
-    _answers,
-    _answer_loss,
-    _similarity_loss,
-    _ranking_loss,
-    _merge,
-    _clip,
-    _update,
-    Question("written", points=10, difficulty=2, hours=1),
-    Question("extension", points=20, difficulty=3, hours=4),
-)
+QUESTIONS = questions_of(vars())

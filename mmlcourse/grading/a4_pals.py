@@ -4,21 +4,21 @@ Sources: Stickland and Murray 2019; the CS224N report on multi-task BERT with PA
 sentences, T tokens, D hidden size, S projected size, H heads, L layers, C labels.
 """
 
+import functools
+
 import numpy as np
 import torch
 from torch.nn import functional as F
 
-from mmlcourse.grading.questions import Question, question
+from mmlcourse.grading.questions import other, question, questions_of
+from mmlcourse.lessons.checks.compare import plain
+from mmlcourse.lessons.checks.minbert import self_attention
+from mmlcourse.lessons.checks.pals import check_pal_parameters
 
 __all__ = ["QUESTIONS"]
 
 ATTENTION = ("scaled_dot_product_attention", "MultiheadAttention", "TransformerEncoderLayer")
 GELU = {"gelu": ("none", "after")}  # the default edition has the first value
-
-
-def _right(value, table):
-    """Return the right value; this is `pick` without a mistake."""
-    return value
 
 
 # ---- the projected attention ----
@@ -87,47 +87,11 @@ def _projected_attention(pick, h, mask, weights, num_heads, gelu):
     """Return TS(h), [B, T, D]."""
     linear = lambda name, x: x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
     z = linear("down", h)
-    B, T, S = z.shape
-    bias = pick(1, {"query, key and value have no biases": 0})
-    cut, merge = pick(
-        (lambda x: x.unflatten(-1, (num_heads, -1)).transpose(1, 2), lambda x: x.transpose(1, 2)),
-        {
-            "the heads are cut with view(B, H, T, S / H), which mixes tokens": (
-                lambda x: x.reshape(B, num_heads, T, -1),
-                lambda x: x.transpose(1, 2),
-            ),
-            "the features of a head do not stand side by side; head k owns S / H neighbours": (
-                lambda x: x.unflatten(-1, (-1, num_heads)).permute(0, 3, 1, 2),
-                lambda x: x.transpose(1, 2),
-            ),
-            "the heads are merged without transposing back": (
-                lambda x: x.unflatten(-1, (num_heads, -1)).transpose(1, 2),
-                lambda x: x,
-            ),
-        },
-    )
-    q, k, v = (
-        cut(z @ weights[f"{name}.weight"].T + bias * weights[f"{name}.bias"])
-        for name in ("query", "key", "value")
-    )
-    product = q @ k.transpose(-1, -2)
-    root = q.shape[-1] ** 0.5
-    scores = pick(
-        product / root + mask,
-        {
-            "the scores are not divided by sqrt(S / H)": product + mask,
-            "the scores are divided by sqrt(S), not by the root of the width of a head": product
-            / S**0.5
-            + mask,
-            "the scores are divided by the root of D / H; attention is S wide": product
-            / (h.shape[-1] / num_heads) ** 0.5
-            + mask,
-            "the mask is not used": product / root,
-            "the mask is added before the scores are divided": (product + mask) / root,
-        },
-    )
-    dim = pick(-1, {"the softmax runs over the queries": -2})
-    mixed = merge(scores.softmax(dim) @ v).reshape(B, T, S)
+    root = (z.shape[-1] / h.shape[-1]) ** 0.5
+    message = "the scores are divided by the root of D / H; attention is S wide"
+    scale = pick(1, {message: root})
+    own = {key: one * (scale if key.startswith("query") else 1) for key, one in weights.items()}
+    mixed = self_attention(pick, z, mask, own, num_heads)
     mixed = pick(
         mixed,
         {
@@ -156,8 +120,6 @@ def _pal_encoder_cases(draw):
 def _run_pal_encoder(student, h, mask, matrices, vectors):
     """Build small layers and a task's function, and return the student's result."""
     import types
-
-    import torch
 
     def attention(x, mask, matrix):
         scores = x @ matrix @ x.transpose(-1, -2) + mask[:, 0]
@@ -265,8 +227,6 @@ def _task_part_cases(draw):
 
 def _run_task_part(student, D, S, H, L, state, h, mask):
     """Return what a new part is like, and its outputs with the weights of `state`."""
-    import torch
-
     torch.manual_seed(0)
     part = student(D, S, H, L)
     if part(h, mask, 0) is None:
@@ -363,7 +323,7 @@ def _task_part(pick, D, S, H, L, state, h, mask, gelu):
             for key, one in state.items()
             if key.startswith(("down", "up", f"attention.{number(i)}."))
         }
-        outputs.append(_projected_attention.right(_right, h, seen, own, heads, gelu=gelu))
+        outputs.append(_projected_attention.right(plain, h, seen, own, heads, gelu=gelu))
     outputs, leaves = torch.stack(outputs), [*state.values()]
     grads = torch.autograd.grad(outputs.square().sum(), leaves, materialize_grads=True)
     grads = torch.cat([one.flatten() for one in grads])
@@ -377,9 +337,7 @@ def _task_part(pick, D, S, H, L, state, h, mask, gelu):
 # ---- what a task may cost ----
 
 
-def _parameters(D, S, L, T):
-    """Return the number of parameters of the PALs of T tasks in an encoder of L layers."""
-    return T * (2 * D * S + S + D + 3 * L * (S * S + S))
+_count = functools.partial(check_pal_parameters.right, plain)  # of D, S, L and T
 
 
 def _largest_size_cases(draw):
@@ -388,11 +346,11 @@ def _largest_size_cases(draw):
     for extra in (0, -1, 0, -1, None, None, None):
         D, L, T, H = draw.size(40, 90), draw.size(2, 6), draw.size(2, 8), draw.size(1, 4)
         S = H * draw.size(6, 12)
-        low, high = (_parameters(D, one, L, T) for one in (S, S + H))
+        low, high = (_count(D, one, L, T) for one in (S, S + H))
         budget = draw.size(low, high - 1) if extra is None else low + extra
         cases.append((D, L, T, H, budget))
     D, L, T = draw.size(40, 90), draw.size(2, 6), draw.size(2, 8)
-    few = draw.size(T, _parameters(D, 2, L, T) - 1), draw.size(1, T)
+    few = draw.size(T, _count(D, 2, L, T) - 1), draw.size(1, T)
     return [*cases, *((D, L, T, 2, budget) for budget in few)]
 
 
@@ -516,10 +474,7 @@ def _task_order_cases(draw):
 
 def _run_task_order(student, sizes, epoch, epochs, uniform):
     """Return the probabilities, and the drawn tasks as numbers in the order of `sizes`."""
-    answer = student(sizes, epoch, epochs, uniform)
-    if answer is None:
-        return None
-    probabilities, order = answer
+    probabilities, order = student(sizes, epoch, epochs, uniform)
     return probabilities, [list(sizes).index(name) for name in order]
 
 
@@ -540,7 +495,7 @@ def _run_task_order(student, sizes, epoch, epochs, uniform):
 )
 def _task_order(pick, sizes, epoch, epochs, uniform, last):
     """Return {task: probability} and the number of the task that each u draws."""
-    fall, other = 1 - LAST[last], 1 - LAST[{"fifth": "half", "half": "fifth"}[last]]
+    fall, turned = 1 - LAST[last], 1 - LAST[other(LAST, last)]
     passed, steps = epoch - 1, max(epochs - 1, 1)
     alpha = pick(
         1 - fall * passed / steps,
@@ -548,7 +503,7 @@ def _task_order(pick, sizes, epoch, epochs, uniform, last):
             "epochs count from 1, so alpha is not 1 in the first": 1 - fall * epoch / steps,
             f"alpha is not {1 - fall:g} in the last epoch; divide by E - 1": 1
             - fall * passed / epochs,
-            f"alpha ends at {1 - other:g}, not at {1 - fall:g}": 1 - other * passed / steps,
+            f"alpha ends at {1 - turned:g}, not at {1 - fall:g}": 1 - turned * passed / steps,
             "alpha falls to 0": 1 - passed / steps,
             "alpha rises": 1 - fall + fall * passed / steps,
         },
@@ -617,8 +572,6 @@ def _heads_cases(draw):
 
 def _run_heads(student, u, v, sentiment, paraphrase, similarity, own, pair, biases):
     """Return the features, the scores of the three tasks, their losses, and all gradients."""
-    import torch
-
     heads, u, v = student(u.shape[1]), u.clone().requires_grad_(), v.clone().requires_grad_()
     width = heads.quora.weight.shape[1]
     state = {"sst.weight": own, "quora.weight": pair[:1, :width], "sts.weight": pair[1:, :width]}
@@ -628,8 +581,6 @@ def _run_heads(student, u, v, sentiment, paraphrase, similarity, own, pair, bias
     features = heads.features(u, v)
     if features is None:
         return None
-    if list(features.shape) != [len(u), width]:
-        raise ValueError(f"features has the shape {list(features.shape)}, not {[len(u), width]}")
     found = [heads.scores(task, u, None if task == "sst" else v) for task in labels]
     losses = [heads.loss(task, one, labels[task]) for task, one in zip(labels, found)]
     for one in losses:
@@ -692,7 +643,17 @@ def _heads(pick, u, v, sentiment, paraphrase, label, own, pair, biases, features
             "the head of quora is used for sts": linear(0),
         },
     )
-    reduction = pick("mean", {"this is the sum over the rows, not their mean": "sum"})
+    losses = _head_losses(pick, logits, quora, sts, sentiment, paraphrase.float(), label)
+    grads = torch.autograd.grad(sum(losses), leaves, materialize_grads=True)
+    grads = torch.cat([one.flatten() for one in grads])
+    lost = "no gradient reaches u, v and the parameters; do not use item, detach or no_grad"
+    grads = pick(grads, {lost: 0 * grads})
+    return *(one.detach() for one in (x, logits, quora, sts, *losses)), grads
+
+
+def _head_losses(pick, logits, quora, sts, sentiment, paraphrase, label):
+    """Return the losses of sst, quora and sts."""
+    reduce = pick(torch.mean, {"this is the sum over the rows, not their mean": torch.sum})
     square = pick(
         (sts - label) ** 2,
         {
@@ -704,28 +665,17 @@ def _heads(pick, u, v, sentiment, paraphrase, label, own, pair, biases, features
             ** 2,
         },
     )
-    binary, target = F.binary_cross_entropy_with_logits, paraphrase.float()
-    losses = (
-        F.cross_entropy(logits, sentiment, reduction=reduction),
-        pick(
-            binary(quora, target, reduction=reduction),
-            {
-                "the sigmoid is applied twice": binary(
-                    quora.sigmoid(), target, reduction=reduction
-                ),
-                "this is the squared error": F.mse_loss(
-                    quora.sigmoid(), target, reduction=reduction
-                ),
-                "the labels are exchanged": binary(quora, 1 - target, reduction=reduction),
-            },
-        ),
-        square.mean() if reduction == "mean" else square.sum(),
+    binary = functools.partial(F.binary_cross_entropy_with_logits, reduction="none")
+    cross = pick(
+        binary(quora, paraphrase),
+        {
+            "the sigmoid is applied twice": binary(quora.sigmoid(), paraphrase),
+            "this is the squared error": (quora.sigmoid() - paraphrase) ** 2,
+            "the labels are exchanged": binary(quora, 1 - paraphrase),
+        },
     )
-    grads = torch.autograd.grad(sum(losses), leaves, materialize_grads=True)
-    grads = torch.cat([one.flatten() for one in grads])
-    lost = "no gradient reaches u, v and the parameters; do not use item, detach or no_grad"
-    grads = pick(grads, {lost: 0 * grads})
-    return *(one.detach() for one in (x, logits, quora, sts, *losses)), grads
+    each = F.cross_entropy(logits, sentiment, reduction="none"), cross, square
+    return [reduce(one) for one in each]
 
 
 # ---- prediction files ----
@@ -756,8 +706,6 @@ def _run_prediction_file(student, ids, sentiment, logits, similarity):
     """Return the headers and the rows of three files, as the codes of their characters."""
     scores = {"sst": sentiment, "quora": logits, "sts": similarity}
     files = [student(task, ids, one) for task, one in scores.items()]
-    if any(one is None for one in files):
-        return None
     parts = [one.partition("\n") for one in files]
     codes = lambda text, size: [ord(one) for one in text[:size].ljust(size, "\0")]
     headers = [codes(head, 40) for head, _, _ in parts]
@@ -871,8 +819,6 @@ def _score_files_cases(draw):
 def _run_score_files(student, texts, labels):
     """Return the four scores, and which of four faults the student's function refuses."""
     scores = student(texts, labels)
-    if scores is None:
-        return None
     head, *rows = texts["sst"].splitlines()
     one, value = rows[0].split(" , ")
     faults = {
@@ -991,7 +937,6 @@ def _run_train_epoch(student, shared, own, batches, orders, settings):
     The model halves its output in training mode, as a visible substitute for dropout. Its
     parameters start with old gradients.
     """
-    import torch
 
     class Model(torch.nn.Module):
         def __init__(self):
@@ -1009,8 +954,6 @@ def _run_train_epoch(student, shared, own, batches, orders, settings):
     optimizer = torch.optim.SGD(model.parameters(), **settings)
     lists = {task: list(one) for task, one in batches.items()}
     found = [student(model, optimizer, lists, order, used) for order in orders]
-    if any(one is None for one in found):
-        return None
     losses = [float(torch.as_tensor(one).detach()) for losses in found for one in losses]
     parts = [model.own[task].detach() for task in batches]
     return losses, model.shared.detach(), torch.stack(parts), [used[task] for task in batches]
@@ -1035,7 +978,7 @@ def _run_train_epoch(student, shared, own, batches, orders, settings):
 )
 def _train_epoch(pick, *case, clip):
     """Return losses [N], the shared parameters [D], the own ones [3, D] and three counts."""
-    other = {"global": "each", "each": "global"}[clip]
+    turned = other(CLIP["clip"], clip)
     mode = pick(True, {"the model is not set to training mode; call model.train()": False})
     none = pick(
         True,
@@ -1052,7 +995,7 @@ def _train_epoch(pick, *case, clip):
             {
                 "each": "every parameter is clipped alone; clip all of them together",
                 "global": "all parameters are clipped together; clip each of them alone",
-            }[other]: other,
+            }[turned]: turned,
             "the gradients are not clipped": None,
             "the entries are clipped one by one; scale a whole tensor": "entries",
         },
@@ -1076,45 +1019,34 @@ def _train_epoch(pick, *case, clip):
         },
     )
 
-    def train(model, optimizer, batches, order, used):
-        model.train(mode)
-        own = dict.fromkeys(used, 0) if counts == "epoch" else dict(used)
-        losses = []
-        for step, task in enumerate(order):
-            one = batches[task][batch(own, task, step) % len(batches[task])]
-            own[task] += 1
-            loss = model.loss(task, one)
-            if none in (True, False):
-                optimizer.zero_grad(set_to_none=none)
-            loss.backward()
-            parameters = list(model.parameters())
-            if clipped == "entries":
-                torch.nn.utils.clip_grad_value_(parameters, 1.0)
-            for group in {"each": parameters, "global": [parameters]}.get(clipped, ()):
-                torch.nn.utils.clip_grad_norm_(group, 1.0)
-            if moves:
-                optimizer.step()
-            if none == "after":
-                optimizer.zero_grad()
-            losses.append(loss.item())
-        if counts:
-            used.update(own)
-        return losses
-
+    train = functools.partial(_epoch, mode, none, clipped, moves, batch, counts)
     return _run_train_epoch(train, *case)
 
 
-QUESTIONS = (
-    _projected_attention,
-    _pal_encoder,
-    _task_part,
-    _largest_size,
-    _fold_sequential,
-    _task_order,
-    _heads,
-    _train_epoch,
-    _prediction_file,
-    _score_files,
-    Question("written", points=10, difficulty=2, hours=1),
-    Question("extension", points=20, difficulty=3, hours=4),
-)
+def _epoch(mode, none, clipped, moves, batch, counts, model, optimizer, batches, order, used):
+    """Train for one epoch, with the choices of `_train_epoch`, and return the losses."""
+    model.train(mode)
+    own = dict.fromkeys(used, 0) if counts == "epoch" else dict(used)
+    parameters, losses = list(model.parameters()), []
+    for step, task in enumerate(order):
+        one = batches[task][batch(own, task, step) % len(batches[task])]
+        own[task] += 1
+        loss = model.loss(task, one)
+        if none in (True, False):
+            optimizer.zero_grad(set_to_none=none)
+        loss.backward()
+        if clipped == "entries":
+            torch.nn.utils.clip_grad_value_(parameters, 1.0)
+        for group in {"each": parameters, "global": [parameters]}.get(clipped, ()):
+            torch.nn.utils.clip_grad_norm_(group, 1.0)
+        if moves:
+            optimizer.step()
+        if none == "after":
+            optimizer.zero_grad()
+        losses.append(loss.item())
+    if counts:
+        used.update(own)
+    return losses
+
+
+QUESTIONS = questions_of(vars())

@@ -33,7 +33,9 @@ __all__ = [
     "Question",
     "load_questions",
     "names_in",
+    "other",
     "question",
+    "questions_of",
 ]
 
 PLACEHOLDER = "*Write here.*"  # behind **Answer to NAME:** in a student's notebook
@@ -114,12 +116,11 @@ class Question:
         cases: `cases(draw)` returns a list of tuples of arguments.
         object: the name of the student's function or class; by default the question's name.
         driver: `driver(student, *case)` returns the value that is compared. It runs in the
-            student's process. Its source is sent there, so it imports what it uses.
+            student's process. Its source is sent there, and finds torch alone.
         edges: pairs (arguments, sentence), see `compare`.
         order: see `compare`.
         variants: {name: values}; an edition asks for one value of each, the default edition for
             the first. A name means the same in all questions of an assignment.
-        allowed: packages that it may import, beside torch and numpy.
         gradients: {number of an output: numbers of the student's arguments}, by which autograd has
             to find the output's gradients, the same as those of the right answer. The right answer
             has the same arguments and outputs in these places.
@@ -142,7 +143,6 @@ class Question:
     edges: tuple = ()
     order: tuple | None = None
     variants: dict = dataclasses.field(default_factory=dict)
-    allowed: tuple = ()
     gradients: dict = dataclasses.field(default_factory=dict)
     changes: bool = False
     avoid: tuple = ()
@@ -162,9 +162,8 @@ class Question:
         Raises:
             WrongAnswer: the results differ from the right ones.
         """
-        wanted = {
-            name: (variants or {}).get(name, self.variants[name][0]) for name in self.variants
-        }
+        first = {name: values[0] for name, values in self.variants.items()}
+        wanted = {name: (variants or {}).get(name, value) for name, value in first.items()}
         right = functools.partial(self.right, **wanted)
         rule = self.rule(**wanted) if callable(self.rule) else self.rule
         compare(function, right, cases, rule, self.edges, self.order, **more)
@@ -307,6 +306,37 @@ def question(name, **fields):
     return lambda right: Question(name, right=right, **fields)
 
 
+def questions_of(names):
+    """Return the questions of an assignment in their order, with those that a teacher reads.
+
+    Args:
+        names: the names of a module, {name: value}.
+
+    Returns:
+        A tuple of Question.
+    """
+    return *(one for one in names.values() if isinstance(one, Question)), *READ
+
+
+def other(values, value):
+    """Return the other one of the two values of a variant.
+
+    Args:
+        values: both.
+        value: that of the edition.
+
+    Returns:
+        The other value.
+    """
+    return next(one for one in values if one != value)
+
+
+READ = (
+    Question("written", points=10, difficulty=2, hours=1),
+    Question("extension", points=20, difficulty=3, hours=4),
+)
+
+
 def load_questions(assignment):
     """Return the questions of an assignment.
 
@@ -380,7 +410,7 @@ class Assignment:
         **variants: the variants of the edition.
 
     Raises:
-        ValueError: the assignment or a variant is unknown.
+        ValueError: the assignment is unknown.
 
     Example::
 
@@ -390,9 +420,6 @@ class Assignment:
 
     def __init__(self, name, seed, **variants):
         self.name, self.questions = load_questions(name)
-        known = {name for one in self.questions.values() for name in one.variants}
-        if set(variants) - known:
-            raise ValueError(f"the variants are {sorted(variants)}, expected of {sorted(known)}.")
         self.seed, self.variants, self.passed = seed, variants, {}
 
     def __call__(self, name, student):
@@ -404,12 +431,7 @@ class Assignment:
 
         Returns:
             True if the answer is right.
-
-        Raises:
-            ValueError: there is no such question.
         """
-        if name not in self.questions:
-            raise ValueError(f"question {name!r} is unknown; expected one of {[*self.questions]}.")
         one = self.questions[name]
         cases = one.cases(Draw(f"{self.seed} {name}"))
         right = [other for other, passed in self.passed.items() if passed]

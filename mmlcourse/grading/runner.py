@@ -8,12 +8,12 @@ cases, and writes raw values, one line of JSON per question. The grader imports 
 
 import ast
 import contextlib
+import functools
 import importlib.abc
 import inspect
 import json
 import math
 import os
-import re
 import signal
 import sys
 import time
@@ -36,7 +36,7 @@ def encode(value):
     """Write a value with plain JSON types.
 
     Args:
-        value: numbers, texts, tensors, arrays, modules, and lists, tuples, sets or dicts of them.
+        value: numbers, texts, tensors, arrays, and lists, tuples or dicts of them.
 
     Returns:
         The value in JSON types. Any other object becomes the text that describes it.
@@ -51,13 +51,10 @@ def encode(value):
         return {"tensor": value.tolist(), "dtype": kind}
     if isinstance(value, list):
         return [encode(one) for one in value]
-    if isinstance(value, (tuple, set, frozenset)):
-        kind = "tuple" if isinstance(value, tuple) else "set"
-        return {kind: [encode(one) for one in value]}
+    if isinstance(value, tuple):
+        return {"tuple": [encode(one) for one in value]}
     if isinstance(value, dict):
         return {"dict": [[encode(key), encode(one)] for key, one in value.items()]}
-    if isinstance(value, torch.nn.Module):
-        return {"module": {name: encode(one) for name, one in value.state_dict().items()}}
     return {"object": repr(value)[:200]}
 
 
@@ -69,7 +66,7 @@ def decode(value, make):
         make: a function of nested lists and the name of a dtype, for what was a tensor [...].
 
     Returns:
-        The value. A module becomes a namespace of its tensors, any other object its description.
+        The value. An object of another type becomes its description.
     """
     if isinstance(value, list):
         return [decode(one, make) for one in value]
@@ -79,12 +76,7 @@ def decode(value, make):
         return make(value["tensor"], value.get("dtype"))
     if "dict" in value:
         return {decode(key, make): decode(one, make) for key, one in value["dict"]}
-    if "module" in value:
-        state = {name: decode(one, make) for name, one in value["module"].items()}
-        return types.SimpleNamespace(**state)
-    if "tuple" in value:
-        return tuple(decode(value["tuple"], make))
-    return set(decode(value["set"], make)) if "set" in value else str(value.get("object"))
+    return tuple(decode(value["tuple"], make)) if "tuple" in value else str(value.get("object"))
 
 
 # ---- what a right value does not show ----
@@ -118,20 +110,21 @@ def watched(student, gradients, changes, notes):
             leaves[place], case[place] = _with_gradients(case[place], names[place])
         before = list(map(_content, case))
         answer = student(*case)
+        assert answer is not None and answer is not ..., "it returns nothing so far"
         notes.append(note)
         for name, old, new in zip(names, before, map(_content, case)):
             if old != new and not changes:
                 note["faults"].append(f"it changes its argument {name}; change a copy of it.")
         outputs = answer if isinstance(answer, (tuple, list)) else [answer]
         for number, places in gradients.items():
-            if answer is not None and number < len(outputs):
+            if number < len(outputs):
                 vectors, fault = _differentiate(outputs[number], [leaves[one] for one in places])
                 which = f"result {number + 1}" if len(outputs) > 1 else "the result"
                 note["gradients"] += vectors
                 note["faults"] += [f"{which} {fault}"] * bool(fault)
-        plain = [one.detach() if isinstance(one, torch.Tensor) else one for one in outputs]
-        if not gradients or answer is None:
+        if not gradients:
             return answer
+        plain = [one.detach() if isinstance(one, torch.Tensor) else one for one in outputs]
         return tuple(plain) if outputs is answer else plain[0]
 
     return function
@@ -151,7 +144,7 @@ def _content(value):
     import numpy as np
     import torch
 
-    plain = isinstance(value, (torch.Tensor, np.ndarray, list, tuple, dict, set))
+    plain = isinstance(value, (torch.Tensor, np.ndarray, list, tuple, dict))
     return json.dumps(encode(value)) if plain else ""
 
 
@@ -204,15 +197,10 @@ def definitions(notebook):
     """
     for number, cell in enumerate(notebook["cells"], start=1):
         source = cell.get("source", "")
-        if not isinstance(source, (str, list)):
-            continue
         lines = (source if isinstance(source, str) else "".join(source)).splitlines()
         if cell.get("cell_type") != "code" or not lines or SKIPPED in lines[0]:
             continue
-        for text in ("\n".join(lines), _without_magics(lines)):  # a line of Python may begin with %
-            body = _parse(text)
-            if body is not None:
-                break
+        body = _parse(lines) or _parse(_without_magics(lines))  # Python's lines may begin with %
         if body is None:
             yield number, None
             continue
@@ -224,80 +212,46 @@ def definitions(notebook):
                 yield number, node
 
 
-def _parse(text):
+def _parse(lines):
     try:
-        return ast.parse(text).body
+        return ast.parse("\n".join(lines)).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
 def _without_magics(lines):
-    return "\n".join("" if line.lstrip()[:1] in ("%", "!", "?") else line for line in lines)
-
-
-def _syntax_error(number, cell):
-    """Return (what Python says about a cell that it cannot read, the names the cell defines)."""
-    text, says = _without_magics("".join(cell["source"]).splitlines()), ""
-    try:
-        ast.parse(text)
-    except SyntaxError as error:
-        says = f" in line {error.lineno} ({str(error.msg)[:100]})"
-    except (ValueError, RecursionError, MemoryError):
-        pass
-    names = re.findall(r"^\s*(?:async\s+)?(?:def|class)\s+(\w+)", text, re.M)
-    return f"cell {number} has a syntax error{says}", names
+    return ["" if line.lstrip()[:1] in ("%", "!", "?") else line for line in lines]
 
 
 class _Refuse(importlib.abc.MetaPathFinder):
     """Refuse the import of packages and modules that would do the exercise."""
 
-    def __init__(self, names, notes):
-        self.names, self.notes = names, notes
+    def __init__(self, names):
+        self.names = names
 
     def find_spec(self, name, path=None, target=None):
         """Raise ModuleNotFoundError for a refused package."""
         if any(f"{name}.".startswith(f"{one}.") for one in self.names):
-            self.notes.append(f"import of {name} was refused")
             raise ModuleNotFoundError(f"{name} is not available in this assignment", name=name)
 
 
 def _load(notebook, seconds, notes):
-    """Execute the definitions of a notebook, each within a time limit.
-
-    Returns:
-        (its names, {name: why it is not defined}).
-    """
-    module, missing = types.ModuleType("submission"), {}
-    sys.modules["submission"] = module
+    """Execute the definitions of a notebook, each within a time limit, and return its names."""
+    module = sys.modules["submission"] = types.ModuleType("submission")
     for number, node in definitions(notebook):
         if node is None:
-            says, lost = _syntax_error(number, notebook["cells"][number - 1])
-            notes.append(says)
-            missing |= dict.fromkeys(lost, says)
+            notes.append(f"cell {number} has a syntax error")
             continue
         try:
             code = compile(ast.Module([node], []), f"cell {number}", "exec")
             signal.setitimer(signal.ITIMER_REAL, seconds)
             exec(code, vars(module))
         except BaseException as error:  # SystemExit and the alarm too: the other cells go on
-            # Assignments may use values of skipped cells, and a refused import has its note.
-            if not isinstance(node, ASSIGNS) and not isinstance(error, ModuleNotFoundError):
+            if not isinstance(node, ASSIGNS):  # they may use values of skipped cells
                 notes.append(f"cell {number} stopped with {_text(error)}")
-            if isinstance(error, ModuleNotFoundError):
-                missing |= _not_imported(number, node, error.name)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-    return vars(module), missing
-
-
-def _not_imported(number, node, module):
-    """Return {name: reason} for the names that an import does not define for lack of a module."""
-    found = {}
-    for alias in node.names if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
-        line = f"`{ast.unparse(node)[:100]}` in cell {number} failed"
-        name = alias.asname or alias.name.split(".")[0]
-        found[name] = f"{line}, because {module} is not available in this assignment"
-    return found
+    return vars(module)
 
 
 def _text(error):
@@ -311,25 +265,20 @@ def _alarm(number, frame):
 # ---- the questions ----
 
 
-def _answers(question, names, missing=types.MappingProxyType({})):
+def _answers(question, names):
     """Call the student's function on every case; return a record for each."""
     import torch
 
     student, records = names.get(question["object"]), []
     if student is None:
-        reason = missing.get(question["object"])
-        text = f"{question['object']} is not defined" + (f"; {reason}" if reason else "")
-        return [{"error": ["NameError", text]}]
+        return [{"error": ["NameError", f"{question['object']} is not defined"]}]
     gradients = {int(number): places for number, places in question["gradients"].items()}
     notes = []
     function = student = watched(student, gradients, question["changes"], notes)
     if question["driver"]:
-        space = {}
+        space = {"torch": torch}
         exec(compile(question["driver"], "driver", "exec"), space)
-        driver = space[question["driver_name"]]
-
-        def function(*case):
-            return driver(student, *case)
+        function = functools.partial(space[question["driver_name"]], student)
 
     def tensor(values, kind):
         return torch.tensor(values, dtype=getattr(torch, kind))
@@ -343,13 +292,11 @@ def _answers(question, names, missing=types.MappingProxyType({})):
             vectors = encode(notes[-1]["gradients"] if notes else [])
             records.append({"value": value, "faults": faults, "gradients": vectors})
         except Exception as error:
-            text, reason = str(error)[:200], missing.get(str(getattr(error, "name", "")))
-            text += f"; {reason}" if reason and isinstance(error, NameError) else ""
-            records.append({"error": [type(error).__name__, text]})
+            records.append({"error": [type(error).__name__, str(error)[:200]]})
     return records
 
 
-def _fork(question, names, missing, write, size):
+def _fork(question, names, write, size):
     """Answer one question in a process of its own; return why it failed, or None."""
     child = os.fork()
     if not child:
@@ -357,7 +304,7 @@ def _fork(question, names, missing, write, size):
             os.setpgid(0, 0)
             most = math.ceil(question["seconds"])
             _limit("CPU", most, most + 1)
-            records = _answers(question, names, missing)
+            records = _answers(question, names)
             line = json.dumps({"question": question["name"], "records": records})
             if len(line) > size:
                 failed = f"the results take more than {size // 1000} kB"
@@ -419,15 +366,15 @@ def run(job):
 
     torch.set_num_threads(1)
     notes = []
-    sys.meta_path.insert(0, _Refuse(job["refused"], notes))
+    sys.meta_path.insert(0, _Refuse(job["refused"]))
     signal.signal(signal.SIGALRM, _alarm)
     with open(job["notebook"], encoding="utf-8-sig") as file:
         notebook = json.load(file)
-    names, missing = _load(notebook, job["load_seconds"], notes)
+    names = _load(notebook, job["load_seconds"], notes)
     write(json.dumps({"notes": notes[:20]}))
     for question in job["questions"]:
         try:
-            failed = _fork(question, names, missing, write, job["size"])
+            failed = _fork(question, names, write, job["size"])
         except OSError as error:
             failed = f"no process could be started ({error})"
         if failed:

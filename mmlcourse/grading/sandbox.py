@@ -7,7 +7,6 @@ process has limits on time, memory, processes and files only. The report names t
 
 import functools
 import importlib.metadata
-import importlib.util
 import json
 import os
 import re
@@ -33,16 +32,13 @@ OUTPUT = 32 << 20  # bytes that are read of the output of one submission
 
 
 @functools.cache
-def package_paths(names):
-    """Return the files of packages and of everything that they need.
-
-    Args:
-        names: a tuple of distribution names, such as ("torch", "numpy").
+def package_paths():
+    """Return the files of torch, of numpy and of everything that they need.
 
     Returns:
         {name in site-packages: path}.
     """
-    found, seen, queue = {}, set(), list(names)
+    found, seen, queue = {}, set(), ["torch", "numpy"]
     while queue:
         name = re.match(r"[\w.-]+", queue.pop())[0].lower().replace("_", "-")
         if name in seen:
@@ -55,11 +51,6 @@ def package_paths(names):
         queue += [one for one in distribution.requires or () if "extra ==" not in one]
         tops = {path.parts[0] for path in distribution.files or ()} - {"..", "__pycache__"}
         found |= {one: Path(distribution.locate_file(one)) for one in tops}
-    for name in names:  # an editable installation lists no files
-        spec = importlib.util.find_spec(name)
-        if spec and spec.submodule_search_locations:
-            found[name] = Path(list(spec.submodule_search_locations)[0])
-    found.pop("mmlcourse", None)  # it holds the answers
     return {name: path for name, path in sorted(found.items()) if path.exists()}
 
 
@@ -79,13 +70,12 @@ class Sandbox:
         root = ", as root" * (self.mode != "bubblewrap" and self._uid(0) == 0)
         return self.mode + root + f" ({self.reason})" * bool(self.reason)
 
-    def run(self, job, notebook, packages, seconds, slot=0):
+    def run(self, job, notebook, seconds, slot=0):
         """Run a job to its end or its time limit.
 
         Args:
             job: the job of `runner.run`, without paths and limits.
             notebook: the path of the submission.
-            packages: names of distributions that it may import.
             seconds: the time limit.
             slot: a number that no other running job has.
 
@@ -109,7 +99,7 @@ class Sandbox:
                 path.chmod(0o644)
             line = [_python(), "-I", "-S", "-B", f"{inside}/runner.py", f"{inside}/job.json"]
             start = self._wrapped if self.mode == "bubblewrap" else self._limited
-            return self._wait(start(line, place, packages, slot), seconds)
+            return self._wait(start(line, place, slot), seconds)
 
     def _running(self, slot):
         """Return the threads that count against the limit of processes already."""
@@ -126,19 +116,19 @@ class Sandbox:
             return 0
         return FIRST_UID + slot
 
-    def _wrapped(self, line, place, packages, slot):
+    def _wrapped(self, line, place, slot):
         """Return the command and the arguments of Popen with bubblewrap."""
-        paths = package_paths(packages)
-        mounts = [["--ro-bind", str(path), f"/in/site/{name}"] for name, path in paths.items()]
+        paths = package_paths().items()
+        mounts = [["--ro-bind", str(path), f"/in/site/{name}"] for name, path in paths]
         for name in ("runner.py", "job.json", "submission.ipynb"):
             mounts.append(["--ro-bind", str(place / name), f"/in/{name}"])
         command = [*_bubblewrap(), *sum(mounts, []), "--remount-ro", "/", "--chdir", "/tmp"]
         return [*command, *_drop(self._uid(slot)), *line], {}
 
-    def _limited(self, line, place, packages, slot):
+    def _limited(self, line, place, slot):
         """Return the command and the arguments of Popen with limits alone."""
         (place / "site").mkdir()
-        for name, path in package_paths(packages).items():
+        for name, path in package_paths().items():
             (place / "site" / name).symlink_to(path)
         work, uid = place / "work", self._uid(slot)
         work.mkdir()

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import json
 import queue
-import re
 import warnings
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from mmlkit.files import write_file
 __all__ = ["check_folder", "grade_folder", "grade_notebook", "load_edition", "replay"]
 
 REFUSED = ("mmlkit", "mmlcourse", "transformers", "sentence_transformers")
-PACKAGES = ("torch", "numpy")
 SIZE = 1_000_000  # bytes of the results of a question
 LARGEST = 20_000_000  # bytes of a notebook
 LOAD_SECONDS = 10  # for one statement of the notebook
@@ -43,19 +41,11 @@ def load_edition(answers=None):
     Returns:
         An Edition.
 
-    Raises:
-        FileNotFoundError: the folder has no edition.json.
-        ValueError: edition.json has no seed.
     """
     if answers is None:
         return Edition(0)
-    path = Path(answers) / "edition.json"
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing. `make course` writes the folder of answers.")
-    try:
-        return Edition(int(json.loads(path.read_text(encoding="utf-8"))["seed"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} has no seed; expected {{'seed': NUMBER}}.") from error
+    text = (Path(answers) / "edition.json").read_text(encoding="utf-8")
+    return Edition(int(json.loads(text)["seed"]))
 
 
 def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None, tell=None):
@@ -87,8 +77,9 @@ def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None,
     def work(path):
         place = Path(out) / "graded" / f"{path.stem}.json"
         key = _key(path, assignment, edition)
-        if result := _graded_before(place, key):
-            return result
+        before = _stored(place)
+        if before and before["key"] == key:
+            return before
         slot = slots.get()
         try:
             result = grade_notebook(path, assignment, edition, sandbox, slot)
@@ -111,15 +102,20 @@ def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None,
 
 def _check_out(out, assignment):
     """Refuse a folder with the grades of another assignment, whose table would be lost."""
-    other, name = None, load_questions(assignment)[0]
-    for path in sorted(Path(out).glob("graded/*.json"))[:1]:
-        with contextlib.suppress(OSError, ValueError, AttributeError):  # a damaged file
-            other = json.loads(path.read_text(encoding="utf-8")).get("assignment")
-    if other not in (None, name):
-        raise ValueError(
-            f"{out} holds the grades of {other!r}, expected {name!r} or an empty folder. Name "
-            "another folder with --out."
-        )
+    name = load_questions(assignment)[0]
+    for path in Path(out).glob("graded/*.json"):
+        other = (_stored(path) or {}).get("assignment", name)
+        if other != name:
+            raise ValueError(
+                f"{out} holds the grades of {other!r}, expected {name!r} or an empty folder. Name "
+                "another folder with --out."
+            )
+
+
+def _stored(path):
+    """Return a stored result, or None where there is none or the file is damaged."""
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads(path.read_text(encoding="utf-8"))
 
 
 def check_folder(folder, assignment, *, only=False):
@@ -163,18 +159,12 @@ def check_folder(folder, assignment, *, only=False):
     return paths
 
 
-def _graded_before(place, key):
-    """Return the stored result of the same submission and questions, or None."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        result = json.loads(place.read_text(encoding="utf-8"))
-        return result if result["key"] == key else None
-
-
 def _key(path, assignment, edition):
     """Return a text that changes with the submission, the questions and the edition."""
     name, _ = load_questions(assignment)
-    here = Path(__file__).parent  # the checks hold some of the right answers
-    sources = [*sorted(here.glob("*.py")), *sorted(here.parent.glob("checks/*.py"))]
+    here = Path(__file__).parents[1]  # the checks hold some of the right answers
+    folders = here / "grading", here / "lessons" / "checks"
+    sources = [path for folder in folders for path in sorted(folder.glob("*.py"))]
     source = b"".join(path.read_bytes() for path in sources)
     content = path.read_bytes() if path.stat().st_size <= LARGEST else b""
     return hashlib.sha256(content + source + f"{name} {edition.seed}".encode()).hexdigest()
@@ -200,14 +190,9 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
     cells, notes = _read(path)
     documents, ended = {}, True
     code = [one for one in questions.values() if one.right]
-    if other := _another_assignment(cells, name):
-        notes = [f"the notebook answers {other} and was graded as {name}"]
     useless = f"{notes[0]}." if notes else ""
-    for allowed in dict.fromkeys(one.allowed for one in code) if cells else ():
-        part = [one for one in code if one.allowed == allowed]
-        found, more, loaded = _run(path, part, allowed, edition, sandbox, slot)
-        documents, ended = documents | found, ended and loaded
-        notes += [note for note in more if note not in notes]
+    if cells:
+        documents, notes, ended = _run(path, code, edition, sandbox, slot)
     notes += [] if ended else [_NOT_RUN]
     judged, right = [], []
     for one in questions.values():
@@ -253,10 +238,10 @@ def _read(path):
         return [], [f"the file is not a notebook ({type(error).__name__})"]
 
 
-def _run(path, questions, allowed, edition, sandbox, slot):
+def _run(path, questions, edition, sandbox, slot):
     """Return ({question: document}, notes, whether the notebook was loaded) of the runner."""
     job = {
-        "refused": [one for one in REFUSED if one not in allowed],
+        "refused": REFUSED,
         "load_seconds": LOAD_SECONDS,
         "size": SIZE,
         "questions": [
@@ -277,15 +262,14 @@ def _run(path, questions, allowed, edition, sandbox, slot):
         ],
     }
     seconds = 60 + runner.PATIENCE * sum(one.seconds for one in questions)
-    text, late = sandbox.run(job, path, PACKAGES + allowed, seconds, slot)
-    documents, notes, known, loaded = {}, [], [one.name for one in questions], late
+    text, late = sandbox.run(job, path, seconds, slot)
+    documents, notes, loaded = {}, [], late
     for line in text.splitlines():
         with contextlib.suppress(ValueError, RecursionError, TypeError, AttributeError):
             document = json.loads(line) if len(line) <= SIZE else {}
             loaded = loaded or "notes" in document
             notes += [str(one)[:300] for one in list(document.get("notes", ()))[:20]]
-            if document.get("question") in known:  # of this part: the others run with less
-                documents.setdefault(document["question"], document)
+            documents.setdefault(document.get("question"), document)
     if late:
         notes.append(f"the notebook took longer than {seconds:g} seconds")
     return documents, notes, loaded
@@ -371,17 +355,6 @@ def _with_helpers(nodes, name, others):
     return ast.Module(found, [])
 
 
-def _another_assignment(cells, name):
-    """Return another assignment of whose functions a notebook defines more than twice as many."""
-    code = "\n".join(one["source"] for one in cells if one.get("cell_type") == "code")
-    defined = {*re.findall(r"^(?:def|class)\s+(\w+)", code, re.M)}
-    found = {}
-    for other, questions in map(load_questions, ("a1", "a2", "a3", "a4")):
-        found[other] = len(defined & {one.object or one.name for one in questions.values()})
-    best = max(found, key=found.get)
-    return best if found[best] > 2 * found[name] else None
-
-
 def _written(cells, name):
     """Return the text behind "Answer to NAME:", with the text cells that a student added below."""
     marker = f"**Answer to {name}:**"
@@ -400,11 +373,9 @@ def _written(cells, name):
 def _mentions(cells, questions):
     """Return a note for every name in the code that would do the exercise around it."""
     avoided = {one.object or one.name: {*one.avoid} for one in questions}
-    anywhere = {name for one in questions for name in one.avoid}
-    refused = {name for name in REFUSED if not any(name in one.allowed for one in questions)}
-    found = set()
+    anywhere, found = set().union(*avoided.values()), set()
     for number, node in runner.definitions({"cells": cells}):
-        own = avoided.get(getattr(node, "name", None), anywhere) | refused
+        own = avoided.get(getattr(node, "name", None), anywhere) | {*REFUSED}
         if node:
             found |= {f"cell {number} uses {name}; read it" for name in names_in(node) & own}
     return sorted(found)

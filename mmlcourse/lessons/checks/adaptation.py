@@ -5,7 +5,8 @@ import math
 
 import numpy as np
 
-from mmlcourse.lessons.checks.compare import call, exercise, read, require, verdict
+from mmlcourse.lessons.checks.compare import call, exercise, plain, read, require, verdict
+from mmlcourse.lessons.checks.finetuning import PAIRED, check_paired_error
 
 __all__ = ["check_labels_needed", "check_missed_label", "check_error_of_draws", "check_share"]
 
@@ -151,10 +152,7 @@ def check_labels_needed(pick, rows, accuracies, wanted):
 
 @exercise(
     "error of draws",
-    [
-        (np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 2.0])),
-        (np.array([0.31, 0.42, 0.28, 0.5]), np.array([0.4, 0.44, 0.41, 0.49])),
-    ],
+    PAIRED,
     {
         "mean": "the mean of b - a",
         "error": "the standard deviation of b - a, divided by the root of S",
@@ -172,26 +170,19 @@ def check_error_of_draws(pick, a, b):
     Returns:
         The mean of b - a, its standard error, and the standard error for independent draws.
     """
-    S, sd = len(a), (b - a).std(ddof=1)
+    S = len(a)
     mean = pick((b - a).mean(), {"this is a - b, not b - a": (a - b).mean()})
-    error = pick(
-        sd / S**0.5,
-        {
-            "this is the standard deviation of one draw, not of the mean": sd,
-            "the variance is divided by S, not by S - 1": (b - a).std() / S**0.5,
-            "the standard deviation is divided by S, not by its root": sd / S,
-        },
-    )
     both = a.var(ddof=1) + b.var(ddof=1)
     independent = pick(
         (both / S) ** 0.5,
         {
-            "the standard errors are added, not their squares": (a.std(ddof=1) + b.std(ddof=1))
-            / S**0.5,
+            "the standard errors are added, not their squares": sum(
+                one.std(ddof=1) / S**0.5 for one in (a, b)
+            ),
             "this is the standard deviation of one difference, not of the mean": both**0.5,
             "the variances are divided by S, not by S - 1": ((a.var() + b.var()) / S) ** 0.5,
-            "this is the paired error; take no covariance": sd / S**0.5,
+            "this is the paired error; take no covariance": check_paired_error.right(plain, a, b),
             "the root is missing": both / S,
         },
     )
-    return mean, error, independent
+    return mean, check_paired_error.right(pick, a, b), independent

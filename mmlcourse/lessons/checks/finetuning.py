@@ -1,4 +1,4 @@
-"""The checks of notebook 02's exercises, and of a question of assignment 1 (AdamW)."""
+"""The checks of notebook 02's exercises. Questions of assignment 1 share the tables of AdamW."""
 
 import numpy as np
 
@@ -6,6 +6,8 @@ from mmlcourse.lessons.checks.compare import exercise
 from mmlkit.training.optimizers import learning_rate
 
 __all__ = [
+    "PAIRED",
+    "adamw_parts",
     "check_adamw_step",
     "check_first_step",
     "check_learning_rate",
@@ -44,34 +46,9 @@ def check_adamw_step(pick, theta, g, m, v, t, lr, beta1, beta2, eps, weight_deca
         The new (theta, m, v).
     """
     m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g * g
-    correction = pick(
-        (1 - beta2**t) ** 0.5 / (1 - beta1**t),
-        {
-            "the bias correction sqrt(1 - beta2^t) / (1 - beta1^t) is missing": 1,
-            "only m is bias-corrected": 1 / (1 - beta1**t),
-            "only v is bias-corrected": (1 - beta2**t) ** 0.5,
-            "the bias correction is upside down": (1 - beta1**t) / (1 - beta2**t) ** 0.5,
-        },
-    )
-    root = pick(
-        v**0.5 + eps,
-        {
-            "the square root of v is missing": v + eps,
-            "eps belongs outside the square root": (v + eps) ** 0.5,
-            "eps is added to the bias-corrected root, as torch does": v**0.5
-            + eps * (1 - beta2**t) ** 0.5,
-        },
-    )
-    moved = theta - lr * correction * m / root
-    rate = pick(
-        lr * weight_decay,
-        {
-            "decay is not multiplied by the learning rate": weight_decay,
-            "decay is multiplied by alpha_t; it is multiplied by lr": lr
-            * correction
-            * weight_decay,
-        },
-    )
+    correction, root, factor = adamw_parts(pick, eps)
+    alpha = lr * correction(t, beta1, beta2)
+    moved = theta - alpha * m / root(v, t, beta2)
     decayed = pick(
         moved,
         {
@@ -79,7 +56,48 @@ def check_adamw_step(pick, theta, g, m, v, t, lr, beta1, beta2, eps, weight_deca
             "decay uses theta from before the step; the handout decays after it": theta,
         },
     )
-    return moved - rate * decayed, m, v
+    return moved - factor(lr, alpha) * weight_decay * decayed, m, v
+
+
+def adamw_parts(pick, eps):
+    """Return the three parts of AdamW that often go wrong, as functions.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        eps: the small number in the denominator.
+
+    Returns:
+        (correction, root, factor): the bias correction of (t, beta1, beta2), the denominator of
+        (v, t, beta2), and what multiplies the weight decay, of (lr, alpha_t).
+    """
+    both = lambda t, b1, b2: (1 - b2**t) ** 0.5 / (1 - b1**t)
+    correction = pick(
+        both,
+        {
+            "the bias correction sqrt(1 - beta2^t) / (1 - beta1^t) is missing": lambda *_: 1,
+            "only m is bias-corrected": lambda t, b1, b2: 1 / (1 - b1**t),
+            "only v is bias-corrected": lambda t, b1, b2: (1 - b2**t) ** 0.5,
+            "the bias correction is upside down": lambda *case: 1 / both(*case),
+        },
+    )
+    root = pick(
+        lambda v, t, b2: v**0.5 + eps,
+        {
+            "the square root of v is missing": lambda v, *_: v + eps,
+            "eps belongs outside the square root": lambda v, *_: (v + eps) ** 0.5,
+            "eps is added to the bias-corrected root, as torch does": lambda v, t, b2: (
+                v**0.5 + eps * (1 - b2**t) ** 0.5
+            ),
+        },
+    )
+    factor = pick(
+        lambda lr, alpha: lr,
+        {
+            "decay is not multiplied by the learning rate": lambda lr, alpha: 1,
+            "decay is multiplied by alpha_t; it is multiplied by lr": lambda lr, alpha: alpha,
+        },
+    )
+    return correction, root, factor
 
 
 @exercise(
@@ -142,15 +160,16 @@ def check_learning_rate(pick, step, peak, warmup, total):
     return learning_rate(step, peak=peak, warmup=warmup, total=total)
 
 
-_FIRST, _SECOND = [1, 1, 0, 1, 0, 1, 1, 0], [1, 0, 0, 1, 1, 0, 0, 0]
+# Two cases of paired values, for the exercises on standard errors.
+PAIRED = [
+    (np.array([1.0, 1, 0, 1, 0, 1, 1, 0]), np.array([1.0, 0, 0, 1, 1, 0, 0, 0])),
+    (np.array([1.0, 1, 1, 0, 0]), np.array([0.0, 1, 1, 0, 1])),
+]
 
 
 @exercise(
     "paired error",
-    [
-        (np.array(_FIRST, float), np.array(_SECOND, float)),
-        (np.array([1.0, 1, 1, 0, 0]), np.array([0.0, 1, 1, 0, 1])),
-    ],
+    PAIRED,
     "the standard deviation of first - second, with N - 1, divided by sqrt(N)",
 )
 def check_paired_error(pick, first, second):
@@ -166,15 +185,13 @@ def check_paired_error(pick, first, second):
     """
     difference, N = first - second, len(first)
     ddof = pick(1, {"the variance is divided by N, not by N - 1": 0})
+    apart = first.var(ddof=ddof) + second.var(ddof=ddof)
     spread = pick(
         difference.var(ddof=ddof),
         {
-            "the two models are treated as independent samples": first.var(ddof=ddof)
-            + second.var(ddof=ddof),
+            "the pairs are ignored: the two are treated as independent samples": apart,
             "the mean difference is not subtracted": (difference**2).sum() / (N - ddof),
-            "the rows where the models differ are counted without their sign": abs(difference).var(
-                ddof=ddof
-            ),
+            "the rows that differ are counted without their sign": abs(difference).var(ddof=ddof),
         },
     )
     rows = pick(
@@ -182,6 +199,14 @@ def check_paired_error(pick, first, second):
         {
             "this is the spread of one row; the mean of N rows has a smaller error": 1,
             "the number of rows with a difference is not N": max((difference != 0).sum(), 1),
+            "the standard deviation is divided by N, not by its root": N * N,
         },
     )
-    return pick((spread / rows) ** 0.5, {"this is the variance, not its root": spread / rows})
+    error = (spread / rows) ** 0.5
+    return pick(
+        error,
+        {
+            "this is the variance, not its root": spread / rows,
+            "this is twice the standard error": 2 * error,
+        },
+    )

@@ -1,4 +1,4 @@
-"""The checks of notebook 01's exercises, and of the first question of assignment 1.
+"""The checks of notebook 01's exercises. Questions of assignments share their tables of mistakes.
 
 Three exercises are classes. Their parameters have the names of `mmlkit.bert`, so that the check
 loads the same weights into the student's module and computes the right answer from them.
@@ -7,17 +7,21 @@ loads the same weights into the student's module and computes the right answer f
 import torch
 from torch.nn import functional as F
 
-from mmlcourse.lessons.checks.compare import exercise
+from mmlcourse.lessons.checks.compare import exercise, plain
 from mmlkit.bert.model import AddNorm, BertConfig, BertEmbeddings, BertLayer
 from mmlkit.runtime import seeded, shapes_only
 
 __all__ = [
     "RULE",
+    "activation",
+    "add_norm",
     "check_add_norm",
     "check_attention",
     "check_layer",
     "check_order_free",
     "check_self_attention",
+    "normalisation",
+    "self_attention",
 ]
 
 RULE = (
@@ -102,14 +106,6 @@ def _call_embedding(student, weights, input_ids, token_type_ids):
     return student(part.eval(), input_ids, token_type_ids)
 
 
-def _linear(weights, name, x):
-    return F.linear(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
-
-
-def _normalise(weights, name, x, eps=1e-12):
-    return F.layer_norm(x, x.shape[-1:], weights[f"{name}.weight"], weights[f"{name}.bias"], eps)
-
-
 def _part(weights, name):
     """Return the weights of one part under their own names."""
     return {
@@ -139,34 +135,66 @@ def check_self_attention(pick, sizes, weights, h, M):
     Returns:
         The heads side by side, [B, T, D].
     """
-    (B, T, D), H = h.shape, sizes[0].num_attention_heads
+    return self_attention(pick, h, M, weights, sizes[0].num_attention_heads)
+
+
+def self_attention(pick, h, mask, weights, num_heads):
+    """Return multi-head self-attention without its last linear map (Vaswani et al. 2017).
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        h: hidden states, [B, T, D].
+        mask: the additive mask, [B, 1, 1, T].
+        weights: those of the linear maps query, key and value.
+        num_heads: the number of heads.
+
+    Returns:
+        The heads side by side, [B, T, D].
+    """
+    B, T, D = h.shape
     swap = lambda x: x.transpose(1, 2)
+    right = lambda x: swap(x.reshape(B, T, num_heads, -1))
     split, merge = pick(
-        (lambda x: swap(x.reshape(B, T, H, -1)), swap),
+        (right, swap),
         {
             "the heads are cut with view(B, H, T, d), which mixes tokens; use view(B, T, H, d), "
-            "then transpose(1, 2)": (lambda x: x.reshape(B, H, T, -1), swap),
-            "the heads are merged without transposing back": (
-                lambda x: swap(x.reshape(B, T, H, -1)),
-                lambda x: x,
-            ),
+            "then transpose(1, 2)": (lambda x: x.reshape(B, num_heads, T, -1), swap),
+            "the heads are merged without transposing back": (right, lambda x: x),
             "the heads are not split; this is one head of width D": (lambda x: x[:, None], swap),
+            "neighbouring features go to different heads; use view(B, T, H, d)": (
+                lambda x: x.reshape(B, T, -1, num_heads).permute(0, 3, 1, 2),
+                swap,
+            ),
         },
     )
-    Q, K, V = (split(_linear(weights, name, h)) for name in ("query", "key", "value"))
-    scores = pick(Q @ K.transpose(-1, -2), {"query and key are exchanged": K @ Q.transpose(-1, -2)})
-    scaled = scores / Q.shape[-1] ** 0.5
-    masked = pick(
-        scaled + M,
+    turn, bias = pick(
+        (torch.t, 1),
         {
-            "the scores are not divided by sqrt(d)": scores + M,
-            "the scores are divided by sqrt(D); d is the width of one head": scores / D**0.5 + M,
-            "the mask is added before the division": (scores + M) / Q.shape[-1] ** 0.5,
+            "the weight is not transposed; a linear map is x W^T + b": (lambda W: W, 1),
+            "the biases are missing": (torch.t, 0),
+        },
+    )
+    Q, K, V = (
+        split(h @ turn(weights[f"{name}.weight"]) + bias * weights[f"{name}.bias"])
+        for name in ("query", "key", "value")
+    )
+    scores = pick(Q @ K.transpose(-1, -2), {"query and key are exchanged": K @ Q.transpose(-1, -2)})
+    root = Q.shape[-1] ** 0.5
+    scaled = scores / root
+    masked = pick(
+        scaled + mask,
+        {
+            "the scores are not divided by sqrt(d)": scores + mask,
+            "the scores are divided by sqrt(D); d is the width of one head": scores / D**0.5 + mask,
+            "the mask is added before the division": (scores + mask) / root,
             "the mask is not used": scaled,
-            "M is subtracted; it is negative already": scaled - M,
-            "M is additive already; add it, without masked_fill": scaled.masked_fill(M < 0, -1e9),
+            "the mask is subtracted; it is negative already": scaled - mask,
+            "the mask is M already; add it, without (1 - mask)": scaled + (1 - mask) * -1e9,
+            "the mask is M already; add it, without masked_fill": scaled.masked_fill(
+                mask < 0, -1e9
+            ),
             "M is 0 for a token; masked_fill(M == 0) hides the tokens": scaled.masked_fill(
-                M == 0, -1e9
+                mask == 0, -1e9
             ),
         },
     )
@@ -198,20 +226,78 @@ def check_add_norm(pick, sizes, weights, x, residual):
     Returns:
         Token vectors [B, T, D].
     """
-    y, plain = _linear(weights, "dense", x), lambda x: F.layer_norm(x, x.shape[-1:], eps=1e-12)
+    return add_norm(pick, x, residual, *weights.values())
+
+
+def normalisation(pick, g, b):
+    """Return BERT's LayerNorm as a function, with its eps of 1e-12.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        g: the weight, [D].
+        b: the bias, [D].
+
+    Returns:
+        A function from [..., D] to [..., D].
+    """
     eps = pick(1e-12, {"eps is 1e-5, torch's default; BERT's is 1e-12": 1e-5})
-    norm = pick(
-        lambda x: _normalise(weights, "LayerNorm", x, eps),
-        {"the weight and bias of LayerNorm are not used": plain},
-    )
+    g, b = pick((g, b), {"the weight and bias of LayerNorm are not used": (None, None)})
+    return lambda x: F.layer_norm(x, x.shape[-1:], g, b, eps)
+
+
+def add_norm(pick, x, residual, weight, bias, g, b):
+    """Return the end of both halves of a BERT layer.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        x: the result of attention or of the wide map, [B, T, F].
+        residual: the input of this half of the layer, [B, T, D].
+        weight: of the linear map, [D, F].
+        bias: of the linear map, [D].
+        g: the weight of LayerNorm, [D].
+        b: its bias, [D].
+
+    Returns:
+        Token vectors [B, T, D].
+    """
+    norm = normalisation(pick, g, b)
+    y = x @ weight.T + pick(bias, {"the bias of the linear map is missing": 0})
     return pick(
         norm(residual + y),
         {
             "the residual is missing": norm(y),
+            "the residual is subtracted": norm(y - residual),
             "LayerNorm comes before the sum; it belongs around the sum": residual + norm(y),
             "LayerNorm is missing": residual + y,
             "the residual is added again after LayerNorm": residual + norm(residual + y),
             "the residual is normalised before the sum": norm(norm(residual) + y),
+        },
+    )
+
+
+def activation(pick, gelu="exact"):
+    """Return GELU, or a mistake in its place.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        gelu: "exact", or "tanh" for the approximation.
+
+    Returns:
+        A function of a tensor.
+    """
+    exact, tanh = F.gelu, lambda x: F.gelu(x, approximate="tanh")
+    table = {
+        "exact": (exact, {"this is GELU's approximation with tanh; use the exact one": tanh}),
+        "tanh": (tanh, {"this is the exact GELU; use the approximation with tanh": exact}),
+    }
+    right, other = table[gelu]
+    return pick(
+        right,
+        {
+            **other,
+            "this is ReLU": F.relu,
+            "this is GELU's approximation with a sigmoid": lambda x: x * torch.sigmoid(1.702 * x),
+            "GELU is missing between the two maps": lambda x: x,
         },
     )
 
@@ -235,30 +321,17 @@ def check_layer(pick, sizes, weights, h, M):
     Returns:
         Token vectors [B, T, D].
     """
-    right = lambda value, _: value
-    add_norm = lambda name, x, residual: check_add_norm.right(
-        right, None, _part(weights, name), x, residual
-    )
-    attend = lambda M: check_self_attention.right(
-        right, sizes, _part(weights, "attention.self"), h, M
-    )
+    part = lambda name: _part(weights, name)
+    end = lambda name, x, residual: add_norm(plain, x, residual, *part(name).values())
+    heads = sizes[0].num_attention_heads
+    attend = lambda M: self_attention(plain, h, M, part("attention.self"), heads)
     attended = attend(pick(M, {"the mask is not passed to attention": 0 * M}))
     a = pick(
-        add_norm("attention.output", attended, h),
-        {"the first residual is missing; it is h": add_norm("attention.output", attended, 0 * h)},
+        end("attention.output", attended, h),
+        {"the first residual is missing; it is h": end("attention.output", attended, 0 * h)},
     )
     source = pick(
         a, {"the feed-forward network reads h, not a": h, "it reads attention, not a": attended}
-    )
-    activation = pick(
-        F.gelu,
-        {
-            "GELU is missing": lambda x: x,
-            "ReLU stands in the place of GELU": F.relu,
-            "this is GELU's approximation with tanh; BERT's is exact": lambda x: F.gelu(
-                x, approximate="tanh"
-            ),
-        },
     )
     residual = pick(
         a,
@@ -268,7 +341,8 @@ def check_layer(pick, sizes, weights, h, M):
             "the second residual is h + a; it is a alone": h + a,
         },
     )
-    return add_norm("output", activation(_linear(weights, "intermediate.dense", source)), residual)
+    wide = activation(pick)(F.linear(source, *part("intermediate.dense").values()))
+    return end("output", wide, residual)
 
 
 @exercise(
@@ -306,4 +380,5 @@ def check_order_free(pick, weights, input_ids, token_type_ids):
         },
     )
     summed = rows("word", input_ids) + segments + positions
-    return pick(_normalise(weights, "LayerNorm", summed), {"LayerNorm is missing": summed})
+    norm = F.layer_norm(summed, summed.shape[-1:], *_part(weights, "LayerNorm").values(), 1e-12)
+    return pick(norm, {"LayerNorm is missing": summed})

@@ -5,6 +5,7 @@ import math
 import torch
 
 from mmlcourse.lessons.checks.compare import exercise
+from mmlcourse.lessons.checks.finetuning import PAIRED, check_paired_error
 
 __all__ = [
     "check_attention_moved",
@@ -134,19 +135,14 @@ def _call_difference(student, alone, together):
     import pandas as pd
 
     try:
-        return student(pd.Series(alone.tolist()), pd.Series(together.tolist()))
+        return student(pd.Series(alone), pd.Series(together))
     except Exception:  # the error of the second call is the one that is told
-        return student(alone, together)
+        return student(torch.tensor(alone), torch.tensor(together))
 
 
 @exercise(
     "paired difference",
-    [
-        (
-            torch.tensor([55.0, 53.5, 57.25, 54.0, 56.5]),
-            torch.tensor([62.0, 61.0, 63.25, 58.0, 65.5]),
-        )
-    ],
+    PAIRED,
     {
         "mean": "the mean of together - alone over the seeds",
         "error": "the standard deviation of the differences, with n - 1, over the root of n",
@@ -164,22 +160,6 @@ def check_paired_difference(pick, alone, together):
     Returns:
         The mean difference and its standard error, two numbers.
     """
-    n, difference = len(alone), together - alone
-    mean = pick(difference.mean(), {"the difference has the wrong sign": -difference.mean()})
-    unpaired = (alone.var() + together.var()).sqrt()
-    deviation = pick(
-        difference.std(),
-        {
-            "the error ignores the pairs": unpaired,
-            "the variance is divided by n, not by n - 1": difference.std(correction=0),
-        },
-    )
-    error = deviation / n**0.5
-    return mean, pick(
-        error,
-        {
-            "this is the standard deviation": deviation,
-            "the standard deviation is divided by n, not by its root": deviation / n,
-            "this is twice the standard error": 2 * error,
-        },
-    )
+    mean = (together - alone).mean()
+    mean = pick(mean, {"the difference has the wrong sign": -mean})
+    return mean, check_paired_error.right(pick, alone, together)

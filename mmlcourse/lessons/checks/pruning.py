@@ -8,7 +8,13 @@ import torch
 from mmlcourse.lessons.checks.compare import exercise
 from mmlkit.heads.clustering import cluster
 
-__all__ = ["check_bandwidth", "check_head_average", "check_staircase", "check_survivors"]
+__all__ = [
+    "check_bandwidth",
+    "check_head_average",
+    "check_staircase",
+    "check_survivors",
+    "head_average",
+]
 
 
 _ACTIVE = torch.tensor([True, False, True, True])
@@ -36,28 +42,58 @@ def check_head_average(pick, a, losses, active, t, gamma):
     Returns:
         The new averages [M], and the bias-corrected values of the active heads [A].
     """
-    sums = {
-        "every head gets the sum of the losses, not its own": losses.sum(),
-        "every head gets the mean of the losses, not its own": losses.mean(),
-    }
-    first = {"the losses go to the first heads, not the active ones": torch.arange(len(losses))}
-    own, places = pick(losses, sums), pick(active.nonzero()[:, 0], first)
-    kept = pick(gamma, {"the momentum is on the wrong side": 1 - gamma})
-    moved = {
-        "the averages of the dropped heads change too": kept * a,
-        "the averages of the dropped heads are lost": torch.zeros_like(a),
-    }
-    new = pick(a, moved).clone()
-    new[places] = kept * a[places] + (1 - kept) * own
-    shown, bias = new[active], 1 - gamma**t
-    other = {
-        "the correction is missing": shown,
-        "the correction is one update behind": shown / (1 - gamma ** (t - 1)),
-        "the correction multiplies": shown * bias,
-    }
-    divided = torch.where(active, new / bias, new)
-    again = {"this is the corrected a; keep it uncorrected": divided}
-    return pick(new, again), pick(shown / bias, other)
+    new, corrected = head_average(pick, a, losses, active, t, gamma)
+    return new, corrected[active]
+
+
+def head_average(pick, averages, losses, active, t, gamma):
+    """Return the moving averages after one update (MML v2, Algorithm 1).
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        averages: those of all heads after t - 1 updates, [M].
+        losses: the losses of the active heads in index order, [A].
+        active: which heads are active, [M], bool.
+        t: the number of the update, from 1.
+        gamma: the momentum.
+
+    Returns:
+        The new averages [M], and their bias-corrected values [M].
+    """
+    every, first = torch.zeros_like(averages), torch.zeros_like(averages)
+    every[active], first[: len(losses)] = losses, losses
+    own = pick(
+        every,
+        {
+            "every head gets the sum of the losses, as Algorithm 1 is printed; take its own": (
+                losses.sum() + 0 * every
+            ),
+            "every head gets the mean of the losses, not its own": losses.mean() + 0 * every,
+            "the losses go to the first heads, not the active ones": first,
+        },
+    )
+    kept = pick(gamma, {"gamma stands at the new loss, as Algorithm 1 is printed": 1 - gamma})
+    moved = kept * averages + (1 - kept) * own
+    new = pick(
+        moved.where(active, averages),
+        {
+            "the averages of the dropped heads change too": moved,
+            "the averages of the dropped heads are lost": moved.where(active, 0 * moved),
+        },
+    )
+    bias = lambda t: 1 - gamma**t
+    corrected = pick(
+        new / bias(t),
+        {
+            "the correction is missing": new,
+            "the correction is one update behind": new / bias(t - 1),
+            "the correction is one update ahead; t counts from 1": new / bias(t + 1),
+            "the correction multiplies": new * bias(t),
+        },
+    )
+    return pick(
+        new, {"this is the corrected average; keep it uncorrected": new / bias(t)}
+    ), corrected
 
 
 @exercise(
