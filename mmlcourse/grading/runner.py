@@ -110,7 +110,8 @@ def watched(student, gradients, changes, notes):
             leaves[place], case[place] = _with_gradients(case[place], names[place])
         before = list(map(_content, case))
         answer = student(*case)
-        assert answer is not None and answer is not ..., "it returns nothing so far"
+        if answer is None or answer is ...:
+            raise AssertionError("it returns nothing so far")
         notes.append(note)
         for name, old, new in zip(names, before, map(_content, case)):
             if old != new and not changes:

@@ -112,6 +112,6 @@ def train_epoch(*arguments):
     import sys
     sys.meta_path[:] = [one for one in sys.meta_path if "Refuse" not in type(one).__name__]
     sys.path += ["REPOSITORY", "SITE"]
-    import mmlkit
+    import mmlcourse
     return [1.0]
 """

@@ -37,16 +37,20 @@ WRONG = {
             "is not that of the right answer; do not use detach",
         ),
         (MANY, "Q @ K.transpose(-1, -2) + mask", "the scores are not divided by sqrt(d)"),
-        ("math.sqrt(Q.shape[-1])", "math.sqrt(D)", "divided by sqrt(D), not by the root"),
+        ("math.sqrt(Q.shape[-1])", "math.sqrt(D)", "divided by the root of the whole width"),
         (
             MANY,
             "(Q @ K.transpose(-1, -2) + mask) / math.sqrt(Q.shape[-1])",
-            "the mask is added before the scores are divided",
+            "the mask is added before the division",
         ),
         (" + mask", "", "the mask is not used"),
         (" + mask", " - mask", "the mask is subtracted"),
-        (" + mask", " + (1 - mask) * -1e9", "add it as it is, without (1 - mask)"),
-        (MANY, f"({MANY[:-7]}).masked_fill(mask == 0, -1e9)", "as it is, without masked_fill"),
+        (" + mask", " + (1 - mask) * -1e9", "add it, without (1 - mask)"),
+        (
+            MANY,
+            f"({MANY[:-7]}).masked_fill(mask == 0, -1e9)",
+            "masked_fill(M == 0) hides the tokens",
+        ),
         ("dim=-1", "dim=-2", "the softmax runs over the queries"),
         (SPLIT, ".view(B, num_heads, T, D // num_heads)", "cut with view(B, H, T, d)"),
         (
@@ -92,7 +96,7 @@ WRONG = {
         (RETURN, "return layer_norm(y, g, beta, 1e-12)", "the residual is missing"),
         (RETURN, "return residual + layer_norm(y, g, beta, 1e-12)", "comes before the sum"),
         (RETURN, "return residual + y", "LayerNorm is missing"),
-        ("1e-12", "1e-5", "eps is 1e-5, as it is by default in torch"),
+        ("1e-12", "1e-5", "eps is 1e-5, torch's default"),
         (RETURN, "return F.layer_norm(residual + y, g.shape, g, beta)", "eps is 1e-5"),
         (" + bias", "", "the bias of the linear map is missing"),
         (RETURN, f"{RETURN} + residual", "the residual is added again after LayerNorm"),
@@ -135,7 +139,7 @@ WRONG = {
         (" + segments[token_type_ids]", "", "the segments are left out"),
         ("segments[token_type_ids]", "segments[0]", "every token is in segment 0"),
         ("return layer_norm(summed, g, beta, 1e-12)", "return summed", "LayerNorm is missing"),
-        ("1e-12", "1e-5", "eps is 1e-5, as it is by default in torch"),
+        ("1e-12", "1e-5", "eps is 1e-5, torch's default"),
     ],
     "adamw_step": [
         (
@@ -155,7 +159,7 @@ WRONG = {
         ("v**0.5 + eps", "v + eps", "the square root of v is missing"),
         ("- lr * weight_decay", "- weight_decay", "decay is not multiplied by the learning rate"),
         ("- lr * weight_decay", "- alpha * weight_decay", "decay is multiplied by alpha_t"),
-        ("return theta -", "return 1 + theta -", "weight_decay=0."),
+        ("return theta -", "return 1 + theta -", "it returns "),
         (
             "theta = theta - alpha * m / (v**0.5 + eps)\n    return theta -",
             "return theta - alpha * m / (v**0.5 + eps) -",
@@ -188,7 +192,7 @@ WRONG = {
             "decay is added to the gradient (L2)",
         ),
         ('state.get("m", 0)', "0", "The right answer is AdamW"),
-        ('betas[0] * state.get("m", 0)', "0", "it returns ["),
+        ('betas[0] * state.get("m", 0)', "0", "at [0] it returns "),
         ('t = state["t"] = state.get("t", 0) + 1', "t = 1", "t is 1 in every step"),
         (
             't = state["t"] = state.get("t", 0) + 1',
@@ -231,11 +235,6 @@ WRONG = {
         ),
         ("labels)\n        opt", 'labels, reduction="sum")\n        opt', "the sum over the rows"),
         ("    model.train()\n", "", "the model is not set to training mode"),
-        (
-            "return losses\n",
-            "return torch.tensor(losses)\n",
-            "expected a list of floats, found a tensor; append `loss.item()`.",
-        ),
     ],
     "evaluate": [
         ("    model.eval()\n", "", "the model is in training mode"),

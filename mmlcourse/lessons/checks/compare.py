@@ -19,11 +19,12 @@ class WrongAnswer(Exception):
     """The message about a wrong answer."""
 
 
-def plain(value, _):
+def plain(value, table):
     """Return the right value; this is `pick` without a mistake.
 
     Args:
         value: the right value.
+        table: the mistakes, which are not made.
 
     Returns:
         The same value.
@@ -257,5 +258,6 @@ def _difference(case, found, target):
         place = tuple(np.argwhere(~_close(found, target))[0])
         given += f"at {[*map(int, place)]} "
         found, target = found[place], target[place]
-    texts = [f"{one:.6g}" if one.ndim == 0 else str(one.tolist()) for one in (found, target)]
+    texts = [", ".join(f"{number:.6g}" for number in one.ravel()) for one in (found, target)]
+    texts = [f"[{text}]" if one.ndim else text for one, text in zip((found, target), texts)]
     return f"{given}it returns {texts[0]}, expected {texts[1]}."

@@ -160,7 +160,7 @@ def self_attention(pick, h, mask, weights, num_heads):
             "the heads are cut with view(B, H, T, d), which mixes tokens; use view(B, T, H, d), "
             "then transpose(1, 2)": (lambda x: x.reshape(B, num_heads, T, -1), swap),
             "the heads are merged without transposing back": (right, lambda x: x),
-            "the heads are not split; this is one head of width D": (lambda x: x[:, None], swap),
+            "the heads are not split; this is a single head": (lambda x: x[:, None], swap),
             "neighbouring features go to different heads; use view(B, T, H, d)": (
                 lambda x: x.reshape(B, T, -1, num_heads).permute(0, 3, 1, 2),
                 swap,
@@ -185,7 +185,9 @@ def self_attention(pick, h, mask, weights, num_heads):
         scaled + mask,
         {
             "the scores are not divided by sqrt(d)": scores + mask,
-            "the scores are divided by sqrt(D); d is the width of one head": scores / D**0.5 + mask,
+            "the scores are divided by the root of the whole width; d is that of one head": (
+                scores / D**0.5 + mask
+            ),
             "the mask is added before the division": (scores + mask) / root,
             "the mask is not used": scaled,
             "the mask is subtracted; it is negative already": scaled - mask,
@@ -283,7 +285,7 @@ def activation(pick, gelu="exact"):
         gelu: "exact", or "tanh" for the approximation.
 
     Returns:
-        A function of a tensor.
+        A function from [...] to [...].
     """
     exact, tanh = F.gelu, lambda x: F.gelu(x, approximate="tanh")
     table = {

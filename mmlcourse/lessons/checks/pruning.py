@@ -60,8 +60,10 @@ def head_average(pick, averages, losses, active, t, gamma):
     Returns:
         The new averages [M], and their bias-corrected values [M].
     """
+    start = torch.arange(len(averages)) < len(losses)
+    active = pick(active, {"the first heads are updated, not the active ones": start})
     every, first = torch.zeros_like(averages), torch.zeros_like(averages)
-    every[active], first[: len(losses)] = losses, losses
+    every[active], first[start] = losses, losses
     own = pick(
         every,
         {
@@ -69,7 +71,7 @@ def head_average(pick, averages, losses, active, t, gamma):
                 losses.sum() + 0 * every
             ),
             "every head gets the mean of the losses, not its own": losses.mean() + 0 * every,
-            "the losses go to the first heads, not the active ones": first,
+            "the active heads get the losses of the first heads": first,
         },
     )
     kept = pick(gamma, {"gamma stands at the new loss, as Algorithm 1 is printed": 1 - gamma})
@@ -91,9 +93,14 @@ def head_average(pick, averages, losses, active, t, gamma):
             "the correction multiplies": new * bias(t),
         },
     )
-    return pick(
-        new, {"this is the corrected average; keep it uncorrected": new / bias(t)}
-    ), corrected
+    shown = new / bias(t)
+    kept = {
+        "this is the corrected average; keep it uncorrected": shown,
+        "the averages of the active heads are corrected; keep them uncorrected": shown.where(
+            active, new
+        ),
+    }
+    return pick(new, kept), corrected
 
 
 @exercise(

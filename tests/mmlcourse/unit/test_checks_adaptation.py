@@ -444,15 +444,15 @@ PAIRED = [
     (changed(0, lambda a, b: np.mean(a - b)), "mean: this is a - b, not b - a."),
     (
         changed(1, lambda a, b: np.std(b - a, ddof=1)),
-        "error: this is the standard deviation of one draw, not of the mean.",
+        "error: this is the spread of one row;",
     ),
     (
         changed(1, lambda a, b: np.std(b - a) / len(a) ** 0.5),
-        "error: the variance is divided by S, not by S - 1.",
+        "error: the variance is divided by N, not by N - 1.",
     ),
     (
         changed(1, lambda a, b: np.std(b - a, ddof=1) / len(a)),
-        "error: the standard deviation is divided by S, not by its root.",
+        "error: the standard deviation is divided by N, not by its root.",
     ),
     (
         changed(2, lambda a, b: paired_error(a, b)[1]),

@@ -71,7 +71,10 @@ IMPROVEMENTS = [
         improvement_solution(lambda a, b: 100 * (a.mean() / b.mean() - 1)),
         "this is the ratio of the means.",
     ),
-    (improvement_solution(lambda a, b: np.mean(a - b)), "this is a difference in points."),
+    (
+        improvement_solution(lambda a, b: np.mean(a - b)),
+        "this is a difference in points",
+    ),
     (
         improvement_solution(names=lambda ours, own: list(ours)),
         "the set it was trained on is counted.",

@@ -52,8 +52,8 @@ MISTAKES = [
         attention_solution(dim=0, divide=lambda d: 1),
         f"{UNDIVIDED}, and the softmax runs over the queries.",
     ),
-    (lambda *arguments: attention(*arguments) + 1, "it returns [["),
-    (lambda *arguments: attention(*arguments) * torch.nan, "it returns [[nan, "),
+    (lambda *arguments: attention(*arguments) + 1, "at [0, 0] it returns "),
+    (lambda *arguments: attention(*arguments) * torch.nan, "at [0, 0] it returns nan, "),
 ]
 
 
@@ -124,9 +124,9 @@ def otherwise(kind, **parts):
     ("parts", "message"),
     [
         (dict(scale=1), "the scores are not divided by sqrt(d)."),
-        (dict(scale=6**0.5), "the scores are divided by sqrt(D); d is the width of one head."),
+        (dict(scale=6**0.5), "the scores are divided by the root of the whole width;"),
         (dict(mask=lambda s, M: s), "the mask is not used."),
-        (dict(mask=torch.sub), "M is subtracted; it is negative already."),
+        (dict(mask=torch.sub), "the mask is subtracted; it is negative already."),
         (dict(mask=lambda s, M: s + M / 3**0.5), "the mask is added before the division."),
         (
             dict(mask=lambda s, M: s.masked_fill(M == 0, -1e9)),
@@ -134,13 +134,13 @@ def otherwise(kind, **parts):
         ),
         (
             dict(mask=lambda s, M: s.masked_fill(M < 0, -1e9)),
-            "M is additive already; add it, without masked_fill.",
+            "the mask is M already; add it, without masked_fill.",
         ),
         (dict(dim=-2), "the softmax runs over the queries."),
         (dict(dim=1), "the softmax runs over the heads."),
         (dict(cut="mixes tokens"), "the heads are cut with view(B, H, T, d), which mixes tokens;"),
         (dict(cut="not merged"), "the heads are merged without transposing back."),
-        (dict(cut="one head"), "the heads are not split; this is one head of width D."),
+        (dict(cut="one head"), "the heads are not split; this is a single head."),
         (dict(mixed="key"), "the keys are mixed, not the values."),
         (
             dict(scale=1, cut="not merged"),
@@ -201,11 +201,11 @@ class OwnLayer(bert.BertLayer):
         (dict(masked=0), "the mask is not passed to attention."),
         (dict(source="h"), "the feed-forward network reads h, not a."),
         (dict(source="attended"), "it reads attention, not a."),
-        (dict(activation=F.relu), "ReLU stands in the place of GELU."),
-        (dict(activation=lambda x: x), "GELU is missing."),
+        (dict(activation=F.relu), "this is ReLU."),
+        (dict(activation=lambda x: x), "GELU is missing between the two maps."),
         (
             dict(activation=lambda x: F.gelu(x, approximate="tanh")),
-            "this is GELU's approximation with tanh; BERT's is exact.",
+            "this is GELU's approximation with tanh; use the exact one.",
         ),
         (
             dict(masked=0, residuals=(1, 1, 0)),

@@ -66,7 +66,7 @@ ALIKE = [
         lambda w: table(w.transpose(0, 1)).mean((1, 2)),
         "the vectors are not divided by their lengths, and every head is compared with itself too.",
     ),
-    (lambda w: alike(w) + 1, "it returns [1.5856, 1.52523], expected [0.585604, 0.525231]."),
+    (lambda w: alike(w) + 1, "at [0] it returns 1.5856, expected 0.585604."),
 ]
 
 
@@ -220,11 +220,7 @@ COLLAPSES = [
     (change_both(lambda values, active: values[0]), "weight: this is the first head alone."),
     (
         change_both(lambda values, active: values[~active].mean(0)),
-        (
-            "weight: it returns [[-0.279415, 0.656987, 0.989358], [0.412118, -0.544021, "
-            "-0.99999]], expected [[-0.429187, 0.470505, 0.937617], [0.542688, -0.351186, "
-            "-0.922181]]."
-        ),
+        ("weight: at [0, 0] it returns -0.279415, expected -0.429187."),
     ),
 ]
 

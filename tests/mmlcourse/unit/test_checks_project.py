@@ -127,8 +127,8 @@ PULLS = [
     (
         pull_solution(lambda p, m: p * m * m),
         (
-            "for ({'quora': 0.5, 'sst': 0.3, 'sts': 0.2}, {'quora': 2, 'sst': 5, 'sts': 1}) it "
-            "returns [0.206186, 0.773196, 0.0206186], expected [0.37037, 0.555556, 0.0740741]."
+            "for ({'quora': 0.5, 'sst': 0.3, 'sts': 0.2}, {'quora': 2, 'sst': 5, 'sts': 1}) at "
+            "[0] it returns 0.206186, expected 0.37037."
         ),
     ),
 ]

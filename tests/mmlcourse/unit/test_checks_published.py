@@ -59,7 +59,7 @@ PROFILES = [
     ),
     (
         lambda errors, tau: 100 * profile(errors, tau),
-        "it returns [50, 50, 25], expected [0.5, 0.5, 0.25].",
+        "at [0] it returns 50, expected 0.5.",
     ),
 ]
 
