@@ -2,7 +2,6 @@
 
 import ast
 import importlib
-import inspect
 import os
 import re
 import subprocess
@@ -24,7 +23,12 @@ def name_of(path):
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
+def tree(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 NAMES = {name_of(path): path for path in MODULES if path.name != "__main__.py"}
+TREES = {name: tree(path) for name, path in NAMES.items()}
 # A file or subpackage may import only from the entries before it, and both __init__.py of packages.
 ORDER = [
     f"{package}.{name}"
@@ -34,7 +38,6 @@ ORDER = [
     }.items()
     for name in names.split()
 ]
-UNORDERED = ("__init__", "__main__")
 MAY_PRINT = (  # modules that print for a user
     "mmlcourse.cli.main",
     "mmlcourse.cli.machine",
@@ -46,11 +49,10 @@ MAY_PRINT = (  # modules that print for a user
     "mmlcourse.batch.batches",
     "mmlcourse.grading.questions",
 )
-HEAVY = ("datasets", "papermill", "seaborn", "ipywidgets", "transformers", "sklearn", "pandas")
-
-
-def tree(path):
-    return ast.parse(path.read_text(encoding="utf-8"))
+HEAVY = (
+    *("datasets", "papermill", "snakemake", "seaborn", "matplotlib", "ipywidgets", "mmlcourse"),
+    *("transformers", "sklearn", "scipy", "pandas"),
+)
 
 
 def imports_of(source, modules):
@@ -116,16 +118,11 @@ def test_there_are_modules_to_check():
     "source, expected_line",
     [
         ("import mmlkit.training.loop", 1),
-        ("from mmlkit.training.loop import fit", 1),
         ("from mmlkit import training", 1),
         ("def f():\n    from mmlkit.training.loop import fit", 2),
-        ("from mmlcourse import studies", 1),
         ("import mmlcourse", 1),
-        ("from mmlkit.runtime import seeded", None),
         ("from mmlkit import runtime, bert", None),
-        ("import torch", None),
         ("from mmlkit.heads.linear import Loss", None),
-        ("from mmlkit import __version__", None),
     ],
 )
 def test_imports_against_the_order_are_found(source, expected_line):
@@ -135,9 +132,10 @@ def test_imports_against_the_order_are_found(source, expected_line):
         assert f"mmlkit.heads.multiverse line {expected_line} imports" in found[0]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_imports_follow_the_order(name):
-    found = order_violations(name, tree(NAMES[name]), {*NAMES, *ORDER})
+def test_imports_follow_the_order():
+    """So mmlkit never imports mmlcourse."""
+    every = {*NAMES, *ORDER}
+    found = [one for name in NAMES for one in order_violations(name, TREES[name], every)]
     assert not found, "\n".join(found)
 
 
@@ -147,35 +145,48 @@ def test_there_is_no_import_cycle():
     graph = {
         name: [
             found
-            for _, found in imports_of(tree(path), {*NAMES, *ORDER})
+            for _, found in imports_of(source, {*NAMES, *ORDER})
             if found in NAMES and found != name
         ]
-        for name, path in NAMES.items()
+        for name, source in TREES.items()
     }
     assert sum(map(len, graph.values())) > 60 and cycle(graph) is None, cycle(graph)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [n for n, path in NAMES.items() if path.name == "__init__.py" and n not in PACKAGES],
-)
-def test_a_subpackage_describes_its_purpose(name):
-    """It states its purpose, its modules, the notebook that builds it, and the excluded topics."""
-    text = ast.get_docstring(tree(NAMES[name]))
-    inside = NAMES[name].parent
-    modules = sorted(path.stem for path in inside.glob("[a-z]*.py"))
-    modules = sorted([*modules, *(path.parent.name for path in inside.glob("*/__init__.py"))])
-    assert sorted(re.findall(r"^    (\w+) +\S", text, re.M)) == modules
-    assert re.search(r"[Nn]otebook", text) and re.search(
-        r"do(es)? not belong here|nothing from here|Nothing here|only draws", text
-    )
+def test_subpackages_describe_their_purpose():
+    """Each states its purpose, its modules, the notebook that builds it, and what is elsewhere."""
+    for name, path in NAMES.items():
+        if path.name == "__init__.py" and name not in PACKAGES:
+            text = ast.get_docstring(TREES[name])
+            modules = [one.stem for one in path.parent.glob("[a-z]*.py")]
+            modules += [one.parent.name for one in path.parent.glob("*/__init__.py")]
+            assert sorted(re.findall(r"^    (\w+) +\S", text, re.M)) == sorted(modules), name
+            elsewhere = r"do(es)? not belong here|nothing from here|Nothing here|only draws"
+            assert re.search(r"[Nn]otebook", text) and re.search(elsewhere, text), name
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_modules_are_safe_and_quiet(path):
-    assert not (found := faults(name_of(path), tree(path))), "\n".join(
-        f"{name_of(path)}: {fault}" for fault in found
-    )
+def own_lines(function):
+    """Return the number of lines of a function without its docstring."""
+    body = function.body[1:] if ast.get_docstring(function) else function.body
+    return body[-1].end_lineno - body[0].lineno + 1 if body else 0
+
+
+def test_functions_and_lines_fit_a_screen():
+    long = [
+        f"{name} line {node.lineno}: {node.name} has {own_lines(node)} lines, expected at most 60"
+        for name, source in TREES.items()
+        for node in ast.walk(source)
+        if isinstance(node, ast.FunctionDef) and own_lines(node) > 60
+    ]
+    for name, path in NAMES.items():
+        lines = enumerate(path.read_text(encoding="utf-8").split("\n"), start=1)
+        long += [f"{name} line {i}: over 100 columns" for i, line in lines if len(line) > 100]
+    assert not long, "\n".join(long)
+
+
+def test_modules_are_safe_and_quiet():
+    found = [f"{name}: {fault}" for name in NAMES for fault in faults(name, TREES[name])]
+    assert not found, "\n".join(found)
 
 
 def faults(name, source):
@@ -187,39 +198,18 @@ def faults(name, source):
     for node in ast.walk(source):
         line = getattr(node, "lineno", 0)
         if isinstance(node, ast.Assert):
-            found.append(
-                f"line {line}: assert vanishes under python -O; raise an error that says what to "
-                "do."
-            )
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id == "print"
-            and name not in MAY_PRINT
-        ):
-            found.append(
-                f"line {line}: print() in a library module; return the value or use logging."
-            )
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.load":
-            if "weights_only=True" not in [ast.unparse(keyword) for keyword in node.keywords]:
-                found.append(
-                    f"line {line}: torch.load without weights_only=True runs code from the file."
-                )
+            found.append(f"line {line}: assert vanishes under python -O; raise an error.")
+        elif isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            if called == "print" and name not in MAY_PRINT:
+                found.append(f"line {line}: print() in a library module; return the value.")
+            if called == "torch.load" and "weights_only=True" not in ast.unparse(node):
+                found.append(f"line {line}: torch.load without weights_only=True runs code.")
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names = (
-                [alias.name for alias in node.names]
-                if isinstance(node, ast.Import)
-                else [node.module or ""]
-            )
-            bad = {"pickle", "cPickle", "dill", "joblib", "cloudpickle", "shelve"} & {
-                name.split(".")[0] for name in names
-            }
-            found += [f"line {line}: imports {name}, which runs code from a file." for name in bad]
-            if (
-                isinstance(node, ast.ImportFrom)
-                and node.module == "torch"
-                and any(alias.name == "load" for alias in node.names)
-            ):
+            text = ast.unparse(node)
+            if re.match(r"(import|from) (pickle|cPickle|dill|joblib|cloudpickle|shelve)\b", text):
+                found.append(f"line {line}: {text} runs code from a file.")
+            if re.match(r"from torch import .*\bload\b", text):
                 found.append(f"line {line}: write torch.load(..., weights_only=True) in full.")
     return found
 
@@ -233,7 +223,6 @@ def faults(name, source):
         ("from pickle import load", 1),
         ("torch.load(f)", 1),
         ("from torch import load", 1),
-        ("torch.load(f, weights_only=False)", 1),
         ("torch.load(f, map_location='cpu', weights_only=True)", 0),
         ("json.load(f)\nx.print()", 0),
     ],
@@ -242,46 +231,23 @@ def test_faults_are_found(source, count):
     assert len(faults("heads", ast.parse(source))) == count
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_every_module_and_public_name_has_a_docstring(path):
-    source = tree(path)
-    assert ast.get_docstring(source)
-    if path.stem in UNORDERED:
-        return
-    module = importlib.import_module(name_of(path))
-    defined = [
-        node.name for node in source.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))
-    ]
-    public = [name for name in defined if not name.startswith("_")]
-    assert set(module.__all__) <= set(dir(module)) and len(module.__all__) == len(
-        set(module.__all__)
-    )
-    for name in {*public, *module.__all__}:
-        one = getattr(module, name)
-        docstring = (one.__doc__ or "").strip() or not (
-            inspect.isclass(one) or inspect.isfunction(one)
-        )
-        assert docstring, f"{name_of(path)}.{name} has no docstring"
-
-
-def test_every_public_name_exists_and_has_a_docstring():
-    assert len(mmlkit.__all__) >= 18 and len(set(mmlkit.__all__)) == len(mmlkit.__all__)
-    for name in mmlkit.__all__:
-        docstring = (getattr(mmlkit, name).__doc__ or "").strip()
-        assert docstring and not docstring.startswith(f"{name}("), (
-            f"{name} has no docstring, or the one that dataclass writes"
-        )
+def test_every_name_in_all_exists():
+    for name, source in TREES.items():
+        assert ast.get_docstring(source), f"{name} has no docstring"
+        module = importlib.import_module(name)
+        public = getattr(module, "__all__", [])
+        assert len({*public}) == len(public) and all(hasattr(module, one) for one in public), name
     with pytest.raises(AttributeError, match="has no attribute 'no_such_name'"):
         mmlkit.no_such_name  # noqa: B018
 
 
-def run_python(code):
+def run_python(code, **environment):
     run = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
     )
     assert run.returncode == 0, run.stderr[-2000:]
     return run.stdout
@@ -295,15 +261,16 @@ USE_ALL = (
 
 
 def test_the_package_works_without_the_heavy_libraries():
+    """So `import mmlkit` takes little more time than `import torch`."""
     run_python(f"import sys\nfor name in {HEAVY}: sys.modules[name] = None\n{USE_ALL}")
 
 
-def test_importing_the_package_imports_nothing_heavy():
-    unwanted = (*HEAVY, "scipy", "matplotlib")
-    found = run_python(
-        f"import sys\n{USE_ALL}print(*(name for name in {unwanted} if name in sys.modules))"
-    )
-    assert found.strip() == ""
+@pytest.mark.parametrize("policy, expected", [("", "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_the_package_sets_the_wait_policy_of_threads_before_torch(policy, expected):
+    """torch reads it once, when it starts. What the user has set stays."""
+    code = "import os, sys\nif not os.environ['OMP_WAIT_POLICY']: del os.environ['OMP_WAIT_POLICY']"
+    code += "\nimport mmlkit\nprint(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"
+    assert run_python(code, OMP_WAIT_POLICY=policy) == f"{expected} False\n"
 
 
 def test_the_processes_of_a_run_import_neither_torch_nor_a_grammar(tmp_path):
