@@ -6,8 +6,9 @@ Overviews, reports and the evidence are made from them.
 import json
 import re
 from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from mmlcourse.batch.experiments import Experiment, known_experiments, load_experiment
 from mmlcourse.batch.runs import changed_parameters
@@ -26,7 +27,8 @@ __all__ = [
 ]
 
 
-class Recorded(NamedTuple):
+@dataclass(eq=False)
+class Recorded:
     """An experiment and its runs.
 
     Attributes:
@@ -34,7 +36,6 @@ class Recorded(NamedTuple):
         experiment: the Experiment.
         results: a list of results of `load_results`.
         frame: a DataFrame of `long_frame`.
-        claims: a list of (claim, Comparison in points of 100); None without runs of both sides.
         given: the parameters outside the grid in which its runs differ from others of the same
             grid point, as a text.
         others: {name: frame} of the other experiments, for claims that name one.
@@ -44,9 +45,13 @@ class Recorded(NamedTuple):
     experiment: Experiment
     results: list
     frame: object
-    claims: list
     given: str = ""
-    others: dict = {}
+    others: dict = field(default_factory=dict)
+
+    @cached_property
+    def claims(self):
+        """A list of (claim, Comparison in points of 100); None without runs of both sides."""
+        return [(claim, self.compare(claim)) for claim in self.experiment.claims]
 
     @property
     def size(self):
@@ -150,12 +155,8 @@ def experiments_in(folders, experiment=None):
             others = frames.setdefault((profile, edition), {})
             if not given:
                 others[name] = frame
-            found.append(Recorded(edition, known, part, frame, [], given, others))
-    return [one._replace(claims=_compared(one)) for one in found]
-
-
-def _compared(one):
-    return [(claim, one.compare(claim)) for claim in one.experiment.claims]
+            found.append(Recorded(edition, known, part, frame, given, others))
+    return found
 
 
 def _apart(experiment, results):

@@ -921,24 +921,23 @@ def test_the_advice_follows_from_the_outcome(gain, seeds, expected):
         runs={},
     )
     frame = long_frame(experiment, results)
-    found = compare_claim(claim, frame, 100)
-    claims = [({**claim, "advice": words}, found), ({**claim, "says": "no advice"}, found)]
-    recorded = Recorded(None, experiment, results, frame, claims)
+    claims = [{**claim, "advice": words}, {**claim, "says": "no advice"}]
+    recorded = Recorded(None, replace(experiment, claims=claims), results, frame)
     assert overviews.advice([recorded]) == ([words[expected]] if expected else [])
-    percent = replace(experiment, published={"scale": 100})
     for least, needed in ((5.0, expected), (20.0, "does not hold")):  # the gain is 10 points
-        asks = [({**claim, "at_least": least, "advice": words}, found)]
-        more = recorded._replace(experiment=percent, claims=asks)
+        asks = [{**claim, "at_least": least, "advice": words}]
+        percent = replace(experiment, published={"scale": 100}, claims=asks)
+        more = replace(recorded, experiment=percent)
         assert overviews.advice([more]) == ([words[needed]] if seeds > 5 else [])
 
 
 def test_an_earlier_edition_of_the_data_advises_nothing():
     other, paper = (SimpleNamespace(name=n, profile=p) for n, p in (("y", "fast"), ("x", "paper")))
-    one = Recorded("2", SimpleNamespace(name="x", profile="fast"), [], None, [])
-    third, tenth = one._replace(edition="3"), one._replace(edition="10")
-    real, odd = one._replace(edition=None), one._replace(edition="²")
-    rest = [one._replace(experiment=other), one._replace(experiment=paper), real, odd]
-    rest += [one._replace(given="lr 0.1")]
+    one = Recorded("2", SimpleNamespace(name="x", profile="fast"), [], None)
+    third, tenth = replace(one, edition="3"), replace(one, edition="10")
+    real, odd = replace(one, edition=None), replace(one, edition="²")
+    rest = [replace(one, experiment=other), replace(one, experiment=paper), real, odd]
+    rest += [replace(one, given="lr 0.1")]
     assert newest([one, third, *rest]) == [third, *rest]
     assert newest([tenth, third, one]) == [tenth] and newest([one]) == [one]
 
