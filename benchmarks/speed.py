@@ -13,16 +13,14 @@ from pathlib import Path
 from heads import compare_heads, time_pruning_check
 from predictions import compare_predictions
 from start import time_start
-from steps import compare_steps
+from steps import classifier, compare_steps
 
 from mmlcourse.batch.speed import TASKS, speed_sentences, speed_table
 from mmlcourse.machine import describe
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.loading import load_task
 from mmlkit.files import write_file
-from mmlkit.heads.linear import LinearHead
 from mmlkit.runtime import fastest_precision, pick_device, seeded
-from mmlkit.training.model import MultitaskModel
 
 PARTS = ("step", "predict", "heads", "start")
 
@@ -58,11 +56,11 @@ def measure_speed(
     found = []
     with seeded(0, device):
         for one in data.values():
-            classifier = _classifier(model, one.task)
+            ready = classifier(model, one.task)
             if "predict" in parts:  # before the steps change the weights
-                found += compare_predictions(classifier, one, precisions, rounds=rounds, rows=rows)
+                found += compare_predictions(ready, one, precisions, rounds=rounds, rows=rows)
             if "step" in parts:
-                found += compare_steps(classifier, one, precisions, **times)
+                found += compare_steps(ready, one, precisions, **times)
         if "heads" in parts:
             encoder, mnli = load_pretrained(model)[0], load_task("mnli")
             times["steps"] *= 3  # the heads add less than the steps of a round differ
@@ -85,12 +83,6 @@ def _size(device, quick):
     times = 12 if device.type == "cuda" else 1  # a step takes milliseconds there
     steps, warm_up, rows = times * steps, times * warm_up, times * rows
     return {"rounds": rounds, "steps": steps, "warm_up": warm_up, "rows": rows}
-
-
-def _classifier(model, task):
-    encoder, tokenizer = load_pretrained(model)
-    head = LinearHead(encoder.config.hidden_size, task.num_labels, pooling="pooler")
-    return MultitaskModel(encoder, {task.name: head}, tokenizer)
 
 
 def main():

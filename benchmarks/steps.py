@@ -1,5 +1,8 @@
 """A training step of mmlkit against transformers' Trainer, on the same rows and weights.
 
+    python benchmarks/steps.py --source FOLDER
+    python benchmarks/steps.py --rounds 1 --steps 1
+
 The Trainer runs as shipped (fp32, rows in random order), and with its best flags in the same
 precision: batches of similar length, the fastest matrix product, bf16 or fp16, no test of the loss
 for NaN, and two workers that load data for a GPU. Its batches are then ours, which are like those
@@ -10,6 +13,7 @@ Adam's update and clipping are the same on both sides. Neither saves, logs or ev
 machine with several GPUs, let CUDA_VISIBLE_DEVICES name one, because the Trainer takes all.
 """
 
+import argparse
 import contextlib
 import itertools
 import tempfile
@@ -20,15 +24,41 @@ import numpy as np
 import torch
 from timing import alternate, clock, linear_parameters, matmul_peak, spread
 
+from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.batching import collate, encode, plan
+from mmlkit.data.loading import load_task
+from mmlkit.heads.linear import LinearHead
 from mmlkit.runtime import autocast
 from mmlkit.training.fast import fast_matmul
+from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import make_optimizer
 from mmlkit.training.step import train_step
 
-__all__ = ["compare_steps", "draw_batches", "make_step", "quiet_transformers", "step_record"]
+__all__ = [
+    "classifier",
+    "compare_steps",
+    "draw_batches",
+    "make_step",
+    "quiet_transformers",
+    "step_record",
+]
 
 LEARNING_RATE = 1e-4
+
+
+def classifier(model, task):
+    """Load an encoder with a head as `BertForSequenceClassification` has it.
+
+    Args:
+        model: a name for `load_pretrained`.
+        task: a Task.
+
+    Returns:
+        A MultitaskModel.
+    """
+    encoder, tokenizer = load_pretrained(model)
+    head = LinearHead(encoder.config.hidden_size, task.num_labels, pooling="pooler")
+    return MultitaskModel(encoder, {task.name: head}, tokenizer)
 
 
 def compare_steps(model, data, precisions, *, rounds, steps, warm_up, batch_size=32):
@@ -271,3 +301,25 @@ def quiet_transformers():
         logging.set_verbosity(level)
         if bars:
             logging.enable_progress_bar()
+
+
+def main():
+    """Compare the steps of MiniLM on SST, and print tokens a second and ratios."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--source", default="mini", help="the folder of the course's data, or mini")
+    parser.add_argument("--precision", nargs="+", default=["fp32"], help="fp32, bf16 or fp16")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds that alternate")
+    parser.add_argument("--steps", type=int, default=8, help="timed steps of a round")
+    parser.add_argument("--warm-up", type=int, default=2, help="steps before them")
+    options = parser.parse_args()
+    data = load_task("sst", options.source)
+    size = dict(rounds=options.rounds, steps=options.steps, warm_up=options.warm_up)
+    for one in compare_steps(classifier("minilm", data.task), data, options.precision, **size):
+        for name in ("tokens_a_second", "over_shipped", "over_best", "share_of_peak"):
+            found = one[name]
+            ends = f"({found['lowest']} to {found['highest']})"
+            print(f"{one['precision']} {name}: {found['median']} {ends}")
+
+
+if __name__ == "__main__":
+    main()

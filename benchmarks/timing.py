@@ -9,8 +9,6 @@ import time
 
 import torch
 
-from mmlkit.runtime import is_interactive
-
 __all__ = ["alternate", "clock", "linear_parameters", "matmul_peak", "seconds", "spread"]
 
 
@@ -51,7 +49,7 @@ def alternate(variants, rounds, text=""):
     Args:
         variants: {name: function}. A function gets the number of the round and returns its value.
         rounds: how many times each variant runs.
-        text: what the progress bar says. It is shown only where somebody watches.
+        text: what the progress bar in a terminal says.
 
     Returns:
         A list with {name: value} for each round.
@@ -59,14 +57,9 @@ def alternate(variants, rounds, text=""):
     from tqdm.auto import tqdm
 
     names, found = list(variants), []
-    total = rounds * len(names)
-    with tqdm(total=total, desc=text, leave=False, disable=not is_interactive()) as bar:
-        for i in range(rounds):
-            values = {}
-            for name in names[:: -1 if i % 2 else 1]:
-                values[name] = variants[name](i)
-                bar.update()
-            found.append({name: values[name] for name in names})
+    for i in tqdm(range(rounds), desc=text, leave=False, disable=None):  # None: only in a terminal
+        values = {name: variants[name](i) for name in names[:: -1 if i % 2 else 1]}
+        found.append({name: values[name] for name in names})
     return found
 
 
