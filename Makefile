@@ -19,30 +19,13 @@ UNITS   = tests/mmlkit tests/mmlcourse
 help:                           ## what each verb does
 	@sed -n 's/^\([a-z-]*\):.*##/make \1\t/p' Makefile | expand -t 20
 
-# A verb that does not exist: the nearest ones, and the list. Make would call a folder such as tests up to date.
-define NO_VERB
-@echo "There is no verb '$@'.$$(sed -n 's/^\([a-z-]*\):.*##.*/\1/p' Makefile | $(PYTHON) -c "$$NEAREST" '$@') The verbs are:" >&2
-@$(MAKE) --no-print-directory help >&2; exit 2
-endef
-.DEFAULT:
-	$(NO_VERB)
-FOLDERS := $(filter-out notebooks data,$(patsubst %/,%,$(wildcard */)))
-.PHONY: $(FOLDERS)
-$(FOLDERS):
-	$(NO_VERB)
-export define NEAREST
-import difflib, sys
-near = difflib.get_close_matches(sys.argv[1], sys.stdin.read().split(), 1)
-print(f" Did you mean 'make {near[0]}'?" if near else "")
-endef
-
-walkthrough: install            ## run every notebook headless on the fast profile, into runs/
+walkthrough: install            ## run every notebook headless on the profile fast, into runs/
 	$(BIN)/mmlkit run all --profile fast --out runs
 
-test: install lint              ## everything that must hold: unit tests, parity, faults, notebooks, nbval
+test: install lint              ## everything that must hold: unit tests, parity, faults, notebooks in a smoke size
 	$(PYTEST) --dist load --maxschedchunk 2
 
-quick: install lint             ## the tests for daily work, in under 3 minutes
+quick: install lint             ## the tests for daily work, in 2 minutes
 	$(PYTEST) --dist worksteal -m "not slow"
 
 # FIRST=6 RUNS=5 goes on with the seeds 6 to 10.

@@ -16,4 +16,5 @@ def test_runs_on_the_colab_profile(device, path, tmp_path):
     """On a CPU that stands in for the GPU, the profile is fast."""
     if device.type == "cuda" and not reachable():
         pytest.skip("the profile colab needs the hub, which cannot be reached")
-    assert run_one(path, tmp_path, "colab" if device.type == "cuda" else "fast", limit=LIMIT)
+    profile = "colab" if device.type == "cuda" else "fast"
+    assert run_one(path, tmp_path, limit=LIMIT, profile=profile)
