@@ -123,7 +123,7 @@ def _make_toy(name, rows=20, dev=10, seed=0, shift=0):
 
     def split(count, part, move=0):
         return make_split(
-            task, [(i, row(i, move)) for i in range(count)], place=f"toy {part}", name=part
+            task, [row(i, move) for i in range(count)], place=f"toy {part}", name=part
         )
 
     return TaskData(task, split(rows, "train"), split(dev, "dev", shift), source="toy")

@@ -264,21 +264,16 @@ def _read_texts(options, task):
 
     columns, texts = task.text_columns, options.texts
     if options.file:
-        place, rows = read_rows(options.file)
-        labels = task.names("label")  # not needed here, whatever they are
-        rows = [
-            (number, {key: value for key, value in row.items() if key not in labels})
-            for number, row in rows
-        ]
-        return make_split(task, rows, place=place)
+        rows = read_rows(options.file)
+        rows = rows.drop(columns=[name for name in task.names("label") if name in rows])
+        return make_split(task, rows, place=options.file)
     if len(texts) % len(columns):
         raise ValueError(
             f"task {task.name!r} reads pairs {list(columns)}, but "
             f"{count(len(texts), 'text')} came. Give an even number of texts."
         )
     rows = [
-        (i, dict(zip(columns, texts[i : i + len(columns)])))
-        for i in range(0, len(texts), len(columns))
+        dict(zip(columns, texts[i : i + len(columns)])) for i in range(0, len(texts), len(columns))
     ]
     return make_split(task, rows, place="the command line", name="texts")
 

@@ -320,7 +320,7 @@ def _read(name, source, split):
     """The rows of dev or test, or None where there is no such file; train is not read."""
     task = get_task(name)
     path = find_files(source, task).get(split)
-    return None if path is None else make_split(task, read_rows(path)[1], place=path, name=split)
+    return None if path is None else make_split(task, read_rows(path), place=path, name=split)
 
 
 # ---- checking ----

@@ -109,7 +109,7 @@ def _read_test_set(file, source):
     if source == "hub":
         config, part = ("ax", "test") if stem == "diagnostic" else (name, stem)
         place = f"{task.hub[0]}/{config}/{part}"
-        rows = list(enumerate(load_hub_dataset(task.hub[0], config)[part].to_list()))
+        rows = load_hub_dataset(task.hub[0], config)[part].to_pandas()
     else:
         places = ("diagnostic", "ax") if stem == "diagnostic" else (name,)
         paths = [
@@ -124,9 +124,8 @@ def _read_test_set(file, source):
                 f"{source} has no file {stem}.tsv in a subfolder {name!r}, expected the test set "
                 f"of task {name!r}. Put it there, or pass source='hub'."
             )
-        place, rows = read_rows(paths[0], task)
-    indexes = [row.get("index", row.get("idx", i)) for i, (_, row) in enumerate(rows)]
-    for _, row in rows:
-        for column in task.names("label"):
-            row.pop(column, None)  # a test set has none, or -1
+        place, rows = paths[0], read_rows(paths[0], task)
+    index = next((column for column in ("index", "idx") if column in rows), None)
+    indexes = list(range(len(rows))) if index is None else rows[index].tolist()
+    rows = rows.drop(columns=[name for name in task.names("label") if name in rows])  # none, or -1
     return make_split(task, rows, place=place, name="test"), indexes

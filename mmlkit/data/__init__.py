@@ -1,8 +1,8 @@
 """Task data: task definitions, rows and labels from files or the hub, and batches of token ids.
 
     tasks      task definitions: text columns, label names, metrics
-    files      the files of a folder; rows from csv, tsv, jsonl and parquet files
-    loading    the splits of a task from the mini data, the hub or a folder; checks of every row
+    files      the files of a folder; tables from csv, tsv, jsonl and parquet files
+    loading    the splits of a task from the mini data, the hub, a folder or memory
     batching   token ids, batches of similar length, padding
 
 Notebooks 00 and 02 build and use it. Models and losses do not belong here.
@@ -10,5 +10,5 @@ Notebooks 00 and 02 build and use it. Models and losses do not belong here.
 
 from mmlkit.data.batching import Batch, Encoded, collate, encode, plan, plan_examples
 from mmlkit.data.files import find_files, read_rows
-from mmlkit.data.loading import Split, TaskData, load_task, make_split
+from mmlkit.data.loading import Split, TaskData, load_task, make_split, task_data
 from mmlkit.data.tasks import Task, get_task, list_tasks, ranking_task

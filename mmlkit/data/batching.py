@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from mmlkit.data.tasks import Task
-from mmlkit.messages import count
 
 __all__ = ["Batch", "Encoded", "collate", "encode", "plan", "plan_examples"]
 
@@ -125,11 +124,8 @@ class Batch:
         Yields:
             `Batch` objects.
         """
-        seconds, ends = None if self.second is None else self.second.split(size), self._ends()
         for start in range(0, len(self), size):
-            rows = slice(ends[start], ends[min(start + size, len(self))])
-            groups = self.groups and self.groups[start : start + size]
-            yield self._part(rows, second=seconds and next(seconds), groups=groups)
+            yield self.take(range(start, min(start + size, len(self))))
 
     def take(self, examples):
         """Take some examples of a batch. The padding stays.
@@ -140,23 +136,20 @@ class Batch:
         Returns:
             A `Batch` of these examples, in this order.
         """
-        ends = self._ends()
+        ends = list(itertools.accumulate(self.groups or [1] * len(self), initial=0))
         rows = [row for i in examples for row in range(ends[i], ends[i + 1])]
-        second = None if self.second is None else self.second.take(examples)
-        groups = self.groups and tuple(self.groups[i] for i in examples)
-        return self._part(rows, second=second, groups=groups)
-
-    def _ends(self):
-        """Return where each example ends in the rows, with 0 in front."""
-        return list(itertools.accumulate(self.groups or [1] * len(self), initial=0))
-
-    def _part(self, rows, **others):
-        """Return the batch of some rows, a slice or a list."""
+        adjacent = range(rows[0], rows[0] + len(rows))
+        # Adjacent rows are a view. The numbers of others have to be copied to a GPU.
+        place = slice(adjacent.start, adjacent.stop) if rows == list(adjacent) else rows
         names = ("input_ids", "attention_mask", "token_type_ids", "labels")
         parts = {name: getattr(self, name) for name in names}
-        parts = {name: part if part is None else part[rows] for name, part in parts.items()}
-        numbers = tuple(np.array(self.rows)[rows].tolist())
-        return dataclasses.replace(self, **parts, rows=numbers, **others)
+        return dataclasses.replace(
+            self,
+            **{name: part if part is None else part[place] for name, part in parts.items()},
+            rows=tuple(self.rows[i] for i in rows),
+            second=self.second and self.second.take(examples),
+            groups=self.groups and tuple(self.groups[i] for i in examples),
+        )
 
 
 def encode(tokenizer, split, *, max_length=512, pairs="packed"):
@@ -176,11 +169,10 @@ def encode(tokenizer, split, *, max_length=512, pairs="packed"):
         An `Encoded`.
 
     Raises:
-        ValueError: pairs is another word, or a row of texts has not one text per column.
+        ValueError: pairs is another word.
     """
     if pairs not in ("packed", "separate"):
         raise ValueError(f"pairs is {pairs!r}, expected 'packed' or 'separate'.")
-    _check_texts(split)
 
     def tokens(*columns):
         with _TOKENIZER:
@@ -195,33 +187,20 @@ def encode(tokenizer, split, *, max_length=512, pairs="packed"):
         ids, segments = coded["input_ids"], coded["token_type_ids"]
         return Encoded(split.task, ids, segments, split.labels, truncated, queries=split.queries)
 
-    columns = list(map(list, zip(*split.texts)))
+    columns, texts = list(map(list, zip(*split.texts))), len(split)
     if pairs == "packed" or not split.task.is_pair:
         encoded = tokens(*columns)
     else:
         encoded, second = map(tokens, columns)
-        truncated = encoded.truncated + second.truncated
+        truncated, texts = encoded.truncated + second.truncated, 2 * texts
         encoded = dataclasses.replace(encoded, second=second, truncated=truncated)
     if encoded.truncated:
-        separate = pairs != "packed" and split.task.is_pair
-        rows = f"{2 * len(split)} sentences" if separate else f"{len(split)} rows"
         warnings.warn(
-            f"{split.task.name} {split.name}: {encoded.truncated} of {rows} longer than "
+            f"{split.task.name} {split.name}: {encoded.truncated} of {texts} inputs longer than "
             f"{max_length} tokens were truncated.",
             stacklevel=2,
         )
     return encoded
-
-
-def _check_texts(split):
-    """Check that each row has a text per column; the letters of a text would be texts of a row."""
-    width = len(split.task.text_columns)
-    for i, row in enumerate(split.texts):
-        if not isinstance(row, (tuple, list)) or len(row) != width:
-            raise ValueError(
-                f"{split.task.name} {split.name}: texts[{i}] is {row!r:.80}, expected a tuple of "
-                f"{count(width, 'text')}, in the order of {list(split.task.text_columns)}."
-            )
 
 
 def plan(lengths, batch_size, *, seed=None, epoch=0):
@@ -239,12 +218,7 @@ def plan(lengths, batch_size, *, seed=None, epoch=0):
 
     Returns:
         A list of batches, each a list of row numbers.
-
-    Raises:
-        ValueError: batch_size is below 1.
     """
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}, expected at least 1.")
     lengths = np.asarray(lengths)
     if seed is None:
         order = np.argsort(-lengths, kind="stable")  # if memory is short, the first batch shows it

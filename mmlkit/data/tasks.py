@@ -5,6 +5,7 @@ orders of MNLI and RTE differ between the hub, MT-DNN and PALs.
 """
 
 import difflib
+import re
 from dataclasses import dataclass, field, replace
 
 __all__ = ["Task", "get_task", "label_key", "list_tasks", "ranking_task", "task_from_config"]
@@ -29,7 +30,6 @@ _ALIASES = {
     "premise": ("sentence1",),
     "hypothesis": ("sentence2",),
 }
-SIMILARITY = ("not_similar", "similar")  # of STS-B*: scores up to 2, and from 4 on
 _HUB_SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 
@@ -40,14 +40,14 @@ class Task:
     A task of one's own needs a name, its text columns and its labels, or `kind="regression"`.
 
     Args:
-        name: any name without "." and "/".
+        name: any name without ".".
         text_columns: the column of the text, or the two columns of a pair.
         labels: the label names in order; () for a regression.
         kind: "classification", "regression" or "ranking" (see `ranking_task`).
         metrics: by default ("accuracy",), or ("pearson",) for a regression. The first one selects
             the best epoch. "f1" is that of the second label, such as "duplicate".
-        score_range: lowest and highest score of a regression; None for any finite number. A task
-            with the labels of STS-B* (`SIMILARITY`) makes them of such scores.
+        score_range: lowest and highest score of a regression; None for any finite number. STS-B*
+            has labels that are made of such scores.
         hub: the id of a data set on the hub, or (id, configuration).
         hub_splits: from "train", "dev" and "test" to the names of the hub's splits.
         aliases: from a text column, or "label", to a tuple of its names in other files; by default
@@ -87,45 +87,23 @@ class Task:
     def __post_init__(self):
         for name in ("text_columns", "labels", "metrics"):
             value = getattr(self, name)
-            if not hasattr(value, "__iter__") or isinstance(value, (set, dict)):
-                raise ValueError(
-                    f"task {self.name!r}: {name} is {value!r:.80}, expected a tuple of texts."
-                )
             values = (value,) if isinstance(value, str) else tuple(map(str, value))
             object.__setattr__(self, name, values)
-        aliases = {key: (v,) if isinstance(v, str) else v for key, v in self.aliases.items()}
-        object.__setattr__(self, "aliases", aliases)
+        if self.score_range is not None:  # JSON has no tuples
+            object.__setattr__(self, "score_range", tuple(self.score_range))
         regression = self.kind == "regression"
         if not self.metrics:
             object.__setattr__(self, "metrics", ("pearson" if regression else "accuracy",))
-        columns, labels = set(self.text_columns), set(map(label_key, self.labels))
-        kinds = ("classification", "regression", "ranking")
-        fits = {
-            "name": (
-                isinstance(self.name, str) and self.name and not {".", "/"} & set(self.name),
-                "no '.' and no '/' in it",
-            ),
-            "kind": (self.kind in kinds, f"one of {kinds}"),
-            "text_columns": (
-                len(columns) in (1, 2)
-                and len(columns) == len(self.text_columns)
-                and not columns & {"label", ""},
-                "one column, or a pair's two, other than 'label'",
-            ),
-            "labels": (
-                len(labels) == len(self.labels) and (not labels if regression else len(labels) > 1),
-                "two or more different names in order, or none and kind='regression'",
-            ),
-            "score_range": (
-                self.score_range is None
-                or (_is_range(self.score_range) and (regression or self.labels == SIMILARITY)),
-                "two numbers, the lowest and the highest score of a regression, or None",
-            ),
-        }
-        for name, (right, expected) in fits.items():
-            if not right:
-                found = f"{name} is {getattr(self, name)!r:.80}"
-                raise ValueError(f"task {self.name!r:.80}: {found}, expected {expected}.")
+        labels = set(map(label_key, self.labels))
+        if self.kind not in ("classification", "regression", "ranking"):
+            expected = "kind 'classification', 'regression' or 'ranking'"
+        elif not 1 <= len(set(self.text_columns) - {"label"}) == len(self.text_columns) <= 2:
+            expected = "one text column, or two different ones, other than 'label'"
+        elif len(labels) != len(self.labels) or len(labels) == 1 or bool(labels) == regression:
+            expected = "two or more different labels, or none and kind='regression'"
+        else:
+            return
+        raise ValueError(f"{self.to_config()}: expected {expected}.")
 
     @property
     def num_labels(self):
@@ -160,11 +138,6 @@ class Task:
 _CONFIG = ("name", "text_columns", "labels", "kind", "metrics", "score_range")
 
 
-def _is_range(values):
-    two = isinstance(values, (tuple, list)) and len(values) == 2
-    return two and all(isinstance(one, (int, float)) for one in values) and values[0] < values[1]
-
-
 def label_key(label):
     """Return the form in which two label names are compared.
 
@@ -172,9 +145,11 @@ def label_key(label):
         label: a label, as a file or a user writes it.
 
     Returns:
-        The label in lower case, with "_" for spaces and hyphens.
+        The label in lower case, with "_" for spaces and hyphens, and without the ".0" that the
+        CS224N course's files have.
     """
-    return str(label).strip().casefold().replace(" ", "_").replace("-", "_")
+    label = re.sub(r"^(-?\d+)\.0*$", r"\1", str(label).strip())
+    return label.casefold().replace(" ", "_").replace("-", "_")
 
 
 def _course(name, columns, labels, *, stem, **options):
@@ -245,7 +220,7 @@ _DEFINITIONS = (
     ),
     # STS-B* of MML v2, section 4.2: scores 0 to 2 are not similar, 4 to 5 similar; the rows
     # between are dropped. Both ends are included.
-    Task("stsb_star", _PAIR, SIMILARITY, mini="stsb", **_STSB),
+    Task("stsb_star", _PAIR, ("not_similar", "similar"), mini="stsb", **_STSB),
 )
 _TASKS = {task.name: task for task in _DEFINITIONS}
 
@@ -284,19 +259,8 @@ def task_from_config(config):
 
     Returns:
         The `Task`. If all values agree, it is mmlkit's own, which also has the columns of files.
-        Keys that are not there have their defaults.
-
-    Raises:
-        ValueError: config is no description of a task.
     """
-    if not isinstance(config, dict) or not {"name", "text_columns"} <= {*config} <= {*_CONFIG}:
-        raise ValueError(f"a task is {str(config)[:80]}, expected an object with {list(_CONFIG)}.")
-    for key in {"text_columns", "labels", "metrics"} & {*config}:
-        one = config[key]
-        if not isinstance(one, (list, tuple)) or not all(isinstance(text, str) for text in one):
-            raise ValueError(f"{key} of a task is {str(one)[:80]}, expected a list of texts.")
-    bounds = config.get("score_range")  # JSON has no tuples
-    task = Task(**{**config, "score_range": tuple(bounds) if type(bounds) is list else bounds})
+    task = Task(**config)
     own = get_task(task.name if task.name in (*_TASKS, "qnli_rank") else task)
     return own if own.to_config() == task.to_config() else task
 
@@ -326,8 +290,7 @@ def ranking_task(task, positive="entailment"):
     fits = task.kind == "classification" and task.is_pair and len(task.labels) == 2
     if not fits or positive not in task.labels:
         raise ValueError(
-            f"task {task.name!r} ({task.kind}, texts {list(task.text_columns)}, labels "
-            f"{list(task.labels)}) cannot be ranked by {positive!r}; expected a classification of "
+            f"task {task.name!r} cannot be ranked by {positive!r}; expected a classification of "
             "pairs with two labels, one of them the answer's: positive=..."
         )
     others = tuple(label for label in task.labels if label != positive)

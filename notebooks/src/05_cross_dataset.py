@@ -170,7 +170,7 @@ from mmlkit.data import make_split
 
 scores = [0, 1.8, 2, 2.2, 3.9, 4, 5]
 texts = {"sentence1": "one", "sentence2": "another"}
-kept = make_split("stsb_star", [(score, {**texts, "label": score}) for score in scores])
+kept = make_split("stsb_star", [{**texts, "id": score, "label": score} for score in scores])
 labels = dict(zip(kept.ids, (kept[i]["label"] for i in range(len(kept)))))
 print({score: labels.get(score, "dropped") for score in scores})
 

@@ -107,13 +107,10 @@ def make_data(name):
 
     def split(count, part):
         rows = [
-            (
-                i,
-                {
-                    **dict.fromkeys(task.text_columns, "a few words " * (1 + i % 3)),
-                    "label": task.labels[i % len(task.labels)] if task.labels else float(i % 5),
-                },
-            )
+            {
+                **dict.fromkeys(task.text_columns, "a few words " * (1 + i % 3)),
+                "label": task.labels[i % len(task.labels)] if task.labels else float(i % 5),
+            }
             for i in range(count)
         ]
         return make_split(task, rows, place=name, name=part)

@@ -35,9 +35,7 @@ def make_ranked(queries=8, dev=6, seed=0):
                     }
                 )
         order = generator.permutation(len(rows))
-        return make_split(
-            "qnli", [(int(i), rows[i]) for i in order], place=f"toy {name}", name=name
-        )
+        return make_split("qnli", [rows[i] for i in order], place=f"toy {name}", name=name)
 
     train, dev = split(queries, "train"), split(dev, "dev")
     return rank_queries(TaskData(train.task, train, dev, source="toy"))

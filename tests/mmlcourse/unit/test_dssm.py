@@ -103,10 +103,7 @@ def toy(task, rows):
     columns = get_task(task).text_columns
     split = make_split(
         task,
-        [
-            (i, {**dict(zip(columns, texts)), "label": label})
-            for i, (*texts, label) in enumerate(rows)
-        ],
+        [{**dict(zip(columns, texts)), "label": label} for *texts, label in rows],
         name="train",
     )
     return TaskData(split.task, split, split)
@@ -280,9 +277,9 @@ def test_toy_ranking_is_learned():
     def split(numbers):
         candidates = (("this film", "not_entailment"), ("yes", "entailment"))
         rows = [
-            (2 * i + j, dict(question=f"which film {i}", sentence=f"{text} {i}", label=label))
+            dict(question=f"which film {i}", sentence=f"{text} {i}", label=label)
             for i in numbers
-            for j, (text, label) in enumerate(candidates)
+            for text, label in candidates
         ]
         return make_split("qnli", rows, name="train")
 

@@ -93,14 +93,11 @@ def sets():
     for name, labels in LABELS.items():
         columns = get_task(name).text_columns
         rows = [
-            (
-                i,
-                {
-                    columns[0]: "the film " + "abcdefg"[i],
-                    columns[1]: f"one {'xyzuvwr'[i]} story",
-                    "label": label,
-                },
-            )
+            {
+                columns[0]: "the film " + "abcdefg"[i],
+                columns[1]: f"one {'xyzuvwr'[i]} story",
+                "label": label,
+            }
             for i, label in enumerate(labels)
         ]
         made[name] = TaskData(
@@ -229,8 +226,8 @@ def test_the_same_labels_in_another_order_are_matched_by_name(make_model, sets):
     """The data set has SNLI in MT-DNN's label order: contradiction, neutral, entailment."""
     task = dataclasses.replace(get_task("snli"), labels=ORDERS["mnli, mt-dnn"])
     rows = [
-        (i, {"premise": "the film", "hypothesis": "one story", "label": label})
-        for i, label in enumerate(("entailment", "entailment", "neutral", "contradiction"))
+        {"premise": "the film", "hypothesis": "one story", "label": label}
+        for label in ("entailment", "entailment", "neutral", "contradiction")
     ]
     split = make_split(task, rows, name="dev")
     data = {"snli": TaskData(task, split, split)}

@@ -5,8 +5,6 @@ import os
 import random
 import sys
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 import torch
 
@@ -36,11 +34,10 @@ def write(folder, content, name="{}.csv"):
 @pytest.mark.parametrize("ending", files.ENDINGS)
 def test_random_bytes_are_refused(tmp_path, ending):
     chance, path = random.Random(ending), tmp_path / f"train{ending}"
-    for size in (1, 10, 100, 1000, 100_000):
+    for size in (1, 100, 10_000):
         path.write_bytes(b"\xff" + chance.randbytes(size))
-        with pytest.raises(ValueError, match=f"train{ending}") as error:
+        with pytest.raises(ValueError, match=f"train{ending}"):
             read_rows(path)
-        assert len(str(error.value)) < 1000
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "mixed"])
@@ -60,87 +57,6 @@ def test_a_byte_order_mark_is_no_text(tmp_path, ending):
         text = '{"sentence": "a good day", "label": "positive"}\n' * 2
     data = load_task("sst2", write(tmp_path, text.encode("utf-8-sig"), "{}" + ending))
     assert data.train.texts[0] == ("a good day",) and data.train.columns == {}
-
-
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"])
-def test_other_encodings_are_refused(tmp_path, encoding):
-    text = GOOD.replace("good", "na\xefve")
-    with pytest.raises(ValueError, match="train.csv.*(Save the file as UTF-8|NUL|no column)"):
-        load_task("sst2", write(tmp_path, text.encode(encoding)))
-
-
-@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl"])
-def test_a_huge_line_is_parsed(tmp_path, ending):
-    huge = "x" * 3_000_000
-    text = {
-        ".csv": f"sentence,label\n{huge},positive\n",
-        ".tsv": f"sentence\tlabel\n{huge}\tpositive\n",
-        ".jsonl": json.dumps({"sentence": huge, "label": "positive"}),
-    }[ending]
-    write(tmp_path, text, "{}" + ending)
-    assert load_task("sst2", tmp_path).train.texts == [(huge,)]
-
-
-@pytest.mark.parametrize("place", ["sentence\0,label\n", "sentence,label\na,pos\0itive\n"])
-def test_nul_in_a_header_or_label_is_refused(tmp_path, place):
-    with pytest.raises(ValueError, match="train.csv"):
-        load_task("sst2", write(tmp_path, place + "b,negative\n"))
-
-
-# ---- files that are too large ----
-
-
-def test_a_parquet_file_with_too_many_rows_is_refused(tmp_path):
-    """40 million equal rows are a file of some megabytes; in memory they are gigabytes."""
-    rows = 5_000_001
-    column = pyarrow.chunked_array([pyarrow.repeat(pyarrow.scalar(1, pyarrow.int8()), rows)])
-    table = pyarrow.table({"label": column})
-    pyarrow.parquet.write_table(table, tmp_path / "train.parquet")
-    assert (tmp_path / "train.parquet").stat().st_size < 100_000
-    message = r"train.parquet has 5,000,001 rows, expected at most 5,000,000\. Take a part of it"
-    with pytest.raises(ValueError, match=message):
-        read_rows(tmp_path / "train.parquet")
-
-
-def test_a_parquet_file_that_unpacks_to_too_many_bytes_is_refused(tmp_path, monkeypatch):
-    """A long text that repeats is stored once."""
-    table = pyarrow.table({"sentence": ["x" * 10_000] * 5000, "label": ["positive"] * 5000})
-    pyarrow.parquet.write_table(table, tmp_path / "train.parquet")
-    size = (tmp_path / "train.parquet").stat().st_size
-    monkeypatch.setattr(files, "LARGEST_BYTES", 20_000_000)
-    assert size < 1_000_000
-    with pytest.raises(ValueError, match="bytes of uncompressed data, expected at most 20,000,000"):
-        read_rows(tmp_path / "train.parquet")
-    monkeypatch.setattr(files, "LARGEST_BYTES", 100_000_000)
-    assert len(read_rows(tmp_path / "train.parquet")[1]) == 5000
-
-
-@pytest.mark.parametrize("ending", files.ENDINGS)
-def test_a_file_that_does_not_fit_into_memory_is_not_read(tmp_path, ending):
-    path = tmp_path / f"train{ending}"
-    with path.open("wb") as file:
-        file.truncate(3_000_000_000)  # a sparse file takes no space
-    message = (
-        rf"train{ending} has 3,000,000,000 bytes, expected at most 2,000,000,000\. Take a part"
-    )
-    with pytest.raises(ValueError, match=message):
-        read_rows(path)
-
-
-def test_a_column_that_is_there_twice_in_a_parquet_file(tmp_path):
-    one, other = pyarrow.array(["a"]), pyarrow.array(["b"])
-    table = pyarrow.Table.from_arrays([one, other], names=["sentence", "sentence"])
-    pyarrow.parquet.write_table(table, tmp_path / "train.parquet")
-    with pytest.raises(ValueError, match="has the column 'sentence' 2 times, expected once"):
-        read_rows(tmp_path / "train.parquet")
-
-
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"info": 3}', b'{"info": {"features": 3}}'])
-def test_damaged_names_of_classes_in_a_parquet_file(tmp_path, content):
-    table = pyarrow.table({"sentence": ["a"]}).replace_schema_metadata({b"huggingface": content})
-    pyarrow.parquet.write_table(table, tmp_path / "train.parquet")
-    with pytest.raises(ValueError, match="train.parquet: its names of classes cannot be read"):
-        read_rows(tmp_path / "train.parquet")
 
 
 # ---- links ----

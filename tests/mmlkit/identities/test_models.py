@@ -289,7 +289,7 @@ def test_a_saved_model_predicts_the_same(make_model, make_toy, tmp_path, pooling
 def spam(labels=("no", "yes")):
     """Return a toy task of one's own, with its rows, as TaskData."""
     task = Task("spam", ("message",), labels, metrics=("f1", "accuracy"))
-    rows = [(i, {"message": f"film {i}", "label": ("no", "yes")[i % 2]}) for i in range(8)]
+    rows = [{"message": f"film {i}", "label": ("no", "yes")[i % 2]} for i in range(8)]
     parts = [make_split(task, rows, name=name) for name in ("train", "dev")]
     return TaskData(task, *parts)
 

@@ -33,8 +33,8 @@ def rows(*triples, name="train"):
     return make_split(
         "qnli",
         [
-            (i, dict(question=q, sentence=s, **({} if label is None else {"label": label})))
-            for i, (q, s, label) in enumerate(triples)
+            dict(question=q, sentence=s, **({} if label is None else {"label": label}))
+            for q, s, label in triples
         ],
         name=name,
     )
@@ -147,7 +147,7 @@ def test_tasks_that_cannot_be_ranked(name, positive):
     with pytest.raises(
         ValueError,
         match=(
-            f"task {name!r} .* cannot be ranked by {positive!r}; expected a classification of "
+            f"task {name!r} cannot be ranked by {positive!r}; expected a classification of "
             "pairs with two labels"
         ),
     ):

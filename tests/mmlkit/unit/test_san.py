@@ -350,8 +350,8 @@ def test_premise_and_hypothesis_in_a_batch(make_model):
     split = make_split(
         "quora",
         [
-            (0, dict(sentence1="the film", sentence2="a plot of", label="duplicate")),
-            (1, dict(sentence1="it", sentence2="good", label="not_duplicate")),
+            dict(sentence1="the film", sentence2="a plot of", label="duplicate"),
+            dict(sentence1="it", sentence2="good", label="not_duplicate"),
         ],
     )
     batch = collate(encode(model.tokenizer, split), [0, 1])
@@ -361,9 +361,7 @@ def test_premise_and_hypothesis_in_a_batch(make_model):
     assert premise.long().tolist() == [[1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0]]
     assert hypothesis.long().tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0]]
     sentences = collate(
-        encode(
-            model.tokenizer, make_split("sst", [(0, {"sentence": "the film", "label": "negative"})])
-        ),
+        encode(model.tokenizer, make_split("sst", [{"sentence": "the film", "label": "negative"}])),
         [0],
     )
     with pytest.raises(
