@@ -5,24 +5,18 @@ command line can tell at once that a folder holds no model, and a batch waits fo
 """
 
 import contextlib
-import errno
-import glob
 import json
 import os
 import re
 import secrets
 import shutil
-import time
 import warnings
 from pathlib import Path
-
-from mmlkit.messages import file_error
 
 __all__ = [
     "atomic_write",
     "check_model_folder",
     "complete_folder",
-    "is_encoder_file",
     "read_json_object",
     "read_tensors",
     "replace_folder",
@@ -30,7 +24,6 @@ __all__ = [
     "write_file",
 ]
 
-_STREAMS = ("/dev/stdout", "/dev/stderr")
 COPY_AGAIN = "Copy or download it again."
 _ENCODER_FILE = re.compile(
     r"(pytorch_)?model(-\d+-of-\d+)?\.(safetensors|bin)(\.index\.json)?|"
@@ -51,9 +44,7 @@ def atomic_write(path):
         device such as /dev/null is written directly.
 
     Raises:
-        OSError: the file cannot be written; the message names `path` and what to do.
-        IsADirectoryError: `path` is a folder.
-        ValueError: `path` is the standard output or error.
+        OSError: the file cannot be written. The error names `path`.
 
     Example::
 
@@ -61,26 +52,20 @@ def atomic_write(path):
             temporary.write_text(text)
     """
     path = Path(path)
-    if str(path) in _STREAMS:  # these are links, which a rename would replace for everybody
-        raise ValueError(f"{path} is a stream, expected a file. Leave --out away to see the text.")
-    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
-    named = {None, *map(str, (temporary, path, *path.parents))}  # a full disk names no file
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if path.is_fifo() or path.is_char_device():
+        if path.exists() and not path.is_file():  # a rename would replace /dev/null for everybody
             yield path
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
-        if error.errno is not None and error.filename in named:
-            clear = file_error(path, error, "written")
-            raise clear from error
+        if error.filename in (None, str(temporary)):  # a full disk names no file
+            error.filename, error.filename2 = str(path), None
         raise
     finally:
-        with contextlib.suppress(OSError):  # where the folder is none, for example
+        with contextlib.suppress(OSError):  # where the folder is a file, for example
             temporary.unlink(missing_ok=True)
 
 
@@ -95,17 +80,6 @@ def write_file(path, content):
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def _as_path(folder):
-    if not isinstance(folder, (str, os.PathLike)) or not str(folder):
-        raise ValueError(f"folder is {folder!r:.80}, expected the name of a folder.")
-    return Path(folder).expanduser()
-
-
-def _check_file(path):
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist. Copy or save the whole folder again.")
-
-
 def read_json_object(path):
     """Return the JSON object in a file.
 
@@ -116,18 +90,16 @@ def read_json_object(path):
         A dict.
 
     Raises:
-        FileNotFoundError: there is no such file.
         ValueError: the file holds anything else.
     """
-    _check_file(path)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # wrong UTF-8, wrong JSON, a 5,000-digit number
-        raise ValueError(f"{path} is not valid JSON: {error}. {COPY_AGAIN}") from error
-    if not isinstance(values, dict):
-        found = type(values).__name__
-        raise ValueError(f"{path} holds a {found}, expected an object {{...}}. {COPY_AGAIN}")
-    return values
+        if isinstance(values, dict):
+            return values
+        error = f"it holds a {type(values).__name__}"
+    except (ValueError, RecursionError) as caught:
+        error = caught
+    raise ValueError(f"{path} is not a JSON object ({error}). {COPY_AGAIN}")
 
 
 def read_tensors(path):
@@ -140,20 +112,15 @@ def read_tensors(path):
         A dict from names to tensors on the CPU, of any shapes [...].
 
     Raises:
-        FileNotFoundError: there is no such file.
         ValueError: the file cannot be read.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    _check_file(path)
     try:
         return load_file(path)
     except SafetensorError as error:
-        raise ValueError(
-            f"{path} cannot be read as safetensors ({error}): it is truncated or damaged. "
-            f"{COPY_AGAIN}"
-        ) from error
+        raise ValueError(f"{path} is truncated or damaged ({error}). {COPY_AGAIN}") from error
 
 
 def tensor_mismatches(expected, tensors, source, place=" in the file"):
@@ -201,10 +168,9 @@ def check_model_folder(folder, hint=""):
     """
     found = complete_folder(folder)
     if not (found / "mmlkit.json").is_file():
-        missing = "mmlkit.json" if found.exists() else "the folder"
         raise FileNotFoundError(
-            f"{folder} holds no trained model: {missing} is missing. "
-            f"Expected a folder written by save_model.{hint and f' {hint}'}"
+            f"{folder} holds no trained model: mmlkit.json is missing. "
+            f"Expected a folder written by save_model. {hint}".strip()
         )
     return found
 
@@ -218,7 +184,7 @@ def complete_folder(folder):
     Returns:
         A pathlib.Path. A warning names the previous version.
     """
-    folder = _as_path(folder)
+    folder = Path(folder).expanduser()
     old = _previous(Path(os.path.realpath(folder)))  # resolve() fails at a link to itself
     if folder.exists() or not old.is_dir():
         return folder
@@ -230,70 +196,39 @@ def complete_folder(folder):
     return old
 
 
-def is_encoder_file(name):
-    """Return whether a file belongs to the encoder or tokenizer of a model folder.
-
-    Args:
-        name: a file name.
-
-    Returns:
-        True or False.
-    """
-    return _ENCODER_FILE.fullmatch(name) is not None
-
-
 @contextlib.contextmanager
-def replace_folder(folder, is_replaced, model_file="config.json"):
+def replace_folder(folder, own=()):
     """Give a temporary folder to write into; on success it becomes `folder`, as a whole.
 
     A previous folder with a model is moved aside, the new one takes its place, and the previous one
     is removed. `complete_folder` finds it when the process is killed between the moves. A folder
-    without a model receives the new files one by one, `model_file` last.
+    without a model receives the new files one by one, config.json last.
 
     Args:
         folder: where the files are in the end.
-        is_replaced: a function of a file name; True for files that belong to the previous model.
-            All other files stay: they are hard-linked into the new folder before the move.
-        model_file: the file that every complete model has.
+        own: names of files that belong to a model beside the encoder's and the tokenizer's. Those
+            of the previous model are removed. All other files stay.
 
     Yields:
         The temporary folder, a pathlib.Path.
 
     Raises:
         OSError: something could not be written. The previous model is unchanged.
-        NotADirectoryError: `folder` is a file.
     """
-    from safetensors import SafetensorError
-
-    folder = _as_path(folder)
-    if folder.is_file():
-        raise NotADirectoryError(f"{folder} is a file, expected a folder. Name another path.")
-    folder = Path(os.path.realpath(folder))
-    # In containers the ids of processes repeat, hence the random part.
-    unique = f"{os.getpid()}.{secrets.token_hex(4)}"
-    old, new = _previous(folder), folder.with_name(f".{folder.name}.{unique}.new")
-    for left in folder.parent.glob(f".{glob.escape(folder.name)}.*.new"):  # of killed saves
-        if time.time() - left.stat().st_mtime > 3600:
-            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(os.path.realpath(Path(folder).expanduser()))
+    old, new = _previous(folder), folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.new")
+    if old.is_dir() and not folder.exists():  # of a save that was killed between its moves
+        os.rename(old, folder)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if old.is_dir() and not folder.exists():
-            os.rename(old, folder)
-        new.mkdir()
+        new.mkdir(parents=True)
         yield new
-        if (folder / model_file).is_file():
-            _swap(folder, new, old, is_replaced)
+        if (folder / "config.json").is_file():
+            _swap(folder, new, old, own)
         elif folder.is_dir():
-            for path in sorted(new.iterdir(), key=lambda path: path.name == model_file):
+            for path in sorted(new.iterdir(), key=lambda path: path.name == "config.json"):
                 os.replace(path, folder / path.name)
         else:
             os.rename(new, folder)
-    except (OSError, SafetensorError) as error:  # the second: save_file where the disk is full
-        reason = getattr(error, "strerror", None) or error
-        raise OSError(
-            f"{folder} could not be written ({reason}). A model that was there before is "
-            "unchanged. Free some space, or save into another folder."
-        ) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
 
@@ -302,29 +237,21 @@ def _previous(folder):
     return folder.with_name(f".{folder.name}.old")
 
 
-def _link(source, target):
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:  # a file system without hard links
-        shutil.copy2(source, target, follow_symlinks=False)
-
-
-def _swap(folder, new, old, is_replaced):
-    def ignored(place, names):
-        top = Path(place) == folder
-        return [name for name in names if top and (is_replaced(name) or (new / name).exists())]
-
-    shutil.rmtree(old, ignore_errors=True)  # of a save that was killed after its moves
-    shutil.copytree(
-        folder, new, symlinks=True, ignore=ignored, copy_function=_link, dirs_exist_ok=True
-    )
-    here = Path.cwd()
+def _swap(folder, new, old, own):
+    if old.is_dir():  # of a save that was killed after its moves
+        _take_others(old, folder, own)
+    inside = Path.cwd() == folder
     os.rename(folder, old)
-    try:
-        os.rename(new, folder)
-    except BaseException:
-        os.rename(old, folder)
-        raise
-    if here.is_relative_to(folder):  # the process runs in the previous folder
-        os.chdir(here)
-    shutil.rmtree(old, ignore_errors=True)
+    os.rename(new, folder)
+    _take_others(old, folder, own)
+    if inside:  # the process runs in the previous folder
+        os.chdir(folder)
+
+
+def _take_others(old, folder, own):
+    """Move the files that belong to no model back from the previous folder, and remove it."""
+    for path in old.iterdir():
+        is_model = _ENCODER_FILE.fullmatch(path.name) or path.name in own
+        if not is_model and not (folder / path.name).exists():
+            os.rename(path, folder / path.name)
+    shutil.rmtree(old)

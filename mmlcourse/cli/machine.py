@@ -1,14 +1,16 @@
 """The hardware and packages of this machine, and its speed: `mmlkit doctor` and `mmlkit bench`."""
 
+import os
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import mmlkit
 from mmlcourse.text import count
 from mmlkit import REPOSITORY
 
-__all__ = ["bench", "doctor"]
+__all__ = ["bench", "doctor", "reachable"]
 
 
 def doctor():
@@ -16,7 +18,6 @@ def doctor():
     from importlib.metadata import PackageNotFoundError, version
 
     from mmlcourse.machine import describe
-    from mmlkit.hub import reachable
     from mmlkit.runtime import fastest_precision, pick_device
 
     about, device, missing = describe(), pick_device(), set()
@@ -44,6 +45,16 @@ def doctor():
         said = said if installed or not gpu else "will not run: see what is missing above"
         print(f"profile {name}  {said}")
     return 0 if works else 1
+
+
+def reachable():
+    """Return whether the hub answers now, perhaps by way of a proxy."""
+    try:
+        endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
+        urllib.request.urlopen(endpoint, timeout=3).close()
+    except OSError:
+        return False
+    return True
 
 
 _PACKAGES = {

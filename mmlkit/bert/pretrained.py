@@ -20,7 +20,6 @@ from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.files import (
     COPY_AGAIN,
     complete_folder,
-    is_encoder_file,
     read_json_object,
     read_tensors,
     replace_folder,
@@ -114,7 +113,7 @@ def save_pretrained(encoder, tokenizer, folder):
             f"{folder} holds a model with heads (mmlkit.json), which do not fit a new encoder. "
             "Name another folder, or use save_model."
         )
-    with replace_folder(folder, is_encoder_file) as new:
+    with replace_folder(folder) as new:
         write_pretrained(encoder, tokenizer, new)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from mmlkit.files import is_encoder_file, replace_folder
+from mmlkit.files import replace_folder
 from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.runtime import seeded
@@ -61,7 +61,7 @@ def export_classifier(model, task, folder):
         if type(head) is MultiverseHead:
             head = model.collapse().head(task)
         exported = _exported(model, task, head)
-    with replace_folder(folder, is_encoder_file) as new:
+    with replace_folder(folder) as new:
         exported.save_pretrained(new)
         tokenizer = copy.deepcopy(model.tokenizer)
         tokenizer.model_max_length = model.cut()  # pipeline(..., truncation=True) cuts there

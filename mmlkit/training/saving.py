@@ -9,7 +9,6 @@ from mmlkit.data.tasks import task_from_config
 from mmlkit.files import (
     COPY_AGAIN,
     check_model_folder,
-    is_encoder_file,
     read_json_object,
     read_tensors,
     replace_folder,
@@ -67,7 +66,7 @@ def save_model(model, folder, metadata=None):
         key: value.cpu().contiguous().clone()
         for key, value in torch.nn.ModuleDict(modules).state_dict().items()
     }
-    with replace_folder(folder, lambda name: is_encoder_file(name) or name in FILES) as new:
+    with replace_folder(folder, FILES) as new:
         write_pretrained(model.encoder, model.tokenizer, new)
         save_file(state, new / "heads.safetensors")
         if pals:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mmlkit.hub import reachable
+from mmlcourse.cli.machine import reachable
 from tests.notebooks.test_runs import NOTEBOOKS, run_one
 
 LIMIT = 90  # minutes; the text of the notebooks says at most an hour on a T4

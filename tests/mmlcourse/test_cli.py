@@ -345,7 +345,7 @@ def test_numbers_out_of_range_are_refused(arguments, message, capsys):
     ],
 )
 def test_doctor_reports_a_gpu_as_untested(monkeypatch, capsys, gpu, message):
-    from mmlkit import hub, runtime
+    from mmlkit import runtime
 
     def without_datasets(package, version=metadata.version):
         if package == "datasets":
@@ -356,7 +356,7 @@ def test_doctor_reports_a_gpu_as_untested(monkeypatch, capsys, gpu, message):
     monkeypatch.setattr(runtime, "describe", lambda: description)
     monkeypatch.setattr(runtime, "pick_device", lambda: torch.device("cuda" if gpu else "cpu"))
     monkeypatch.setattr(runtime, "fastest_precision", lambda device: "fp16")
-    monkeypatch.setattr(hub, "reachable", lambda: True)
+    monkeypatch.setattr("mmlcourse.cli.machine.reachable", lambda: True)
     main(["doctor"])
     output = capsys.readouterr().out
     monkeypatch.setattr("importlib.metadata.version", without_datasets)
