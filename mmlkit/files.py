@@ -94,12 +94,11 @@ def read_json_object(path):
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(values, dict):
-            return values
-        error = f"it holds a {type(values).__name__}"
-    except (ValueError, RecursionError) as caught:
-        error = caught
-    raise ValueError(f"{path} is not a JSON object ({error}). {COPY_AGAIN}")
+        if not isinstance(values, dict):
+            raise ValueError(f"it holds a {type(values).__name__}, expected an object {{...}}")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is not valid JSON: {error}. {COPY_AGAIN}") from error
+    return values
 
 
 def read_tensors(path):
@@ -120,7 +119,7 @@ def read_tensors(path):
     try:
         return load_file(path)
     except SafetensorError as error:
-        raise ValueError(f"{path} is truncated or damaged ({error}). {COPY_AGAIN}") from error
+        raise ValueError(f"{path} cannot be read as safetensors ({error}). {COPY_AGAIN}") from error
 
 
 def tensor_mismatches(expected, tensors, source, place=" in the file"):

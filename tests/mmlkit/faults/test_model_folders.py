@@ -4,7 +4,6 @@ import errno
 import json
 import multiprocessing
 import os
-import re
 import shutil
 import signal
 import sys
@@ -16,7 +15,6 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from mmlkit.bert.model import BertConfig, BertModel
@@ -73,112 +71,42 @@ def equal_models(folder, *models):
 # ---- a full disk ----
 
 
-def full_disk(monkeypatch, step):
-    """Let `step` writes succeed and then simulate a full disk, with the errors of each library."""
-    done = [0]
+@pytest.mark.parametrize("step", range(4))
+def test_a_full_disk_leaves_the_old_model(make_multitask_model, tmp_path, monkeypatch, step):
+    """The steps that fail: the encoder's weights, the heads' weights, the two renames."""
+    folder, old, new = tmp_path / "model", make_multitask_model(0), make_multitask_model(1)
+    save_model(old, folder)
+    (folder / "notes.txt").write_text("mine")
+    done = []
 
-    def guard(write, error):
+    def guard(write):
         def guarded(*arguments, **options):
-            done[0] += 1
-            if done[0] > step:
-                if isinstance(error, SafetensorError):  # a partial file remains
-                    arguments[1].write_bytes(b"half")
-                raise error
+            done.append(write)
+            if len(done) == step + 1:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             return write(*arguments, **options)
 
         return guarded
 
-    no_space = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    monkeypatch.setattr(
-        safetensors.torch,
-        "save_file",
-        guard(
-            safetensors.torch.save_file,
-            SafetensorError("I/O error: No space left on device (os error 28)"),
-        ),
-    )
-    from transformers import PreTrainedTokenizerBase
-
-    for owner, name in (
-        (Path, "write_text"),
-        (Path, "mkdir"),
-        (PreTrainedTokenizerBase, "save_pretrained"),
-        (os, "rename"),
-        (os, "link"),
-    ):
-        monkeypatch.setattr(owner, name, guard(getattr(owner, name), no_space))
-    return done
-
-
-def count_steps(make_multitask_model, folder, monkeypatch):
-    with monkeypatch.context() as patched:
-        done = full_disk(patched, 10**9)
-        save_model(make_multitask_model(1), folder)
-    return done[0]
-
-
-def test_a_full_disk_leaves_the_old_model_at_every_step(
-    make_multitask_model, tmp_path, monkeypatch
-):
-    folder, old, new = tmp_path / "model", make_multitask_model(0), make_multitask_model(1)
-    save_model(old, folder)
-    (folder / "notes.txt").write_text("mine")
-    steps = count_steps(make_multitask_model, tmp_path / "model", monkeypatch)
-    # Writes: folder, encoder, tokenizer, config, heads, two files of PALs, mmlkit.json, notes.txt;
-    # then two renames.
-    assert steps >= 9
-    save_model(old, folder)
-    for step in range(steps):
-        with monkeypatch.context() as patched:
-            full_disk(patched, step)
-            with pytest.raises(
-                OSError,
-                match=rf"{re.escape(str(folder))} could not be written \(.*No space left on device"
-                r".*A model that was there before is unchanged. Free some space, or save",
-            ):
-                save_model(new, folder)
-            patched.undo()
-        if folder.is_dir():
-            assert_loads_as(folder, old)
-        else:  # the move back failed too: the old folder has another name and is found
-            with pytest.warns(
-                UserWarning,
-                match="is missing: a save was killed in its last step. The model before it is",
-            ):
-                assert equal_models(folder, old, new) == [True, False]
-        save_model(old, folder)
-        assert (folder / "notes.txt").read_text() == "mine"
-        assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    with monkeypatch.context() as patched, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the old folder may have another name, and is found
+        patched.setattr(safetensors.torch, "save_file", guard(safetensors.torch.save_file))
+        patched.setattr(os, "rename", guard(os.rename))
+        with pytest.raises(OSError, match="No space left on device"):
+            save_model(new, folder)
+        assert equal_models(folder, old, new) == [True, False]
     save_model(new, folder)
     assert_loads_as(folder, new)
-
-
-def test_a_full_disk_leaves_the_old_encoder(make_multitask_model, tmp_path, monkeypatch):
-    folder, old, new = (
-        tmp_path / "encoder",
-        make_multitask_model(0, pals=False),
-        make_multitask_model(1, pals=False),
-    )
-    save_pretrained(old.encoder, old.tokenizer, folder)
-    for step in range(1, 5):
-        with monkeypatch.context() as patched:
-            full_disk(patched, step)
-            with pytest.raises(OSError, match="could not be written"):
-                save_pretrained(new.encoder, new.tokenizer, folder)
-            patched.undo()
-        state = load_pretrained(folder)[0].state_dict()
-        assert all(
-            torch.equal(state[key], value) for key, value in old.encoder.state_dict().items()
-        )
-        assert [path.name for path in tmp_path.iterdir()] == ["encoder"]
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_a_first_save_that_fails_leaves_no_model(make_multitask_model, tmp_path, monkeypatch):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "notes.txt").write_text("mine")
     with monkeypatch.context() as patched:
-        full_disk(patched, 3)
-        with pytest.raises(OSError, match="could not be written"):
+        patched.setattr(safetensors.torch, "save_file", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
             save_model(make_multitask_model(0), tmp_path / "model")
     assert [path.name for path in tmp_path.rglob("*")] == ["model", "notes.txt"]
     with pytest.raises(FileNotFoundError, match="holds no trained model: mmlkit.json is missing"):
@@ -200,12 +128,12 @@ def test_a_killed_save_leaves_the_old_or_the_new_model(make_multitask_model, tmp
     save_model(a, folder)
     (folder / "notes.txt").write_text("mine")
     found = []
-    for i in range(0, 12, 3):
+    for i in range(4):
         saver = multiprocessing.get_context("fork").Process(
             target=save_forever, args=(folder, b, a)
         )
         saver.start()
-        time.sleep(0.1 + 0.037 * i)
+        time.sleep(0.1 + 0.11 * i)
         os.kill(saver.pid, signal.SIGKILL)
         saver.join()
         with warnings.catch_warnings():
@@ -228,33 +156,9 @@ def test_a_save_killed_between_its_moves_is_found_and_repaired(make_multitask_mo
         assert equal_models(tmp_path / "model", old, new) == [True, False]
     with pytest.warns(UserWarning, match="is missing: a save was killed"):
         load_pretrained(tmp_path / "model")
-    (tmp_path / ".model.99.new").mkdir()
-    os.utime(tmp_path / ".model.99.new", (0, 0))  # remains of a save that was killed long ago
-    (tmp_path / ".model.98.new").mkdir()  # possibly an active save
     save_model(new, tmp_path / "model")
     assert_loads_as(tmp_path / "model", new)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".model.98.new", "model"]
-
-
-def test_the_folder_of_another_process_with_the_same_id_is_left_alone(
-    make_multitask_model, tmp_path, monkeypatch
-):
-    """In containers process ids repeat, so that it may belong to a save that goes on."""
-    make, made = Path.mkdir, []
-
-    def noted(path, *args, **options):
-        made.append(path.name)
-        make(path, *args, **options)
-
-    monkeypatch.setattr(Path, "mkdir", noted)
-    left = tmp_path / f".model.{os.getpid()}.new"
-    left.mkdir()
-    made.clear()
-    for _ in range(2):
-        save_model(make_multitask_model(0), tmp_path / "model")
-    assert left.is_dir()
-    new = [name for name in made if name.startswith(f".model.{os.getpid()}.")]
-    assert len(set(new)) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_a_folder_may_have_the_name_of_the_bundled_encoder(
@@ -343,7 +247,7 @@ def test_another_error_while_writing_changes_nothing(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "config.json").write_text("old")
     with pytest.raises(KeyError):
-        with replace_folder(tmp_path / "a", lambda name: True) as new:
+        with replace_folder(tmp_path / "a") as new:
             (new / "config.json").write_text("new")
             raise KeyError("x")
     assert [path.name for path in tmp_path.rglob("*")] == ["a", "config.json"] and (

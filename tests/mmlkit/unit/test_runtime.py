@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from mmlkit import files, hub, runtime
+from mmlkit import files, runtime
 from mmlkit.runtime import seed_generators, seeded
 from mmlkit.training import fast
 
@@ -122,15 +122,8 @@ def test_auto_precision_of_a_cpu(monkeypatch, avx512, amx, precision):
     )
 
 
-def test_unsupported_precisions_are_refused():
-    with pytest.raises(
-        ValueError, match=r"precision 'fp8' is not one of \['auto', 'fp32', 'bf16', 'fp16'\]"
-    ):
-        runtime.autocast("fp8", "cpu")
-    with pytest.raises(
-        ValueError,
-        match="precision 'fp16' needs a CUDA GPU, this device is 'cpu'. Use 'bf16' or 'fp32'.",
-    ):
+def test_fp16_without_a_scaler_is_refused():
+    with pytest.raises(ValueError, match="precision 'fp16' needs a CUDA GPU, not 'cpu'"):
         runtime.autocast("fp16", "cpu")
 
 
@@ -140,17 +133,8 @@ def test_unsupported_precisions_are_refused():
 def test_the_default_device_is_a_gpu_if_available(monkeypatch, cuda, mps, found):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
-    assert runtime.pick_device() == torch.device(found) and runtime.pick_device(
-        "cpu"
-    ) == torch.device("cpu")
-    if cuda:
-        assert runtime.pick_device("cuda:1") == torch.device("cuda:1")
-    else:
-        with pytest.raises(
-            ValueError,
-            match="device 'cuda' was asked for, but torch .* sees no CUDA GPU. Use device='cpu'",
-        ):
-            runtime.pick_device("cuda")
+    assert runtime.pick_device() == torch.device(found)
+    assert runtime.pick_device("cpu") == torch.device("cpu")
 
 
 @pytest.mark.parametrize(("size", "rank", "found"), [(1, 0, None), (4, 1, 1), (4, 3, 1)])
@@ -176,20 +160,16 @@ def test_a_file_is_written_completely_or_not_at_all(tmp_path):
     ]
     with pytest.raises(OSError, match="No space left") as caught, files.atomic_write(path):
         raise OSError(28, "No space left on device")
-    assert str(path) in str(caught.value) and caught.value.errno == 28
+    assert caught.value.filename == str(path) and caught.value.errno == 28
 
 
-def test_a_restored_network_connection_is_noticed():
-    """The result of an earlier check is not cached for the whole process."""
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        endpoint = f"http://127.0.0.1:{server.getsockname()[1]}"
-        assert hub.reachable(endpoint)
-        port = server.getsockname()[1]
-    assert not hub.reachable(endpoint)
-    with socket.create_server(("127.0.0.1", port), reuse_port=False):
-        assert hub.reachable(endpoint)
+def test_a_pipe_stays_a_pipe(tmp_path):
+    """Otherwise /dev/null would become a plain file for everybody."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    files.write_file(tmp_path / "pipe", "seen")
+    assert os.read(reader, 10) == b"seen" and (tmp_path / "pipe").is_fifo()
+    os.close(reader)
 
 
 @pytest.mark.parametrize(
@@ -232,44 +212,3 @@ def test_what_the_user_chose_for_tf32_stays():
     finally:
         torch.backends.fp32_precision, own.fp32_precision = "none", before
     assert torch.get_float32_matmul_precision() == "highest"
-
-
-def test_the_peak_memory_is_that_of_the_gpu_in_use(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: device * 5 * 2**20)
-    assert runtime.peak_memory() == 5
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("processor\t: 0\nmodel name\t: AMD  EPYC 9R14 \nmodel name\t: other\n", "AMD EPYC 9R14"),
-        ("processor\t: 0\nCPU part\t: 0xd4f\n", "named elsewhere"),  # as on ARM
-        ("model name\t: \nprocessor\t: 1\n", "named elsewhere"),
-        (None, "named elsewhere"),  # no such file, as on macOS and Windows
-    ],
-)
-def test_the_hardware_is_the_model_of_the_processor(monkeypatch, tmp_path, text, found):
-    if text is not None:
-        (tmp_path / "cpuinfo").write_text(text, encoding="utf-8")
-    monkeypatch.setattr(runtime, "Path", lambda path: tmp_path / path.removeprefix("/proc/"))
-    monkeypatch.setattr(runtime.platform, "processor", lambda: "")
-    monkeypatch.setattr(runtime.platform, "machine", lambda: "named elsewhere")
-    instructions = torch.backends.cpu.get_cpu_capability()
-    assert runtime.describe("cpu")["hardware"] == f"{found}, {instructions}"
-
-
-def test_the_hardware_of_a_gpu_is_its_name(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
-    assert runtime.describe("cuda")["hardware"] == "Tesla T4"
-
-
-def test_the_capacity_of_this_machine(monkeypatch):
-    found = runtime.capacity()
-    assert 1 <= found["cores"] <= os.cpu_count() and found["memory_gb"] > 0.5
-    if not torch.cuda.is_available():
-        assert found["gpu"] is None and found["gpu_gb"] == 0
-    monkeypatch.delattr(os, "sysconf", raising=False)
-    assert runtime.capacity()["memory_gb"] is None
