@@ -128,7 +128,7 @@ def read_rows(path, task=None):
         if path.suffix == ".parquet":
             return _read_parquet(path)
         return _read_jsonl(path) if path.suffix == ".jsonl" else _read_csv(path, task)
-    except (ValueError, csv.Error) as error:  # also of wrong UTF-8 and of pyarrow
+    except ValueError as error:  # also of wrong UTF-8 and of pyarrow
         raise ValueError(f"{path} cannot be read: {error}") from error
 
 
@@ -142,11 +142,15 @@ def _read_csv(path, task):
         quoting = csv.QUOTE_NONE if path.suffix == ".tsv" else csv.QUOTE_MINIMAL
         # strict: a quotation mark too many would join the rows up to the next mark
         reader = csv.reader(file, delimiter="\t" if tab else ",", quoting=quoting, strict=True)
+        rows = []
         try:
-            rows = [(reader.line_num, row) for row in reader if row]
+            for row in reader:
+                if row:
+                    rows.append((reader.line_num, row))
         except csv.Error as error:
+            first = rows[-1][0] + 1 if rows else 1
             raise ValueError(
-                f"up to line {reader.line_num}, {error}. A text with quotation marks stands "
+                f"lines {first} to {reader.line_num}: {error}. A text with quotation marks stands "
                 "between two marks, and each mark in it is written twice."
             ) from error
     if not rows:

@@ -31,9 +31,13 @@ FILES = [  # task, files, parts of the message
     ("sst2", {"train.csv": ""}, ["train.csv", "the file is empty"]),
     ("sst2", {"train.csv": "sentence,label\n"}, ["train.csv: none of 0 rows"]),
     # quotation marks: each of these would be read as fewer rows
-    ("sst2", {"train.csv": 'label,sentence\npositive,"a day\nnegative,bad\n'}, ["up to line 3"]),
-    ("sst2", {"train.csv": 'sentence,label\n"a,positive\n"b" c,negative\n'}, ["up to line 3"]),
-    ("sst2", {"train.csv": 'sentence\tlabel\nx\tpositive\n"Fine" day\tpositive\n'}, ["to line 3"]),
+    ("sst2", {"train.csv": 'label,sentence\npositive,"a day\nnegative,bad\n'}, ["lines 2 to 3"]),
+    ("sst2", {"train.csv": 'sentence,label\n"a,positive\n"b" c,negative\n'}, ["lines 2 to 3"]),
+    (
+        "sst2",
+        {"train.csv": 'sentence\tlabel\nx\tpositive\n"Fine" day\tpositive\n'},
+        ["lines 3 to 3"],
+    ),
     # labels and scores
     *[
         ("sst2", {"train.csv": GOOD + f"x,{label}\n"}, ["train.csv, row 4", f"found '{label}'"])
