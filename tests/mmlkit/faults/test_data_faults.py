@@ -35,7 +35,7 @@ FILES = [  # task, files, parts of the message
     ("sst2", {"train.csv": 'sentence,label\n"a,positive\n"b" c,negative\n'}, ["lines 2 to 3"]),
     (
         "sst2",
-        {"train.csv": 'sentence\tlabel\nx\tpositive\n"Fine" day\tpositive\n'},
+        {"train.csv": 'sentence\tlabel\nx\tpositive\n"A" b\tpositive\n'},
         ["lines 3 to 3"],
     ),
     # labels and scores
