@@ -267,13 +267,7 @@ def profile_steps(errors, most, *, measure="error", top=None):
     Returns:
         A DataFrame of shares, factors x methods; the first factor is 1 and the last is `most`.
     """
-    values = errors.to_numpy(dtype=float)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if measure == "error":
-            ratios = values / values.min(axis=1, keepdims=True)
-        else:
-            good = top - values
-            ratios = good.max(axis=1, keepdims=True) / good
+    ratios = _ratios(errors, measure, top)
     factors = np.unique(ratios[(ratios > 1) & (ratios < most)].round(9))
     return performance_profile(errors, [1.0, *factors, most], measure=measure, top=top)
 
@@ -303,15 +297,22 @@ def performance_profile(errors, taus, *, measure="error", top=None):
     """
     import pandas as pd
 
-    errors, taus = pd.DataFrame(errors), np.atleast_1d(np.asarray(taus, dtype=float))
-    values = errors.to_numpy(dtype=float)
-    if not (values >= 0).all():  # nan is not
+    errors, taus = pd.DataFrame(errors), np.asarray(taus, dtype=float)
+    if not (errors >= 0).all(axis=None):  # nan is not
         raise ValueError("errors must be numbers of at least 0, experiments x methods.")
-    factors = taus[:, None, None] * (1 + 1e-9)  # [taus, 1, 1], tolerant of the last digit
-    if measure == "error":
-        within = values <= factors * values.min(axis=1, keepdims=True)
-    elif measure == "accuracy":
-        within = factors * (top - values) >= (top - values).max(axis=1, keepdims=True)
-    else:
-        raise ValueError(f"measure is {measure!r}, expected 'error' or 'accuracy'.")
+    within = _ratios(errors, measure, top) <= taus[:, None, None] * (1 + 1e-9)  # the last digit
     return pd.DataFrame(within.mean(axis=1), pd.Index(taus, name="tau"), errors.columns)
+
+
+def _ratios(errors, measure, top):
+    """How many times worse than the best method: [experiments, methods]."""
+    values = errors.to_numpy(dtype=float)
+    if measure not in ("error", "accuracy"):
+        raise ValueError(f"measure is {measure!r}, expected 'error' or 'accuracy'.")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if measure == "error":
+            best = values.min(axis=1, keepdims=True)
+            return np.where(values == best, 1.0, values / best)
+        good = top - values
+        best = good.max(axis=1, keepdims=True)
+        return np.where(good == best, 1.0, best / good)

@@ -83,6 +83,9 @@ def hash_texts(texts, vocabulary):
 class DSSM(nn.Module):
     """A network that classifies single texts and ranks the candidates of a query.
 
+    A classification takes a softmax, because a row has one label. The paper has a sigmoid for each
+    class, because a search query may have several topics.
+
     All tasks share one layer. A ranking takes the softmax over gamma * cosine of query and
     candidate. The slides print no gamma. A cosine is between -1 and 1, so with two candidates and
     gamma = 1 the loss cannot fall below log(1 + exp(-2)) = 0.1269; with 10 the bound is 2e-9.
@@ -93,8 +96,6 @@ class DSSM(nn.Module):
         hidden_size: size of l2.
         task_size: size of l3.
         gamma: the factor of a ranking's cosine.
-        outputs: of a classification. "sigmoid" is the paper's, one yes or no per class, since a
-            search query may have several topics. "softmax" fits tasks with one label per row.
 
     Raises:
         ValueError: a task is neither a classification of single texts nor a ranking.
@@ -106,12 +107,9 @@ class DSSM(nn.Module):
         fit_dssm(DSSM(vocabulary, data), data)
     """
 
-    def __init__(
-        self, vocabulary, tasks, *, hidden_size=300, task_size=128, gamma=10.0, outputs="softmax"
-    ):
+    def __init__(self, vocabulary, tasks, *, hidden_size=300, task_size=128, gamma=10.0):
         super().__init__()
         self.vocabulary, self.gamma = tuple(vocabulary), gamma
-        self.classification_loss = {"softmax": F.cross_entropy, "sigmoid": _yes_or_no}[outputs]
         self.tasks = {task.name: task for task in map(get_task, tasks)}
         self.shared = nn.EmbeddingBag(len(self.vocabulary), hidden_size, mode="sum")  # W1^T
         self.task_layers = nn.ModuleDict()  # W2^t
@@ -173,14 +171,9 @@ class DSSM(nn.Module):
             A scalar.
         """
         scores = self(task, columns)
-        if task not in self.classifiers:
-            return ranking_loss(scores[:, 0], labels, groups, gamma=self.gamma)
-        return self.classification_loss(scores, labels)
-
-
-def _yes_or_no(scores, labels):
-    yes = F.one_hot(labels, scores.shape[1]).to(scores.dtype)
-    return F.binary_cross_entropy_with_logits(scores, yes, reduction="sum") / len(scores)
+        if task in self.classifiers:
+            return F.cross_entropy(scores, labels)
+        return ranking_loss(scores[:, 0], labels, groups, gamma=self.gamma)
 
 
 def fit_dssm(model, data, *, epochs=10, lr=0.05, batch_size=32, seed=0):

@@ -176,10 +176,10 @@ def load_pretraining_heads(name="minilm", *, seed=0, device=None):
     return heads.to(pick_device(device)).eval()
 
 
-def mask_tokens(input_ids, tokenizer, *, seed, share=0.15):
+def mask_tokens(input_ids, tokenizer, *, seed):
     """Mask words as BERT does; a pure function of its arguments.
 
-    A share of each row's words is drawn, at least one. 80 % of these become [MASK], 10 % a word
+    15 % of each row's words are drawn, at least one. 80 % of these become [MASK], 10 % a word
     drawn from the vocabulary, and 10 % stay. Special tokens are never drawn, and only [MASK]
     replaces a word.
 
@@ -187,7 +187,6 @@ def mask_tokens(input_ids, tokenizer, *, seed, share=0.15):
         input_ids: [B, T].
         tokenizer: the encoder's.
         seed: of the draws.
-        share: of the words, in (0, 1].
 
     Returns:
         (masked input_ids [B, T], labels [B, T]: the original word, or -100 where none was drawn).
@@ -196,7 +195,7 @@ def mask_tokens(input_ids, tokenizer, *, seed, share=0.15):
     special = torch.zeros(len(tokenizer), dtype=torch.bool)
     special[tokenizer.all_special_ids] = True
     words, vocabulary = ~special[input_ids], (~special).nonzero()[:, 0]
-    count = (share * words.sum(1)).round().clamp(min=1)
+    count = (0.15 * words.sum(1)).round().clamp(min=1)
     draws = torch.rand(input_ids.shape, generator=generator).masked_fill(~words, 2.0)
     drawn = words & (draws.argsort(1).argsort(1) < count[:, None])  # each row's smallest draws
     fate = torch.rand(input_ids.shape, generator=generator)
