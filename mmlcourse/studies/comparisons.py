@@ -19,14 +19,12 @@ __all__ = [
 ]
 
 
-def matched(a, b, first, second):
+def matched(a, b):
     """Return two lists of numbers as arrays, matched by key.
 
     Args:
         a: {key: number} or a Series, matched by key; or a list, matched by place.
         b: in the same form.
-        first: what a is, for messages.
-        second: what b is.
 
     Returns:
         Two arrays of the same length.
@@ -40,14 +38,12 @@ def matched(a, b, first, second):
     unique = a.index.is_unique and b.index.is_unique
     if not unique or set(a.index) != set(b.index):
         raise ValueError(
-            f"{first} have the keys {list(a.index)}, {second} {list(b.index)}; expected the same "
-            "keys, each once. Pass two dicts, or two lists of one length."
+            f"the keys are {list(a.index)} and {list(b.index)}; expected the same keys, each once. "
+            "Pass two dicts, or two lists of one length."
         )
     a, b = a.to_numpy(), b.reindex(a.index).to_numpy()
     if not len(a) or not np.isfinite([a, b]).all():
-        raise ValueError(
-            f"{first} are {a.tolist()}, {second} {b.tolist()}; expected numbers, none missing."
-        )
+        raise ValueError(f"{a.tolist()} and {b.tolist()}: expected numbers, none missing.")
     return a, b
 
 
@@ -92,7 +88,7 @@ def paired_bootstrap(a, b, *, level=0.95, draws=10_000, seed=0):
     """
     from scipy.stats import norm, t
 
-    differences = np.subtract(*matched(a, b, "the first method's runs", "the second's"))
+    differences = np.subtract(*matched(a, b))
     n = len(differences)
     if n == 1:
         return Comparison(float(differences[0]), -math.inf, math.inf, level, 1)

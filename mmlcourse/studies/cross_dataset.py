@@ -172,7 +172,7 @@ def relative_improvement(acc, baseline, *, truncate=False):
 
         relative_improvement([60, 90], [50, 100])  # 5.0, the mean of +20 % and -10 %
     """
-    acc, baseline = matched(acc, baseline, "accuracies", "baseline")
+    acc, baseline = matched(acc, baseline)
     percent = float(100 * (np.mean(acc / baseline) - 1))
     if truncate:
         return math.trunc(round(percent * 100, 6)) / 100  # rounded first: 0.29 * 100 is 28.999...

@@ -15,7 +15,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mmlkit.data.loading import TaskData
 from mmlkit.data.tasks import get_task
 from mmlkit.heads.ranking import ranking_loss
 from mmlkit.training import metrics
@@ -120,9 +119,8 @@ class DSSM(nn.Module):
                 self.classifiers[name] = nn.Linear(task_size, task.num_labels, bias=False)
             elif task.kind != "ranking":
                 raise ValueError(
-                    f"task {name!r} is a {task.kind} of {len(task.text_columns)} texts; this model "
-                    "classifies single texts and ranks candidates. Choose a task such as sst2, or "
-                    "see mmlkit.heads.ranking.rank_queries."
+                    f"task {name!r} is a {task.kind} of {len(task.text_columns)} texts; expected "
+                    "single texts to classify, or a ranking (mmlkit.heads.ranking.rank_queries)."
                 )
         for weight in self.parameters():
             nn.init.xavier_uniform_(weight)
@@ -184,7 +182,7 @@ def fit_dssm(model, data, *, epochs=10, lr=0.05, batch_size=32, seed=0):
 
     Args:
         model: a DSSM.
-        data: {task name: TaskData}, or one TaskData.
+        data: {task name: TaskData}.
         epochs: at least 1.
         lr: the learning rate.
         batch_size: rows, or whole queries.
@@ -195,7 +193,6 @@ def fit_dssm(model, data, *, epochs=10, lr=0.05, batch_size=32, seed=0):
     """
     import pandas as pd
 
-    data = {data.task.name: data} if isinstance(data, TaskData) else data
     columns = {name: _hash_columns(model, one.train) for name, one in data.items()}
     optimizer, history = torch.optim.SGD(model.parameters(), lr=lr), []
     for epoch in range(1, epochs + 1):
@@ -220,25 +217,23 @@ def fit_dssm(model, data, *, epochs=10, lr=0.05, batch_size=32, seed=0):
             losses[name].append(loss.item())
         for name, one in data.items():
             found = {"epoch": epoch, "task": name, "train_loss": np.mean(losses[name])}
-            history.append({**found, **evaluate_dssm(model, one)})
+            history.append({**found, **evaluate_dssm(model, one.dev)})
     return pd.DataFrame(history)
 
 
 @torch.inference_mode()
-def evaluate_dssm(model, data, *, split="dev"):
+def evaluate_dssm(model, split):
     """Return the task's metrics over a whole split.
 
     Args:
         model: a DSSM.
-        data: a TaskData.
-        split: the name of its split.
+        split: a Split with labels.
 
     Returns:
         {metric: value}.
     """
-    found = data.split(split)
-    scores = model(found.task.name, _hash_columns(model, found)).cpu().numpy()
-    return metrics.compute(found.task, scores, found.labels, found.queries)
+    scores = model(split.task.name, _hash_columns(model, split)).cpu().numpy()
+    return metrics.compute(split.task, scores, split.labels, split.queries)
 
 
 def _hash_columns(model, split):

@@ -137,7 +137,7 @@ def test_two_classification_steps_equal_numpy():
         gradients = l1.T @ d2, d3.T @ l2, d_scores.T @ l3
         assert min(np.abs(gradient).max() for gradient in gradients) > 1e-3
         W1, W2, W3 = (W - 0.7 * gradient for W, gradient in zip((W1, W2, W3), gradients))
-    history = fit_dssm(model, toy("sst2", SENTENCES), epochs=2, lr=0.7, batch_size=3)
+    history = fit_dssm(model, {"sst2": toy("sst2", SENTENCES)}, epochs=2, lr=0.7, batch_size=3)
     assert history["train_loss"].tolist() == pytest.approx(losses, abs=1e-6)
     for now, expected in zip(weights(model, *names), (W1, W2, W3)):
         np.testing.assert_allclose(now, expected, atol=1e-6)
@@ -177,7 +177,7 @@ def test_a_ranking_step_equals_numpy():
     ]
     d3 = [gradient * (1 - own**2) for gradient, own in zip(d_vectors, (q, d))]
     d2 = [gradient @ W2 * (1 - own**2) for gradient, own in zip(d3, l2)]
-    history = fit_dssm(model, data, epochs=1, lr=0.7, batch_size=2)
+    history = fit_dssm(model, {"qnli_rank": data}, epochs=1, lr=0.7, batch_size=2)
     assert history["train_loss"].item() == pytest.approx(loss, abs=1e-6)
     now = weights(model, "shared.weight", "task_layers.qnli_rank.weight")
     np.testing.assert_allclose(now[0], W1 - 0.7 * (l1[0].T @ d2[0] + l1[1].T @ d2[1]), atol=1e-6)
@@ -197,7 +197,7 @@ def test_a_gradient_is_clipped_to_a_global_norm_of_one():
     gradients = [one.grad if one.grad is not None else one * 0 for one in model.parameters()]
     whole = torch.cat([one.flatten() for one in gradients])
     assert whole.norm() > 1.5
-    fit_dssm(model, data, epochs=1, lr=0.5, batch_size=3)
+    fit_dssm(model, {"sst2": data}, epochs=1, lr=0.5, batch_size=3)
     moved = torch.cat([value.flatten() for value in model.parameters()]) - before
     torch.testing.assert_close(moved, -0.5 * whole / whole.norm(), atol=1e-6, rtol=1e-4)
 
@@ -245,7 +245,7 @@ def test_texts_of_unknown_trigrams_get_zero_gradients():
 def test_a_step_changes_only_its_own_task():
     model = DSSM(VOCABULARY, ["qnli_rank", "sst2"])
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    fit_dssm(model, toy("sst2", SENTENCES[1:2]), epochs=1)
+    fit_dssm(model, {"sst2": toy("sst2", SENTENCES[1:2])}, epochs=1)
     moved = {name for name, value in model.state_dict().items() if (value != before[name]).any()}
     assert moved == {"shared.weight", "task_layers.sst2.weight", "classifiers.sst2.weight"}
 
@@ -274,9 +274,9 @@ def test_toy_ranking_is_learned():
     data = rank_queries(TaskData(get_task("qnli"), split(range(10, 30)), split(range(40, 60))))
     with seeded(0):
         model = DSSM(build_vocabulary(data.train.texts), [data.task])
-    assert evaluate_dssm(model, data)["accuracy@1"] == 0
-    history = fit_dssm(model, data, batch_size=4)
-    assert history["accuracy@1"].iloc[-1] == 1 == evaluate_dssm(model, data)["accuracy@1"]
+    assert evaluate_dssm(model, data.dev)["accuracy@1"] == 0
+    history = fit_dssm(model, {"qnli_rank": data}, batch_size=4)
+    assert history["accuracy@1"].iloc[-1] == 1 == evaluate_dssm(model, data.dev)["accuracy@1"]
 
 
 def test_toy_classification_is_learned():
@@ -284,7 +284,7 @@ def test_toy_classification_is_learned():
     rows = [(f"{word} film {i}", label) for i in range(8) for word, label in words]
     with seeded(0):
         model = DSSM(build_vocabulary(text for text, _ in rows), ["sst2"])
-    history = fit_dssm(model, toy("sst2", rows), lr=0.2, epochs=10, batch_size=4)
+    history = fit_dssm(model, {"sst2": toy("sst2", rows)}, lr=0.2, epochs=10, batch_size=4)
     assert history["accuracy"].iloc[-1] == 1.0
 
 
@@ -326,5 +326,7 @@ def test_every_batch_of_every_task_is_used_once_per_epoch(mini):
     "task, found", [("stsb", "a regression of 2 texts"), ("rte", "a classification of 2 texts")]
 )
 def test_a_task_that_the_model_cannot_do_is_refused(task, found):
-    with pytest.raises(ValueError, match=f"task '{task}' is {found}; this model classifies single"):
+    with pytest.raises(
+        ValueError, match=f"task '{task}' is {found}; expected single texts to clas"
+    ):
         DSSM(VOCABULARY, [task])

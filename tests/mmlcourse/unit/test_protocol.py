@@ -359,10 +359,10 @@ def test_truncation_is_towards_zero(acc, printed):
 @pytest.mark.parametrize(
     ("acc", "baseline", "message"),
     [
-        ([1, 2], [1], r"keys \[0, 1\], baseline \[0\]; expected the same keys, each once."),
-        ([], [], r"accuracies are \[\], baseline \[\]; expected numbers, none missing"),
+        ([1, 2], [1], r"keys are \[0, 1\] and \[0\]; expected the same keys, each once."),
+        ([], [], r"\[\] and \[\]: expected numbers, none missing"),
         ([1, math.nan], [1, 1], "none missing"),
-        ({"rte": 1}, {"mnli": 1}, r"keys \['rte'\], baseline \['mnli'\]; expected the same keys"),
+        ({"rte": 1}, {"mnli": 1}, r"keys are \['rte'\] and \['mnli'\]; expected"),
         (pd.Series([1, 2], index=["a", "a"]), pd.Series([1], index=["a"]), "each once"),
     ],
 )
@@ -647,5 +647,5 @@ def test_an_outcome_sentence():
 
 
 def test_runs_with_other_seeds_are_not_compared():
-    with pytest.raises(ValueError, match=r"runs have the keys \[0\], the second's \[1\]"):
+    with pytest.raises(ValueError, match=r"the keys are \[0\] and \[1\]"):
         paired_bootstrap({0: 1.0}, {1: 1.0})
