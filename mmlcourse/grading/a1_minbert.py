@@ -9,13 +9,13 @@ import torch
 from torch.nn import functional as F
 
 from mmlcourse.grading.questions import other, question, questions_of
-from mmlcourse.lessons.checks.compare import plain
 from mmlcourse.lessons.checks.finetuning import adamw_parts, check_adamw_step
 from mmlcourse.lessons.checks.minbert import (
     RULE,
     activation,
     add_norm,
     check_attention,
+    layer,
     normalisation,
     self_attention,
 )
@@ -187,6 +187,7 @@ LAYER = {  # the linear maps of the layer, from and to the sizes D and I
     "wide": "DI",
     "narrow": "ID",
 }
+NORMS = ["attention_norm", "output_norm"]
 
 
 def _layer_cases(draw):
@@ -195,7 +196,7 @@ def _layer_cases(draw):
     size, state = {"D": H * d, "I": inner}, {}
     for name, (source, target) in LAYER.items():
         state |= _parameters(draw, [name], size[source], size[target])
-    for name in ("attention_norm", "output_norm"):
+    for name in NORMS:
         state |= {f"{name}.weight": 1 + draw.normal(H * d), f"{name}.bias": draw.normal(H * d)}
     B, T = draw.size(2, 3), draw.size(3, 5)
     mask = _mask(draw, B, T)
@@ -204,16 +205,16 @@ def _layer_cases(draw):
 
 def _run_layer(student, D, H, inner, state, h, mask):
     """Return the output of the student's layer and the gradients of h and of the parameters."""
-    layer = student(D, H, inner)
-    layer.load_state_dict(state)
-    layer.double().eval()
+    part = student(D, H, inner)
+    part.load_state_dict(state)
+    part.double().eval()
     h = h.double().requires_grad_()  # in float32 the gradient would be mostly rounding
-    output = layer(h, mask.double())
+    output = part(h, mask.double())
     if output is None:
         return None
     if output.requires_grad:
         output.square().sum().backward()
-    parts = dict(layer.named_parameters())
+    parts = dict(part.named_parameters())
     leaves = [h, *(parts[name] for name in state)]
     first, *rest = [one * 0 if one.grad is None else one.grad for one in leaves]
     return output.detach(), first.detach(), torch.cat([one.detach().flatten() for one in rest])
@@ -240,42 +241,8 @@ def _layer(pick, D, H, inner, state, h, mask, gelu):
     """Return the output of a BERT layer [B, T, D] and the gradients of its squares."""
     h, mask = h.double().requires_grad_(), mask.double()
     state = {name: one.double().requires_grad_() for name, one in state.items()}
-    names = ("query", "key", "value")
-    weights = {key: one for key, one in state.items() if key.split(".")[0] in names}
-    linear = lambda name, x: F.linear(x, state[f"{name}.weight"], state[f"{name}.bias"])
-    norm = lambda name, x: F.layer_norm(
-        x, (D,), state[f"{name}.weight"], state[f"{name}.bias"], 1e-12
-    )
-    attend = lambda mask: self_attention(plain, h, mask, weights, H)
-    attended = attend(mask)
-    attended = pick(
-        linear("attention_dense", attended),
-        {
-            "attention_dense is not applied": attended,
-            "the mask is not passed to the attention": linear("attention_dense", attend(0 * mask)),
-        },
-    )
-    a = pick(
-        norm("attention_norm", attended + h),
-        {
-            "the residual of the first half is missing": norm("attention_norm", attended),
-            "the LayerNorm of the first half is missing": attended + h,
-            "LayerNorm comes before the first sum": norm("attention_norm", attended) + h,
-            "attention_norm and output_norm are exchanged": norm("output_norm", attended + h),
-        },
-    )
-    narrow = linear("narrow", activation(pick, gelu)(linear("wide", a)))
-    output = pick(
-        norm("output_norm", narrow + a),
-        {
-            "the second residual is h; it is a, the result of the first half": norm(
-                "output_norm", narrow + h
-            ),
-            "the residual of the second half is missing": norm("output_norm", narrow),
-            "the LayerNorm of the second half is missing": narrow + a,
-            "attention_norm is used twice": norm("attention_norm", narrow + a),
-        },
-    )
+    names = [*LAYER][3:] + NORMS
+    output = layer(pick, h, mask, state, names, state, H, gelu)
     return output.detach(), *_layer_gradients(pick, output, h, state)
 
 
@@ -292,7 +259,7 @@ def _layer_gradients(pick, output, h, state):
             ),
             "none reaches wide and narrow; use the parameters, not state_dict()": "wide narrow",
             "none reaches any parameter; remove detach, no_grad or .data": " ".join(
-                [*LAYER, "attention_norm", "output_norm"]
+                [*LAYER, *NORMS]
             ),
         },
     )

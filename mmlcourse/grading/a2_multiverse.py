@@ -98,33 +98,20 @@ def _task_losses_cases(draw):
     return cases
 
 
-def _run_task_losses(student, logits, labels):
-    """Return the student's sum, its parts, and the gradient of the sum by the logits."""
-    logits = logits.clone().requires_grad_()
-    total, losses = student(logits, labels)
-    total = torch.as_tensor(total)
-    if total.requires_grad:
-        total.backward()
-    gradient = torch.zeros_like(logits) if logits.grad is None else logits.grad
-    return total.detach(), losses.detach(), gradient
-
-
 @question(
     "task_losses",
     points=6,
     difficulty=2,
     hours=0.5,
     cases=_task_losses_cases,
-    driver=_run_task_losses,
+    gradients={0: [0]},
     rule={
         "total": "the sum over heads of their mean cross-entropies",
         "losses": "the mean over the sentences of each head's cross-entropy, [A]",
-        "gradient of total": "that which autograd finds",
     },
 )
 def _task_losses(pick, logits, labels):
-    """Return the sum of the heads' losses, the losses [A], and the sum's gradient [B, A, C]."""
-    logits = logits.clone().requires_grad_()
+    """Return the sum of the heads' losses, and the losses [A]."""
     places = labels[:, None, None].expand(-1, logits.shape[1], 1)
     of_label = lambda values: values.gather(-1, places)[..., 0]  # [B, A, C] to [B, A]
     logs = of_label(logits.log_softmax(-1))
@@ -160,9 +147,7 @@ def _task_losses(pick, logits, labels):
             ),
         },
     )
-    (gradient,) = torch.autograd.grad(total, logits)
-    lost = {"no gradient reaches the logits; do not use item, detach or no_grad": 0 * gradient}
-    return total.detach(), losses.detach(), pick(gradient, lost)
+    return total, losses
 
 
 # ---- the multiverse loss ----
@@ -322,31 +307,22 @@ def _averages_cases(draw):
     return cases
 
 
-def _run_averages(student, averages, losses, active, t, gamma):
-    """Return the student's two tensors, and the argument `averages` after the call."""
-    new, corrected = student(averages, losses, active, t, gamma)
-    return new, corrected, averages
-
-
 @question(
     "update_averages",
     points=6,
     difficulty=2,
     hours=0.5,
     cases=_averages_cases,
-    driver=_run_averages,
     rule={
         "averages": "gamma a_j + (1 - gamma) L_j for the active heads, and the old a_j for others",
         "corrected": "the new averages / (1 - gamma^t)",
-        "argument averages": "what it was before the call",
     },
 )
 def _update_averages(pick, averages, losses, active, t, gamma):
-    """Return the new averages [M], their bias-corrected values [M], and the old averages [M]."""
+    """Return the new averages [M] and their bias-corrected values [M]."""
     new, corrected = head_average(pick, averages, losses, active, t, gamma)
     few = {"only the active heads are corrected; correct all": corrected.where(active, new)}
-    old = pick(averages, {"the argument is changed; change a copy of it": new})
-    return new, pick(corrected, few), old
+    return new, pick(corrected, few)
 
 
 # ---- MeanShift ----
@@ -623,8 +599,8 @@ def _prune_cases(draw):
 
 
 def _run_prune(student, averages, active, scale, threshold):
-    """Return the student's mask, and the argument `active` after the call, as numbers."""
-    return student(averages, active, scale, threshold).long(), active.long()
+    """Return the student's mask as numbers."""
+    return student(averages, active, scale, threshold).long()
 
 
 @question(
@@ -634,17 +610,16 @@ def _run_prune(student, averages, active, scale, threshold):
     hours=0.75,
     cases=_prune_cases,
     driver=_run_prune,
-    rule=lambda ties, gate: {
-        "mask": f"that of the lowest cluster of active heads, if {gate.replace('_', ' ')} "
-        "`threshold` heads are active; else the old mask",
-        "argument active": "what it was before the call",
-    },
+    rule=lambda ties, gate: (
+        f"the mask of the lowest cluster of active heads, if {gate.replace('_', ' ')} `threshold` "
+        "heads are active; else the old mask"
+    ),
     variants={**TIES, **GATE},
     avoid=("sklearn",),
     uses=("mean_shift", "merge"),
 )
 def _prune(pick, averages, active, scale, threshold, ties, gate):
-    """Return the new mask [M] and the old one [M], as 0 and 1."""
+    """Return the new mask [M] as 0 and 1."""
     everybody = {"dropped heads are clustered too": torch.ones_like(active)}
     taken = pick(active, everybody)
     chosen, count = averages[taken], int(active.sum())
@@ -666,7 +641,7 @@ def _prune(pick, averages, active, scale, threshold, ties, gate):
     )
     equal = pick(taken, {EQUAL: gone})
     if chosen.min() == chosen.max():
-        return equal.long(), active.long()
+        return equal.long()
     places = _mean_shift.right(plain, chosen, bandwidth)
     centres = _merge.right(plain, chosen, places, bandwidth, ties=ties)
     size = torch.stack([(centres == one).sum() for one in centres])
@@ -683,7 +658,7 @@ def _prune(pick, averages, active, scale, threshold, ties, gate):
     )
     new = gone.clone()
     new[taken] = keep
-    result = pick(
+    return pick(
         new if many[gate] else active,
         {
             f"heads are dropped where {words[turned]} `threshold` are active; this course asks for "
@@ -692,9 +667,7 @@ def _prune(pick, averages, active, scale, threshold, ties, gate):
             "the threshold is compared with the number of heads left; compare it with the number "
             "before": new if int(new.sum()) >= threshold else active,
         },
-    )
-    old = pick(active, {"the argument is changed; change a copy of it": result})
-    return result.long(), old.long()
+    ).long()
 
 
 # ---- the collapse and the comparison ----

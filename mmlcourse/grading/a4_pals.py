@@ -13,7 +13,8 @@ from torch.nn import functional as F
 from mmlcourse.grading.questions import other, question, questions_of
 from mmlcourse.lessons.checks.compare import plain
 from mmlcourse.lessons.checks.minbert import self_attention
-from mmlcourse.lessons.checks.pals import check_pal_parameters
+from mmlcourse.lessons.checks.pals import check_pal_parameters, projected_layer
+from mmlcourse.lessons.checks.project import check_overall
 
 __all__ = ["QUESTIONS"]
 
@@ -152,7 +153,7 @@ def _pal_encoder(pick, h, mask, matrices, vectors):
     """Return the output of the last layer, [B, T, D]."""
 
     def encode(h, mask, layers, ts):
-        first, hidden, one = h, mask, layers[0]
+        first = h
         layers = pick(
             layers,
             {
@@ -160,31 +161,10 @@ def _pal_encoder(pick, h, mask, matrices, vectors):
                 "only the first layer is used": layers[:1],
             },
         )
-        wide = pick("a", {"feed_forward reads h, not a": "h"})
         blind = pick(mask, {"the mask is not passed on to attend": 0 * mask})
         own = pick(mask, {"the mask is not passed on to ts": 0 * mask})
-        numbers = pick(
-            range(len(layers)), {"every layer calls ts with layer number 0": [0] * len(layers)}
-        )
-        source = pick(
-            "h", {"ts reads a, not h": "a", "ts reads the input of the first layer everywhere": "0"}
-        )
-        residuals = pick(
-            "ha",
-            {
-                "the second residual is h, as in the report's formula": "hh",
-                "the second residual is missing": "h-",
-                "the first residual is missing": "-a",
-            },
-        )
-        place = pick(
-            "inside",
-            {
-                "ts is missing": "nowhere",
-                "ts is added after norm_2": "after",
-                "ts is added in the first half of the layer": "first half",
-            },
-        )
+        same = pick(False, {"every layer calls ts with layer number 0": True})
+        old = pick(False, {"ts reads the input of the first layer everywhere": True})
         norms = pick(
             ("norm_1", "norm_2"),
             {
@@ -192,16 +172,11 @@ def _pal_encoder(pick, h, mask, matrices, vectors):
                 "norm_1 is used twice": ("norm_1", "norm_1"),
             },
         )
-        for i, one in zip(numbers, layers):
-            norm_1, norm_2 = (getattr(one, name) for name in norms)
-            hidden = one.attend(h, blind) + h * (residuals[0] == "h")
-            early = ts(h, own, i) if place == "first half" else 0
-            a = norm_1(hidden + early)
-            task = ts({"h": h, "a": a, "0": first}[source], own, i)
-            residual = {"a": a, "h": h, "-": 0}[residuals[1]]
-            fed = one.feed_forward({"a": a, "h": h}[wide])
-            total = residual + fed + task * (place == "inside")
-            h = norm_2(total) + task * (place == "after")
+        for i, one in enumerate(layers):
+            attend = functools.partial(one.attend, mask=blind)
+            task = lambda x, i=i: ts(first if old else x, own, 0 if same else i)
+            ends = (getattr(one, name) for name in norms)
+            h = projected_layer(pick, h, attend, one.feed_forward, task, *ends)
         return h
 
     return _run_pal_encoder(encode, h, mask, matrices, vectors)
@@ -804,7 +779,7 @@ def _score_files_cases(draw):
             guess = [one if draw.size(0, 2) else 1 - (one > 0) for one in truth]
             if name == "sts":
                 noise = draw.normal(len(ids)).tolist()
-                guess = [round(a + b, 3) for a, b in zip(truth, noise)]
+                guess = [round(b - a, 3) for a, b in zip(truth, noise)]  # r is negative
                 truth[:2] = 0, 5
                 guess = [2.5] * len(ids) if constant == "guess" else guess
                 truth = [2.5] * len(ids) if constant == "truth" else truth
@@ -892,15 +867,7 @@ def _score_files(pick, texts, labels):
             "this is the share of equal scores": (guess["sts"] == truth["sts"]).mean(),
         },
     )
-    scaled = pick(
-        (r + 1) / 2,
-        {
-            "r is not brought from -1..1 to 0..1": r,
-            "r is halved, but 1 is not added": r / 2,
-        },
-    )
-    total = sst + quora + scaled
-    overall = pick(total / 3, {"this is the sum of the tasks, not their mean": total})
+    overall = check_overall.right(pick, sst, quora, r)
     refused = pick(
         [1, 1, 1, 1],
         {

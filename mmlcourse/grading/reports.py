@@ -13,7 +13,7 @@ from pathlib import Path
 from mmlcourse.text import no_formula, printable
 from mmlkit.files import write_file
 
-__all__ = ["gradescope_results", "page", "write_reports"]
+__all__ = ["csv_text", "gradescope_results", "html_table", "page", "write_reports"]
 
 PAGE_START = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{title}</title>
@@ -46,17 +46,49 @@ def write_reports(results, out):
             points = "" if one["points"] is None else one["points"]
             rows.append([result["student"], one["name"], points, one["of"], one["message"]])
         write_file(out / "pages" / f"{result['student']}.html", page(result))
-    cells = [[no_formula(printable(str(cell)).replace("\n", " ")) for cell in row] for row in rows]
+    cells = list(map(_cells, rows))
     copy, table = out / "graded" / "points.csv", out / "points.csv"
     before, now = _rows(copy), _rows(table)
     by_hand = {key: row for key, row in now.items() if row != before.get(key)} if before else {}
     kept, here = [by_hand.get(tuple(row[:2]), row) for row in cells], {tuple(r[:2]) for r in cells}
     absent = [[row for key, row in old.items() if key not in here] for old in (now, before)]
     for path, lines in ((table, kept + absent[0]), (copy, cells + absent[1])):  # a kill loses none
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(lines)
-        write_file(path, text.getvalue())
+        write_file(path, csv_text(lines))
     return table
+
+
+def csv_text(rows):
+    """Return a table as csv, in which no cell is a spreadsheet's formula.
+
+    Args:
+        rows: lists of cells.
+
+    Returns:
+        A text.
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(map(_cells, rows))
+    return text.getvalue()
+
+
+def _cells(row):
+    return [no_formula(printable(str(cell)).replace("\n", " ")) for cell in row]
+
+
+def html_table(rows):
+    """Return a table as HTML.
+
+    Args:
+        rows: lists of cells, the header first.
+
+    Returns:
+        A text.
+    """
+    kinds = ["th", *["td"] * len(rows[1:])]
+    lines = [
+        "".join(f"<{kind}>{_text(cell)}</{kind}>" for cell in row) for kind, row in zip(kinds, rows)
+    ]
+    return "\n".join(["<table>", *(f"<tr>{line}</tr>" for line in lines), "</table>"])
 
 
 def _rows(path):
@@ -87,12 +119,11 @@ def page(result):
     judged = [one for one in result["questions"] if one["points"] is not None]
     got, of = sum(one["points"] for one in judged), sum(one["of"] for one in judged)
     lines.append(f"<p>{got} of {of} points for code. The teacher adds those for texts.</p>")
-    lines.append("<table><tr><th>question</th><th>points</th><th>message</th></tr>")
+    rows = [("question", "points", "message")]
     for one in result["questions"]:
         points = f"{'...' if one['points'] is None else one['points']} of {one['of']}"
-        cells = (one["name"], points, one["message"])
-        lines.append(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in cells)}</tr>")
-    lines.append("</table>")
+        rows.append((one["name"], points, one["message"]))
+    lines.append(html_table(rows))
     for one in result["questions"]:
         if one["text"]:
             lines += [f"<h2>{_text(one['name'])}</h2>", f"<pre>{_text(one['text'])}</pre>"]

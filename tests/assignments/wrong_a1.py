@@ -103,7 +103,7 @@ WRONG = {
     ],
     "layer": [
         ("output_norm(a +", "output_norm(h +", "the second residual is h"),
-        ("output_norm(a +", "output_norm(", "the residual of the second half is missing"),
+        ("output_norm(a +", "output_norm(", "the second residual is missing"),
         ("attention_norm(h +", "attention_norm(", "the residual of the first half is missing"),
         ("(h, mask, dict", "(h, 0 * mask, dict", "the mask is not passed"),
         (
@@ -111,8 +111,12 @@ WRONG = {
             "h + self.attention_norm(self.attention_dense(attended))",
             "LayerNorm comes before the first sum",
         ),
-        ("self.attention_dense(attended)", "attended", "attention_dense is not applied"),
-        ("self.output_norm(a", "self.attention_norm(a", "attention_norm is used twice"),
+        (
+            "self.attention_dense(attended)",
+            "attended",
+            "the linear map after the attention",
+        ),
+        ("self.output_norm(a", "self.attention_norm(a", "the first LayerNorm is used twice"),
         ("self_attention(h,", "self_attention(h.detach(),", "gradient of h"),
         ("dict(self.named_parameters())", "self.state_dict()", "none reaches query, key and value"),
         (

@@ -69,7 +69,7 @@ WRONG = {
             "return F.cross_entropy(logits.mean(dim=1), labels[:, 0]), losses",
             "this is the loss of the mean logits",
         ),
-        (RETURN, "return losses.sum().item(), losses", "no gradient reaches the logits"),
+        (RETURN, "return losses.sum().item(), losses", "result 1 is a float; it must be a tensor"),
         (RETURN, "return -losses.sum(), -losses", "the minus is missing"),
         (
             CROSS,
@@ -148,7 +148,7 @@ WRONG = {
             "torch.where(active, averages / (1 - gamma**t), averages)",
             "only the active heads are corrected; correct all",
         ),
-        ("    averages = averages.clone()\n", "", "the argument is changed; change a copy of it"),
+        ("    averages = averages.clone()\n", "", "it changes its argument averages"),
         (
             f"return averages, {BIAS}",
             f"averages = {BIAS}\n    return averages, averages",
@@ -227,14 +227,18 @@ WRONG = {
         (NEAREST, NEAREST.replace("centres[", "")[:-1], "these are numbers of clusters"),
     ],
     "prune": [
-        ("mean_shift(chosen, bandwidth)", "chosen", "The right answer is that of the lowest clus"),
+        (
+            "mean_shift(chosen, bandwidth)",
+            "chosen",
+            "The right answer is the mask",
+        ),
         ("merge(chosen, mean_shift(chosen, bandwidth), bandwidth)", PLACES, "at ["),
         ("centres == centres.min()", "chosen <= chosen.min() + bandwidth", "at ["),
         ("centres.min()", "centres.max()", "the highest cluster is kept; a low loss is good"),
         (
             "stays = active.clone()\n    stays[active] =",
             "stays = active\n    stays[active.clone()] =",
-            "the argument is changed; change a copy of it",
+            "it changes its argument active",
         ),
         (
             "centres == centres.min()",
@@ -273,7 +277,7 @@ WRONG = {
         (
             "    chosen = averages[active]\n",
             "    active = torch.ones_like(active)\n    chosen = averages[active]\n",
-            "The right answer is that of the lowest cluster of active heads",
+            "The right answer is the mask of the lowest cluster of active heads",
         ),
     ],
     "collapse": [

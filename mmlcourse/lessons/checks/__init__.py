@@ -22,62 +22,17 @@ the docstring of a check are those of the student's function.
 Only `mmlcourse.grading` imports from here. Training and models do not belong here.
 """
 
-from mmlcourse.lessons.checks.adaptation import (
-    check_error_of_draws,
-    check_labels_needed,
-    check_missed_label,
-    check_share,
-)
-from mmlcourse.lessons.checks.cross_dataset import (
-    check_group_error,
-    check_improvement,
-    check_price,
-    check_two_way,
-)
-from mmlcourse.lessons.checks.finetuning import (
-    check_adamw_step,
-    check_first_step,
-    check_learning_rate,
-    check_paired_error,
-)
-from mmlcourse.lessons.checks.minbert import (
-    check_add_norm,
-    check_attention,
-    check_layer,
-    check_order_free,
-    check_self_attention,
-)
-from mmlcourse.lessons.checks.mtdnn import (
-    check_attention_moved,
-    check_kept_answers,
-    check_paired_difference,
-    check_san_parameters,
-)
-from mmlcourse.lessons.checks.multiverse import (
-    check_collapse,
-    check_effective_rank,
-    check_free_directions,
-    check_mean_cosine,
-)
-from mmlcourse.lessons.checks.pals import (
-    check_constant_answers,
-    check_pal_parameters,
-    check_projected_layer,
-    check_zero_start,
-)
-from mmlcourse.lessons.checks.project import check_overall, check_pull, check_sign_test
-from mmlcourse.lessons.checks.pruning import (
-    check_bandwidth,
-    check_head_average,
-    check_staircase,
-    check_survivors,
-)
-from mmlcourse.lessons.checks.published import check_leave_one_out, check_profile, check_range
-from mmlcourse.lessons.checks.ranking import (
-    check_loss_pull,
-    check_masked_words,
-    check_ranking_floor,
-    check_reciprocal_rank,
-)
-from mmlcourse.lessons.checks.sampling import check_exponent, check_forgetting, check_passes
-from mmlcourse.lessons.checks.start import check_majority, check_mean_pooling, check_sign_errors
+# ruff: noqa: F403
+from mmlcourse.lessons.checks.adaptation import *
+from mmlcourse.lessons.checks.cross_dataset import *
+from mmlcourse.lessons.checks.finetuning import *
+from mmlcourse.lessons.checks.minbert import *
+from mmlcourse.lessons.checks.mtdnn import *
+from mmlcourse.lessons.checks.multiverse import *
+from mmlcourse.lessons.checks.pals import *
+from mmlcourse.lessons.checks.project import *
+from mmlcourse.lessons.checks.pruning import *
+from mmlcourse.lessons.checks.published import *
+from mmlcourse.lessons.checks.ranking import *
+from mmlcourse.lessons.checks.sampling import *
+from mmlcourse.lessons.checks.start import *

@@ -20,6 +20,7 @@ __all__ = [
     "check_layer",
     "check_order_free",
     "check_self_attention",
+    "layer",
     "normalisation",
     "self_attention",
 ]
@@ -113,6 +114,13 @@ def _part(weights, name):
     }
 
 
+_NAMES = (
+    "attention.output.dense",
+    "intermediate.dense",
+    "output.dense",
+    "attention.output.LayerNorm",
+    "output.LayerNorm",
+)
 _LAYER = _weights(lambda: BertLayer(_CONFIG))
 
 
@@ -323,28 +331,55 @@ def check_layer(pick, sizes, weights, h, M):
     Returns:
         Token vectors [B, T, D].
     """
-    part = lambda name: _part(weights, name)
-    end = lambda name, x, residual: add_norm(plain, x, residual, *part(name).values())
-    heads = sizes[0].num_attention_heads
-    attend = lambda M: self_attention(plain, h, M, part("attention.self"), heads)
-    attended = attend(pick(M, {"the mask is not passed to attention": 0 * M}))
+    own, heads = _part(weights, "attention.self"), sizes[0].num_attention_heads
+    return layer(pick, h, M, weights, _NAMES, own, heads)
+
+
+def layer(pick, h, mask, weights, names, own, num_heads, gelu="exact"):
+    """Return the output of a BERT layer.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        h: hidden states, [B, T, D].
+        mask: the additive mask, [B, 1, 1, T].
+        weights: those of all linear maps and LayerNorms, by name.
+        names: of the map after the attention, of the wide and the narrow one, and of the two norms.
+        own: the weights of query, key and value.
+        num_heads: the number of heads.
+        gelu: as in `activation`.
+
+    Returns:
+        Token vectors [B, T, D].
+    """
+    pairs = [(weights[f"{name}.weight"], weights[f"{name}.bias"]) for name in names]
+    dense, wide, narrow = (lambda x, pair=pair: F.linear(x, *pair) for pair in pairs[:3])
+    first, last = (normalisation(plain, *pair) for pair in pairs[3:])
+    seen = pick(mask, {"the mask is not passed to the attention": 0 * mask})
+    attended = self_attention(plain, h, seen, own, num_heads)
+    x = pick(dense(attended), {"the linear map after the attention is not applied": attended})
     a = pick(
-        end("attention.output", attended, h),
-        {"the first residual is missing; it is h": end("attention.output", attended, 0 * h)},
+        first(x + h),
+        {
+            "the residual of the first half is missing; it is h": first(x),
+            "the LayerNorm of the first half is missing": x + h,
+            "LayerNorm comes before the first sum": first(x) + h,
+            "the two LayerNorms are exchanged": last(x + h),
+        },
     )
     source = pick(
         a, {"the feed-forward network reads h, not a": h, "it reads attention, not a": attended}
     )
-    residual = pick(
-        a,
+    y = narrow(activation(pick, gelu)(wide(source)))
+    return pick(
+        last(y + a),
         {
-            "the second residual is h; it is a, from the middle of the layer": h,
-            "the second residual is missing; it is a": 0 * a,
-            "the second residual is h + a; it is a alone": h + a,
+            "the second residual is h; it is a, from the middle of the layer": last(y + h),
+            "the second residual is missing; it is a": last(y),
+            "the second residual is h + a; it is a alone": last(y + h + a),
+            "the LayerNorm of the second half is missing": y + a,
+            "the first LayerNorm is used twice": first(y + a),
         },
     )
-    wide = activation(pick)(F.linear(source, *part("intermediate.dense").values()))
-    return end("output", wide, residual)
 
 
 @exercise(

@@ -12,6 +12,7 @@ __all__ = [
     "check_pal_parameters",
     "check_projected_layer",
     "check_zero_start",
+    "projected_layer",
 ]
 
 _H, _FFN, _TS = (torch.arange(48.0) ** 2).sin().view(3, 4, 4)
@@ -89,8 +90,29 @@ def check_projected_layer(pick, h, MH, FFN, TS, LN):
     Returns:
         The output of the layer, [T, D].
     """
-    a = pick(LN(h + MH(h)), {"attention is missing": h})
-    early = LN(h + MH(h) + TS(h))
+    return projected_layer(pick, h, MH, FFN, TS, LN, LN)
+
+
+def projected_layer(pick, h, MH, FFN, TS, first, last):
+    """Return the output of a BERT layer with a parallel projected attention layer.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        h: the input of the layer, [..., T, D].
+        MH: multi-head attention, a function from [..., T, D] to [..., T, D].
+        FFN: the feed-forward network, likewise.
+        TS: the task-specific function, likewise.
+        first: the layer normalisation after the attention, likewise.
+        last: that at the end, likewise.
+
+    Returns:
+        The output of the layer, [..., T, D].
+    """
+    mixed = MH(h)
+    a = pick(
+        first(h + mixed), {"attention is missing": h, "the first residual is missing": first(mixed)}
+    )
+    early = first(h + mixed + TS(h))
     residual = pick(
         a,
         {
@@ -103,18 +125,18 @@ def check_projected_layer(pick, h, MH, FFN, TS, LN):
         {
             "TS reads a, not h": TS(a),
             "TS is missing": 0 * h,
-            "TS reads the output of the layer, not h": TS(LN(a + FFN(a))),
+            "TS reads the output of the layer, not h": TS(last(a + FFN(a))),
         },
     )
     total = residual + FFN(a) + task
     return pick(
-        LN(total),
+        last(total),
         {
-            "TS is added after the last LayerNorm": LN(residual + FFN(a)) + task,
+            "TS is added after the last LayerNorm": last(residual + FFN(a)) + task,
             "the last LayerNorm is missing": total,
-            "TS is added in the first half of the layer": LN(early + FFN(early)),
-            "the feed-forward network reads h, not a": LN(residual + FFN(h) + task),
-            "TS is added before the feed-forward network": LN(residual + FFN(a + task)),
+            "TS is added in the first half of the layer": last(early + FFN(early)),
+            "the feed-forward network reads h, not a": last(residual + FFN(h) + task),
+            "TS is added before the feed-forward network": last(residual + FFN(a + task)),
         },
     )
 

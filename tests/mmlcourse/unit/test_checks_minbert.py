@@ -197,8 +197,8 @@ class OwnLayer(bert.BertLayer):
         (dict(residuals=(1, 1, 0)), "the second residual is h; it is a, from the middle"),
         (dict(residuals=(1, 0, 0)), "the second residual is missing; it is a."),
         (dict(residuals=(1, 1, 1)), "the second residual is h + a; it is a alone."),
-        (dict(residuals=(0, 0, 1)), "the first residual is missing; it is h."),
-        (dict(masked=0), "the mask is not passed to attention."),
+        (dict(residuals=(0, 0, 1)), "the residual of the first half is missing; it is h."),
+        (dict(masked=0), "the mask is not passed to the attention."),
         (dict(source="h"), "the feed-forward network reads h, not a."),
         (dict(source="attended"), "it reads attention, not a."),
         (dict(activation=F.relu), "this is ReLU."),
@@ -209,7 +209,7 @@ class OwnLayer(bert.BertLayer):
         ),
         (
             dict(masked=0, residuals=(1, 1, 0)),
-            "the mask is not passed to attention, and the second residual is h;",
+            "the mask is not passed to the attention, and the second residual is h;",
         ),
     ],
 )
