@@ -43,7 +43,7 @@ def _limits_after(draw, chosen, where):
 
 
 def _move_all():
-    """Every slider through all its values, the others at their start."""
+    """Every slider to its first and last value, the others at their start."""
     assert len(_recorded) == SLIDERS, f"NOTEBOOK: {len(_recorded)} sliders, expected SLIDERS"
     moves = 0
     for draw, at_start, choices in _recorded:
@@ -51,7 +51,7 @@ def _move_all():
         for name, values in choices.items():
             numbers = [value for value in values if isinstance(value, (int, float))]
             assert numbers == sorted(numbers), f"NOTEBOOK, slider {name}: {values} are not sorted"
-            for value in values:
+            for value in (values[0], values[-1]):
                 where = f"NOTEBOOK, slider {name} at {value!r}"
                 after = _limits_after(draw, {**at_start, name: value}, where)
                 same = name in MAY_RESCALE or after == before
@@ -71,8 +71,8 @@ def count_sliders(path):
     return len(re.findall(r'"(?:plots\.)?sliders\(', Path(path).read_text(encoding="utf-8")))
 
 
-def with_slider_moves(source, target, first=""):
-    """Write a copy of a notebook whose last cell moves every slider through all its values.
+def with_slider_moves(source, target, first="", replaced=()):
+    """Write a copy of a notebook whose last cell moves every slider to its first and last value.
 
     The last cell raises AssertionError with notebook, slider and value in three cases: a figure
     cannot be drawn, its axes differ from those of the start, or the numbers are not sorted.
@@ -82,6 +82,7 @@ def with_slider_moves(source, target, first=""):
         target: The path of the copy, PARENT/FOLDER/NAME. A notebook runs in its folder and reads
             the folders next to it, so links to these folders are created in PARENT.
         first: code that the copy runs first.
+        replaced: {text in one code cell: its replacement}.
 
     Returns:
         The number of sliders in the notebook.
@@ -94,6 +95,10 @@ def with_slider_moves(source, target, first=""):
             link.symlink_to(source.parents[1] / folder, target_is_directory=True)
     sliders = count_sliders(source)
     notebook = nbformat.read(source, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for old, new in dict(replaced).items():
+        (cell,) = (cell for cell in code if old in cell.source)
+        cell.source = cell.source.replace(old, new)
     add_slider_moves(notebook, source.stem, sliders)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(first))
     nbformat.write(notebook, target)
