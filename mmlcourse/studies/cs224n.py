@@ -132,9 +132,9 @@ def untrained_scores(encoder, tokenizer, splits):
             continue
         with seeded(0):  # the caller's random numbers stay the same
             head = PairHead(encoder.config.hidden_size, 1, pooling="mean").eval()
-        weight, D = head.linear.dense.weight.data.zero_(), head.hidden_size
+        weight, D = head.dense.weight.data.zero_(), head.hidden_size
         weight[:, 3 * D :] = 1 / D  # the last of four parts: u * v, each of length sqrt(D)
-        head.linear.dense.bias.data.zero_()
+        head.dense.bias.data.zero_()
         model = MultitaskModel(encoder, {name: head}, tokenizer)
         found[name] = predict_scores(model, split, device=device)
     return found

@@ -4,9 +4,6 @@ Notebook 01 builds it by hand on three tokens. Letters: B batch, T tokens, Q que
 that are computed), D hidden size, H attention heads.
 """
 
-import functools
-
-import torch
 from torch import nn
 from torch.nn import functional as F
 
@@ -54,11 +51,6 @@ class BertSelfAttention(nn.Module):
         key = self.split_heads(self.key(hidden_states))
         scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
         scores = scores if mask is None else scores + mask
-        if not torch.is_grad_enabled():
-            # On a CPU, a softmax in bf16 takes five times as long as one in fp32 (a twentieth of a
-            # prediction). In training nothing is gained, because the wider weights are kept.
-            wide = torch.promote_types(scores.dtype, torch.float32)
-            return scores.softmax(-1, dtype=wide).to(scores.dtype)
         return scores.softmax(-1)
 
     def forward(self, hidden_states, mask=None, num_queries=None):
@@ -72,10 +64,8 @@ class BertSelfAttention(nn.Module):
         Returns:
             Token vectors [B, Q, D], the heads side by side.
         """
-        if not torch.is_grad_enabled():
-            hidden_states = _in_autocast_dtype(hidden_states)
         value = self.split_heads(self.value(hidden_states))
-        if _fused_is_faster(value, self.training):
+        if _is_fused(value):
             query = self.split_heads(self.query(hidden_states[:, :num_queries]))
             key = self.split_heads(self.key(hidden_states))
             dropout = self.dropout.p if self.training else 0.0
@@ -85,14 +75,9 @@ class BertSelfAttention(nn.Module):
         return mixed.transpose(1, 2).flatten(2)  # [B,H,Q,D/H] to [B,Q,D]
 
 
-def _in_autocast_dtype(x):
-    """Cast x once, for autocast would cast it for each of the three products.
-
-    Not in training, where three gradients are added: in bf16, instead of in fp32.
-    """
-    kind = x.device.type
-    cast = x.dtype == torch.float32 and torch.is_autocast_enabled(kind)
-    return x.to(torch.get_autocast_dtype(kind)) if cast else x
+def _is_fused(value):
+    """Return whether torch's fused kernel is used; on a CPU it has no dropout."""
+    return not value.is_cpu
 
 
 def _fused(query, key, value, mask, dropout):
@@ -104,43 +89,5 @@ def _fused(query, key, value, mask, dropout):
     size = value.shape[-1]
     if size % 8:
         query, key, value = (F.pad(x, (0, -size % 8)) for x in (query, key, value))
-    if value.is_cpu and value.shape[2] % 16 > 5 and _has_avx512():
-        key, value, mask = _whole_vectors(key, value, mask)
     attended = F.scaled_dot_product_attention(query, key, value, mask, dropout, scale=size**-0.5)
     return attended[..., :size]
-
-
-def _whole_vectors(key, value, mask):
-    """Append keys that no query sees, to a multiple of 16.
-
-    The kernel treats 16 keys at once, and the rest of a row one by one: 26 keys take longer than
-    32. The weights of the new keys are exactly 0.
-    """
-    missing = -key.shape[2] % 16
-    mask = key.new_zeros(1, 1, 1, key.shape[2]) if mask is None else mask
-    key, value = (F.pad(x, (0, 0, 0, missing)) for x in (key, value))
-    return key, value, F.pad(mask, (0, missing), value=float("-inf"))
-
-
-def _fused_is_faster(value, training):
-    """Return whether torch's fused kernel beats the matrix products.
-
-    On a CPU it has no dropout. Under `fast_matmul`, and in bf16 without AMX, it takes 2 to 20 times
-    as long there; in bf16 with AMX, a fifth to all of the time.
-    """
-    if not value.is_cpu or training:
-        return not value.is_cpu
-    if value.dtype == torch.bfloat16:
-        return _has_amx()
-    return value.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
-
-
-@functools.cache
-def _has_avx512():
-    """Return whether torch computes with vectors of 16 numbers."""
-    return torch.backends.cpu.get_cpu_capability() == "AVX512"
-
-
-def _has_amx():
-    """Return whether the processor multiplies tiles of bf16."""
-    return getattr(torch.cpu, "_is_amx_tile_supported", bool)()

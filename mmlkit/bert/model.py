@@ -5,7 +5,6 @@ D hidden size, H attention heads.
 """
 
 import dataclasses
-import reprlib
 from typing import NamedTuple
 
 import torch
@@ -26,7 +25,7 @@ class BertConfig:
     Args:
         vocab_size: number of word pieces.
         hidden_size: D, a multiple of num_attention_heads.
-        num_hidden_layers: number of layers, at most 100.
+        num_hidden_layers: number of layers.
         num_attention_heads: H.
         intermediate_size: width of the feed-forward network.
         hidden_act: activation of the feed-forward network; only "gelu" is supported.
@@ -39,7 +38,7 @@ class BertConfig:
         pad_token_id: row of the word table that is never trained.
 
     Raises:
-        ValueError: a value has another type or is out of range, or the sizes do not fit.
+        ValueError: hidden_act is not "gelu".
     """
 
     vocab_size: int = 30522
@@ -57,24 +56,8 @@ class BertConfig:
     pad_token_id: int = 0
 
     def __post_init__(self):
-        ranges = {"num_hidden_layers": (0, 101), "pad_token_id": (0, self.vocab_size)}
-        for name, field in self.__dataclass_fields__.items():
-            value, kind = getattr(self, name), type(field.default)
-            low, high = (0, 1) if kind is float else ranges.get(name, (1, 10**8))
-            if kind is not str and (type(value) not in (int, kind) or not low <= value < high):
-                raise ValueError(
-                    f"{name} is {reprlib.repr(value)}, expected {kind.__name__}, at least {low} "
-                    f"and below {high:,}."
-                )
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
-                f"{self.num_attention_heads}, so it cannot be split among the heads."
-            )
         if self.hidden_act != "gelu":
-            raise ValueError(
-                f"hidden_act {reprlib.repr(self.hidden_act)} is not supported; expected 'gelu'."
-            )
+            raise ValueError(f"hidden_act {self.hidden_act!r} is not supported; expected 'gelu'.")
 
     @classmethod
     def from_dict(cls, values):

@@ -20,6 +20,6 @@ from mmlkit.heads.linear import (
     sentence_vector,
 )
 from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
-from mmlkit.heads.pruning import HeadPruner, PruningEvent, literal_average
+from mmlkit.heads.pruning import HeadPruner, PruningEvent
 from mmlkit.heads.ranking import RankingHead, rank_queries, ranking_loss
 from mmlkit.heads.san import SANHead, SANSteps, kept_steps, mean_of_steps

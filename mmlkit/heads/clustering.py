@@ -5,7 +5,6 @@ window at a time, and takes up to a second for 1,024 averages. On a sorted axis,
 a window are consecutive, so a sum over them is the difference of two cumulative sums.
 """
 
-import math
 import numbers
 
 import numpy as np
@@ -29,16 +28,13 @@ def cluster(values, bandwidth=None, *, bin_seeding=True):
         (centroids ascending, the centroid's index for each value, the bandwidth that was used).
 
     Raises:
-        ValueError: there is no value, a value is not finite, or the bandwidth is unknown.
+        ValueError: the bandwidth is unknown (from a function that this one calls).
 
     Example::
 
         cluster([0.40, 0.41, 0.60], 0.05)      # ([0.405, 0.6], [0, 0, 1], 0.05)
     """
     values = np.asarray(values, dtype=float)
-    if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
-        found = values[~np.isfinite(values)][:3] if values.size else "none"
-        raise ValueError(f"expected at least one finite average per head, found {found}.")
     width = resolve_bandwidth(values, bandwidth)
     # Below this spread or width the values count as equal: MeanShift needs a width above zero.
     smallest = 1e-6 * max(np.abs(values).max(), 1e-12)
@@ -103,22 +99,17 @@ def resolve_bandwidth(values, bandwidth):
     Raises:
         ValueError: the bandwidth is unknown or not positive.
     """
-    if isinstance(bandwidth, numbers.Real) and not isinstance(bandwidth, bool):
-        if not (bandwidth > 0 and math.isfinite(bandwidth)):
-            raise ValueError(f"bandwidth {bandwidth} must be a positive number.")
-        return float(bandwidth)
-    kind, _, number = str("auto:0.3" if bandwidth is None else bandwidth).partition(":")
-    try:
-        number = float(number)
-    except ValueError:
-        kind = None
-    if kind == "std" and 0 < number < math.inf:
-        return number * float(values.std())
-    if kind == "auto" and 0 < number <= 1:
+    if isinstance(bandwidth, numbers.Real):
+        kind, number = "fixed", bandwidth
+    else:
+        kind, _, number = (bandwidth or "auto:0.3").partition(":")
+    if kind not in ("fixed", "std", "auto") or not float(number) > 0:
+        raise ValueError(
+            f"bandwidth {bandwidth!r} is not understood; give a positive number, None, 'auto:0.3' "
+            "(a quantile) or 'std:1.0'."
+        )
+    if kind == "auto":
         from sklearn.cluster import estimate_bandwidth
 
-        return float(estimate_bandwidth(values[:, None], quantile=number))
-    raise ValueError(
-        f"bandwidth {bandwidth!r} is not understood; give a positive number, None, 'auto:0.3' (a "
-        "quantile) or 'std:1.0'."
-    )
+        return float(estimate_bandwidth(values[:, None], quantile=float(number)))
+    return float(number) * (1.0 if kind == "fixed" else float(values.std()))

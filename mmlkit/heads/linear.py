@@ -9,22 +9,19 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from mmlkit.messages import check_number
-
 __all__ = [
+    "POOLINGS",
     "LinearHead",
     "Loss",
     "PairHead",
     "at_least_fp32",
-    "check_one_score",
-    "check_pooling",
     "data_loss",
     "init_linear",
     "pair_features",
     "sentence_vector",
 ]
 
-POOLINGS = ("pooler", "cls", "mean")
+POOLINGS = {"pooler": False, "cls": False, "mean": True}  # whether a pooling reads all tokens
 
 
 class Loss(NamedTuple):
@@ -65,19 +62,6 @@ def sentence_vector(out, batch, pooling):
     return (out.last_hidden_state * mask).sum(1) / mask.sum(1).clamp(min=1)
 
 
-def check_pooling(pooling):
-    """Check the name of a pooling.
-
-    Args:
-        pooling: the value to check.
-
-    Raises:
-        ValueError: it is not one of "pooler", "cls", "mean".
-    """
-    if pooling not in POOLINGS:
-        raise ValueError(f"pooling {pooling!r} is not one of {list(POOLINGS)}.")
-
-
 def at_least_fp32(x):
     """Convert half precision to fp32; float64 stays.
 
@@ -115,30 +99,10 @@ def data_loss(scores, batch):
 
     Returns:
         A scalar.
-
-    Raises:
-        ValueError: a regression head has more than one score per row (from `check_one_score`).
     """
     if batch.task.kind == "regression":
-        check_one_score(scores)
-        return F.mse_loss(scores.float()[:, 0], batch.labels)
+        return F.mse_loss(scores.float().flatten(), batch.labels)
     return F.cross_entropy(scores.float(), batch.labels)
-
-
-def check_one_score(scores):
-    """Check that a regression head has one output; any further output would never be trained.
-
-    Args:
-        scores: the head's output [..., C].
-
-    Raises:
-        ValueError: the last size is not 1.
-    """
-    if scores.shape[-1] != 1:
-        raise ValueError(
-            f"this head gives {scores.shape[-1]} scores per row, a regression task has one; make "
-            "the head with num_labels=1."
-        )
 
 
 def init_linear(*layers):
@@ -164,9 +128,6 @@ class LinearHead(nn.Module):
             the task's score_range, and the loss is taken on labels scaled to [0, 1], which the
             paper does not print (STS-B: divided by 5).
 
-    Raises:
-        ValueError: a size is below one, a word is unknown, or a sigmoid has several outputs.
-
     Example::
 
         LinearHead(384, 5, pooling="mean")(torch.zeros(2, 384)).shape      # [2, 5]
@@ -176,20 +137,12 @@ class LinearHead(nn.Module):
 
     def __init__(self, hidden_size, num_labels, *, dropout=0.1, pooling="pooler", activation=None):
         super().__init__()
-        check_pooling(pooling)
-        check_number("hidden_size", hidden_size, 1, whole=True)
-        check_number("num_labels", num_labels, 1, whole=True)
-        check_number("dropout", dropout, 0, 1)
-        if activation not in (None, "sigmoid") or (activation and num_labels != 1):
-            raise ValueError(
-                f"activation {activation!r} with num_labels {num_labels}; expected None, or "
-                "'sigmoid' with the one score of a regression."
-            )
-        self.num_labels, self.pooling, self.activation = int(num_labels), pooling, activation
-        self.kinds = ("regression",) if activation else ("classification", "regression")
-        self.needs_tokens = pooling == "mean"
-        self.dropout = nn.Dropout(float(dropout))  # also converts numpy numbers
-        self.dense = nn.Linear(int(hidden_size), int(num_labels))
+        kinds = {None: ("classification", "regression"), "sigmoid": ("regression",)}
+        self.num_labels = int(num_labels)  # also converts numpy numbers, which JSON does not know
+        self.pooling, self.needs_tokens = pooling, POOLINGS[pooling]
+        self.activation, self.kinds = activation, kinds[activation]
+        self.dropout = nn.Dropout(dropout)
+        self.dense = nn.Linear(hidden_size, self.num_labels)
         init_linear(self.dense)
 
     def inputs(self, out, batch):
@@ -201,19 +154,9 @@ class LinearHead(nn.Module):
 
         Returns:
             (sentence vectors [B, D],), and with a sigmoid the task's score_range as second item.
-
-        Raises:
-            ValueError: the head has a sigmoid, and the task no score_range.
         """
         x = sentence_vector(out, batch, self.pooling)
-        if self.activation is None:
-            return (x,)
-        if batch.task.score_range is None:
-            raise ValueError(
-                f"task {batch.task.name!r} has no score_range, which its head's sigmoid needs; "
-                "make it with Task(..., score_range=(lowest, highest))."
-            )
-        return x, batch.task.score_range
+        return (x,) if self.activation is None else (x, batch.task.score_range)
 
     def forward(self, x, score_range=(0.0, 1.0)):
         """Compute the logits, or the scores of a sigmoid.
@@ -235,7 +178,7 @@ class LinearHead(nn.Module):
         """Compute the loss of a batch.
 
         Args:
-            inputs: what `inputs` returned.
+            inputs: what `inputs` returned; of a `PairHead`, the vectors of both sentences.
             batch: the Batch, with labels [B].
 
         Returns:
@@ -262,7 +205,7 @@ class LinearHead(nn.Module):
         }
 
 
-class PairHead(nn.Module):
+class PairHead(LinearHead):
     """One linear layer on two separately encoded sentences (Reimers and Gurevych 2019).
 
     logits = W dropout([u; v; |u - v|; u * v]) + b. CS224N's starter code encodes pairs this way.
@@ -277,23 +220,8 @@ class PairHead(nn.Module):
     pairs = "separate"
 
     def __init__(self, hidden_size, num_labels, *, dropout=0.1, pooling="mean"):
-        super().__init__()
-        check_number("hidden_size", hidden_size, 1, whole=True)
-        self.linear = LinearHead(4 * hidden_size, num_labels, dropout=dropout, pooling=pooling)
-        self.hidden_size, self.num_labels, self.pooling = int(hidden_size), int(num_labels), pooling
-        self.needs_tokens = self.linear.needs_tokens
-
-    def inputs(self, out, batch):
-        """Select the sentence vector of one of the two sentences.
-
-        Args:
-            out: the encoder's output for this sentence.
-            batch: the Batch that was encoded.
-
-        Returns:
-            (sentence vectors [B, D],).
-        """
-        return (sentence_vector(out, batch, self.pooling),)
+        super().__init__(4 * hidden_size, num_labels, dropout=dropout, pooling=pooling)
+        self.hidden_size = hidden_size
 
     def forward(self, u, v):
         """Compute the logits.
@@ -305,26 +233,10 @@ class PairHead(nn.Module):
         Returns:
             Logits [B, C].
         """
-        return self.linear(pair_features(u, v).to(self.linear.dense.weight.dtype))
-
-    def loss(self, inputs, batch):
-        """Compute the loss of a batch.
-
-        Args:
-            inputs: (u, v), each [B, D].
-            batch: the Batch, with labels [B].
-
-        Returns:
-            A Loss.
-        """
-        return Loss(data_loss(self(*inputs), batch))
-
-    def penalty(self):
-        """Return the penalty term. A linear head has none, so this is always None."""
-        return None
+        return super().forward(pair_features(u, v).to(self.dense.weight.dtype))
 
     def to_config(self):
         """Return the keywords that build this head again."""
-        config = {**self.linear.to_config(), "hidden_size": self.hidden_size}
+        config = {**super().to_config(), "hidden_size": self.hidden_size}
         del config["activation"]
         return config

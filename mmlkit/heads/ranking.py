@@ -9,13 +9,11 @@ import warnings
 
 import numpy as np
 import torch
-from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
 from mmlkit.data.loading import TaskData
 from mmlkit.data.tasks import ranking_task
-from mmlkit.heads.linear import Loss, at_least_fp32, check_pooling, init_linear, sentence_vector
-from mmlkit.messages import check_number
+from mmlkit.heads.linear import LinearHead, Loss, at_least_fp32, sentence_vector
 
 __all__ = ["RankingHead", "rank_queries", "ranking_loss"]
 
@@ -66,21 +64,19 @@ def _ranked(split, task):
         "several answers": answers > 1,
         "nothing to choose from": (answers == 1) & (candidates == 1),
     }
-    keep = ~np.logical_or.reduce(list(faults.values()))
-    counts = ", ".join(
-        f"{fault.sum()} with {name}" for name, fault in faults.items() if fault.any()
-    )
-    bad, name = (~keep).sum(), f"{task.name} {split.name}"
-    found = f"{name}: {bad} of {len(numbers)} queries cannot be ranked ({counts})"
-    if not keep.any():
-        raise ValueError(
-            f"{found}. A query needs rows with the same first text, one of them labelled "
-            f"{task.labels[1]!r}; load the whole set, without limit."
+    bad = np.logical_or.reduce(list(faults.values()))
+    if bad.any():
+        counts = ", ".join(f"{fault.sum()} with {name}" for name, fault in faults.items())
+        found = f"{bad.sum()} of {len(numbers)} queries cannot be ranked ({counts})"
+        text = (
+            f"{task.name} {split.name}: {found}. A query needs rows with the same first text, one "
+            f"of them labelled {task.labels[1]!r}; load the whole set, without limit."
         )
-    if not keep.all():
-        warnings.warn(f"{found}; they were dropped.", stacklevel=3)
+        if bad.all():
+            raise ValueError(text)
+        warnings.warn(f"{text} These queries were dropped.", stacklevel=3)
     ranked = dataclasses.replace(split, task=task, labels=labels, queries=queries)
-    return ranked.take(np.flatnonzero(keep[queries]))
+    return ranked.take(np.flatnonzero(~bad[queries]))
 
 
 def ranking_loss(scores, relevant, groups, *, gamma=1.0):
@@ -95,29 +91,19 @@ def ranking_loss(scores, relevant, groups, *, gamma=1.0):
         gamma: the factor on the scores.
 
     Returns:
-        A scalar. On a GPU it is NaN where a query has no answer, or several: counting them would
-        make the host wait.
-
-    Raises:
-        ValueError: on a CPU, a query has no answer, or several.
+        A scalar. NaN where a query has no answer, or several.
     """
 
     def per_query(values, blank):
         parts = values.split(list(groups))
         return pad_sequence(parts, batch_first=True, padding_value=blank)  # [Q, N]
 
-    found = per_query(relevant, 0).sum(1)
-    if found.is_cpu and (found != 1).any():
-        raise ValueError(
-            f"a query has {found[found != 1][0].item()} answers among its candidates, expected "
-            "exactly 1. Make the data with rank_queries, and batches of whole queries as fit does."
-        )
     scaled = gamma * at_least_fp32(scores)
     losses = per_query(scaled, -torch.inf).logsumexp(1) - per_query(scaled * relevant, 0).sum(1)
-    return losses.masked_fill(found != 1, torch.nan).mean()
+    return losses.masked_fill(per_query(relevant, 0).sum(1) != 1, torch.nan).mean()
 
 
-class RankingHead(nn.Module):
+class RankingHead(LinearHead):
     """One linear score per candidate, Rel = w dropout(x) + b (MT-DNN, Eq. 5).
 
     A sigmoid bounds the loss from below: with two candidates and gamma 1 it never falls under
@@ -129,28 +115,14 @@ class RankingHead(nn.Module):
         gamma: of Eq. 9; 1 in the paper.
         dropout: see `LinearHead`.
         pooling: see `sentence_vector`.
-
-    Raises:
-        ValueError: the size is below one, gamma is not positive, or a word is unknown.
     """
-
-    pairs, num_labels, kinds = "packed", 1, ("ranking",)
 
     def __init__(
         self, hidden_size, *, score_activation="none", gamma=1.0, dropout=0.1, pooling="pooler"
     ):
-        super().__init__()
-        check_pooling(pooling)
-        check_number("hidden_size", hidden_size, 1, whole=True)
-        check_number("gamma", gamma, 0, above=True)
-        check_number("dropout", dropout, 0, 1)
-        if score_activation not in ("none", "sigmoid"):
-            raise ValueError(f"score_activation {score_activation!r} must be 'none' or 'sigmoid'.")
-        self.score_activation, self.gamma, self.pooling = score_activation, float(gamma), pooling
-        self.needs_tokens = pooling == "mean"
-        self.dropout = nn.Dropout(float(dropout))
-        self.dense = nn.Linear(int(hidden_size), 1)  # also converts numpy numbers
-        init_linear(self.dense)
+        activation = {"none": None, "sigmoid": "sigmoid"}[score_activation]
+        super().__init__(hidden_size, 1, dropout=dropout, pooling=pooling, activation=activation)
+        self.kinds, self.score_activation, self.gamma = ("ranking",), score_activation, gamma
 
     def inputs(self, out, batch):
         """Select the sentence vector from the encoder's output.
@@ -164,18 +136,6 @@ class RankingHead(nn.Module):
         """
         return (sentence_vector(out, batch, self.pooling),)
 
-    def forward(self, x):
-        """Score each candidate on its own.
-
-        Args:
-            x: sentence vectors [B, D].
-
-        Returns:
-            Scores [B, 1].
-        """
-        scores = self.dense(self.dropout(x))
-        return scores if self.score_activation == "none" else at_least_fp32(scores).sigmoid()
-
     def loss(self, inputs, batch):
         """Compute `ranking_loss` of a batch.
 
@@ -185,28 +145,12 @@ class RankingHead(nn.Module):
 
         Returns:
             A Loss.
-
-        Raises:
-            ValueError: the batch has no groups.
         """
-        if batch.groups is None:
-            raise ValueError(
-                f"task {batch.task.name!r} has rows without queries; make its data with "
-                "rank_queries."
-            )
         scores = self(*inputs)[:, 0]
         return Loss(ranking_loss(scores, batch.labels, batch.groups, gamma=self.gamma))
 
-    def penalty(self):
-        """Return the penalty term. A ranking head has none, so this is always None."""
-        return None
-
     def to_config(self):
         """Return the keywords that build this head again."""
-        return {
-            "hidden_size": self.dense.in_features,
-            "score_activation": self.score_activation,
-            "gamma": self.gamma,
-            "dropout": self.dropout.p,
-            "pooling": self.pooling,
-        }
+        names = "score_activation gamma pooling"
+        config = {name: getattr(self, name) for name in names.split()}
+        return {"hidden_size": self.dense.in_features, "dropout": self.dropout.p, **config}

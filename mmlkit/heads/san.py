@@ -11,7 +11,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from mmlkit.heads.linear import Loss, at_least_fp32, init_linear
-from mmlkit.messages import check_number
 
 __all__ = ["SANHead", "SANSteps", "kept_steps", "mean_of_steps"]
 
@@ -86,9 +85,6 @@ class SANHead(nn.Module):
         dropout: on the input of each layer; M^h and M^p lose the same features at all positions.
             MT-DNN takes 0.1, and 0.3 for MNLI.
         prediction_dropout: see `kept_steps`; it acts in training only.
-
-    Raises:
-        ValueError: a size is too small, or a dropout is outside 0 to 0.99.
     """
 
     pairs, needs_tokens = "packed", True
@@ -98,21 +94,13 @@ class SANHead(nn.Module):
         self, hidden_size, num_labels, *, num_steps=5, dropout=0.1, prediction_dropout=0.1
     ):
         super().__init__()
-        for name, size in {"hidden_size": hidden_size, "num_steps": num_steps}.items():
-            check_number(name, size, 1, whole=True)
-        for name, share in {"dropout": dropout, "prediction_dropout": prediction_dropout}.items():
-            check_number(name, share, 0, 0.99)
-        check_number("num_labels", num_labels, 1, whole=True)
-        if num_labels == 1:
-            raise ValueError("num_labels is 1; for a regression task take a LinearHead.")
-        hidden_size, num_labels, num_steps = map(int, (hidden_size, num_labels, num_steps))
-        self.hidden_size, self.num_labels = hidden_size, num_labels
-        self.num_steps, self.prediction_dropout = num_steps, float(prediction_dropout)
-        self.dropout = nn.Dropout(float(dropout))  # also converts numpy numbers
+        self.hidden_size, self.num_steps = hidden_size, num_steps
+        self.num_labels = int(num_labels)  # also converts numpy numbers, which JSON does not know
+        self.prediction_dropout, self.dropout = prediction_dropout, nn.Dropout(dropout)
         self.summary = nn.Linear(hidden_size, 1)  # w1; its bias cancels in the softmax
         self.attention = nn.Linear(hidden_size, hidden_size)  # W2
         self.cell = nn.GRUCell(hidden_size, hidden_size)
-        self.dense = nn.Linear(4 * hidden_size, num_labels)  # W3
+        self.dense = nn.Linear(4 * hidden_size, self.num_labels)  # W3
         init_linear(self.summary, self.attention, self.dense)
 
     def inputs(self, out, batch):
@@ -131,8 +119,8 @@ class SANHead(nn.Module):
         """
         if not batch.task.is_pair:
             raise ValueError(
-                f"task {batch.task.name!r} has single texts, but a SANHead needs a premise and a "
-                "hypothesis; give the task a LinearHead."
+                f"task {batch.task.name!r} has single texts, but a SANHead needs pairs; give it a "
+                "LinearHead."
             )
         tokens, second = batch.attention_mask.bool(), batch.token_type_ids.bool()
         return out.last_hidden_state, tokens & ~second, tokens & second
@@ -147,9 +135,6 @@ class SANHead(nn.Module):
 
         Returns:
             Probabilities [B, C].
-
-        Raises:
-            ValueError: the shapes do not fit together (from the private method `_reason`).
         """
         return self._log_probabilities(hidden_states, premise_mask, hypothesis_mask).exp()
 
@@ -185,13 +170,8 @@ class SANHead(nn.Module):
 
     def to_config(self):
         """Return the keywords that build this head again."""
-        return {
-            "hidden_size": self.hidden_size,
-            "num_labels": self.num_labels,
-            "num_steps": self.num_steps,
-            "dropout": self.dropout.p,
-            "prediction_dropout": self.prediction_dropout,
-        }
+        names = "hidden_size num_labels num_steps prediction_dropout"
+        return {"dropout": self.dropout.p} | {name: getattr(self, name) for name in names.split()}
 
     def _log_probabilities(self, *inputs):
         logits = self._reason(*inputs)[2]
@@ -202,16 +182,6 @@ class SANHead(nn.Module):
 
     def _reason(self, M, premise, hypothesis):
         """Alpha [B, T], beta [B, K, T], logits [B, K, C] of M [B, T, D], in the weights' dtype."""
-        if (
-            M.shape[-1] != self.hidden_size
-            or premise.shape != M.shape[:2]
-            or hypothesis.shape != M.shape[:2]
-        ):
-            raise ValueError(
-                f"hidden_states have shape {list(M.shape)}, the masks {list(premise.shape)} and "
-                f"{list(hypothesis.shape)}; expected [batch, tokens, {self.hidden_size}] and twice "
-                "[batch, tokens]."
-            )
         with torch.autocast(M.device.type, enabled=False):
             M, betas, logits = M.to(self.attention.weight.dtype), [], []
             seen = M * self.dropout(torch.ones_like(M[:, :1]))  # one draw per row and feature

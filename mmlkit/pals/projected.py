@@ -67,18 +67,10 @@ class ProjectedAttention(TaskPart):
         num_heads: attention heads of g: 12 in the paper, 6 in its code, with equal numbers of
             parameters.
         gelu: apply a GELU after V^D, as the authors' code does and no formula of the paper.
-
-    Raises:
-        ValueError: size is not a multiple of num_heads.
     """
 
     def __init__(self, config, size=204, num_heads=12, gelu=False):
         super().__init__()
-        if num_heads < 1 or size < 1 or size % num_heads:
-            raise ValueError(
-                f"size {size} is not a multiple of num_heads {num_heads}, so it cannot be split "
-                "among the heads. 204 fits 12 and 6."
-            )
         small = dataclasses.replace(config, hidden_size=size, num_attention_heads=num_heads)
         self.down = nn.Linear(config.hidden_size, size)
         self.up = nn.Linear(size, config.hidden_size)

@@ -235,7 +235,7 @@ class MultitaskModel(nn.Module):
                 make = LinearHead if head.pairs == "packed" else PairHead
                 with seeded(0):  # the first values draw random numbers, and are replaced
                     single = make(head.hidden_size, head.num_labels, **config)
-                (single if head.pairs == "packed" else single.linear).dense = head.collapse()
+                single.dense = head.collapse()
                 head = single
             plain[task] = head
         model = MultitaskModel(self.encoder, plain, self.tokenizer, self.max_length)

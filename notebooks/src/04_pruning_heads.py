@@ -111,19 +111,19 @@ print("recorded runs:", "found" if results.is_dir() else "NOT FOUND, sections 5 
 # | $a_j$ is updated for all $j$ | dropped heads are still evaluated | active heads only |
 # | Threshold is tested before clustering only | a check may reduce five heads to one | as printed; `min_active` sets a minimum |
 #
-# The function `literal_average` computes the printed average, with the sum of all losses as $L$. In the next cell the losses have the means
-# 0.4, 0.6 and 0.6, so head 0 is the best head.
+# The next cell computes the printed average with $\gamma = 0.99$, and with the sum of all losses as $L$. The losses have the means 0.4, 0.6
+# and 0.6, so head 0 is the best head.
 #
 # **Predict before you run.** After 200 steps, by how much do the averages of the three heads differ?
 
 # %%
-from mmlkit.heads import cluster, literal_average
+from mmlkit.heads import cluster
 
 generator = np.random.default_rng(seed)
 losses = np.array([0.4, 0.6, 0.6]) + 0.1 * generator.normal(size=(200, 3))  # [steps, heads]
 a = np.zeros(3)
 for each in losses:
-    a = literal_average(a, task_loss=each.sum())
+    a = 0.01 * a + 0.99 * each.sum()
 assert np.ptp(a) == 0 and len(cluster(a)[0]) == 1
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
@@ -714,12 +714,24 @@ def train(rule):
 
 
 # %% [markdown]
-# Events are plain values, so that one file holds the whole run.
+# Events are plain values, so that one file holds the whole run. From it, `active_at` computes which heads are active after step $s$: all heads
+# except those that an event up to $s$ dropped.
 
 
 # %%
+def active_at(run, step):
+    """The mask [m] after `step`."""
+    mask = np.ones(run["num_heads"], dtype=bool)
+    for event in run["events"]:
+        if event["step"] <= step:
+            mask[event["dropped"]] = False
+    return mask
+
+
 def as_record(rule, pruner, history):
     """The run as plain values."""
+    events = [vars(event) for event in pruner.events]
+    at_end = active_at({"num_heads": pruner.head.num_heads, "events": events}, steps)
     values = pruning | {"weight_of_orthogonality": pruning["orthogonality_weight"]}
     return {
         "task": data.task.name,
@@ -728,10 +740,10 @@ def as_record(rule, pruner, history):
         "parameters": given | values | {"bandwidth": rule, "threshold": pruner.threshold},
         "num_heads": pruner.head.num_heads,
         "heads_kept": int(pruner.head.active.sum()),
-        "heads_at_end": int(pruner.active_at(steps).sum()),
+        "heads_at_end": int(at_end.sum()),
         "history": json.loads(history.to_json(orient="records")),
-        "events": [vars(event) for event in pruner.events],
-        "final_averages": pruner.averages[pruner.active_at(steps)].tolist(),
+        "events": events,
+        "final_averages": pruner.averages.cpu()[at_end].tolist(),
     }
 
 
@@ -790,23 +802,10 @@ changed.round({"of training": 2, "split by chance": 2, "dev": 3})
 #
 # ### The mask is a function of the events
 #
-# The active heads after step $s$ are all heads except those that an event up to $s$ dropped. `pruner.active_at(s)` computes this, and the
-# next function computes it from the file:
-
+# The mask that `active_at` computes for the step of the best epoch is the mask of the model that `fit` returned:
 
 # %%
-def active_at(run, step):
-    """The mask [m] after `step`."""
-    mask = np.ones(run["num_heads"], dtype=bool)
-    for event in run["events"]:
-        if event["step"] <= step:
-            mask[event["dropped"]] = False
-    return mask
-
-
 best_step = int(history.loc[history["best"], "step"].iloc[0])
-for step in range(steps + 1):
-    assert (active_at(record, step) == pruner.active_at(step).numpy()).all()
 assert (active_at(record, best_step) == pruner.head.active.cpu().numpy()).all()
 counts = {step: int(active_at(record, step).sum()) for step in (best_step, steps)}
 print(f"active heads at the best epoch, step {best_step}: {counts[best_step]}")
@@ -846,12 +845,12 @@ import copy
 
 from mmlkit.training import predict_scores
 
-head, at_end = model.head(data.task), pruner.active_at(steps)
-masks = {"all heads": torch.ones(len(head.active)), "left at the end": at_end}
+head, at_end = model.head(data.task), torch.as_tensor(active_at(record, steps))
+masks = {"all heads": torch.ones_like(at_end), "left at the end": at_end}
 scores, right = {"majority class": most_frequent}, {}
 for name, mask in masks.items():
     one = copy.deepcopy(model)
-    one.head(data.task).active.copy_(mask.bool())
+    one.head(data.task).load_state_dict({**head.state_dict(), "active": mask})
     metric = data.task.metrics[0]
     scores[f"{name}: {int(mask.sum())}"] = evaluate(one, data, **inputs)[metric]
     right[name] = predict_scores(one, data.dev, **inputs).argmax(1) == data.dev.labels

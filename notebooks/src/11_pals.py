@@ -440,8 +440,8 @@ from mmlkit.training import MultitaskModel
 
 def start_at_cosine(head):
     """A PairHead of sts whose first scores are 5 times the cosine of the two sentences."""
-    head.linear.dense.weight.data.zero_()
-    head.linear.dense.weight.data[:, 3 * head.hidden_size :] = 5 / head.hidden_size  # on u * v
+    head.dense.weight.data.zero_()
+    head.dense.weight.data[:, 3 * head.hidden_size :] = 5 / head.hidden_size  # on u * v
     return head
 
 

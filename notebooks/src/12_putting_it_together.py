@@ -290,8 +290,8 @@ def new_head(name, D, multiverse, every=10**9, pairs=pairs, at_cosine=True):
             return build_head("mml", D, task.num_labels, pairs=pairs, every=every, **options)
         head = (PairHead if pairs == "separate" else LinearHead)(D, task.num_labels, **options)
     if name == "sts" and pairs == "separate" and at_cosine:
-        head.linear.dense.weight.data.zero_()
-        head.linear.dense.weight.data[:, 3 * D :] = 5 / D  # on u * v: 5 times the cosine
+        head.dense.weight.data.zero_()
+        head.dense.weight.data[:, 3 * D :] = 5 / D  # on u * v: 5 times the cosine
     return head, []
 
 

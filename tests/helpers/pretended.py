@@ -132,7 +132,7 @@ def move(model):
         for name, value in module._buffers.items():
             module._buffers[name] = empty(value)
         if indices is not None:  # a head reads its mask once after each change
-            module._last_read = (module.active, module.active._version, empty(indices))
+            module._indices = empty(indices)
     return model
 
 
