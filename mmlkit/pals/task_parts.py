@@ -5,6 +5,7 @@ the modules of the task that it is called with.
 """
 
 import functools
+import inspect
 import json
 from pathlib import Path
 
@@ -45,6 +46,9 @@ class TaskParts(nn.Module):
         init = init or ("normal" if kind == "sequential" else "zero")
         from_zero = {"zero": True, "normal": False}[init]
         self.stay_trainable, std = stay_trainable, encoder_config.initializer_range
+        call = inspect.signature(_KINDS[kind]).bind(encoder_config, **options)
+        call.apply_defaults()  # so that a folder keeps its meaning when the defaults change
+        options = {name: value for name, value in call.arguments.items() if name != "config"}
         self.config = {"kind": kind, "tasks": list(tasks), "options": options}
         self.config["stay_trainable"] = stay_trainable
         with seeded(seed):
@@ -160,12 +164,16 @@ def load_pals(encoder, folder):
 
     Raises:
         FileNotFoundError: a file is missing (from functions that this one calls).
-        ValueError: a file is damaged (from functions that this one calls).
-        RuntimeError: the modules are for an encoder of other sizes (from torch).
+        ValueError: a file is damaged, or belongs to an encoder of other sizes.
     """
     folder = Path(folder).expanduser()
     pals = TaskParts(encoder.config, **read_json_object(folder / "pals.json"))
-    pals.parts.load_state_dict(read_tensors(folder / "pals.safetensors"))
+    try:
+        pals.parts.load_state_dict(read_tensors(folder / "pals.safetensors"))
+    except RuntimeError as error:
+        raise ValueError(
+            f"{folder}: pals.safetensors does not fit pals.json and this encoder: {error}"
+        ) from error
     return _attach(pals, encoder)
 
 

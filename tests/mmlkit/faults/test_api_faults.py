@@ -16,7 +16,6 @@ from mmlkit.data.tasks import Task, get_task
 from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.ranking import rank_queries
-from mmlkit.heads.san import SANHead
 from mmlkit.pals.task_parts import add_pals
 from mmlkit.runtime import autocast
 from mmlkit.training.evaluation import evaluate, predict, predict_proba
@@ -43,10 +42,9 @@ CALLS = [
     (lambda: load_model("nowhere"), "nowhere"),
     (lambda: autocast("fp8", "cpu"), "fp8"),
     (lambda: LinearHead(32, 5, pooling="max"), "max"),
-    (lambda: LinearHead(32, 5, activation="sigmoid"), ""),
-    (lambda: MultiverseHead(32, 5, num_heads=4, similarity="l2"), "l2"),
-    (lambda: MultiverseHead(32, 5, num_heads=4, reduction="max"), "max"),
-    (lambda: SANHead(32, 1), ""),
+    (lambda: LinearHead(32, 1, activation="tanh"), "tanh"),
+    (lambda: MultiverseHead(32, 5, num_heads=4, similarity="l2").penalty(), "l2"),
+    (lambda: MultiverseHead(32, 5, num_heads=4, pairs="both"), "both"),
     (lambda: add_pals(BertModel(BertConfig.tiny()), ["sst"], kind="lora"), "lora"),
     (lambda: learning_rate(1, peak=1, warmup=2, total=3, schedule="x"), "x"),
     (lambda: TaskSampler("anealed", sizes={"a": 1}), "'anealed' is not one of ['proportional'"),

@@ -5,7 +5,6 @@ import pytest
 import torch
 from ranked import make_ranked
 
-from mmlkit.bert import attention
 from mmlkit.bert.model import BertLayer
 from mmlkit.data.batching import collate, encode, plan
 from mmlkit.runtime import autocast, seeded
@@ -89,50 +88,3 @@ def test_batches_that_do_not_fit_are_divided(make_case, monkeypatch):
     monkeypatch.setattr(BertLayer, "forward", limited)
     found = score_encoded(model, encoded, batch_size=20, precision="fp32")
     np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
-# Attention without gradients.
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("tokens", [5, 6, 16, 23, 31, 47])
-def test_keys_in_whole_vectors_change_nothing(monkeypatch, tokens, masked, dtype):
-    """A row of padding alone keeps the mean of all values, and gets nothing from the new keys."""
-    generator = torch.Generator().manual_seed(tokens)
-    query, key, value = (
-        torch.randn(3, 4, tokens, 8, generator=generator).to(dtype) for _ in range(3)
-    )
-    mask = None
-    if masked:
-        mask = torch.zeros(3, 1, 1, tokens, dtype=dtype)
-        mask[1, ..., tokens // 2 :] = mask[2] = torch.finfo(dtype).min
-    monkeypatch.setattr(attention, "_has_avx512", lambda: False)
-    expected = attention._fused(query[:, :, :2], key, value, mask, 0.0)
-    monkeypatch.setattr(attention, "_has_avx512", lambda: True)
-    seen, appended = [], attention._whole_vectors
-
-    def watch(*inputs):
-        seen.append(appended(*inputs))
-        return seen[-1]
-
-    monkeypatch.setattr(attention, "_whole_vectors", watch)
-    found = attention._fused(query[:, :, :2], key, value, mask, 0.0)
-    tolerance = 1e-6 if dtype == torch.float32 else 2e-2
-    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
-    assert [one[0].shape[2] for one in seen] == ([-(-tokens // 16) * 16] if tokens % 16 > 5 else [])
-    assert all(one[2].shape[-1] == one[0].shape[2] for one in seen)
-
-
-def test_one_cast_gives_the_numbers_of_three(make_case, monkeypatch):
-    model, encoded = make_case()
-    batch = collate(encoded, range(6))
-    scores = []
-    for cast in (attention._in_autocast_dtype, lambda x: x):
-        monkeypatch.setattr(attention, "_in_autocast_dtype", cast)
-        with torch.no_grad(), autocast("bf16", torch.device("cpu"))[0]:
-            scores.append(model.eval()(batch))
-    assert torch.equal(*scores)
-    x = torch.ones(2, dtype=torch.float64)
-    with autocast("bf16", torch.device("cpu"))[0]:
-        assert attention._in_autocast_dtype(x) is x

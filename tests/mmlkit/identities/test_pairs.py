@@ -48,7 +48,7 @@ def test_scores_by_hand(make_pair_model, make_toy):
             rows.append(x / x.norm() * 32**0.5)
         vectors.append(torch.stack(rows))
     u, v = vectors
-    weight, bias = head.linear.dense.weight[0], head.linear.dense.bias
+    weight, bias = head.dense.weight[0], head.dense.bias
     by_hand = (
         u @ weight[:32]
         + v @ weight[32:64]
@@ -123,8 +123,8 @@ def test_multiverse_heads_on_two_sentences_train_prune_save_and_collapse(
     one = MultiverseHead(32, 2, num_heads=1, dropout=0.0, pooling="mean", pairs="separate")
     with torch.no_grad():
         (
-            one.weight.copy_(single.linear.dense.weight[None]),
-            one.bias.copy_(single.linear.dense.bias[None]),
+            one.weight.copy_(single.dense.weight[None]),
+            one.bias.copy_(single.dense.bias[None]),
         )
     expected = predict_scores(model, data)
     model.heads["quora"] = one

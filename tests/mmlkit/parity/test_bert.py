@@ -82,7 +82,7 @@ def to_transformers(encoder, attention):
 
 def choose_attention(monkeypatch, written_out):
     """Make every attention use the same one of its two implementations."""
-    monkeypatch.setattr(mmlkit.bert.attention, "_fused_is_faster", lambda *_: not written_out)
+    monkeypatch.setattr(mmlkit.bert.attention, "_is_fused", lambda value: not written_out)
 
 
 def assert_same(ours, other, mask):
@@ -105,7 +105,7 @@ def test_minilm_agrees_with_transformers(minilm, theirs, texts, written_out, mon
 
 @pytest.mark.parametrize("written_out", [False, True])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(6))
 def test_random_configurations_agree_with_transformers(number, attention, written_out, monkeypatch):
     choose_attention(monkeypatch, written_out)
     encoder, batch = random_encoder_and_batch(number)

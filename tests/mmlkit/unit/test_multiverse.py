@@ -10,15 +10,14 @@ import torch
 from torch.nn import functional as F
 
 from mmlkit.data.tasks import get_task
-from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
 
 
-def double_loop(weight, active, shape=torch.abs):
+def double_loop(weight, active):
     """Return Eq. 4, computed as printed."""
     ids = active.nonzero().flatten().tolist()
     pairs = [
-        shape(weight[r, k] @ weight[s, k])
+        (weight[r, k] @ weight[s, k]).abs()
         for k in range(weight.shape[1])
         for r, s in itertools.combinations(ids, 2)
     ]
@@ -32,10 +31,6 @@ def test_by_hand():
     assert multiverse_loss(weight).item() == 11
     assert multiverse_loss(weight, torch.tensor([True, True, False])).item() == 0
     assert multiverse_loss(weight, similarity="cosine").item() == pytest.approx(0.6 + 0.8)
-    assert multiverse_loss(weight, shape="square").item() == 9 + 64
-    assert multiverse_loss(weight, shape="smooth", eps=4.0).item() == pytest.approx(
-        0 + (5 - 4) + (80**0.5 - 4)
-    )
 
 
 @pytest.mark.parametrize(
@@ -54,9 +49,7 @@ def test_gram_form_equals_the_double_loop(heads, labels, width, seed, dtype, ato
         assert (gradients[0][~active] == 0).all()
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"similarity": "cosine"}, {"shape": "smooth"}, {"shape": "square"}]
-)
+@pytest.mark.parametrize("options", [{}, {"similarity": "cosine"}])
 def test_gradient_by_central_differences(options):
     weight = torch.randn(
         5, 2, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True
@@ -116,25 +109,12 @@ def test_inactive_heads_get_no_gradient(head):
         ).any()
 
 
-def without_active_heads(head):
-    """Return the head with its mask cleared directly, without set_active."""
-    head.active.zero_()
-    return head
-
-
 def test_a_dropped_head_stays_dropped(head):
-    for mask in ([True] * 6, [False] * 6, [True] * 5):
-        with pytest.raises(
-            ValueError,
-            match="expected 6 entries, at least one head, and none that was dropped before",
-        ):
-            head.set_active(mask)
+    for wrong in ([True] * 6, [False] * 6, [True] * 5, [0, 2, 3, 5, 0, 2]):
+        with pytest.raises(ValueError, match="expected a mask of 6 times True or False"):
+            head.set_active(wrong)
     head.set_active([False, False, True, False, False, False])
     assert head.active.tolist() == [False, False, True, False, False, False]
-
-
-def change_in_place(head):
-    head.active[2] = False
 
 
 def load_a_state(head):
@@ -149,103 +129,49 @@ def keep_the_last(head):
     head.set_active([False] * 5 + [True])
 
 
-@pytest.mark.parametrize(
-    "change", [change_in_place, load_a_state, assign_a_state, keep_the_last, copy.deepcopy]
-)
+@pytest.mark.parametrize("change", [load_a_state, assign_a_state, keep_the_last])
 def test_the_indices_follow_every_change_of_the_mask(head, change):
-    """The indices are kept between steps, and a copy of the head has its own."""
-    x = torch.randn(5, 8)
+    """The indices are kept between steps."""
     assert head.active_indices.tolist() == [0, 2, 3, 5]
-    changed = change(head) or head
-    changed.active[0] = False
-    expected = changed.active.nonzero()[:, 0]
-    assert torch.equal(changed.active_indices, expected) and 0 not in expected
-    assert changed.all_logits(x).shape[1] == len(expected)
-    if changed is not head:
-        assert head.active_indices.tolist() == [0, 2, 3, 5]
+    change(head)
+    expected = head.active.nonzero()[:, 0]
+    assert torch.equal(head.active_indices, expected) and len(expected) < 4
+    assert head.all_logits(torch.randn(5, 8)).shape[1] == len(expected)
 
 
 @pytest.mark.parametrize(
     "copied", [copy.deepcopy, lambda head: pickle.loads(pickle.dumps(head))], ids=["copy", "pickle"]
 )
-def test_a_copy_reads_its_own_mask(copied):
-    """`fit` prunes the mask and loads that of the best epoch; a copied mask counts changes anew."""
-    head, x = MultiverseHead(8, 2, num_heads=4).eval(), torch.randn(3, 8)
-    best = {key: value.clone() for key, value in head.state_dict().items()}
-    head.set_active([True, True, False, False])
-    head(x)
-    head.load_state_dict(best)
-    other = copied(head)
-    assert other.active_indices.tolist() == head.active_indices.tolist() == [0, 1, 2, 3]
+def test_a_copy_has_its_own_mask(head, copied):
+    other, x = copied(head), torch.randn(3, 8)
     assert torch.equal(other(x), head(x))
+    other.set_active([True] + [False] * 5)
+    assert (other.active_indices.tolist(), head.active_indices.tolist()) == ([0], [0, 2, 3, 5])
 
 
-@pytest.mark.parametrize("inside", [False, True])
-def test_a_head_that_predicted_first_can_be_trained(inside):
-    """Tensors of inference mode cannot take part in a backward pass, nor can their changes be seen.
-
-    The mask itself may come from there.
-    """
-    with torch.inference_mode(inside):
-        head = MultiverseHead(8, 2, num_heads=3)
+def test_a_head_that_predicted_first_can_be_trained():
+    """Tensors of inference mode cannot take part in a backward pass."""
+    head = MultiverseHead(8, 2, num_heads=3)
+    head.set_active([True, False, True])
     with torch.inference_mode():
         head(torch.zeros(4, 8))
-    if inside:
-        with torch.inference_mode():
-            head.active[1] = False
-        assert head.active_indices.tolist() == [0, 2]
-    else:
-        head.all_logits(torch.ones(4, 8)).sum().backward()
-        assert (head.weight.grad != 0).any()
+    head.all_logits(torch.ones(4, 8)).sum().backward()
+    assert (head.weight.grad[0] != 0).any()
 
 
 @pytest.mark.parametrize(
-    "make, message",
-    [
-        (lambda: MultiverseHead(8, 0, num_heads=3), "num_labels is 0"),
-        (lambda: MultiverseHead(8, 2, num_heads=0), "num_heads is 0, expected a whole number"),
-        (lambda: MultiverseHead(8, 2, num_heads=2, pooling="max"), "pooling 'max' is not one of"),
-        (
-            lambda: MultiverseHead(8, 2, num_heads=2)(torch.zeros(3, 9)),
-            r"x has shape \[3, 9\], expected \[batch, 8\]",
-        ),
-        (lambda: multiverse_loss(torch.zeros(3, 4)), r"expected \[heads, labels, hidden_size\]"),
-        (
-            lambda: multiverse_loss(torch.zeros(3, 1, 4), torch.ones(2, dtype=torch.bool)),
-            r"expected bool of \[3\]",
-        ),
-        (
-            lambda: without_active_heads(MultiverseHead(8, 2, num_heads=2))(torch.zeros(3, 8)),
-            "none of the 2 heads is active",
-        ),
-        (
-            lambda: without_active_heads(MultiverseHead(8, 2, num_heads=2)).all_logits(
-                torch.zeros(3, 8)
-            ),
-            "none of the 2 heads is active",
-        ),
-        (
-            lambda: MultiverseHead(8, 2, num_heads=3).loss(
-                (torch.zeros(4, 8),), SimpleNamespace(task=get_task("stsb"), labels=torch.zeros(4))
-            ),
-            "this head gives 2 scores per row, a regression task has one; make the head with "
-            "num_labels=1",
-        ),
-        (
-            lambda: LinearHead(8, 2).loss(
-                (torch.zeros(4, 8),), SimpleNamespace(task=get_task("stsb"), labels=torch.zeros(4))
-            ),
-            "this head gives 2",
-        ),
-        (
-            lambda: multiverse_loss(torch.zeros(3, 1, 4), shape="cube"),
-            "shape 'cube' must be one of",
-        ),
-    ],
+    "options", [{"pooling": "max"}, {"reduction": "max"}, {"similarity": "cos"}, {"pairs": "one"}]
 )
-def test_wrong_use(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+def test_an_unknown_word_is_an_error(options):
+    with pytest.raises(KeyError):
+        head = MultiverseHead(8, 2, num_heads=2, **options)
+        batch = SimpleNamespace(task=get_task("rte"), labels=torch.tensor([0, 1, 1]))
+        head.loss((torch.zeros(3, 8),), batch), head.penalty()
+
+
+def test_a_packed_head_takes_one_vector_per_row():
+    with pytest.raises(ValueError, match="too many values"):
+        MultiverseHead(8, 2, num_heads=2)(torch.zeros(3, 8), torch.zeros(3, 8))
 
 
 def test_scale_at_the_papers_size():
@@ -259,12 +185,11 @@ def test_scale_at_the_papers_size():
     assert sum(p.numel() for p in head.parameters()) == 2_099_200
 
 
-@pytest.mark.parametrize("shape", ["abs", "smooth", "square"])
-def test_a_second_derivative_is_refused(shape):
+def test_a_second_derivative_is_refused():
     """The gradient is written by hand. A second derivative would be wrong, so it is an error."""
     weight = torch.randn(4, 2, 3, requires_grad=True)
     with pytest.raises(RuntimeError, match="the multiverse loss has a first derivative only"):
-        torch.autograd.grad(multiverse_loss(weight, shape=shape), weight, create_graph=True)
+        torch.autograd.grad(multiverse_loss(weight), weight, create_graph=True)
 
 
 def test_dropped_heads_stay_dropped_in_a_custom_loop():

@@ -3,7 +3,6 @@
 import json
 import math
 
-import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -164,7 +163,6 @@ def encoder_by_formula(encoder, ids, mask, task, kind, heads=3, gelu=False):
 )
 @pytest.mark.parametrize("training", [False, True])
 def test_the_encoder_computes_the_published_formula(kind, gelu, training):
-    """Evaluation uses the fused attention of the CPU; training uses matrix products."""
     encoder = tiny(kind, **({"gelu": True} if gelu else {}))
     for module in encoder.modules():
         module.p = 0.0  # no dropout
@@ -260,47 +258,19 @@ def test_sequential_fixed_is_not_affine_and_its_queries_and_keys_have_gradients(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "error"),
     [
-        ({"tasks": []}, r"tasks is \[\], expected a list of different names"),
-        ({"tasks": "sst"}, "tasks is 'sst', expected a list of different names"),
-        ({"tasks": ["sst", "sst"]}, "expected a list of different names"),
-        (
-            {"size": 10},
-            "size 10 is not a multiple of num_heads 12, so it cannot be split among the heads",
-        ),
-        ({"num_heads": 0}, "num_heads is 0, expected a whole number of at least 1"),
-        (
-            {"kind": "lora"},
-            r"kind 'lora' is not one of \['pal', 'low_rank', 'houlsby', "
-            r"'sequential', 'sequential_fixed'\]",
-        ),
-        (
-            {"kind": "houlsby", "num_heads": 12},
-            r"kind 'houlsby' takes \['size'\]; leave out \['num_heads'\]",
-        ),
-        (
-            {"kind": "low_rank", "gelu": True},
-            r"kind 'low_rank' takes \['size'\]; leave out \['gelu'\]",
-        ),
-        ({"init": "ones"}, r"init 'ones' is not one of \['zero', 'normal'\]"),
-        ({"tasks": [1]}, r"tasks is \[1\], expected a list of different names"),
-        ({"tasks": ["sst", ""]}, r"tasks is \['sst', ''\], expected a list of different names"),
+        ({"kind": "lora"}, KeyError),
+        ({"init": "ones"}, KeyError),
+        ({"kind": "houlsby", "num_heads": 12}, TypeError),
+        ({"kind": "low_rank", "gelu": True}, TypeError),
     ],
 )
-def test_wrong_arguments(arguments, message):
+def test_an_unknown_word_or_argument_is_an_error(arguments, error):
     encoder = BertModel(BertConfig.tiny())
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(error):
         add_pals(encoder, **{"tasks": ["sst"], **arguments})
     assert encoder.pals is None
-
-
-def test_only_an_encoder_takes_pals():
-    with pytest.raises(
-        TypeError,
-        match="encoder is a Linear, expected mmlkit's BertModel, as load_pretrained returns it",
-    ):
-        add_pals(torch.nn.Linear(2, 2), ["sst"])
 
 
 def test_the_task_must_match_the_encoder():
@@ -351,38 +321,7 @@ def test_the_saved_configuration_is_complete(tmp_path):
         "tasks": ["sst"],
         "options": {"size": 204, "num_heads": 12, "gelu": False},
         "stay_trainable": False,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
     }
-
-
-def test_files_of_the_earlier_version_are_read(tmp_path):
-    """Earlier versions named the attention of the sequential kinds `own`."""
-    from safetensors.torch import load_file, save_file
-
-    path, encoder = tmp_path / "pals.safetensors", tiny("sequential_fixed")
-    save_pals(encoder, tmp_path)
-    old = {key.replace(".projected.", ".own."): value for key, value in load_file(path).items()}
-    assert sum(".own." in key for key in old) == len(old) == 20
-    save_file(old, path)
-    again = load_pals(BertModel(BertConfig.tiny(num_hidden_layers=3)), tmp_path)
-    state = encoder.pals.state_dict()
-    assert all(torch.equal(value, state[key]) for key, value in again.pals.state_dict().items())
-
-
-def test_an_encoder_without_modules_or_of_another_size_is_refused(saved):
-    with pytest.raises(
-        ValueError, match="this encoder has no modules of tasks to save; call add_pals first"
-    ):
-        save_pals(BertModel(BertConfig.tiny()), saved)
-    wide = BertModel(BertConfig.tiny(num_hidden_layers=1))
-    with pytest.raises(
-        ValueError,
-        match=r"for an encoder with {'hidden_size': 32, 'num_hidden_layers': 3}, "
-        r"this one has .*'num_hidden_layers': 1}",
-    ):
-        load_pals(wide, saved)
-    assert wide.pals is None
 
 
 @pytest.mark.parametrize(
@@ -391,7 +330,7 @@ def test_an_encoder_without_modules_or_of_another_size_is_refused(saved):
         (
             lambda folder: (folder / "pals.json").unlink(),
             FileNotFoundError,
-            "pals.json does not exist. Copy or save the whole folder again",
+            "pals.json does not exist",
         ),
         (
             lambda folder: (folder / "pals.safetensors").unlink(),
@@ -401,37 +340,17 @@ def test_an_encoder_without_modules_or_of_another_size_is_refused(saved):
         (
             lambda folder: (folder / "pals.json").write_text("{"),
             ValueError,
-            "pals.json is not valid JSON.*Copy or download it again",
-        ),
-        (
-            lambda folder: (folder / "pals.json").write_text("[]"),
-            ValueError,
-            "holds a list, expected an object",
+            "pals.json is not valid JSON",
         ),
         (
             lambda folder: (folder / "pals.safetensors").write_bytes(b"short"),
             ValueError,
-            "pals.safetensors cannot be read as safetensors .*truncated or damaged",
-        ),
-        (
-            lambda folder: change_config(folder, kind="lora"),
-            ValueError,
-            "do not fit each other: kind 'lora' is not one of.*Copy or save both again",
-        ),
-        (
-            lambda folder: change_config(folder, kind="houlsby", options={"size": 5}),
-            ValueError,
-            "do not fit each other: sst.attention.0.down.weight is missing",
-        ),
-        (
-            lambda folder: change_config(folder, tasks=["sst"]),
-            ValueError,
-            "do not fit each other: quora.attention.0.key.bias is not expected by pals.json",
+            "pals.safetensors",
         ),
         (
             lambda folder: change_config(folder, options={"size": 24, "num_heads": 3}),
             ValueError,
-            r"do not fit each other: sst.down.weight: \[12, 32\] in the file, \[24, 32\] by",
+            "pals.safetensors does not fit pals.json .*size mismatch for sst.down",
         ),
     ],
 )
@@ -448,19 +367,8 @@ def change_config(folder, **values):
     (folder / "pals.json").write_text(json.dumps({**metadata, **values}), encoding="utf-8")
 
 
-def test_a_task_with_the_name_of_a_method_is_refused():
-    with pytest.raises(ValueError, match="a name that no module can have: .*keys"):
-        add_pals(BertModel(BertConfig.tiny()), ["keys"], size=8, num_heads=2)
-
-
-@pytest.mark.parametrize("size", [8.9, 0.5, "8", 0])
-def test_a_size_that_is_no_whole_number_is_refused(size):
-    with pytest.raises(ValueError, match="size is .*, expected"):
-        add_pals(BertModel(BertConfig.tiny()), ["a"], kind="houlsby", size=size)
-
-
-def test_sizes_of_numpy_are_saved(tmp_path):
-    encoder = add_pals(BertModel(BertConfig.tiny()), ["a"], kind="houlsby", size=np.int64(8))
-    save_pals(encoder, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["pals.json", "pals.safetensors"]
-    assert load_pals(BertModel(BertConfig.tiny()), tmp_path).pals.config["options"]["size"] == 8
+def test_pals_of_an_encoder_with_more_layers_are_refused(saved):
+    encoder = BertModel(BertConfig.tiny(num_hidden_layers=1))
+    with pytest.raises(ValueError, match="pals.safetensors does not fit pals.json and this enc"):
+        load_pals(encoder, saved)
+    assert encoder.pals is None

@@ -1,7 +1,4 @@
-"""Tests of the head pruner: averages and clusters by hand, guards, events and checkpoints.
-
-One test shows that the algorithm, as it is printed in the paper, never prunes.
-"""
+"""Tests of the head pruner: averages and clusters by hand, guards, events and checkpoints."""
 
 import dataclasses
 import json
@@ -12,7 +9,7 @@ import torch
 
 from mmlkit.heads.clustering import cluster
 from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.heads.pruning import HeadPruner, literal_average, reset_optimizer_state
+from mmlkit.heads.pruning import HeadPruner, reset_optimizer_state
 from mmlkit.training.loop import fit
 
 
@@ -62,17 +59,9 @@ def test_bandwidths():
     assert cluster(values, 0.4)[2] == 0.4
     assert cluster(values, "std:2")[2] == pytest.approx(2 * values.std())
     assert cluster(values, None)[2] == cluster(values, "auto:0.3")[2]
-    assert cluster(values, np.float32(0.5))[2] == 0.5
-    for wrong in ("wide", "std:-1", "auto:2", 0.0, -1, float("nan"), True):
-        with pytest.raises(ValueError, match="bandwidth"):
+    for wrong in ("wide", "std:-1", "auto:2", 0.0, float("nan")):
+        with pytest.raises(ValueError, match="bandwidth|quantile"):
             cluster(values, wrong)
-
-
-def test_the_numbers_of_a_pruner_may_be_numpys():
-    numbers = {"momentum": np.float32(0.5), "bandwidth": np.float32(0.5), "min_gap": np.float32(0)}
-    numbers |= dict.fromkeys(("every", "threshold", "warmup", "until", "min_active"), np.int64(1))
-    config = HeadPruner(MultiverseHead(4, 2, num_heads=3), **numbers).to_config()
-    assert json.loads(json.dumps(config)) == {**numbers, "bin_seeding": True}
 
 
 def test_pruning_keeps_the_lowest_cluster_and_never_revives():
@@ -91,34 +80,23 @@ def test_pruning_keeps_the_lowest_cluster_and_never_revives():
     assert pruner.averages[1] == pytest.approx(9.0)  # the average of a dropped head does not change
     again = pruner.maybe_prune(4)
     assert set(again.kept) <= {0, 2, 4} and again.head_ids == [0, 2, 4]
-    assert (
-        torch.equal(pruner.active_at(3), torch.tensor([True, False, True, False, True, False]))
-        and pruner.active_at(0).all()
-    )
-    assert torch.equal(pruner.active_at(99), head.active)
 
 
-@pytest.mark.parametrize(
-    "guard, note",
-    [
-        ({"min_active": 4}, "only 2 heads would be left"),
-        ({"min_gap": 9.0}, "the two lowest centroids differ by less"),
-    ],
-)
-def test_guards_keep_all_heads_and_give_the_reason(guard, note):
-    pruner = HeadPruner(make_head(5), every=1, bandwidth=1.0, **guard)
+def test_a_guard_keeps_all_heads_and_gives_the_reason():
+    pruner = HeadPruner(make_head(5), every=1, bandwidth=1.0, min_active=4)
     pruner.observe(torch.tensor([1.0, 1.1, 5.0, 5.1, 5.2]))
     event = pruner.maybe_prune(1)
-    assert event.dropped == [] and note in event.note and pruner.head.active.all()
+    assert (
+        event.dropped == []
+        and "only 2 heads would be left" in event.note
+        and pruner.head.active.all()
+    )
 
 
-def test_threshold_and_warmup_prevent_pruning():
+def test_the_threshold_prevents_pruning():
     pruner = HeadPruner(make_head(4), every=1, threshold=5)
     pruner.observe(torch.tensor([1.0, 1.0, 9.0, 9.0]))
     assert pruner.maybe_prune(1) is None and pruner.events == []
-    pruner = HeadPruner(make_head(5), every=1, threshold=5, warmup=3, bandwidth=1.0)
-    pruner.observe(torch.tensor([1.0, 1.0, 9.0, 9.0, 9.0]))
-    assert pruner.maybe_prune(3) is None and pruner.maybe_prune(4).dropped == [2, 3, 4]
 
 
 def test_no_clustering_after_the_last_step():
@@ -141,49 +119,25 @@ def test_events_are_json_and_a_checkpoint_restores_the_pruner():
     assert other.events == pruner.events and torch.equal(other.averages, pruner.averages)
 
 
-@pytest.mark.parametrize(
-    "losses, error, message",
-    [
-        (torch.ones(3), ValueError, "losses were given for 5 active heads"),
-        (
-            torch.tensor([1, 2, float("nan"), 1, 1.0]),
-            FloatingPointError,
-            "the loss of head 2 is not finite",
-        ),
-    ],
-)
-def test_wrong_losses_are_refused(losses, error, message):
-    with pytest.raises(error, match=message):
-        HeadPruner(make_head(5)).observe(losses)
+def test_wrong_use():
+    with pytest.raises(ValueError, match="losses were given for 5 active heads"):
+        HeadPruner(make_head(5)).observe(torch.ones(1))
+    with pytest.raises(ValueError, match="bandwidth 'wide'"):
+        HeadPruner(make_head(5), bandwidth="wide")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"every": 0},
-        {"momentum": 1.0},
-        {"threshold": 0},
-        {"min_active": 0},
-        {"warmup": -1},
-        {"bandwidth": "wide"},
-    ],
-)
-def test_wrong_settings_are_refused(options):
-    with pytest.raises(ValueError, match=next(iter(options))):
-        HeadPruner(make_head(5), **options)
+def test_an_update_whose_losses_are_not_finite_counts_nowhere():
+    """fp16's scaler skips such an update."""
+    pruners = [HeadPruner(make_head(3), momentum=0.9) for _ in range(2)]
+    for losses in ([1.0, 2.0, torch.inf], [1.0, 2.0, 3.0], [torch.nan, 1.0, 1.0], [2.0, 2.0, 2.0]):
+        pruners[1].observe(torch.tensor(losses))
+        if np.isfinite(losses).all():
+            pruners[0].observe(torch.tensor(losses))
+    assert torch.equal(pruners[0].averages, pruners[1].averages)
+    assert pruners[1].observed == 2
 
 
-def test_the_printed_algorithm_never_prunes():
-    averages, generator = torch.zeros(8), torch.Generator().manual_seed(0)
-    for _ in range(50):
-        averages = literal_average(averages, task_loss=torch.rand(8, generator=generator).sum())
-    centroids, _, _ = cluster(averages.numpy())
-    assert len(centroids) == 1 and averages.unique().numel() == 1
-    # The momentum is on the wrong term too: the newest loss has the weight 0.99.
-    assert literal_average(torch.tensor(0.0), 1.0).item() == pytest.approx(0.99)
-
-
-@pytest.mark.parametrize("name", ["adamw", "adamax", "handout"])
+@pytest.mark.parametrize("name", ["adamw", "adamax"])
 def test_dropped_heads_do_not_change(make_model, make_toy, name):
     """Neither weight decay nor momentum changes the weights of a dropped head."""
     model = make_model("sst")
@@ -221,58 +175,6 @@ def test_dropped_heads_do_not_change(make_model, make_toy, name):
     assert left and all(not torch.equal(head.weight[number], before[number]) for number in left)
 
 
-class OnMPS(torch.Tensor):
-    """A tensor that says that it is on another device, and counts how often it is read."""
-
-    device, reads = torch.device("mps"), []
-
-    def double(self):
-        raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
-
-    def cpu(self):
-        self.reads.append(self.shape)
-        return self.as_subclass(torch.Tensor)
-
-    def detach(self):
-        return self
-
-
-def test_losses_are_moved_to_the_cpu_before_float64():
-    """On MPS a conversion to float64 raises an error."""
-    pruner = HeadPruner(make_head(3), every=2)
-    pruner.observe(torch.tensor([1.0, 2.0, 4.0]).as_subclass(OnMPS))
-    assert pruner.averages.tolist() == pytest.approx([1.0, 2.0, 4.0])
-
-
-def test_losses_on_a_gpu_are_read_when_they_are_needed(monkeypatch):
-    """The averages and events are those of a CPU. An update with an infinite loss counts nowhere.
-
-    On a CPU `fit` does not call the pruner after such an update.
-    """
-    monkeypatch.setattr("mmlkit.heads.pruning.MOST_UNREAD", 3)
-    OnMPS.reads.clear()
-    pruners = [HeadPruner(make_head(5), every=2, bandwidth=1.0, threshold=2) for _ in range(2)]
-    generator, reads = torch.Generator().manual_seed(0), []
-    for step in range(1, 8):
-        for pruner in pruners:
-            head = pruner.head
-            losses = torch.arange(5.0)[head.active] + torch.rand(
-                len(head.active_indices), generator=generator.manual_seed(step)
-            )
-            pruner.observe(losses if pruner is pruners[0] else losses.as_subclass(OnMPS))
-            if step == 3 and pruner is pruners[1]:
-                pruner.observe(torch.full_like(losses, torch.inf).as_subclass(OnMPS))
-            pruner.maybe_prune(step)
-        reads.append(len(OnMPS.reads))
-    assert pruners[0].events == pruners[1].events and pruners[0].events[0].dropped
-    assert reads == [0, 1, 1, 2, 2, 3, 3]
-    for _ in range(3):
-        pruners[1].observe(torch.ones(len(head.active_indices)).as_subclass(OnMPS))
-    assert len(OnMPS.reads) == 4  # the first two are read with that of step 7
-    state = pruners[1].state_dict()
-    assert len(OnMPS.reads) == 5 and state["observed"] == pruners[0].observed + 3
-
-
 @pytest.mark.parametrize(
     "make_optimizer",
     [
@@ -301,11 +203,8 @@ def test_a_pruner_of_a_head_that_was_pruned_before():
     pruner = HeadPruner(head, every=1, bandwidth=0.1, threshold=2)
     pruner.observe(torch.tensor([0.3, 0.3, 0.3, 5.0]))
     assert pruner.maybe_prune(1).dropped == [5]
-    assert pruner.active_at(0).tolist() == [False, False, True, True, True, True]
-    assert (
-        pruner.active_at(1).tolist() == head.active.tolist() == [False] * 2 + [True] * 3 + [False]
-    )
+    assert head.active.tolist() == [False] * 2 + [True] * 3 + [False]
     assert pruner.averages[:2].isnan().all() and pruner.averages[5] == pytest.approx(5.0)
     other = HeadPruner(head, every=1)  # a new process: the head is loaded with its last mask
     other.load_state_dict(pruner.state_dict())
-    assert torch.equal(other.active_at(0), pruner.active_at(0))
+    torch.testing.assert_close(other.averages, pruner.averages, equal_nan=True)

@@ -100,7 +100,7 @@ def test_queries_that_cannot_be_ranked_are_dropped_and_counted():
         match=(
             r"qnli_rank train: 4 of 6 queries cannot be ranked \(2 with no answer, 1 with several "
             r"answers, "
-            r"1 with nothing to choose from\); they were dropped"
+            r"1 with nothing to choose from\).* These queries were dropped"
         ),
     ) as told:
         ranked = rank_queries(data)
@@ -282,16 +282,10 @@ def test_the_loss_equals_a_loop_over_queries(dtype):
     )
 
 
-@pytest.mark.parametrize("relevant, found", [([0, 0, 1], 0), ([1, 1, 1], 2)])
-def test_a_query_needs_one_answer(relevant, found):
-    with pytest.raises(
-        ValueError,
-        match=(
-            f"a query has {found} answers among its candidates, expected exactly 1. Make the data "
-            "with rank_queries"
-        ),
-    ):
-        ranking_loss(torch.zeros(3), torch.tensor(relevant), (2, 1))
+@pytest.mark.parametrize("relevant", [[0, 0, 1], [1, 1, 1]])
+def test_a_query_without_one_answer_makes_the_loss_nan(relevant):
+    """`train_step` refuses such a loss; counting the answers would make a GPU wait."""
+    assert ranking_loss(torch.zeros(3), torch.tensor(relevant), (2, 1)).isnan()
 
 
 class TwoCandidates:
@@ -392,9 +386,7 @@ def make_ranking_model(make_model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", [{}, {"pooling": "mean"}, {"score_activation": "sigmoid", "gamma": 5.0}]
-)
+@pytest.mark.parametrize("options", [{}, {"score_activation": "sigmoid", "gamma": 5.0}])
 def test_a_toy_data_set_is_learned(make_ranking_model, options):
     model, data = make_ranking_model(**options), make_ranked(queries=45, dev=15)
     before = evaluate(model, data)
@@ -445,14 +437,8 @@ def test_heads_for_another_kind_of_task_are_refused(make_ranking_model, make_mod
         predict_scores(model, make_toy("quora"))
 
 
-def test_rows_without_queries_are_refused(make_ranking_model):
+def test_rows_without_queries_are_not_measured(make_ranking_model):
     data = make_ranked()
-    bare = dataclasses.replace(data, train=dataclasses.replace(data.train, queries=None))
-    with pytest.raises(
-        ValueError,
-        match="task 'qnli_rank' has rows without queries; make its data with rank_queries",
-    ):
-        fit(make_ranking_model(), bare)
     with pytest.raises(ValueError):
         evaluate(
             make_ranking_model(),
@@ -460,18 +446,7 @@ def test_rows_without_queries_are_refused(make_ranking_model):
         )
 
 
-@pytest.mark.parametrize(
-    "make, message",
-    [
-        (lambda: RankingHead(0), "hidden_size is 0, expected a whole number"),
-        (lambda: RankingHead(8, gamma=0.0), "gamma is 0.0, expected a number above 0"),
-        (
-            lambda: RankingHead(8, score_activation="tanh"),
-            "score_activation 'tanh' must be 'none' or 'sigmoid'",
-        ),
-        (lambda: RankingHead(8, pooling="max"), "pooling 'max' is not one of"),
-    ],
-)
-def test_wrong_arguments_are_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+@pytest.mark.parametrize("options", [{"score_activation": "tanh"}, {"pooling": "max"}])
+def test_an_unknown_word_is_an_error(options):
+    with pytest.raises(KeyError):
+        RankingHead(8, **options)
