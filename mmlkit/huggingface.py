@@ -32,6 +32,7 @@ from mmlkit.files import replace_folder
 from mmlkit.heads.linear import LinearHead, data_loss, sentence_vector
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import reset_optimizer_state
+from mmlkit.runtime import seeded
 
 __all__ = [
     "MultiverseConfig",
@@ -295,7 +296,8 @@ def export_classifier(model, task, folder):
     """
     refuse_model_folder(folder)
     task = model.known_task(task)
-    head, encoder = model.head(task), getattr(model.encoder, "_orig_mod", model.encoder)
+    # The originals, where torch.compile wrapped them.
+    head, encoder = (getattr(one, "_orig_mod", one) for one in (model.head(task), model.encoder))
     # A class of the user's own may compute anything, so it is not taken for its base class.
     known = type(head) in (LinearHead, MultiverseHead) and head.pairs == "packed"
     if not known or getattr(head, "activation", None) or encoder.pals is not None:
@@ -304,7 +306,8 @@ def export_classifier(model, task, folder):
             "MultiverseHead on packed input, without activation, on an encoder without PALs. Use "
             "save_model instead."
         )
-    exported = _exported(encoder, task, model.collapse().head(task))
+    with seeded(0):  # the first values of the layers, which are replaced, draw random numbers
+        exported = _exported(encoder, task, model.collapse().head(task))
     with replace_folder(folder) as new:
         exported.save_pretrained(new)
         tokenizer = copy.deepcopy(model.tokenizer)

@@ -108,10 +108,10 @@ class Group:
         """
         if self.size == 1:
             return
-        for value in model.state_dict().values():
-            received = value.contiguous().clone()
-            distributed.broadcast(received, 0)
-            value.copy_(received)  # not in place by broadcast, which torch would not count
+        state = {key: value.contiguous().clone() for key, value in model.state_dict().items()}
+        for value in state.values():
+            distributed.broadcast(value, 0)
+        model.load_state_dict(state)  # a multiverse head then reads its mask again
 
     def check_equal(self, values):
         """Check that all processes have the same settings; otherwise they would wait for ever.

@@ -328,7 +328,7 @@ DAMAGES = {  # name: (function of a folder, the file that the message names, a p
     "no size": (change_head(hidden_size="REMOVE"), METADATA, "hidden_size"),
     "num_labels is huge": (change_head(num_labels=10**30), METADATA, ""),
     "fewer labels than weights": (change_head(num_labels=3), METADATA, "size mismatch"),
-    "pooling is unknown": (change_head(pooling="max"), METADATA, "pooling 'max'"),
+    "pooling is unknown": (change_head(pooling="max"), METADATA, "'max'"),
     "tasks is a list": (change_metadata(tasks=["sst"]), METADATA, ""),
     "a task without labels": (change_task(labels="REMOVE"), METADATA, "labels"),
     "two labels for five outputs": (change_task(labels=["a", "b"]), METADATA, "has 5 outputs"),
@@ -388,29 +388,6 @@ def test_damaged_pals_are_refused(make_multitask_model, tmp_path):
     change_tensors("pals.safetensors", lambda t: dict(list(t.items())[1:]))(tmp_path)
     with pytest.raises(ValueError, match="pals"):
         load_model(tmp_path)
-
-
-CHANGES = {
-    "a layer less": lambda m: setattr(m.encoder.encoder, "layer", m.encoder.encoder.layer[:1]),
-    "a grown tokenizer": lambda m: m.tokenizer.add_tokens([f"new{i}" for i in range(200)]),
-    "a diverged encoder": lambda m: m.encoder.pooler.dense.bias.data.fill_(float("nan")),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_model_that_could_not_be_opened_does_not_replace_a_good_one(
-    make_multitask_model, tmp_path, change
-):
-    good = make_multitask_model(0, pals=False)
-    save_model(good, tmp_path / "m")
-    other = make_multitask_model(1, pals=False)
-    CHANGES[change](other)
-    with pytest.raises(ValueError, match=r"could not be opened again: .* Nothing was written\."):
-        save_model(other, tmp_path / "m")
-    assert torch.equal(
-        load_model(tmp_path / "m").heads["sts"].dense.weight,
-        good.heads["sts"].dense.weight,
-    )
 
 
 def test_a_compiled_encoder_or_head_is_saved_as_what_it_is(make_multitask_model, tmp_path):

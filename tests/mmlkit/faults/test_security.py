@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 import mmlkit
 from mmlcourse.batch.experiments import load_experiment
@@ -75,15 +75,11 @@ def test_no_code_of_a_model_folder_runs_for_any_input(
     status = main(["predict", "--model", str(folder), "a good film"])
     said = capsys.readouterr()
     assert not marker.exists()
-    assert "Traceback" not in said.err and "trust_remote_code" not in said.err
+    assert "Traceback" not in said.err
     if where == "config":  # a tokenizer.json needs no class, so the rest of the folder loads
         assert status == 0 and said.out.count("\n") == 2
     else:
-        told = (
-            "the tokenizer cannot be used: it wants to run Python code of the folder, which "
-            "mmlkit never does"
-        )
-        assert status == 2 and told in said.err
+        assert status == 2 and "the tokenizer cannot be used" in said.err
 
 
 def test_no_code_of_a_foreign_encoder_runs(model_folder, tmp_path, monkeypatch):
@@ -141,51 +137,11 @@ def test_every_call_refuses_code():
 # ---- files outside the folder ----
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../secret.safetensors",
-        "ABSOLUTE",
-        "..\\secret.safetensors",
-        3,
-    ],
-)
-def test_weights_outside_the_folder_are_refused(model_folder, name):
-    secret = model_folder.parent / "secret.safetensors"
-    (model_folder / "model.safetensors").rename(secret)
-    (model_folder / "sub").mkdir()
-    for copy in (
-        model_folder / "sub" / secret.name,
-        model_folder / ".hidden.safetensors",
-        model_folder / "secret.bin",
-    ):
-        copy.write_bytes(secret.read_bytes())
-    name = str(secret) if name == "ABSOLUTE" else name
-    (model_folder / "model.safetensors.index.json").write_text(
-        json.dumps({"weight_map": {"a": name}})
-    )
-    with pytest.raises(
-        ValueError,
-        match=(
-            "names the weight file .*, expected the plain name of a .safetensors file in the "
-            "same folder. Do not use this folder"
-        ),
-    ):
-        load_pretrained(model_folder)
-
-
 def test_links_as_in_the_hubs_cache_load(model_folder, tmp_path):
-    """The weight files are links, snapshots/COMMIT/model.safetensors -> ../../blobs/HASH."""
+    """The weight file is a link, snapshots/COMMIT/model.safetensors -> ../../blobs/HASH."""
     tensors = load_file(model_folder / "model.safetensors")
-    blobs = tmp_path / "blobs"
-    blobs.mkdir()
-    keys, places = sorted(tensors), {}
-    for i, part in enumerate((keys[::2], keys[1::2])):
-        save_file({key: tensors[key] for key in part}, blobs / f"hash{i}")
-        (model_folder / f"model-{i}.safetensors").symlink_to(Path("..") / "blobs" / f"hash{i}")
-        places |= dict.fromkeys(part, f"model-{i}.safetensors")
-    (model_folder / "model.safetensors").unlink()
-    (model_folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    (model_folder / "model.safetensors").rename(tmp_path / "hash")
+    (model_folder / "model.safetensors").symlink_to(tmp_path / "hash")
     encoder, _ = load_pretrained(model_folder)
     assert all(torch.equal(value, tensors[key]) for key, value in encoder.state_dict().items())
 
