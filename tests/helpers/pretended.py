@@ -188,6 +188,10 @@ def run(*tasks, kind=None, **options):
     hooks = [HeadPruner(heads[name]) for name in heads if name in ("sst", "mrpc")]
     with pretending() as copied:
         model = move(MultitaskModel(encoder, heads, Tokenizer()))
+        for pruner in hooks:
+            for name in ("averages", "observed"):
+                value = getattr(pruner, name)
+                setattr(pruner, name, torch.empty(value.shape, dtype=value.dtype, device=DEVICE))
         fit(model, data, **{"epochs": 1, "batch_size": 6, "hooks": hooks, **options})
     return copied
 
