@@ -330,12 +330,12 @@ def test_the_saved_configuration_is_complete(tmp_path):
         (
             lambda folder: (folder / "pals.json").unlink(),
             FileNotFoundError,
-            "pals.json does not exist",
+            "pals.json",
         ),
         (
             lambda folder: (folder / "pals.safetensors").unlink(),
             FileNotFoundError,
-            "pals.safetensors does not exist",
+            "pals.safetensors",
         ),
         (
             lambda folder: (folder / "pals.json").write_text("{"),
