@@ -49,13 +49,14 @@ from mmlcourse import open_notebook
 open_notebook("12", profile, output_dir)
 
 # %%
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
 
 from mmlcourse.lessons import checks, plots
-from mmlcourse.lessons.plots import sliders
 from mmlcourse.lessons.profiles import get_profile
 from mmlcourse.machine import describe
 from mmlkit.runtime import fastest_precision, pick_device
@@ -221,7 +222,7 @@ def draw_pull(alpha, heads):
 
 
 start = {"alpha": 0.2, "heads": 5}
-sliders(draw_pull, start=start, alpha=[0, 0.2, 0.5, 0.8, 1.0], heads=[1, 5, 20, 100, 768])
+plots.sliders(draw_pull, start=start, alpha=[0, 0.2, 0.5, 0.8, 1.0], heads=[1, 5, 20, 100, 768])
 
 # %% [markdown]
 # *At α = 0.2, sts has 25 % of the steps. With five heads for each of the other two tasks, its share of the gradient would be only 6 %.*
@@ -257,8 +258,7 @@ def with_selection(name):
     one = load_task(name, source, limit=wanted, seed=seed)
     order = generator.permutation(len(one.train))
     most = min(select_rows, len(order) // 2)  # of a small set of your own
-    chosen, train = one.train.take(order[:most]), one.train.take(order[most:])
-    return replace(one, train=train, dev=chosen)
+    return replace(one, train=one.train.take(order[most:]), dev=one.train.take(order[:most]))
 
 
 # %%
@@ -720,8 +720,6 @@ pd.DataFrame({"trained": counts(model), "deployed": counts(deployed)}).map("{:,}
 # The saved model has three weight files: the encoder, which transformers can open as any BERT; the PALs; and the folded heads.
 
 # %%
-from pathlib import Path
-
 from mmlkit.training import load_model, save_model
 
 folder = Path(output_dir) / "together"
@@ -911,7 +909,7 @@ def draw_claims(level):
         plots.forest(rows, limit=limit, title=title).figure.set_dpi(80)  # a smaller file
 
 
-sliders(draw_claims, start={"level": 0.95}, level=levels)
+plots.sliders(draw_claims, start={"level": 0.95}, level=levels)
 
 # %%
 words = [outcome(one, at_least=least) for *_, one, least in by_level[0.95]]

@@ -70,8 +70,9 @@ def test_every_notebook_and_module_has_a_page(built):
     html, _ = built
     assert sorted(path.stem for path in html.glob("notebooks/*.html")) == NOTEBOOKS
     assert len(NOTEBOOKS) == 13
-    modules = {path.stem for path in html.glob("api/mmlkit/*.html")}
-    assert {"mmlkit.heads.multiverse", "mmlkit.pals.projected"} <= modules and len(modules) > 60
+    modules = {path.stem for path in html.glob("api/mml*/*.html")}
+    assert {"mmlkit.heads.multiverse", "mmlcourse.studies.protocol"} <= modules
+    assert len(modules) > 60
 
 
 def test_formulas_are_rendered(built):
