@@ -105,11 +105,12 @@ def bars(values, *, xlabel, title="", ax=None):
         The axes.
     """
     size = (6, 0.45 * len(values) + 1.2)
-    with panel(ax, size=size, grid=False, xlabel=xlabel, title=title) as ax:
+    with panel(ax, size=size, xlabel=xlabel, title=title) as ax:
         drawn = ax.barh(list(values), list(values.values()), color=COLOURS[0])
         ax.bar_label(drawn, fmt="%.2f", padding=3)
         ax.invert_yaxis()
         ax.margins(x=0.12)
+        ax.grid(False)
     return ax
 
 

@@ -64,13 +64,12 @@ def style():
 
 
 @contextlib.contextmanager
-def panel(ax=None, *, size=None, grid=True, **labels):
+def panel(ax=None, *, size=None, **labels):
     """Draw into one axes in the project's style.
 
     Args:
         ax: matplotlib axes, or None for a new figure.
         size: width and height of a new figure in inches.
-        grid: whether there is a grid.
         **labels: arguments of `Axes.set`, such as xlabel, ylabel and title.
 
     Yields:
@@ -80,8 +79,6 @@ def panel(ax=None, *, size=None, grid=True, **labels):
         ax = new[0, 0] if ax is None else ax
         yield ax
         ax.set(**labels)
-        if not grid:
-            ax.grid(False)
 
 
 @contextlib.contextmanager

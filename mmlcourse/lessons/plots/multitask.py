@@ -255,14 +255,14 @@ def learning_curve(scores, *, lines=None, title="", ax=None):
     return ax
 
 
-def loss_and_pull(margins, losses, pulls, *, lines=None, top=1.05, title=""):
+def loss_and_pull(margins, losses, pulls, *, lines, top=1.05, title=""):
     """Draw losses of one query, and how hard they pull, against the margin of the answer.
 
     Args:
         margins: m, [N].
         losses: {name: loss, [N]}.
         pulls: {name: -dL/dm, [N]}, with the same names.
-        lines: {name: height} of horizontal lines in the left panel, or None.
+        lines: {name: height} of horizontal lines in the left panel.
         top: the upper end of the right panel.
         title: of the left panel.
 
@@ -275,7 +275,7 @@ def loss_and_pull(margins, losses, pulls, *, lines=None, top=1.05, title=""):
             one = dict(**one, markevery=20, markersize=4, label=name)
             left.plot(margins, losses[name], **one)
             right.plot(margins, pulls[name], **one)
-        for name, y in (lines or {}).items():
+        for name, y in lines.items():
             left.axhline(y, **DOTTED, label=name)
         left.set(xlabel="margin m", ylabel="loss of a query", ylim=(-0.05, 4), title=title)
         right.set(xlabel="margin m", ylabel="pull, −dL/dm", ylim=(-0.03 * top, top))
