@@ -47,18 +47,20 @@ def near_duplicates(train, dev, limit=0.1):
     """Rows of dev within `limit` of a row of train; only rows that share most of their words are
     compared letter by letter.
     """
-    bags = [(Counter(words(" ".join(row))), " ".join(row)) for row in train.texts]
-    found = []
-    for i, row in enumerate(dev.texts):
-        text = " ".join(row)
-        bag = Counter(words(text))
-        for other, other_text in bags:
-            if (bag & other).total() >= 0.75 * max(bag.total(), other.total()) and edit_distance(
-                text, other_text
-            ) < limit:
-                found.append(i)
-                break
-    return found
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    def numbered(text):  # the second "the" is another word, so that a product counts shared words
+        counts = Counter(words(text)).items()
+        return [f"{word} {i}" for word, count in counts for i in range(count)]
+
+    texts = [[" ".join(row) for row in split.texts] for split in (train, dev)]
+    vectorizer = CountVectorizer(analyzer=numbered).fit(texts[0] + texts[1])
+    train_words, dev_words = map(vectorizer.transform, texts)
+    shared = (dev_words @ train_words.T).toarray()  # [dev rows, train rows]
+    longest = np.maximum(dev_words.sum(1), train_words.sum(1).T)
+    candidates = np.argwhere(shared >= 0.75 * np.asarray(longest))
+    near = {i for i, j in candidates if edit_distance(texts[1][i], texts[0][j]) < limit}
+    return sorted(near)
 
 
 def shared_texts(a, b):
