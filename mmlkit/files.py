@@ -168,8 +168,8 @@ def check_model_folder(folder, hint=""):
     found = complete_folder(folder)
     if not (found / "mmlkit.json").is_file():
         raise FileNotFoundError(
-            f"{folder} holds no trained model: mmlkit.json is missing. "
-            f"Expected a folder written by save_model. {hint}".strip()
+            f"{folder} holds no trained model: mmlkit.json is missing. Expected a folder written "
+            f"by save_model. {hint}".strip()
         )
     return found
 
@@ -188,8 +188,7 @@ def complete_folder(folder):
     if folder.exists() or not old.is_dir():
         return folder
     warnings.warn(
-        f"{folder} is missing: a save was killed in its last step. The model before it is loaded "
-        f"from {old}. Rename that folder, or save again.",
+        f"{folder} is missing: a save was killed in its last step. The model before it is {old}.",
         stacklevel=3,
     )
     return old

@@ -113,14 +113,13 @@ def autocast(precision, device):
         with context:
             loss = model.loss(batch).total
     """
-    device = torch.device(device)
     precision = fastest_precision(device) if precision == "auto" else precision
-    dtypes = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
-    if precision == "fp16" and device.type not in FP16_DEVICES:  # elsewhere, no scaler is at hand
-        raise ValueError(f"precision 'fp16' needs a CUDA GPU, not {device.type!r}. Use 'bf16'.")
     if precision == "fp32":
         return contextlib.nullcontext(), False
-    return torch.autocast(device.type, dtype=dtypes[precision]), precision == "fp16"
+    kind, dtype = torch.device(device).type, {"bf16": torch.bfloat16, "fp16": torch.float16}
+    if precision == "fp16" and kind not in FP16_DEVICES:  # elsewhere, no scaler is at hand
+        raise ValueError(f"precision 'fp16' needs a CUDA GPU, not {kind!r}. Use 'bf16'.")
+    return torch.autocast(kind, dtype=dtype[precision]), precision == "fp16"
 
 
 @contextlib.contextmanager

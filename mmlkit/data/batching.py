@@ -92,28 +92,30 @@ class Batch:
     def __len__(self):
         return len(self.rows if self.groups is None else self.groups)
 
-    def to(self, device, non_blocking=True):
+    def to(self, device):
         """Copy the batch to a device, to a CUDA GPU by way of pinned memory.
 
         A copy from pinned memory overlaps with work of the host, which then pads the next batch.
 
         Args:
             device: a torch.device or its name.
-            non_blocking: whether the host may go on before a copy to a GPU is done.
 
         Returns:
             A `Batch` on that device.
         """
-        parts = {name: part for name, part in vars(self).items() if hasattr(part, "to")}
         kind = torch.device(device).type
-        if kind == "cuda":
-            on_cpu = {name: part for name, part in parts.items() if getattr(part, "is_cpu", False)}
-            parts |= {name: part.pin_memory() for name, part in on_cpu.items()}
-        # A copy to the CPU would be read before it is done. One to MPS may read freed memory
-        # (pytorch issue 189690).
-        options = {"non_blocking": non_blocking and kind not in ("cpu", "mps")}
-        moved = {name: part.to(device, **options) for name, part in parts.items()}
-        return dataclasses.replace(self, **moved)
+
+        def moved(part):
+            if isinstance(part, Batch):
+                return part.to(device)
+            if kind == "cuda" and getattr(part, "is_cpu", False):
+                part = part.pin_memory()
+            # A copy to the CPU would be read before it is done. One to MPS may read freed memory
+            # (pytorch issue 189690).
+            return part.to(device, non_blocking=kind not in ("cpu", "mps"))
+
+        parts = {name: moved(part) for name, part in vars(self).items() if hasattr(part, "to")}
+        return dataclasses.replace(self, **parts)
 
     def split(self, size):
         """Split the batch into micro-batches, in order. The candidates of a query stay together.

@@ -55,8 +55,7 @@ class Split:
 
     def __repr__(self):
         """Return a line without the texts."""
-        labels = "" if self.labels is not None else ", without labels"
-        return f"Split({self.task.name!r}, {self.name!r}, {len(self):,} rows{labels})"
+        return f"Split({self.task.name!r}, {self.name!r}, {len(self):,} rows)"
 
     def __getitem__(self, i):
         """Return row i as a dict: its text columns, label (a name, or a score), id and columns.
@@ -118,10 +117,15 @@ class TaskData:
     source: str = ""
     more: dict = field(default_factory=dict)
 
+    @property
+    def splits(self):
+        """A dict from the name to the `Split`, of those that are there."""
+        found = {"train": self.train, "dev": self.dev, "test": self.test, **self.more}
+        return {name: split for name, split in found.items() if split is not None}
+
     def __repr__(self):
         """Return a line with the number of rows of each split."""
-        parts = {"train": self.train, "dev": self.dev, "test": self.test, **self.more}
-        rows = ", ".join(f"{name} {len(one):,}" for name, one in parts.items() if one is not None)
+        rows = ", ".join(f"{name} {len(split):,}" for name, split in self.splits.items())
         return f"TaskData({self.task.name!r} from {self.source!r}, rows: {rows})"
 
     def split(self, name):
@@ -133,7 +137,7 @@ class TaskData:
         Returns:
             The `Split`, or None where there is none.
         """
-        return {"train": self.train, "dev": self.dev, "test": self.test, **self.more}.get(name)
+        return self.splits.get(name)
 
 
 def load_task(task, source="mini", *, limit=None, seed=0, labels=None):

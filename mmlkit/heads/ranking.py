@@ -42,11 +42,8 @@ def rank_queries(data, *, positive="entailment"):
         model = MultitaskModel(encoder, {"qnli_rank": RankingHead(384)})
     """
     task = ranking_task(data.task, positive)
-    splits = {"train": data.train, "dev": data.dev, "test": data.test, **data.more}
-    splits = {
-        name: split if split is None else _ranked(split, task) for name, split in splits.items()
-    }
-    main = {name: splits.pop(name) for name in ("train", "dev", "test")}
+    splits = {name: _ranked(split, task) for name, split in data.splits.items()}
+    main = {name: splits.pop(name, None) for name in ("train", "dev", "test")}
     return TaskData(task, **main, source=data.source, more=splits)
 
 
