@@ -12,7 +12,7 @@ import os
 # Before torch starts: by default its waiting threads spin, which slows a busy machine up to 2.5
 # times. A value that the user has set stays.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-# torch then looks for a GPU without starting CUDA, which would not work in the copies of `launch`.
+# torch then looks for a GPU without starting CUDA, which would not work in copies of this process.
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 
 __version__ = "0.1.0"
@@ -24,7 +24,7 @@ _NAMES = {
     "bert": "BertConfig BertModel load_pretrained save_pretrained",
     "heads": "LinearHead PairHead MultiverseHead multiverse_loss HeadPruner SANHead",
     "pals": "ProjectedAttention add_pals",
-    "training": "AdamW MultitaskModel TaskSampler evaluate fit is_first_process launch load_model "
+    "training": "AdamW MultitaskModel TaskSampler evaluate fit load_model "
     "make_optimizer predict predict_proba predict_scores save_model train_step",
     "huggingface": "export_classifier",
 }

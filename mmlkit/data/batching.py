@@ -38,7 +38,7 @@ class Encoded:
         truncated: how many rows (of separate pairs: sentences) were truncated.
         second: the second sentences of separately encoded pairs (bi-encoder).
         queries: for a ranking, an array [N]: the query that each row is a candidate of.
-        features: a `mmlkit.training.features.FeatureCache` of these rows, or None.
+        features: a frozen encoder's vectors, [N,P,D], for P sentences of a row; or None.
     """
 
     task: Task
@@ -48,7 +48,7 @@ class Encoded:
     truncated: int
     second: "Encoded | None" = None
     queries: np.ndarray | None = None
-    features: object = None
+    features: torch.Tensor | None = None
 
     def __len__(self):
         return len(self.input_ids if self.queries is None else np.unique(self.queries))
@@ -75,7 +75,7 @@ class Batch:
         groups: for a ranking, the number of candidates of each query. The candidates of one query
             stand in adjacent rows.
         weight: the factor of its loss; below 1 for one process's share of a batch.
-        features: that of the `Encoded` split.
+        features: those of the `Encoded` split for these rows, [B,P,D], or None.
     """
 
     task: Task
@@ -87,7 +87,7 @@ class Batch:
     second: "Batch | None" = None
     groups: tuple | None = None
     weight: float = 1.0
-    features: object = None
+    features: torch.Tensor | None = None
 
     def __len__(self):
         return len(self.rows if self.groups is None else self.groups)
@@ -143,7 +143,7 @@ class Batch:
         adjacent = range(rows[0], rows[0] + len(rows))
         # Adjacent rows are a view. The numbers of others have to be copied to a GPU.
         place = slice(adjacent.start, adjacent.stop) if rows == list(adjacent) else rows
-        names = ("input_ids", "attention_mask", "token_type_ids", "labels")
+        names = ("input_ids", "attention_mask", "token_type_ids", "labels", "features")
         parts = {name: getattr(self, name) for name in names}
         return dataclasses.replace(
             self,
@@ -295,5 +295,5 @@ def collate(encoded, rows):
         tuple(rows),
         None if encoded.second is None else collate(encoded.second, rows),
         groups,
-        features=encoded.features,
+        features=None if encoded.features is None else encoded.features[rows],
     )

@@ -10,15 +10,13 @@
     evaluation    predictions and metrics of a whole split
     features      the features of a frozen encoder, computed once
     metrics       corpus metrics
-    arguments     the arguments of `fit` and `predict`, checked in one place
     checkpoints   the file that a run resumes from
-    fast          CPU shortcuts, which act inside `train_step` and predictions
+    fast          the path of a matrix product, and shortcuts of a training step on a CPU
 
 Notebooks 02, 07 and 10 build and use it. One paper's protocol or tables do not belong here.
 """
 
 from mmlkit.training import metrics
-from mmlkit.training.distributed import is_first_process, launch
 from mmlkit.training.evaluation import (
     evaluate,
     predict,

@@ -6,6 +6,7 @@ run can be resumed.
 
 import contextlib
 import functools
+import itertools
 import math
 import sys
 import time
@@ -14,6 +15,7 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 
 from mmlkit.data.batching import collate, encode, plan_examples
@@ -28,32 +30,21 @@ from mmlkit.runtime import (
     seeded,
 )
 from mmlkit.training import metrics
-from mmlkit.training.arguments import (
-    check_data,
-    check_frozen,
-    check_model,
-    check_parts,
-    check_settings,
-)
-from mmlkit.training.checkpoints import (
-    CheckpointWriter,
-    fingerprints,
-    load_latest,
-    plain_values,
-    same_run,
-)
+from mmlkit.training.checkpoints import fingerprint, load_latest, save_checkpoint
 from mmlkit.training.distributed import join
 from mmlkit.training.evaluation import score_encoded
-from mmlkit.training.fast import free_buffers
-from mmlkit.training.features import precompute, with_cache
+from mmlkit.training.features import encode_once
 from mmlkit.training.optimizers import learning_rate, make_optimizer
 from mmlkit.training.sampling import TaskSampler
-from mmlkit.training.step import check_finite, checks_at_once, train_step
+from mmlkit.training.step import train_step
 
 __all__ = ["Hook", "StepEvent", "fit"]
 
-# Steps between two readings of the losses on a GPU. Each reading waits until the GPU has finished.
-READ_EVERY = 50
+# Steps between two looks at the loss of a run on a GPU, each of which waits for it.
+LOOK_EVERY = 50
+# A scaler starts at 2^16. Below this scale 28 steps in a row have failed, and halving does not
+# help.
+SMALLEST_SCALE = 2.0**-11
 
 
 class StepEvent(NamedTuple):
@@ -63,9 +54,8 @@ class StepEvent(NamedTuple):
         step: updates so far, over all tasks.
         task: the name of the task that was updated.
         task_step: updates of this task so far.
-        loss: the Loss. fp16's scaler skips an update whose gradient overflows; its loss may be
-            finite, and is then reported like any other. On a GPU nothing has read the loss, so that
-            it may be infinite there; on a CPU no hook is called where it is infinite.
+        loss: the Loss. On a GPU nothing has read it; a step in which it or its gradient_norm is not
+            finite has changed no weight.
         model: the MultitaskModel.
         optimizer: the optimizer.
     """
@@ -89,7 +79,7 @@ class Hook(Protocol):
         """
 
     def state_dict(self) -> dict:
-        """Return the state for a checkpoint."""
+        """Return the state for a checkpoint: dicts with texts as keys, lists, tensors, numbers."""
 
     def load_state_dict(self, state) -> None:
         """Continue from the state of a checkpoint."""
@@ -115,7 +105,6 @@ def fit(
     seed=0,
     hooks=(),
     checkpoint_dir=None,
-    save_steps=None,
     save_minutes=5,
     resume=False,
     device=None,
@@ -126,11 +115,11 @@ def fit(
     ever unfrozen. The best epoch has the highest mean, over tasks, of the first dev metric; the
     first of equal epochs wins.
 
-    Under torchrun, or in a function that `launch` started, every process must call `fit` with the
-    same arguments. Each trains on its share of every batch, and all get the same weights and the
-    same history as one process with this batch_size, up to rounding. Dropout has other random
-    numbers then. The first process writes the checkpoint, from which any number of processes can
-    resume.
+    Under torchrun, or accelerate's notebook_launcher (training/distributed.py), every process must
+    call `fit` with the same arguments. Each trains on its share of every batch, and all get the
+    same weights and the same history as one process with this batch_size, up to rounding. Dropout
+    has other random numbers then. The first process writes the checkpoint, from which any number of
+    processes can resume.
 
     Ctrl-C ends the run after the step, with a checkpoint. In a live notebook `fit` then returns the
     finished epochs and leaves the best of their weights. Anywhere else it raises KeyboardInterrupt,
@@ -160,14 +149,12 @@ def fit(
         hooks: objects with the methods of `Hook`.
         checkpoint_dir: the folder for the last two checkpoints. One is written after each epoch.
             The checkpoints of a finished run hold only the best weights.
-        save_steps: also write a checkpoint after every so many updates.
-        save_minutes: also write a checkpoint when so many minutes have passed, where `save_steps`
-            is None.
+        save_minutes: also write a checkpoint when so many minutes have passed.
         resume: continue from checkpoint_dir if it holds a state. "auto" does so too, but starts
-            again where the state belongs to another run, and needs no checkpoint_dir. Settings and
-            data are compared, and what a hook's `to_config` returns. A resumed run equals an
-            uninterrupted one bit for bit on a CPU with as many threads. On a GPU it is equal up to
-            rounding: the backward pass of fused attention adds in no fixed order.
+            again where the state belongs to another run. Settings and data are compared, and what a
+            hook's `to_config` returns. A resumed run equals an uninterrupted one bit for bit on a
+            CPU with as many threads. On a GPU it is equal up to rounding: the backward pass of
+            fused attention adds in no fixed order.
         device: a GPU where there is one by default; see `runtime.place`.
 
     Returns:
@@ -175,152 +162,63 @@ def fit(
         seconds, best.
 
     Raises:
-        ValueError: settings do not fit together (see training/arguments.py).
-        FloatingPointError: the loss or a gradient is not finite (raised while a step is made; on a
-            GPU when the losses are read, every 50 steps and after each epoch).
+        ValueError: data, head, optimizer, sampler or hook do not fit together, or a checkpoint or
+            another process has other settings (from private functions).
+        FloatingPointError: the loss or a gradient was not finite in the last step (on a GPU: of 50
+            steps), or in one of the epoch (from a private function).
         KeyboardInterrupt: Ctrl-C outside of a live notebook.
 
     Example::
 
         history = fit(model, {"sst": load_task("sst")}, epochs=2, lr=1e-4, head_lr=1e-3)
     """
-    check_settings(locals())
-    check_model(model)
-    if not freeze_encoder:
-        check_frozen(model)
-    data = check_data(model, data)
-    saved = checkpoint_dir is not None
-    hooks = check_parts(model, optimizer, hooks, saved=saved, freeze_encoder=freeze_encoder)
-    if not isinstance(optimizer, str) and (lr is not None or head_lr is not None):
-        warnings.warn(
-            "lr and head_lr have no effect: an optimizer object has its own.", stacklevel=2
-        )
+    data = data if isinstance(data, dict) else {data.task.name: data}
+    _check_data(model, data)
     group, device = join(device)
-    # Before the weights, which are sent in this order.
-    group.check_equal({"the order of data": [*data], "the order of heads": [*model.heads]})
     group.send_weights(place(model, device))
     model.max_length = model.cut(max_length)
-    with group.warnings_once():
-        train, dev = (_encoded(model, data, split) for split in ("train", "dev"))
-    batches = {name: _stream(one, batch_size, _seed(seed, name)) for name, one in train.items()}
+    train, dev = (_encoded(model, data, split) for split in ("train", "dev"))
     if sampler is None:
         sizes = {name: math.ceil(len(one) / batch_size) for name, one in train.items()}
         sampler = TaskSampler("merged", sizes=sizes, epochs=epochs, seed=seed)
-    if not isinstance(sampler, TaskSampler):
-        raise ValueError(
-            f"sampler is {sampler!r:.80}, expected a TaskSampler, such as "
-            "TaskSampler('annealed', sizes={'sst': 100}, epochs=3)."
-        )
-    if sampler.epochs != epochs or set(sampler.sizes) != set(data):
-        raise ValueError(
-            f"The sampler is for {sampler.epochs} epochs of {list(sampler.sizes)}; this run is "
-            f"{epochs} epochs of {list(data)}."
-        )
-    with model.encoder_frozen(freeze_encoder), group.warnings_once():
-        if isinstance(optimizer, str):
-            rates = {"lr": 2e-5 if lr is None else lr, "head_lr": head_lr}
-            optimizer = make_optimizer(model, optimizer, **rates)
-        for params in optimizer.param_groups:
-            params["peak"] = params["lr"]
-        needs_scaler = autocast(precision, model.device)[1]
-        scaler = torch.amp.GradScaler(model.device.type) if needs_scaler else None
-        folder = None if checkpoint_dir is None else Path(checkpoint_dir).expanduser()
-        path = folder and folder / "last.safetensors"
-        settings = {
-            "epochs": epochs,
-            "lr": lr,
-            "head_lr": head_lr,
-            "batch_size": batch_size,
-            "schedule": schedule,
-            "warmup": warmup,
-            "freeze_encoder": freeze_encoder,
-            "seed": seed,
-            "clip": clip,
-            "precision": precision,
-            "max_length": model.max_length,
-            "optimizer": f"{type(optimizer).__module__}.{type(optimizer).__name__}",
-            "groups of parameters": [
-                {key: value for key, value in params.items() if key not in ("params", "lr")}
-                for params in optimizer.param_groups
-            ],
-            "trained": _trained(model, optimizer),
-            "hooks": [getattr(hook, "to_config", dict)() for hook in hooks],
-            # a list, because the order of its tasks decides which one comes when
-            "sampler": [sampler.kind, sampler.seed, [*sampler.sizes.items()]],
-            "steps_per_epoch": sampler.steps_per_epoch,
-            "tasks": {
-                name: [one.task.kind, one.task.labels, one.task.metrics, one.task.score_range]
-                for name, one in data.items()
-            },
-            "rows": {name: len(one.input_ids) for name, one in train.items()},
-        }
-        if path is not None or group.size > 1:
-            settings |= fingerprints(model, train, dev)
-        settings = plain_values(settings)
-        run = _Run(model, optimizer, scaler, hooks, settings, sampler.steps_per_epoch, path)
-        if not resume and path is not None and Path(path).is_file():
-            warnings.warn(
-                f"{path} is the checkpoint of an earlier run, which this run replaces. Pass "
-                "resume=True to continue it, or name another folder.",
-                stacklevel=2,
-            )
-        state = load_latest(path) if resume and path else None
-        if state and same_run(path, state["settings"], settings, resume):
-            run.load(state)
-        own = fastest_precision(model.device) if precision == "auto" else precision
-        group.check_equal({**settings, "precision": own, "the number of finished steps": run.step})
-        for one in data.values():
-            model.set_task(one.task)
-        files = CheckpointWriter(path if group.first else None, save_steps, save_minutes)
+    with model.encoder_frozen(freeze_encoder):
+        optimizer, hooks = _optimizer(model, optimizer, lr, head_lr), list(hooks)
+        _check_parts(model, data, optimizer, hooks, sampler, epochs)
+        run = _Run(model, optimizer, hooks, group, precision, checkpoint_dir)
+        numbers = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, seed=seed)
+        numbers |= dict(schedule=schedule, warmup=warmup, clip=clip, precision=precision)
+        run.resume(resume, lambda: _settings(run, sampler, data, train, dev, numbers))
+        sizes = dict(batch_size=2 * batch_size, precision=precision, group=group)
+        if model.encoder_is_constant and run.epoch < epochs:
+            _add_features(model, train, dev, sampler, batch_size, sizes)
+        batches = {name: _stream(one, batch_size, _seed(seed, name)) for name, one in train.items()}
+        options = dict(clip=clip, precision=precision, scaler=run.scaler, group=group)
         total = epochs * sampler.steps_per_epoch
-        rate = functools.partial(
-            learning_rate, warmup=int(warmup * total), total=total, schedule=schedule
-        )
-        options = {"clip": clip, "precision": precision, "scaler": scaler, "group": group}
-
-        def step(name):
-            for params in optimizer.param_groups:
-                # A hook may add a group, which has no peak yet.
-                params["lr"] = rate(run.step, peak=params.setdefault("peak", params["lr"]))
-            # No thread prefetches: the host reads nothing of a GPU between two steps, so that it
-            # pads and sends this batch while the GPU computes earlier steps.
-            batch = group.share(batches[name](run.task_steps.get(name, 0))).to(model.device)
-            seed_generators(_seed(seed, run.step) + group.rank, model.device)
-            size = min(filter(None, (micro_batch_size, run.micro.get(name))), default=None)
-            with _error_names_the_step(run.step + 1, path):
-                return train_step(model, batch, optimizer, micro_batch_size=size, **options)
-
-        def dev_metrics(name, split):
-            sizes = {"batch_size": 2 * batch_size, "precision": precision}
-            found, one = score_encoded(model, split, group=group, **sizes), data[name]
-            return metrics.compute(one.task, found, one.dev.labels, one.dev.queries)
-
-        with delayed_interrupt() as interrupted, _own_rates_afterwards(optimizer):
+        schedule = dict(schedule=schedule, warmup=int(warmup * total), total=total)
+        with delayed_interrupt() as interrupted, seeded(seed, model.device), _own_rates(optimizer):
             for epoch in range(run.epoch + 1, epochs + 1):
-                tasks, title = run.start_epoch(sampler.order(epoch)), f"epoch {epoch}/{epochs}"
-                precompute(model, train, sampler, batch_size=batch_size, precision=precision)
-                progress = _progress(tasks, title, hidden=not group.first)
-                with seeded(seed, model.device), progress:
-                    model.train()
-                    for name in progress:
-                        run.after_step(name, step(name))
-                        ended = interrupted.is_set()  # read once: it may be set at any moment
-                        if ended or files.due(run.step):
-                            files.write(run.state)
-                        if ended:
-                            return run.stop()
-                    run.read_losses()
-                run.after_epoch({name: dev_metrics(name, split) for name, split in dev.items()})
-                ended = interrupted.is_set() and epoch < epochs
-                if epoch < epochs:
-                    files.write(run.state)
-                if ended:
+                model.train()
+                tasks = sampler.order(epoch)[run.step - run.epoch * sampler.steps_per_epoch :]
+                for name in _progress(tasks, f"epoch {epoch}/{epochs}", group):
+                    _set_rates(optimizer, run.step, schedule)
+                    # No thread prefetches: the host reads nothing of a GPU between two steps, so
+                    # that it pads and sends this batch while the GPU computes earlier steps.
+                    batch = group.share(batches[name](run.task_steps.get(name, 0)))
+                    seed_generators(_seed(seed, run.step) + group.rank, model.device)
+                    size = min(filter(None, (micro_batch_size, run.micro.get(name))), default=None)
+                    batch, options["micro_batch_size"] = batch.to(model.device), size
+                    run.after_step(name, train_step(model, batch, optimizer, **options))
+                    stop = interrupted.is_set()  # read once: it may be set at any moment
+                    if stop or time.monotonic() - run.saved >= 60 * save_minutes:
+                        run.save()
+                    if stop:
+                        return run.stop()
+                scores = {name: score_encoded(model, one, **sizes) for name, one in dev.items()}
+                run.after_epoch({name: _metrics(data[name], one) for name, one in scores.items()})
+                run.save(finished=epoch == epochs)
+                if interrupted.is_set():  # after the last epoch, too: a script must end
                     return run.stop()
-            for _ in range(2):  # both files of a finished run are small
-                files.write(run.finished_state)
-            if interrupted.is_set():  # in the last epoch: a script with further runs must end
-                return run.stop()
-        group.wait()
+        group.gather(None)  # until the checkpoint is there
         return run.finish()
 
 
@@ -328,56 +226,52 @@ class _Run:
     """The changing state of a run, which a checkpoint holds."""
 
     SAVED = (
-        *("epoch", "step", "task_steps", "micro", "losses", "seconds", "history", "best_score"),
-        *("best", "settings"),
+        *("epoch", "step", "task_steps", "micro", "seconds", "history", "best_score", "best"),
+        "settings",
     )
 
-    def __init__(self, model, optimizer, scaler, hooks, settings, steps_per_epoch, path):
-        self.model, self.optimizer, self.scaler, self.hooks = model, optimizer, scaler, list(hooks)
-        self.settings, self.steps_per_epoch = settings, steps_per_epoch
-        self.path, self.at_once = path, checks_at_once(model.device, optimizer)
-        self.losses, self.unread = {}, []  # of this epoch; (step, task, loss, norm) not yet read
-        self.seconds, self.started = 0.0, time.perf_counter()  # of this epoch before `started`
+    def __init__(self, model, optimizer, hooks, group, precision, folder):
+        self.model, self.optimizer, self.hooks, self.group = model, optimizer, hooks, group
+        self.scaler = None
+        if autocast(precision, model.device)[1]:
+            self.scaler = torch.amp.GradScaler(model.device.type)
+        self.path = folder and Path(folder).expanduser() / "last.safetensors"
+        self.settings = {}
         self.epoch, self.step, self.task_steps = 0, 0, {}  # `epoch` counts finished epochs
         self.micro = {}  # {task: micro-batch size}, where memory ran out
+        self.losses, self.seconds = {}, 0.0  # of this epoch; seconds before `started`
         self.history, self.best_score, self.best = [], -math.inf, None
-
-    def start_epoch(self, tasks):
-        """Return the tasks of the steps that are left of an epoch, from those of all its steps."""
-        self.started = time.perf_counter()
-        self.losses = {name: self.losses.get(name, []) for name in sorted(set(tasks))}
-        return tasks[self.step - self.epoch * self.steps_per_epoch :]
+        self.started, self.saved = time.perf_counter(), time.monotonic()
 
     def after_step(self, name, loss):
+        """Count a step, look for divergence, and call the hooks."""
         self.step += 1
         self.task_steps[name] = self.task_steps.get(name, 0) + 1
         if loss.micro_batch_size is not None:
             self.micro[name] = loss.micro_batch_size
-        self.unread.append((self.step, name, loss.total, loss.gradient_norm))
-        if self.at_once or len(self.unread) == READ_EVERY:
-            self.read_losses()
-        if self.at_once and not math.isfinite(self.losses[name][-1]):
-            return  # fp16's scaler skipped the step
+        # NaN where the gradient is not finite, too
+        self.losses.setdefault(name, []).append(loss.total + 0 * loss.gradient_norm)
+        if self.model.device.type == "cpu" or self.step % LOOK_EVERY == 0:
+            self.check(name, [self.losses[name][-1].item()])
         event = StepEvent(self.step, name, self.task_steps[name], loss, self.model, self.optimizer)
         for hook in self.hooks:
             hook.after_step(event)
 
-    def read_losses(self):
-        """Read the losses of the last steps from the GPU, and stop a run that has diverged."""
-        if not self.unread:
+    def check(self, name, losses):
+        """Stop a run that has diverged. A scaler skips steps while its scale falls."""
+        if all(map(math.isfinite, losses)):
             return
-        steps, names, totals, norms = zip(*self.unread)
-        totals, norms = torch.stack([*totals, *norms]).cpu().reshape(2, -1)  # one transfer
-        for step, name, total, norm in zip(steps, names, totals, norms):
-            if not self.at_once:  # otherwise train_step has checked them
-                with _error_names_the_step(step, self.path, self.step):
-                    check_finite(Loss(total, gradient_norm=norm), name, self.scaler)
-            self.losses[name].append(total.item())
-        self.unread = []
+        if self.scaler is not None and self.scaler.get_scale() >= SMALLEST_SCALE:
+            return
+        raise FloatingPointError(
+            f"Training stopped at step {self.step}: the loss of task {name!r} or its gradient is "
+            "not finite. Such a step changes no weight. Try a smaller lr, clip=1.0, or "
+            "precision='fp32'."
+        )
 
     def after_epoch(self, scores):
+        """Add the rows of an epoch to the history, and keep its weights where it is the best."""
         self.epoch += 1
-        seconds = round(self.seconds + time.perf_counter() - self.started, 2)
         firsts = [next(iter(values.values())) for values in scores.values()]
         # A correlation of constant predictions is nan, and counts as 0.
         score = sum(0.0 if math.isnan(first) else first for first in firsts) / len(firsts)
@@ -388,49 +282,74 @@ class _Run:
             self.best = {key: value.detach().clone() for key, value in state.items()}
             for row in self.history:
                 row["best"] = False
+        seconds = round(self.seconds + time.perf_counter() - self.started, 2)
         for name, values in scores.items():
-            finite = [loss for loss in self.losses.get(name, []) if math.isfinite(loss)]
+            losses = torch.stack(self.losses[name]).cpu().tolist() if name in self.losses else []
+            self.check(name, losses)
+            finite = [loss for loss in losses if math.isfinite(loss)]
             mean = sum(finite) / len(finite) if finite else math.nan
-            row = {
-                "epoch": self.epoch,
-                "step": self.step,
-                "task": name,
-                "train_loss": mean,
-                **values,
-            }
+            row = dict(epoch=self.epoch, step=self.step, task=name, train_loss=mean, **values)
             self.history.append({**row, "seconds": seconds, "best": best})
         self.losses, self.seconds, self.started = {}, 0.0, time.perf_counter()
 
-    def state(self):
-        self.read_losses()
-        seconds = self.seconds + time.perf_counter() - self.started
-        return {
-            **{name: getattr(self, name) for name in self.SAVED},
-            "seconds": seconds if self.losses else 0.0,
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "hooks": [hook.state_dict() for hook in self.hooks],
-            "scaler": self.scaler.state_dict() if self.scaler else {},
-        }
+    def save(self, finished=False):
+        """Write a checkpoint. Both files of a finished run hold the best weights alone."""
+        self.saved = time.monotonic()
+        if self.path is None or self.group.rank > 0:
+            return
+        state = {name: getattr(self, name) for name in self.SAVED}
+        state["seconds"] += time.perf_counter() - self.started
+        state["losses"] = {name: torch.stack(losses) for name, losses in self.losses.items()}
+        state["hooks"] = [hook.state_dict() for hook in self.hooks]
+        state["scaler"] = self.scaler.state_dict() if self.scaler else {}
+        if not finished:
+            state |= dict(model=self.model.state_dict(), optimizer=self.optimizer.state_dict())
+        for _ in range(2 if finished else 1):
+            save_checkpoint(self.path, state)
 
-    def finished_state(self):
-        """Return what a finished run needs: the best weights, but no last ones and no moments."""
-        return {k: value for k, value in self.state().items() if k not in ("model", "optimizer")}
+    def resume(self, wanted, settings):
+        """Continue from the checkpoint, if one is wanted and there, and it is of the same run."""
+        if self.path is None and self.group.size == 1:
+            return
+        self.settings = settings()
+        state = load_latest(self.path) if wanted and self.path else None
+        if state and (changed := _changed(state["settings"], self.settings)):
+            found = f"{self.path} belongs to another run, which differs in: {changed}."
+            if wanted != "auto":
+                raise ValueError(
+                    f"{found} Use the same settings and data, another checkpoint_dir, or "
+                    "resume=False."
+                )
+            warnings.warn(f"{found} This run starts again and replaces it.", stacklevel=3)
+        elif state:
+            self.load(state)
+        elif self.path and self.path.is_file():
+            warnings.warn(
+                f"{self.path} is the checkpoint of an earlier run, which this run replaces. Pass "
+                "resume=True to continue it, or name another folder.",
+                stacklevel=3,
+            )
+        precision = fastest_precision(self.model.device)
+        own = {**self.settings, "the fastest precision": precision, "finished steps": self.step}
+        for other in self.group.gather(own):
+            if changed := _changed(other, own):
+                raise ValueError(
+                    f"Two processes differ in: {changed}. Every process must call fit with the "
+                    "same data and settings, and see the same checkpoint_dir."
+                )
 
     def load(self, state):
-        groups = len(state["optimizer"]["param_groups"]) if "optimizer" in state else None
-        if groups not in (None, len(self.optimizer.param_groups)):
-            raise ValueError(
-                f"{self.path} has {groups} groups of parameters, and the optimizer has "
-                f"{len(self.optimizer.param_groups)}, because a hook has added some. Add them "
-                "before fit, or use resume=False."
-            )
+        """Set everything that `save` has written."""
         for name in self.SAVED:
             setattr(self, name, state[name])
+        device = self.model.device
+        self.losses = {name: list(one.to(device)) for name, one in state["losses"].items()}
         for hook, saved in zip(self.hooks, state["hooks"]):
             hook.load_state_dict(saved)
         if "model" in state:  # a finished run needs `best` alone
             self.model.load_state_dict(state["model"])
+            moments = state["optimizer"]["state"]  # whose keys are numbers
+            state["optimizer"]["state"] = {int(i): one for i, one in moments.items()}
             self.optimizer.load_state_dict(state["optimizer"])
         if self.scaler and state["scaler"]:  # empty where the device before needed no scaler
             self.scaler.load_state_dict(state["scaler"])
@@ -447,31 +366,121 @@ class _Run:
         return self.finish()
 
     def finish(self):
+        """Restore the best weights and return the history."""
         import pandas as pd
 
         if self.best is not None:
             self.model.load_state_dict(self.best)
         self.model.zero_grad()  # gradients have the size of the weights
-        free_buffers(self.model.encoder)
         self.model.eval()
         return pd.DataFrame(self.history)
 
 
-def _encoded(model, data, split):
-    """Return {task name: Encoded} of a split, each with a cache for a frozen encoder's features."""
-    options = {"max_length": model.max_length}
-    return {
-        name: with_cache(
-            encode(
-                model.tokenizer, getattr(one, split), pairs=model.head(one.task).pairs, **options
-            )
+def _check_data(model, data):
+    """Check that data have labels, and are for the tasks that their names and the heads say."""
+    for name, one in data.items():
+        model.head(one.task)
+        for part in ("train", "dev"):
+            split, compared = getattr(one, part), ("name", "kind", "labels", "score_range")
+            if getattr(split, "labels", None) is None:
+                raise ValueError(f"Task {name!r} has no labels in {part}; fit needs train and dev.")
+            if name != one.task.name or any(
+                getattr(split.task, key) != getattr(one.task, key) for key in compared
+            ):
+                raise ValueError(
+                    f"data[{name!r}] is for {one.task}, and its {part} split was made for "
+                    f"{split.task}. Use the task's own name, and load the data with this task."
+                )
+
+
+def _check_parts(model, data, optimizer, hooks, sampler, epochs):
+    """Check that optimizer, hooks and sampler are for this model and these data."""
+    names = {id(one): name for name, one in model.named_parameters()}
+    held = [one for params in optimizer.param_groups for one in params["params"]]
+    if any(id(one) not in names for one in held):
+        raise ValueError(
+            "The optimizer has parameters of another model. Make it from this one's: "
+            "make_optimizer(model, lr=...)."
         )
-        for name, one in data.items()
+    if half := [one for one in held if one.requires_grad and one.dtype.itemsize < 4]:
+        raise ValueError(
+            f"{names[id(half[0])]} is in {half[0].dtype}, which rounds most small updates away. "
+            "Train model.float(); precision='bf16' then computes in half precision."
+        )
+    for hook in hooks:
+        head = getattr(hook, "head", None)
+        if head is not None and all(head is not one for one in model.heads.values()):
+            raise ValueError(
+                f"The head of {type(hook).__name__} is not one of this model. Make the hook with "
+                "model.heads[...]."
+            )
+    if sampler.epochs != epochs or set(sampler.sizes) != set(data):
+        raise ValueError(
+            f"The sampler is for {sampler.epochs} epochs of {list(sampler.sizes)}; this run is "
+            f"{epochs} epochs of {list(data)}."
+        )
+
+
+def _settings(run, sampler, data, train, dev, numbers):
+    """Return a text for everything that decides the result of a run."""
+    model, optimizer = run.model, run.optimizer
+    names = {id(one): name for name, one in model.named_parameters()}
+    groups = [
+        {**params, "params": [names[id(one)] for one in params["params"] if one.requires_grad]}
+        for params in optimizer.param_groups
+    ]
+    pals = getattr(model.encoder, "pals", None)
+    heads = [
+        [name, type(head), getattr(head, "to_config", dict)()] for name, head in model.heads.items()
+    ]
+    encoder = [model.encoder, model.encoder.config, getattr(pals, "config", None)]
+    rows = {
+        name: [one.task, *map(_content, (train[name], dev[name]))] for name, one in data.items()
+    }
+    return {
+        **{name: str(value) for name, value in numbers.items()},
+        "max_length": str(model.max_length),
+        "optimizer": fingerprint(type(optimizer), groups),
+        "hooks": fingerprint([getattr(hook, "to_config", dict)() for hook in run.hooks]),
+        "sampler": fingerprint(vars(sampler)),
+        "model": fingerprint(*encoder, heads),
+        "data": fingerprint(rows),
     }
 
 
+def _content(encoded):
+    """Return a text for the tokens and labels of a split."""
+    parts = [one for one in (encoded, encoded.second) if one is not None]
+    ids = [np.fromiter(itertools.chain.from_iterable(one.input_ids), np.int64) for one in parts]
+    values = (*ids, *(one.lengths for one in parts), encoded.labels, encoded.queries)
+    return fingerprint(*(b"" if one is None else np.ascontiguousarray(one) for one in values))
+
+
+def _changed(then, now):
+    return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+
+
+def _optimizer(model, optimizer, lr, head_lr):
+    """Return the optimizer, whose learning rates are the peaks of the schedule."""
+    if isinstance(optimizer, str):
+        optimizer = make_optimizer(model, optimizer, lr=2e-5 if lr is None else lr, head_lr=head_lr)
+    elif lr is not None or head_lr is not None:
+        warnings.warn(
+            "lr and head_lr have no effect: an optimizer object has its own.", stacklevel=3
+        )
+    for params in optimizer.param_groups:
+        params["peak"] = params["lr"]
+    return optimizer
+
+
+def _set_rates(optimizer, step, schedule):
+    for params in optimizer.param_groups:  # a hook may add one, which has no peak yet
+        peak = params.setdefault("peak", params["lr"])
+        params["lr"] = learning_rate(step, peak=peak, **schedule)
+
+
 @contextlib.contextmanager
-def _own_rates_afterwards(optimizer):
+def _own_rates(optimizer):
     """Give an optimizer its own learning rates back, whatever the schedule has set inside."""
     try:
         yield
@@ -480,22 +489,30 @@ def _own_rates_afterwards(optimizer):
             params["lr"] = params.get("peak", params["lr"])
 
 
-@contextlib.contextmanager
-def _error_names_the_step(step, path, latest=0):
-    """Add the step, what is left, and a remedy to a FloatingPointError."""
-    try:
-        yield
-    except FloatingPointError as error:
-        kept = ""
-        if path is not None and path.is_file():
-            kept = f" The latest checkpoint is {path}."
-        where = "before this step"
-        if latest > step:
-            where = f"after step {latest}; this step itself changed none"
-        raise FloatingPointError(
-            f"Training stopped at step {step}: {error}. The weights are those {where}.{kept} Try a "
-            "smaller lr, clip=1.0, or precision='fp32'."
-        ) from error
+def _encoded(model, data, split):
+    """Return {task name: Encoded} of a split."""
+    return {
+        name: encode(
+            model.tokenizer,
+            getattr(one, split),
+            max_length=model.max_length,
+            pairs=model.head(one.task).pairs,
+        )
+        for name, one in data.items()
+    }
+
+
+def _add_features(model, train, dev, sampler, batch_size, sizes):
+    """Encode the rows of a frozen encoder once, if the run will draw at least as many."""
+    order = [name for epoch in range(1, sampler.epochs + 1) for name in sampler.order(epoch)]
+    for name, one in train.items():
+        if order.count(name) * batch_size >= len(one):
+            train[name] = encode_once(model, one, **sizes)
+    dev.update({name: encode_once(model, one, **sizes) for name, one in dev.items()})
+
+
+def _metrics(data, scores):
+    return metrics.compute(data.task, scores, data.dev.labels, data.dev.queries)
 
 
 def _stream(encoded, batch_size, seed):
@@ -509,18 +526,12 @@ def _stream(encoded, batch_size, seed):
     return lambda k: collate(encoded, planned(k // per_pass)[k % per_pass])
 
 
-def _trained(model, optimizer):
-    """Return a number for the names of the trained parameters, in the optimizer's order."""
-    names = {id(one): name for name, one in model.named_parameters()}
-    held = (one for params in optimizer.param_groups for one in params["params"])
-    return _seed(*(names.get(id(one)) for one in held if one.requires_grad))
-
-
 def _seed(*parts):
     return zlib.crc32("/".join(map(str, parts)).encode())
 
 
-def _progress(steps, text, hidden):
+def _progress(tasks, text, group):
     from tqdm.auto import tqdm
 
-    return tqdm(steps, desc=text, leave=False, disable=hidden or not is_interactive())
+    hidden = group.rank > 0 or not is_interactive()
+    return tqdm(tasks, desc=text, leave=False, disable=hidden)

@@ -260,7 +260,7 @@ class MultitaskModel(nn.Module):
         """
         if batch.features is None or not self.encoder_is_constant:
             return self._encode(batch)
-        return batch.features.inputs(batch, lambda: self._encode(batch))
+        return batch.features.unbind(1)
 
     def _encode(self, batch):
         head = self.head(batch.task)

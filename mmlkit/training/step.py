@@ -6,7 +6,6 @@ whole batch, here in proportion to its examples.
 """
 
 import contextlib
-import math
 import warnings
 
 import torch
@@ -15,13 +14,9 @@ from mmlkit.heads.linear import Loss
 from mmlkit.runtime import autocast, random_state, set_random_state
 from mmlkit.training.distributed import ALONE
 from mmlkit.training.evaluation import unless_out_of_memory
-from mmlkit.training.fast import cpu_shortcuts, fast_matmul, one_of_two_threads, rows_in_use
+from mmlkit.training.fast import cpu_shortcuts, fast_matmul
 
-__all__ = ["check_finite", "checks_at_once", "train_step"]
-
-# A scaler starts at 2^16. Below this scale 28 steps in a row have failed, and halving does not
-# help.
-SMALLEST_SCALE = 2.0**-11
+__all__ = ["train_step"]
 
 
 def train_step(
@@ -37,13 +32,13 @@ def train_step(
 ):
     """Make one update on one batch.
 
+    A step whose loss or gradient is not finite changes no weight and raises no error: the Loss
+    shows it. With a fused optimizer, such as that of `make_optimizer`, no value is read on the
+    host, so that a GPU need not wait.
+
     Where memory runs out, the gradient so far is discarded and the size halved, with the same
     random numbers as if that size had been asked for. A warning and `Loss.micro_batch_size` name
-    the size that fitted. CPU shortcuts act inside (see training/fast.py); the word table has no
-    gradient afterwards.
-
-    On a GPU with a fused optimizer no value is read, so that the host need not wait. A step that is
-    not finite then changes no weight and raises no error; `check_finite` raises it later.
+    the size that fitted.
 
     Args:
         model: a MultitaskModel.
@@ -54,25 +49,17 @@ def train_step(
         clip: the largest global gradient norm, or None.
         precision: see `runtime.autocast`. fp16 needs a scaler; "auto" is fp32 where fp16 would need
             one and none is given.
-        scaler: a torch.amp.GradScaler. It skips a step whose gradient overflows and halves its
-            scale; the Loss of such a step may be infinite.
+        scaler: a torch.amp.GradScaler. It halves its scale where the gradient is not finite.
         group: the processes that train together. The batch is then this one's `Group.share`.
 
     Returns:
         The Loss of the batch, of all shares together, penalty included.
 
     Raises:
-        ValueError: micro_batch_size is below one, or fp16 has no scaler.
-        FloatingPointError: the loss or a gradient is not finite; no weight has moved. With a scaler
-            this is raised once its scale has been halved 28 times.
+        ValueError: fp16 has no scaler.
         OutOfMemoryError: a single example does not fit (torch.OutOfMemoryError, from a private
             function).
     """
-    if micro_batch_size is not None and micro_batch_size < 1:
-        raise ValueError(
-            f"micro_batch_size is {micro_batch_size}, expected at least 1, or None for the whole "
-            "batch."
-        )
     if scaler is None and autocast(precision, model.device)[1]:
         if precision != "auto":
             raise ValueError(
@@ -80,22 +67,16 @@ def train_step(
                 "scaler=torch.amp.GradScaler(), or precision='auto'."
             )
         precision = "fp32"
-    wanted = size = int(min(micro_batch_size or len(batch), len(batch)))
+    wanted = size = min(micro_batch_size or len(batch), len(batch))
     random = random_state(model.device)
     while True:
-        # None, not zero: parameters of other tasks then stay bit-identical. Of the whole model,
-        # because the optimizer may hold a part of it.
-        optimizer.zero_grad(set_to_none=True)
-        model.zero_grad(set_to_none=True)
-        shortcuts = cpu_shortcuts(model.encoder, shared=group.size > 1)
-        with fast_matmul(model.device), shortcuts as meanwhile:
-            penalty = meanwhile(model.head(batch.task).penalty)
+        with fast_matmul(model.device), cpu_shortcuts(model):  # no gradient is left, see there
             loss = unless_out_of_memory(
                 lambda size=size: _backward(model, batch, size, precision, scaler)
             )
             if loss is not None:
                 group.sum([loss.total, loss.per_head, *(p.grad for p in model.parameters())])
-                loss = _with_penalty(loss, penalty(), scaler)
+                loss = _with_penalty(loss, model.head(batch.task), scaler)
                 loss = _update(loss, model, batch, optimizer, clip, scaler)
                 break
         size = _half(size, batch)
@@ -124,7 +105,9 @@ def _backward(model, batch, size, precision, scaler):
     return Loss(total, per_head)
 
 
-def _with_penalty(loss, penalty, scaler):
+def _with_penalty(loss, head, scaler):
+    """Add the gradient of the head's penalty, once for all micro-batches and processes."""
+    penalty = head.penalty()
     if penalty is None:
         return loss
     _scaled(penalty, scaler).backward()
@@ -132,77 +115,31 @@ def _with_penalty(loss, penalty, scaler):
 
 
 def _update(loss, model, batch, optimizer, clip, scaler):
-    """Clip the gradient and step; return the Loss with the gradient's norm."""
+    """Clip the gradient and step, if all is finite; return the Loss with the gradient's norm."""
     held = {id(one) for params in optimizer.param_groups for one in params["params"]}
     trained = [one for one in model.parameters() if one.grad is not None and id(one) in held]
-    if scaler is not None and trained:
+    if not trained:  # the optimizer holds the head of another task
+        return loss._replace(gradient_norm=torch.zeros_like(loss.total))
+    if scaler is not None:
         scaler.unscale_(optimizer)
-    norm = loss.total.new_zeros(())  # on the device, also where the optimizer holds another head
-    at_once = checks_at_once(model.device, optimizer)
-    with rows_in_use(trained) as clipped:
-        if trained:
-            norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in clipped])
-        # A factor of 1 takes a fiftieth of a step. Where the norm is not read, torch decides.
-        if clip is not None and not (at_once and norm + 1e-6 <= clip):
-            # A norm of 0 clips nothing; one that is not finite would give NaN.
-            with one_of_two_threads(model.device):
-                torch.nn.utils.clip_grads_with_norm_(clipped, clip, norm.nan_to_num(0.0, 0.0, 0.0))
-    loss = loss._replace(gradient_norm=norm)
-    head = model.head(batch.task)
-    unmoved = getattr(head, "dropped_heads_unmoved", contextlib.nullcontext)
-    with unmoved(), one_of_two_threads(model.device):
-        if scaler is not None:  # it skips a step whose gradient is not finite
-            if trained:
-                scaler.step(optimizer)
-                scaler.update()
-        elif not at_once:  # torch's fused optimizers skip a step where found_inf is 1
-            optimizer.found_inf = 1.0 - (loss.total.isfinite() & norm.isfinite()).float()
+    norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in trained])
+    if clip is not None:
+        torch.nn.utils.clip_grads_with_norm_(trained, clip, norm)
+    finite = loss.total.isfinite() & norm.isfinite()
+    unmoved = getattr(model.head(batch.task), "dropped_heads_unmoved", contextlib.nullcontext)
+    with unmoved():
+        if scaler is not None:
+            scaler.step(optimizer)
+            scaler.update()
+        elif all(params.get("fused") for params in optimizer.param_groups):
+            optimizer.found_inf = (
+                1.0 - finite.float()
+            )  # torch's fused optimizers skip where it is 1
             optimizer.step()
             del optimizer.found_inf
-        else:
-            check_finite(loss, batch.task.name)
+        elif finite:  # this waits for a GPU
             optimizer.step()
-    if scaler is not None and at_once:
-        check_finite(loss, batch.task.name, scaler)
-    return loss
-
-
-def checks_at_once(device, optimizer):
-    """Decide whether `train_step` reads the loss and the gradient's norm to check them.
-
-    On a GPU, a fused optimizer makes this unnecessary: it skips a step that is not finite. The
-    fused optimizers for MPS are not known to do so.
-
-    Args:
-        device: the model's device.
-        optimizer: any torch optimizer.
-
-    Returns:
-        True on a CPU, on MPS, and for an optimizer that is not fused.
-    """
-    fused = all(group.get("fused") for group in optimizer.param_groups)
-    return device.type in ("cpu", "mps") or not fused
-
-
-def check_finite(loss, task, scaler=None):
-    """Check that a training step has not diverged. This reads the loss, and so waits for a GPU.
-
-    Args:
-        loss: the Loss that `train_step` returned.
-        task: the name of the task.
-        scaler: the scaler of the step. Its scale may still fall, unless it is too small already.
-
-    Raises:
-        FloatingPointError: the loss or the gradient is not finite.
-    """
-    total, norm = loss.total.item(), loss.gradient_norm.item()
-    if math.isfinite(total) and math.isfinite(norm):
-        return
-    if scaler is not None and scaler.get_scale() >= SMALLEST_SCALE:  # this waits for a GPU
-        return
-    if not math.isfinite(total):
-        raise FloatingPointError(f"the loss of task {task!r} is {total}")
-    raise FloatingPointError(f"the gradient of task {task!r} is {norm}, its loss {total:.4g}")
+    return loss._replace(gradient_norm=norm)
 
 
 def _scaled(loss, scaler):

