@@ -129,6 +129,9 @@ def _previous(path):
 def _plain(state, name, tensors):
     """Return the state with {"@tensor": name} for each tensor, which goes into `tensors`."""
     if isinstance(state, torch.Tensor):
+        name = name.removeprefix(".")
+        while name in tensors:  # "a.b" and "b" in "a"
+            name += "'"
         tensors[name] = state.detach().cpu().contiguous().clone()
         return {TENSOR: name}
     if isinstance(state, dict):

@@ -14,7 +14,7 @@ from mmlkit.heads.linear import Loss
 from mmlkit.runtime import autocast, random_state, set_random_state
 from mmlkit.training.distributed import ALONE
 from mmlkit.training.evaluation import unless_out_of_memory
-from mmlkit.training.fast import cpu_shortcuts, fast_matmul
+from mmlkit.training.fast import clear_gradients, cpu_shortcuts, fast_matmul
 
 __all__ = ["train_step"]
 
@@ -70,7 +70,8 @@ def train_step(
     wanted = size = min(micro_batch_size or len(batch), len(batch))
     random = random_state(model.device)
     while True:
-        with fast_matmul(model.device), cpu_shortcuts(model):  # no gradient is left, see there
+        clear_gradients(model)
+        with fast_matmul(model.device), cpu_shortcuts(model):
             loss = unless_out_of_memory(
                 lambda size=size: _backward(model, batch, size, precision, scaler)
             )

@@ -303,9 +303,9 @@ print(textwrap.dedent(inspect.getsource(train_step).split('"""')[2].strip("\n"))
 # %% [markdown]
 # | lines | what they do |
 # |---|---|
-# | the first two `if` | check the arguments and choose the precision |
+# | the first `if` | chooses the precision |
 # | `random_state`, `set_random_state` | save and restore the random numbers of dropout for a second try |
-# | `zero_grad` | deletes the gradients of the previous step |
+# | `clear_gradients` | deletes the gradients of the previous step |
 # | `fast_matmul`, `cpu_shortcuts` | choose faster implementations of the same operations |
 # | `_backward` | forward pass, loss and backward pass, in micro-batches if asked |
 # | `group.sum` | adds the gradients of several processes |

@@ -14,7 +14,7 @@ from mmlkit.data.batching import Batch, collate, encode, plan_examples
 from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import LinearHead
 from mmlkit.runtime import autocast
-from mmlkit.training.features import FeatureCache
+from mmlkit.training import loop
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import make_optimizer
@@ -81,9 +81,9 @@ def test_a_resumed_run_equals_the_uninterrupted_run(
 
 def test_a_frozen_encoder_reads_each_row_once(device, exact_products, make_model, make_toy):
     histories = []
-    for inputs in (FeatureCache.inputs, lambda self, batch, compute: compute()):
+    for encode_rows in (loop.encode_once, lambda model, encoded, **_: encoded):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(FeatureCache, "inputs", inputs)
+            patch.setattr(loop, "encode_once", encode_rows)
             options = dict(epochs=3, lr=1e-2, batch_size=4, freeze_encoder=True, device=device)
             history = fit(make_model("sst"), make_toy("sst"), precision="fp32", **options)
             histories.append(history.drop(columns="seconds"))

@@ -43,14 +43,6 @@ def test_scores_that_are_not_finite_are_named(make_model, make_toy, function):
         function(model, make_toy("sst"))
 
 
-def test_the_warning_of_separate_sentences_counts_sentences(make_model, make_toy):
-    from mmlkit.data.batching import encode
-
-    model, data = make_model("quora"), make_toy("quora", dev=2)
-    with pytest.warns(UserWarning, match="quora dev: [1-4] of 4 sentences longer than 3 tokens"):
-        encode(model.tokenizer, data.dev, max_length=3, pairs="separate")
-
-
 def test_the_labels_of_a_batch_have_the_types_of_torch(make_model, make_toy):
     import dataclasses
 
