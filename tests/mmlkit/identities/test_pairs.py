@@ -84,17 +84,6 @@ def test_micro_batches_give_the_gradient_of_the_whole(make_pair_model, make_toy)
         torch.testing.assert_close(ends[1][1][name], value, atol=1e-6, rtol=1e-4, msg=name)
 
 
-def test_the_reused_gradient_is_cleared_for_both_sentences(make_pair_model, make_toy):
-    """A word of the second sentence only must not keep its gradient for the next step."""
-    data = make_toy("quora")
-    model = make_pair_model("quora")
-    encoded = encode(model.tokenizer, data.train, pairs="separate")
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for start in (0, 5):
-        train_step(model, collate(encoded, list(range(start, start + 5))), optimizer)
-        assert not model.encoder.embeddings.word_embeddings.weight.reused_gradient.any()
-
-
 def test_it_trains_and_saves_with_packed_and_single_tasks(make_pair_model, make_toy, tmp_path):
     model = make_pair_model("sst", "quora", "sts")
     model.heads["sts"] = LinearHead(32, 1, dropout=0.0)
