@@ -95,6 +95,7 @@ data: install                   ## the measured table of data/README.md
 bench: install                  ## speed beside transformers, on SOURCE, for the table of the README
 	$(BIN)/python benchmarks/speed.py --source $(SOURCE) --only step heads start --out results/speed.json
 	$(BIN)/python benchmarks/speed.py --source $(SOURCE) --only predict --out results/speed_predictions.json
+	$(BIN)/python benchmarks/speed_table.py
 	$(BIN)/python benchmarks/multiverse.py --out results/multiverse_cost.json
 	$(BIN)/python benchmarks/step_profile.py --source $(SOURCE) --only step --out results/step_profile.json
 	$(BIN)/python benchmarks/step_profile.py --source $(SOURCE) --only prediction --out results/prediction_profile.json

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from heads import compare_heads, time_pruning_check
 from predictions import compare_predictions
+from speed_table import TASKS, speed_sentences, speed_table
 from start import time_start
 from steps import classifier, compare_steps
 
-from mmlcourse.batch.speed import TASKS, speed_sentences, speed_table
 from mmlcourse.machine import describe
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.loading import load_task

@@ -5,10 +5,7 @@ The names and texts come from files of other people. Notebooks do not use it.
 
 import contextlib
 import html
-import os
 import re
-
-from mmlkit.messages import file_error
 
 __all__ = [
     "count",
@@ -126,8 +123,7 @@ def is_mistake(error):
         True or False. Files, values, missing packages and diverged training are such kinds.
     """
     kinds = (ValueError, OSError, ImportError, FloatingPointError)
-    known = isinstance(error, kinds) or type(error).__name__ == "SafetensorError"
-    return known and bool(str(error).strip())
+    return isinstance(error, kinds) or type(error).__name__ == "SafetensorError"
 
 
 def error_text(error):
@@ -140,24 +136,11 @@ def error_text(error):
         The message alone where `is_mistake`. For any other kind: that the error is unexpected, and
         how to see its traceback.
     """
-    kind, text = type(error).__name__, str(error).strip()
-    brief = f"{kind}: {text.splitlines()[0][:300]}" if text else kind
-    said = isinstance(error, RuntimeError) and re.search("(out of|enough|allocate) memory", text)
-    if isinstance(error, MemoryError) or said:
-        return (
-            f"out of memory ({brief}). Close other programs, or take fewer texts or a smaller "
-            "model."
-        )
-    if isinstance(error, RecursionError):
-        return f"a file is nested too deeply to be read ({brief}). Check the files that you named."
-    if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        text = str(file_error(os.fsdecode(error.filename), error, "used"))  # of the system itself
     if is_mistake(error):
-        return printable(text)
+        return printable(str(error))
     return printable(
-        f"unexpected {brief}\nThis is a fault of mmlkit rather than yours. The same "
-        "command with MMLKIT_DEBUG=1 before it shows where; please report that as an "
-        "issue of the repository."
+        f"unexpected {type(error).__name__}: {error}\nMMLKIT_DEBUG=1 before the same command shows "
+        "where. Unless memory ran out, please report it as an issue of the repository."
     )
 
 

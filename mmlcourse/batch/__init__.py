@@ -5,12 +5,9 @@
     experiments   a notebook and a grid of its parameters, in one small file
     runs          one run of an experiment and its result
     batches       all runs of an experiment, through Snakemake
-    tables        tables of the results, and what they say about a claim
-    recorded      all recorded runs, with their plans and claims
-    overviews     short tables and sentences of them
-    speed         tables of recorded speeds
-    reports       the report of tables and figures, as Markdown and HTML
-    evidence      verdicts on all claims, for README.md and results/REPORT.md
+    results       all recorded runs with their plans, their scores and what they say about claims
+    overviews     short tables and sentences of them, and tables of recorded speeds
+    reports       the report of tables and figures; README.md's tables and results/REPORT.md
 
 The rules for Snakemake are in Snakefile, those for an experiment's file in
 experiment.schema.json. Notebooks 07 and 09 to 12 read recorded results with them. Code that
@@ -22,7 +19,7 @@ import importlib
 # Each name is imported on first use, so that `mmlkit run` does not wait for torch.
 _MODULES = {
     "runs": "record",
-    "recorded": "recorded_experiments",
+    "results": "recorded_experiments",
     "overviews": "advice claim_rows claim_sentences headlines measurement_sentences runs_table",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

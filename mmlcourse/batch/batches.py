@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import platform
-import re
 import shutil
 import signal
 import sys
@@ -22,6 +21,8 @@ from mmlcourse.batch.runs import KILLED, changes, gpu_names, read_result, write_
 from mmlcourse.text import count
 
 __all__ = ["estimate", "is_dry_run", "reproduce", "unfinished"]
+
+_REFUSED = 2  # the status of Snakemake where it refused its options and started no run
 
 
 def unfinished(experiment, folder):
@@ -39,7 +40,7 @@ def unfinished(experiment, folder):
 
 
 def is_dry_run(options):
-    """Return whether Snakemake's options ask to execute nothing: -n, -nq, --dry-run, --summary.
+    """Return whether Snakemake's options ask to execute nothing.
 
     Args:
         options: a list of texts.
@@ -47,85 +48,66 @@ def is_dry_run(options):
     Returns:
         True or False.
     """
-    shows = "--(dry-?run|(detailed-)?summary|list.*|dag|rulegraph|filegraph|lint|unlock)(=.*)?"
-    return any(re.fullmatch(f"{shows}|-[pkFq]*n[npkFq]*", one) for one in options)
+    return not {"-n", "-np", "--dry-run", "--dryrun", "--summary"}.isdisjoint(options)
 
 
-def estimate(experiment, runs, cores, at_once=None):
+def estimate(experiment, runs, cores):
     """Return a sentence on the work ahead, from the times in the experiment's file.
 
     Args:
         experiment: the Experiment.
         runs: the names of the runs to do.
         cores: how many CPU cores there are for them.
-        at_once: how many run at a time, at most; None: one for each core.
 
     Returns:
         A sentence.
     """
     gpu = sum(experiment.gpu_minutes.get(run) or 0 for run in runs) / 60
-    at_once = at_once or cores
-    cpu = len(runs) * (experiment.minutes or 0) / min(at_once, len(runs) or 1)
+    cpu = len(runs) * (experiment.minutes or 0) / min(cores, len(runs) or 1)
     ahead = f"; about {cpu:.3g} minutes on {count(cores, 'CPU core')}" if cpu else ""
     ahead = f"; about {gpu:.3g} GPU hours (an estimate, not measured on a GPU)" if gpu else ahead
-    total = count(len(experiment.runs), "run")
-    return f"{len(runs)} of {total} to do, {at_once} at a time{ahead}."
+    return f"{len(runs)} of {count(len(experiment.runs), 'run')} to do{ahead}."
 
 
 def reproduce(experiment, folder, *, cores=1, again=False, options=()):
     """Execute the runs of an experiment that have no result.
 
-    A result whose parameters or notebook differ from the plan is reported and kept.
+    A result whose parameters or notebook differ from the plan is reported and kept. A damaged one
+    is made again.
 
     Args:
         experiment: the Experiment.
         folder: the folder of the batch. Results are written to results/, executed notebooks to
             notebooks/, the causes of failures to failed/.
         cores: CPU cores for the runs.
-        again: whether to move different results to replaced/ and to execute their runs again.
+        again: whether to execute the runs of different results again; the old ones are kept in
+            replaced/.
         options: more options for Snakemake, such as ["--executor", "slurm"].
 
     Returns:
         The names of the runs that have no result, a list.
 
     Raises:
-        ModuleNotFoundError: Snakemake is not installed.
         OSError: another batch uses the folder (from a private function).
-        BrokenPipeError: the reader of a dry run's output, such as `head`, has closed it.
-        ValueError: Snakemake refused its options; or a variable of the environment that the runs
-            name, such as MMLKIT_REALDATA, is not set (from a private function).
+        ValueError: Snakemake ended without a run that failed; its own messages say why.
     """
-    try:
-        import snakemake  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "mmlkit reproduce needs Snakemake: pip install 'mmlkit[batch]'."
-        ) from error
+    import snakemake  # noqa: F401  (so that a missing one is named before anything is written)
+
     folder = Path(folder).resolve()
-    _check_source(experiment, experiment.runs if again else unfinished(experiment, folder))
     with _batch_lock(folder):
-        moved = []
-        try:
-            _check_results(experiment, folder, again, moved)
-            todo, at_once = unfinished(experiment, folder), _at_a_time(experiment, cores, options)
-            print(f"{experiment.title}\n{estimate(experiment, todo, cores, at_once)}", flush=True)
-            status = _run_snakemake(experiment, folder, cores, list(options)) if todo else 0
-            todo = unfinished(experiment, folder)
-        finally:
-            _move_back(folder, moved)
-        for run in set(experiment.runs) - set(todo):  # killed after its result was written
+        repeated = _repeated(experiment, folder, again)
+        todo = repeated + unfinished(experiment, folder)
+        print(f"{experiment.title}\n{estimate(experiment, todo, cores)}", flush=True)
+        status = todo and _run_snakemake(experiment, folder, cores, repeated, list(options))
+        left = unfinished(experiment, folder)
+        for run in set(experiment.runs) - {*left, *repeated}:  # killed after it wrote its result
             shutil.rmtree(folder / "work" / run, ignore_errors=True)
-    ended = f"Snakemake ended with status {status}; its messages above name the reason."
-    if status == _PIPE_CLOSED:
-        raise BrokenPipeError(ended)
-    if status == _REFUSED or (status and is_dry_run(options)):
-        raise ValueError(ended)
-    causes = {run: cause for run in todo if (cause := _cause(folder, run))} if status else {}
-    for run, cause in causes.items():
+    causes = {run: _cause(folder, run) for run in todo if (folder / "work" / run).is_dir()}
+    if status == _REFUSED or (status and (is_dry_run(options) or not causes)):
+        raise ValueError(f"Snakemake ended with status {status}; its messages above say why.")
+    for run, cause in causes.items() if status else ():
         print(f"{run} failed: {cause}")
-    if status and not causes:
-        print(ended)
-    return todo
+    return [run for run in experiment.runs if run in left or (status and run in causes)]
 
 
 @contextlib.contextmanager
@@ -139,133 +121,59 @@ def _batch_lock(folder):
                 "choose another folder with --out."
             )
         lock.truncate(0)
-        now = time.strftime("%Y-%m-%d %H:%M:%S")
-        lock.write(f"process {os.getpid()} on {platform.node()}, started {now}")
+        lock.write(f"process {os.getpid()} on {platform.node()}, started {time.asctime()}")
         lock.flush()
         yield
 
 
-def _check_source(experiment, runs):
-    """Refuse runs whose source names an unset variable, such as $MMLKIT_REALDATA, or no folder.
-
-    A notebook runs in its own folder, where a relative path would name another one.
-    """
-    texts = " ".join(str(experiment.runs[run].get("source")) for run in runs)
-    for name in re.findall(r"\$\{?([A-Za-z_]\w*)", texts):
-        if not (found := os.environ.get(name)):
-            raise ValueError(
-                f"{name} is not set, and {experiment.file} reads it: export {name}=FOLDER. The "
-                "first lines of that file say what the folder holds."
-            )
-        if not (os.path.isabs(found) and os.path.isdir(found)):
-            raise ValueError(
-                f"{name} is {found!r}, expected the absolute path of a folder, because a notebook "
-                f"runs in a folder of its own: export {name}=/path/to/the/sets."
-            )
-
-
-def _check_results(experiment, folder, again, moved):
-    """Report different results; move aside those to be made again, and unreadable ones.
-
-    Each move is added to `moved` as (the result, its new place).
-    """
-    different, blocked = {}, {}
+def _repeated(experiment, folder, again):
+    """Return the runs whose results are damaged or, with `again`, differ from the plan."""
+    damaged, different = [], {}
     for run in experiment.runs:
         result = folder / "results" / f"{run}.json"
         if not result.is_file():
             continue
         try:
             names = changes(read_result(result), experiment, run)
-        except ValueError:
-            names = None
+        except (ValueError, TypeError):  # damaged, or no result at all
+            damaged.append(run)
+            continue
         if names:
-            different[run] = ", ".join(names)
-            if {*names} - {experiment.notebook.name}:
-                blocked[run] = different[run]
-        if names is None or (names and again):
-            (folder / "failed" / result.name).unlink(missing_ok=True)  # of an earlier attempt
-            place, number = folder / "replaced" / result.name, 1
-            while place.exists():
-                number += 1
-                place = place.with_name(f"{run}-{number}.json")
-            place.parent.mkdir(exist_ok=True)
-            moved.append((result, place))
-            os.replace(result, place)
-    waiting = {} if again else {experiment.needs.get(run) for run in unfinished(experiment, folder)}
-    for run in blocked.keys() & waiting:
-        raise ValueError(
-            f"runs to do need {run}, which was finished with another {blocked[run]}. "
-            "--rerun-changed executes it again, and --out FOLDER keeps both."
-        )
-    action = "it is executed again" if again else "--rerun-changed executes it again"
-    for run, names in list(different.items())[:3]:
-        print(f"{run} was finished with another {names}; {action}.")
-    if len(different) > 3:
-        print(f"The same is true of {count(len(different) - 3, 'other run')}.")
-
-
-def _move_back(folder, moved):
-    """Move results back whose runs were not begun, such as those of a dry run."""
-    for result, place in moved:
-        begun = (folder / "failed" / result.name, folder / "work" / result.stem, result)
-        if place.exists() and not any(map(os.path.exists, begun)):
-            os.replace(place, result)
+            different[run] = names
+    if different:
+        names = ", ".join(sorted({name for names in different.values() for name in names}))
+        action = "they are executed again" if again else "--rerun-changed executes them again"
+        print(f"Finished with another {names}: {', '.join(different)}; {action}.")
+    return damaged + list(different) * again
 
 
 def _cause(folder, run):
-    """Return why a run failed, or None when it was not started."""
     path = folder / "failed" / f"{run}.json"
-    if path.is_file():
-        return json.loads(path.read_text(encoding="utf-8"))["cause"]
-    if not (folder / "work" / run).is_dir():
-        return None
-    free = shutil.disk_usage(folder).free
-    return KILLED if free > 2**20 else f"the disk of {folder} is full ({free:,} bytes are free)."
+    return json.loads(path.read_text(encoding="utf-8"))["cause"] if path.is_file() else KILLED
 
 
-_REFUSED = 2  # the status of Snakemake where it refused its options and started no run
-_PIPE_CLOSED = -getattr(signal, "SIGPIPE", 13)  # where nobody reads the output of a dry run
-
-
-def _is_remote(options):
-    return bool({"-e", "--executor"} & {one.split("=")[0] for one in options})
-
-
-def _uses_gpu(experiment):
-    return bool(gpu_names()) or any(experiment.gpu_minutes.values())
-
-
-def _at_a_time(experiment, cores, options):
-    """Return how many runs Snakemake executes at a time, at most."""
-    if _is_remote(options):
-        return cores
-    gpus = max(len(gpu_names()), 1) if _uses_gpu(experiment) else cores
-    fitting = max(_memory(), experiment.memory) // experiment.memory
-    return max(1, min(cores // experiment.threads, gpus, fitting))
-
-
-def _memory():
-    """Return the MB of memory of this machine."""
-    return psutil.virtual_memory().total // 2**20
-
-
-def _run_snakemake(experiment, folder, cores, options):
+def _run_snakemake(experiment, folder, cores, repeated, options):
     """Run Snakemake, with everything it starts, to its end; return its exit status."""
-    gpus, remote, uses_gpu = len(gpu_names()), _is_remote(options), _uses_gpu(experiment)
-    config = {"experiment": str(experiment.file), "profile": experiment.profile}
-    write_json(folder / "config.json", {**config, "grid": experiment.grid, "gpu": int(uses_gpu)})
+    gpus, memory = len(gpu_names()), psutil.virtual_memory().total // 2**20
+    remote = any(option.startswith(("-e", "--executor")) for option in options)
+    config = {
+        "experiment": str(experiment.file),
+        "profile": experiment.profile,
+        "grid": experiment.grid,
+        "gpu": int(gpus > 0 or any(experiment.gpu_minutes.values())),
+        "again": repeated,
+    }
+    write_json(folder / "config.json", config)
     shutil.rmtree(folder / ".snakemake" / "log", ignore_errors=True)
-    limits = f"--resources mem_mb={max(_memory(), experiment.memory)} gpu={max(gpus, 1)} --cores"
+    limits = f"--resources mem_mb={max(memory, experiment.memory)} gpu={max(gpus, 1)} --cores"
     fixed = "--keep-going --nolock --ignore-incomplete --keep-incomplete"
     fixed += " --rerun-triggers mtime --quiet host"
     command = [
         *(sys.executable, "-W", "ignore", "-m", "mmlcourse.batch.batches", str(os.getpid())),
         *("--snakefile", str(Path(__file__).with_name("Snakefile"))),
         *("--directory", str(folder), "--configfile", str(folder / "config.json")),
-        *fixed.split(),
-        *("--jobs" if remote else limits).split(),
-        str(cores),
-        *options,
+        *(["--forcerun", *(f"results/{run}.json" for run in repeated)] if repeated else ()),
+        *(*fixed.split(), *("--jobs" if remote else limits).split(), str(cores), *options),
     ]
     paths = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
@@ -287,6 +195,4 @@ if __name__ == "__main__":  # Snakemake, in a process that ends with `mmlkit rep
     from snakemake.cli import main
 
     end_with_parent(int(sys.argv.pop(1)))
-    if is_dry_run(sys.argv) and hasattr(signal, "SIGPIPE"):  # as `mmlkit reproduce ... -n | head`
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     main()

@@ -1,29 +1,27 @@
 """Experiments: a notebook and a grid of its parameters, in one small TOML file of experiments/."""
 
-import difflib
 import itertools
 import json
-import math
 import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mmlcourse.batch.notebooks import find_notebooks, notebook_parameters, parse_value, resolve
+from mmlcourse.batch.notebooks import (
+    find_notebooks,
+    notebook_parameters,
+    parse_assignments,
+    parse_value,
+    resolve,
+)
 from mmlcourse.lessons.profiles import get_profile
 from mmlcourse.shipped import shipped_folder
 
-__all__ = [
-    "Experiment",
-    "find_experiment",
-    "known_experiments",
-    "is_finite",
-    "load_experiment",
-    "parse_grid",
-]
+__all__ = ["Experiment", "find_experiment", "known_experiments", "load_experiment", "parse_grid"]
 
 _SIZES = ("fast", "colab", "paper")
 _COPIED = ("title", "about", "chosen", "published", "claims")
+_SCHEMA = Path(__file__).with_name("experiment.schema.json")
 
 
 @dataclass(frozen=True)
@@ -94,17 +92,10 @@ def find_experiment(name):
     known = known_experiments()
     if name not in known:
         raise FileNotFoundError(
-            f"There is no experiment {str(name)!r}.{_suggestion(str(name), known)} Known: "
-            f"{', '.join(known) or 'none (run it from a checkout of the repository)'}, "
-            "or the path of a .toml file."
+            f"There is no experiment {str(name)!r}. Known: {', '.join(known)}, or the path of a "
+            ".toml file."
         )
     return known[name]
-
-
-def _suggestion(key, known):
-    longer = [name for name in known if key and name.startswith(key)]
-    near = difflib.get_close_matches(key, known, n=1) or longer
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def load_experiment(name, profile="fast", grid=None):
@@ -119,50 +110,33 @@ def load_experiment(name, profile="fast", grid=None):
         An Experiment.
 
     Raises:
-        ValueError: the file is not TOML, a key is unknown or has a wrong value, the size is
-            missing, the notebook lies outside its folder, or lacks a parameter; or `grid` has a
-            word that the file's grid does not have.
+        ValueError: the file is not TOML or does not fit the schema, the size is missing, two runs
+            have the same name, the notebook lies outside its folder, or lacks a parameter.
     """
     path, profile = find_experiment(name), get_profile(profile).name
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f'{path} is not valid TOML: {error}. Expected lines such as title = "..."; correct '
-            "the file."
-        ) from error
-    _check(path, content)
+    content = _read(path)
     if profile not in content:
         found = [key for key in _SIZES if key in content]
-        raise ValueError(
-            f"{path} has no size {profile!r}; it has {found}. Add a table [{profile}], or choose "
-            "one of these with --profile."
-        ) from LookupError(profile)
+        raise ValueError(f"{path} has no size {profile!r}; choose one of {found} with --profile.")
     size = content[profile]
-    of_size = size.pop("grid", {})
-    plan = content["grid"] | of_size
-    special = [(key, part.pop(key)) for part in (content, size) for key in plan if key in part]
+    grid = content["grid"] | size.pop("grid", {}) | (grid or {})
+    special = [(key, part.pop(key)) for part in (content, size) for key in grid if key in part]
     given = content.get("set", {}) | size.pop("set", {}) | {"profile": profile}
-    _check_words(path, grid or {}, content["grid"], of_size)
-    given_grid = {key: _like(values, plan.get(key)) for key, values in (grid or {}).items()}
-    cost, grid, runs = size.pop("gpu_minutes", None), plan | given_grid, {}
-    for run, point in _points(grid):
+    cost, points = size.pop("gpu_minutes", None), list(_points(grid))
+    runs = {}
+    for run, point in points:
         own = [table.get(str(point[key]), {}) for key, table in special]
         runs[run] = {key: value for part in (given, *own, point) for key, value in part.items()}
     first, needs = _runs_before(path, content, grid, given)
-    names = {run.lower() for run in (*runs, *first)}
-    if not runs or len(names) != math.prod(map(len, grid.values())) + len(first):
-        raise ValueError(
-            f"{path}: the grid {grid} gives {len(runs)} runs of different names; every parameter "
-            "needs at least one value, each once."
-        )
+    names = {run.lower() for run in (*runs, *first)}  # some systems ignore the case
+    if not runs or len(names) < len(points) + len(first):
+        raise ValueError(f"{path}: the grid {grid} gives no run, or two of the same name.")
     costs = {run: parameters.pop("gpu_minutes", cost) for run, parameters in runs.items()}
     notebook = _notebook(path, content["notebook"])
     known = notebook_parameters(notebook)
-    for parameters in (*first.values(), *runs.values()):
-        for key in parameters:
-            if key not in known:
-                raise ValueError(_unknown(f"{path}: a run of {notebook.name}", key, known))
+    used = {key for parameters in (*first.values(), *runs.values()) for key in parameters}
+    if unknown := sorted(used.difference(known)):
+        raise ValueError(f"{path}: {notebook.name} has no parameter {unknown}; it has {known}.")
     return Experiment(
         name=path.stem,
         profile=profile,
@@ -177,33 +151,34 @@ def load_experiment(name, profile="fast", grid=None):
     )
 
 
-def _check_words(path, grid, *plans):
-    """Refuse a word that the file's grids do not have, before any run is started.
+def _read(path):
+    """Return the content of an experiment's file, checked by experiment.schema.json."""
+    import jsonschema  # takes a second, see `processes.without_iri_grammar`
 
-    Numbers pass, and so do texts with a colon or a slash, such as bandwidths and models.
-    """
-    for key, values in grid.items():
-        known = list(dict.fromkeys(value for plan in plans for value in plan.get(key, ())))
-        if not known or not all(isinstance(one, str) for one in known):
-            continue
-        for value in values:
-            if value not in known and isinstance(value, str) and not {":", "/"} & set(value):
-                raise ValueError(
-                    f"--grid {key}: found {value!r}, expected one of {', '.join(known)}."
-                    f"{_suggestion(str(value), known)} A copy of {path} may have more in [grid]."
-                )
-
-
-def _like(values, planned):
-    """Return the values of a grid as floats where those of the file are: 1 names the run of 1.0."""
-    floats = planned and all(type(one) is float for one in planned)
-    return [float(one) if floats and type(one) is int else one for one in values]
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not valid TOML: {error}.") from error
+    schema = json.loads(_SCHEMA.read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(schema)
+    if error := jsonschema.exceptions.best_match(validator.iter_errors(content)):
+        raise ValueError(f"{path}: {error.json_path.removeprefix('$.')}: {error.message}")
+    # Tables such as [fast.task] are named after the grid: a mistyped one would set nothing.
+    parts, values = [content, *(content[key] for key in _SIZES if key in content)], {}
+    for part in parts:
+        for key, found in part.get("grid", {}).items():
+            values.setdefault(key, set()).update(map(str, found))
+    known = {*schema["properties"], *schema["$defs"]["size"]["properties"]}
+    for key, table in ((key, part[key]) for part in parts for key in part.keys() - known):
+        if wrong := table.keys() - values.get(key, set()):
+            raise ValueError(f"{path}: the grid has no {key} {', '.join(wrong)}.")
+    return content
 
 
 def _points(grid):
     """Yield the name of each run of the grid, and its values as a dict."""
     for values in itertools.product(*grid.values()):
-        yield _file_name("-".join(map(str, values))), dict(zip(grid, values))
+        yield file_name("-".join(map(str, values))), dict(zip(grid, values))
 
 
 def _runs_before(path, content, grid, given):
@@ -212,131 +187,47 @@ def _runs_before(path, content, grid, given):
     for run, point in _points(grid) if before else ():
         if not before["when"].items() <= point.items():
             continue
-        named = {*_fields(before["run"]), *grid.keys() - content["grid"].keys()}
-        needs[run] = _file_name(before["run"].format(**point))
+        named = {*re.findall(r"{(.*?)}", before["run"]), *grid.keys() - content["grid"].keys()}
+        needs[run] = file_name(before["run"].format(**point))
         plan = {**given, **{key: point[key] for key in grid if key in named}, **before["set"]}
         if first.setdefault(needs[run], plan) != plan:
             raise ValueError(
                 f"{path}: two runs {needs[run]!r} have different parameters; [before] run needs "
-                f"more names in braces. It has {before['run']!r}."
+                f"more names in braces than {before['run']!r} has."
             )
     return first, needs
 
 
-def _file_name(text):
+def file_name(text):
+    """Return a text as a file name that leaves its folder on no system.
+
+    Args:
+        text: any text.
+
+    Returns:
+        The text with _ in place of other characters than letters, digits, dots and dashes.
+    """
     return re.sub(r"[^\w.-]+|^[.-]", "_", text)
 
 
-def _fields(text):
-    return re.findall(r"{(.*?)}", text)
-
-
-def _check(path, content):
-    """Check every key and value of an experiment file by experiment.schema.json."""
-    import jsonschema  # takes a second, see `processes.without_iri_grammar`
-
-    schema = _schema(content)
-    known = jsonschema.Draft202012Validator
-    kinds = known.TYPE_CHECKER.redefine("number", lambda _, value: is_finite(value))
-    validator = jsonschema.validators.extend(known, type_checker=kinds)
-    error = next(validator(schema).iter_errors(content), None)
-    if error is not None:
-        where = f"{path}: {'.'.join(map(str, error.absolute_path)) or 'the file'}"
-        raise ValueError(_sentence(where, error))
-    fields = schema["$defs"]["side"]["properties"]
-    for table, key in (("published", "row"), ("published", "column"), ("before", "run")):
-        for name in _fields(content.get(table, {}).get(key, "")):
-            if name not in fields:
-                raise ValueError(_unknown(f"{path}: {table}.{key}", name, fields))
-    if "chosen" in content and content["chosen"] not in content["grid"]:
-        raise ValueError(_unknown(f"{path}: chosen", content["chosen"], content["grid"]))
-    if "headline_on" in content.get("published", {}) and "task" not in fields:
-        raise ValueError(f"{path}: published.headline_on needs `task` in [grid].")
-    _check_claims(path, content.get("claims", []), fields)
-
-
-def _check_claims(path, claims, fields):
-    """Check what a claim needs beside its form: the tasks of its grid, the file of another one."""
-    for number, claim in enumerate(claims):
-        if "task" not in fields and claim.get("on") in ("own", "others"):
-            raise ValueError(
-                f"{path}: claims.{number}.on is {claim['on']!r}, which needs `task` in [grid]. "
-                "Name the set instead, such as on = 'qnli'."
-            )
-        for side in ("first", "second"):
-            other = claim[side].get("experiment")
-            if other is not None and not path.with_name(f"{other}.toml").is_file():
-                raise ValueError(
-                    f"{path}: claims.{number}.{side}.experiment is {other!r}, but the folder has "
-                    f"no {other}.toml."
-                )
-
-
-def _schema(content):
-    """Return the schema with the names and values of this file's grid."""
-    schema = json.loads(Path(__file__).with_name("experiment.schema.json").read_text("utf-8"))
-    parts, tables = schema["$defs"], {}
-    for part in (content, *map(content.get, _SIZES)):
-        grid = part.get("grid") if isinstance(part, dict) else None
-        for key, found in grid.items() if isinstance(grid, dict) else ():
-            names = map(str, found if isinstance(found, list) else ())
-            table = tables.setdefault(key, {**parts["table"], "properties": {}})
-            table["properties"] |= dict.fromkeys(names, {"$ref": "#/$defs/run"})
-    schema["properties"] |= tables
-    parts["size"]["properties"] |= tables
-    parts["side"]["properties"] = dict.fromkeys([*tables, "on"], {"$ref": "#/$defs/value"})
-    other = {"experiment": {"$ref": "#/$defs/text"}}
-    parts["claim_side"]["properties"] = parts["side"]["properties"] | other
-    return schema
-
-
-def _sentence(where, error):
-    """Return what is wrong as a sentence; `error` is jsonschema's."""
-    known = error.schema.get("properties", {})
-    if error.validator == "additionalProperties":
-        return _unknown(where, next(key for key in error.instance if key not in known), known)
-    if error.validator == "required":
-        lacks = next(key for key in error.validator_value if key not in error.instance)
-        return f"{where} has no {lacks!r}; it needs {', '.join(error.validator_value)}."
-    return f"{where} is {error.instance!r}, expected a {error.schema['description']}."
-
-
-def is_finite(value):
-    """Return whether a value of JSON or TOML is a finite number.
-
-    Args:
-        value: any value.
-
-    Returns:
-        True or False.
-    """
-    return type(value) in (int, float) and abs(value) < 1e300
-
-
-def _unknown(where, key, known):
-    known_keys = ", ".join(known)
-    return f"{where} has {key!r}, which is unknown.{_suggestion(key, known)} Known: {known_keys}."
-
-
 def _notebook(path, name):
-    """Return the notebook that a file names: in the file's own folder, or in notebooks/."""
+    """Return the notebook that a file names: in the file's own folder, or in notebooks/.
+
+    A notebook runs any code, so one elsewhere is refused: the file may come from somebody else.
+    """
     notebook = (path.parent / name).resolve()
     if not notebook.is_file():
         notebook = find_notebooks([name])[0].resolve()
     allowed = (path.parent, shipped_folder("notebooks"), Path.cwd() / "notebooks")
     if not any(notebook.is_relative_to(folder.resolve()) for folder in allowed if folder):
         raise ValueError(
-            f"{path}: the notebook {name!r} is outside the folder of the file ({notebook}), and a "
-            "notebook runs any code. Expected a notebook in that folder, or a number such as "
-            "'04'; copy it there if you trust it."
+            f"{path}: the notebook {name!r} is outside the folder of the file ({notebook}). Copy "
+            "it there if you trust it."
         )
     return notebook
 
 
-_RESERVED = {
-    "profile": "Use --profile.",
-    **dict.fromkeys(("result_file", "checkpoint_dir", "output_dir"), "Use --out."),
-}
+_RESERVED = ("profile", "result_file", "checkpoint_dir", "output_dir")
 
 
 def parse_grid(assignments):
@@ -349,22 +240,11 @@ def parse_grid(assignments):
         {name: list of values}.
 
     Raises:
-        ValueError: an assignment is not of this form, two have the same name, or the batch itself
-            sets the parameter.
+        ValueError: an assignment is not of this form, or the batch itself sets the parameter.
     """
     grid = {}
-    for assignment in assignments:
-        name, _, values = assignment.partition("=")
-        if "" in values.split(",") or not name.isidentifier():
-            raise ValueError(
-                f"--grid {assignment!r} is not of the form NAME=A,B, such as --grid seed=0,1."
-            )
-        if name in grid:
-            raise ValueError(
-                f"--grid names {name} twice; expected all of its values together: --grid "
-                f"{name}=A,B."
-            )
+    for name, values in parse_assignments(assignments).items():
         if name in _RESERVED:
-            raise ValueError(f"--grid {name}: the batch sets it. {_RESERVED[name]}")
+            raise ValueError(f"--grid {name}: the batch sets it, see --profile and --out.")
         grid[name] = [resolve(name, parse_value(value)) for value in values.split(",")]
     return grid

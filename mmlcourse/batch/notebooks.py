@@ -5,7 +5,6 @@ that was renamed to its final name. A run without progress is stopped, see `proc
 """
 
 import ast
-import difflib
 import json
 import os
 import re
@@ -14,11 +13,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import yaml
-
 from mmlcourse.batch.processes import STALLED, run_watched
 from mmlcourse.shipped import shipped_folder
-from mmlcourse.text import count
 
 __all__ = ["find_notebooks", "list_notebooks", "run_notebook", "run_notebooks", "usable_cores"]
 
@@ -33,7 +29,7 @@ def find_notebooks(wanted):
         A list of paths, each once.
 
     Raises:
-        FileNotFoundError: there is no such notebook, or no folder of notebooks.
+        FileNotFoundError: there is no such notebook.
     """
     here = Path.cwd() / "notebooks"
     lessons = "[0-9][0-9]_*.ipynb"  # a project may have a folder notebooks/ of its own
@@ -44,25 +40,16 @@ def find_notebooks(wanted):
         if name.endswith(".ipynb") and Path(name).is_file():
             matches = [Path(name)]
         else:
-            names = (name, name.zfill(2), name.removesuffix(".ipynb"))
-            matches = [path for path in known if {"all", path.stem, path.stem[:2]} & {*names}]
+            names = {name, f"0{name}", name.removesuffix(".ipynb")}
+            matches = [path for path in known if {"all", path.stem, path.stem[:2]} & names]
         if not matches:
             raise FileNotFoundError(
-                f"There is no notebook {name!r}.{_suggestion(name, known)} Known: "
-                f"{', '.join(path.stem for path in known) or 'none'}"
-                f"{'' if folder else ' (run it from a checkout of the repository)'}."
+                f"There is no notebook {name!r}. Known: all, "
+                f"{', '.join(path.stem for path in known)}, or the path of an .ipynb file."
             )
         for path in matches:
             found.setdefault(path.resolve(), path)
     return list(found.values())
-
-
-def _suggestion(name, known):
-    if name in ("fast", "colab", "paper"):
-        return f" Did you mean --profile {name}?"
-    names = {name: path.stem for path in known for name in (path.stem[3:], path.stem)}
-    near = difflib.get_close_matches(name.lower(), names, n=1)
-    return f" Did you mean {names[near[0]]}?" if near else ""
 
 
 def notebook_text(path, kind):
@@ -79,16 +66,11 @@ def notebook_text(path, kind):
         ValueError: the file is not a notebook.
     """
     try:
-        cells = [
-            ("".join(cell["source"]), {cell["cell_type"], *cell["metadata"].get("tags", ())})
-            for cell in json.loads(Path(path).read_text(encoding="utf-8"))["cells"]
-        ]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(
-            f"{path} is not a notebook ({type(error).__name__}: {error}). Expected a file that "
-            "Jupyter has written; save or copy it again."
-        ) from error
-    return "\n".join(text for text, kinds in cells if kind in kinds)
+        cells = json.loads(Path(path).read_text(encoding="utf-8"))["cells"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a notebook: {error!r}. Save or copy it again.") from error
+    kinds = [{cell["cell_type"], *cell["metadata"].get("tags", ())} for cell in cells]
+    return "\n".join("".join(cell["source"]) for cell, own in zip(cells, kinds) if kind in own)
 
 
 def notebook_parameters(path):
@@ -99,21 +81,10 @@ def notebook_parameters(path):
 
     Returns:
         A list of names.
-
-    Raises:
-        ValueError: the cell is not Python.
     """
-    code = notebook_text(path, "parameters")
-    try:
-        nodes = ast.parse(code).body
-    except (SyntaxError, ValueError) as error:  # the second: NUL
-        raise ValueError(
-            f"{path}: the cell tagged parameters is not Python ({error}). Expected lines such as "
-            "seed = 0; correct them in Jupyter."
-        ) from error
-    assignments = [node for node in nodes if isinstance(node, ast.Assign)]
-    targets = [target for node in assignments for target in node.targets]
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    nodes = ast.parse(notebook_text(path, "parameters")).body
+    targets = [target for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
+    return [target.id for target in targets]
 
 
 def list_notebooks():
@@ -122,8 +93,8 @@ def list_notebooks():
     width = max(len(path.stem) for path in known)
     lines = []
     for path in known:
-        titles = re.findall(r"^# (.*)", notebook_text(path, "markdown"), re.M)
-        lines.append(f"{path.stem:<{width}}  {(titles or [path.stem])[0]}")
+        title = re.search(r"^# (.*)", notebook_text(path, "markdown"), re.M)[1]
+        lines.append(f"{path.stem:<{width}}  {title}")
         lines.append(f"{'':<{width}}  parameters: {', '.join(notebook_parameters(path))}")
     return "\n".join(lines)
 
@@ -145,46 +116,40 @@ def parse_value(text):
     Returns:
         The value.
     """
-    if text in _JSON:
-        return _JSON[text]
     try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return _JSON[text] if text in _JSON else ast.literal_eval(text)
+    except (ValueError, SyntaxError):
         return text
 
 
-def parse_parameters(assignments):
-    """Turn ["epochs=1", "source=data"] into {"epochs": 1, "source": "data"}.
+def parse_assignments(assignments):
+    """Turn ["epochs=1", "source=data"] into {"epochs": "1", "source": "data"}.
 
     Args:
         assignments: a list of texts.
 
     Returns:
-        {name: value}, see `parse_value`.
+        {name: text}.
 
     Raises:
         ValueError: an assignment is not of the form NAME=VALUE.
     """
-    parameters = {}
+    found = {}
     for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals or not name.isidentifier():
-            raise ValueError(f"parameter {assignment!r} is not of the form NAME=VALUE.")
-        parameters[name] = parse_value(value)
-    return parameters
+        name, _, value = assignment.partition("=")
+        if not name or not value:
+            raise ValueError(f"{assignment!r} is not of the form NAME=VALUE.")
+        found[name] = value
+    return found
 
 
 def resolve_parameters(path, out, parameters):
     """Return the parameters of one notebook, with absolute folders.
 
-    A notebook runs in its own folder, so a folder named from the current folder is made absolute.
-    A text is a folder or a file in three cases: it starts with /, ./, ../ or ~; it contains a / and
-    exists; or its parameter is output_dir. Other values stay, such as the hub id google/bert_x.
-
     Args:
         path: the notebook.
         out: the folder for the results; output_dir is set to it unless it is given.
-        parameters: {name: value}.
+        parameters: {name: value}, each value through `resolve`.
 
     Returns:
         {name: value}.
@@ -194,10 +159,7 @@ def resolve_parameters(path, out, parameters):
     """
     known = notebook_parameters(path)
     if unknown := [name for name in parameters if name not in known]:
-        raise ValueError(
-            f"{path.name} has no parameter {', '.join(map(repr, unknown))}. "
-            f"It has {', '.join(known)}."
-        )
+        raise ValueError(f"{path.name} has no parameter {', '.join(unknown)}; it has {known}.")
     found = {"output_dir": str(out), **parameters}
     return {name: resolve(name, value) for name, value in found.items() if name in known}
 
@@ -205,18 +167,21 @@ def resolve_parameters(path, out, parameters):
 def resolve(name, value):
     """Return the value of a parameter, a folder or file as an absolute path.
 
+    A notebook runs in its own folder, so a folder named from the current folder is made absolute.
+    A text is a folder or a file in three cases: it starts with /, ./, ../ or ~; it contains a / and
+    exists; or its parameter is output_dir. Other values stay, such as the hub id google/bert_x.
+
     Args:
         name: the parameter.
-        value: its value; see `resolve_parameters`.
+        value: its value.
 
     Returns:
         The value.
     """
     if not isinstance(value, str):
         return value
-    first, *rest = value.replace(os.sep, "/").split("/")
-    explicit = first in (".", "..") or value.startswith("~") or Path(value).is_absolute()
-    is_path = explicit or name == "output_dir" or (rest and Path(value).exists())
+    explicit = re.match(r"~|\.\.?(/|$)", value) or Path(value).is_absolute()
+    is_path = explicit or name == "output_dir" or ("/" in value and Path(value).exists())
     return str(Path(value).expanduser().resolve()) if is_path else value
 
 
@@ -225,10 +190,8 @@ def resolve(name, value):
 
 def usable_cores():
     """Return how many CPU cores this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS, Windows
-        return os.cpu_count() or 1
+    known = hasattr(os, "sched_getaffinity")  # on Linux
+    return len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
 
 
 def default_jobs():
@@ -238,45 +201,26 @@ def default_jobs():
     return usable_cores() if pick_device().type == "cpu" else 1
 
 
-def _threads(jobs):
-    """Return OMP_NUM_THREADS of each of several jobs; None where torch chooses."""
-    share = max(1, usable_cores() // jobs) if jobs > 1 else None
-    return os.environ.get("OMP_NUM_THREADS") or share
-
-
-def describe_run(paths, out, parameters, jobs):
-    """Return one text that says what `run_notebooks` would do.
+def check_runs(paths, out, parameters):
+    """Return the parameters of notebooks that are executed into one folder.
 
     Args:
-        paths: as in `run_notebooks`.
-        out: as in `run_notebooks`.
-        parameters: as in `run_notebooks`.
-        jobs: as in `run_notebooks`.
+        paths: the notebooks.
+        out: the folder for the executed notebooks.
+        parameters: {name: value}, for each of them.
 
     Returns:
-        A text with a line for each notebook.
+        A list of the results of `resolve_parameters`.
+
+    Raises:
+        ValueError: a notebook would be written over another one, or lacks a parameter.
     """
-    lines = []
-    for path, given in zip(paths, map(dict.items, _check_runs(paths, out, parameters))):
-        lines.append(f"{path.stem}: {', '.join(f'{name}={value!r}' for name, value in given)}")
-    threads = _threads(jobs)
-    each = f" with {count(int(threads), 'thread')} each" if threads else ""
-    last = f"{count(len(paths), 'notebook')} would run, {jobs} at a time{each}"
-    return "\n".join([*lines, f"{last}, into {Path(out).resolve()}"])
-
-
-def _check_runs(paths, out, parameters):
-    """Return the parameters of each notebook; raise ValueError where one would be overwritten."""
-    names = [path.stem for path in paths]
-    for path in paths:
-        done = Path(out, path.name).resolve()
-        if names.count(path.stem) > 1:
-            reason = f"{names.count(path.stem)} notebooks have the name {path.name}"
-        elif done == path.resolve():
-            reason = f"the result of {path} would be written over it"
-        else:
-            continue
-        raise ValueError(f"{reason}; run it alone, into another folder: --out NAME.")
+    places = {Path(out, path.name).resolve() for path in paths}
+    if len(places) < len(paths) or places & {path.resolve() for path in paths}:
+        raise ValueError(
+            f"a notebook would be written over another one in {out}; run notebooks of the same "
+            "name alone, into a folder of their own: --out NAME."
+        )
     return [resolve_parameters(path, out, parameters) for path in paths]
 
 
@@ -291,18 +235,16 @@ def run_notebooks(paths, out, parameters, *, jobs=1, **options):
         out: the folder for the executed notebooks.
         parameters: {name: value}, for each of them.
         jobs: how many run at a time.
-        **options: stall, limit and attempts, as in `run_notebook`.
+        **options: stall and limit, as in `run_watched`.
 
     Returns:
         The paths of the notebooks that failed.
-
-    Raises:
-        ValueError: two notebooks have the same name, one would be written over itself, or one lacks
-            a parameter.
     """
-    _check_runs(paths, out, parameters)
+    check_runs(paths, out, parameters)
     stop, pool = threading.Event(), ThreadPoolExecutor(jobs)
-    options |= {"threads": _threads(jobs), "stop": stop.is_set}
+    if jobs > 1:
+        options["threads"] = max(1, usable_cores() // jobs)
+    options["stop"] = stop.is_set
     try:
         done = list(pool.map(lambda path: run_notebook(path, out, parameters, **options), paths))
     finally:  # also after Ctrl-C: running notebooks are stopped, waiting ones do not start
@@ -313,14 +255,13 @@ def run_notebooks(paths, out, parameters, *, jobs=1, **options):
 
 # Papermill, which ends with the process that started it; its kernel then ends by itself. Otherwise
 # both would go on after a SIGKILL.
-_PAPERMILL = """import sys
+_PAPERMILL = """import json, sys
 from mmlcourse.batch.processes import end_with_parent, without_iri_grammar
-end_with_parent(int(sys.argv.pop(1)))
+end_with_parent(int(sys.argv[1]))
 without_iri_grammar()
-from papermill.cli import papermill
-papermill(prog_name="papermill")
+import papermill
+papermill.execute_notebook(**json.loads(sys.argv[2]))
 """
-_OPTIONS = "-k python3 --start-timeout 600 --no-progress-bar --log-level ERROR"
 
 
 def execute_notebook(path, output, parameters, environment, **options):
@@ -338,14 +279,15 @@ def execute_notebook(path, output, parameters, environment, **options):
     """
     # Papermill fills in parameters in braces, also in the names of files.
     names = [re.sub("([{}])", r"\1\1", str(one.absolute())) for one in (path, output)]
-    command = [sys.executable, "-c", _PAPERMILL, str(os.getpid()), *names, *_OPTIONS.split()]
-    # Not JSON, which is YAML but for some numbers: papermill reads 5e-05 as a text.
-    command += ["--cwd", str(path.parent), "-y", yaml.safe_dump(parameters, sort_keys=False)]
+    fixed = {"kernel_name": "python3", "start_timeout": 600, "progress_bar": False}
+    given = dict(zip(("input_path", "output_path"), names), cwd=str(path.parent), **fixed)
+    given["parameters"] = parameters
+    command = [sys.executable, "-c", _PAPERMILL, str(os.getpid()), json.dumps(given)]
     environment = {**os.environ, "MMLKIT_HEADLESS": "1", **environment}
     return run_watched(command, environment, output, **options)
 
 
-def run_notebook(path, out, parameters, *, attempts=2, threads=None, **options):
+def run_notebook(path, out, parameters, *, threads=None, stall=5, **options):
     """Execute one notebook into a folder, under its own name.
 
     A run is stopped when for `stall` minutes it has used no CPU time and no cell has started,
@@ -356,9 +298,9 @@ def run_notebook(path, out, parameters, *, attempts=2, threads=None, **options):
         path: the notebook.
         out: the folder for the executed notebook, made when it is missing.
         parameters: {name: value}; see `resolve_parameters`.
-        attempts: how often a run without progress is started.
-        threads: OMP_NUM_THREADS of the kernel; None: what torch chooses.
-        **options: stall (5 minutes when it is not given), limit and stop, as in `run_watched`.
+        threads: OMP_NUM_THREADS of the kernel, unless the user has set it; None: torch chooses.
+        stall: minutes without progress after which it is stopped.
+        **options: limit and stop, as in `run_watched`.
 
     Returns:
         Whether the notebook succeeded.
@@ -368,23 +310,20 @@ def run_notebook(path, out, parameters, *, attempts=2, threads=None, **options):
     out.mkdir(parents=True, exist_ok=True)
     names = (f".{path.stem}.{os.getpid()}", path.stem, f"{path.stem}.failed")
     temporary, done, failed = (out / f"{name}.ipynb" for name in names)
-    environment, options = (
-        {"OMP_NUM_THREADS": str(threads)} if threads else {},
-        {"stall": 5} | options,
-    )
-    for left in reversed(range(attempts)):
+    chosen = threads and "OMP_NUM_THREADS" not in os.environ
+    environment = {"OMP_NUM_THREADS": str(threads)} if chosen else {}
+    for again in ("; it is tried once more", ""):
         _print(f"{path.stem} started")
         seconds, status, told = execute_notebook(
-            path, temporary, parameters, environment, **options
+            path, temporary, parameters, environment, stall=stall, **options
         )
         if status == 0:
             os.replace(temporary, done)
             failed.unlink(missing_ok=True)
             _print(f"{path.stem} done in {seconds:.0f} s")
             return True
-        again = left and status == STALLED
-        more = "; it is tried once more" if again else ""
-        _print(f"{path.stem} failed after {seconds:.0f} s{more}\n{told}")
+        again = again if status == STALLED else ""
+        _print(f"{path.stem} failed after {seconds:.0f} s{again}\n{told}")
         if not again:
             break
     if temporary.is_file():

@@ -6,8 +6,7 @@ Notebook 12 shows them. The report of `mmlkit report` has every cell; these tabl
 import json
 from pathlib import Path
 
-from mmlcourse.batch.recorded import newest
-from mmlcourse.batch.tables import common_seeds, finite, headline
+from mmlcourse.batch.results import common_seeds, finite, headline, newest
 from mmlcourse.shipped import results as recorded_path
 from mmlcourse.studies.comparisons import has_interval, outcome
 from mmlcourse.text import count
@@ -34,17 +33,16 @@ def runs_table(recorded):
     import pandas as pd
 
     rows = [
-        (
-            one.title,
-            len(one.results),
-            len(common_seeds(one.experiment, one.frame)),
-            round(sum(finite(one.results, "minutes")) / 60, 1),
-            ", ".join(sorted({str(run.get("device", "missing")) for run in one.results})),
-        )
+        {
+            "experiment": one.title,
+            "runs": len(one.results),
+            "seeds": len(common_seeds(one.experiment, one.frame)),
+            "hours": round(sum(finite(one.results, "minutes")) / 60, 1),
+            "device": ", ".join(sorted({str(run.get("device", "missing")) for run in one.results})),
+        }
         for one in recorded
     ]
-    columns = ["experiment", "runs", "seeds", "hours", "device"]
-    return pd.DataFrame(rows, columns=columns).set_index("experiment")
+    return pd.DataFrame(rows).set_index("experiment")
 
 
 def headlines(recorded):
@@ -94,13 +92,16 @@ def claim_rows(recorded, level=0.95):
         A list of (title, claim, Comparison, at_least). Claims without runs of both sides are left
         out.
     """
-    rows = []
-    for one in recorded:
-        for claim, found in one.compared:
-            if found.level != level:
-                found = one.compare(claim, level)
-            rows.append((one.title, claim["says"], found, one.at_least(claim)))
-    return rows
+    return [
+        (
+            one.title,
+            claim["says"],
+            found if found.level == level else one.compare(claim, level),
+            one.at_least(claim),
+        )
+        for one in recorded
+        for claim, found in one.compared
+    ]
 
 
 def advice(recorded):
@@ -122,6 +123,9 @@ def advice(recorded):
     ]
 
 
+# ---- single measurements ----
+
+
 def measurement_sentences(folder=None):
     """State what each single measurement found.
 
@@ -134,12 +138,8 @@ def measurement_sentences(folder=None):
     found = {}
     for file in sorted(Path(folder or recorded_path()).glob("*.json")):
         record, kind = json.loads(file.read_text(encoding="utf-8")), file.stem.split("_")[0]
-        found[file.stem] = _SENTENCES.get(kind, _what)(record)
+        found[file.stem] = _SENTENCES[kind](record) if kind in _SENTENCES else record["what"]
     return found
-
-
-def _what(record):
-    return record.get("what", "No description.")
 
 
 def _pruning(record):
@@ -176,14 +176,13 @@ def _meanshift(record):
     rows = record["rows"]
     if "rule" in rows[0]:  # several bandwidths, compared at the largest number of heads
         most = max(row["heads"] for row in rows)
-        parts = [
-            f"{row['share_split']:.1%} with {row['rule']}" for row in rows if row["heads"] == most
-        ]
+        cases = [(f"with {row['rule']}", row) for row in rows if row["heads"] == most]
         place = f"At {most} heads, a"
     else:
-        parts = [f"{row['share_split']:.1%} at {row['heads']} heads" for row in rows[:3]]
+        cases = [(f"at {row['heads']} heads", row) for row in rows[:3]]
         place = "With scikit-learn's default bandwidth, a"
-    return f"{place} sample of one normal distribution is split: {', '.join(parts)} of the draws."
+    parts = ", ".join(f"{row['share_split']:.1%} {case}" for case, row in cases)
+    return f"{place} sample of one normal distribution is split: {parts} of the draws."
 
 
 def _speed(record):

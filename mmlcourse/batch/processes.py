@@ -41,16 +41,9 @@ def file_lock(path, wait=True):
 
     Yields:
         The open file, or None when another process holds the lock.
-
-    Raises:
-        OSError: the system has no file locks.
     """
-    try:
-        import fcntl
-    except ImportError as error:
-        raise OSError(
-            "batches need the file locks of Linux or macOS; on Windows use WSL."
-        ) from error
+    import fcntl  # of Linux and macOS; on Windows, batches need WSL
+
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+", encoding="utf-8") as file:
         try:
@@ -79,7 +72,6 @@ def without_iri_grammar():
     """Keep jsonschema from building a grammar for web addresses when it is imported.
 
     It takes a second in every process, and papermill, Snakemake and our own schema do not use it.
-    Only a process that runs nothing of the user's calls this.
     """
     sys.modules.setdefault("rfc3987_syntax", None)
 

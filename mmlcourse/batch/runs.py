@@ -1,8 +1,8 @@
 """One run of a batch: it executes a notebook with parameters and writes one result file.
 
 The result is renamed into place at the very end, so an existing result is complete. A run that was
-killed leaves its checkpoint, and the next attempt continues from it, unless the plan of the run,
-the code of mmlkit or the data have changed.
+killed leaves its checkpoint, and the next attempt continues from it, unless the plan of the run or
+the code of mmlkit has changed.
 """
 
 import contextlib
@@ -18,10 +18,9 @@ import sys
 import time
 from pathlib import Path
 
-from mmlcourse.batch.experiments import is_finite, load_experiment
+from mmlcourse.batch.experiments import load_experiment
 from mmlcourse.batch.notebooks import execute_notebook, notebook_parameters
 from mmlcourse.batch.processes import file_lock, without_iri_grammar
-from mmlkit.messages import OTHER_RUN
 
 __all__ = [
     "changed_parameters",
@@ -29,6 +28,7 @@ __all__ = [
     "execute_run",
     "failure_cause",
     "gpu_names",
+    "is_finite",
     "read_result",
     "record",
     "write_json",
@@ -39,10 +39,6 @@ KILLED = (
     "take fewer runs at a time (--cores), or a smaller batch_size."
 )
 
-# What the batch writes into a result beside what the notebook records.
-_OWN = {"experiment", "profile", "name", "parameters", "notebook_hash", "minutes", "resumed"}
-_OWN |= {"started", "commit"}
-
 
 def record(path, *, scores, **more):
     """Write the result of a run as JSON; the last cell of an experiment's notebook calls it.
@@ -52,23 +48,20 @@ def record(path, *, scores, **more):
     Args:
         path: the notebook's parameter result_file; None writes nothing.
         scores: a list of dicts with on (a task), split, metric and value.
-        **more: plain values such as history, events and settings.
+        **more: plain values such as history, events and settings. The batch adds its own, such as
+            name, parameters and minutes.
 
     Returns:
         The dict that is written, with device, versions and peak memory.
 
     Raises:
-        ValueError: a score has other keys, or `more` has a name that the batch itself writes.
+        ValueError: a score has other keys.
     """
     from mmlcourse.machine import describe, peak_memory
 
-    if taken := sorted(_OWN & more.keys()):
-        raise ValueError(f"record: {', '.join(taken)} is written by the batch; use another name.")
     for score in scores:
         if set(score) != {"on", "split", "metric", "value"}:
-            raise ValueError(
-                f"a score has the keys {sorted(score)}, expected on, split, metric, value."
-            )
+            raise ValueError(f"a score is {score}, expected on, split, metric and value.")
     found = {"scores": scores, **more, **describe(), "peak_memory_mb": peak_memory()}
     found = json.loads(json.dumps(found), parse_constant=lambda _: None)
     if path is not None:
@@ -91,6 +84,18 @@ def write_json(path, content):
         os.fsync(file.fileno())  # after a power failure, the renamed file is not empty
 
 
+def is_finite(value):
+    """Return whether a value of JSON is a finite number.
+
+    Args:
+        value: any value.
+
+    Returns:
+        True or False.
+    """
+    return type(value) in (int, float) and math.isfinite(value)
+
+
 def read_result(path):
     """Read the result of one run.
 
@@ -98,34 +103,25 @@ def read_result(path):
         path: a JSON file.
 
     Returns:
-        A dict. A score without a number has the value nan, and a missing name is that of the file.
+        A dict, or None where the file is JSON of another kind. A score without a number has the
+        value nan.
 
     Raises:
-        ValueError: the file is not the result of a run.
+        ValueError: the file is damaged.
     """
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
-        named = isinstance(found, dict) and "experiment" in found
-        if not named or {"grid", "gpu"} < found.keys() and "scores" not in found:  # a config.json
-            other = LookupError("it names no experiment")
-            raise other
+        if not isinstance(found, dict) or not {"experiment", "scores"} <= found.keys():
+            return None
+        for score in found["scores"]:
+            score["value"] = score["value"] if is_finite(score["value"]) else math.nan
         found["parameters"].items()
-        json.dumps(found, ensure_ascii=False).encode()  # half of a UTF-16 pair cannot be printed
-        scores = [
-            {"on": "missing", "split": "missing", "metric": "missing", **score}
-            for score in found["scores"]
-        ]
-        for score in scores:
-            if not is_finite(score.get("value")):
-                score["value"] = math.nan
-        for key in ("settings", "versions"):
-            found[key] = found[key] if isinstance(found.get(key), dict) else {}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
-            f"{path} is not the result of a run ({type(error).__name__}: {error}). Expected a "
-            "file that `mmlkit reproduce` wrote; run it again to replace the file."
+            f"{path} is not the result of a run ({type(error).__name__}: {error}). Run it again to "
+            "replace the file."
         ) from error
-    return {"name": Path(path).stem, **found, "scores": scores}
+    return {"name": Path(path).stem, "settings": {}, "versions": {}, **found}
 
 
 def changes(result, experiment, run):
@@ -152,30 +148,24 @@ def changed_parameters(then, now):
         now: {name: value} of the plan.
 
     Returns:
-        A list of names.
+        A list of names. 1 and 1.0 are the same value, 1 and true are not.
     """
-    return [key for key in sorted({*then, *now}) if not _same(then.get(key), now.get(key))]
-
-
-def _same(one, other):
-    """Return whether two values of a parameter are the same: 1 and 1.0 are, 1 and true are not."""
-    return one == other and (type(one) is bool) == (type(other) is bool)
+    kind = lambda value: (value, type(value) is bool)
+    return [key for key in sorted({*then, *now}) if kind(then.get(key)) != kind(now.get(key))]
 
 
 def _hash(content):
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _code(root=Path(__file__).parents[2]):
+def _code():
     """Return the hash of both packages' files, without hidden ones, such as those of an editor."""
-    found = (path for package in ("mmlkit", "mmlcourse") for path in (root / package).rglob("*.py"))
-    files = sorted(path for path in found if path.is_file())
-    names = [str(path.relative_to(root)) for path in files]
-    seen = [path for path, name in zip(files, names) if not re.search(r"(^|[/\\])\.", name)]
-    return _hash(b"".join(path.read_bytes() for path in seen))
+    root = Path(__file__).parents[2]
+    files = [*(root / "mmlkit").rglob("[!.]*.py"), *(root / "mmlcourse").rglob("[!.]*.py")]
+    return _hash(b"".join(path.read_bytes() for path in sorted(files)))
 
 
-def execute_run(experiment, folder, run, parent=None):
+def execute_run(experiment, folder, run, *, again=False, parent=None):
     """Execute one run in a process of its own, unless its result exists.
 
     Args:
@@ -183,76 +173,80 @@ def execute_run(experiment, folder, run, parent=None):
         folder: the folder of the batch. results/RUN.json and notebooks/RUN.ipynb are written there;
             failed/RUN.json names the cause of a failure; work/RUN holds the checkpoint until then.
         run: the run's name.
+        again: whether to move an existing result to replaced/ and write a new one.
         parent: the id of a process; when this process has another parent, the run is stopped.
 
     Returns:
         None when the result exists, else the cause of the failure, a sentence.
     """
     folder = Path(folder).resolve()
-    names = "results/{}.json", "notebooks/{}.ipynb", "failed/{}.json", "failed/{}.ipynb"
-    result, notebook, failed, failed_notebook = (folder / name.format(run) for name in names)
-    work = folder / "work" / run
+    work, result = folder / "work" / run, folder / "results" / f"{run}.json"
+    failed = folder / "failed" / f"{run}.json"
+    plan = {
+        "parameters": experiment.runs[run],
+        "notebook_hash": _hash(experiment.notebook.read_bytes()),
+    }
     with file_lock(work / "lock"), _one_gpu(folder) as gpu:
-        if result.is_file():
+        if result.is_file() and not again:
             shutil.rmtree(work, ignore_errors=True)  # the lock made it, while another run finished
             return None
-        plan = {
-            "parameters": experiment.runs[run],
-            "notebook_hash": _hash(experiment.notebook.read_bytes()),
-        }
-        found, executed = work / "found.json", work / "executed.ipynb"
-        for old in (found, executed, failed, failed_notebook):
-            old.unlink(missing_ok=True)
-        # With other code, a checkpoint may not fit: the run starts again.
-        checkpoint = work / f"checkpoint-{_hash(json.dumps([plan, _code()]).encode())}"
-        for old in {*work.glob("checkpoint-*")} - {checkpoint}:
-            shutil.rmtree(old, ignore_errors=True)
-        more = {
-            "result_file": found,
-            "checkpoint_dir": checkpoint,
-            "output_dir": folder / "outputs",
-        }
-        known = notebook_parameters(experiment.notebook)
-        given = {key: str(value) for key, value in more.items() if key in known}
-        started, resumed = time.gmtime(), checkpoint.is_dir()
-
-        def orphaned():
-            return parent not in (None, os.getppid())
-
-        seconds, status, told = execute_notebook(
-            experiment.notebook,
-            executed,
-            {**given, **plan["parameters"]},
-            gpu,
-            limit=experiment.limit,
-            stop=orphaned,
-        )
+        failed.unlink(missing_ok=True)
+        started, resumed = time.gmtime(), any(work.glob("checkpoint-*"))
+        orphaned = lambda: parent not in (None, os.getppid())
+        seconds, status, told = _execute(experiment, folder, work, plan, gpu, orphaned)
         if status != 0:
-            killed = isinstance(status, int) and status < 0
-            printed = re.sub(r"\x1b\[[0-9;]*m", "", "" if killed else told)  # IPython's colours
-            cause = failure_cause(printed)
-            if resumed and OTHER_RUN in printed:
-                # Its data have changed: the next attempt starts again.
-                shutil.rmtree(checkpoint, ignore_errors=True)
+            cause = failure_cause(told if not isinstance(status, int) or status > 0 else "")
             if not orphaned():
-                write_json(failed, {"name": run, "cause": cause, **plan, "traceback": printed})
-                if executed.is_file():
-                    os.replace(executed, failed_notebook)
+                write_json(failed, {"name": run, "cause": cause, **plan, "traceback": told})
             return cause
-        content = (
-            json.loads(found.read_text(encoding="utf-8")) if found.is_file() else {"scores": []}
-        )
-        notebook.parent.mkdir(exist_ok=True)
-        os.replace(executed, notebook)
-        named = {"experiment": experiment.name, "profile": experiment.profile, "name": run}
-        timed = {
+        found = work / "found.json"
+        scores = json.loads(found.read_text(encoding="utf-8")) if found.is_file() else {}
+        content = {
+            "experiment": experiment.name,
+            "profile": experiment.profile,
+            "name": run,
+            **plan,
             "minutes": round(seconds / 60, 2),  # of the last attempt alone, if it was resumed
             "resumed": resumed,
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", started),
+            "commit": _commit(),
         }
-        write_json(result, {**named, **plan, **timed, "commit": _commit(), **content})
+        notebook = folder / "notebooks" / f"{run}.ipynb"
+        notebook.parent.mkdir(exist_ok=True)
+        os.replace(work / "executed.ipynb", notebook)
+        if result.is_file():
+            now = time.strftime("%Y-%m-%dT%H-%M-%S")
+            (folder / "replaced").mkdir(exist_ok=True)
+            shutil.copy2(result, folder / "replaced" / f"{run}-{now}.json")
+        write_json(result, {**content, "scores": [], **scores, **content})
         shutil.rmtree(work, ignore_errors=True)  # another process may wait for the lock
     return None
+
+
+def _execute(experiment, folder, work, plan, gpu, stop):
+    """Execute the notebook of a run; return (seconds, status, text) of `run_watched`."""
+    found, executed = work / "found.json", work / "executed.ipynb"
+    found.unlink(missing_ok=True)
+    # With another plan or other code, a checkpoint may not fit: the run starts again.
+    checkpoint = work / f"checkpoint-{_hash(json.dumps([plan, _code()]).encode())}"
+    for old in {*work.glob("checkpoint-*")} - {checkpoint}:
+        shutil.rmtree(old, ignore_errors=True)
+    places = {
+        "result_file": found,
+        "checkpoint_dir": checkpoint,
+        "output_dir": folder / "outputs",
+    }
+    known = notebook_parameters(experiment.notebook)
+    given = {key: str(place) for key, place in places.items() if key in known}
+    seconds, status, told = execute_notebook(
+        experiment.notebook,
+        executed,
+        {**given, **plan["parameters"]},
+        gpu,
+        limit=experiment.limit,
+        stop=stop,
+    )
+    return seconds, status, re.sub(r"\x1b\[[0-9;]*m", "", told)  # IPython's colours
 
 
 def gpu_names():
@@ -295,10 +289,7 @@ def failure_cause(printed):
     if "DeadKernelError" in cause:
         return KILLED
     if re.search(r"(out of|allocate|enough) memory|MemoryError", cause, re.IGNORECASE):
-        return (
-            f"out of memory ({cause[:200]}). Take a smaller batch_size, fewer runs at a time "
-            "(--cores), or a machine with more memory."
-        )
+        return f"out of memory ({cause}). Take a smaller batch_size or fewer runs (--cores)."
     return cause
 
 
@@ -306,26 +297,15 @@ def _commit():
     """Return the git commit of this checkout, with -dirty when files differ; None outside git."""
     command = ["git", "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-            cwd=Path(__file__).parent,
-        )
-        return done.stdout.strip()
-    except (OSError, subprocess.SubprocessError):
+        done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent)
+    except OSError:
         return None
+    return None if done.returncode else done.stdout.strip()
 
 
 if __name__ == "__main__":
     without_iri_grammar()
-    file, profile, grid, run = sys.argv[1:]
+    file, profile, grid, run, again = sys.argv[1:]
     experiment = load_experiment(file, profile, json.loads(grid))
-    try:
-        sys.exit(execute_run(experiment, Path.cwd(), run, parent=os.getppid()) and 1)
-    except Exception as error:
-        cause = f"{type(error).__name__}: {error}"
-        write_json(Path("failed", f"{run}.json"), {"name": run, "cause": cause})
-        raise
+    cause = execute_run(experiment, Path.cwd(), run, again=again == "again", parent=os.getppid())
+    sys.exit(bool(cause))

@@ -6,15 +6,21 @@ import sys
 import urllib.request
 from pathlib import Path
 
-import mmlkit
 from mmlcourse.text import count
 from mmlkit import REPOSITORY
 
 __all__ = ["bench", "doctor", "reachable"]
 
 
-def doctor():
-    """Print what is installed and which profiles will run; return the exit status."""
+def doctor(options):
+    """Print what is installed and which profiles will run.
+
+    Args:
+        options: of the command line.
+
+    Returns:
+        The exit status.
+    """
     from importlib.metadata import PackageNotFoundError, version
 
     from mmlcourse.machine import describe
@@ -73,11 +79,11 @@ _PACKAGES = {
 }
 
 
-def bench(arguments):
+def bench(options):
     """Run benchmarks/speed.py, which compares this machine's speed with transformers'.
 
     Args:
-        arguments: its options.
+        options: of the command line; `more` is handed on.
 
     Returns:
         The exit status.
@@ -85,7 +91,7 @@ def bench(arguments):
     Raises:
         FileNotFoundError: there is no checkout of the repository.
     """
-    script = Path(mmlkit.__file__).resolve().parents[1] / "benchmarks" / "speed.py"
+    script = Path(__file__).resolve().parents[2] / "benchmarks" / "speed.py"
     if not script.is_file():
         raise FileNotFoundError(f"{script} is missing: bench needs a clone of {REPOSITORY}.")
-    return subprocess.run([sys.executable, str(script), *arguments]).returncode
+    return subprocess.run([sys.executable, str(script), *options.more]).returncode

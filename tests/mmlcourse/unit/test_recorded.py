@@ -2,15 +2,16 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from mmlcourse.batch import results
 from mmlcourse.batch.experiments import load_experiment
-from mmlcourse.batch.recorded import recorded_experiments
-from mmlcourse.batch.tables import load_results, long_frame
+from mmlcourse.batch.results import load_results, long_frame
 from mmlcourse.studies import (
     paired_bootstrap,
     recorded_cadence,
@@ -23,6 +24,7 @@ from mmlkit.training import TaskSampler
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "results"
+recorded_experiments = cache(lambda: results.recorded_experiments([RESULTS]))  # takes seconds
 OTHERS = "real-transfer (fast"  # the title of family B, whose control has a longer name
 RUNS = sorted(RESULTS.glob("pruning_*.json"))
 
@@ -34,7 +36,7 @@ def told(compared):
 
 def own_scores(name, method):
     """Dev scores times 100 of family A, a row for each of six seeds and a column for each set."""
-    (one,) = [one for one in recorded_experiments([RESULTS]) if one.experiment.name == name]
+    (one,) = [one for one in recorded_experiments() if one.experiment.name == name]
     rows = one.frame.query("method == @method and on == task and split == 'dev' and seed < 6")
     first = {"rte": "accuracy", "mrpc": "accuracy", "cola": "matthews", "stsb": "pearson"}
     return 100 * rows[rows["metric"] == rows["task"].map(first)].pivot(
@@ -190,7 +192,7 @@ def test_the_sentences_on_a_new_domain_equal_the_runs():
 
 def test_the_texts_on_mnli_alone_equal_the_runs():
     """Family F: MNLI alone lies between MiniLM as it is and the eight sets."""
-    (one,) = [x for x in recorded_experiments([RESULTS]) if x.experiment.name.endswith("-mnli")]
+    (one,) = [x for x in recorded_experiments() if x.experiment.name.endswith("-mnli")]
     updates = [
         {run["history"][-1]["step"] for run in runs if not run["scores"]}
         for runs in (one.results, recorded("real-adaptation-fast")[0])
@@ -202,9 +204,7 @@ def test_the_texts_on_mnli_alone_equal_the_runs():
     said = f"the gain is {told(alone)[1:].replace(' (', ' points (')}, and eight sets have"
     assert f"{said} {told(more)[1:].replace(' (', ' more (')}." in readme
     lesson = (ROOT / "notebooks" / "src" / "09_domain_adaptation.py").read_text(encoding="utf-8")
-    (plain,) = [
-        x for x in recorded_experiments([RESULTS]) if x.experiment.name == "real-adaptation"
-    ]
+    (plain,) = [x for x in recorded_experiments() if x.experiment.name == "real-adaptation"]
     on = [
         100 * frame.query("start == @start and metric == 'accuracy'").groupby("on")["value"].mean()
         for frame, start in ((one.frame, "mt-dnn"), (plain.frame, "bert"))
@@ -290,9 +290,7 @@ def test_the_relative_improvement_of_mml_equals_the_runs():
 
 def test_the_texts_on_other_real_sets_equal_the_runs():
     """Family B: the planned mean over cells, and with equal weight for the training sets."""
-    one = next(
-        one for one in recorded_experiments([RESULTS]) if one.experiment.name == "real-transfer"
-    )
+    one = next(one for one in recorded_experiments() if one.experiment.name == "real-transfer")
     found = {claim["says"]: found for claim, found in one.compared}
     planned = found["MML does better than BERT on real sets that it was not trained on"]
     assert outcome(planned) == "does not hold" and planned.pairs == 6
@@ -376,7 +374,7 @@ def test_the_methods_of_family_a_in_the_text_equal_their_claims():
     """All methods at 1e-4 against BERT, and MV-m at two learning rates."""
     compared = {
         claim["says"]: found
-        for one in recorded_experiments([RESULTS])
+        for one in recorded_experiments()
         if one.experiment.name in ("real-multiverse", "real-same-rate")
         for claim, found in one.compared
     }
@@ -431,7 +429,7 @@ def test_what_depends_on_single_rows_and_on_precision_in_family_a_is_said():
 def test_the_primary_claims_in_the_findings_have_their_differences():
     found = {
         claim["says"]: told(compared)
-        for one in recorded_experiments([RESULTS])
+        for one in recorded_experiments()
         for claim, compared in one.compared
     }
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
@@ -451,9 +449,7 @@ def test_the_primary_claims_in_the_findings_have_their_differences():
 
 def test_the_texts_on_one_learning_rate_equal_the_runs():
     """BERT at MML's rate: the control of family A."""
-    one = next(
-        one for one in recorded_experiments([RESULTS]) if one.experiment.name == "real-same-rate"
-    )
+    one = next(one for one in recorded_experiments() if one.experiment.name == "real-same-rate")
     given = pd.DataFrame([run["parameters"] for run in one.results])
     assert set(given["lr"]) == {1e-4} and len(given) == 2 * 4 * 6
     assert (given.groupby(["method", "task"])["seed"].nunique() == 6).all()
@@ -490,9 +486,7 @@ def test_the_texts_on_one_learning_rate_equal_the_runs():
 def test_the_texts_on_other_real_sets_at_one_learning_rate_equal_the_runs():
     """BERT at MML's rate: the control of family B."""
     one = next(
-        one
-        for one in recorded_experiments([RESULTS])
-        if one.experiment.name == "real-transfer-same-rate"
+        one for one in recorded_experiments() if one.experiment.name == "real-transfer-same-rate"
     )
     assert {run["parameters"]["lr"] for run in one.results} == {1e-4} and len(one.results) == 36
     others = next(found for claim, found in one.compared if claim.get("control_of"))
@@ -504,7 +498,7 @@ def test_the_texts_on_other_real_sets_at_one_learning_rate_equal_the_runs():
         x for claim, x in one.compared if claim["says"].endswith("set that it was trained on")
     ]
     assert f"and with 1e-4 for both {told(own)}." in readme
-    (mml,) = [one for one in recorded_experiments([RESULTS]) if one.title.startswith(OTHERS)]
+    (mml,) = [one for one in recorded_experiments() if one.title.startswith(OTHERS)]
     rows = pd.concat([mml.frame[mml.frame["method"] == "mml"], one.frame])
     rows = rows[(rows["on"] != rows["task"]) & (rows["metric"] == "accuracy")]
     similar = rows["task"].isin(["qqp", "stsb_star"])
@@ -518,9 +512,7 @@ def test_the_texts_on_other_real_sets_at_one_learning_rate_equal_the_runs():
 
 def test_the_texts_on_the_control_of_rte_equal_the_runs():
     """RTE alone with as many updates as five sets have, between RTE alone and RTE with others."""
-    one = next(
-        one for one in recorded_experiments([RESULTS]) if one.experiment.name == "real-company"
-    )
+    one = next(one for one in recorded_experiments() if one.experiment.name == "real-company")
     found = {claim["says"]: found for claim, found in one.compared}
     others = found["RTE gains from the other sets, not only from more updates"]
     updates = found["RTE alone gains from as many updates as the five sets have"]

@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 
 import mmlkit
 from mmlcourse.batch.experiments import load_experiment
+from mmlcourse.batch.results import load_results
 from mmlcourse.batch.runs import changes, read_result
-from mmlcourse.batch.tables import load_results
 from mmlcourse.cli.main import main
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.bert.pretrained import load_pretrained

@@ -1,11 +1,16 @@
-"""The tables of recorded speeds, which `mmlkit bench` prints and the README shows."""
+"""The tables of recorded speeds: `mmlkit bench` prints them, and this script writes README's.
 
-from mmlcourse.text import count
+python benchmarks/speed_table.py
+"""
 
-__all__ = ["TASKS", "speed_sentences", "speed_table"]
+import json
+from pathlib import Path
 
+from mmlcourse.batch.reports import fill_marks
+from mmlcourse.text import count, markdown_table, markdown_text
+
+ROOT = Path(__file__).resolve().parents[1]
 TASKS = {"sst": "SST-5", "quora": "Quora pairs"}
-
 
 # {name of a row: (comparison, key, how a value is written)}
 _ROWS = {
@@ -35,14 +40,11 @@ def speed_table(record):
     import pandas as pd
 
     cells = {}
-    for one in record["comparisons"]:
-        for row, (comparison, key, form) in _ROWS.items():
-            if one["comparison"] == comparison:
-                column = f"{TASKS[one['task']]}, {one['precision']}"
-                cells.setdefault(row, {})[column] = _interval(one[key], form)
-    table = pd.DataFrame.from_dict(cells, orient="index").reindex(
-        [row for row in _ROWS if row in cells]
-    )
+    for row, (comparison, key, form) in _ROWS.items():
+        for one in (one for one in record["comparisons"] if one["comparison"] == comparison):
+            column = f"{TASKS[one['task']]}, {one['precision']}"
+            cells.setdefault(row, {})[column] = _interval(one[key], form)
+    table = pd.DataFrame.from_dict(cells, orient="index")
     return table.fillna("").rename_axis("speed").reset_index()
 
 
@@ -75,10 +77,8 @@ def speed_sentences(record):
                 f"A pruning check of {one['heads']:,} heads takes {_interval(slowest, '{:.2f}')} s."
             )
         elif one["comparison"] == "start":
-            ready, adds, names, text = (
-                _interval(one[name], "{:.3f}")
-                for name in ("torch_s", "import_adds_s", "names_add_s", "help_s")
-            )
+            names = ("torch_s", "import_adds_s", "names_add_s", "help_s")
+            ready, adds, names, text = (_interval(one[name], "{:.3f}") for name in names)
             sentences.append(
                 f"The import of torch takes {ready} s. That of mmlkit adds {adds} s, with the "
                 f"names of the first example {names} s. The command mmlkit --help takes {text} s."
@@ -91,3 +91,17 @@ def _interval(values, form):
         form.format(values[name]) for name in ("median", "lowest", "highest")
     )
     return f"{median} ({lowest} to {highest})"
+
+
+def main(readme=ROOT / "README.md", results=ROOT / "results"):
+    """Write the tables of results/speed*.json between the marks <!-- speed --> of a README."""
+    parts = []
+    for file in sorted(Path(results).glob("speed*.json")):
+        record = json.loads(file.read_text(encoding="utf-8"))
+        parts.append("\n".join(f"- {markdown_text(line)}" for line in speed_sentences(record)))
+        parts.append(markdown_table(speed_table(record)))
+    fill_marks(readme, {"speed": parts})
+
+
+if __name__ == "__main__":
+    main()
