@@ -122,34 +122,26 @@ def read_tensors(path):
         raise ValueError(f"{path} cannot be read as safetensors ({error}). {COPY_AGAIN}") from error
 
 
-def tensor_mismatches(expected, tensors, source, place=" in the file"):
-    """Return a text for every tensor that does not fit: its name, shape, dtype or values.
+def tensor_mismatches(expected, tensors, source):
+    """Return a text for every tensor that does not fit: its name, shape or values.
 
     Args:
         expected: the state dict of the module.
-        tensors: the state dict of a file, or the one to be saved.
+        tensors: the state dict of a file.
         source: what describes the module, such as a file.
-        place: where the tensors are.
 
     Returns:
         A list of texts, empty when everything fits.
     """
-    found = []
-    for key, value in expected.items():
-        tensor = tensors.get(key)
-        if tensor is None:
-            found.append(f"{key} is missing")
-            continue
-        floating = tensor.is_floating_point() and value.is_floating_point()
-        if tensor.shape != value.shape:
-            wanted = f"{list(value.shape)} by {source}"
-            found.append(f"{key}: {list(tensor.shape)}{place}, {wanted}")
-        elif tensor.dtype != value.dtype and not floating:
-            found.append(f"{key}: {tensor.dtype}{place}, expected {value.dtype}")
-        elif not tensor.isfinite().all():
+    found = [f"{key} is missing" for key in expected.keys() - tensors.keys()]
+    found += [f"{key} is not expected by {source}" for key in tensors.keys() - expected.keys()]
+    for key in expected.keys() & tensors.keys():
+        own, wanted = list(tensors[key].shape), list(expected[key].shape)
+        if own != wanted:
+            found.append(f"{key}: {own} in the file, {wanted} by {source}")
+        elif not tensors[key].isfinite().all():
             found.append(f"{key}: some numbers are not finite (damaged, or training diverged)")
-    unknown = tensors.keys() - expected.keys()
-    return found + [f"{key} is not expected by {source}" for key in sorted(unknown)]
+    return sorted(found)
 
 
 def check_model_folder(folder, hint=""):

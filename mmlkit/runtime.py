@@ -23,7 +23,6 @@ __all__ = [
     "seed_generators",
     "seeded",
     "set_random_state",
-    "shapes_only",
 ]
 
 FP16_DEVICES = ("cuda",)  # bf16 is at least as fast elsewhere; tests add the CPU
@@ -139,34 +138,6 @@ def seeded(seed, device=None):
         yield
     finally:
         set_random_state(before, device)
-
-
-class _DrawNothing(torch.overrides.TorchFunctionMode):
-    """Leave out the normal draws of initial weights."""
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if function is torch.nn.init.normal_:
-            return (*args, *kwargs.values())[0]  # the tensor; torch passes it by name
-        return function(*args, **kwargs)
-
-
-@contextlib.contextmanager
-def shapes_only():
-    """Let modules that are made in this block have names and shapes, but neither memory nor values.
-
-    torch.device("meta") alone imports torch's compiler for the first draw, which takes a second.
-
-    Yields:
-        None.
-
-    Example::
-
-        with shapes_only():
-            shapes = BertModel(config).state_dict()
-    """
-    with torch.device("meta"), _DrawNothing():
-        yield
 
 
 def random_state(device=None):

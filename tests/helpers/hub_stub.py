@@ -43,7 +43,7 @@ def tree(repo, under="", recursive=False):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """A request handler for the folder `root`; `serve` sets it, and a list of requests."""
+    """A request handler for the folder `root`, which `serve` sets."""
 
     protocol_version = "HTTP/1.1"
 
@@ -69,7 +69,6 @@ class Handler(BaseHTTPRequestHandler):
         self.answer_json([entry for entry in tree(repo, recursive=True) if entry["path"] in paths])
 
     def do_GET(self):
-        self.requests.append((self.command, self.path))
         address = urlsplit(self.path)
         path = LEGACY.sub(r"\1/google-bert/bert-base-uncased/", unquote(address.path))
         match = RESOLVE.fullmatch(path) or API.fullmatch(path)
@@ -152,31 +151,15 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in {**headers, "Content-Length": str(len(data))}.items():
             self.send_header(name, value)
         self.end_headers()
-        if self.command == "HEAD":
-            return
-        fault = next(iter(self.faults), None) if self.path.endswith(".safetensors") else None
-        if fault is None:
-            return self.wfile.write(data)
-        if fault == "damage":
-            return self.wfile.write(data[:-1] + bytes([data[-1] ^ 1]))
-        if status == 200:  # a request that resumes the download gets nothing
-            self.wfile.write(data[: len(data) // 2])
-        if fault == "stall":
-            self.ended.wait(30)
-        self.close_connection = True
+        if self.command != "HEAD":
+            self.wfile.write(data)
 
 
 @contextlib.contextmanager
-def serve(folder, requests=None, faults=(), port=0):
-    """Yield the address of a running hub. The hub stops when the context ends.
-
-    Each (method, path) is added to the list `requests`. While the list `faults` holds a word,
-    weights are cut off in the middle ("drop"), stop there ("stall"), or are changed ("damage").
-    """
-    ended = threading.Event()
-    members = {"root": Path(folder), "requests": [] if requests is None else requests}
-    handler = type("FolderHandler", (Handler,), {**members, "faults": faults, "ended": ended})
-    server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+def serve(folder):
+    """Yield the address of a running hub. The hub stops when the context ends."""
+    handler = type("FolderHandler", (Handler,), {"root": Path(folder)})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(
         target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
@@ -184,6 +167,5 @@ def serve(folder, requests=None, faults=(), port=0):
     try:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:
-        ended.set()
         server.shutdown()
         server.server_close()
