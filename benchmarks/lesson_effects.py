@@ -71,7 +71,7 @@ def main():
     if len(masters) != 1:
         sys.exit(f"No notebook has the number {options.number}.")
     from mmlcourse.machine import describe
-    from mmlkit.files import atomic_write
+    from mmlkit.files import write_file
 
     cells, digest = experiment(masters[0])
     place = ROOT / "results" / "lessons" / f"{options.number}.json"
@@ -86,8 +86,7 @@ def main():
         runs = sorted([*runs, dict(seed=seed, minutes=minutes, **found)], key=seed_of)
         threads = int(os.environ.get("OMP_NUM_THREADS", "0")) or os.cpu_count()
         found = {**describe(), "notebook": masters[0].stem, "cells": digest, "threads": threads}
-        with atomic_write(place) as temporary:
-            temporary.write_text(json.dumps({**found, "runs": runs}, indent=1) + "\n")
+        write_file(place, json.dumps({**found, "runs": runs}, indent=1) + "\n")
 
 
 def seed_of(one):

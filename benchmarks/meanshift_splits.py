@@ -17,7 +17,7 @@ import statistics
 import numpy as np
 
 from mmlcourse.machine import describe
-from mmlkit.files import atomic_write
+from mmlkit.files import write_file
 from mmlkit.heads.clustering import cluster
 
 SIZES = (1024, 200, 45, 10)
@@ -82,8 +82,7 @@ def main():
         **describe("cpu"),
     }
     if options.out:
-        with atomic_write(options.out) as temporary:
-            temporary.write_text(json.dumps(found, indent=2) + "\n")
+        write_file(options.out, json.dumps(found, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from mmlcourse.studies.groups import bootstrap_interval, group_accuracy
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.loading import load_task
 from mmlkit.data.tasks import get_task, list_tasks
-from mmlkit.files import atomic_write
+from mmlkit.files import write_file
 from mmlkit.heads.linear import LinearHead, Loss, PairHead, sentence_vector
 from mmlkit.runtime import fastest_precision, pick_device
 from mmlkit.training.evaluation import predict_scores
@@ -56,19 +56,14 @@ SISTERS = (
 )  # their labels are merged to two: yes, or not
 
 
+WHAT = "minilm on the mini tasks, fast profile, dev split"
+
+
 def modes_of(task):
     """Return the modes in which a task is trained."""
-    return [
-        mode
-        for mode, wanted in {
-            "pretrain": task.name in FROZEN_TOO,
-            "finetune": True,
-            "separate": task.is_pair,
-            "untrained_cosine": task.name == "stsb",
-            "cosine": task.name == "stsb",
-        }.items()
-        if wanted
-    ]
+    cosine = task.name == "stsb"
+    wanted = (task.name in FROZEN_TOO, True, task.is_pair, cosine, cosine)
+    return [mode for mode, one in zip(MODES, wanted) if one]
 
 
 def run(task, mode, seed):
@@ -157,12 +152,9 @@ class CosineHead(nn.Module):
 
 def on_sister(model, task, data):
     """Return the accuracy on dev of a sister task, with its labels merged to yes or not."""
-    predicted = two_way(
-        predict_scores(
-            model, data.dev.texts, task=task.name, max_length=get_profile("fast").max_length
-        ),
-        task.labels,
-    )
+    cut = dict(max_length=get_profile("fast").max_length)
+    scores = predict_scores(model, data.dev.texts, task=task.name, **cut)
+    predicted = two_way(scores, task.labels)
     true = two_way(np.eye(data.task.num_labels)[data.dev.labels], data.task.labels)
     return float(np.mean(predicted == true))
 
@@ -230,19 +222,12 @@ def sisters(runs, mode="separate"):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--tasks",
-        nargs="+",
-        default=[name for name in list_tasks() if name not in ("quora", "sts")],
-    )
+    tasks = [name for name in list_tasks() if name not in ("quora", "sts")]
+    parser.add_argument("--tasks", nargs="+", default=tasks)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument(
-        "--modes", nargs="+", choices=list(MODES), help="by default those that the task has"
-    )
+    parser.add_argument("--modes", nargs="+", choices=list(MODES), help="default: the task's own")
     parser.add_argument("--out", default="results/mini_baselines.json")
-    parser.add_argument(
-        "--table", action="store_true", help="train nothing; print the recorded runs as a table"
-    )
+    parser.add_argument("--table", action="store_true", help="only print the recorded runs")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     path = Path(options.out)
@@ -255,32 +240,12 @@ def main():
     for seed in options.seeds:
         for task in options.tasks:
             for mode in options.modes or modes_of(get_task(task)):
-                record = run(task, mode, seed)
-                print(
-                    {
-                        key: value
-                        for key, value in record.items()
-                        if key not in ("settings", "model")
-                    },
-                    flush=True,
-                )
-                runs = [
-                    old
-                    for old in runs
-                    if (old["task"], old["mode"], old["seed"]) != (task, mode, seed)
-                ] + [record]
-                with atomic_write(path) as temporary:
-                    temporary.write_text(
-                        json.dumps(
-                            {
-                                "what": "minilm on the mini tasks, fast profile, dev split",
-                                **describe(),
-                                "runs": runs,
-                            },
-                            indent=1,
-                        )
-                        + "\n"
-                    )
+                record, place = run(task, mode, seed), (task, mode, seed)
+                print(record, flush=True)
+                runs = [one for one in runs if (one["task"], one["mode"], one["seed"]) != place]
+                runs.append(record)
+                found = {"what": WHAT, **describe(), "runs": runs}
+                write_file(path, json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from mmlcourse.machine import describe
-from mmlkit.files import atomic_write
+from mmlkit.files import write_file
 from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
 
 HEADS, LABELS, SIZE, BATCH = 384, 3, 384, 32
@@ -140,8 +140,7 @@ def main():
     }
     print(found["pruning_check_s"], found["loops"], flush=True)
     if options.out:
-        with atomic_write(options.out) as temporary:
-            temporary.write_text(json.dumps({**found, **describe()}, indent=2) + "\n")
+        write_file(options.out, json.dumps({**found, **describe()}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

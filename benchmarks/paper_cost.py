@@ -27,7 +27,7 @@ from mmlcourse.studies import CATEGORIES
 from mmlkit.bert import BertConfig
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data import encode, get_task, load_task
-from mmlkit.files import atomic_write
+from mmlkit.files import write_file
 from mmlkit.training import TaskSampler
 
 RATE = {"bf16": 200e12, "fp32": 30e12}  # FLOP a second; an H100's datasheet (SXM) has 989e12, 67e12
@@ -179,7 +179,6 @@ if __name__ == "__main__":
     assumed = {"flop_per_second": RATE, "launch_seconds": LAUNCH}
     record = {"what": what, "assumed": assumed, "rows": ROWS, "tokens": tokens}
     record |= {"experiments": found, **describe("cpu")}
-    with atomic_write(options.out) as temporary:
-        temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write_file(options.out, json.dumps(record, indent=1) + "\n")
     for name, one in found.items():
         print(name, {key: value for key, value in one.items() if key != "minutes"})

@@ -26,7 +26,7 @@ from mmlcourse.machine import describe
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.batching import encode
 from mmlkit.data.loading import load_task
-from mmlkit.files import atomic_write
+from mmlkit.files import write_file
 from mmlkit.heads.linear import LinearHead
 from mmlkit.runtime import fastest_precision, pick_device
 from mmlkit.training.evaluation import score_encoded
@@ -91,8 +91,7 @@ def main():
             print(f"  {share:6.2f} %  {key}")
     if options.out:
         content = {"what": __doc__.splitlines()[0], "profiles": found, **describe("cpu")}
-        with atomic_write(options.out) as temporary:
-            temporary.write_text(json.dumps(content, indent=1) + "\n")
+        write_file(options.out, json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from mmlcourse.machine import describe
 from mmlcourse.studies.cs224n import untrained_scores
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.loading import load_task
-from mmlkit.files import atomic_write
+from mmlkit.files import write_file
 from mmlkit.training.metrics import compute
 
 PLACES = {"sts": "cs224n", "stsb": "."}  # a task, and its folder below MMLKIT_REALDATA
@@ -42,7 +42,6 @@ if __name__ == "__main__":
     said = ", ".join(f"{name} {one['pearson']:.3f}" for name, one in scores.items())
     what = f"The cosine of the untrained MiniLM on real dev rows, Pearson's r: {said}."
     record = {"what": what, "scores": scores, **describe("cpu")}
-    with atomic_write(options.out) as temporary:
-        temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write_file(options.out, json.dumps(record, indent=1) + "\n")
     for name, scores in record["scores"].items():
         print(f"{name}: {scores}")
