@@ -174,8 +174,11 @@ def test_the_wheel_holds_results_experiments_and_notebooks():
         assert package in setuptools["packages"]
         patterns = setuptools["package-data"][package]
         held[folder] = {file for pattern in patterns for file in (ROOT / folder).glob(pattern)}
-    code = {f"mmlkit.{path.parent.name}" for path in (ROOT / "mmlkit").glob("*/__init__.py")}
-    assert not code - {*setuptools["packages"]}
+    code = [
+        path.parent for one in ("mmlkit", "mmlcourse") for path in (ROOT / one).rglob("__init__.py")
+    ]
+    code = {".".join(folder.relative_to(ROOT).parts) for folder in code}
+    assert code == {*setuptools["packages"]} - {*setuptools["package-dir"]}
     assert {*(ROOT / "results").rglob("*.json")} <= held["results"]
     assert {*(ROOT / "experiments").glob("*.toml")} <= held["experiments"]
     assert {*NOTEBOOKS, *(ROOT / "notebooks" / "images").glob("*.svg")} <= held["notebooks"]
