@@ -69,9 +69,8 @@ class Experiment:
 
 
 def known_experiments():
-    """Return {name: file} of the experiments in experiments/, here or of the library."""
-    folders = (shipped_folder("experiments"), Path.cwd() / "experiments")
-    paths = [path for folder in folders if folder for path in sorted(folder.glob("*.toml"))]
+    """Return {name: file} of the experiments in experiments/."""
+    paths = sorted(shipped_folder("experiments").glob("*.toml"))
     return {path.stem: path.resolve() for path in paths}
 
 
@@ -87,15 +86,13 @@ def find_experiment(name):
     Raises:
         FileNotFoundError: there is no such file; the message names the known ones.
     """
-    if str(name).endswith(".toml") and Path(name).is_file():
-        return Path(name).resolve()
     known = known_experiments()
-    if name not in known:
+    if name not in known and not Path(name).is_file():
         raise FileNotFoundError(
             f"There is no experiment {str(name)!r}. Known: {', '.join(known)}, or the path of a "
             ".toml file."
         )
-    return known[name]
+    return known.get(name) or Path(name).resolve()
 
 
 def load_experiment(name, profile="fast", grid=None):
@@ -218,8 +215,8 @@ def _notebook(path, name):
     notebook = (path.parent / name).resolve()
     if not notebook.is_file():
         notebook = find_notebooks([name])[0].resolve()
-    allowed = (path.parent, shipped_folder("notebooks"), Path.cwd() / "notebooks")
-    if not any(notebook.is_relative_to(folder.resolve()) for folder in allowed if folder):
+    allowed = (path.parent, shipped_folder("notebooks"))
+    if not any(notebook.is_relative_to(folder.resolve()) for folder in allowed):
         raise ValueError(
             f"{path}: the notebook {name!r} is outside the folder of the file ({notebook}). Copy "
             "it there if you trust it."

@@ -31,10 +31,7 @@ def find_notebooks(wanted):
     Raises:
         FileNotFoundError: there is no such notebook.
     """
-    here = Path.cwd() / "notebooks"
-    lessons = "[0-9][0-9]_*.ipynb"  # a project may have a folder notebooks/ of its own
-    folder = here if any(here.glob(lessons)) else shipped_folder("notebooks")
-    known = sorted(folder.glob(lessons)) if folder else []
+    known = sorted(shipped_folder("notebooks").glob("[0-9][0-9]_*.ipynb"))
     found = {}
     for name in wanted:
         if name.endswith(".ipynb") and Path(name).is_file():

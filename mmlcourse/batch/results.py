@@ -7,7 +7,6 @@ from these tables.
 import itertools
 import json
 import math
-import re
 import warnings
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -327,9 +326,8 @@ def newest(recorded):
         A list of Recorded in the same order.
     """
     place = lambda one: (one.experiment.name, one.experiment.profile, one.given)
-    number = lambda one: re.fullmatch("[0-9]{1,9}", one.edition or "") and int(one.edition)
-    last = dict(sorted((place(one), number(one)) for one in recorded if number(one) is not None))
-    return [one for one in recorded if number(one) in (None, last.get(place(one)))]
+    last = dict(sorted((place(one), int(one.edition)) for one in recorded if one.edition))
+    return [one for one in recorded if not one.edition or int(one.edition) == last[place(one)]]
 
 
 def without_runs(recorded):

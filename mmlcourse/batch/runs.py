@@ -20,7 +20,7 @@ from pathlib import Path
 
 from mmlcourse.batch.experiments import load_experiment
 from mmlcourse.batch.notebooks import execute_notebook, notebook_parameters
-from mmlcourse.batch.processes import file_lock, without_iri_grammar
+from mmlcourse.batch.processes import end_with_parent, file_lock, without_iri_grammar
 
 __all__ = [
     "changed_parameters",
@@ -165,7 +165,7 @@ def _code():
     return _hash(b"".join(path.read_bytes() for path in sorted(files)))
 
 
-def execute_run(experiment, folder, run, *, again=False, parent=None):
+def execute_run(experiment, folder, run, *, again=False):
     """Execute one run in a process of its own, unless its result exists.
 
     Args:
@@ -174,7 +174,6 @@ def execute_run(experiment, folder, run, *, again=False, parent=None):
             failed/RUN.json names the cause of a failure; work/RUN holds the checkpoint until then.
         run: the run's name.
         again: whether to move an existing result to replaced/ and write a new one.
-        parent: the id of a process; when this process has another parent, the run is stopped.
 
     Returns:
         None when the result exists, else the cause of the failure, a sentence.
@@ -192,12 +191,10 @@ def execute_run(experiment, folder, run, *, again=False, parent=None):
             return None
         failed.unlink(missing_ok=True)
         started, resumed = time.gmtime(), any(work.glob("checkpoint-*"))
-        orphaned = lambda: parent not in (None, os.getppid())
-        seconds, status, told = _execute(experiment, folder, work, plan, gpu, orphaned)
+        seconds, status, told = _execute(experiment, folder, work, plan, gpu)
         if status != 0:
             cause = failure_cause(told if not isinstance(status, int) or status > 0 else "")
-            if not orphaned():
-                write_json(failed, {"name": run, "cause": cause, **plan, "traceback": told})
+            write_json(failed, {"name": run, "cause": cause, **plan, "traceback": told})
             return cause
         found = work / "found.json"
         scores = json.loads(found.read_text(encoding="utf-8")) if found.is_file() else {}
@@ -223,7 +220,7 @@ def execute_run(experiment, folder, run, *, again=False, parent=None):
     return None
 
 
-def _execute(experiment, folder, work, plan, gpu, stop):
+def _execute(experiment, folder, work, plan, gpu):
     """Execute the notebook of a run; return (seconds, status, text) of `run_watched`."""
     found, executed = work / "found.json", work / "executed.ipynb"
     found.unlink(missing_ok=True)
@@ -244,7 +241,6 @@ def _execute(experiment, folder, work, plan, gpu, stop):
         {**given, **plan["parameters"]},
         gpu,
         limit=experiment.limit,
-        stop=stop,
     )
     return seconds, status, re.sub(r"\x1b\[[0-9;]*m", "", told)  # IPython's colours
 
@@ -304,8 +300,8 @@ def _commit():
 
 
 if __name__ == "__main__":
+    end_with_parent(os.getppid())
     without_iri_grammar()
     file, profile, grid, run, again = sys.argv[1:]
     experiment = load_experiment(file, profile, json.loads(grid))
-    cause = execute_run(experiment, Path.cwd(), run, again=again == "again", parent=os.getppid())
-    sys.exit(bool(cause))
+    sys.exit(bool(execute_run(experiment, Path.cwd(), run, again=again == "again")))

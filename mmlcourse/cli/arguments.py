@@ -49,7 +49,6 @@ _ARGUMENTS = {
         "run notebooks headless, through papermill; without a name, list them",
         [
             ("notebooks", "a number (02), a name, or all", _ANY),
-            ("--list", "list the notebooks with their parameters", _FLAG),
             ("--dry-run", "say what would run, and run nothing", _FLAG),
             ("--profile", "fast, colab or paper (default: the notebook's own)"),
             (

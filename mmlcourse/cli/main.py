@@ -49,7 +49,7 @@ def main(arguments=None):
 def _run(options):
     from mmlcourse.batch import notebooks
 
-    if options.list or not options.notebooks:
+    if not options.notebooks:
         print(notebooks.list_notebooks())
         print("Run one: mmlkit run 00. Run all: mmlkit run all --profile fast.", file=sys.stderr)
         return 0

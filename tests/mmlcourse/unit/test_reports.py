@@ -450,8 +450,8 @@ def test_an_earlier_edition_of_the_data_advises_nothing():
     other, paper = (SimpleNamespace(name=n, profile=p) for n, p in (("y", "fast"), ("x", "paper")))
     one = Recorded("2", SimpleNamespace(name="x", profile="fast"), [], None)
     third, tenth = replace(one, edition="3"), replace(one, edition="10")
-    real, odd = replace(one, edition=None), replace(one, edition="²")
-    rest = [replace(one, experiment=other), replace(one, experiment=paper), real, odd]
+    rest = [replace(one, experiment=other), replace(one, experiment=paper)]
+    rest += [replace(one, edition=None)]
     rest += [replace(one, given="lr 0.1")]
     assert newest([one, third, *rest]) == [third, *rest]
     assert newest([tenth, third, one]) == [tenth] and newest([one]) == [one]
