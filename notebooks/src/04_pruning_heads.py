@@ -111,8 +111,8 @@ print("recorded runs:", "found" if results.is_dir() else "NOT FOUND, sections 5 
 # | $a_j$ is updated for all $j$ | dropped heads are still evaluated | active heads only |
 # | Threshold is tested before clustering only | a check may reduce five heads to one | as printed; `min_active` sets a minimum |
 #
-# The next cell computes the printed average with $\gamma = 0.99$, and with the sum of all losses as $L$. The losses have the means 0.4, 0.6
-# and 0.6, so head 0 is the best head.
+# The next cell computes the printed average, with the sum of all losses as $L$. The losses have the means 0.4, 0.6 and 0.6, so head 0 is the
+# best head.
 #
 # **Predict before you run.** After 200 steps, by how much do the averages of the three heads differ?
 
@@ -714,24 +714,13 @@ def train(rule):
 
 
 # %% [markdown]
-# Events are plain values, so that one file holds the whole run. From it, `active_at` computes which heads are active after step $s$: all heads
-# except those that an event up to $s$ dropped.
+# Events are plain values, so that one file holds the whole run.
 
 
 # %%
-def active_at(run, step):
-    """The mask [m] after `step`."""
-    mask = np.ones(run["num_heads"], dtype=bool)
-    for event in run["events"]:
-        if event["step"] <= step:
-            mask[event["dropped"]] = False
-    return mask
-
-
 def as_record(rule, pruner, history):
     """The run as plain values."""
-    events = [vars(event) for event in pruner.events]
-    at_end = active_at({"num_heads": pruner.head.num_heads, "events": events}, steps)
+    kept = pruner.events[-1].kept if pruner.events else list(range(pruner.head.num_heads))
     values = pruning | {"weight_of_orthogonality": pruning["orthogonality_weight"]}
     return {
         "task": data.task.name,
@@ -739,11 +728,10 @@ def as_record(rule, pruner, history):
         **dict(profile=profile, model=size.model, rows=len(data.train), steps=steps, seed=seed),
         "parameters": given | values | {"bandwidth": rule, "threshold": pruner.threshold},
         "num_heads": pruner.head.num_heads,
-        "heads_kept": int(pruner.head.active.sum()),
-        "heads_at_end": int(at_end.sum()),
+        **dict(heads_kept=int(pruner.head.active.sum()), heads_at_end=len(kept)),
         "history": json.loads(history.to_json(orient="records")),
-        "events": events,
-        "final_averages": pruner.averages.cpu()[at_end].tolist(),
+        "events": [vars(event) for event in pruner.events],
+        "final_averages": pruner.averages[kept].tolist(),
     }
 
 
@@ -802,9 +790,20 @@ changed.round({"of training": 2, "split by chance": 2, "dev": 3})
 #
 # ### The mask is a function of the events
 #
-# The mask that `active_at` computes for the step of the best epoch is the mask of the model that `fit` returned:
+# The active heads after step $s$ are all heads except those that an event up to $s$ dropped. At the step of the best epoch, this is the
+# mask of the model that `fit` returned.
+
 
 # %%
+def active_at(run, step):
+    """The mask [m] after `step`."""
+    mask = np.ones(run["num_heads"], dtype=bool)
+    for event in run["events"]:
+        if event["step"] <= step:
+            mask[event["dropped"]] = False
+    return mask
+
+
 best_step = int(history.loc[history["best"], "step"].iloc[0])
 assert (active_at(record, best_step) == pruner.head.active.cpu().numpy()).all()
 counts = {step: int(active_at(record, step).sum()) for step in (best_step, steps)}
