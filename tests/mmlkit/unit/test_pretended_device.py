@@ -12,17 +12,21 @@ import pytest
 
 pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[2] / "helpers" / "pretended.py"
-READS = {  # the tensors that one epoch copies to the host: all losses and norms, scores per task
+READS = {  # the tensors that one epoch copies to the host: scores and losses of each task
     **dict.fromkeys(
         ("every head", "bf16", "fp16"),
-        [[14], [4, 5], [4, 1], [4, 2], [4, 2], [4, 3], [4, 2], [9, 1]],
+        [[4, 5], [4, 1], [4, 2], [4, 2], [4, 3], [4, 2], [9, 1], *7 * [[1]]],
     ),
-    "micro-batches": [[4], [4, 5], [4, 2]],
-    # The scores of the training rows are a by-product of their features.
-    "frozen": [[6, 5], [6, 2], *2 * [[4], [4, 5], [4, 2]]],
+    "micro-batches": [[4, 5], [4, 2], [1], [1]],
+    # First the features of all rows; a pair has two sentences.
+    "frozen": [
+        *([6, 1, 32], [6, 2, 32], [4, 1, 32], [4, 2, 32]),
+        *2 * [[4, 5], [4, 2], [1], [1]],
+    ],
     "scaler": [],
     **dict.fromkeys(
-        ("pal", "low_rank", "houlsby", "sequential", "sequential_fixed"), [[4], [4, 5], [4, 1]]
+        ("pal", "low_rank", "houlsby", "sequential", "sequential_fixed"),
+        [[4, 5], [4, 1], [1], [1]],
     ),
 }
 
