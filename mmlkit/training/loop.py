@@ -188,6 +188,8 @@ def fit(
         numbers = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, seed=seed)
         numbers |= dict(schedule=schedule, warmup=warmup, clip=clip, precision=precision)
         run.resume(resume, lambda: _settings(run, sampler, data, train, dev, numbers))
+        for one in data.values():
+            model.set_task(one.task)  # for predictions by name, and for save_model
         sizes = dict(batch_size=2 * batch_size, precision=precision, group=group)
         if model.encoder_is_constant and run.epoch < epochs:
             _add_features(model, train, dev, sampler, batch_size, sizes)

@@ -599,6 +599,7 @@ def test_fit_leaves_the_best_epoch_and_torch_as_it_was(make_model, make_toy):
     assert history["best"].tolist() == [False, True, False, False]
     assert_equal_weights(ends[2], weights(model))
     assert any_changed(ends[2], ends[3]) and not model.training
+    assert model.tasks == {"sst": data.task}
     assert all(parameter.grad is None for parameter in model.parameters())
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.get_float32_matmul_precision() == "highest"
