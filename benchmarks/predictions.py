@@ -2,7 +2,7 @@
 
 Both get the same texts, longest first, in batches of the same size and in the same precision, and
 both tokenize them. The pipeline runs twice in each round: as shipped, and tuned, which is with our
-choice of the matrix product (on a CPU with explicit attention, see training/fast.py).
+choice of the matrix product, and on a CPU with explicit attention.
 """
 
 import contextlib

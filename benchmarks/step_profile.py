@@ -5,16 +5,14 @@
         --out results/prediction_profile.json
 
 For each precision, the table has the share of self time of each operation of torch. It says how
-much is left to gain: any implementation needs the products `mm`, `addmm`, `bmm` and, in
-predictions, `_linear_pointwise`, which includes the bias and GELU. Their share of the peak compares
-their rate, while they run, with that of one large product. A step without any other operation would
-reach this share. The profiler itself adds some time to small operations.
+much is left to gain: any implementation needs the products `mm`, `addmm` and `bmm`. Their share of
+the peak compares their rate, while they run, with that of one large product. A step without any
+other operation would reach this share. The profiler itself adds some time to small operations.
 """
 
 import argparse
 import functools
 import json
-import math
 import warnings
 
 import torch
@@ -32,23 +30,19 @@ from mmlkit.runtime import fastest_precision, pick_device
 from mmlkit.training.evaluation import score_encoded
 from mmlkit.training.model import MultitaskModel
 
-PACKED = "mkldnn::_linear_pointwise"  # torch does not know its FLOP
-PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", PACKED)
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
 
 
 def measure(part, precision, work):
     """Return the profile of a function: one row of the record."""
     peak = matmul_peak(precision, pick_device("cpu"))
-    options = dict(activities=[ProfilerActivity.CPU], with_flops=True, record_shapes=True)
-    with profile(**options) as found:
+    with profile(activities=[ProfilerActivity.CPU], with_flops=True) as found:
         work()
     rows = [row for row in found.key_averages() if row.self_cpu_time_total > 0]
     rows.sort(key=lambda row: -row.self_cpu_time_total)
     products = [row for row in rows if row.key in PRODUCTS]
     busy, total = (sum(row.self_cpu_time_total for row in some) for some in (products, rows))
-    shapes = [event.input_shapes for event in found.events() if event.name == PACKED]
-    packed = sum(2 * math.prod(x) * bias[0] for x, _, bias, *_ in shapes)
-    rate = (sum(row.flops for row in products) + packed) / busy / 1e3  # FLOP/us to GFLOP/s
+    rate = sum(row.flops for row in products) / busy / 1e3  # FLOP/us to GFLOP/s
     return {
         "part": part,
         "precision": precision,
