@@ -245,7 +245,7 @@ def make_split(task, rows, *, name="data", place=None, labels=None, limit=None, 
     task, frame, place = get_task(task), as_frame(rows), place or name
     *columns, column = _find_columns(task, frame, place, required=name in LABELLED)
     texts = frame[columns].map(lambda text: text.strip() if isinstance(text, str) else "")
-    faults, values = {"text": (texts == "").any(axis=1).to_numpy()}, None
+    faults, values = {}, None
     if column is not None:
         values, unknown = _match_labels(task, frame[column], labels, place)
         alike = name == "test" and len(set(values)) == 1 < len(values)
@@ -254,6 +254,7 @@ def make_split(task, rows, *, name="data", place=None, labels=None, limit=None, 
             values = None
         else:
             faults["label"] = unknown
+    faults["text"] = (texts == "").any(axis=1).to_numpy()
     kept = _usable_rows(frame.index, values, faults, place)
     if limit is not None and limit < len(kept):
         drawn = np.random.default_rng(seed).permutation(len(kept))[:limit]
@@ -348,15 +349,18 @@ def _label_indices(task, labels, place, keys):
 
 def _usable_rows(index, values, faults, place):
     """Return the numbers of the rows that have a text and, in a labelled split, a label."""
-    kept = np.full(len(index), True) if values is None else ~np.isnan(values)
+    kept = np.full(len(index), True)
     for what, bad in faults.items():
+        bad = bad & kept  # a row is counted once
         if bad.any():
             rows = ", ".join(map(str, index[bad][:5])) + (", ..." if bad.sum() > 5 else "")
             found = f"{place}: rows without a {what}: {bad.sum()} of {len(index)} (row {rows})"
             if values is None:
                 raise ValueError(f"{found}. Fill them in, because each row gets a prediction.")
-            warnings.warn(f"{found}; they were dropped.", stacklevel=4)
+            warnings.warn(f"{found}; they were dropped.", stacklevel=5)
             kept &= ~bad
+    if values is not None:
+        kept &= ~np.isnan(values)
     if not kept.any():
         raise ValueError(f"{place}: none of {len(index)} rows has a text and a label of the task.")
     return np.flatnonzero(kept)
