@@ -128,6 +128,9 @@ class LinearHead(nn.Module):
             the task's score_range, and the loss is taken on labels scaled to [0, 1], which the
             paper does not print (STS-B: divided by 5).
 
+    Raises:
+        ValueError: the activation is another word.
+
     Example::
 
         LinearHead(384, 5, pooling="mean")(torch.zeros(2, 384)).shape      # [2, 5]
@@ -137,10 +140,11 @@ class LinearHead(nn.Module):
 
     def __init__(self, hidden_size, num_labels, *, dropout=0.1, pooling="pooler", activation=None):
         super().__init__()
-        kinds = {None: ("classification", "regression"), "sigmoid": ("regression",)}
+        if activation not in (None, "sigmoid"):
+            raise ValueError(f"activation is {activation!r}, expected None or 'sigmoid'.")
         self.num_labels = int(num_labels)  # also converts numpy numbers, which JSON does not know
         self.pooling, self.needs_tokens = pooling, POOLINGS[pooling]
-        self.activation, self.kinds = activation, kinds[activation]
+        self.activation = activation
         self.dropout = nn.Dropout(dropout)
         self.dense = nn.Linear(hidden_size, self.num_labels)
         init_linear(self.dense)

@@ -119,7 +119,7 @@ class RankingHead(LinearHead):
     ):
         activation = {"none": None, "sigmoid": "sigmoid"}[score_activation]
         super().__init__(hidden_size, 1, dropout=dropout, pooling=pooling, activation=activation)
-        self.kinds, self.score_activation, self.gamma = ("ranking",), score_activation, gamma
+        self.score_activation, self.gamma = score_activation, gamma
 
     def inputs(self, out, batch):
         """Select the sentence vector from the encoder's output.

@@ -87,8 +87,7 @@ class SANHead(nn.Module):
         prediction_dropout: see `kept_steps`; it acts in training only.
     """
 
-    pairs, needs_tokens = "packed", True
-    kinds, gives_probabilities = ("classification",), True
+    pairs, needs_tokens, gives_probabilities = "packed", True, True
 
     def __init__(
         self, hidden_size, num_labels, *, num_steps=5, dropout=0.1, prediction_dropout=0.1

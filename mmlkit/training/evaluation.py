@@ -130,10 +130,9 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALON
     """
     device, batches = model.device, plan(encoded.lengths, batch_size)
     order = [row for rows in batches[group.rank :: group.size] for row in rows]
-    # Autocast casts each weight once, but in inference mode once for every batch.
-    no_gradients = torch.inference_mode() if model.encoder_is_constant else torch.no_grad()
     scores, done = [], 0
-    with in_eval_mode(model), no_gradients, fast_matmul(device), autocast(precision, device)[0]:
+    cast = autocast(precision, device)[0]  # in inference mode it would cast weights in every batch
+    with in_eval_mode(model), torch.no_grad(), fast_matmul(device), cast:
         while done < len(order):
             rows = order[done : done + batch_size]
             found = unless_out_of_memory(

@@ -382,6 +382,7 @@ def _check_data(model, data):
     """Check that data have labels, and are for the tasks that their names and the heads say."""
     for name, one in data.items():
         model.head(one.task)
+        metrics.check_metrics(one.task)
         for part in ("train", "dev"):
             split, compared = getattr(one, part), ("name", "kind", "labels", "score_range")
             if getattr(split, "labels", None) is None:

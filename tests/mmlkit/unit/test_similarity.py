@@ -44,9 +44,9 @@ def test_scores_and_loss_by_hand(low, high):
 
 @pytest.mark.slow
 def test_a_model_with_a_sigmoid_is_trained_and_saved(make_model, make_toy, tmp_path):
-    data, model = make_toy("sts", rows=90, dev=30), make_model("sts")
+    data, model = make_toy("sts", rows=60, dev=20), make_model("sts")
     model.heads["sts"] = LinearHead(32, 1, dropout=0.0, activation="sigmoid")
-    history = fit(model, data, epochs=12, lr=5e-3, head_lr=5e-2, batch_size=6)
+    history = fit(model, data, epochs=9, lr=5e-3, head_lr=5e-2, batch_size=6)
     assert (
         history["pearson"].max() > 0.8
         and history["train_loss"].iloc[-1] < 0.4 * history["train_loss"].iloc[0] < 0.1
