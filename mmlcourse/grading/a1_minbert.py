@@ -50,12 +50,6 @@ _attention = question(
 )(check_attention.right)
 
 
-def _parameters(draw, names, D, width=None):
-    """Draw the weights and biases of linear maps from D to `width` features."""
-    shapes = {"weight": (width or D, D), "bias": (width or D,)}
-    return {f"{one}.{kind}": draw.normal(*shape) for one in names for kind, shape in shapes.items()}
-
-
 def _mask(draw, B, T):
     """Draw an additive mask of moderate size; the first token is shown, the last is hidden."""
     mask = -3.0 * draw.integers(2, B, 1, 1, T)
@@ -72,7 +66,7 @@ def _self_attention_cases(draw):
     for B, H in ((3, 2), (2, 3)):
         T, d = ((5, 4), (4, 5), (6, 4), (6, 5))[draw.size(0, 3)]
         mask = _mask(draw, B, T)
-        weights = _parameters(draw, ("query", "key", "value"), H * d)
+        weights = draw.maps(dict.fromkeys(("query", "key", "value"), (H * d, H * d)))
         cases.append((draw.normal(B, T, H * d), mask, weights, H))
     return cases
 
@@ -135,8 +129,8 @@ def _layer_norm(pick, x, g, b, eps):
 def _feed_forward_cases(draw):
     """Draw vectors and the two maps."""
     D, inner = draw.size(3, 6), draw.size(7, 12)
-    wide, narrow = _parameters(draw, [""], D, inner), _parameters(draw, [""], inner, D)
-    return [(draw.normal(2, 3, D), *wide.values(), *narrow.values())]
+    maps = draw.maps({"wide": (D, inner), "narrow": (inner, D)})
+    return [(draw.normal(2, 3, D), *maps.values())]
 
 
 @question(
@@ -160,7 +154,7 @@ def _feed_forward(pick, x, wide, wide_bias, narrow, narrow_bias, gelu):
 def _add_norm_cases(draw):
     """Draw x of width I and a residual of width D; the small second case shows eps."""
     width, D = draw.size(5, 9), draw.size(4, 8)
-    weight, bias = _parameters(draw, [""], width, D).values()
+    weight, bias = draw.maps({"": (width, D)}).values()
     return [
         (draw.normal(2, 3, width), draw.normal(2, 3, D) * scale, weight * scale, bias * scale)
         + (draw.normal(D), draw.normal(D))
@@ -193,9 +187,8 @@ NORMS = ["attention_norm", "output_norm"]
 def _layer_cases(draw):
     """Draw sizes, the weights of a layer, hidden states and an additive mask."""
     H, d, inner = draw.size(2, 3), draw.size(2, 3), draw.size(7, 11)
-    size, state = {"D": H * d, "I": inner}, {}
-    for name, (source, target) in LAYER.items():
-        state |= _parameters(draw, [name], size[source], size[target])
+    size = {"D": H * d, "I": inner}
+    state = draw.maps({name: (size[a], size[b]) for name, (a, b) in LAYER.items()})
     for name in NORMS:
         state |= {f"{name}.weight": 1 + draw.normal(H * d), f"{name}.bias": draw.normal(H * d)}
     B, T = draw.size(2, 3), draw.size(3, 5)
@@ -331,21 +324,10 @@ def _embeddings(pick, input_ids, token_type_ids, words, positions, segments, g, 
 
 def _adamw_step_cases(draw):
     """Draw one number with its averages in an early step; eps is large enough to show."""
-    return [
-        (
-            draw.number(0.5, 1.5),
-            draw.number(0.2, 0.9),
-            draw.number(0.01, 0.1),
-            draw.number(0.01, 0.09),
-            draw.size(2, 4),
-            draw.number(0.05, 0.2),
-            draw.number(0.7, 0.9),
-            draw.number(0.95, 0.99),
-            draw.number(0.01, 0.05),
-            draw.number(0.1, 0.3),
-        )
-        for _ in range(2)
-    ]
+    moments = (0.5, 1.5), (0.2, 0.9), (0.01, 0.1), (0.01, 0.09)
+    settings = (0.05, 0.2), (0.7, 0.9), (0.95, 0.99), (0.01, 0.05), (0.1, 0.3)
+    numbers = lambda ranges: [draw.number(*one) for one in ranges]
+    return [(*numbers(moments), draw.size(2, 4), *numbers(settings)) for _ in range(2)]
 
 
 _adamw_step = question(

@@ -10,37 +10,28 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from mmlcourse.grading.a1_minbert import ATTENTION
 from mmlcourse.grading.questions import other, question, questions_of
 from mmlcourse.lessons.checks.compare import plain
-from mmlcourse.lessons.checks.minbert import self_attention
+from mmlcourse.lessons.checks.minbert import activation, self_attention
 from mmlcourse.lessons.checks.pals import check_pal_parameters, projected_layer
 from mmlcourse.lessons.checks.project import check_overall
 
 __all__ = ["QUESTIONS"]
 
-ATTENTION = ("scaled_dot_product_attention", "MultiheadAttention", "TransformerEncoderLayer")
 GELU = {"gelu": ("none", "after")}  # the default edition has the first value
 
 
 # ---- the projected attention ----
 
 
-def _maps(draw, shapes):
-    """Draw the weight [out, in] and the bias [out] of linear maps, from {name: (in, out)}.
+def _pal_maps(draw, D, S):
+    """Draw the five linear maps of a projected attention.
 
     With larger weights a softmax would have near ties, and the order of two products would show.
     """
-    found = {}
-    for name, (source, target) in shapes.items():
-        found[f"{name}.weight"] = 0.5 * draw.normal(target, source)
-        found[f"{name}.bias"] = draw.normal(target)
-    return found
-
-
-def _pal_maps(draw, D, S):
-    """Draw the five linear maps of a projected attention."""
     own = dict.fromkeys(("query", "key", "value"), (S, S))
-    return _maps(draw, {"down": (D, S), **own, "up": (S, D)})
+    return draw.maps({"down": (D, S), **own, "up": (S, D)}, 0.5)
 
 
 def _projected_attention_cases(draw):
@@ -52,22 +43,6 @@ def _projected_attention_cases(draw):
         mask = -3.0 * draw.integers(2, B, 1, 1, T)
         cases.append((draw.normal(B, T, D), mask, _pal_maps(draw, D, S), H))
     return cases
-
-
-def _ends(linear, gelu):
-    """Return the map after g: the right one, and those of two mistakes with GELU."""
-    plain, after = lambda x: linear("up", x), lambda x: F.gelu(linear("up", x))
-    before = {"GELU comes before V^D": lambda x: linear("up", F.gelu(x))}
-    if gelu == "none":
-        return plain, {"there is a GELU after V^D; this course has none": after, **before}
-    others = {
-        "the GELU after V^D is missing": plain,
-        "GELU is the approximation with tanh; use the exact one": lambda x: F.gelu(
-            linear("up", x), approximate="tanh"
-        ),
-        "this is ReLU, not GELU": lambda x: linear("up", x).relu(),
-    }
-    return after, {**others, **before}
 
 
 @question(
@@ -100,7 +75,13 @@ def _projected_attention(pick, h, mask, weights, num_heads, gelu):
             "g has a residual; it is attention alone": z + mixed,
         },
     )
-    added = pick(*_ends(linear, gelu))(mixed)
+    up = lambda x: linear("up", x)
+    after = activation(pick) if gelu == "after" else F.gelu
+    ends = {"none": up, "after": lambda x: after(up(x))}
+    wrong = {"GELU comes before V^D": lambda x: up(F.gelu(x))}
+    if gelu == "none":
+        wrong["there is a GELU after V^D; this course has none"] = ends["after"]
+    added = pick(ends[gelu], wrong)(mixed)
     return pick(added, {"h is added; the layer does that, TS(h) does not": h + added})
 
 
@@ -191,9 +172,8 @@ def _task_part_cases(draw):
     for _ in range(2):
         H, L = draw.size(2, 3), draw.size(2, 3)
         S, D = 4 * H, 4 * H + draw.size(2, 6)
-        state = _maps(draw, {"down": (D, S), "up": (S, D)})
         own = [f"attention.{i}.{name}" for i in range(L) for name in ("query", "key", "value")]
-        state |= _maps(draw, dict.fromkeys(own, (S, S)))
+        state = draw.maps({"down": (D, S), "up": (S, D), **dict.fromkeys(own, (S, S))}, 0.5)
         B, T = draw.size(2, 3), draw.size(3, 5)
         mask = -3.0 * draw.integers(2, B, 1, 1, T)
         cases.append((D, S, H, L, state, draw.normal(B, T, D), mask))

@@ -88,6 +88,22 @@ class Draw:
         """
         return torch.tensor(self.random.normal(0, scale, shape).round(3), dtype=torch.float32)
 
+    def maps(self, shapes, scale=1.0):
+        """Draw the parameters of linear maps.
+
+        Args:
+            shapes: {name: (size of the input, size of the output)}.
+            scale: the standard deviation of the weights.
+
+        Returns:
+            {name.weight: [out, in], name.bias: [out]}.
+        """
+        found = {}
+        for name, (source, target) in shapes.items():
+            found[f"{name}.weight"] = scale * self.normal(target, source)
+            found[f"{name}.bias"] = self.normal(target)
+        return found
+
     def integers(self, high, *shape):
         """Draw a tensor of whole numbers from 0 to high - 1.
 

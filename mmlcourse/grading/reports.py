@@ -99,8 +99,8 @@ def _rows(path):
         rows = list(csv.reader(file))
     if not rows or rows[0][:2] != ["student", "question"]:
         raise ValueError(
-            f"{path} begins with {str(rows[:1])[:80]}, expected the columns student, question, "
-            "points, of, message. Save it as csv with commas, or move it away: it was not changed."
+            f"{path} begins with {str(rows[:1])[:80]}, expected student, question, points, of, "
+            "message. Save it as csv with commas, or move it away: it was not changed."
         )
     return {tuple(row[:2]): row for row in rows}
 

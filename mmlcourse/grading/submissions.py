@@ -107,8 +107,7 @@ def _check_out(out, assignment):
         other = (_stored(path) or {}).get("assignment", name)
         if other != name:
             raise ValueError(
-                f"{out} holds the grades of {other!r}, expected {name!r} or an empty folder. Name "
-                "another folder with --out."
+                f"{out} holds the grades of {other!r}, expected {name!r}: name another with --out."
             )
 
 
@@ -138,8 +137,7 @@ def check_folder(folder, assignment, *, only=False):
     paths = [path for path in inside if path.suffix.lower() == ".ipynb"]
     if not paths:
         raise FileNotFoundError(
-            f"{folder} has no .ipynb file. Give the folder of submissions, in which each notebook "
-            "has its student's name. Notebooks in subfolders are not graded: move them up."
+            f"{folder} has no .ipynb file. Notebooks in subfolders are not graded: move them up."
         )
     if left := [path.name for path in inside if path not in paths and path.name[0] != "."]:
         warnings.warn(
@@ -147,15 +145,9 @@ def check_folder(folder, assignment, *, only=False):
             stacklevel=2,
         )
     if links := [path.name for path in paths if path.is_symlink()]:
-        raise ValueError(
-            f"{folder} has links to other files, {links[:5]}. Expected the notebooks themselves: "
-            "remove the links."
-        )
+        raise ValueError(f"{folder} has links, {links[:5]}, expected the notebooks themselves.")
     if only and len(paths) > 1:
-        raise ValueError(
-            f"--gradescope needs a folder with one notebook, {folder} has {len(paths)}. Move the "
-            "others away."
-        )
+        raise ValueError(f"--gradescope needs one notebook, {folder} has {len(paths)}.")
     return paths
 
 

@@ -126,6 +126,6 @@ def get_profile(name):
     Raises:
         ValueError: there is no profile of that name.
     """
-    if not isinstance(name, str) or name not in _PROFILES:
+    if name not in _PROFILES:
         raise ValueError(f"{name!r} is not a profile. Known profiles: {', '.join(_PROFILES)}.")
     return _PROFILES[name]

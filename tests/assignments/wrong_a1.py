@@ -80,7 +80,7 @@ WRONG = {
         ("F.gelu(x)", 'F.gelu(x, approximate="tanh")', "approximation with tanh; use the exact"),
         ("F.gelu(x)", "F.relu(x)", "this is ReLU"),
         ("F.gelu(x)", "x * torch.sigmoid(1.702 * x)", "approximation with a sigmoid"),
-        ("    x = F.gelu(x)\n", "", "GELU is missing between the two maps"),
+        ("    x = F.gelu(x)\n", "", "GELU is missing"),
         (
             "return x @ narrow.T + narrow_bias",
             "return F.gelu(x @ narrow.T + narrow_bias)",

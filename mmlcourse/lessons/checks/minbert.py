@@ -307,7 +307,7 @@ def activation(pick, gelu="exact"):
             **other,
             "this is ReLU": F.relu,
             "this is GELU's approximation with a sigmoid": lambda x: x * torch.sigmoid(1.702 * x),
-            "GELU is missing between the two maps": lambda x: x,
+            "GELU is missing": lambda x: x,
         },
     )
 

@@ -90,14 +90,14 @@ SHARES = [
         lambda labels, share, seed: int(share * len(labels)),
         "expected a list of whole numbers such as [0, 3], found 1.",
     ),
-    (lambda *_: [[1, 2]], "expected row numbers such as [5, 2, 11], found [[1, 2]]."),
+    (lambda *_: [[1, 2]], "expected row numbers from 0 to 2999, found [[1, 2]]."),
     (
         lambda *_: [[1], [2, 3]],
         "expected a list of whole numbers such as [0, 3], found [[1], [2, 3]].",
     ),
     (
         lambda labels, share, seed: np.random.default_rng(seed).random(2),
-        "expected row numbers such as [5, 2, 11], found array([0.63696169, 0.26978671]).",
+        "expected row numbers from 0 to 2999, found array([0.63696169, 0.26978671]).",
     ),
     (
         lambda labels, share, seed: np.random.default_rng(seed).random(len(labels)) < share,
@@ -153,11 +153,11 @@ SHARES = [
     (draws_with_replacement, "a row is drawn twice."),
     (
         share_solution(order=lambda rows, seed: np.random.default_rng(seed).permutation(rows) - 1),
-        "row numbers go from 0 to 2999, found [-1].",
+        "expected row numbers from 0 to 2999, found",
     ),
     (
         lambda *arguments: share_of(*arguments) + 1500,
-        "row numbers go from 0 to 2999, found [4486, 4231, 3847].",
+        "expected row numbers from 0 to 2999, found",
     ),
     (independent_draws, "the rows of share 0.0005 are not among those of share 0.001."),
     (without_seed(), "the same seed gives other rows when it is used again."),

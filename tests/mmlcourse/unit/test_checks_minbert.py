@@ -202,7 +202,7 @@ class OwnLayer(bert.BertLayer):
         (dict(source="h"), "the feed-forward network reads h, not a."),
         (dict(source="attended"), "it reads attention, not a."),
         (dict(activation=F.relu), "this is ReLU."),
-        (dict(activation=lambda x: x), "GELU is missing between the two maps."),
+        (dict(activation=lambda x: x), "GELU is missing."),
         (
             dict(activation=lambda x: F.gelu(x, approximate="tanh")),
             "this is GELU's approximation with tanh; use the exact one.",
