@@ -14,14 +14,6 @@ from mmlcourse.lessons.checks import (
     check_share,
 )
 
-
-def stub(*arguments): ...
-
-
-def raises(*arguments):
-    raise TypeError("a draft")
-
-
 # The share of the rows of every label.
 
 
@@ -83,8 +75,6 @@ def draws_with_replacement(labels, share, seed):
 
 
 SHARES = [
-    (stub, "it returns nothing so far."),
-    (raises, "it stopped with TypeError: a draft."),
     (lambda *_: "text", "expected a list of whole numbers such as [0, 3], found 'text'."),
     (
         lambda labels, share, seed: int(share * len(labels)),
@@ -225,8 +215,6 @@ def missed_label(a, b, n):
 
 
 MISSED = [
-    (stub, "it returns nothing so far."),
-    (raises, "it stopped with TypeError: a draft."),
     (lambda *_: "text", "expected one number, found 'text'."),
     (lambda a, b, n: (a / (a + b)) ** n + (b / (a + b)) ** n, "rows are put back after each draw."),
     (
@@ -315,7 +303,6 @@ def labels_needed_solution(
 
 
 NEEDED = [
-    (stub, "it returns nothing so far."),
     (
         lambda rows, accuracies, target: (
             math.inf if target >= accuracies[-1] else labels_needed(rows, accuracies, target)
@@ -323,7 +310,6 @@ NEEDED = [
         "for ([23, 235, 2359, 23596], [51.2, 82.2, 90.5, 94.3], 94.3) it returns inf, expected "
         "23596. The largest size reaches 94.3.",
     ),
-    (raises, "it stopped with TypeError: a draft."),
     (lambda *_: [1, 2], "expected one number, found shape [2]."),
     (
         labels_needed_solution(
@@ -438,8 +424,6 @@ def changed(place, value):
 
 
 PAIRED = [
-    (stub, "it returns nothing so far."),
-    (raises, "it stopped with TypeError: a draft."),
     (lambda a, b: 1.0, "expected (mean, error, independent error), found 1.0."),
     (changed(0, lambda a, b: np.mean(a - b)), "mean: this is a - b, not b - a."),
     (

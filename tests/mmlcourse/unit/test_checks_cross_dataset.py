@@ -14,13 +14,6 @@ from mmlcourse.lessons.checks import (
 from mmlcourse.studies.cross_dataset import relative_improvement, two_way
 
 
-def stub(*arguments): ...
-
-
-def raises(*arguments):
-    raise TypeError("a draft")
-
-
 def improvement(ours, baseline, own):
     ratios = [ours[name] / baseline[name] for name in ours if name != own]
     return math.trunc(10000 * (sum(ratios) / len(ratios) - 1)) / 100
@@ -53,8 +46,6 @@ def matched_by_position(ours, baseline, own):
 
 
 IMPROVEMENTS = [
-    (stub, "it returns nothing so far."),
-    (raises, "it stopped with TypeError: a draft."),
     (lambda *_: "9.82", "expected one number, found '9.82'."),
     (improvement_solution(round_result=float), "the result is not cut to two decimals."),
     (
@@ -147,8 +138,6 @@ def compared_by_name(probabilities, names, answers):
 
 
 TWO_WAY = [
-    (stub, "it returns nothing so far."),
-    (raises, "it stopped with TypeError: a draft."),
     (lambda *_: [True, False], "expected one number, found [True, False]."),
     (
         accuracy_of(lambda p, names: p.argmax(1) == 0),
@@ -208,7 +197,6 @@ def price_solution(formula=lambda own, down, along: own - np.mean(down), factor=
 
 
 PRICES = [
-    (stub, "it returns nothing so far."),
     (lambda _: 15.0, "expected a dict with a number for each of qqp, mrpc, found 15.0."),
     (
         price_solution(lambda own, down, along: own - np.mean(along)),
@@ -267,8 +255,6 @@ def uncentred(values, groups):
 
 
 GROUP_ERRORS = [
-    (stub, "it returns nothing so far."),
-    (raises, "it stopped with TypeError: a draft."),
     (
         lambda values, groups: values.std(ddof=1) / math.sqrt(len(values)),
         "every row counts as independent.",
@@ -300,12 +286,3 @@ def test_the_error_of_groups_worked_by_hand(capsys):
 def test_mistakes_in_the_error_of_groups_are_named(function, message, capsys):
     assert check_group_error(function) is False
     assert (out := capsys.readouterr().out).startswith(f"group_error: not yet: {message}"), out
-
-
-def test_changing_the_arguments_in_place_does_not_pass(capsys):
-    def function(ours, baseline, own):
-        ours.update(dict.fromkeys(ours, 1.0))
-        baseline.update(ours)
-        return 0.0
-
-    assert check_improvement(function) is False

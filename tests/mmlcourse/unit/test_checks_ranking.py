@@ -17,27 +17,6 @@ from mmlkit.heads.ranking import rank_queries, ranking_loss
 from mmlkit.training import metrics
 
 
-def stub(*arguments): ...
-
-
-def raises(*arguments):
-    raise TypeError("a draft")
-
-
-def test_an_unfinished_answer_is_no_error(capsys):
-    for check, name in (
-        (check_ranking_floor, "ranking floor"),
-        (check_reciprocal_rank, "reciprocal rank"),
-        (check_masked_words, "masked words"),
-        (check_loss_pull, "pull of a loss"),
-    ):
-        assert check(stub) is False and check(raises) is False
-        assert capsys.readouterr().out == (
-            f"{name}: not yet: it returns nothing so far.\n"
-            f"{name}: not yet: it stopped with TypeError: a draft.\n"
-        )
-
-
 def named(check, function, message, capsys):
     assert check(function) is False
     out = capsys.readouterr().out

@@ -6,14 +6,6 @@ import pytest
 from mmlcourse.lessons.checks import check_exponent, check_forgetting, check_passes
 from mmlkit.training.sampling import TaskSampler
 
-
-def stub(*arguments): ...
-
-
-def raises(*arguments):
-    raise TypeError("a draft")
-
-
 SIZES = {"quora": 1600, "sst": 400, "sts": 100}
 
 
@@ -30,8 +22,6 @@ def second(sizes):
 
 
 EXPONENTS = [
-    (stub, "it returns nothing so far."),
-    (raises, "it stopped with TypeError: a draft."),
     (lambda *_: [0.5, 0.3], "expected one number, found shape [2]."),
     (
         lambda sizes, ratio: np.log(ratio) / (max(sizes.values()) / min(sizes.values())),
@@ -104,8 +94,6 @@ def changed_passes(change):
 
 
 PASSES = [
-    (stub, "it returns nothing so far."),
-    (raises, "it stopped with TypeError: a draft."),
     (lambda *_: 0.5, "expected a dict with a number for each of quora, sst, sts, found 0.5."),
     (
         lambda *_: {"sst": 1.0},
@@ -156,8 +144,6 @@ def forgetting(history):
 
 
 FORGETTINGS = [
-    (stub, "it returns nothing so far."),
-    (raises, "it stopped with TypeError: a draft."),
     (lambda history: "much", "expected numbers of shape [3], found 'much'."),
     (lambda history: forgetting(history.T), "expected numbers of shape [3], found shape [4]."),
     (lambda history: forgetting(history).mean(), "expected numbers of shape [3], found shape []."),
@@ -203,15 +189,3 @@ def test_forgetting_worked_by_hand(capsys):
 def test_mistakes_are_named(check, name, function, message, capsys):
     assert check(function) is False
     assert (out := capsys.readouterr().out).startswith(f"{name}: not yet: {message}"), out
-
-
-def test_changing_the_arguments_in_place_does_not_pass():
-    def clears_sizes(sizes, alpha, steps, batch):
-        sizes.clear()
-        return {"quora": 0, "sst": 0, "sts": 0}
-
-    def zeroes_history(history):
-        history.fill(0)
-        return history[0]
-
-    assert check_passes(clears_sizes) is False and check_forgetting(zeroes_history) is False
