@@ -33,7 +33,7 @@ TREES = {name: tree(path) for name, path in NAMES.items()}
 ORDER = [
     f"{package}.{name}"
     for package, names in {
-        "mmlkit": "messages runtime files hub data bert heads pals training huggingface",
+        "mmlkit": "runtime files hub data bert heads pals training huggingface",
         "mmlcourse": "text machine shipped studies lessons batch grading cli",
     }.items()
     for name in names.split()

@@ -49,8 +49,8 @@ def find_files(folder, task):
         elif split in ("train", "dev"):
             raise FileNotFoundError(
                 f"{folder} has no {split} file for task {task.name!r}: expected {split} with one "
-                f"of the endings {list(ENDINGS)}, or a name of the CS224N or MT-DNN release, there "
-                f"or in a subfolder {task.name!r}; found {[path.name for path in inside[:12]]}."
+                f"of {list(ENDINGS)}, or a name of the CS224N or MT-DNN release, there or in "
+                f"{task.name}/; found {[path.name for path in inside[:12]]}."
             )
     return found
 

@@ -282,8 +282,7 @@ def _find_columns(task, frame, place, *, required):
             )
         if one is not None and (names.count(one) > 1 or one in found):
             raise ValueError(
-                f"{place}: it is unclear which column is {column!r} of task {task.name!r} (columns "
-                f"found: {names[:12]}). Rename the columns."
+                f"{place}: it is unclear which column is {column!r} of {names[:12]}. Rename them."
             )
         found.append(one)
     return found
@@ -387,8 +386,7 @@ def _hub_tables(task):
     """Return {split: (place, data set)} of a task's data on the hub."""
     if task.hub is None:
         raise ValueError(
-            f"task {task.name!r} is not on the hub. Use a folder with its files, or a Task with "
-            "hub=..., the id of a data set."
+            f"task {task.name!r} is not on the hub. Use a folder, or a Task with hub=..., an id."
         )
     repository, config = (task.hub, None) if isinstance(task.hub, str) else task.hub
     data = load_hub_dataset(repository, config)
