@@ -15,7 +15,8 @@ from a notebook in which nothing has used the GPU yet::
     notebook_launcher(train, num_processes=2)
 
 Without a GPU, the function must first call torch.set_num_threads(1): a copy of a process has none
-of its threads. The gradients of the shares are added, so that all processes make the update of the whole batch.
+of its threads. The gradients of the shares are added, so that all processes make the update of the
+whole batch.
 """
 
 import atexit
