@@ -392,15 +392,15 @@ from mmlkit.data import collate, encode
 from mmlkit.runtime import autocast
 
 raw_encoder = load_pretrained(size.model)[0]
-raw_head, _ = build_head(
-    "bert", raw_encoder.config.hidden_size, 2, pooling=size.pooling, pairs="separate"
-)
 
 
 # %%
 def cosines(split):
     """Return the cosine of the two sentence vectors of each row, before fine-tuning."""
-    raw = MultitaskModel(raw_encoder, {split.task.name: raw_head}).to(device).eval()
+    shape = raw_encoder.config.hidden_size, split.task.num_labels
+    with seeded(seed, device):
+        head, _ = build_head("bert", *shape, pooling=size.pooling, pairs="separate")
+    raw = MultitaskModel(raw_encoder, {split.task.name: head}).to(device).eval()
     rows = encode(raw.tokenizer, split, max_length=size.max_length, pairs="separate")
     order = np.argsort(rows.lengths, kind="stable")  # rows of similar lengths need little padding
     parts = np.array_split(order, -(-len(split) // 64))
