@@ -9,7 +9,8 @@ from torch.nn import functional as F
 from mmlkit.data.batching import collate, encode
 from mmlkit.heads.linear import LinearHead, Loss
 from mmlkit.runtime import seeded
-from mmlkit.training.fast import _dropout, clear_gradients, cpu_shortcuts
+from mmlkit.training import fast
+from mmlkit.training.fast import SMALLEST, _dropout, clear_gradients, cpu_shortcuts
 from mmlkit.training.step import train_step
 
 OPTIMIZERS = {"AdamW": 1e-3, "Adamax": 1e-3, "SGD": 0.1, "RMSprop": 1e-3}
@@ -166,3 +167,51 @@ def test_the_gradient_of_dropout_equals_its_mask():
     assert torch.equal(x.grad, dropout_of_ones(0.2, (7, 9), seed=4))
     assert torch.equal(out, x.detach() * x.grad)
     assert 0 < (x.grad == 0).sum() < 63
+
+
+# halves
+
+
+@pytest.fixture
+def two_threads():
+    torch.set_num_threads(2)  # of a test; the others have one
+    yield
+    torch.set_num_threads(1)
+
+
+def gradients_of_a_step(model, batch):
+    with seeded(5):
+        loss = train_step(model, batch, torch.optim.SGD(model.parameters(), lr=0.0), clip=None)
+    return loss.total, {name: one.grad for name, one in model.named_parameters()}
+
+
+@pytest.mark.parametrize("pooling", ["mean", "pooler"])
+def test_two_halves_have_the_loss_and_gradients_of_the_batch(
+    make_model, make_toy, monkeypatch, two_threads, pooling
+):
+    """What no head reads, such as the pooler, has no gradient in either way."""
+    model = make_model("sst", pooling=pooling).train()
+    batch = batches_of(model, make_toy("sst", rows=40), size=33, count=1)[0]
+    assert batch.input_ids.numel() >= SMALLEST
+    model.zero_grad()
+    plain = model.loss(batch).total
+    plain.backward()
+    expected = {name: one.grad for name, one in model.named_parameters()}
+    calls = []
+    both = fast._both
+    monkeypatch.setattr(fast, "_both", lambda function: calls.append(1) or both(function))
+    total, found = gradients_of_a_step(model, batch)
+    assert len(calls) == 2 and torch.get_num_threads() == 2  # once forward, once backward
+    torch.testing.assert_close((total, found), (plain.detach(), expected), atol=1e-6, rtol=1e-5)
+    assert (found["encoder.pooler.dense.weight"] is None) == (pooling == "mean")
+
+
+def test_two_halves_repeat_bit_for_bit(make_model, make_toy, two_threads):
+    """With dropout: each half has random numbers of its own."""
+    model = make_model("sst", dropout=0.3).train()
+    batch = batches_of(model, make_toy("sst", rows=40), size=33, count=1)[0]
+    first, second = (
+        {name: one.clone() for name, one in gradients_of_a_step(model, batch)[1].items()}
+        for _ in range(2)
+    )
+    assert all(torch.equal(one, second[name]) for name, one in first.items())
