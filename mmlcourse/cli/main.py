@@ -184,19 +184,19 @@ def _submit(options):
 
 
 def _grade(options):
-    from mmlcourse.grading import reports, submissions
+    from mmlcourse.grading import grader, reports
     from mmlcourse.grading.sandbox import find_sandbox
     from mmlkit.files import write_file
 
-    submissions.check_folder(options.folder, options.assignment, only=bool(options.gradescope))
+    grader.check_folder(options.folder, options.assignment, only=bool(options.gradescope))
     sandbox = find_sandbox()
     print(f"Sandbox: {sandbox}")
     print(f"Edition: {options.answers or 'the public one; a course has its own, see --answers'}")
-    results = submissions.grade_folder(
+    results = grader.grade_folder(
         options.folder,
         options.assignment,
         options.out,
-        edition=submissions.load_edition(options.answers),
+        edition=grader.load_edition(options.answers),
         jobs=options.jobs,
         sandbox=sandbox,
         tell=lambda text: print(printable(text), flush=True),

@@ -7,7 +7,7 @@
     a4_pals       the questions of assignment 4: projected attention, sampling, prediction files
     runner        the process that runs a student's functions; it holds no answers
     sandbox       bubblewrap, or limits alone
-    submissions   a folder of notebooks, graded by comparing raw values
+    grader        a folder of notebooks, graded by comparing raw values
     reports       points.csv, a page per student, Gradescope's results.json
     bundle        the zip file that Gradescope takes
     leaderboard   a table of prediction files, with ties, dates and baseline rows

@@ -2,6 +2,7 @@
 
     tasks      task definitions: text columns, label names, metrics
     files      the files of a folder; tables from csv, tsv, jsonl and parquet files
+    labels     where a row of a table gets its label, by name
     loading    the splits of a task from the mini data, the hub, a folder or memory
     batching   token ids, batches of similar length, padding
 

@@ -12,19 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from mmlkit.data.files import as_frame, canonical_columns, find_files, read_rows
-from mmlkit.data.tasks import Task, get_task, label_key
+from mmlkit.data.labels import match_labels
+from mmlkit.data.tasks import Task, get_task
 from mmlkit.hub import load_hub_dataset
 
 __all__ = ["Split", "TaskData", "load_task", "make_split", "task_data"]
 
 LABELLED = ("train", "dev")  # other splits may be without labels
-LARGEST = 3.4e38  # of float32, the type of a score
-# label_key of an empty label, of SNLI's "-" and of the hub's -1
-UNKNOWN = ("", "_", "_1")
-HOW_LABELS = (
-    "Labels are matched by name. Rename them in the file, or pass labels: all names in the order "
-    "of the file's integers, or a dict from its labels to names."
-)
 
 
 @dataclass(frozen=True)
@@ -247,7 +241,7 @@ def make_split(task, rows, *, name="data", place=None, labels=None, limit=None, 
     texts = frame[columns].map(lambda text: text.strip() if isinstance(text, str) else "")
     faults, values = {}, None
     if column is not None:
-        values, unknown = _match_labels(task, frame[column], labels, place)
+        values, unknown = match_labels(task, frame[column], labels, place)
         alike = name == "test" and len(set(values)) == 1 < len(values)
         placeholder = alike and canonical_columns(place, task)  # MT-DNN's for unknown labels
         if name not in LABELLED and (placeholder or unknown.all()):
@@ -286,64 +280,6 @@ def _find_columns(task, frame, place, *, required):
             )
         found.append(one)
     return found
-
-
-def _match_labels(task, column, labels, place):
-    """Return the label indices or scores of a column, [N], and a mask of its unknown labels, [N].
-
-    A row that belongs to none of the task's labels has the value NaN.
-    """
-    keys = column.map(label_key)
-    if task.kind == "regression" or task.score_range:
-        low, high = task.score_range or (-LARGEST, LARGEST)
-        unknown = column.isna() | keys.isin(UNKNOWN[:-1] if low <= -1 else UNKNOWN)
-        values = column.map(_score)
-        values, expected = values.where(values.between(low, high)), f"from {low:g} to {high:g}"
-    else:
-        indices = _label_indices(task, labels, place, keys)
-        unknown = column.isna() | (keys.isin(UNKNOWN) & ~keys.isin(list(indices)))
-        values = keys.map(indices).astype(float)
-        expected = f"one of {list(task.labels)}. {HOW_LABELS}"
-    wrong = (values.isna() & ~unknown).to_numpy()
-    if wrong.any():
-        row, value = column.index[wrong.argmax()], column.iloc[wrong.argmax()]
-        raise ValueError(
-            f"{place}, row {row}, column {column.name!r}: found {str(value)!r:.80}, expected "
-            f"{expected}"
-        )
-    values = values.mask(unknown)
-    if task.labels and task.score_range:  # STS-B* of MML v2, section 4.2: none between 2 and 4
-        values = values.gt(2).astype(float).where((values <= 2) | (values >= 4))
-    return values.to_numpy(float), unknown.to_numpy(bool)
-
-
-def _score(value):
-    try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
-        return np.nan
-
-
-def _label_indices(task, labels, place, keys):
-    """Return {label_key of a label in a table: its index in task.labels}, also of integers."""
-    own = {label_key(name): i for i, name in enumerate(task.labels)}
-    found, file, wrong = set(keys), Path(str(place)).name, False
-    if labels is None:
-        known = file in task.files.values() or (task.integers_in_tsv and file.endswith(".tsv"))
-        labels = task.labels if known else {}
-    if not isinstance(labels, dict):
-        # Integers from -1 on: -1 is a label then, and not the hub's mark for unknown.
-        from_minus_one = {"_1", "0"} <= found and str(len(own) - 1) not in found
-        wrong = from_minus_one or sorted(map(label_key, labels)) != sorted(own)
-        labels = dict(enumerate(labels))
-    given = {**task.label_aliases, **labels}
-    given = {label_key(theirs): own.get(label_key(ours)) for theirs, ours in given.items()}
-    if wrong or None in given.values() or any(own.get(key, i) != i for key, i in given.items()):
-        raise ValueError(
-            f"{place}: labels={labels} does not fit the names {list(task.labels)} and the labels "
-            f"in the table, {sorted(found)[:8]}. {HOW_LABELS}"
-        )
-    return {**given, **own}
 
 
 def _usable_rows(index, values, faults, place):

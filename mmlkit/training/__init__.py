@@ -5,12 +5,13 @@
     sampling      which task each step trains
     optimizers    AdamW, Adamax, and the learning rate's schedule
     step          one update
-    loop          `fit`: epochs, hooks, checkpoints
+    loop          `fit`: epochs and hooks
     distributed   several processes that train together
     evaluation    predictions and metrics of a whole split
     features      the features of a frozen encoder, computed once
     metrics       corpus metrics
-    checkpoints   the file that a run resumes from
+    resume        where a run continues after a kill
+    checkpoints   its file
     fast          the path of a matrix product, and shortcuts of a training step on a CPU
 
 Notebooks 02, 07 and 10 build and use it. One paper's protocol or tables do not belong here.

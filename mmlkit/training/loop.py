@@ -6,7 +6,6 @@ run can be resumed.
 
 import contextlib
 import functools
-import itertools
 import math
 import sys
 import time
@@ -15,7 +14,6 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import numpy as np
 import torch
 
 from mmlkit.data.batching import collate, encode, plan_examples
@@ -23,18 +21,17 @@ from mmlkit.heads.linear import Loss
 from mmlkit.runtime import (
     autocast,
     delayed_interrupt,
-    fastest_precision,
     is_interactive,
     place,
     seed_generators,
     seeded,
 )
 from mmlkit.training import metrics
-from mmlkit.training.checkpoints import fingerprint, load_latest, save_checkpoint
 from mmlkit.training.distributed import join
 from mmlkit.training.evaluation import score_encoded
 from mmlkit.training.features import encode_once
 from mmlkit.training.optimizers import learning_rate, make_optimizer
+from mmlkit.training.resume import resume_run, run_settings, save_run
 from mmlkit.training.sampling import TaskSampler
 from mmlkit.training.step import train_step
 
@@ -187,7 +184,7 @@ def fit(
         run = _Run(model, optimizer, hooks, group, precision, checkpoint_dir)
         numbers = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, seed=seed)
         numbers |= dict(schedule=schedule, warmup=warmup, clip=clip, precision=precision)
-        run.resume(resume, lambda: _settings(run, sampler, data, train, dev, numbers))
+        resume_run(run, resume, lambda: run_settings(run, sampler, data, train, dev, numbers))
         for one in data.values():
             model.set_task(one.task)  # for predictions by name, and for save_model
         sizes = dict(batch_size=2 * batch_size, precision=precision, group=group)
@@ -212,12 +209,12 @@ def fit(
                     run.after_step(name, train_step(model, batch, optimizer, **options))
                     stop = interrupted.is_set()  # read once: it may be set at any moment
                     if stop or time.monotonic() - run.saved >= 60 * save_minutes:
-                        run.save()
+                        save_run(run)
                     if stop:
                         return run.stop()
                 scores = {name: score_encoded(model, one, **sizes) for name, one in dev.items()}
                 run.after_epoch({name: _metrics(data[name], one) for name, one in scores.items()})
-                run.save(finished=epoch == epochs)
+                save_run(run, finished=epoch == epochs)
                 if interrupted.is_set():  # after the last epoch, too: a script must end
                     return run.stop()
         group.gather(None)  # until the checkpoint is there
@@ -226,11 +223,6 @@ def fit(
 
 class _Run:
     """The changing state of a run, which a checkpoint holds."""
-
-    SAVED = (
-        *("epoch", "step", "task_steps", "micro", "seconds", "history", "best_score", "best"),
-        "settings",
-    )
 
     def __init__(self, model, optimizer, hooks, group, precision, folder):
         self.model, self.optimizer, self.hooks, self.group = model, optimizer, hooks, group
@@ -293,68 +285,6 @@ class _Run:
             row = dict(epoch=self.epoch, step=self.step, task=name, train_loss=mean, **values)
             self.history.append({**row, "seconds": seconds, "best": best})
         self.losses, self.seconds, self.started = {}, 0.0, time.perf_counter()
-
-    def save(self, finished=False):
-        """Write a checkpoint. Both files of a finished run hold the best weights alone."""
-        self.saved = time.monotonic()
-        if self.path is None or self.group.rank > 0:
-            return
-        state = {name: getattr(self, name) for name in self.SAVED}
-        state["seconds"] += time.perf_counter() - self.started
-        state["losses"] = {name: torch.stack(losses) for name, losses in self.losses.items()}
-        state["hooks"] = [hook.state_dict() for hook in self.hooks]
-        state["scaler"] = self.scaler.state_dict() if self.scaler else {}
-        if not finished:
-            state |= dict(model=self.model.state_dict(), optimizer=self.optimizer.state_dict())
-        for _ in range(2 if finished else 1):
-            save_checkpoint(self.path, state)
-
-    def resume(self, wanted, settings):
-        """Continue from the checkpoint, if one is wanted and there, and it is of the same run."""
-        if self.path is None and self.group.size == 1:
-            return
-        self.settings = settings()
-        state = load_latest(self.path) if wanted and self.path else None
-        if state and (changed := _changed(state["settings"], self.settings)):
-            found = f"{self.path} belongs to another run, which differs in: {changed}."
-            if wanted != "auto":
-                raise ValueError(
-                    f"{found} Use the same settings and data, another checkpoint_dir, or "
-                    "resume=False."
-                )
-            warnings.warn(f"{found} This run starts again and replaces it.", stacklevel=3)
-        elif state:
-            self.load(state)
-        elif self.path and self.path.is_file():
-            warnings.warn(
-                f"{self.path} is the checkpoint of an earlier run, which this run replaces. Pass "
-                "resume=True to continue it, or name another folder.",
-                stacklevel=3,
-            )
-        precision = fastest_precision(self.model.device)
-        own = {**self.settings, "the fastest precision": precision, "finished steps": self.step}
-        for other in self.group.gather(own):
-            if changed := _changed(other, own):
-                raise ValueError(
-                    f"Two processes differ in: {changed}. Every process must call fit with the "
-                    "same data and settings, and see the same checkpoint_dir."
-                )
-
-    def load(self, state):
-        """Set everything that `save` has written."""
-        for name in self.SAVED:
-            setattr(self, name, state[name])
-        device = self.model.device
-        self.losses = {name: list(one.to(device)) for name, one in state["losses"].items()}
-        for hook, saved in zip(self.hooks, state["hooks"]):
-            hook.load_state_dict(saved)
-        if "model" in state:  # a finished run needs `best` alone
-            self.model.load_state_dict(state["model"])
-            moments = state["optimizer"]["state"]  # whose keys are numbers
-            state["optimizer"]["state"] = {int(i): one for i, one in moments.items()}
-            self.optimizer.load_state_dict(state["optimizer"])
-        if self.scaler and state["scaler"]:  # empty where the device before needed no scaler
-            self.scaler.load_state_dict(state["scaler"])
 
     def stop(self):
         """End an interrupted run: return what there is in a live notebook, raise elsewhere."""
@@ -422,45 +352,6 @@ def _check_parts(model, data, optimizer, hooks, sampler, epochs):
             f"The sampler is for {sampler.epochs} epochs of {list(sampler.sizes)}; this run is "
             f"{epochs} epochs of {list(data)}."
         )
-
-
-def _settings(run, sampler, data, train, dev, numbers):
-    """Return a text for everything that decides the result of a run."""
-    model, optimizer = run.model, run.optimizer
-    names = {id(one): name for name, one in model.named_parameters()}
-    groups = [
-        {**params, "params": [names[id(one)] for one in params["params"] if one.requires_grad]}
-        for params in optimizer.param_groups
-    ]
-    pals = getattr(model.encoder, "pals", None)
-    heads = [
-        [name, type(head), getattr(head, "to_config", dict)()] for name, head in model.heads.items()
-    ]
-    encoder = [model.encoder, model.encoder.config, getattr(pals, "config", None)]
-    rows = {
-        name: [one.task, *map(_content, (train[name], dev[name]))] for name, one in data.items()
-    }
-    return {
-        **{name: str(value) for name, value in numbers.items()},
-        "max_length": str(model.max_length),
-        "optimizer": fingerprint(type(optimizer), groups),
-        "hooks": fingerprint([getattr(hook, "to_config", dict)() for hook in run.hooks]),
-        "sampler": fingerprint(vars(sampler)),
-        "model": fingerprint(*encoder, heads),
-        "data": fingerprint(rows),
-    }
-
-
-def _content(encoded):
-    """Return a text for the tokens and labels of a split."""
-    parts = [one for one in (encoded, encoded.second) if one is not None]
-    ids = [np.fromiter(itertools.chain.from_iterable(one.input_ids), np.int64) for one in parts]
-    values = (*ids, *(one.lengths for one in parts), encoded.labels, encoded.queries)
-    return fingerprint(*(b"" if one is None else np.ascontiguousarray(one) for one in values))
-
-
-def _changed(then, now):
-    return sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
 
 
 def _optimizer(model, optimizer, lr, head_lr):

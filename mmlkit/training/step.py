@@ -133,9 +133,7 @@ def _update(loss, model, batch, optimizer, clip, scaler):
             scaler.step(optimizer)
             scaler.update()
         elif all(params.get("fused") for params in optimizer.param_groups):
-            optimizer.found_inf = (
-                1.0 - finite.float()
-            )  # torch's fused optimizers skip where it is 1
+            optimizer.found_inf = 1.0 - finite.float()  # torch's fused ones skip where it is 1
             optimizer.step()
             del optimizer.found_inf
         elif finite:  # this waits for a GPU

@@ -16,12 +16,12 @@ from common import ROOT, code, course
 from hostile import ENDS, FORGES, HONEST, PATCHES_JSON, READS, RESOURCES
 
 from mmlcourse.cli.main import main
-from mmlcourse.grading import runner, submissions
+from mmlcourse.grading import grader, runner
+from mmlcourse.grading.grader import grade_folder, grade_notebook, load_edition
 from mmlcourse.grading.questions import Edition, load_questions, names_in
 from mmlcourse.grading.reports import gradescope_results, page, write_reports
 from mmlcourse.grading.runner import definitions
 from mmlcourse.grading.sandbox import Sandbox, find_sandbox, package_paths
-from mmlcourse.grading.submissions import grade_folder, grade_notebook, load_edition
 
 NAMES = ("attention", "layer_norm", "feed_forward", "add_norm", "train", "evaluate")
 EDITION = Edition(41)
@@ -47,8 +47,8 @@ def few_questions(monkeypatch):
         for one in questions.values()
         if one.name in NAMES or not one.right
     }
-    monkeypatch.setattr(submissions, "load_questions", lambda _: (name, few))
-    monkeypatch.setattr(submissions, "LOAD_SECONDS", 3)
+    monkeypatch.setattr(grader, "load_questions", lambda _: (name, few))
+    monkeypatch.setattr(grader, "LOAD_SECONDS", 3)
 
 
 def write(path, *sources, markdown=()):
@@ -98,9 +98,9 @@ def test_a_folder_is_graded_and_continues(tmp_path, monkeypatch):
     assert sum(one["score"] for one in tests) == 28 and len(tests) == 6
 
     calls = []
-    grade = submissions.grade_notebook
+    grade = grader.grade_notebook
     monkeypatch.setattr(
-        submissions, "grade_notebook", lambda path, *more: calls.append(path) or grade(path, *more)
+        grader, "grade_notebook", lambda path, *more: calls.append(path) or grade(path, *more)
     )
     (out / "graded" / "cyd.json").write_text('{"key": "half a fi')
     assert grade_folder(folder, "a1", out, edition=EDITION, sandbox=SANDBOX) == results
@@ -120,7 +120,7 @@ def test_an_interrupted_grading_goes_on_where_it_stopped(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return {"student": path.stem, "questions": [{"points": len(calls)}]}
 
-    monkeypatch.setattr(submissions, "grade_notebook", grade)
+    monkeypatch.setattr(grader, "grade_notebook", grade)
     again = lambda: grade_folder(folder, "a1", tmp_path / "out", sandbox=SANDBOX, jobs=1)
     with pytest.raises(KeyboardInterrupt):
         again()
@@ -197,7 +197,7 @@ def test_a_failure_of_the_machine_is_not_kept_as_a_grade(tmp_path):
         (b"%PDF-1.7 \xff", "the file is not a notebook (UnicodeDecodeError)."),
         (b"[]", "the file is not a notebook (TypeError)."),
         (b'\xef\xbb\xbf{"cells": []}', "the notebook has no cells."),
-        (b" " * (submissions.LARGEST + 1), "clear its outputs."),
+        (b" " * (grader.LARGEST + 1), "clear its outputs."),
     ],
 )
 def test_the_message_says_why_a_file_was_not_read(content, reason, tmp_path):
@@ -272,7 +272,7 @@ def test_the_text_of_an_answer_goes_on_in_the_cells_below(tmp_path):
     marked, after = "**Answer to written:** one", "## Question 14: a project"
     assert read(marked, "two", "### three", after, "four") == (
         "one\n\ntwo\n\n### three",
-        submissions.BY_HAND,
+        grader.BY_HAND,
     )
     assert read(marked, "**Answer to extension:** two")[0] == "one"
     for source in ("one", "**Answer to written:** *Write here.*"):
@@ -421,11 +421,11 @@ def test_nothing_is_left_out_silently(tmp_path):
     folder, out = tmp_path / "in", tmp_path / "out"
     (folder / "moodle_carl").mkdir(parents=True)
     with pytest.raises(FileNotFoundError, match="Notebooks in subfolders are not graded"):
-        submissions.check_folder(folder, "a1")
+        grader.check_folder(folder, "a1")
     (folder / "dora.py").write_text("x = 1")
     write(folder / "emil.IPYNB", "x = 1")
     with pytest.warns(UserWarning, match="not graded, .*: dora.py, moodle_carl"):
-        assert [path.stem for path in submissions.check_folder(folder, "a1")] == ["emil"]
+        assert [path.stem for path in grader.check_folder(folder, "a1")] == ["emil"]
     (out / "graded").mkdir(parents=True)
     (out / "graded" / "ann.json").write_text('{"assignment": "a2_multiverse"}')
     with (
@@ -466,5 +466,5 @@ def test_a_name_of_many_words_stays_small():
 @pytest.mark.parametrize("where", ELSEWHERE)
 def test_a_name_that_does_the_exercise_is_found_where_the_answer_leads(where):
     nodes = ast.parse(ELSEWHERE[where]).body
-    found = names_in(submissions._with_helpers(nodes, "f", {"f", "other"}))
+    found = names_in(grader._with_helpers(nodes, "f", {"f", "other"}))
     assert ("layer_norm" in found) == (where not in ("another question", "nothing"))

@@ -10,8 +10,8 @@ import torch
 
 from mmlcourse.batch.runs import write_json
 from mmlcourse.cli.main import main
+from mmlcourse.grading.grader import check_folder
 from mmlcourse.grading.leaderboard import rank
-from mmlcourse.grading.submissions import check_folder
 from mmlkit.data import files
 from mmlkit.data.files import read_rows
 from mmlkit.data.loading import load_task

@@ -1,0 +1,90 @@
+"""The labels of a table: each is matched with the task's labels by name, never by its place.
+
+Notebook 00 uses it, through `load_task`.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from mmlkit.data.tasks import label_key
+
+__all__ = ["match_labels"]
+
+LARGEST = 3.4e38  # of float32, the type of a score
+# label_key of an empty label, of SNLI's "-" and of the hub's -1
+UNKNOWN = ("", "_", "_1")
+HOW_LABELS = (
+    "Labels are matched by name. Rename them in the file, or pass labels: all names in the order "
+    "of the file's integers, or a dict from its labels to names."
+)
+
+
+def match_labels(task, column, labels, place):
+    """Return the label indices or scores of a column, and which of them are unknown.
+
+    Args:
+        task: a `Task`.
+        column: the label column of a table, a pandas Series of N values.
+        labels: see `load_task`.
+        place: the file of the table, for messages; a known name tells the order of integers.
+
+    Returns:
+        (values, mask of unknown labels), arrays [N]. A row that belongs to none of the task's
+        labels has the value NaN.
+
+    Raises:
+        ValueError: a label is none of the task's (the message names the row), or `labels` does not
+            fit the task's names.
+    """
+    keys = column.map(label_key)
+    if task.kind == "regression" or task.score_range:
+        low, high = task.score_range or (-LARGEST, LARGEST)
+        unknown = column.isna() | keys.isin(UNKNOWN[:-1] if low <= -1 else UNKNOWN)
+        values = column.map(_score)
+        values, expected = values.where(values.between(low, high)), f"from {low:g} to {high:g}"
+    else:
+        indices = _label_indices(task, labels, place, keys)
+        unknown = column.isna() | (keys.isin(UNKNOWN) & ~keys.isin(list(indices)))
+        values = keys.map(indices).astype(float)
+        expected = f"one of {list(task.labels)}. {HOW_LABELS}"
+    wrong = (values.isna() & ~unknown).to_numpy()
+    if wrong.any():
+        row, value = column.index[wrong.argmax()], column.iloc[wrong.argmax()]
+        raise ValueError(
+            f"{place}, row {row}, column {column.name!r}: found {str(value)!r:.80}, expected "
+            f"{expected}"
+        )
+    values = values.mask(unknown)
+    if task.labels and task.score_range:  # STS-B* of MML v2, section 4.2: none between 2 and 4
+        values = values.gt(2).astype(float).where((values <= 2) | (values >= 4))
+    return values.to_numpy(float), unknown.to_numpy(bool)
+
+
+def _score(value):
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
+
+
+def _label_indices(task, labels, place, keys):
+    """Return {label_key of a label in a table: its index in task.labels}, also of integers."""
+    own = {label_key(name): i for i, name in enumerate(task.labels)}
+    found, file, wrong = set(keys), Path(str(place)).name, False
+    if labels is None:
+        known = file in task.files.values() or (task.integers_in_tsv and file.endswith(".tsv"))
+        labels = task.labels if known else {}
+    if not isinstance(labels, dict):
+        # Integers from -1 on: -1 is a label then, and not the hub's mark for unknown.
+        from_minus_one = {"_1", "0"} <= found and str(len(own) - 1) not in found
+        wrong = from_minus_one or sorted(map(label_key, labels)) != sorted(own)
+        labels = dict(enumerate(labels))
+    given = {**task.label_aliases, **labels}
+    given = {label_key(theirs): own.get(label_key(ours)) for theirs, ours in given.items()}
+    if wrong or None in given.values() or any(own.get(key, i) != i for key, i in given.items()):
+        raise ValueError(
+            f"{place}: labels={labels} does not fit the names {list(task.labels)} and the labels "
+            f"in the table, {sorted(found)[:8]}. {HOW_LABELS}"
+        )
+    return {**given, **own}
