@@ -15,17 +15,8 @@ from mmlkit.training.checkpoints import fingerprint, load_latest, save_checkpoin
 
 __all__ = ["resume_run", "run_settings", "save_run"]
 
-SAVED = [
-    "epoch",
-    "step",
-    "task_steps",
-    "micro",
-    "seconds",
-    "history",
-    "best_score",
-    "best",
-    "settings",
-]
+SAVED = ("epoch", "step", "task_steps", "micro", "seconds")
+SAVED += ("history", "best_score", "best", "settings")
 
 
 def save_run(run, finished=False):

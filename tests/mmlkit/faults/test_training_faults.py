@@ -19,7 +19,7 @@ from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import HeadPruner
 from mmlkit.pals.task_parts import add_pals
 from mmlkit.runtime import delayed_interrupt, seeded
-from mmlkit.training import checkpoints, loop
+from mmlkit.training import checkpoints, loop, resume
 from mmlkit.training.checkpoints import load_checkpoint, load_latest, save_checkpoint
 from mmlkit.training.loop import fit
 from mmlkit.training.sampling import TaskSampler
@@ -270,7 +270,7 @@ def test_minutes_between_two_checkpoints(make_model, make_toy, tmp_path, monkeyp
     """One is written after each epoch of four steps, and in the second epoch one more."""
     clock, steps = [0.0], []
     monkeypatch.setattr(loop.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(loop, "save_checkpoint", lambda path, state: steps.append(state["step"]))
+    monkeypatch.setattr(resume, "save_checkpoint", lambda path, state: steps.append(state["step"]))
 
     class Clock(Log):
         def after_step(self, event):
