@@ -141,7 +141,7 @@ def seeded(seed, device=None):
 
 
 def random_state(device=None):
-    """Return the state of the CPU's generator and of one device's, for a checkpoint.
+    """Return the state of the CPU's generator and of one device's, to draw the same numbers again.
 
     Args:
         device: a torch.device, or None for the CPU alone.
@@ -191,13 +191,12 @@ def is_interactive():
 
     Papermill, nbval and continuous integration are not interactive.
     """
-    known = os.environ.get
-    if known("MMLKIT_HEADLESS") or known("CI"):
+    variable = os.environ.get
+    if variable("MMLKIT_HEADLESS") or variable("CI"):
         return False
     if "ipykernel" in sys.modules:  # set by JupyterLab, VS Code and Colab
-        return bool(
-            known("JPY_SESSION_NAME") or known("VSCODE_PID") or "google.colab" in sys.modules
-        )
+        live = variable("JPY_SESSION_NAME") or variable("VSCODE_PID")
+        return bool(live or "google.colab" in sys.modules)
     return sys.stderr is not None and sys.stderr.isatty()
 
 

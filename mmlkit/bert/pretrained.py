@@ -119,7 +119,7 @@ def refuse_model_folder(folder):
     Raises:
         ValueError: the folder has a mmlkit.json.
     """
-    if (Path(folder).expanduser() / "mmlkit.json").is_file():
+    if (complete_folder(folder) / "mmlkit.json").is_file():
         raise ValueError(
             f"{folder} holds a model with heads (mmlkit.json), which do not fit a new encoder. "
             "Name another folder, or use save_model."
@@ -196,9 +196,8 @@ def _read_weights(folder):
 def _encoder_name(key):
     """Return a weight's name without a larger model's prefix, with today's names in LayerNorm."""
     key = key.removeprefix("bert.").removeprefix("model.")
-    return key.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
-        "LayerNorm.beta", "LayerNorm.bias"
-    )
+    key = key.replace("LayerNorm.gamma", "LayerNorm.weight")
+    return key.replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def _load_weights(encoder, folder, cut):

@@ -139,7 +139,7 @@ def load_task(task, source="mini", *, limit=None, seed=0, labels=None):
 
     Labels are matched by name. Integers alone do not say which label they mean, so a file with
     integer labels needs `labels`. Their order is known for the hub's data sets, the CS224N course's
-    files and GLUE's .tsv files. Rows of train and dev without a label or a text are dropped, and a
+    files and GLUE's .tsv files. Rows of a labelled split without a label or a text are dropped; a
     warning counts them.
 
     Args:

@@ -59,6 +59,7 @@ class Task:
         headerless: the columns of a .tsv release that has no header line.
         integers_in_tsv: whether .tsv files have integer labels in the order of `labels`, as GLUE's.
 
+
     Raises:
         ValueError: a field has a value that no task can have.
 
@@ -101,6 +102,8 @@ class Task:
             expected = "one text column, or two different ones, other than 'label'"
         elif len(labels) != len(self.labels) or len(labels) == 1 or bool(labels) == regression:
             expected = "two or more different labels, or none and kind='regression'"
+        elif labels and self.score_range not in (None, (0, 5)):
+            expected = "no score_range beside labels, but for STS-B*, whose scores are 0 to 5"
         else:
             return
         raise ValueError(f"{self.to_config()}: expected {expected}.")

@@ -54,10 +54,8 @@ def sentence_vector(out, batch, pooling):
     Returns:
         Sentence vectors [B, D].
     """
-    if pooling == "pooler":
-        return out.pooler_output
-    if pooling == "cls":
-        return out.last_hidden_state[:, 0]
+    if not POOLINGS[pooling]:
+        return out.pooler_output if pooling == "pooler" else out.last_hidden_state[:, 0]
     mask = batch.attention_mask[:, :, None].to(out.last_hidden_state.dtype)
     return (out.last_hidden_state * mask).sum(1) / mask.sum(1).clamp(min=1)
 

@@ -141,13 +141,13 @@ def save_pals(encoder, folder):
     Args:
         encoder: a BertModel with `add_pals`.
         folder: where the files go.
-
     """
     from safetensors.torch import save
 
     folder, state = Path(folder).expanduser(), encoder.pals.parts.state_dict()
     state = {key: value.contiguous().cpu() for key, value in state.items()}
-    # `save_file` would leave a file where it is killed.
+    # Where it is killed, no file of an older encoder stands beside new ones.
+    (folder / "pals.json").unlink(missing_ok=True)
     write_file(folder / "pals.safetensors", save(state))
     write_file(folder / "pals.json", json.dumps(encoder.pals.config, indent=2) + "\n")
 

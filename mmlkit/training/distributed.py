@@ -27,6 +27,8 @@ from dataclasses import dataclass
 import torch
 from torch import distributed
 
+from mmlkit.runtime import pick_device
+
 __all__ = ["ALONE", "Group", "join"]
 
 
@@ -123,8 +125,8 @@ def join(device=None):
         if int(os.environ.get("WORLD_SIZE", 1)) < 2:
             return ALONE, device
         if torch.cuda.is_available():
-            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+            torch.cuda.set_device(pick_device())
         distributed.init_process_group()  # gloo for tensors on a CPU, NCCL for those on a GPU
         atexit.register(distributed.destroy_process_group)
-    own = "cuda" if torch.cuda.is_available() else "cpu"  # gloo does not know MPS
+    own = pick_device() if torch.cuda.is_available() else "cpu"  # gloo does not know MPS
     return Group(distributed.get_rank(), distributed.get_world_size()), device or own

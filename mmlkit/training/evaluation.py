@@ -150,7 +150,7 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALON
     if not np.isfinite(scores).all():
         raise ValueError(
             f"some scores of task {encoded.task.name!r} are not finite numbers: the model has "
-            "diverged. Train it again with a smaller learning rate."
+            "diverged, or fp16 overflows. Train it with a smaller lr, or use precision='fp32'."
         )
     return scores[np.argsort(order)]
 
@@ -248,10 +248,8 @@ def evaluate(model, data, *, split="dev", **options):
 
 def _as_split(model, data, task):
     """Return the split to predict; a list of texts becomes one of its task."""
-    if isinstance(data, (TaskData, Split)) and getattr(task, "name", task) not in (
-        None,
-        data.task.name,
-    ):
+    loaded, name = isinstance(data, (TaskData, Split)), getattr(task, "name", task)
+    if loaded and name is not None and name != data.task.name:
         raise ValueError(
             f"task is {task!r:.80}, but data is of task {data.task.name!r}. Leave task out, or "
             "pass the texts alone: data.texts of a split."
@@ -268,6 +266,7 @@ def _as_split(model, data, task):
             f"for {list(model.heads)})."
         )
     task = model.known_task(task)
+    data = [data] if isinstance(data, str) else data  # else each character would be a text
     texts = [(row,) if isinstance(row, str) else tuple(row) for row in data]
     for i, row in enumerate(texts):
         if len(row) != len(task.text_columns) or not all(text.strip() for text in row):

@@ -5,7 +5,6 @@ Elsewhere the encoder is plain PyTorch, so that any loop and any optimizer can t
 
 import contextlib
 import functools
-import platform
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -56,13 +55,16 @@ def cpu_shortcuts(model):
         yield
         return
     table.sparse = table.weight.grad is not None
-    changed = [m for m in encoder.modules() if type(m) is nn.Dropout and m.p and m.training]
+    own = [one for one in encoder.modules() if "forward" not in vars(one)]  # patched by nobody
+    changed = [m for m in own if type(m) is nn.Dropout and m.p and m.training]
     for module in changed:
         module.forward = functools.partial(_dropout, module.p, local=local)
     trained = [one for one in encoder.parameters() if one.requires_grad]
-    hooks = any(one._forward_hooks for one in encoder.modules() if one is not encoder)
-    if trained and torch.get_num_threads() > 1 and not hooks:
-        encoder.forward = functools.partial(_in_halves, encoder.forward, trained, local)
+    inside = [*encoder.modules()][1:]  # whose hooks would see halves
+    hooks = any(one._forward_hooks or one._forward_pre_hooks for one in inside)
+    hooks = hooks or any(one._backward_hooks for one in (*inside, *trained))
+    if trained and torch.get_num_threads() > 1 and encoder in own and not hooks:
+        encoder.forward = functools.partial(_halve, encoder.forward, trained, local)
         changed.append(encoder)
     try:
         yield
@@ -82,9 +84,9 @@ def _dropout(p, x, local=None):
     return x * keep.to(x.dtype).mul_(1 / (1 - p))
 
 
-def _in_halves(forward, trained, local, input_ids, *masks, **options):
+def _halve(forward, trained, local, input_ids, attention_mask=None, token_type_ids=None, **options):
     """Encode a batch as two halves, each with random numbers of its own."""
-    inputs, middle = (input_ids, *masks), len(input_ids) // 2
+    inputs, middle = (input_ids, attention_mask, token_type_ids), len(input_ids) // 2
     if not middle or input_ids.numel() < SMALLEST or not torch.is_grad_enabled():
         return forward(*inputs, **options)
     rows, seeds = (slice(middle), slice(middle, None)), torch.randint(2**62, (2,)).tolist()
@@ -101,9 +103,8 @@ def _in_halves(forward, trained, local, input_ids, *masks, **options):
 def _both(function):
     """Return [function(0), function(1)], each computed by a thread with half of torch's threads."""
     threads = torch.get_num_threads()
-    own = dict(initializer=torch.set_num_threads, initargs=(threads // 2,))
     try:
-        with ThreadPoolExecutor(2, **own) as pool:
+        with ThreadPoolExecutor(2, "half", torch.set_num_threads, (threads // 2,)) as pool:
             return list(pool.map(function, (0, 1)))
     finally:
         torch.set_num_threads(threads)
@@ -124,11 +125,10 @@ class _Halves(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients):
         def differentiate(half):
-            read = [
-                (output, gradient[ctx.rows[half]])
-                for output, gradient in zip(ctx.halves[half], gradients)
-                if gradient is not None and output.requires_grad
-            ]
+            rows, pairs = ctx.rows[half], zip(ctx.halves[half], gradients)
+            read = [(y, g[rows]) for y, g in pairs if g is not None and y.requires_grad]
+            if not read:
+                return [None] * len(ctx.trained)
             outputs, weights = zip(*read)
             return torch.autograd.grad(outputs, ctx.trained, weights, allow_unused=True)
 
@@ -192,5 +192,5 @@ def _is_intel():
     """
     try:
         return "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return "Intel" in platform.processor()
+    except OSError:  # macOS and Windows
+        return False

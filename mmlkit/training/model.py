@@ -121,7 +121,7 @@ class MultitaskModel(nn.Module):
         """
         self.frozen = frozen
         for name, parameter in self.encoder.named_parameters():
-            if not (frozen and name.startswith("pals.") and self._pals_stay_trainable()):
+            if not (frozen and "pals." in name and self._pals_stay_trainable()):
                 parameter.requires_grad_(not frozen)
         return self.train(self.training)
 
@@ -246,8 +246,8 @@ class MultitaskModel(nn.Module):
 
     @property
     def encoder_is_constant(self):
-        """Whether a row has the same output in every epoch: no training and no dropout."""
-        return self.frozen and not self._pals_stay_trainable()
+        """Whether a row has the same output in every epoch: frozen, and nothing of it trains."""
+        return self.frozen and not any(one.requires_grad for one in self.encoder.parameters())
 
     def inputs(self, batch):
         """Encode a batch and select the head's inputs, unless they are known already.

@@ -137,7 +137,7 @@ def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight
             peak = lr if key.startswith("encoder.") else head_lr
             if isinstance(peak, dict):  # the name is heads.TASK.weight, or longer
                 peak = peak.get(key.split(".")[1], lr)
-            if key.startswith("encoder.pals."):
+            if key.startswith("encoder.") and ".pals." in key:
                 peak = pal_lr
             # The biases of multiverse heads are a matrix, hence the test of the name.
             plain = parameter.dim() < 2 or key.endswith("bias")

@@ -141,7 +141,7 @@ def _content(encoded):
     parts = [one for one in (encoded, encoded.second) if one is not None]
     ids = [np.fromiter(itertools.chain.from_iterable(one.input_ids), np.int64) for one in parts]
     values = (*ids, *(one.lengths for one in parts), encoded.labels, encoded.queries)
-    return fingerprint(*(b"" if one is None else np.ascontiguousarray(one) for one in values))
+    return fingerprint(*(b"" if one is None else np.asarray(one).tobytes() for one in values))
 
 
 def _changed(then, now):

@@ -87,8 +87,6 @@ class TaskSampler:
             return [tasks[i] for i in generator.choice(len(tasks), size=steps, p=shares)]
         ends = np.round(np.cumsum(shares) * steps).astype(int)
         blocks = np.repeat(tasks, np.diff(ends, prepend=0)).tolist()
-        return (
-            blocks
-            if self.kind == "sequential"
-            else [blocks[i] for i in generator.permutation(steps)]
-        )
+        if self.kind == "sequential":
+            return blocks
+        return [blocks[i] for i in generator.permutation(steps)]

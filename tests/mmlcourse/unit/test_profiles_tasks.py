@@ -14,6 +14,12 @@ GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
 OTHERS = ("snli", "scitail", "stsb_star")
 
 
+def test_labels_from_scores_are_those_of_stsb_star_alone():
+    """Its thresholds, 2 and 4, would give every row of another scale the same label."""
+    with pytest.raises(ValueError, match="no score_range beside labels"):
+        Task("mine", ("text",), ("low", "high"), score_range=(0, 1))
+
+
 def test_all_tasks_are_listed():
     assert sorted(list_tasks()) == sorted(COURSE + GLUE + OTHERS)
     assert [get_task(name).name for name in list_tasks()] == list_tasks()

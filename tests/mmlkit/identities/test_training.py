@@ -18,6 +18,7 @@ from mmlkit.heads.pruning import HeadPruner
 from mmlkit.pals.task_parts import add_pals
 from mmlkit.runtime import seeded
 from mmlkit.training import loop as training
+from mmlkit.training import resume
 from mmlkit.training.checkpoints import load_checkpoint
 from mmlkit.training.evaluation import evaluate, predict_scores
 from mmlkit.training.fast import fast_matmul
@@ -261,6 +262,16 @@ def test_a_frozen_encoder_has_no_dropout_and_stays_frozen(make_model, make_toy):
     assert any_changed(before, weights(model), "encoder")
 
 
+def test_a_layer_that_is_unfrozen_afterwards_trains(make_model, make_toy):
+    """Everything that requires a gradient is trained, also inside a frozen encoder."""
+    model = make_model("sst").freeze_encoder()
+    model.encoder.encoder.layer[1].requires_grad_(True)
+    before = weights(model)
+    fit(model, make_toy("sst"), **QUICK)
+    assert any_changed(before, weights(model), "encoder.encoder.layer.1")
+    assert_equal_weights(before, weights(model), "encoder.encoder.layer.0")
+
+
 # ---- fp16 with a gradient scaler ----
 
 
@@ -419,6 +430,13 @@ def test_a_finished_run_is_read_and_not_repeated(make_model, make_toy, tmp_path)
         state = load_checkpoint(path)
         assert "model" not in state and "optimizer" not in state
         assert_equal_weights(state["best"], weights(one))
+
+
+def test_one_token_among_thousands_makes_other_data(make_model, make_toy):
+    encoded = encode(make_model("sst").tokenizer, make_toy("sst", rows=400).train)
+    before = resume._content(encoded)
+    encoded.input_ids[200][1] += 1
+    assert sum(map(len, encoded.input_ids)) > 2000 and resume._content(encoded) != before
 
 
 OTHER = {

@@ -17,7 +17,7 @@ from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import HeadPruner
 from mmlkit.heads.ranking import RankingHead
 from mmlkit.runtime import seeded
-from mmlkit.training import loop as training_loop
+from mmlkit.training import resume
 from mmlkit.training.distributed import ALONE, Group, join
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
@@ -186,7 +186,7 @@ def test_processes_that_differ_are_refused(make_model, make_toy, tmp_path, monke
         seed = rank() if different == "seed" else 0
         if different == "precision":  # beside an A100, a T4 would scale its gradients
             fastest = ("bf16", "fp16")[rank()]
-            monkeypatch.setattr(training_loop, "fastest_precision", lambda _: fastest)
+            monkeypatch.setattr(resume, "fastest_precision", lambda _: fastest)
         with pytest.raises(ValueError, match="Two processes differ in: ") as refused:
             fit(make_model("sst", "sts"), data, **QUICK, epochs=1, seed=seed)
         return str(refused.value)

@@ -215,3 +215,18 @@ def test_two_halves_repeat_bit_for_bit(make_model, make_toy, two_threads):
         for _ in range(2)
     )
     assert all(torch.equal(one, second[name]) for name, one in first.items())
+
+
+def test_halves_leave_what_nobody_reads_or_watches(make_model, make_toy, two_threads):
+    """Only the pooler trains, and no head reads it; then a hook sees whole batches."""
+    model = make_model("sst", pooling="mean").train()
+    batch = batches_of(model, make_toy("sst", rows=40), size=33, count=1)[0]
+    model.encoder.requires_grad_(False)
+    model.encoder.pooler.requires_grad_(True)
+    assert gradients_of_a_step(model, batch)[1]["encoder.pooler.dense.weight"] is None
+    model.encoder.requires_grad_(True)
+    seen = []
+    handle = model.encoder.pooler.register_forward_hook(lambda *_: seen.append(len(_[2])))
+    gradients_of_a_step(model, batch)
+    handle.remove()
+    assert seen == [33]

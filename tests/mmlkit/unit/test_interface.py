@@ -58,6 +58,12 @@ class OwnHead(nn.Module):
 # ---- predictions ----
 
 
+def test_one_text_is_one_prediction(make_model):
+    """A text is not a list of its characters."""
+    model = make_model("sst")
+    assert predict(model, "great", task="sst") == predict(model, ["great"], task="sst")
+
+
 def test_predict_gives_label_names_and_scores_of_a_regression(make_model, make_toy):
     model, names = make_model("sst", "sts"), get_task("sst").labels
     scores = predict_scores(model, TEXTS, task="sst")
