@@ -187,19 +187,19 @@ def fit(
         resume_run(run, resume, lambda: run_settings(run, sampler, data, train, dev, numbers))
         for one in data.values():
             model.set_task(one.task)  # for predictions by name, and for save_model
-        sizes = dict(batch_size=2 * batch_size, precision=precision, group=group)
+        scoring = dict(batch_size=2 * batch_size, precision=precision, group=group)
         if model.encoder_is_constant and run.epoch < epochs:
-            _add_features(model, train, dev, sampler, batch_size, sizes)
+            _add_features(model, train, dev, sampler, batch_size, scoring)
         batches = {name: _stream(one, batch_size, _seed(seed, name)) for name, one in train.items()}
         options = dict(clip=clip, precision=precision, scaler=run.scaler, group=group)
         total = epochs * sampler.steps_per_epoch
-        schedule = dict(schedule=schedule, warmup=int(warmup * total), total=total)
+        rates = dict(schedule=schedule, warmup=int(warmup * total), total=total)
         with delayed_interrupt() as interrupted, seeded(seed, model.device), _own_rates(optimizer):
             for epoch in range(run.epoch + 1, epochs + 1):
                 model.train()
                 tasks = sampler.order(epoch)[run.step - run.epoch * sampler.steps_per_epoch :]
                 for name in _progress(tasks, f"epoch {epoch}/{epochs}", group):
-                    _set_rates(optimizer, run.step, schedule)
+                    _set_rates(optimizer, run.step, rates)
                     # No thread prefetches: the host reads nothing of a GPU between two steps, so
                     # that it pads and sends this batch while the GPU computes earlier steps.
                     batch = group.share(batches[name](run.task_steps.get(name, 0)))
@@ -212,7 +212,7 @@ def fit(
                         save_run(run)
                     if stop:
                         return run.stop()
-                scores = {name: score_encoded(model, one, **sizes) for name, one in dev.items()}
+                scores = {name: score_encoded(model, one, **scoring) for name, one in dev.items()}
                 run.after_epoch({name: _metrics(data[name], one) for name, one in scores.items()})
                 save_run(run, finished=epoch == epochs)
                 if interrupted.is_set():  # after the last epoch, too: a script must end
@@ -367,10 +367,10 @@ def _optimizer(model, optimizer, lr, head_lr):
     return optimizer
 
 
-def _set_rates(optimizer, step, schedule):
+def _set_rates(optimizer, step, rates):
     for params in optimizer.param_groups:  # a hook may add one, which has no peak yet
         peak = params.setdefault("peak", params["lr"])
-        params["lr"] = learning_rate(step, peak=peak, **schedule)
+        params["lr"] = learning_rate(step, peak=peak, **rates)
 
 
 @contextlib.contextmanager
@@ -396,13 +396,13 @@ def _encoded(model, data, split):
     }
 
 
-def _add_features(model, train, dev, sampler, batch_size, sizes):
+def _add_features(model, train, dev, sampler, batch_size, scoring):
     """Encode the rows of a frozen encoder once, if the run will draw at least as many."""
     order = [name for epoch in range(1, sampler.epochs + 1) for name in sampler.order(epoch)]
     for name, one in train.items():
         if order.count(name) * batch_size >= len(one):
-            train[name] = encode_once(model, one, **sizes)
-    dev.update({name: encode_once(model, one, **sizes) for name, one in dev.items()})
+            train[name] = encode_once(model, one, **scoring)
+    dev.update({name: encode_once(model, one, **scoring) for name, one in dev.items()})
 
 
 def _metrics(data, scores):
