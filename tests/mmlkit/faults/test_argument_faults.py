@@ -24,7 +24,7 @@ def test_a_head_with_other_outputs_than_the_task_is_named(make_model, make_toy, 
 @pytest.mark.parametrize(
     "texts, message",
     [
-        ("a film", r"text 1 is \(' ',\)"),
+        (["a film", " "], r"text 1 is \(' ',\)"),
         ([""], r"text 0 is \('',\)"),
         ([("a", "b")], r"text 0 is \('a', 'b'\); task 'sst' expects one text"),
     ],
