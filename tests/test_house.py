@@ -286,6 +286,7 @@ def test_the_processes_of_a_run_import_neither_torch_nor_a_grammar(tmp_path):
     assert (tmp_path / "one.json").read_text() == "[1]\n"
 
 
+@pytest.mark.slow
 def test_a_loaded_model_predicts_without_a_compiler_or_the_models_of_transformers(tmp_path):
     """Their imports take as long as all others together."""
     folder = write_tiny_bert(tmp_path / "tiny")

@@ -32,6 +32,7 @@ def test_the_verbs_of_make_exist_and_run_existing_scripts():
     assert len(scripts) >= 3 and all((ROOT / script).is_file() for script in scripts), scripts
 
 
+@pytest.mark.slow
 def test_the_python_examples_run(tmp_path, monkeypatch, capsys):
     """In one namespace, with one layer of MiniLM, few rows, and a folder of a reader's own.
 
@@ -74,6 +75,7 @@ def test_accuracies_equal_the_results(task):
         assert f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f}" in TEXT
 
 
+@pytest.mark.slow
 def test_the_tables_equal_the_results(tmp_path):
     """`mmlkit report --readme` writes them. They are never edited by hand."""
     from mmlcourse.batch.reports import write_readme
@@ -118,6 +120,7 @@ def test_the_counts_of_heads_equal_the_results():
         assert len(run["events"]) == 5
 
 
+@pytest.mark.slow
 def test_the_report_equals_the_results(tmp_path):
     from mmlcourse.batch.reports import write_evidence
 

@@ -124,7 +124,7 @@ def _update(loss, model, batch, optimizer, clip, scaler):
     if scaler is not None:
         scaler.unscale_(optimizer)
     norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in trained])
-    if clip is not None:
+    if clip is not None and not (norm.is_cpu and norm <= clip):  # a GPU would wait for the norm
         torch.nn.utils.clip_grads_with_norm_(trained, clip, norm)
     finite = loss.total.isfinite() & norm.isfinite()
     unmoved = getattr(model.head(batch.task), "dropped_heads_unmoved", contextlib.nullcontext)

@@ -54,6 +54,7 @@ def test_the_stub_has_nothing(name, one):
         judge(one, name, student_object(one, name, "student"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, one, old, new, message", CHANGES)
 def test_a_known_mistake_is_named(name, one, old, new, message):
     student = student_object(one, name, "solution", 0, (old, new))
@@ -62,6 +63,7 @@ def test_a_known_mistake_is_named(name, one, old, new, message):
     assert message and message in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, one", CODE)
 def test_every_entry_of_a_table_changes_the_answer(name, one):
     """Nothing in a table equals the right answer or another entry, on any edition's cases."""
@@ -94,6 +96,7 @@ def close(first, second):
     return all(a.shape == b.shape and np.allclose(a, b, 1e-5, 1e-5, True) for a, b in pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, one", CODE)
 def test_memorised_answers_of_another_edition_are_worth_nothing(name, one):
     """Neither the answers in their order nor a table from arguments to answers helps."""

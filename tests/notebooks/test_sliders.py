@@ -126,12 +126,14 @@ def test_all_frames_together_are_small_and_belong_to_a_notebook():
 @pytest.fixture
 def frames(monkeypatch):
     """Return the module notebooks/frames.py, with the functions that it replaces put back later."""
+    plt.close("all")  # a figure that another test left open would be a frame
     monkeypatch.setattr(plots, "sliders", plots.sliders)
     monkeypatch.setattr(widgets, "is_interactive", lambda: False)
     monkeypatch.setattr(sys, "path", [str(ROOT / "notebooks"), *sys.path])
     return pytest.importorskip("frames")
 
 
+@pytest.mark.slow
 def test_a_frame_is_drawn_for_every_state(frames, tmp_path, monkeypatch, capsys):
     import matplotlib.pyplot as plt
     import torch

@@ -77,6 +77,7 @@ lock.acquire()
 """
 
 
+@pytest.mark.slow
 def test_a_hanging_process_is_stopped_with_its_children(tmp_path):
     code = DEADLOCK.replace("{pids}", str(tmp_path / "pids"))
     _, status, told = watch(tmp_path, code, stall=4 * SECOND)
@@ -85,6 +86,7 @@ def test_a_hanging_process_is_stopped_with_its_children(tmp_path):
     assert len(pids) == 2 and not alive(pids)
 
 
+@pytest.mark.slow
 def test_children_that_a_process_leaves_behind_are_stopped(tmp_path):
     child = f"[sys.executable, '-c', 'import time; time.sleep({FOREVER})']"
     code = f"import subprocess, sys, time\nprint(subprocess.Popen({child}).pid)\ntime.sleep(3)"
@@ -92,6 +94,7 @@ def test_children_that_a_process_leaves_behind_are_stopped(tmp_path):
     assert status == 0 and not alive([int(told)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step", ["sum(range(1_000_000))", "open('saved', 'w').close()"], ids=["computes", "saves"]
 )
@@ -102,6 +105,7 @@ def test_a_slow_process_is_not_stopped(tmp_path, monkeypatch, step):
     assert watch(tmp_path, code, stall=3 * SECOND)[1] == 0
 
 
+@pytest.mark.slow
 def test_a_limit_also_stops_a_computing_process(tmp_path):
     _, status, told = watch(tmp_path, "while True: pass", limit=2 * SECOND)
     assert status == STOPPED and told == "It took longer than its limit of 0.0333333 minutes."

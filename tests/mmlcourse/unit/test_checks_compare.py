@@ -250,6 +250,7 @@ def test_messages_of_one_exercise_differ():
                 assert len(messages) == len(set(messages)), (path, node.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"check_share"}))
 def test_every_mistake_gets_its_own_message_alone(name):
     """A function with exactly one mistake of the tables gets only the message of that mistake."""
@@ -291,6 +292,7 @@ def definition(source, name):
     return next(ast.unparse(one) for one in nodes if getattr(one, "name", "") == name)
 
 
+@pytest.mark.slow
 def test_every_check_has_a_solution_in_a_notebook_or_a_question_of_an_assignment():
     questions = Path(checks.__file__).parents[2] / "grading"
     text = "\n".join(path.read_text(encoding="utf-8") for path in questions.glob("*.py"))

@@ -54,6 +54,7 @@ def test_separate_pairs_are_two_calls_of_the_encoder_and_training_rows_may_be_cu
         assert work.done["train", "tokens"] == rows * (12 if calls == 2 else 10)
 
 
+@pytest.mark.slow
 def test_the_record_follows_from_the_experiments_and_the_measured_tokens():
     """Otherwise: python benchmarks/paper_cost.py."""
     for name in SCRIPT["EXPERIMENTS"]:

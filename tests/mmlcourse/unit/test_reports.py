@@ -318,6 +318,7 @@ def test_a_claim_on_the_improvement_is_in_percent(experiment):
     assert (found.difference, found.pairs) == (pytest.approx(7.5), 2)
 
 
+@pytest.mark.slow
 def test_a_claim_takes_a_side_from_another_experiment_by_hand(tmp_path):
     """The control has one head at MML's rate; MML's runs are those of family A."""
     runs = [
@@ -361,6 +362,7 @@ def test_a_claim_takes_a_side_from_another_experiment_by_hand(tmp_path):
     assert not alone.compared  # without the other experiment there is nothing to compare
 
 
+@pytest.mark.slow
 def test_no_table_mixes_editions_of_the_mini_data(tmp_path):
     """A result of the mini data without an edition belongs to the second edition."""
     for number, (old, new) in enumerate(zip(RESULTS, RESULTS[::-1])):
@@ -384,6 +386,7 @@ def test_no_table_mixes_editions_of_the_mini_data(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_runs_of_another_data_folder_are_apart(tmp_path):
     """Runs of `--grid source=hub` are no further seeds, whatever their seeds are.
 

@@ -122,6 +122,7 @@ def save_forever(folder, *models):
             save_model(model, folder)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="forks a process that uses torch")
 def test_a_killed_save_leaves_the_old_or_the_new_model(make_multitask_model, tmp_path):
     a, b, folder = make_multitask_model(0), make_multitask_model(1), tmp_path / "runs" / "model"
@@ -390,6 +391,7 @@ def test_damaged_pals_are_refused(make_multitask_model, tmp_path):
         load_model(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_compiled_encoder_or_head_is_saved_as_what_it_is(make_multitask_model, tmp_path):
     model = make_multitask_model(0, pals=False)
     expected = {key: value.clone() for key, value in model.state_dict().items()}

@@ -144,6 +144,7 @@ def test_gradients_of_random_configurations_agree_with_transformers(number, trai
     assert_same_gradients(encoder.train(training), to_transformers(encoder, "eager"), batch)
 
 
+@pytest.mark.slow
 def test_gradients_of_minilm_agree_with_transformers(theirs):
     encoder, tokenizer = load_pretrained("minilm")
     assert_same_gradients(

@@ -106,6 +106,7 @@ def assert_same_run(one, two, steps):
             assert values[0].tolist() == values[1].tolist(), name
 
 
+@pytest.mark.slow
 @needs_fork
 @pytest.mark.parametrize("kind, steps", [("linear", 24), ("multiverse", 26), ("ranking", 22)])
 def test_two_processes_give_the_losses_of_one(run, tmp_path, kind, steps):
@@ -122,6 +123,7 @@ def test_two_processes_give_the_losses_of_one(run, tmp_path, kind, steps):
         assert len(kept[0][0]) < 8
 
 
+@pytest.mark.slow
 @needs_fork
 def test_three_processes_share_batches_of_two_and_of_one(run, tmp_path):
     """Of 43 rows in batches of 3, the last has 1 row; the micro-batches have one row, too."""
@@ -229,6 +231,7 @@ def test_every_process_has_the_scores_of_the_whole_split(make_model, make_toy, t
         assert all(map(np.array_equal, found, alone))
 
 
+@pytest.mark.slow
 @needs_fork
 def test_any_number_of_processes_resumes_a_checkpoint(run, tmp_path):
     """The first process writes it. The losses of epoch 1 come from it afterwards."""
@@ -252,6 +255,7 @@ def test_any_number_of_processes_resumes_a_checkpoint(run, tmp_path):
     assert_same_run(whole, in_processes(lambda: resumed(folders[1]), tmp_path)[0], 24)
 
 
+@pytest.mark.slow
 @needs_fork
 def test_memory_that_runs_out_in_one_process_changes_no_loss(run, tmp_path, monkeypatch):
     loss = MultitaskModel.loss
@@ -287,6 +291,7 @@ def test_a_loss_of_nan_in_one_share_stops_every_process(
     assert in_processes(train, tmp_path) == [True, True]
 
 
+@pytest.mark.slow
 @needs_fork
 def test_a_notebook_starts_processes_with_accelerate(run, tmp_path):
     """As the docstring of the module says."""

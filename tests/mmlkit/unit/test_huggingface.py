@@ -126,6 +126,7 @@ def test_wrapping_changes_no_weight_and_the_loss_follows_the_equations(kind):
         )
 
 
+@pytest.mark.slow
 def test_train_prune_save_reload(tmp_path, kind="modernbert"):
     model = wrap(kind)
     pruner = HeadPruner(model.head, every=4, bandwidth="std:0.3")
@@ -187,6 +188,7 @@ def test_a_step_of_the_trainer_counts_the_penalty_once(options, tmp_path):
     torch.testing.assert_close(moved, fresh.head.weight.grad, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_resumed_trainer_restores_the_pruner_from_any_folder(tmp_path):
     """The Trainer can resume from any folder, so the checkpoint contains the pruner's state."""
     settings = dict(max_steps=12, save_strategy="steps", save_steps=6)
@@ -203,6 +205,7 @@ def test_a_resumed_trainer_restores_the_pruner_from_any_folder(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_a_pruner_is_refused(tmp_path):
     settings = dict(max_steps=12, save_strategy="steps", save_steps=6)
     train(wrap("distilbert"), tmp_path, **settings)
