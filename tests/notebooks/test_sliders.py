@@ -126,6 +126,8 @@ def test_all_frames_together_are_small_and_belong_to_a_notebook():
 @pytest.fixture
 def frames(monkeypatch):
     """Return the module notebooks/frames.py, with the functions that it replaces put back later."""
+    import matplotlib.pyplot as plt
+
     plt.close("all")  # a figure that another test left open would be a frame
     monkeypatch.setattr(plots, "sliders", plots.sliders)
     monkeypatch.setattr(widgets, "is_interactive", lambda: False)
