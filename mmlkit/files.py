@@ -20,6 +20,7 @@ __all__ = [
     "read_json_object",
     "read_tensors",
     "replace_folder",
+    "savable",
     "tensor_mismatches",
     "write_file",
 ]
@@ -142,6 +143,24 @@ def tensor_mismatches(expected, tensors, source):
         elif not tensors[key].isfinite().all():
             found.append(f"{key}: some numbers are not finite (damaged, or training diverged)")
     return sorted(found)
+
+
+def savable(state):
+    """Return the tensors of a state dict as safetensors writes them, if they can be opened again.
+
+    Args:
+        state: a state dict.
+
+    Returns:
+        A dict from names to contiguous tensors on the CPU, of any shapes [...].
+
+    Raises:
+        ValueError: some numbers are not finite.
+    """
+    tensors = {key: value.detach().contiguous().cpu() for key, value in state.items()}
+    if found := tensor_mismatches(tensors, tensors, "itself"):
+        raise ValueError(f"This model could not be opened again: {'; '.join(found[:5])}.")
+    return tensors
 
 
 def check_model_folder(folder, hint=""):

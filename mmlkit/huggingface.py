@@ -28,7 +28,7 @@ from transformers.trainer_callback import ExportableState
 from transformers.utils import can_return_tuple
 
 from mmlkit.bert.pretrained import refuse_model_folder
-from mmlkit.files import replace_folder
+from mmlkit.files import replace_folder, savable
 from mmlkit.heads.linear import LinearHead, data_loss, sentence_vector
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.pruning import reset_optimizer_state
@@ -285,8 +285,8 @@ def export_classifier(model, task, folder):
 
     Raises:
         ValueError: transformers has no form for this head or encoder: a SAN or ranking head, a pair
-            that is encoded separately, a sigmoid, or PALs; or the folder holds a model of
-            `save_model` (from `refuse_model_folder`).
+            that is encoded separately, a sigmoid, or PALs; the folder holds a model of
+            `save_model` (from `refuse_model_folder`); or a weight is not finite (from `savable`).
 
     Example::
 
@@ -308,6 +308,7 @@ def export_classifier(model, task, folder):
         )
     with seeded(0):  # the first values of the layers, which are replaced, draw random numbers
         exported = _exported(encoder, task, model.collapse().head(task))
+    savable(exported.state_dict())
     with replace_folder(folder) as new:
         exported.save_pretrained(new)
         tokenizer = copy.deepcopy(model.tokenizer)

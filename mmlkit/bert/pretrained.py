@@ -19,6 +19,7 @@ from mmlkit.files import (
     read_json_object,
     read_tensors,
     replace_folder,
+    savable,
     tensor_mismatches,
 )
 from mmlkit.hub import download_model
@@ -98,11 +99,12 @@ def save_pretrained(encoder, tokenizer, folder):
 
     Args:
         encoder: a BertModel.
-        tokenizer: its tokenizer, or None to write none.
+        tokenizer: its tokenizer.
         folder: where the files go.
 
     Raises:
-        ValueError: the folder holds a model with heads (from `refuse_model_folder`).
+        ValueError: the folder holds a model with heads (from `refuse_model_folder`), or nobody
+            could open the new model again (from `write_pretrained`).
         OSError: something could not be written. The previous model is unchanged.
     """
     refuse_model_folder(folder)
@@ -131,20 +133,20 @@ def write_pretrained(encoder, tokenizer, folder):
 
     Args:
         encoder: a BertModel, also one from torch.compile.
-        tokenizer: its tokenizer, or None to write none.
+        tokenizer: its tokenizer.
         folder: a pathlib.Path.
+
+    Raises:
+        ValueError: there is no tokenizer, or (from `savable`) a weight is not finite.
     """
     from safetensors.torch import save_file
 
+    if tokenizer is None:
+        raise ValueError("A model without its tokenizer could not be opened again; pass one.")
     encoder = getattr(encoder, "_orig_mod", encoder)  # of torch.compile
-    tensors = {
-        key: value.detach().contiguous().cpu()
-        for key, value in encoder.state_dict().items()
-        if not key.startswith("pals.")
-    }
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    if tokenizer is not None:
-        tokenizer.save_pretrained(folder)
+    state = {k: value for k, value in encoder.state_dict().items() if not k.startswith("pals.")}
+    save_file(savable(state), folder / "model.safetensors", metadata={"format": "pt"})
+    tokenizer.save_pretrained(folder)
     dtype = str(encoder.embeddings.word_embeddings.weight.dtype).removeprefix("torch.")
     config = {"architectures": ["BertModel"], "model_type": "bert", "torch_dtype": dtype}
     text = json.dumps(config | dataclasses.asdict(encoder.config), indent=2) + "\n"

@@ -11,7 +11,14 @@ from pathlib import Path
 
 from torch import nn
 
-from mmlkit.files import read_json_object, read_tensors, write_file
+from mmlkit.files import (
+    COPY_AGAIN,
+    read_json_object,
+    read_tensors,
+    savable,
+    tensor_mismatches,
+    write_file,
+)
 from mmlkit.pals.adapters import HoulsbyAdapters, LowRankLayers
 from mmlkit.pals.projected import ProjectedAttention
 from mmlkit.pals.sequential import SequentialAttention
@@ -141,11 +148,13 @@ def save_pals(encoder, folder):
     Args:
         encoder: a BertModel with `add_pals`.
         folder: where the files go.
+
+    Raises:
+        ValueError: some numbers are not finite (from `savable`); nothing was written.
     """
     from safetensors.torch import save
 
-    folder, state = Path(folder).expanduser(), encoder.pals.parts.state_dict()
-    state = {key: value.contiguous().cpu() for key, value in state.items()}
+    folder, state = Path(folder).expanduser(), savable(encoder.pals.parts.state_dict())
     # Where it is killed, no file of an older encoder stands beside new ones.
     (folder / "pals.json").unlink(missing_ok=True)
     write_file(folder / "pals.safetensors", save(state))
@@ -167,12 +176,17 @@ def load_pals(encoder, folder):
         ValueError: a file is damaged, or belongs to an encoder of other sizes.
     """
     folder = Path(folder).expanduser()
-    pals = TaskParts(encoder.config, **read_json_object(folder / "pals.json"))
+    config = read_json_object(folder / "pals.json")
+    tensors = read_tensors(folder / "pals.safetensors")
     try:
-        pals.parts.load_state_dict(read_tensors(folder / "pals.safetensors"))
-    except RuntimeError as error:
+        pals = TaskParts(encoder.config, **config)
+        if found := tensor_mismatches(pals.parts.state_dict(), tensors, "pals.json"):
+            raise ValueError(f"{'; '.join(found[:5])}.")
+        pals.parts.load_state_dict(tensors)
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{folder}: pals.safetensors does not fit pals.json and this encoder: {error}"
+            f"{folder}: pals.safetensors does not fit pals.json and this encoder: {error!s:.500} "
+            f"{COPY_AGAIN}"
         ) from error
     return _attach(pals, encoder)
 

@@ -12,6 +12,8 @@ from mmlkit.files import (
     read_json_object,
     read_tensors,
     replace_folder,
+    savable,
+    tensor_mismatches,
 )
 from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
@@ -44,6 +46,8 @@ def save_model(model, folder, metadata=None):
     Raises:
         TypeError: metadata or a head's configuration cannot be written as JSON (from json); nothing
             was written.
+        ValueError: nobody could open the model again, because some numbers are not finite or it has
+            no tokenizer (from functions that this one calls); the folder is unchanged.
         OSError: a file could not be written; the folder is unchanged.
     """
     from safetensors.torch import save_file
@@ -62,10 +66,8 @@ def save_model(model, folder, metadata=None):
     }
     text = json.dumps(content, indent=2) + "\n"
     # copies: safetensors refuses tensors that share memory, as those of two tasks may
-    state = {
-        key: value.cpu().contiguous().clone()
-        for key, value in torch.nn.ModuleDict(modules).state_dict().items()
-    }
+    state = savable(torch.nn.ModuleDict(modules).state_dict())
+    state = {key: value.clone() for key, value in state.items()}
     with replace_folder(folder, FILES) as new:
         write_pretrained(model.encoder, model.tokenizer, new)
         save_file(state, new / "heads.safetensors")
@@ -106,8 +108,10 @@ def load_model(folder, *, custom_heads=(), device=None):
                 load_pals(encoder, folder)
             heads = {task: _head(classes, **one) for task, one in content["heads"].items()}
             model = MultitaskModel(encoder, heads, tokenizer, content["max_length"])
+            if found := tensor_mismatches(model.heads.state_dict(), tensors, path.name):
+                raise ValueError(f"{'; '.join(found[:5])}.")
             model.heads.load_state_dict(tensors)
-            for config in content.get("tasks", {}).values():
+            for config in content["tasks"].values():
                 model.set_task(task_from_config(config))
         except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise ValueError(

@@ -23,6 +23,7 @@ from mmlkit.data.tasks import get_task
 from mmlkit.files import replace_folder
 from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.huggingface import export_classifier
 from mmlkit.pals.task_parts import add_pals
 from mmlkit.runtime import seeded
 from mmlkit.training.model import MultitaskModel
@@ -244,6 +245,39 @@ def test_values_unknown_to_json_are_refused_before_writing(make_multitask_model,
     assert_loads_as(tmp_path / "model", model)
 
 
+SPOILS = {
+    "encoder": lambda model: model.encoder.pooler.dense.bias,
+    "head": lambda model: model.heads["quora"].weight,
+    "pals": lambda model: next(model.encoder.pals.parameters()),
+}
+
+
+@pytest.mark.parametrize("part", [*SPOILS, "tokenizer"])
+def test_a_model_that_nobody_could_open_does_not_replace_another(
+    make_multitask_model, tmp_path, part
+):
+    old, new, encoder_folder = make_multitask_model(0), make_multitask_model(1), tmp_path / "bare"
+    save_model(old, tmp_path / "model")
+    save_pretrained(old.encoder, old.tokenizer, encoder_folder)
+    if part == "tokenizer":
+        new.tokenizer = None
+    else:
+        SPOILS[part](new).data.view(-1)[3] = torch.inf
+    with pytest.raises(ValueError, match="could not be opened again"):
+        save_model(new, tmp_path / "model")
+    assert_loads_as(tmp_path / "model", old)
+    if part in ("encoder", "tokenizer"):
+        with pytest.raises(ValueError, match="could not be opened again"):
+            save_pretrained(new.encoder, new.tokenizer, encoder_folder)
+    if part in ("encoder", "head"):
+        with pytest.raises(ValueError, match="could not be opened again"):
+            new.encoder.pals = None
+            export_classifier(new, "quora", encoder_folder)
+    found = load_pretrained(encoder_folder)[0].state_dict()
+    assert all(torch.equal(value, old.encoder.state_dict()[key]) for key, value in found.items())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bare", "model"]
+
+
 def test_another_error_while_writing_changes_nothing(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "config.json").write_text("old")
@@ -323,12 +357,12 @@ DAMAGES = {  # name: (function of a folder, the file that the message names, a p
     "a head is a text": (change_metadata(heads={"sst": "LinearHead"}), METADATA, ""),
     "pals is missing": (change_metadata(pals="REMOVE"), METADATA, "pals"),
     "pals of a model without": (change_metadata(pals=True), "pals.json", ""),
-    "a head without a task": (change_metadata(heads={}), METADATA, "Unexpected key"),
+    "a head without a task": (change_metadata(heads={}), METADATA, "is not expected"),
     "an unknown type": (change_head(type="cubic"), METADATA, "head type 'cubic' is not one of"),
     "another type": (change_head(type="SANHead"), METADATA, "unexpected keyword argument"),
     "no size": (change_head(hidden_size="REMOVE"), METADATA, "hidden_size"),
     "num_labels is huge": (change_head(num_labels=10**30), METADATA, ""),
-    "fewer labels than weights": (change_head(num_labels=3), METADATA, "size mismatch"),
+    "fewer labels than weights": (change_head(num_labels=3), METADATA, "in the file, [3, 32] by"),
     "pooling is unknown": (change_head(pooling="max"), METADATA, "'max'"),
     "tasks is a list": (change_metadata(tasks=["sst"]), METADATA, ""),
     "a task without labels": (change_task(labels="REMOVE"), METADATA, "labels"),
@@ -341,6 +375,11 @@ DAMAGES = {  # name: (function of a folder, the file that the message names, a p
         change_tensors(HEADS, lambda t: {k: v for k, v in t.items() if k != "sst.dense.bias"}),
         HEADS,
         "sst.dense.bias",
+    ),
+    "a head of which a weight is not finite": (
+        change_tensors(HEADS, lambda t: t | {"sst.dense.bias": torch.full((5,), torch.nan)}),
+        HEADS,
+        "sst.dense.bias: some numbers are not finite",
     ),
     "an unknown weight": (
         change_tensors(HEADS, lambda t: t | {"rte.dense.bias": torch.ones(2)}),
@@ -386,9 +425,13 @@ def test_a_damaged_folder_is_named(intact_folder, tmp_path, name):
 
 def test_damaged_pals_are_refused(make_multitask_model, tmp_path):
     save_model(make_multitask_model(0), tmp_path)
-    change_tensors("pals.safetensors", lambda t: dict(list(t.items())[1:]))(tmp_path)
-    with pytest.raises(ValueError, match="pals"):
-        load_model(tmp_path)
+    for change, message in (
+        (lambda t: {key: tensor * torch.nan for key, tensor in t.items()}, "are not finite"),
+        (lambda t: dict(list(t.items())[1:]), "is missing"),
+    ):
+        change_tensors("pals.safetensors", change)(tmp_path)
+        with pytest.raises(ValueError, match=f"pals.safetensors does not fit .*{message}"):
+            load_model(tmp_path)
 
 
 @pytest.mark.slow

@@ -350,8 +350,22 @@ def test_the_saved_configuration_is_complete(tmp_path):
         (
             lambda folder: change_config(folder, options={"size": 24, "num_heads": 3}),
             ValueError,
-            "pals.safetensors does not fit pals.json .*size mismatch for sst.down",
+            r"quora.attention.0.key.weight: \[12, 12\] in the file, \[24, 24\] by pals.json",
         ),
+        *[
+            (
+                lambda folder, changes=changes: change_config(folder, **changes),
+                ValueError,
+                "pals.safetensors does not fit pals.json",
+            )
+            for changes in (
+                {"kind": "lora"},
+                {"width": 3},
+                {"tasks": 1},
+                {"options": {"rank": 3}},
+                {"options": {"size": 24, "num_heads": 0}},
+            )
+        ],
     ],
 )
 def test_damaged_files_are_named_in_the_error(saved, damage, error, message):
