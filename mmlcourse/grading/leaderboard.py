@@ -8,10 +8,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from mmlcourse.grading.reports import PAGE_START, csv_text, html_table
-from mmlcourse.studies.cs224n import HEADERS, TASKS, overall_score, prediction_file
+from mmlcourse.studies.cs224n import (
+    TASKS,
+    constant_accuracies,
+    header,
+    is_finite,
+    overall_score,
+    plain,
+    prediction_file,
+    task_score,
+)
 from mmlkit.data.loading import load_task
 from mmlkit.files import write_file
 
@@ -74,23 +81,23 @@ def rank(folder, source, split="dev"):
 
 
 def _truth(name, source, split):
-    """Return {id: label} of a task, with the ids as the starter code reads them."""
+    """Return the labelled Split of a task."""
     rows = getattr(load_task(name, source), split, None)
     if rows is None or rows.labels is None:
         raise ValueError(f"{source} has no labelled {split} file of {name} to compare with.")
-    return {str(one).strip().lower(): float(label) for one, label in zip(rows.ids, rows.labels)}
+    return rows
 
 
 def _team(folder, truth, split):
     """Return the row of a team; its place comes later."""
     scores, note, dates = {}, "", []
-    for name, labels in truth.items():
+    for name, rows in truth.items():
         path = folder / prediction_file(name, split)
         try:
             if path.is_symlink():  # perhaps to another team's file, or to the labels
                 raise ValueError(f"{path.name} is a link, expected a file")
             dates.append(path.stat().st_mtime)
-            scores[name] = _score(name, _predictions(path, name, labels), labels)
+            scores[name] = task_score(rows.task, _predictions(path, rows), rows.labels)
         except (OSError, ValueError) as error:
             missing = f"{path.name} is missing" if isinstance(error, OSError) else str(error)
             scores[name], note = "", note or missing
@@ -100,36 +107,30 @@ def _team(folder, truth, split):
     return Row("", folder.name, *shown, overall, date, note)
 
 
-def _predictions(path, name, labels):
-    """Return {id: value} of a file with every id once."""
+def _predictions(path, rows):
+    """Return the answers of a file that has every id of a Split once, in the order of the Split."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    found = {}
+    found = dict.fromkeys(map(plain, rows.ids))
     for number, line in enumerate(lines[1:], start=2):
-        one, _, value = (part.strip() for part in line.partition(" , "))
-        one = one.lower()  # as the starter code reads them
-        if one not in labels or one in found:
-            raise ValueError(f"{path.name}, row {number}: id {one[:40]!r} is unknown or repeated")
-        found[one] = float(value)
-    header = f"id \t {HEADERS[name]}"
-    if not lines or lines[0].strip() != header or len(found) != len(labels):
-        raise ValueError(f"{path.name}: expected {header!r} and the {len(labels)} ids of the split")
-    return found
-
-
-def _score(name, found, labels):
-    ours, theirs = np.array([(found[one], label) for one, label in labels.items()]).T
-    if name != "sts":
-        return float((ours == theirs).mean())
-    with np.errstate(all="ignore"):  # a constant has no correlation, which counts as 0
-        return float(np.nan_to_num(np.corrcoef(ours, theirs)[0, 1]))
+        one, _, value = line.partition(" , ")
+        if found.get(plain(one), 0) is not None or not is_finite(value):
+            raise ValueError(
+                f"{path.name}, row {number}: found {line[:80]!r}, expected an id of the split, "
+                "once, and a finite number"
+            )
+        found[plain(one)] = float(value)
+    first = header(rows.task.name).strip()
+    if not lines or lines[0].strip() != first or None in found.values():
+        raise ValueError(f"{path.name}: expected {first!r} and the {len(found)} ids of the split")
+    return [found[plain(one)] for one in rows.ids]
 
 
 def _baseline(truth):
     """Return the row of always predicting the most frequent label, and one constant score."""
-    scores = []
-    for name, labels in truth.items():
-        _, counts = np.unique([*labels.values()], return_counts=True)
-        scores.append(0.0 if name == "sts" else float(counts.max() / counts.sum()))
+    scores = [
+        max(constant_accuracies(rows).values()) if rows.task.labels else 0.0
+        for rows in truth.values()
+    ]
     shown = [round(one, 3) for one in (*scores, overall_score(*scores))]
     return Row("", "most frequent label", *shown, "", "baseline")
 

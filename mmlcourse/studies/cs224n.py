@@ -27,9 +27,13 @@ __all__ = [
     "Problem",
     "check_submission",
     "constant_accuracies",
+    "header",
+    "is_finite",
     "overall_score",
+    "plain",
     "prediction_file",
     "score_table",
+    "task_score",
     "untrained_scores",
     "write_course_files",
     "write_predictions",
@@ -180,16 +184,28 @@ def score_table(scores, splits, *, baseline):
 
 
 def _course_scores(scores, splits, rows):
-    """Two accuracies and a correlation on some rows; a constant has the correlation 0."""
+    """Return two accuracies and a correlation on some rows."""
     found = []
-    for task in TASKS[None]:
-        given, labels = scores[task][rows[task]], splits[task].labels[rows[task]]
-        if splits[task].task.labels:
-            found.append(float((given.argmax(1) == labels).mean()))
-            continue
-        with np.errstate(invalid="ignore"):
-            found.append(float(np.nan_to_num(np.corrcoef(given[:, 0], labels)[0, 1])))
+    for name in TASKS[None]:
+        given, split = scores[name][rows[name]], splits[name]
+        given = given.argmax(1) if split.task.labels else given[:, 0]
+        found.append(task_score(split.task, given, split.labels[rows[name]]))
     return found
+
+
+def task_score(task, given, labels):
+    """Return the course's score of some answers: the first metric of their task.
+
+    Args:
+        task: a Task.
+        given: the answers, [N]: numbers of labels, or scores.
+        labels: the right ones, [N].
+
+    Returns:
+        An accuracy or a correlation; that of a constant is 0.
+    """
+    score = metrics.METRICS[task.kind][task.metrics[0]]
+    return float(np.nan_to_num(score(labels, np.asarray(given, dtype=float))))
 
 
 # ---- writing ----
@@ -263,16 +279,31 @@ def write_predictions(path, task, ids, scores):
             f"{path}: scores has {count(scores.shape[1], 'column')}, expected {len(answers) or 1}."
         )
     values = [answers[i] for i in scores.argmax(axis=1)] if answers else scores[:, 0].tolist()
-    rows = [f"{_plain(one)} , {value} \n" for one, value in zip(ids, values, strict=True)]
-    write_file(Path(path).expanduser(), "".join([f"{_header(task)}\n", *rows]))
+    rows = [f"{plain(one)} , {value} \n" for one, value in zip(ids, values, strict=True)]
+    write_file(Path(path).expanduser(), "".join([f"{header(task)}\n", *rows]))
 
 
-def _plain(one):
-    """An id as the starter code reads it."""
+def plain(one):
+    """Return an id as the starter code reads it.
+
+    Args:
+        one: the id.
+
+    Returns:
+        Its text in small letters, without spaces around it.
+    """
     return str(one).strip().lower()
 
 
-def _header(task):
+def header(task):
+    """Return the first line of a prediction file.
+
+    Args:
+        task: "sst", "cfimdb", "quora" or "sts".
+
+    Returns:
+        The line, without its end.
+    """
     return f"id \t {HEADERS[task]} "
 
 
@@ -356,8 +387,8 @@ def _faults(path, name, split, source):
     lines = text.removesuffix("\n").split("\n")
     if not text.endswith("\n"):
         yield len(lines), f"{lines[-1][:80]!r} without a line end", "a line end after every line"
-    if lines[0] != _header(name):
-        yield 1, repr(lines[0][:80]), repr(_header(name))
+    if lines[0] != header(name):
+        yield 1, repr(lines[0][:80]), repr(header(name))
     answers, rows = _answers(name), {}
     expected = f"one of {', '.join(answers)}" if answers else "a finite number"
     for row, line in enumerate(lines[1:], start=2):
@@ -366,14 +397,22 @@ def _faults(path, name, split, source):
             yield row, repr(line[:80]), "'id , value ', with a space at the end"
             continue
         one, value = parts.groups()
-        if not (value in answers if answers else _is_finite(value)):
+        if not (value in answers if answers else is_finite(value)):
             yield row, repr(value), expected
         if rows.setdefault(one, row) != row:
             yield row, f"id {one!r} again, already in row {rows[one]}", "every id once"
     yield from _wrong_ids(rows, name, split, source)
 
 
-def _is_finite(value):
+def is_finite(value):
+    """Return whether a text is a finite number.
+
+    Args:
+        value: the text.
+
+    Returns:
+        True or False.
+    """
     try:
         return math.isfinite(float(value))
     except ValueError:
@@ -387,7 +426,7 @@ def _wrong_ids(rows, name, split, source):
         data = _read(name, source, split)
     if data is None:
         return
-    wanted = dict.fromkeys(map(_plain, data.ids))
+    wanted = dict.fromkeys(map(plain, data.ids))
     whole = f"the {len(data)} ids of the {split} file"
     for one, row in rows.items():
         if one not in wanted:

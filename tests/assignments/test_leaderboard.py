@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 
 from mmlcourse.cli.main import main
+from mmlcourse.grading import leaderboard
 from mmlcourse.grading.leaderboard import rank, write_board
-from mmlcourse.studies.cs224n import overall_score, prediction_file, write_predictions
-from mmlkit.data.loading import load_task
+from mmlcourse.studies.cs224n import (
+    overall_score,
+    prediction_file,
+    task_score,
+    write_predictions,
+)
+from mmlkit.data.loading import load_task, make_split
 
 TASKS = ("sst", "quora", "sts")
 
@@ -55,10 +61,10 @@ def test_ties_share_a_place_and_faults_have_none(teams):
 @pytest.mark.parametrize(
     "old, new, message",
     [
-        ("\n2 , ", "\n999999 , ", "row 2: id '999999' is unknown or repeated"),
-        ("\n2 , ", "\n3 , ", "row 3: id '3' is unknown or repeated"),
+        ("\n2 , ", "\n999999 , ", "row 2: found '999999 , "),
+        ("\n2 , ", "\n3 , ", "row 3: found '3 , "),
         ("id \t Predicted_Sentiment", "id,label", "expected 'id \\t Predicted_Sentiment'"),
-        ("\n2 , ", "\n2 , x", "could not convert string to float: 'x"),
+        ("\n2 , ", "\n2 , x", "row 2: found '2 , x"),
     ],
 )
 def test_a_fault_is_told_and_earns_no_place(teams, old, new, message):
@@ -69,15 +75,23 @@ def test_a_fault_is_told_and_earns_no_place(teams, old, new, message):
     assert message in row.note
 
 
-def test_ids_and_labels_are_read_as_the_starter_code_does(teams, monkeypatch):
+def test_ids_and_labels_are_read_as_the_starter_code_does(tmp_path):
     """It reads ids in small letters. Where all labels are equal, a correlation counts as 0."""
-    from mmlcourse.grading import leaderboard
+    path = tmp_path / prediction_file("sts", "dev")
+    rows = [{"id": one, "sentence1": "a", "sentence2": "b", "label": 1.0} for one in ("R12", "x")]
+    split = make_split("sts", rows)
+    path.write_text("id \t Predicted_Similiary\nx , 2.0\nr12 , 1.0\n")
+    found = leaderboard._predictions(path, split)
+    assert found == [1.0, 2.0] and task_score(split.task, found, split.labels) == 0.0
 
-    path = teams / "a" / prediction_file("sts", "dev")
-    labels = {"r12": 1.0, "x": 1.0}
-    path.write_text("id \t Predicted_Similiary\nR12 , 1.0\nx , 2.0\n")
-    found = leaderboard._predictions(path, "sts", labels)
-    assert found == {"r12": 1.0, "x": 2.0} and leaderboard._score("sts", found, labels) == 0.0
+
+def test_a_score_that_is_no_number_is_a_fault(teams):
+    """It has no correlation, and would rank as a constant."""
+    path = teams / "a" / "sts-dev-output.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:-1], f"{lines[-1].partition(' , ')[0]} , nan "]) + "\n")
+    row = next(row for row in rank(teams, "mini") if row.team == "a")
+    assert row.place == "" and row.sts == "" and "nan" in row.note
 
 
 def test_the_board_is_written_and_printed_without_formulas_or_html(teams, tmp_path, capsys):
