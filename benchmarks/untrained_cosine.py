@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from mmlcourse.machine import describe
-from mmlcourse.studies.cs224n import untrained_scores
+from mmlcourse.studies.course_score import untrained_scores
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.loading import load_task
 from mmlkit.files import write_file

@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mmlcourse.grading.reports import PAGE_START, csv_text, html_table
-from mmlcourse.studies.cs224n import (
+from mmlcourse.studies.course_score import (
     TASKS,
     constant_accuracies,
-    header,
-    is_finite,
     overall_score,
-    plain,
-    prediction_file,
     task_score,
 )
+from mmlcourse.studies.cs224n import header, is_finite, plain, prediction_file
 from mmlkit.data.loading import load_task
 from mmlkit.files import write_file
 

@@ -3,7 +3,8 @@
     cross_dataset   evaluation on data sets that a model was not trained on (MML v2)
     comparisons     differences over the same seeds, with intervals
     published       every table of the five documents as data
-    cs224n          the course project's files and its overall score
+    course_score    the score of the course project CS224N
+    cs224n          the files of that project
     glue            GLUE's average, and the files of a submission
     dssm            the multi-task network of 2015, MT-DNN's forerunner
     staircases      recorded runs that prune heads, for Fig. 2 (MML v2)
@@ -22,6 +23,12 @@ from mmlcourse.studies.comparisons import (
     outcome_sentence,
     paired_bootstrap,
 )
+from mmlcourse.studies.course_score import (
+    constant_accuracies,
+    overall_score,
+    score_table,
+    untrained_scores,
+)
 from mmlcourse.studies.cross_dataset import (
     CATEGORIES,
     cell_improvements,
@@ -36,11 +43,7 @@ from mmlcourse.studies.cross_dataset import (
 from mmlcourse.studies.cs224n import (
     Problem,
     check_submission,
-    constant_accuracies,
-    overall_score,
     prediction_file,
-    score_table,
-    untrained_scores,
     write_course_files,
     write_predictions,
     write_submission,

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from mmlcourse.grading.a4_pals import HEADERS
 from mmlcourse.grading.leaderboard import rank
 from mmlcourse.grading.questions import Draw
-from mmlcourse.studies import cs224n
+from mmlcourse.studies import course_score, cs224n
 from mmlkit.bert.model import BertConfig, BertLayer, BertModel
 from mmlkit.data.loading import load_task
 from mmlkit.pals.projected import ProjectedAttention
@@ -223,5 +223,5 @@ def test_the_files_of_the_solution_pass_the_check_and_the_board_agrees(tmp_path)
     assert [round(float(one), 3) for one in scores] == [row.sst, row.quora, row.sts, row.overall]
     *_, r, overall, _ = right("score_files", (texts, labels))
     assert (r, overall) == pytest.approx(tuple(map(float, scores[2:])))
-    assert overall == pytest.approx(cs224n.overall_score(*map(float, scores[:3])))
+    assert overall == pytest.approx(course_score.overall_score(*map(float, scores[:3])))
     assert not np.isnan(r)

@@ -9,12 +9,8 @@ import pytest
 from mmlcourse.cli.main import main
 from mmlcourse.grading import leaderboard
 from mmlcourse.grading.leaderboard import rank, write_board
-from mmlcourse.studies.cs224n import (
-    overall_score,
-    prediction_file,
-    task_score,
-    write_predictions,
-)
+from mmlcourse.studies.course_score import overall_score, task_score
+from mmlcourse.studies.cs224n import prediction_file, write_predictions
 from mmlkit.data.loading import load_task, make_split
 
 TASKS = ("sst", "quora", "sts")

@@ -8,7 +8,7 @@ from scipy.stats import binomtest
 
 from mmlcourse.lessons.checks import check_overall, check_pull, check_sign_test
 from mmlcourse.studies.comparisons import Comparison, outcome_sentence
-from mmlcourse.studies.cs224n import overall_score
+from mmlcourse.studies.course_score import overall_score
 
 
 def overall_solution(
