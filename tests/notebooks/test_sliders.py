@@ -10,6 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from matplotlib import pyplot as plt
 
 from mmlcourse.lessons import plots
 from mmlcourse.lessons.plots import widgets
@@ -137,7 +138,6 @@ def frames(monkeypatch):
 
 @pytest.mark.slow
 def test_a_frame_is_drawn_for_every_state(frames, tmp_path, monkeypatch, capsys):
-    import matplotlib.pyplot as plt
     import torch
 
     shown, numbers = [], []
@@ -191,8 +191,6 @@ def test_frames_are_few_and_only_of_what_is_drawn(frames, tmp_path):
     plots.sliders(lambda **chosen: None, a=[1, 2])
     plots.sliders(lambda **chosen: 1 / 0, show=False, a=[1, 2])
     assert not [*tmp_path.iterdir()]
-    import matplotlib.pyplot as plt
-
     with pytest.raises(ValueError, match="small_3: the sliders have 90 states, expected at most"):
         plots.sliders(lambda **chosen: plt.figure(), a=range(9), b=range(10))
     plt.close("all")
