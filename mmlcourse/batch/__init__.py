@@ -5,7 +5,8 @@
     experiments   a notebook and a grid of its parameters, in one small file
     runs          one run of an experiment and its result
     batches       all runs of an experiment, through Snakemake
-    results       all recorded runs with their plans, their scores and what they say about claims
+    scores        tables of the scores of an experiment's runs, and what they say about a claim
+    results       all recorded runs with their plans and claims
     overviews     short tables and sentences of them, and tables of recorded speeds
     reports       the report of tables and figures; README.md's tables and results/REPORT.md
 

@@ -6,7 +6,8 @@ Notebook 12 shows them. The report of `mmlkit report` has every cell; these tabl
 import json
 from pathlib import Path
 
-from mmlcourse.batch.results import common_seeds, finite, headline, newest
+from mmlcourse.batch.results import finite, newest
+from mmlcourse.batch.scores import common_seeds, headline
 from mmlcourse.shipped import results as recorded_path
 from mmlcourse.studies.comparisons import has_interval, outcome
 from mmlcourse.text import count

@@ -17,18 +17,13 @@ from pathlib import Path
 from mmlcourse.batch.experiments import file_name
 from mmlcourse.batch.overviews import advice, claim_rows, runs_table
 from mmlcourse.batch.results import (
-    CELL,
-    best_values,
     changed_since,
-    comparison,
     experiments_in,
     finite,
-    headline,
     newest,
-    select,
-    unfinished,
     without_runs,
 )
+from mmlcourse.batch.scores import CELL, best_values, comparison, headline, incomplete, select
 from mmlcourse.studies.comparisons import has_interval, outcome
 from mmlcourse.text import count, markdown_table, markdown_text, signed, signed_interval
 from mmlkit.files import write_file
@@ -345,7 +340,7 @@ def _missing(one):
         if key != "seed" and left:
             found.append(f"Not recorded, with {key}: {', '.join(left)}.")
     scores = one.frame[(one.frame["split"] == "dev") & (one.frame["metric"] != "improvement")]
-    if short := unfinished(one.experiment, scores):
+    if short := incomplete(one.experiment, scores):
         first = next(iter(one.experiment.grid))
         found.append(f"Recorded in part, with {first}: {', '.join(sorted(map(str, short)))}.")
     return found

@@ -11,8 +11,8 @@ import pytest
 from smoke import write_small_encoder
 
 from mmlcourse.batch.experiments import load_experiment
-from mmlcourse.batch.results import comparison, long_frame
 from mmlcourse.batch.runs import execute_run, failure_cause, read_result
+from mmlcourse.batch.scores import comparison, long_frame
 
 SMALL = {"max_train_rows": [24], "epochs": [1], "batch_size": [8]}
 COURSE = {**SMALL, "steps_per_epoch": [4], "seed": [0]}

@@ -11,7 +11,8 @@ import pytest
 
 from mmlcourse.batch import results
 from mmlcourse.batch.experiments import load_experiment
-from mmlcourse.batch.results import load_results, long_frame
+from mmlcourse.batch.results import load_results
+from mmlcourse.batch.scores import long_frame
 from mmlcourse.studies import (
     paired_bootstrap,
     recorded_cadence,

@@ -16,17 +16,19 @@ from mmlcourse.batch.experiments import Experiment, load_experiment
 from mmlcourse.batch.reports import _spread, write_evidence, write_readme, write_report
 from mmlcourse.batch.results import (
     Recorded,
+    experiments_in,
+    load_results,
+    newest,
+    recorded_experiments,
+)
+from mmlcourse.batch.scores import (
     best_values,
     common_seeds,
     compare_claim,
     comparison,
-    experiments_in,
     headline,
-    load_results,
+    incomplete,
     long_frame,
-    newest,
-    recorded_experiments,
-    unfinished,
 )
 from mmlcourse.studies.comparisons import outcome
 from mmlcourse.text import markdown_text, signed_interval
@@ -179,13 +181,13 @@ def test_a_method_with_fewer_tasks_has_no_headline(experiment):
     for runs, missing in (([*RESULTS, *both, *on_mnli], {"mv-m"}), ([*RESULTS, *both], set())):
         frame = long_frame(experiment, runs)
         part = frame[(frame["metric"] == "improvement") & (frame["split"] == "dev")]
-        assert unfinished(experiment, part) == missing
+        assert incomplete(experiment, part) == missing
         assert headline(experiment, frame)[table].tolist() == ["mml"]
     alone = long_frame(experiment, [*on_mnli, result("mml", 0, [0.9] * 4)])
-    assert unfinished(experiment, alone) == set()  # neither has what the other has
+    assert incomplete(experiment, alone) == set()  # neither has what the other has
 
 
-def test_the_headline_of_an_unfinished_batch_compares_the_same_tasks(experiment):
+def test_the_headline_of_an_incomplete_batch_compares_the_same_tasks(experiment):
     """BERT has RTE and QNLI, MML has RTE and SNLI, which is harder."""
     runs = [result("bert", 0, [0.5] * 4), result("mml", 0, [0.6] * 4)]
     runs += [result("bert", 0, [0.9] * 4, "qnli"), result("mml", 0, [0.1] * 4, "snli")]
