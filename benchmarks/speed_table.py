@@ -6,7 +6,7 @@ python benchmarks/speed_table.py
 import json
 from pathlib import Path
 
-from mmlcourse.batch.reports import fill_marks
+from mmlcourse.batch.verdicts import fill_marks
 from mmlcourse.text import count, markdown_table, markdown_text
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -11,6 +11,7 @@ __all__ = [
     "count",
     "error_text",
     "is_mistake",
+    "markdown_list",
     "markdown_table",
     "markdown_text",
     "no_formula",
@@ -96,6 +97,18 @@ def markdown_text(text):
     """
     text = html.escape("".join(c if c.isprintable() else " " for c in text), quote=False)
     return re.sub(r"([\\|\[`])", r"\\\1", text)
+
+
+def markdown_list(lines):
+    """Write a list for Markdown.
+
+    Args:
+        lines: a list of texts.
+
+    Returns:
+        The items as one text, each through `markdown_text`.
+    """
+    return "\n".join(f"- {markdown_text(line)}" for line in lines)
 
 
 def markdown_table(frame):

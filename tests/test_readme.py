@@ -78,7 +78,7 @@ def test_accuracies_equal_the_results(task):
 @pytest.mark.slow
 def test_the_tables_equal_the_results(tmp_path):
     """`mmlkit report --readme` writes them. They are never edited by hand."""
-    from mmlcourse.batch.reports import write_readme
+    from mmlcourse.batch.verdicts import write_readme
 
     pages = [page for page in GUIDE if "<!-- claims -->" in page.read_text(encoding="utf-8")]
     assert pages
@@ -122,7 +122,7 @@ def test_the_counts_of_heads_equal_the_results():
 
 @pytest.mark.slow
 def test_the_report_equals_the_results(tmp_path):
-    from mmlcourse.batch.reports import write_evidence
+    from mmlcourse.batch.verdicts import write_evidence
 
     found = (ROOT / "results" / "REPORT.md").read_text(encoding="utf-8")
     copy = tmp_path / "REPORT.md"

@@ -8,7 +8,8 @@
     scores        tables of the scores of an experiment's runs, and what they say about a claim
     results       all recorded runs with their plans and claims
     overviews     short tables and sentences of them, and tables of recorded speeds
-    reports       the report of tables and figures; README.md's tables and results/REPORT.md
+    verdicts      what README.md and results/REPORT.md say about them
+    reports       the report of `mmlkit report`: every cell, with figures
 
 The rules for Snakemake are in Snakefile, those for an experiment's file in
 experiment.schema.json. Notebooks 07 and 09 to 12 read recorded results with them. Code that

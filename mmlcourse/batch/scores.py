@@ -11,6 +11,7 @@ from mmlcourse.studies.published import tables
 
 __all__ = [
     "CELL",
+    "NUMBERS",
     "best_values",
     "common_seeds",
     "compare_claim",
@@ -18,10 +19,12 @@ __all__ = [
     "headline",
     "incomplete",
     "long_frame",
+    "rounded",
     "select",
 ]
 
 CELL = ["on", "split", "metric"]
+NUMBERS = ["published", "recomputed", "ours", "sd"]
 _PLACE = (("row", ""), ("column", "{on}"))
 
 
@@ -225,6 +228,21 @@ def best_values(experiment, frame):
             means = runs.groupby(key)["value"].mean()  # in the order of the values
             found[first] = (means.idxmax(), means.max())
     return found
+
+
+def rounded(table):
+    """Return a table of `comparison` or `headline` with texts for numbers.
+
+    Args:
+        table: the DataFrame.
+
+    Returns:
+        A DataFrame with two or three decimals, and without `recomputed` where it is empty.
+    """
+    places = 2 if table["ours"].abs().max() > 1.5 else 3
+    texts = table[NUMBERS].map(lambda one: f"{one:.{places}f}" if math.isfinite(one) else "")
+    table = table.assign(**texts)
+    return table if any(table["recomputed"]) else table.drop(columns="recomputed")
 
 
 # ---- claims ----

@@ -104,7 +104,8 @@ def _reproduce(options):
 
 def _report(options):
     from mmlcourse.batch.processes import without_iri_grammar
-    from mmlcourse.batch.reports import write_evidence, write_readme, write_report
+    from mmlcourse.batch.reports import write_report
+    from mmlcourse.batch.verdicts import write_evidence, write_readme
 
     without_iri_grammar()
     first = Path(options.folders[0])

@@ -5,6 +5,7 @@ series has one colour, line and marker; a method of the papers has the same ones
 """
 
 import contextlib
+import io
 
 import numpy as np
 
@@ -23,6 +24,7 @@ __all__ = [
     "looks",
     "panel",
     "panels",
+    "picture",
     "style",
 ]
 
@@ -102,6 +104,27 @@ def panels(rows, columns, size, **subplots):
         )
         figure.get_layout_engine().set(w_pad=0.12)  # between a colour bar and the next axis
         yield axes
+
+
+def picture(draw, **options):
+    """Return a figure as the bytes of a file, in which no text is a formula.
+
+    Args:
+        draw: a function that draws the figure and returns one of its axes.
+        **options: keywords of `Figure.savefig`, such as format; by default a PNG.
+
+    Returns:
+        The bytes. Those of an SVG have the same ids in every process.
+    """
+    import matplotlib.pyplot as plt
+
+    texts = {"svg.fonttype": "none", "svg.hashsalt": "mmlkit", "text.parse_math": False}
+    image = io.BytesIO()
+    with plt.rc_context(texts):  # a name may hold $ or \\
+        figure = draw().figure
+        figure.savefig(image, **options)
+    plt.close(figure)
+    return image.getvalue()
 
 
 def looks(names, places=None):

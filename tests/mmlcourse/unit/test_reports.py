@@ -13,7 +13,7 @@ import pytest
 
 from mmlcourse.batch import overviews
 from mmlcourse.batch.experiments import Experiment, load_experiment
-from mmlcourse.batch.reports import _spread, write_evidence, write_readme, write_report
+from mmlcourse.batch.reports import write_report
 from mmlcourse.batch.results import (
     Recorded,
     experiments_in,
@@ -30,6 +30,7 @@ from mmlcourse.batch.scores import (
     incomplete,
     long_frame,
 )
+from mmlcourse.batch.verdicts import _spread, write_evidence, write_readme
 from mmlcourse.studies.comparisons import outcome
 from mmlcourse.text import markdown_text, signed_interval
 
