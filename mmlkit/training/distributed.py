@@ -3,13 +3,14 @@
 `fit` does this by itself in a script that torchrun starts, and in a function that accelerate starts
 from a notebook in which nothing has used the GPU yet::
 
+    import os
     from accelerate import notebook_launcher
 
     def train():
         encoder, tokenizer = load_pretrained("minilm")
         model = MultitaskModel(encoder, {"sst": LinearHead(384, 5)})
         fit(model, load_task("sst"), checkpoint_dir="runs/sst")
-        if torch.distributed.get_rank() == 0:
+        if int(os.environ.get("RANK", 0)) == 0:
             save_model(model, "sst-model")
 
     notebook_launcher(train, num_processes=2)
