@@ -182,6 +182,8 @@ def _read_jsonl(path):
             try:
                 if line.strip():
                     rows[number] = json.loads(line)
+                    # Half of a UTF-16 pair ("\\ud800") is valid JSON, but no text.
+                    json.dumps(rows[number], ensure_ascii=False).encode()
             except ValueError as error:
                 raise ValueError(f"line {number} is no JSON object: {error}") from error
     return pd.DataFrame(list(rows.values()), list(rows), dtype=object)

@@ -59,7 +59,6 @@ class Task:
         headerless: the columns of a .tsv release that has no header line.
         integers_in_tsv: whether .tsv files have integer labels in the order of `labels`, as GLUE's.
 
-
     Raises:
         ValueError: a field has a value that no task can have.
 

@@ -56,7 +56,7 @@ def cpu_shortcuts(model):
         return
     table.sparse = table.weight.grad is not None
     own = [one for one in encoder.modules() if "forward" not in vars(one)]  # patched by nobody
-    changed = [m for m in own if type(m) is nn.Dropout and m.p and m.training]
+    changed = [m for m in own if type(m) is nn.Dropout and 0 < m.p < 1 and m.training]
     for module in changed:
         module.forward = functools.partial(_dropout, module.p, local=local)
     trained = [one for one in encoder.parameters() if one.requires_grad]

@@ -102,7 +102,8 @@ class Adamax(torch.optim.Adamax):
 def make_optimizer(model, name="adamw", *, lr, head_lr=None, pal_lr=None, weight_decay=0.01):
     """Make an optimizer over the trainable parameters of a MultitaskModel.
 
-    Each parameter group keeps its learning rate as "peak", for a schedule.
+    Each parameter group has its learning rate a second time, as "peak", for a schedule of your own.
+    `fit` sets "peak" anew, to the learning rate that the group has when `fit` begins.
 
     Args:
         model: a MultitaskModel.

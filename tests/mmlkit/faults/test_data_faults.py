@@ -70,7 +70,7 @@ def test_a_faulty_file_is_refused(tmp_path, task, files, parts):
         assert part in str(caught.value)
 
 
-@pytest.mark.parametrize("line", ['{"sentence": "a", ', "\xef"])
+@pytest.mark.parametrize("line", ['{"sentence": "a", ', "\xef", '{"sentence": "\\ud800"}'])
 def test_broken_jsonl_line(tmp_path, line):
     for name in ("train", "dev"):
         good = json.dumps({"sentence": "a day", "label": "positive"})

@@ -153,6 +153,14 @@ def test_dropout_scales_the_kept_values(p):
     assert set(kept.unique().tolist()) == {0.0, torch.tensor(1 / (1 - p)).item()}
 
 
+def test_a_dropout_of_everything_is_left_to_torch(make_model, make_toy):
+    model = make_model("sst", dropout=1.0).train()
+    loss = train_step(
+        model, batches_of(model, make_toy("sst"))[0], torch.optim.SGD(model.parameters())
+    )
+    assert loss.total.isfinite() and loss.gradient_norm.isfinite()
+
+
 @pytest.mark.parametrize("shape", [(1,), (2,), (3,), (5,), (3, 5, 7), (0,), (2, 0)])
 def test_dropout_takes_any_size(shape):
     found = dropout_of_ones(0.5, shape)
