@@ -664,7 +664,7 @@ encoder, tokenizer = load_pretrained("minilm", device="cpu")
 encoded = {}
 for task in sizes:
     data = rank_queries(load_task("qnli")) if task == "qnli_rank" else load_task(task)
-    encoded |= {(task, part): encode(tokenizer, data.split(part)) for part in ("train", "dev")}
+    encoded |= {(task, part): encode(tokenizer, data.splits[part]) for part in ("train", "dev")}
     encoded[task, "separate"] = encode(tokenizer, data.dev, pairs="separate")
 draw = lambda task, part, n: check.split(len(encoded[task, part]), dev=n)[1]
 train_examples = {task: draw(task, "train", n) for task, n in sizes.items()}

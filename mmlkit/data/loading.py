@@ -122,17 +122,6 @@ class TaskData:
         rows = ", ".join(f"{name} {len(split):,}" for name, split in self.splits.items())
         return f"TaskData({self.task.name!r} from {self.source!r}, rows: {rows})"
 
-    def split(self, name):
-        """Return a split by its name.
-
-        Args:
-            name: "train", "dev", "test" or a key of `more`.
-
-        Returns:
-            The `Split`, or None where there is none.
-        """
-        return self.splits.get(name)
-
 
 def load_task(task, source="mini", *, limit=None, seed=0, labels=None):
     """Load the data of a task.

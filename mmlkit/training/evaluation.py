@@ -14,6 +14,7 @@ from mmlkit.training.fast import fast_matmul
 
 __all__ = [
     "evaluate",
+    "half_of",
     "in_eval_mode",
     "predict",
     "predict_proba",
@@ -105,6 +106,8 @@ def predict_scores(
     """
     split = _as_split(model, data, task)
     pairs = model.head(split.task).pairs
+    if not len(split):
+        return np.zeros((0, split.task.num_labels), dtype=np.float32)
     encoded = encode(model.tokenizer, split, max_length=model.cut(max_length), pairs=pairs)
     return score_encoded(place(model, device), encoded, batch_size=batch_size, precision=precision)
 
@@ -139,7 +142,8 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALON
                 lambda rows=rows: (compute or model)(collate(encoded, rows).to(device)).float()
             )
             if found is None:
-                batch_size = _half(rows, encoded)
+                row = f"one row of task {encoded.task.name!r} ({encoded.lengths[rows[0]]} tokens)"
+                batch_size = half_of(len(rows), row)
             else:
                 scores.append(found)
                 done += len(rows)
@@ -173,15 +177,25 @@ def in_eval_mode(model):
             module.training = mode
 
 
-def _half(rows, encoded):
-    """Return half the size of a batch that did not fit; later batches have no longer rows."""
-    if len(rows) == 1:
+def half_of(size, one):
+    """Return half the size of a batch that did not fit into memory.
+
+    Args:
+        size: the number of examples.
+        one: a text for the message, which says what a single example is.
+
+    Returns:
+        A whole number.
+
+    Raises:
+        torch.OutOfMemoryError: there was a single example.
+    """
+    if size == 1:
         raise torch.OutOfMemoryError(
-            f"one row of task {encoded.task.name!r} ({encoded.lengths[rows[0]]} tokens) does not "
-            "fit into memory by itself. Use a smaller max_length, a smaller encoder, or "
-            "precision='bf16'."
+            f"{one} does not fit into memory by itself. Use a smaller max_length, a smaller "
+            "encoder, or precision='bf16'; in training also freeze_encoder=True."
         )
-    return len(rows) // 2
+    return (size + 1) // 2
 
 
 def unless_out_of_memory(function):
@@ -220,30 +234,27 @@ def probabilities(scores, head):
     return torch.as_tensor(scores).softmax(-1).numpy()
 
 
-def evaluate(model, data, *, split="dev", **options):
+def evaluate(model, data, **options):
     """Compute the task's own metrics over a whole split.
 
     Args:
         model: a MultitaskModel.
-        data: a TaskData, of which `split` is taken, or a Split.
-        split: the name of a split of a TaskData.
+        data: a Split, such as data.test, or a TaskData (its dev split).
         **options: batch_size, max_length, precision and device of `predict_scores`.
 
     Returns:
         {metric: value}.
 
     Raises:
-        ValueError: the split does not exist or has no labels, or a metric is not for the task (from
-            `check_metrics`).
+        ValueError: the split has no labels, or a metric is not for the task (from `check_metrics`).
     """
     task = data.task  # that of a TaskData may have other metrics than its split
     metrics.check_metrics(task)
-    if isinstance(data, TaskData):
-        data = data.split(split)
-    if data is None or data.labels is None:
-        raise ValueError(f"{task.name} has no labels in {split!r} to compare predictions with.")
-    scores = predict_scores(model, data, **options)
-    return metrics.compute(task, scores, data.labels, data.queries)
+    split = _as_split(model, data, options.pop("task", None))
+    if split.labels is None:
+        raise ValueError(f"{split} has no labels to compare predictions with.")
+    scores = predict_scores(model, split, **options)
+    return metrics.compute(task, scores, split.labels, split.queries)
 
 
 def _as_split(model, data, task):

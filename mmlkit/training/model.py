@@ -19,8 +19,9 @@ __all__ = ["Head", "MultitaskModel"]
 class Head(Protocol):
     """The interface of a head: any nn.Module with these members, without a base class.
 
-    Two further members are optional. `gives_probabilities` says that the head's output are
-    probabilities. `dropped_heads_unmoved` is a context in which `train_step` calls the optimizer.
+    Three further members are optional. `gives_probabilities` says that the head's output are
+    probabilities, and `needs_pairs` that it cannot read single texts. `dropped_heads_unmoved` is a
+    context in which `train_step` calls the optimizer.
 
     Attributes:
         needs_tokens: False if [CLS] alone is read; the last layer is then computed for [CLS] only.
@@ -170,14 +171,22 @@ class MultitaskModel(nn.Module):
             The head.
 
         Raises:
-            ValueError: there is none, or it was made or trained for other labels, or for the same
-                labels in another order, so that each row would get a wrong one.
+            ValueError: there is none; it needs pairs, and the task has single texts; or it was made
+                or trained for other labels, or for the same labels in another order, so that each
+                row would get a wrong one.
         """
         if task.name not in self.heads:
             raise ValueError(
                 f"This model has no head for task {task.name!r}; it has {list(self.heads)}."
             )
-        head, trained = self.heads[task.name], self.tasks.get(task.name, task)
+        head = self.heads[task.name]
+        if not task.is_pair and (head.pairs == "separate" or getattr(head, "needs_pairs", False)):
+            raise ValueError(
+                f"task {task.name!r} has single texts, but its {type(head).__name__} needs pairs; "
+                "give it a LinearHead."
+            )
+        noted, trained = self._tasks.get(task.name, (head, task))
+        trained = trained if noted is head else task  # a head that was replaced has none
         if head.num_labels != task.num_labels or _have_moved(trained.labels, task.labels):
             raise ValueError(
                 f"Task {task.name!r} has the labels {str(task.labels):.200} (none: one score). Its "

@@ -13,7 +13,7 @@ import torch
 from mmlkit.heads.linear import Loss
 from mmlkit.runtime import autocast, random_state, set_random_state
 from mmlkit.training.distributed import ALONE
-from mmlkit.training.evaluation import unless_out_of_memory
+from mmlkit.training.evaluation import half_of, unless_out_of_memory
 from mmlkit.training.fast import clear_gradients, cpu_shortcuts, fast_matmul
 
 __all__ = ["train_step"]
@@ -57,8 +57,8 @@ def train_step(
 
     Raises:
         ValueError: fp16 has no scaler.
-        OutOfMemoryError: a single example does not fit (torch.OutOfMemoryError, from a private
-            function).
+        OutOfMemoryError: a single example does not fit, and no weight has moved
+            (torch.OutOfMemoryError, from `half_of`).
     """
     if scaler is None and autocast(precision, model.device)[1]:
         if precision != "auto":
@@ -80,7 +80,9 @@ def train_step(
                 loss = _with_penalty(loss, model.head(batch.task), scaler)
                 loss = _update(loss, model, batch, optimizer, clip, scaler)
                 break
-        size = _half(size, batch)
+        tokens = f"{batch.input_ids.shape[1]} tokens with its padding"
+        one = f"one of the {_unit(batch)} of task {batch.task.name!r} ({tokens})"
+        size = half_of(size, one)
         set_random_state(random, model.device)
     if size == wanted:
         return loss
@@ -143,16 +145,6 @@ def _update(loss, model, batch, optimizer, clip, scaler):
 
 def _scaled(loss, scaler):
     return loss if scaler is None else scaler.scale(loss)
-
-
-def _half(size, batch):
-    if size == 1:
-        raise torch.OutOfMemoryError(
-            f"one of the {_unit(batch)} of task {batch.task.name!r} ({batch.input_ids.shape[1]} "
-            "tokens with its padding) does not fit into memory by itself, and no weight has moved. "
-            "Use a smaller max_length, a smaller encoder, precision='bf16', or freeze_encoder=True."
-        )
-    return (size + 1) // 2
 
 
 def _unit(batch):

@@ -476,7 +476,7 @@ DRAWS, LABELS = 40, (*SIZES, len(reviews.train))
 
 def frozen_scores(data, starts, sizes):
     """Return the dev accuracy of ridge heads: a row per draw, a column per starting point."""
-    y, truth = (torch.as_tensor(data.split(one).labels).to(device) for one in ("train", "dev"))
+    y, truth = (torch.as_tensor(data.splits[one].labels).to(device) for one in ("train", "dev"))
     Y, found = torch.eye(data.task.num_labels).to(device)[y], {}
     for name, encoder in starts.items():
         X, dev = (features(encoder, data.task, split) for split in (data.train, data.dev))

@@ -111,7 +111,7 @@ def _write_config(place, config, task, rows):
     text = task.name in ("sst", "scitail")  # these have labels as texts
     (place / config).mkdir(parents=True)
     for ours, theirs in task.hub_splits.items():
-        split = data.split(ours)
+        split = data.splits.get(ours)
         if split is None:
             continue
         columns = dict(zip(task.text_columns, map(list, zip(*split.texts))))

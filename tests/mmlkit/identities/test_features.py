@@ -20,7 +20,7 @@ HEADS = {  # dropout on the input: its draws must be those of the run without a 
     "pooler": ("sst", lambda: LinearHead(32, 5, dropout=0.5, pooling="pooler")),
     "separate": ("quora", lambda: PairHead(32, 2, dropout=0.5)),
     "multiverse": ("quora", lambda: MultiverseHead(32, 2, num_heads=6, dropout=0.5)),
-    "ranking": ("qnli_rank", lambda: RankingHead(32, score_activation="sigmoid", dropout=0.5)),
+    "ranking": ("qnli_rank", lambda: RankingHead(32, activation="sigmoid", dropout=0.5)),
     "SAN": ("quora", lambda: SANHead(32, 2, dropout=0.5)),
     "sigmoid": ("sts", lambda: LinearHead(32, 1, dropout=0.5, activation="sigmoid")),
 }

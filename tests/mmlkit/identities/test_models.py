@@ -47,7 +47,7 @@ HEADS = {
     "ranking": ("qnli_rank", lambda p: RankingHead(32, dropout=p)),
     "ranking sigmoid": (
         "qnli_rank",
-        lambda p: RankingHead(32, dropout=p, score_activation="sigmoid", gamma=3.0, pooling="mean"),
+        lambda p: RankingHead(32, dropout=p, activation="sigmoid", gamma=3.0, pooling="mean"),
     ),
 }
 

@@ -747,9 +747,7 @@ def test_evaluate_does_not_depend_on_the_batch_size(make_model, make_toy, task):
     assert tuple(found[0]) == data.task.metrics
     for other in found[1:]:
         assert other == pytest.approx(found[0], abs=1e-5)
-    assert (
-        evaluate(model, data.dev) == evaluate(model, data) != evaluate(model, data, split="train")
-    )
+    assert evaluate(model, data.dev) == evaluate(model, data) != evaluate(model, data.train)
 
 
 @pytest.mark.parametrize("task", TASKS)
