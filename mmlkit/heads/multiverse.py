@@ -15,7 +15,6 @@ __all__ = ["MultiverseHead", "multiverse_loss"]
 
 IGNORED = -100  # the label of a row without one, for torch's cross-entropy
 SIMILARITIES = {"dot": lambda rows: rows, "cosine": lambda rows: F.normalize(rows, dim=-1)}
-REDUCTIONS = {"sum": torch.sum, "mean": torch.mean}
 
 
 class _PairSum(torch.autograd.Function):
@@ -79,10 +78,6 @@ class MultiverseHead(nn.Module):
         dropout: on the input, with one mask for all heads.
         orthogonality_weight: the paper's lambda.
         pooling: see `sentence_vector`.
-        reduction: the task loss is the "sum" over active heads, as printed, or their "mean". A mean
-            over A heads with lambda equals a sum with A * lambda: at M = 1024 the gradient of the
-            orthogonality term is then some forty times that of the task loss.
-        similarity: see `multiverse_loss`.
         pairs: "packed" as in the paper, or "separate" (an extension: the heads read
             `pair_features`).
 
@@ -101,15 +96,12 @@ class MultiverseHead(nn.Module):
         dropout=0.1,
         orthogonality_weight=0.005,
         pooling="pooler",
-        reduction="sum",
-        similarity="dot",
         pairs="packed",
     ):
         super().__init__()
         self.hidden_size, self.pairs = hidden_size, pairs
         self.num_labels = int(num_labels)  # also converts numpy numbers, which JSON does not know
         self.orthogonality_weight = orthogonality_weight  # the paper's lambda
-        self.reduction, self.similarity = reduction, similarity
         self.pooling, self.needs_tokens = pooling, POOLINGS[pooling]
         self.dropout = nn.Dropout(dropout)
         width = hidden_size * {"packed": 1, "separate": 4}[pairs]
@@ -180,6 +172,9 @@ class MultiverseHead(nn.Module):
     def loss(self, inputs, batch):
         """Sum the active heads' own losses (Eq. 3, with the softmax that the print omits).
 
+        A mean over A heads would equal this sum with A * lambda: at M = 1024, the gradient of the
+        orthogonality term would be some forty times that of the task loss.
+
         Args:
             inputs: what `inputs` returned.
             batch: the Batch, with labels [B].
@@ -196,14 +191,13 @@ class MultiverseHead(nn.Module):
             each = F.cross_entropy(logits.transpose(1, 2), labels, reduction="none")
             rows = (batch.labels != IGNORED).sum()  # the losses of other rows are 0
         per_head = each.sum(0) / rows  # [A]
-        return Loss(REDUCTIONS[self.reduction](per_head), per_head.detach())
+        return Loss(per_head.sum(), per_head.detach())
 
     def penalty(self):
         """Return lambda times the multiverse loss of the active heads, or None where it is zero."""
         if not self.orthogonality_weight or len(self.active_indices) < 2:
             return None
-        loss = multiverse_loss(self._active_rows(self.weight), similarity=self.similarity)
-        return self.orthogonality_weight * loss
+        return self.orthogonality_weight * multiverse_loss(self._active_rows(self.weight))
 
     def set_active(self, active):
         """Keep only the given heads. A dropped head cannot become active again.
@@ -258,7 +252,7 @@ class MultiverseHead(nn.Module):
 
     def to_config(self):
         """Return the keywords that build this head again."""
-        names = "num_labels num_heads orthogonality_weight pooling reduction similarity pairs"
+        names = "num_labels num_heads orthogonality_weight pooling pairs"
         config = {name: getattr(self, name) for name in names.split()}
         return {"hidden_size": self.hidden_size, "dropout": self.dropout.p, **config}
 

@@ -108,18 +108,15 @@ class RankingHead(LinearHead):
 
     Args:
         hidden_size: D.
-        score_activation: "none", or the "sigmoid" of Eq. 5.
+        activation: None, or the "sigmoid" of Eq. 5.
         gamma: of Eq. 9; 1 in the paper.
         dropout: see `LinearHead`.
         pooling: see `sentence_vector`.
     """
 
-    def __init__(
-        self, hidden_size, *, score_activation="none", gamma=1.0, dropout=0.1, pooling="pooler"
-    ):
-        activation = {"none": None, "sigmoid": "sigmoid"}[score_activation]
+    def __init__(self, hidden_size, *, activation=None, gamma=1.0, dropout=0.1, pooling="pooler"):
         super().__init__(hidden_size, 1, dropout=dropout, pooling=pooling, activation=activation)
-        self.score_activation, self.gamma = score_activation, gamma
+        self.gamma = gamma
 
     def inputs(self, out, batch):
         """Select the sentence vector from the encoder's output.
@@ -148,6 +145,6 @@ class RankingHead(LinearHead):
 
     def to_config(self):
         """Return the keywords that build this head again."""
-        names = "score_activation gamma pooling"
-        config = {name: getattr(self, name) for name in names.split()}
-        return {"hidden_size": self.dense.in_features, "dropout": self.dropout.p, **config}
+        config = {**super().to_config(), "gamma": self.gamma}
+        del config["num_labels"]
+        return config

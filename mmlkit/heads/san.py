@@ -87,7 +87,7 @@ class SANHead(nn.Module):
         prediction_dropout: see `kept_steps`; it acts in training only.
     """
 
-    pairs, needs_tokens, gives_probabilities = "packed", True, True
+    pairs, needs_pairs, needs_tokens, gives_probabilities = "packed", True, True, True
 
     def __init__(
         self, hidden_size, num_labels, *, num_steps=5, dropout=0.1, prediction_dropout=0.1
@@ -112,15 +112,7 @@ class SANHead(nn.Module):
         Returns:
             (hidden states [B, T, D], premise mask [B, T], hypothesis mask [B, T]). The premise is
             [CLS], the first text and [SEP]; the hypothesis is the second text and [SEP].
-
-        Raises:
-            ValueError: the task has single texts.
         """
-        if not batch.task.is_pair:
-            raise ValueError(
-                f"task {batch.task.name!r} has single texts, but a SANHead needs pairs; give it a "
-                "LinearHead."
-            )
         tokens, second = batch.attention_mask.bool(), batch.token_type_ids.bool()
         return out.last_hidden_state, tokens & ~second, tokens & second
 

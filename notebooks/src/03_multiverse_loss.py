@@ -156,7 +156,7 @@ plt.show()
 # its sign changes in every step, and the vectors stay close to a right angle.
 #
 # The product also falls when the vectors get shorter. The *cosine* does not depend on the lengths, so only turning reduces it. The
-# paper uses the product. The cosine is an option of the library, `similarity="cosine"`.
+# paper uses the product. The cosine is an option of the library, `multiverse_loss(weight, similarity="cosine")`.
 
 
 # %%
@@ -299,15 +299,13 @@ def gradient_norms(head, x, labels, lam=0.005):
 # %%
 x, labels = torch.randn(32, D, generator=generator), torch.arange(32) % C
 head = MultiverseHead(D, C, num_heads=M)
-for reduction in ("sum", "mean"):
-    head.reduction = reduction
-    of_task, of_mv = gradient_norms(head, x, labels)
-    print(f"{reduction:>4}: gradient of L_task {of_task:.3g}, of lambda L_mv {of_mv:.3g}")
+of_task, of_mv = gradient_norms(head, x, labels)
+for name, divisor in (("sum", 1), ("mean", M)):
+    print(f"{name:>4}: gradient of L_task {of_task / divisor:.3g}, of lambda L_mv {of_mv:.3g}")
 
 # %% [markdown]
 # With the sum, and these random vectors, the gradient of the task loss is much larger. With the mean it is 1,024 times smaller, and the
-# term dominates. The library takes the sum. Its option `reduction="mean"` has the same balance if $\lambda$
-# is divided by the number of heads.
+# term dominates. The library takes the sum. A mean has the same balance if $\lambda$ is divided by the number of heads.
 #
 # ## 4 Build it
 #
@@ -1087,8 +1085,8 @@ _ = checks.check_effective_rank(my_effective_rank)
 #
 # - *The heads are orthogonal, and their accuracy is that of the majority class*: $\lambda$ is too large for the number of heads, or the
 #   task loss is a mean. Compare the two gradients as in section 6.
-# - *The heads have a length near 0*: the term was reduced by shrinking instead of turning. Lower $\lambda$, or use
-#   `similarity="cosine"`.
+# - *The heads have a length near 0*: the term was reduced by shrinking instead of turning. Lower $\lambda$, or take the
+#   cosine in a loop of your own.
 #
 # ## Takeaways
 #

@@ -1111,7 +1111,7 @@ _ = checks.check_paired_difference(my_difference)
 #
 # ## If it goes wrong
 #
-# - *"task ... has single texts, but a SANHead needs a premise and a hypothesis"*: the answer module needs two texts. Give such a
+# - *"task ... has single texts, but its SANHead needs pairs"*: the answer module needs a premise and a hypothesis. Give such a
 #   task a `LinearHead`.
 # - *"The module has NOT LEARNED its task"* in section 7: a few steps at a high learning rate leave the loss at $\ln 3 = 1.099$. Use more
 #   rows or more epochs.

@@ -253,7 +253,7 @@ assert 10 * steps[0] < steps[1] and 2 * steps[1] < steps[2]
 # less to them. But a badly ranked query still counts less than a query near $m = 0$ in the same batch.
 #
 # The *order* of the candidates is the same with and without the sigmoid, since a sigmoid is monotone. So the library trains without
-# it (`score_activation="none"`). `score_activation="sigmoid"` is there for a literal Eq. 5.
+# it. `activation="sigmoid"` is there for a literal Eq. 5.
 #
 # ### Change gamma and the number of candidates
 #
@@ -808,7 +808,7 @@ _ = checks.check_loss_pull(my_pull)
 #
 # - *"... queries cannot be ranked"*: the rows were cut with `limit=`, which splits queries, or each question has one candidate.
 #   Load the whole set, or classify.
-# - *The ranking loss stays above 0.3133*: the head has `score_activation="sigmoid"`, with $\gamma = 1$ and two candidates. This is
+# - *The ranking loss stays above 0.3133*: the head has `activation="sigmoid"`, with $\gamma = 1$ and two candidates. This is
 #   its floor.
 # - *The loss on tokens starts above 10*: a new head guesses among 30,522 tokens, and $\ln 30522 = 10.3$. It should fall within a
 #   few steps.

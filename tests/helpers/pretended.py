@@ -89,7 +89,7 @@ def make_heads():
         "quora": PairHead(32, 2),
         "sst2": LinearHead(32, 2, pooling="cls"),
         "snli": SANHead(32, 3),
-        "mrpc": MultiverseHead(32, 2, num_heads=6, pairs="separate", similarity="cosine"),
+        "mrpc": MultiverseHead(32, 2, num_heads=6, pairs="separate"),
         "qnli_rank": RankingHead(32),
     }
     heads["snli"].cell = Cell(32)

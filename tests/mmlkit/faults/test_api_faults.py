@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.loading import load_task, make_split
 from mmlkit.data.tasks import Task, get_task
-from mmlkit.heads.linear import LinearHead
-from mmlkit.heads.multiverse import MultiverseHead
-from mmlkit.heads.ranking import rank_queries
-from mmlkit.pals.task_parts import add_pals
+from mmlkit.heads.linear import LinearHead, PairHead
+from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
+from mmlkit.heads.ranking import RankingHead, rank_queries
+from mmlkit.heads.san import SANHead
 from mmlkit.runtime import autocast
 from mmlkit.training.evaluation import evaluate, predict, predict_proba
 from mmlkit.training.loop import fit
@@ -30,22 +29,29 @@ def labelled(task, label):
     return make_split(task, [{**texts, "label": label}])
 
 
+HEADS = torch.ones(2, 1, 3)
 CALLS = [
     (lambda: get_task("SST"), "'SST' is not a task"),
     (lambda: load_task("sst", labels=["a"]), "labels"),
     (lambda: load_task("sst", labels={"x": 3}), "labels"),
-    *[(lambda one=one: labelled("sst", one), "") for one in ("good", True, 1.5, 2)],
-    *[(lambda one=one: labelled("sts", one), "") for one in ("5.1", "1,5", "nan")],
+    *[
+        (lambda one=one: labelled("sst", one), f"found '{one}', expected one of ['very negative'")
+        for one in ("good", True, 1.5, 2)
+    ],
+    *[
+        (lambda one=one: labelled("sts", one), f"found '{one}', expected from 0 to 5")
+        for one in ("5.1", "1,5", "nan")
+    ],
     (lambda: Task("m", ("t",), ("a", "A ")), "labels"),
-    (lambda: rank_queries(load_task("sst")), ""),
-    (lambda: load_pretrained("minilm", num_layers=7), ""),
+    (lambda: rank_queries(load_task("sst")), "task 'sst' cannot be ranked by 'entailment'"),
+    (lambda: load_pretrained("minilm", num_layers=7), "num_layers is 7, expected 1 to 6"),
     (lambda: load_model("nowhere"), "nowhere"),
     (lambda: autocast("fp8", "cpu"), "fp8"),
     (lambda: LinearHead(32, 5, pooling="max"), "max"),
     (lambda: LinearHead(32, 1, activation="tanh"), "tanh"),
-    (lambda: MultiverseHead(32, 5, num_heads=4, similarity="l2").penalty(), "l2"),
+    (lambda: RankingHead(32, activation="none"), "expected None or 'sigmoid'"),
+    (lambda: multiverse_loss(HEADS, similarity="l2"), "l2"),
     (lambda: MultiverseHead(32, 5, num_heads=4, pairs="both"), "both"),
-    (lambda: add_pals(BertModel(BertConfig.tiny()), ["sst"], kind="lora"), "lora"),
     (lambda: learning_rate(1, peak=1, warmup=2, total=3, schedule="x"), "x"),
     (lambda: TaskSampler("anealed", sizes={"a": 1}), "'anealed' is not one of ['proportional'"),
 ]
@@ -53,7 +59,6 @@ CALLS = [
 RUNS = [
     (lambda m, sst, quora: fit(m, quora), "no head for task 'quora'; it has ['sst']"),
     (lambda m, sst, quora: evaluate(m, quora), "no head for task 'quora'; it has ['sst']"),
-    (lambda m, sst, quora: evaluate(m, sst, split="test"), "sst has no labels in 'test'"),
     (lambda m, sst, quora: evaluate(m, dataclasses.replace(sst.dev, labels=None)), "no labels"),
     (
         lambda m, sst, quora: evaluate(
@@ -65,6 +70,10 @@ RUNS = [
     (lambda m, sst, quora: predict(m, ["a"], task="nope"), "'nope' is not a task"),
     (lambda m, sst, quora: predict(m, ["a"], task="rte"), "for each of ['sentence1', 'sentence2']"),
     (lambda m, sst, quora: predict(m, ["a", " "], task="sst"), "text 1 is (' ',)"),
+    (
+        lambda m, sst, quora: predict(m, [("a", "b")], task="sst"),
+        "text 0 is ('a', 'b')",
+    ),
     (lambda m, sst, quora: predict(m, dataclasses.replace(sst, dev=None)), "has no dev split"),
     (lambda m, sst, quora: predict(m, sst, task="quora"), "data is of task 'sst'"),
     (lambda m, sst, quora: predict_proba(m, [("a", "b")], task="sts"), "no probabilities"),
@@ -88,6 +97,29 @@ def test_a_wrong_part_of_a_run_is_named(call, part, make_model, make_toy):
         call(model, make_toy("sst"), make_toy("quora"))
     assert part in str(error.value)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize("task, outputs", [("sst", 3), ("sst", 9), ("sts", 5)])
+def test_a_head_with_other_outputs_than_the_task_is_named(make_model, make_toy, task, outputs):
+    model, data = make_model(task), make_toy(task)
+    model.heads[task] = LinearHead(32, outputs)
+    for function in (fit, evaluate, predict):
+        with pytest.raises(ValueError, match=f"Its head has {outputs} outputs"):
+            function(model, data)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [PairHead(32, 5), SANHead(32, 5), MultiverseHead(32, 5, num_heads=3, pairs="separate")],
+    ids=lambda head: type(head).__name__,
+)
+def test_a_head_for_pairs_refuses_single_texts(make_model, make_toy, head):
+    model, data = make_model("sst"), make_toy("sst")
+    model.heads["sst"] = head
+    message = f"task 'sst' has single texts, but its {type(head).__name__} needs pairs; give it a"
+    for function in (fit, evaluate, predict):
+        with pytest.raises(ValueError, match=message):
+            function(model, data)
 
 
 @pytest.mark.parametrize("metric", ["F1", "mrr"])

@@ -45,8 +45,10 @@ def test_encode_a_pair(tokenizer):
 
 
 def test_collate_two_rows():
+    """torch's cross-entropy takes no int32, and some devices no float64."""
     batch = collate(
-        encoded_rows([2, 9, 3], [2, 5, 6, 3], [2, 3], labels=np.array([1, 0, 1])), [0, 1]
+        encoded_rows([2, 9, 3], [2, 5, 6, 3], [2, 3], labels=np.array([1, 0, 1], dtype=np.int32)),
+        [0, 1],
     )
     assert batch.input_ids.tolist() == [[2, 9, 3, 0], [2, 5, 6, 3]]
     assert batch.attention_mask.tolist() == [[1, 1, 1, 0], [1, 1, 1, 1]]
@@ -58,9 +60,7 @@ def test_collate_two_rows():
 
 
 def test_collate_keeps_the_requested_order():
-    encoded = encoded_rows(
-        [2, 9, 3], [2, 5, 6, 3], [2, 3], labels=np.array([0.5, 2.0, 4.5], dtype=np.float32)
-    )
+    encoded = encoded_rows([2, 9, 3], [2, 5, 6, 3], [2, 3], labels=np.array([0.5, 2.0, 4.5]))
     batch = collate(encoded, [2, 0])
     assert batch.input_ids.tolist() == [[2, 3, 0], [2, 9, 3]]  # padded to its own longest row
     assert batch.labels.tolist() == [4.5, 0.5]

@@ -62,7 +62,7 @@ def run(make_model, make_toy):
     def multiverse():
         model = make_model("sst")
         with seeded(0):
-            head = MultiverseHead(32, 5, num_heads=8, dropout=0.0, reduction="mean")
+            head = MultiverseHead(32, 5, num_heads=8, dropout=0.0)
             head.weight.data.mul_(3)
         model.heads["sst"] = head
         return (

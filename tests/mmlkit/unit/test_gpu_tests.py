@@ -32,5 +32,5 @@ def test_the_bodies_pass_on_a_cpu():
 def test_without_a_gpu_each_test_says_why_it_is_skipped():
     status, output = run_gpu_tests(CUDA_VISIBLE_DEVICES="")
     assert status == 0, output
-    skipped = [int(found) for found in re.findall(r"SKIPPED \[(\d+)\] .*: no CUDA GPU; MM", output)]
-    assert sum(skipped) == 42
+    reasons = re.findall(r"SKIPPED \[\d+\] \S+ (.*)", output)
+    assert reasons and all(reason.startswith("no CUDA GPU; MMLKIT_") for reason in reasons)

@@ -3,13 +3,11 @@
 import copy
 import itertools
 import pickle
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from mmlkit.data.tasks import get_task
 from mmlkit.heads.multiverse import MultiverseHead, multiverse_loss
 
 
@@ -157,16 +155,6 @@ def test_a_head_that_predicted_first_can_be_trained():
         head(torch.zeros(4, 8))
     head.all_logits(torch.ones(4, 8)).sum().backward()
     assert (head.weight.grad[0] != 0).any()
-
-
-@pytest.mark.parametrize(
-    "options", [{"pooling": "max"}, {"reduction": "max"}, {"similarity": "cos"}, {"pairs": "one"}]
-)
-def test_an_unknown_word_is_an_error(options):
-    with pytest.raises(KeyError):
-        head = MultiverseHead(8, 2, num_heads=2, **options)
-        batch = SimpleNamespace(task=get_task("rte"), labels=torch.tensor([0, 1, 1]))
-        head.loss((torch.zeros(3, 8),), batch), head.penalty()
 
 
 def test_a_packed_head_takes_one_vector_per_row():

@@ -176,11 +176,6 @@ def test_another_seed_or_epoch_gives_another_order(kind):
     assert len(orders) == 4
 
 
-def test_an_unknown_kind_is_refused():
-    with pytest.raises(ValueError, match="sampler 'anealed' is not one of .'proportional', 'sqrt'"):
-        TaskSampler("anealed", sizes=SIZES)
-
-
 @pytest.mark.parametrize("epoch", [0, 4])
 def test_epochs_count_from_one(epoch):
     """Annealing would give another exponent without an error."""

@@ -316,10 +316,7 @@ def test_softmax_is_not_applied_to_probabilities():
 
 
 def test_premise_and_hypothesis_in_a_batch(make_model):
-    """[CLS] and the first [SEP] belong to the premise, the last [SEP] to the hypothesis.
-
-    A task on single texts is refused.
-    """
+    """[CLS] and the first [SEP] belong to the premise, the last [SEP] to the hypothesis."""
     model = make_model("quora")
     split = make_split(
         "quora",
@@ -334,15 +331,6 @@ def test_premise_and_hypothesis_in_a_batch(make_model):
     assert M is out.last_hidden_state and M.shape == (2, 8, 32)
     assert premise.long().tolist() == [[1, 1, 1, 1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0, 0, 0]]
     assert hypothesis.long().tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0]]
-    sentences = collate(
-        encode(model.tokenizer, make_split("sst", [{"sentence": "the film", "label": "negative"}])),
-        [0],
-    )
-    with pytest.raises(
-        ValueError,
-        match=("task 'sst' has single texts, but a SANHead needs pairs; give it a LinearHead"),
-    ):
-        SANHead(32, 5).inputs(out, sentences)
 
 
 def test_a_toy_data_set_is_learned_and_predicted_from_the_command_line(
