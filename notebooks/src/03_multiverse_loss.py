@@ -1085,8 +1085,8 @@ _ = checks.check_effective_rank(my_effective_rank)
 #
 # - *The heads are orthogonal, and their accuracy is that of the majority class*: $\lambda$ is too large for the number of heads, or the
 #   task loss is a mean. Compare the two gradients as in section 6.
-# - *The heads have a length near 0*: the term was reduced by shrinking instead of turning. Lower $\lambda$, or take the
-#   cosine in a loop of your own.
+# - *The heads have a length near 0*: the term was reduced by shrinking instead of turning. Lower $\lambda$, or take
+#   the cosine.
 #
 # ## Takeaways
 #
