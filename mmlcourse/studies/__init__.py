@@ -16,6 +16,7 @@
 Notebooks 00 and 02 to 12 use it. Training of the other models does not belong here.
 """
 
+# ruff: noqa: F403
 from mmlcourse.studies import published
 from mmlcourse.studies.comparisons import (
     Comparison,
@@ -29,17 +30,7 @@ from mmlcourse.studies.course_score import (
     score_table,
     untrained_scores,
 )
-from mmlcourse.studies.cross_dataset import (
-    CATEGORIES,
-    cell_improvements,
-    cross_dataset_table,
-    hold_out_errors,
-    improvements,
-    performance_profile,
-    profile_steps,
-    relative_improvement,
-    two_way,
-)
+from mmlcourse.studies.cross_dataset import *
 from mmlcourse.studies.cs224n import (
     Problem,
     check_submission,
@@ -48,15 +39,8 @@ from mmlcourse.studies.cs224n import (
     write_predictions,
     write_submission,
 )
-from mmlcourse.studies.dssm import (
-    DSSM,
-    build_vocabulary,
-    evaluate_dssm,
-    fit_dssm,
-    hash_texts,
-    trigrams,
-)
-from mmlcourse.studies.glue import glue_average, write_glue_submission
+from mmlcourse.studies.dssm import *
+from mmlcourse.studies.glue import *
 from mmlcourse.studies.lessons import (
     recorded_baselines,
     recorded_cadence,
@@ -64,7 +48,7 @@ from mmlcourse.studies.lessons import (
     recorded_effects,
     recorded_protocol,
 )
-from mmlcourse.studies.methods import METHODS, build_head
+from mmlcourse.studies.methods import *
 from mmlcourse.studies.pretraining import (
     PretrainingHeads,
     fill_mask,
