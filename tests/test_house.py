@@ -47,7 +47,7 @@ MAY_PRINT = (  # modules that print for a user
     "mmlcourse.lessons.checks.compare",
     "mmlcourse.batch.notebooks",
     "mmlcourse.batch.batches",
-    "mmlcourse.grading.questions",
+    "mmlcourse.grading.assignment",
 )
 HEAVY = (
     *("datasets", "papermill", "snakemake", "seaborn", "matplotlib", "ipywidgets", "mmlcourse"),

@@ -1,6 +1,8 @@
 """Assignments that grade themselves: questions, the sandbox, reports and the leaderboard.
 
-    questions     what a question is, the cases of an edition, the check that a student calls
+    names         the syntax tree of an answer, and the names in it
+    questions     what a question is, and the cases of an edition
+    assignment    the checks that a student calls in the notebook
     a1_minbert    the questions of assignment 1: the encoder and its training
     a2_multiverse the questions of assignment 2: many heads
     a3_mtdnn_san  the questions of assignment 3: one encoder for several tasks
@@ -16,4 +18,4 @@ The notebooks of `assignments/` use `Assignment`, and `mmlkit grade` uses the re
 mistakes that a lesson has too does not belong here: it lives in `mmlcourse.lessons.checks`.
 """
 
-from mmlcourse.grading.questions import Assignment
+from mmlcourse.grading.assignment import Assignment

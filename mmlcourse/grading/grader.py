@@ -5,7 +5,6 @@ executes a student's code. What it has graded it writes at once, so that an inte
 continues where it stopped.
 """
 
-import ast
 import concurrent.futures
 import contextlib
 import hashlib
@@ -17,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from mmlcourse.grading import runner
-from mmlcourse.grading.questions import PLACEHOLDER, Edition, load_questions, names_in
+from mmlcourse.grading.names import names_in, with_helpers
+from mmlcourse.grading.questions import PLACEHOLDER, Edition, load_questions
 from mmlcourse.grading.sandbox import find_sandbox
 from mmlcourse.lessons.checks.compare import WrongAnswer
 from mmlkit.files import write_file
@@ -312,39 +312,12 @@ def _judge(one, document, edition, questions, cells):
         one.compare(replay(document), edition.cases(one), variants, notes, show=False)
         nodes = [node for _, node in runner.definitions({"cells": cells})]
         others = {question.object or question.name for question in questions.values()}
-        one.refuse(_with_helpers(nodes, one.object or one.name, others))
+        one.refuse(with_helpers(nodes, one.object or one.name, others))
         return "right"
     except WrongAnswer as error:
         return f"not yet: {error}"[:600]
     except Exception as error:  # a forged document may hold anything
         return f"the results cannot be read ({type(error).__name__})."
-
-
-def _with_helpers(nodes, name, others):
-    """Return the tree of an answer, with the imports, functions and values that it names.
-
-    A name that does the exercise is worth nothing in a helper too, and under another name. The
-    functions of `other` questions are left out, because they are judged by themselves.
-    """
-    known, found, queue = {}, [], [name]
-    for node in filter(None, nodes):
-        if isinstance(node, ast.Import):
-            known |= {one.asname: ast.Import([one]) for one in node.names if one.asname}
-        elif isinstance(node, ast.ImportFrom):
-            for one in node.names:
-                known[one.asname or one.name] = ast.ImportFrom(node.module, [one], node.level)
-        elif hasattr(node, "name"):
-            known[node.name] = node
-        else:
-            stored = (one for one in ast.walk(node) if isinstance(one, ast.Name))
-            known |= {one.id: node for one in stored if isinstance(one.ctx, ast.Store)}
-    for other in others - {name}:
-        known.pop(other, None)
-    while queue:
-        if node := known.pop(queue.pop(), None):
-            found.append(node)
-            queue += [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
-    return ast.Module(found, [])
 
 
 def _written(cells, name):

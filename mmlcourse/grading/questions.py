@@ -1,12 +1,10 @@
-"""What a question is, the cases of an edition, and the check that a student calls.
+"""What a question is, and the cases of an edition.
 
 A question is data: its points, the right answer with tables of known mistakes, and a function that
 draws cases. The same right answer serves the student's check, on public cases, and the grader, on
 hidden cases. An edition of a course is one number, from which sizes, values and variants follow.
 """
 
-import ast
-import contextlib
 import copy
 import dataclasses
 import functools
@@ -22,17 +20,16 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from mmlcourse.grading.names import names_in
 from mmlcourse.grading.runner import watched
-from mmlcourse.lessons.checks.compare import WrongAnswer, compare, read, require, verdict
+from mmlcourse.lessons.checks.compare import compare, read, require
 
 __all__ = [
     "PLACEHOLDER",
-    "Assignment",
     "Draw",
     "Edition",
     "Question",
     "load_questions",
-    "names_in",
     "other",
     "question",
     "questions_of",
@@ -257,51 +254,6 @@ class Question:
         return self.driver and textwrap.dedent(inspect.getsource(self.driver))
 
 
-def names_in(tree):
-    """Return the names of a program's imports and attributes, with their ends of up to 20 words.
-
-    An import under another name has its own name here.
-
-    Args:
-        tree: a syntax tree.
-
-    Returns:
-        A set of texts such as "torch.optim.AdamW", "optim.AdamW", "AdamW" and "torch".
-    """
-    names = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            inside = f"{node.module}." if node.module else ""
-            names += [node.module, *(f"{inside}{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Attribute):
-            names += [node.attr, _dotted(node)]
-    words = [name.split(".") for name in filter(None, names)]
-    # An import may have a hundred thousand words, and all its ends would fill the memory.
-    ends = {".".join(one[-n:]) for one in words for n in range(1, min(len(one), 20) + 1)}
-    return ends | {one[0] for one in words}
-
-
-def _dotted(node):
-    """Return the text of a name with up to 20 attributes, and None for anything longer or else."""
-    words = []
-    while isinstance(node, ast.Attribute) and len(words) < 20:
-        words.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *words[::-1]]) if isinstance(node, ast.Name) else None
-
-
-def _tree_of(student):
-    """Return the syntax tree of a function or of a class's functions, where Python knows it."""
-    parts = vars(student).values() if isinstance(student, type) else [student]
-    body = []
-    for part in parts:
-        with contextlib.suppress(OSError, TypeError, SyntaxError):
-            body += ast.parse(textwrap.dedent(inspect.getsource(part))).body
-    return ast.Module(body, [])
-
-
 def question(name, **fields):
     """Turn a right answer into a question.
 
@@ -415,88 +367,3 @@ class Edition(NamedTuple):
             A list of tuples of arguments.
         """
         return one.cases(Draw(f"hidden {self.seed} {one.name}"))
-
-
-class Assignment:
-    """Check a student's answers on public cases.
-
-    Args:
-        name: such as "a1_minbert".
-        seed: the public seed of the edition.
-        **variants: the variants of the edition.
-
-    Raises:
-        ValueError: the assignment is unknown.
-
-    Example::
-
-        check = Assignment("a1_minbert", seed=1, gelu="exact")
-        check("attention", attention)        # prints one line
-    """
-
-    def __init__(self, name, seed, **variants):
-        self.name, self.questions = load_questions(name)
-        self.seed, self.variants, self.passed = seed, variants, {}
-
-    def __call__(self, name, student):
-        """Compare a student's function or class with the right answer and print one line.
-
-        Args:
-            name: the name of the question.
-            student: the function or class.
-
-        Returns:
-            True if the answer is right.
-        """
-        one = self.questions[name]
-        cases = one.cases(Draw(f"{self.seed} {name}"))
-        right = [other for other, passed in self.passed.items() if passed]
-
-        def check():
-            try:
-                notes = []
-                one.compare(one.call(student, notes), cases, self.variants, notes)
-                one.refuse(_tree_of(student))
-            except WrongAnswer as error:
-                raise WrongAnswer(one.advise(str(error), right)) from None
-
-        self.passed[name] = verdict(name, check)
-        return self.passed[name]
-
-    def done(self, *names):
-        """Return whether questions are answered, and print those that are not.
-
-        Args:
-            *names: names of questions.
-
-        Returns:
-            True if the last check of each was right.
-        """
-        missing = [name for name in names if not self.passed.get(name)]
-        if missing:
-            print(f"Skipped: first answer {', '.join(missing)}.")
-        return not missing
-
-    def split(self, count, dev):
-        """Divide row numbers into train and dev, as this edition does.
-
-        Args:
-            count: the number of rows.
-            dev: the number of rows in dev.
-
-        Returns:
-            Two lists of row numbers.
-        """
-        order = Draw(f"{self.seed} split").random.permutation(count).tolist()
-        return order[dev:], order[:dev]
-
-    def summary(self):
-        """Print the points of the questions that the public checks can judge."""
-        judged, total = [one for one in self.questions.values() if one.right], 0
-        for one in judged:
-            points = one.points if self.passed.get(one.name) else 0
-            total += points
-            print(f"{points:>3} of {one.points:<3} {one.name}")
-        print(f"{total:>3} of {sum(one.points for one in judged):<3} points for code")
-        if written := sum(one.points for one in self.questions.values() if not one.right):
-            print(f"    and {written} points for the written parts")

@@ -8,8 +8,9 @@ import pytest
 import torch
 from common import code_questions, judge, student_object
 
+from mmlcourse.grading.assignment import Assignment
 from mmlcourse.grading.grader import _judge
-from mmlcourse.grading.questions import Assignment, Draw, Edition
+from mmlcourse.grading.questions import Draw, Edition
 from mmlcourse.grading.runner import encode
 from mmlcourse.lessons.checks.compare import WrongAnswer
 from mmlkit.bert.model import BertConfig, BertEmbeddings, BertLayer

@@ -18,7 +18,8 @@ from hostile import ENDS, FORGES, HONEST, PATCHES_JSON, READS, RESOURCES
 from mmlcourse.cli.main import main
 from mmlcourse.grading import grader, runner
 from mmlcourse.grading.grader import grade_folder, grade_notebook, load_edition
-from mmlcourse.grading.questions import Edition, load_questions, names_in
+from mmlcourse.grading.names import names_in, with_helpers
+from mmlcourse.grading.questions import Edition, load_questions
 from mmlcourse.grading.reports import gradescope_results, page, write_reports
 from mmlcourse.grading.runner import definitions
 from mmlcourse.grading.sandbox import Sandbox, find_sandbox, package_paths
@@ -466,5 +467,5 @@ def test_a_name_of_many_words_stays_small():
 @pytest.mark.parametrize("where", ELSEWHERE)
 def test_a_name_that_does_the_exercise_is_found_where_the_answer_leads(where):
     nodes = ast.parse(ELSEWHERE[where]).body
-    found = names_in(grader._with_helpers(nodes, "f", {"f", "other"}))
+    found = names_in(with_helpers(nodes, "f", {"f", "other"}))
     assert ("layer_norm" in found) == (where not in ("another question", "nothing"))

@@ -10,8 +10,9 @@ import pytest
 from common import NAMES, code, code_questions, judge, namespace, student_object, wrong
 
 from mmlcourse.grading import grader, runner
+from mmlcourse.grading.assignment import Assignment
 from mmlcourse.grading.grader import replay
-from mmlcourse.grading.questions import Assignment, Draw, Edition, load_questions
+from mmlcourse.grading.questions import Draw, Edition, load_questions
 from mmlcourse.grading.runner import encode
 from mmlcourse.lessons.checks.compare import WrongAnswer, read
 
