@@ -36,7 +36,7 @@ def improvements(
     from matplotlib.patches import Rectangle
 
     values = percent.to_numpy(dtype=float)
-    limit = limit or max(np.nanmax(np.abs(values), initial=0), 1e-9)
+    limit = limit or np.nanmax(np.abs(values), initial=1e-9)
     frames = np.zeros_like(values) if marked is None else marked.to_numpy()
     texts = np.where(np.isfinite(values), np.char.mod(f"%+.{digits}f", values), "")
     ends = [COLOURS[1], "white", COLOURS[0]]
