@@ -219,7 +219,7 @@ def best_values(experiment, frame):
     """
     if experiment.chosen is None:
         return {}
-    by, key = next(iter(experiment.grid)), experiment.chosen
+    by, key = _first(experiment), experiment.chosen
     part = frame[frame["split"] == "dev"]
     part = part[part["metric"] == next(iter(part["metric"]), None)]
     wanted, found = math.prod(map(len, experiment.grid.values())), {}
