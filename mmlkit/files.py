@@ -120,7 +120,10 @@ def read_tensors(path):
     try:
         return load_file(path)
     except SafetensorError as error:
-        raise ValueError(f"{path} cannot be read as safetensors ({error}). {COPY_AGAIN}") from error
+        hint = COPY_AGAIN
+        if path.read_bytes()[:20] == b"version https://git-":
+            hint = "It is a pointer of Git LFS: run git lfs pull in its repository."
+        raise ValueError(f"{path} cannot be read as safetensors ({error}). {hint}") from error
 
 
 def tensor_mismatches(expected, tensors, source):

@@ -100,7 +100,8 @@ class MultiverseForSequenceClassification(PreTrainedModel):
         """Put fresh heads on an encoder.
 
         Args:
-            encoder: a loaded AutoModel, or a name or folder for AutoModel.from_pretrained.
+            encoder: a loaded AutoModel, or a name or folder for AutoModel.from_pretrained, which is
+                loaded in fp32.
             num_labels: C; the length of id2label by default.
             num_heads: M; the encoder's hidden_size by default, as in the paper.
             pooling: "cls", "mean", or "pooler" where the encoder has one.
@@ -109,9 +110,19 @@ class MultiverseForSequenceClassification(PreTrainedModel):
 
         Returns:
             The model, in the encoder's mode: that of `from_pretrained` is eval.
+
+        Raises:
+            ValueError: the pooling would read a token that has seen no other one.
         """
         if isinstance(encoder, (str, Path)):
-            encoder = AutoModel.from_pretrained(encoder, trust_remote_code=False)
+            encoder = AutoModel.from_pretrained(
+                encoder, dtype=torch.float32, trust_remote_code=False
+            )
+        if pooling != "mean" and any(getattr(one, "is_causal", 0) for one in encoder.modules()):
+            raise ValueError(
+                f"pooling={pooling!r} reads the first token, which has seen no other one in this "
+                "causal model. Use pooling='mean'."
+            )
         size = encoder.config.hidden_size
         labels = _label_names(id2label) if id2label else {"num_labels": num_labels}
         config = MultiverseConfig(
@@ -158,7 +169,8 @@ class MultiverseForSequenceClassification(PreTrainedModel):
             input_ids: [B, T].
             attention_mask: [B, T].
             token_type_ids: [B, T].
-            labels: [B]; scores also [B, 1].
+            labels: [B]; scores also [B, 1]. A label below 0 is unknown, and has no part in the
+                loss.
             **inputs: further inputs of the encoder.
 
         Returns:
@@ -179,10 +191,21 @@ class MultiverseForSequenceClassification(PreTrainedModel):
         x = sentence_vector(out, batch, self.head.pooling).to(self.head.weight.dtype)
         logits, loss = self.head(x), None
         if labels is not None:
-            batch.labels = labels.reshape(-1)  # scores may come as [B, 1]
+            batch.labels = self._checked(labels.reshape(-1), len(x))  # scores may come as [B, 1]
             loss = self._loss(x, batch) if self.training else data_loss(logits, batch)
         more = {name: getattr(out, name, None) for name in ("hidden_states", "attentions")}
         return SequenceClassifierOutput(loss=loss, logits=logits, **more)
+
+    def _checked(self, labels, rows):
+        """Return labels of which torch leaves out the unknown ones, below 0 as on the hub."""
+        if self.num_labels == 1:
+            return labels
+        if labels.is_floating_point() or len(labels) != rows:
+            raise ValueError(
+                f"{len(labels)} labels of {labels.dtype} came with {rows} rows, expected the index "
+                "of one label for each row. Several labels of a row are not supported."
+            )
+        return labels.where(labels >= 0, -100)
 
     def _loss(self, x, batch):
         loss, penalty = self.head.loss((x,), batch), self.head.penalty()
@@ -228,7 +251,8 @@ class PruningCallback(TrainerCallback, ExportableState):
 
         Raises:
             ValueError: training runs on several devices, each of which would see other losses and
-                keep other heads; or the pruner's head is not the model's.
+                keep other heads; the pruner's head is not trained; or weights are in half
+                precision.
             KeyError: the Trainer resumes from a checkpoint without the state of a pruner.
         """
         if args.world_size > 1 or args.n_gpu > 1:
@@ -236,13 +260,28 @@ class PruningCallback(TrainerCallback, ExportableState):
                 "pruning follows the losses of one device, but this training runs on "
                 f"{max(args.world_size, args.n_gpu)}; set CUDA_VISIBLE_DEVICES to one of them."
             )
-        if all(one is not self.pruner.head for one in model.modules()):
+        parts = dict(model.named_modules())
+        heads = {
+            name: one
+            for name, one in parts.items()
+            if isinstance(one, MultiverseHead) and one.weight.requires_grad
+        }
+        if all(one is not self.pruner.head for one in heads.values()):  # PEFT trains a copy
             raise ValueError(
-                "the pruner's head is not part of the model that is trained. Make the pruner with "
-                "HeadPruner(model.head, ...)."
+                "the pruner's head is none of those that are trained. Make the pruner with "
+                f"HeadPruner(model.get_submodule(name), ...), name one of {list(heads)}."
             )
-        self.model, self.seen = model, []
-        model.per_head = None  # of an earlier training
+        trained = [one.dtype for one in model.parameters() if one.requires_grad]
+        if half := [dtype for dtype in trained if dtype.itemsize < 4]:
+            raise ValueError(
+                f"weights in {half[0]} round most small updates away. Train model.float(); "
+                "TrainingArguments(bf16=True) then computes in half precision."
+            )
+        self.seen = []
+        self.model = next(  # inside PEFT's wrapper, for example
+            one for one in parts.values() if isinstance(one, MultiverseForSequenceClassification)
+        )
+        self.model.per_head = None  # of an earlier training
         if state.global_step:
             saved = state.stateful_callbacks["PruningCallback"]
             self.pruner.load_state_dict(saved["attributes"])

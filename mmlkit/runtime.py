@@ -25,6 +25,7 @@ __all__ = [
     "set_random_state",
 ]
 
+_SEEDED = threading.RLock()  # torch's generators are global: runs in threads take turns
 FP16_DEVICES = ("cuda",)  # bf16 is at least as fast elsewhere; tests add the CPU
 
 
@@ -125,6 +126,8 @@ def autocast(precision, device):
 def seeded(seed, device=None):
     """Draw from a seed inside a with block, and restore the random state afterwards.
 
+    Threads take turns, because the generators belong to all of them.
+
     Args:
         seed: a whole number.
         device: a torch.device, whose generator is seeded beside the CPU's; None for the CPU alone.
@@ -132,12 +135,13 @@ def seeded(seed, device=None):
     Yields:
         Nothing.
     """
-    before = random_state(device)
-    try:
-        seed_generators(seed, device)
-        yield
-    finally:
-        set_random_state(before, device)
+    with _SEEDED:
+        before = random_state(device)
+        try:
+            seed_generators(seed, device)
+            yield
+        finally:
+            set_random_state(before, device)
 
 
 def random_state(device=None):

@@ -357,7 +357,8 @@ class BertModel(nn.Module):
         Args:
             input_ids: token ids, [B, T].
             attention_mask: 1 for a token, 0 for padding, [B, T]. By default all are tokens.
-            token_type_ids: segments 0 or 1, [B, T]. By default all are 0.
+            token_type_ids: segments 0 or 1, [B, T]. By default all are 0, and in a model of one
+                segment.
             first_token_only: let the last layer compute only [CLS], the same numbers for less work.
             task: name of the task, for an encoder with `add_pals`.
 
@@ -373,7 +374,7 @@ class BertModel(nn.Module):
                 f"most {self.config.max_position_embeddings} tokens. Truncate when you tokenize "
                 "(max_length=)."
             )
-        if token_type_ids is None:
+        if token_type_ids is None or self.config.type_vocab_size == 1:
             token_type_ids = torch.zeros_like(input_ids)
         h = self.embeddings(input_ids, token_type_ids)
         mask = None if attention_mask is None else self.additive_mask(attention_mask, h)

@@ -69,7 +69,7 @@ def load_pretrained(name="minilm", *, num_layers=None, random_init=False, seed=0
     try:
         config = dataclasses.replace(config, num_hidden_layers=int(num_layers or layers))
         with seeded(seed):
-            encoder = BertModel(config)
+            encoder = BertModel(config).float()
     except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{folder / 'config.json'} describes no encoder: {error}") from error
     if not random_init:
@@ -170,7 +170,8 @@ def _find_folder(name):
 
 def _read_config(folder):
     values = read_json_object(folder / "config.json")
-    for key, expected in {"model_type": "bert", "position_embedding_type": "absolute"}.items():
+    wanted = {"model_type": "bert", "position_embedding_type": "absolute", "is_decoder": False}
+    for key, expected in wanted.items():
         if (found := values.get(key, expected)) != expected:
             raise ValueError(
                 f"{folder}: config.json has {key} {found!r}, expected BERT's {expected!r}. "
@@ -190,6 +191,11 @@ def _read_weights(folder):
                 f"{binary} is damaged, or holds more than tensors and could run code. Convert it "
                 "to model.safetensors."
             ) from error
+    elif parts := sorted(folder.glob("*.index.json")):
+        raise ValueError(
+            f"{folder}: {parts[0].name} says that the weights are in several files. Write "
+            "one: transformers.AutoModel.from_pretrained(...).save_pretrained(...)."
+        )
     else:
         tensors = read_tensors(folder / "model.safetensors")
     return {_encoder_name(key): tensor for key, tensor in tensors.items()}
@@ -197,7 +203,7 @@ def _read_weights(folder):
 
 def _encoder_name(key):
     """Return a weight's name without a larger model's prefix, with today's names in LayerNorm."""
-    key = key.removeprefix("bert.").removeprefix("model.")
+    key = key.removeprefix("module.").removeprefix("bert.").removeprefix("model.")
     key = key.replace("LayerNorm.gamma", "LayerNorm.weight")
     return key.replace("LayerNorm.beta", "LayerNorm.bias")
 
@@ -237,8 +243,13 @@ def _read_tokenizer(folder, vocab_size):
     # Without these files, transformers makes a tokenizer with an empty vocabulary.
     if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt")):
         raise FileNotFoundError(f"{folder} has no tokenizer: expected tokenizer.json or vocab.txt.")
+    options = {"use_fast": True}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, use_fast=True, trust_remote_code=False)
+        if not any((folder / f"tokenizer{end}.json").is_file() for end in ("", "_config")):
+            # Words with capitals, [UNK] and [unused1] aside, are for texts with capitals.
+            words = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
+            options["do_lower_case"] = all(one == one.lower() for one in words if one[:1] != "[")
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, **options)
     except Exception as error:  # JSON, an error of tokenizers, a class that does not exist
         raise ValueError(
             f"{folder}: the tokenizer cannot be used: {error}. {COPY_AGAIN}"

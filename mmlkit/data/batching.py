@@ -171,7 +171,7 @@ def encode(tokenizer, split, *, max_length=512, pairs="packed"):
         An `Encoded`.
 
     Raises:
-        ValueError: pairs is another word.
+        ValueError: pairs is another word, or the tokenizer leaves out [CLS] or [SEP].
     """
     if pairs not in ("packed", "separate"):
         raise ValueError(f"pairs is {pairs!r}, expected 'packed' or 'separate'.")
@@ -187,6 +187,13 @@ def encode(tokenizer, split, *, max_length=512, pairs="packed"):
             )
         truncated = sum(bool(row.overflowing) for row in coded.encodings)
         ids, segments = coded["input_ids"], coded["token_type_ids"]
+        first = tokenizer.convert_ids_to_tokens(ids[0])
+        marks = tokenizer.cls_token or "[CLS]", tokenizer.sep_token or "[SEP]"
+        if first[0] != marks[0] or first.count(marks[1]) < len(columns):
+            raise ValueError(
+                f"The tokenizer puts no {marks[0]} before a row, or no {marks[1]} after each text: "
+                f"{first[:12]}. Its tokenizer.json lacks BERT's post-processor."
+            )
         return Encoded(split.task, ids, segments, split.labels, truncated, queries=split.queries)
 
     columns, texts = list(map(list, zip(*split.texts))), len(split)

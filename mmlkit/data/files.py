@@ -5,6 +5,7 @@ files, and plain .csv, .tsv, .jsonl and .parquet files. Notebook 00 shows them.
 """
 
 import csv
+import io
 import json
 from pathlib import Path
 
@@ -49,8 +50,8 @@ def find_files(folder, task):
         elif split in ("train", "dev"):
             raise FileNotFoundError(
                 f"{folder} has no {split} file for task {task.name!r}: expected {split} with one "
-                f"of {list(ENDINGS)}, or a name of the CS224N or MT-DNN release, there or in "
-                f"{task.name}/; found {[path.name for path in inside[:12]]}."
+                f"of {list(ENDINGS)}, or a name of the CS224N or MT-DNN release (whose sst is "
+                f"'sst2'), there or in {task.name}/; found {[path.name for path in inside[:12]]}."
             )
     return found
 
@@ -133,13 +134,15 @@ def read_rows(path, task=None):
 
 
 def _read_csv(path, task):
-    """Read a .tsv file, which has no quoting, or a .csv file, which has and may have tabs."""
+    """Read a .csv file, which has quoting and may have tabs, or a .tsv file, which may have it."""
     import pandas as pd
 
     with path.open(encoding="utf-8-sig", newline="") as file:
         tab = path.suffix == ".tsv" or "\t" in file.readline()
         file.seek(0)
-        quoting = csv.QUOTE_NONE if path.suffix == ".tsv" else csv.QUOTE_MINIMAL
+        plain = path.suffix == ".tsv" and not _is_quoted(file.read())
+        file.seek(0)
+        quoting = csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL
         # strict: a quotation mark too many would join the rows up to the next mark
         reader = csv.reader(file, delimiter="\t" if tab else ",", quoting=quoting, strict=True)
         rows = []
@@ -164,6 +167,26 @@ def _read_csv(path, task):
             )
     numbers, cells = zip(*rows) if rows else ((), ())
     return pd.DataFrame(list(cells), list(numbers), header, dtype=object)
+
+
+def _is_quoted(text):
+    """Return whether csv wrote a .tsv file, as pandas does. In GLUE's, marks are plain text."""
+    if '"' not in text:
+        return False
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), "excel-tab", strict=True))
+    except csv.Error:
+        return False
+    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
+        again = io.StringIO()
+        csv.writer(again, "excel-tab", quoting=quoting, lineterminator="\n").writerows(rows)
+        if _lines(again.getvalue()) == _lines(text):
+            return True
+    return False
+
+
+def _lines(text):
+    return text.replace("\r\n", "\n").strip("\n").split("\n")
 
 
 def _columns_without_header(path, task, first):

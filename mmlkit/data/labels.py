@@ -3,6 +3,7 @@
 Notebook 00 uses it, through `load_task`.
 """
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ LARGEST = 3.4e38  # of float32, the type of a score
 UNKNOWN = ("", "_", "_1")
 HOW_LABELS = (
     "Labels are matched by name. Rename them in the file, or pass labels: all names in the order "
-    "of the file's integers, or a dict from its labels to names."
+    "of the file's integers, or a dict from its labels to names (None: the label is unknown)."
 )
 
 
@@ -43,10 +44,15 @@ def match_labels(task, column, labels, place):
         unknown = column.isna() | keys.isin(UNKNOWN[:-1] if low <= -1 else UNKNOWN)
         values = column.map(_score)
         values, expected = values.where(values.between(low, high)), f"from {low:g} to {high:g}"
+        if values.max() <= low + (high - low) / 5:
+            scale = f"{place}: the highest score is {values.max():g}, expected scores {expected}."
+            if task.labels:
+                raise ValueError(f"{scale} Multiply them, else no row is {task.labels[1]!r}.")
+            warnings.warn(f"{scale} Have they another scale?", stacklevel=4)
     else:
         indices = _label_indices(task, labels, place, keys)
-        unknown = column.isna() | (keys.isin(UNKNOWN) & ~keys.isin(list(indices)))
         values = keys.map(indices).astype(float)
+        unknown = column.isna() | values.lt(0) | (keys.isin(UNKNOWN) & values.isna())
         expected = f"one of {list(task.labels)}. {HOW_LABELS}"
     wrong = (values.isna() & ~unknown).to_numpy()
     if wrong.any():
@@ -69,7 +75,10 @@ def _score(value):
 
 
 def _label_indices(task, labels, place, keys):
-    """Return {label_key of a label in a table: its index in task.labels}, also of integers."""
+    """Return {label_key of a label in a table: its index in task.labels, or -1 if it is unknown}.
+
+    Integers are among the labels.
+    """
     own = {label_key(name): i for i, name in enumerate(task.labels)}
     found, file, wrong = set(keys), Path(str(place)).name, False
     if labels is None:
@@ -81,7 +90,10 @@ def _label_indices(task, labels, place, keys):
         wrong = from_minus_one or sorted(map(label_key, labels)) != sorted(own)
         labels = dict(enumerate(labels))
     given = {**task.label_aliases, **labels}
-    given = {label_key(theirs): own.get(label_key(ours)) for theirs, ours in given.items()}
+    given = {
+        label_key(theirs): -1 if ours is None else own.get(label_key(ours))
+        for theirs, ours in given.items()
+    }
     if wrong or None in given.values() or any(own.get(key, i) != i for key, i in given.items()):
         raise ValueError(
             f"{place}: labels={labels} does not fit the names {list(task.labels)} and the labels "

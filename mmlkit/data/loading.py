@@ -19,6 +19,7 @@ from mmlkit.hub import load_hub_dataset
 __all__ = ["Split", "TaskData", "load_task", "make_split", "task_data"]
 
 LABELLED = ("train", "dev")  # other splits may be without labels
+IDS = ("id", "idx", "index", "test_id")
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,8 @@ def load_task(task, source="mini", *, limit=None, seed=0, labels=None):
         limit: the largest number of rows of each split, or None for all. They are drawn at random.
         seed: the seed of that draw.
         labels: the label names in the order of the file's integers, such as ("no", "yes"); or a
-            dict from a label in the file to its name in the task.
+            dict from a label in the file to its name in the task, or to None where it means that
+            the label is unknown.
 
     Returns:
         A `TaskData`.
@@ -244,6 +246,8 @@ def make_split(task, rows, *, name="data", place=None, labels=None, limit=None, 
         kept = kept[np.sort(drawn)]
     if values is not None:
         values = values[kept].astype(np.int64 if task.labels else np.float32)
+        if name == "train" and task.labels and len(set(values)) == 1 < len(values):
+            warnings.warn(f"{place}: all rows are {task.labels[values[0]]!r}.", stacklevel=4)
     texts = list(texts.iloc[kept].itertuples(index=False, name=None))
     ids, others = _other_columns(frame.iloc[kept], {*columns, column, *task.text_columns})
     return Split(task, texts, values, ids, name, columns=others)
@@ -261,7 +265,8 @@ def _find_columns(task, frame, place, *, required):
             raise ValueError(
                 f"{place} has no column {column!r} (columns found: {names[:12]}). Expected "
                 f"{list(task.text_columns)} and 'label' for task {task.name!r}: rename the column, "
-                "or look for another separator than that of the file's ending."
+                "add it where the first line is a row, or look for another separator than that of "
+                "the file's ending."
             )
         if one is not None and (names.count(one) > 1 or one in found):
             raise ValueError(
@@ -293,9 +298,9 @@ def _usable_rows(index, values, faults, place):
 def _other_columns(frame, known):
     """Return the ids of the rows, and a dict of the columns that are none of the known ones."""
     names = list(frame.columns)
-    own = next((name for name in ("id", "idx") if name in names), None)
+    own = next((name for name in IDS if name in names), None)
     ids = (frame.index if own is None else frame[own]).tolist()
-    known = {*known, "label", "id", "idx", ""}
+    known = {*known, *IDS, "label", ""}
     others = [name for name in names if name not in known and names.count(name) == 1]
     return ids, {name: frame[name].tolist() for name in others if not str(name).isdigit()}
 

@@ -181,7 +181,15 @@ _MNLI_SPLITS = {
 
 _DEFINITIONS = (
     # CS224N default project
-    _course("sst", _SENTENCE, _FIVE, stem="ids-sst", metrics=_MACRO_F1, hub="SetFit/sst5"),
+    _course(  # MT-DNN's files sst_*.tsv are SST-2
+        "sst",
+        _SENTENCE,
+        _FIVE,
+        stem="ids-sst",
+        metrics=_MACRO_F1,
+        hub="SetFit/sst5",
+        canonical="sst5",
+    ),
     _course("cfimdb", _SENTENCE, _POLARITY, stem="ids-cfimdb", metrics=_MACRO_F1),
     _course(
         "quora",

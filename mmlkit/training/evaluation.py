@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from mmlkit.data.batching import collate, encode, plan
-from mmlkit.data.loading import Split, TaskData
+from mmlkit.data.loading import Split, TaskData, make_split
 from mmlkit.runtime import autocast, place
 from mmlkit.training import metrics
 from mmlkit.training.distributed import ALONE
@@ -88,7 +88,8 @@ def predict_scores(
 
     Args:
         model: a MultitaskModel. It is moved to `device` and stays there; its mode is restored.
-        data: a Split, a TaskData (its dev split), or a list of texts or pairs of texts.
+        data: a Split, a TaskData (its dev split), a list of texts or pairs of texts, or a table in
+            memory with the task's columns (see `task_data`).
         task: the task of texts: a Task, or the name of one of `model.tasks` or of mmlkit's own. A
             Split or TaskData has a task already.
         batch_size: rows per batch. Where memory runs out, batches are halved.
@@ -277,6 +278,8 @@ def _as_split(model, data, task):
             f"for {list(model.heads)})."
         )
     task = model.known_task(task)
+    if hasattr(data, "columns") or hasattr(data, "column_names"):  # else the names were texts
+        return make_split(task, data, name="texts")
     data = [data] if isinstance(data, str) else data  # else each character would be a text
     texts = [(row,) if isinstance(row, str) else tuple(row) for row in data]
     for i, row in enumerate(texts):

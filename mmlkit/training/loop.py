@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 import torch
 
 from mmlkit.data.batching import collate, encode, plan_examples
+from mmlkit.data.loading import TaskData
 from mmlkit.heads.linear import Loss
 from mmlkit.runtime import (
     autocast,
@@ -159,6 +160,7 @@ def fit(
         seconds, best.
 
     Raises:
+        TypeError: data are a table (see `task_data`).
         ValueError: data, head, optimizer, sampler or hook do not fit together, or a checkpoint or
             another process has other settings (from private functions).
         FloatingPointError: the loss or a gradient was not finite in the last step (on a GPU: of 50
@@ -169,8 +171,7 @@ def fit(
 
         history = fit(model, {"sst": load_task("sst")}, epochs=2, lr=1e-4, head_lr=1e-3)
     """
-    data = data if isinstance(data, dict) else {data.task.name: data}
-    _check_data(model, data)
+    data = _checked_data(model, data)
     group, device = join(device)
     group.send_weights(place(model, device))
     model.max_length = model.cut(max_length)
@@ -269,7 +270,14 @@ class _Run:
         firsts = [next(iter(values.values())) for values in scores.values()]
         # A correlation of constant predictions is nan, and counts as 0.
         score = sum(0.0 if math.isnan(first) else first for first in firsts) / len(firsts)
-        best = score > self.best_score
+        undefined = all(map(math.isnan, firsts))
+        if undefined:
+            warnings.warn(
+                "No dev metric is defined, because labels or predictions are all equal. The last "
+                "such epoch counts as the best.",
+                stacklevel=3,
+            )
+        best = score > self.best_score or (undefined and score == self.best_score)
         if best:
             self.best_score = score
             state = self.model.state_dict()
@@ -308,8 +316,11 @@ class _Run:
         return pd.DataFrame(self.history)
 
 
-def _check_data(model, data):
-    """Check that data have labels, and are for the tasks that their names and the heads say."""
+def _checked_data(model, data):
+    """Return {task name: TaskData}, if all have labels and fit the names and the heads."""
+    if not isinstance(data, (dict, TaskData)):
+        raise TypeError(f"data is a {type(data).__name__}; pass task_data(task, train, dev) of it.")
+    data = data if isinstance(data, dict) else {data.task.name: data}
     for name, one in data.items():
         model.head(one.task)
         metrics.check_metrics(one.task)
@@ -324,6 +335,7 @@ def _check_data(model, data):
                     f"data[{name!r}] is for {one.task}, and its {part} split was made for "
                     f"{split.task}. Use the task's own name, and load the data with this task."
                 )
+    return data
 
 
 def _check_parts(model, data, optimizer, hooks, sampler, epochs):

@@ -1,5 +1,6 @@
 """The multiverse head on other encoders with the Trainer: training, pruning, saving, resuming."""
 
+import copy
 import json
 import re
 from pathlib import Path
@@ -20,6 +21,7 @@ def tiny(kind, **changes):
     from transformers import AutoConfig, AutoModel
 
     sizes = {
+        "gpt2": dict(vocab_size=40, n_embd=16, n_layer=1, n_head=2, bos_token_id=1, eos_token_id=1),
         "distilbert": dict(
             vocab_size=40, dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=32
         ),
@@ -287,8 +289,49 @@ def test_the_head_reads_an_encoder_in_half_precision():
 def test_the_pruner_of_another_models_head_is_refused(tmp_path):
     """It would be pruned in place of the trained one."""
     other = wrap("distilbert")
-    with pytest.raises(ValueError, match="the pruner's head is not part of the model"):
+    with pytest.raises(ValueError, match="the pruner's head is none of those that"):
         train(wrap("distilbert"), tmp_path, HeadPruner(other.head, every=4), max_steps=2)
+
+
+def test_a_copy_of_the_head_that_a_wrapper_trains_is_named(tmp_path):
+    """PEFT's modules_to_save trains a copy and freezes the original, which stays in the model."""
+    model = wrap("distilbert")
+    model.copy = copy.deepcopy(model.head)
+    model.head.requires_grad_(False)
+    with pytest.raises(ValueError, match=r"model.get_submodule\(name\), .*one of \['copy'\]"):
+        train(model, tmp_path, HeadPruner(model.head), max_steps=1)
+    wrapper = torch.nn.Sequential(model)
+    callback = PruningCallback(HeadPruner(wrapper.get_submodule("0.copy")))
+    state = SimpleNamespace(global_step=0)
+    callback.on_train_begin(SimpleNamespace(world_size=1, n_gpu=0), state, None, wrapper)
+    assert callback.model is model, "the losses are read from another module"
+
+
+def test_weights_in_half_precision_are_not_trained(tmp_path):
+    model = wrap("distilbert").bfloat16()
+    with pytest.raises(ValueError, match=r"torch.bfloat16 round .* Train model.float\(\)"):
+        train(model, tmp_path, HeadPruner(model.head), max_steps=1)
+
+
+def test_an_encoder_by_name_is_loaded_in_fp32(tmp_path):
+    tiny("distilbert").bfloat16().save_pretrained(tmp_path)
+    model = MultiverseForSequenceClassification.on(tmp_path, 2, num_heads=3)
+    assert {one.dtype for one in model.parameters()} == {torch.float32}
+
+
+def test_a_causal_model_is_not_pooled_at_its_first_token():
+    causal = tiny("gpt2")
+    with pytest.raises(ValueError, match="pooling='cls' reads the first token, .*'mean'"):
+        MultiverseForSequenceClassification.on(causal, 2)
+    model = MultiverseForSequenceClassification.on(causal, 2, num_heads=3, pooling="mean").eval()
+    one, other = (model(torch.tensor([[5, 6, last]])).logits for last in (7, 8))
+    assert not torch.equal(one, other)
+
+
+@pytest.mark.parametrize("labels", [[0.0, 1.0], [[0.0, 1.0], [1.0, 1.0]], [[0, 1], [1, 1]]])
+def test_labels_of_another_form_are_refused(labels):
+    with pytest.raises(ValueError, match="Several labels of a row are not supported"):
+        wrap("distilbert")(**{**tensors(2), "labels": torch.tensor(labels)})
 
 
 def test_several_devices_are_refused(tmp_path):
@@ -363,13 +406,14 @@ def test_the_loss_of_an_evaluation_does_not_shrink_with_the_heads():
     torch.testing.assert_close(pruned.loss, whole.loss)
 
 
-def test_rows_without_a_label_do_not_count_in_the_loss():
-    """-100 is transformers' label of such rows; the mean is over the others."""
+@pytest.mark.parametrize("unknown", [-100, -1])
+def test_rows_without_a_label_do_not_count_in_the_loss(unknown):
+    """-100 is transformers' label of such rows, -1 the hub's; the mean is over the others."""
     model, batch = wrap("bert", dropout=0.0, orthogonality_weight=0.0), tensors()
     model.head.train(), setattr(model, "training", True)
     model.encoder.eval()
     expected = model(**{key: value[:3] for key, value in batch.items()}).loss
-    batch["labels"][3] = -100
+    batch["labels"][3] = unknown
     torch.testing.assert_close(model(**batch).loss, expected)
 
 

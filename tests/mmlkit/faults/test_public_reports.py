@@ -1,0 +1,261 @@
+"""Inputs of public bug reports: the right value, or one sentence that names the cause."""
+
+import csv
+import json
+import shutil
+import threading
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny import write_tiny_bert, write_vocabulary
+
+from mmlkit.bert.model import BertConfig, BertModel
+from mmlkit.bert.pretrained import load_pretrained
+from mmlkit.data.loading import load_task, make_split, task_data
+from mmlkit.data.tasks import Task
+from mmlkit.heads.linear import LinearHead
+from mmlkit.training.evaluation import predict
+from mmlkit.training.loop import fit
+from mmlkit.training.model import MultitaskModel
+
+YES_NO = Task("mine", text_columns=("text",), labels=("no", "yes"))
+THREE = Task("mine", text_columns=("text",), labels=("negative", "neutral", "positive"))
+
+
+def load(folder, text, task=YES_NO, name="{}.csv", **options):
+    """Write train and dev with the same text, and load them."""
+    for split in ("train", "dev"):
+        (folder / name.format(split)).write_text(text, encoding="utf-8", newline="")
+    return load_task(task, folder, **options)
+
+
+def labelled(split):
+    return [(*texts, split[i]["label"]) for i, texts in enumerate(split.texts)]
+
+
+@pytest.fixture(scope="module")
+def tiny_folder(tmp_path_factory):
+    return write_tiny_bert(tmp_path_factory.mktemp("bert") / "tiny")
+
+
+@pytest.fixture
+def folder(tiny_folder, tmp_path):
+    return Path(shutil.copytree(tiny_folder, tmp_path / "bert"))
+
+
+def configure(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def linear(folder, task=YES_NO, **options):
+    encoder, _ = load_pretrained(folder, device="cpu")
+    return MultitaskModel(encoder, {task.name: LinearHead(32, task.num_labels, **options)})
+
+
+# data
+
+
+def test_integers_from_minus_one_follow_the_advice_of_the_message(tmp_path):
+    text, names = "text,label\nawful,-1\na table,0\nlovely,1\n", THREE.labels
+    with pytest.raises(ValueError, match="a dict from its labels to names"):
+        load(tmp_path, text, THREE, labels=names)
+    data = load(tmp_path, text, THREE, labels=dict(zip((-1, 0, 1), names)))
+    assert labelled(data.train) == list(zip(("awful", "a table", "lovely"), names))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_a_tsv_file_that_pandas_wrote_has_the_texts_of_its_frame(tmp_path, quoting, end):
+    texts = ['He said ""no"".', 'a "good" film', "two\tcolumns", "two\nlines", "plain"]
+    frame = pd.DataFrame({"text": texts, "label": ["yes", "no", "yes", "no", "yes"]})
+    text = frame.to_csv(sep="\t", index=False, quoting=quoting, lineterminator=end)
+    assert labelled(load(tmp_path, text, name="{}.tsv").train) == list(map(tuple, frame.values))
+
+
+@pytest.mark.parametrize(
+    "row",
+    ['"A triumph"', 'He said "no"', '"He said ""no"', '"', '""', '"A" and "B"', '5" disk', '"a" b'],
+)
+def test_marks_in_the_tsv_files_of_glue_are_text(tmp_path, row):
+    """Quotation marks are part of the text there, also where they look like csv's in a row."""
+    data = load(tmp_path, f'text\tlabel\n{row}\tno\nsay "x"\tyes\n', name="{}.tsv")
+    assert labelled(data.train)[0] == (row, "no")
+
+
+def test_scores_on_another_scale_are_noticed(tmp_path):
+    text = "sentence1,sentence2,score\na,b,0.9\nc,d,0.1\ne,f,1\n"
+    with pytest.raises(ValueError, match="highest score is 1, expected scores from 0 to 5"):
+        load(tmp_path, text, "stsb_star")
+    with pytest.warns(UserWarning, match="highest score is 1, .*another scale"):
+        data = load(tmp_path, text, "stsb")
+    assert data.train.labels.tolist() == [np.float32(0.9), np.float32(0.1), 1.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load(tmp_path, text + "g,h,3\n", "stsb")
+
+
+def test_the_other_sst_of_mt_dnn_is_not_read(tmp_path):
+    with pytest.raises(FileNotFoundError, match="whose sst is 'sst2'"):
+        load(tmp_path, "0\t1\tgood\n1\t0\tbad\n", "sst", "sst_{}.tsv")
+    assert load_task("sst2", tmp_path).train.labels.tolist() == [1, 0]
+
+
+def test_one_class_in_train_is_noticed(tmp_path):
+    with pytest.warns(UserWarning, match=r"train.csv: all rows are 'no'\."):
+        load(tmp_path, "text,label\na,no\nb,no\n")
+
+
+def test_a_word_for_unknown_labels(tmp_path):
+    (tmp_path / "test.csv").write_text("text,label\na,hidden\nb,hidden\n")
+    text = "text,label\na,no\nb,yes\n"
+    with pytest.raises(ValueError, match=r"found 'hidden', .*\(None: the label is unknown\)"):
+        load(tmp_path, text)
+    assert load(tmp_path, text, labels={"hidden": None}).test.labels is None
+    with pytest.warns(UserWarning, match="rows without a label: 1 of 3"):
+        data = load(tmp_path, f"{text}c,hidden\n", labels={"hidden": None})
+    assert labelled(data.train) == [("a", "no"), ("b", "yes")]
+    with pytest.raises(ValueError, match="does not fit"):
+        load(tmp_path, text, labels={"no": None})
+
+
+@pytest.mark.parametrize("name", ["id", "idx", "index", "test_id"])
+def test_ids_have_other_names_in_other_releases(name):
+    split = make_split(YES_NO, [{"text": "a", "label": "no", name: 7}], name="train")
+    assert split.ids == [7] and not split.columns
+
+
+def test_empty_columns_and_rows_cost_nothing(tmp_path):
+    with pytest.warns(UserWarning, match="1 of 3"):
+        data = load(tmp_path, "text,label,,\na,no,,\n,,,\nb,yes,,\n")
+    assert labelled(data.train) == [("a", "no"), ("b", "yes")]
+
+
+def test_a_first_line_that_is_a_row_is_named(tmp_path):
+    with pytest.raises(ValueError, match="add it where the first line is a row"):
+        load(tmp_path, "a man,no\na dog,yes\n")
+
+
+def test_tables_in_memory(folder):
+    from datasets import Dataset
+
+    frame = pd.DataFrame({"text": ["the cat", "a dog"], "label": ["no", "yes"]})
+    model = linear(folder)
+    with pytest.raises(TypeError, match=r"data is a DataFrame; pass task_data\(task, train, dev\)"):
+        fit(model, frame)
+    fit(model, task_data(YES_NO, frame, frame), epochs=1, device="cpu")
+    expected = predict(model, frame["text"].tolist(), task="mine").tolist()
+    for table in (frame, frame[["text"]], Dataset.from_pandas(frame)):
+        assert predict(model, table, task="mine").tolist() == expected
+
+
+# models
+
+
+def test_weights_are_fp32_whatever_the_default(folder):
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        encoder, _ = load_pretrained(folder)
+    finally:
+        torch.set_default_dtype(before)
+    assert {one.dtype for one in encoder.parameters()} == {torch.float32}
+
+
+def test_half_precision_weights_are_not_trained(folder):
+    frame = pd.DataFrame({"text": ["the cat", "a dog"], "label": ["no", "yes"]})
+    with pytest.raises(ValueError, match=r"bfloat16, which rounds .* Train model.float\(\)"):
+        fit(linear(folder).bfloat16(), task_data(YES_NO, frame, frame), device="cpu")
+
+
+def test_a_decoder_is_refused(folder):
+    configure(folder, is_decoder=True)
+    with pytest.raises(ValueError, match="is_decoder True"):
+        load_pretrained(folder)
+
+
+def test_a_model_of_one_segment_reads_pairs():
+    encoder = BertModel(BertConfig.tiny(type_vocab_size=1)).eval()
+    ids = torch.tensor([[1, 2, 3]])
+    one, two = encoder(ids), encoder(ids, token_type_ids=torch.tensor([[0, 1, 1]]))
+    assert torch.equal(one.last_hidden_state, two.last_hidden_state)
+
+
+def test_a_tokenizer_without_cls_or_sep_is_named(folder):
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"post_processor": None}))
+    (folder / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "PreTrainedTokenizerFast", "cls_token": "[CLS]", "sep_token": "[SEP]"}'
+    )
+    with pytest.raises(ValueError, match=r"puts no \[CLS\] before a row"):
+        predict(linear(folder), ["the cat"], task=YES_NO)
+
+
+def test_a_vocabulary_with_capitals_keeps_them(folder):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    path, ids = folder / "vocab.txt", []
+    write_vocabulary(path)
+    for change in (lambda text: text, lambda text: text.replace("\ncat\n", "\nCat\n")):
+        path.write_text(change(path.read_text()))
+        ids.append(load_pretrained(folder)[1]("The Cat").input_ids[1:-1])
+    assert ids == [[5, 7], [1, 7]]  # [UNK] is 1: only "the" is there
+
+
+@pytest.mark.parametrize("prefix", ["module.bert.", "module.", "bert.", "model."])
+def test_weights_under_a_prefix(folder, prefix):
+    expected, path = load_pretrained(folder)[0].state_dict(), folder / "model.safetensors"
+    save_file({prefix + key: value for key, value in load_file(path).items()}, path)
+    found = load_pretrained(folder)[0].state_dict()
+    assert all(torch.equal(found[key], value) for key, value in expected.items())
+
+
+def test_other_forms_of_weights_are_named(folder):
+    path = folder / "model.safetensors"
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 12\n")
+    with pytest.raises(ValueError, match="pointer of Git LFS: run git lfs pull"):
+        load_pretrained(folder)
+    path.unlink()
+    (folder / "pytorch_model.bin.index.json").write_text("{}")
+    with pytest.raises(ValueError, match="bin.index.json says .* in several files. Write one"):
+        load_pretrained(folder)
+
+
+# training
+
+
+def test_runs_in_threads_take_turns(folder):
+    """torch's generators are global, so that runs side by side would draw each other's numbers."""
+    frame = pd.DataFrame({"text": ["the cat", "a dog"] * 8, "label": ["no", "yes"] * 8})
+    data, found = task_data(YES_NO, frame, frame), {}
+
+    def train(seed, name):
+        options = dict(epochs=3, batch_size=2, seed=seed, lr=1e-3, device="cpu")
+        found[name] = fit(models[name], data, **options)["train_loss"].tolist()
+
+    models = {}
+    for name in ("alone 1", "alone 2", "thread 1", "thread 2"):
+        torch.manual_seed(0)
+        models[name] = linear(folder)
+    train(1, "alone 1")
+    train(2, "alone 2")
+    threads = [threading.Thread(target=train, args=(i, f"thread {i}")) for i in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found["thread 1"] == found["alone 1"] and found["thread 2"] == found["alone 2"]
+
+
+def test_where_no_metric_is_defined_the_last_epoch_stays(folder):
+    task = Task("mine", text_columns=("text",), kind="regression")
+    train = pd.DataFrame({"text": ["the cat", "a dog"], "label": [1.0, 2.0]})
+    data = task_data(task, train, train.assign(label=1.0))
+    with pytest.warns(UserWarning, match="No dev metric is defined"):
+        history = fit(linear(folder, task), data, epochs=3, device="cpu")
+    assert history["best"].tolist() == [False, False, True]
