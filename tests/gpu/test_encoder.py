@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-import transformers
 
 from mmlcourse.cli.main import main
 from mmlkit import load_pretrained, load_task
@@ -28,6 +27,8 @@ def on(device, batch):
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_minilm_agrees_with_transformers(device, exact_products, attention):
+    import transformers
+
     encoder, tokenizer = load_pretrained("minilm", device=device)
     options = dict(attn_implementation=attention)
     theirs = transformers.BertModel.from_pretrained(minilm_folder(), **options).eval().to(device)

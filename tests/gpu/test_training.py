@@ -6,8 +6,6 @@ import pandas as pd
 import pytest
 import torch
 from pretended import Tokenizer, make_data, make_heads
-from transformers import BertConfig as TheirConfig
-from transformers import BertForSequenceClassification
 
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.data.batching import Batch, collate, encode, plan_examples
@@ -141,6 +139,9 @@ def peak(device, step):
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_peak_memory_is_no_higher_than_that_of_transformers(device, record, precision):
     """BERT-base, 32 rows of 128 tokens, AdamW: the same step in both libraries."""
+    from transformers import BertConfig as TheirConfig
+    from transformers import BertForSequenceClassification
+
     gpu = device.type == "cuda"
     config = BertConfig.base() if gpu else BertConfig.tiny()
     batch = random_batch(device, config, 32, 128 if gpu else 16)

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 import torch
-import transformers
 from ranked import make_ranked
 
+import mmlkit
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.batching import collate, encode
 from mmlkit.data.loading import TaskData, make_split
@@ -18,7 +18,6 @@ from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.heads.ranking import RankingHead
 from mmlkit.heads.san import SANHead
-from mmlkit.huggingface import export_classifier
 from mmlkit.runtime import seeded
 from mmlkit.training.evaluation import evaluate, predict, predict_proba, predict_scores
 from mmlkit.training.loop import fit
@@ -308,7 +307,7 @@ def test_a_saved_model_knows_the_tasks_that_it_was_trained_on(make_model, make_t
     shares = predict_proba(model, ["a film"], task="spam")
     np.testing.assert_allclose(predict_proba(again, ["a film"], task="spam"), shares, atol=1e-6)
     assert predict(again, ["a film"], task="spam") == np.array(["no", "yes"])[shares.argmax(1)]
-    export_classifier(again, "spam", tmp_path / "b")
+    mmlkit.export_classifier(again, "spam", tmp_path / "b")
     labels = json.loads((tmp_path / "b" / "config.json").read_text())["id2label"]
     assert labels == {"0": "no", "1": "yes"}
 
@@ -323,7 +322,7 @@ def test_labels_in_another_order_are_refused(make_model, tmp_path):
         lambda: evaluate(model, other),
         lambda: predict(model, ["a film"], task=other.task),
         lambda: fit(model, other, epochs=1, lr=1e-3),
-        lambda: export_classifier(model, other.task, tmp_path / "exported"),
+        lambda: mmlkit.export_classifier(model, other.task, tmp_path / "exported"),
     ):
         with pytest.raises(ValueError, match=message):
             refused()
@@ -388,6 +387,8 @@ def test_a_model_may_be_saved_over_another_one(make_model, make_toy, tmp_path):
 
 
 def test_the_encoder_alone_opens_with_transformers(make_model, tmp_path):
+    import transformers
+
     model = make_model("sst").eval()
     save_model(model, tmp_path)
     ids = torch.tensor([[2, 7, 9, 3]])

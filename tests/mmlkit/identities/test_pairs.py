@@ -137,13 +137,3 @@ def test_multiverse_heads_on_two_sentences_train_prune_save_and_collapse(
     )
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         head(torch.zeros(3, 32))
-
-
-@pytest.mark.parametrize(
-    "head", [PairHead(32, 5), MultiverseHead(32, 5, num_heads=3, pairs="separate")]
-)
-def test_a_head_for_pairs_refuses_a_task_of_one_text(make_model, make_toy, head):
-    model = make_model("sst")
-    model.heads["sst"] = head
-    with pytest.raises((TypeError, ValueError)):
-        fit(model, make_toy("sst"))

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 import torch
-import transformers
 
 from mmlkit.bert.pretrained import load_pretrained, save_pretrained
 from mmlkit.data.batching import collate, encode
@@ -227,6 +226,8 @@ def test_saving_only_the_parameters_of_the_tasks(make_pals_model, make_model, tm
 
 
 def test_the_folder_opens_with_transformers_and_without_pals(make_pals_model, tmp_path):
+    import transformers
+
     model = make_pals_model("pal", "sst", "quora").eval()
     keys = set(
         transformers.BertModel(transformers.BertConfig(**vars(model.encoder.config))).state_dict()

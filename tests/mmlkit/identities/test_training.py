@@ -212,9 +212,9 @@ def test_a_diverged_run_stops(make_model, make_toy, gradient_alone):
 
 def test_a_scale_may_fall_but_not_for_ever(make_model, make_toy, fp16_on_a_cpu, monkeypatch):
     """From 2^16 it falls below 2^-11 with the 28th skipped step."""
+    model, options = with_broken_head(make_model, False), dict(precision="fp16", batch_size=5)
     with pytest.raises(FloatingPointError, match="stopped at step 30: "):
-        options = dict(epochs=20, precision="fp16", batch_size=5)
-        fit(with_broken_head(make_model, False), make_toy("sst"), **options)
+        fit(model, make_toy("sst"), epochs=20, **options)
 
 
 @pytest.mark.parametrize("name", ["adamw", "adamax", "handout"])

@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-import transformers
 
 import mmlkit.bert.attention
 from mmlkit.bert.model import BertConfig, BertModel
@@ -33,6 +32,8 @@ def minilm():
 
 @pytest.fixture(scope="module", params=["eager", "sdpa"])
 def theirs(request):
+    import transformers
+
     return transformers.BertModel.from_pretrained(
         minilm_folder(), attn_implementation=request.param
     ).eval()
@@ -72,6 +73,8 @@ def random_encoder_and_batch(number):
 
 def to_transformers(encoder, attention):
     """Return transformers' model with the same weights; strict loading checks the names."""
+    import transformers
+
     config = transformers.BertConfig(
         **dataclasses.asdict(encoder.config), attn_implementation=attention
     )
@@ -174,6 +177,8 @@ def test_numbers_of_parameters_equal_the_published_numbers(config, total, embedd
 
 
 def test_names_and_shapes_of_base_agree_with_transformers():
+    import transformers
+
     with torch.device("meta"):
         ours, other = (
             BertModel(BertConfig.base()),
@@ -185,6 +190,8 @@ def test_names_and_shapes_of_base_agree_with_transformers():
 
 
 def test_defaults_agree_with_transformers():
+    import transformers
+
     theirs = transformers.BertConfig().to_dict()
     assert dataclasses.asdict(BertConfig()) == {
         name: theirs[name] for name in dataclasses.asdict(BertConfig())

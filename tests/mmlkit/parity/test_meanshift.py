@@ -4,7 +4,6 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.cluster import MeanShift
 
 from mmlkit.heads.clustering import cluster
 
@@ -20,6 +19,8 @@ SHAPES = {
 
 def of_sklearn(values, width, bin_seeding):
     """The centres with members in ascending order, and the number of each value's centre."""
+    from sklearn.cluster import MeanShift
+
     with warnings.catch_warnings():  # as many bins as values
         warnings.filterwarnings("ignore", message="Binning data failed")
         fitted = MeanShift(bandwidth=width, bin_seeding=bin_seeding).fit(values[:, None])

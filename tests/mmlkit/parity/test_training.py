@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-import transformers
 
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.batching import collate, encode, plan
@@ -32,6 +31,8 @@ def our_losses(head, batches, precision):
 
 
 def their_losses(head, batches, precision):
+    import transformers
+
     model = transformers.BertForSequenceClassification.from_pretrained(
         minilm_folder(), num_labels=5, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
     ).train()

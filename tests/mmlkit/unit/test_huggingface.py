@@ -13,7 +13,6 @@ from torch.nn import functional as F
 
 from mmlkit.heads.multiverse import multiverse_loss
 from mmlkit.heads.pruning import HeadPruner
-from mmlkit.huggingface import MultiverseForSequenceClassification, PruningCallback
 
 
 def tiny(kind, **changes):
@@ -67,15 +66,22 @@ def rows(count, labels=2, seed=0):
     return examples
 
 
+def put_heads_on(encoder, num_labels=2, **head):
+    """Return the encoder with multiverse heads; the import takes seconds."""
+    from mmlkit.huggingface import MultiverseForSequenceClassification
+
+    return MultiverseForSequenceClassification.on(encoder, num_labels, **head)
+
+
 def wrap(kind, num_labels=2, **head):
     torch.manual_seed(1)
-    return MultiverseForSequenceClassification.on(
-        tiny(kind), num_labels, **{"num_heads": 12, **head}
-    )
+    return put_heads_on(tiny(kind), num_labels, **{"num_heads": 12, **head})
 
 
 def train(model, folder, pruner=None, resume=None, **settings):
     from transformers import Trainer, TrainingArguments
+
+    from mmlkit.huggingface import PruningCallback
 
     settings = {
         "max_steps": 12,
@@ -138,7 +144,7 @@ def test_train_prune_save_reload(tmp_path, kind="modernbert"):
     assert dropped == set((~model.head.active).nonzero().flatten().tolist())
     assert pruner.events[0].step == 4
     model.eval().save_pretrained(tmp_path / "model")
-    again = MultiverseForSequenceClassification.from_pretrained(tmp_path / "model").eval()
+    again = type(model).from_pretrained(tmp_path / "model").eval()
     batch = tensors()
     with torch.no_grad():
         assert torch.equal(again(**batch).logits, model(**batch).logits) and torch.equal(
@@ -279,7 +285,7 @@ def test_scores_may_come_as_a_column():
 
 def test_the_head_reads_an_encoder_in_half_precision():
     encoder = tiny("distilbert").to(torch.bfloat16)
-    model = MultiverseForSequenceClassification.on(encoder, np.int64(2), pooling="cls", num_heads=4)
+    model = put_heads_on(encoder, np.int64(2), pooling="cls", num_heads=4)
     out = model(**tensors(4))
     assert out.logits.dtype == torch.float32 and torch.isfinite(out.loss)
     assert type(model.config.num_labels) is int
@@ -335,6 +341,8 @@ def test_labels_of_another_form_are_refused(labels):
 
 
 def test_several_devices_are_refused(tmp_path):
+    from mmlkit.huggingface import PruningCallback
+
     with pytest.raises(ValueError, match="runs on 2; set CUDA_VISIBLE_DEVICES"):
         PruningCallback(None).on_train_begin(SimpleNamespace(world_size=2, n_gpu=1), None, None)
 
@@ -367,22 +375,22 @@ def test_the_example_of_the_readme(tmp_path, monkeypatch, capsys, tokenizer):
         in capsys.readouterr().out
     )
     assert found["pruner"].events[0].step == 50 and found["model"].head.num_heads == 16
-    again = MultiverseForSequenceClassification.from_pretrained("runs/mrpc/model")
+    again = type(found["model"]).from_pretrained("runs/mrpc/model")
     assert torch.equal(again.head.weight, found["model"].head.weight) and torch.equal(
         again.head.active, found["model"].head.active
     )
 
 
 def test_a_resized_encoder_is_saved_with_its_size(tmp_path):
-    model = MultiverseForSequenceClassification.on(tiny("bert"), 2, num_heads=3)
+    model = put_heads_on(tiny("bert"), 2, num_heads=3)
     model.resize_token_embeddings(47)
     model.save_pretrained(tmp_path)
-    again = MultiverseForSequenceClassification.from_pretrained(tmp_path)
+    again = type(model).from_pretrained(tmp_path)
     assert again.encoder.get_input_embeddings().weight.shape == (47, 16)
 
 
 def test_the_outputs_that_users_of_transformers_ask_for():
-    model = MultiverseForSequenceClassification.on(tiny("bert"), 2, num_heads=3).eval()
+    model = put_heads_on(tiny("bert"), 2, num_heads=3).eval()
     ids = torch.tensor([[1, 7, 9, 2]])
     found = model(ids, labels=torch.tensor([1]), output_hidden_states=True)
     assert len(found.hidden_states) == 3 and found.hidden_states[2].shape == (1, 4, 16)
@@ -422,7 +430,7 @@ def test_a_regression_keeps_its_scores_in_a_pipeline(tmp_path, tiny_tokenizer):
     from transformers import pipeline
 
     sizes = dict(vocab_size=199, max_position_embeddings=32)
-    model = MultiverseForSequenceClassification.on(tiny("bert", **sizes), 1, num_heads=3).eval()
+    model = put_heads_on(tiny("bert", **sizes), 1, num_heads=3).eval()
     with torch.no_grad():
         model.head.bias += 3.0
     model.save_pretrained(tmp_path), tiny_tokenizer.save_pretrained(tmp_path)
@@ -449,5 +457,5 @@ def test_loading_keeps_what_the_user_asks_for(tmp_path):
 
 def test_fresh_heads_have_the_mode_of_their_encoder():
     for mode in (True, False):
-        model = MultiverseForSequenceClassification.on(tiny("bert").train(mode), 2, num_heads=3)
+        model = put_heads_on(tiny("bert").train(mode), 2, num_heads=3)
         assert {module.training for module in model.modules()} == {mode}

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from mmlkit import export_classifier, runtime
+import mmlkit
+from mmlkit import runtime
 from mmlkit.bert.model import BertLayer
 from mmlkit.bert.pretrained import load_pretrained, save_pretrained
 from mmlkit.data.tasks import get_task
@@ -219,7 +220,7 @@ def test_an_exported_classifier_opens_with_pipeline(make_model, tmp_path, kind, 
         else MultiverseHead(32, 5, num_heads=4, pooling=pooling)
     )
     model = classifier(make_model, "sst", head)
-    export_classifier(model, "sst", tmp_path / "out")
+    mmlkit.export_classifier(model, "sst", tmp_path / "out")
     name = type(AutoModelForSequenceClassification.from_pretrained(tmp_path / "out")).__name__
     assert name == (
         "BertForSequenceClassification"
@@ -241,7 +242,7 @@ def test_an_exported_regression_gives_scores_without_a_sigmoid(make_model, tmp_p
     with torch.no_grad():
         model.heads["sts"].dense.weight.mul_(0.1)
         model.heads["sts"].dense.bias.fill_(3.0)
-    export_classifier(model, "sts", tmp_path)
+    mmlkit.export_classifier(model, "sts", tmp_path)
     pairs = [("a cat sat", "a dog ran"), ("it rains", "the sun shines on us")]
     pipe = pipeline("text-classification", str(tmp_path))
     theirs = [pipe({"text": first, "text_pair": second})["score"] for first, second in pairs]
@@ -255,7 +256,7 @@ def test_an_export_into_the_folder_of_save_model_is_refused(make_model, tmp_path
     model = make_model("sst")
     save_model(model, tmp_path / "model")
     with pytest.raises(ValueError, match="holds a model with heads"):
-        export_classifier(model, "sst", tmp_path / "model")
+        mmlkit.export_classifier(model, "sst", tmp_path / "model")
     assert load_model(tmp_path / "model").heads.keys() == {"sst"}
 
 
@@ -264,7 +265,7 @@ def test_an_export_cuts_rows_where_the_model_did(make_model, tmp_path):
 
     model = make_model("sst")
     model.max_length = 9
-    export_classifier(model, "sst", tmp_path)
+    mmlkit.export_classifier(model, "sst", tmp_path)
     assert AutoTokenizer.from_pretrained(tmp_path).model_max_length == 9
     assert model.tokenizer.model_max_length > 9
 
@@ -282,7 +283,7 @@ def test_a_pair_task_exports_with_its_label_names(make_model, make_toy, tmp_path
     from transformers import pipeline
 
     model, split = classifier(make_model, "quora", LinearHead(32, 2)), make_toy("quora").dev
-    export_classifier(model, split.task, tmp_path)
+    mmlkit.export_classifier(model, split.task, tmp_path)
     pipe = pipeline("text-classification", str(tmp_path))
     found = [pipe({"text": first, "text_pair": second})["label"] for first, second in split.texts]
     assert found == predict(model, split).tolist() and set(found) <= set(split.task.labels)
@@ -307,7 +308,7 @@ def test_heads_without_an_equivalent_in_transformers_are_refused(
     model = make_model(task)
     model.heads[task] = make()
     with pytest.raises(ValueError, match=message):
-        export_classifier(model, task, tmp_path / "out")
+        mmlkit.export_classifier(model, task, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -315,7 +316,7 @@ def test_an_encoder_with_pals_is_refused(make_model, tmp_path):
     model = make_model("sst")
     add_pals(model.encoder, ["sst"], size=8, num_heads=2)
     with pytest.raises(ValueError, match="on an encoder without PALs"):
-        export_classifier(model, "sst", tmp_path / "out")
+        mmlkit.export_classifier(model, "sst", tmp_path / "out")
 
 
 def test_id2label_on_any_encoder(make_model, tmp_path):
@@ -404,7 +405,7 @@ def test_loading_and_exporting_draw_no_random_numbers(make_model, tmp_path):
     save_model(model, tmp_path / "model")
     for use in (
         lambda: load_model(tmp_path / "model"),
-        lambda: export_classifier(model, "sst", tmp_path / "exported"),
+        lambda: mmlkit.export_classifier(model, "sst", tmp_path / "exported"),
         model.collapse,
         model.heads["sst"].collapse,
     ):
@@ -420,7 +421,7 @@ def test_a_compiled_encoder_is_exported_as_what_it_is(make_model, tmp_path):
     expected = predict_proba(model, TEXTS, task="sst")
     model.encoder = torch.compile(model.encoder, backend="eager")
     model.heads["sst"] = torch.compile(model.heads["sst"], backend="eager")
-    export_classifier(model, "sst", tmp_path / "exported")
+    mmlkit.export_classifier(model, "sst", tmp_path / "exported")
     from transformers import pipeline
 
     found = pipeline("text-classification", str(tmp_path / "exported"), top_k=None)(TEXTS)
