@@ -73,6 +73,12 @@ def put_heads_on(encoder, num_labels=2, **head):
     return MultiverseForSequenceClassification.on(encoder, num_labels, **head)
 
 
+def callback_of(pruner):
+    from mmlkit.huggingface import PruningCallback
+
+    return PruningCallback(pruner)
+
+
 def wrap(kind, num_labels=2, **head):
     torch.manual_seed(1)
     return put_heads_on(tiny(kind), num_labels, **{"num_heads": 12, **head})
@@ -80,8 +86,6 @@ def wrap(kind, num_labels=2, **head):
 
 def train(model, folder, pruner=None, resume=None, **settings):
     from transformers import Trainer, TrainingArguments
-
-    from mmlkit.huggingface import PruningCallback
 
     settings = {
         "max_steps": 12,
@@ -98,7 +102,7 @@ def train(model, folder, pruner=None, resume=None, **settings):
         model,
         TrainingArguments(str(folder), **settings),
         train_dataset=rows(48, model.head.num_labels),
-        callbacks=[PruningCallback(pruner)] if pruner else None,
+        callbacks=[callback_of(pruner)] if pruner else None,
     )
     trainer.train(resume_from_checkpoint=resume)
     return trainer
@@ -307,7 +311,7 @@ def test_a_copy_of_the_head_that_a_wrapper_trains_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"model.get_submodule\(name\), .*one of \['copy'\]"):
         train(model, tmp_path, HeadPruner(model.head), max_steps=1)
     wrapper = torch.nn.Sequential(model)
-    callback = PruningCallback(HeadPruner(wrapper.get_submodule("0.copy")))
+    callback = callback_of(HeadPruner(wrapper.get_submodule("0.copy")))
     state = SimpleNamespace(global_step=0)
     callback.on_train_begin(SimpleNamespace(world_size=1, n_gpu=0), state, None, wrapper)
     assert callback.model is model, "the losses are read from another module"
@@ -321,15 +325,15 @@ def test_weights_in_half_precision_are_not_trained(tmp_path):
 
 def test_an_encoder_by_name_is_loaded_in_fp32(tmp_path):
     tiny("distilbert").bfloat16().save_pretrained(tmp_path)
-    model = MultiverseForSequenceClassification.on(tmp_path, 2, num_heads=3)
+    model = put_heads_on(tmp_path, 2, num_heads=3)
     assert {one.dtype for one in model.parameters()} == {torch.float32}
 
 
 def test_a_causal_model_is_not_pooled_at_its_first_token():
     causal = tiny("gpt2")
     with pytest.raises(ValueError, match="pooling='cls' reads the first token, .*'mean'"):
-        MultiverseForSequenceClassification.on(causal, 2)
-    model = MultiverseForSequenceClassification.on(causal, 2, num_heads=3, pooling="mean").eval()
+        put_heads_on(causal, 2)
+    model = put_heads_on(causal, 2, num_heads=3, pooling="mean").eval()
     one, other = (model(torch.tensor([[5, 6, last]])).logits for last in (7, 8))
     assert not torch.equal(one, other)
 
@@ -341,10 +345,8 @@ def test_labels_of_another_form_are_refused(labels):
 
 
 def test_several_devices_are_refused(tmp_path):
-    from mmlkit.huggingface import PruningCallback
-
     with pytest.raises(ValueError, match="runs on 2; set CUDA_VISIBLE_DEVICES"):
-        PruningCallback(None).on_train_begin(SimpleNamespace(world_size=2, n_gpu=1), None, None)
+        callback_of(None).on_train_begin(SimpleNamespace(world_size=2, n_gpu=1), None, None)
 
 
 def test_a_trainer_that_keeps_the_labels_from_the_model_is_refused(tmp_path):
