@@ -1,5 +1,6 @@
 """What a notebook needs beside the methods that it teaches: its opening, checks and plots.
 
+    contents    the list of the notebooks, and which of them run on a machine
     opening     the first cell of every notebook
     profiles    the three sizes of a run: `fast`, `colab` and `paper`
     checks      feedback on exercises

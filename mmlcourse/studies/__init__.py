@@ -11,7 +11,7 @@
     groups          intervals over groups of rows that are not independent
     methods         the six methods of the papers as heads
     pretraining     BERT's two pre-training objectives, and the loop that trains them
-    lessons         recorded effects and runs that the lessons read
+    lessons         what the lessons read from results/: effects and recorded runs
 
 Notebooks 00 and 02 to 12 use it. Training of the other models does not belong here.
 """

@@ -73,7 +73,7 @@ print(
 )
 
 # %%
-from mmlcourse.studies.lessons import course_table
+from mmlcourse.lessons.contents import course_table
 
 Markdown(course_table(machine))
 

@@ -8,8 +8,8 @@ import jupytext
 import numpy as np
 import pytest
 
+from mmlcourse.lessons.contents import COURSE, course_table
 from mmlcourse.studies import recorded_baselines, recorded_effects
-from mmlcourse.studies.lessons import COURSE, course_table
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = sorted((ROOT / "results" / "lessons").glob("*.json"))
