@@ -1,6 +1,7 @@
-"""Processes that are watched: each is stopped with everything it started when it makes no progress.
+"""The processes of a batch: watched, stopped with everything they started, kept apart by locks.
 
-Progress is measured, not time: on a busy machine a process may be as slow as it likes.
+A process is stopped when it makes no progress. Progress is measured, not time: on a busy machine
+it may be as slow as it likes.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The checks of notebook 09's exercises."""
+"""The checks of notebook 09's exercises: drawing rows, counting labels, and the error of draws."""
 
 import itertools
 import math

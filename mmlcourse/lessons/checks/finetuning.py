@@ -1,4 +1,7 @@
-"""The checks of notebook 02's exercises. Questions of assignment 1 share the tables of AdamW."""
+"""The checks of notebook 02's exercises: AdamW, the learning rate, and a paired error.
+
+Questions of assignment 1 share the tables of AdamW.
+"""
 
 import numpy as np
 

@@ -1,7 +1,8 @@
-"""The checks of notebook 01's exercises. Questions of assignments share their tables of mistakes.
+"""The checks of notebook 01's exercises: attention, the parts of a layer, and positions.
 
-Three exercises are classes. Their parameters have the names of `mmlkit.bert`, so that the check
-loads the same weights into the student's module and computes the right answer from them.
+Questions of assignments share their tables of mistakes. Three exercises are classes. Their
+parameters have the names of `mmlkit.bert`, so that the check loads the same weights into the
+student's module and computes the right answer from them.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""The checks of notebook 07's exercises."""
+"""The checks of notebook 07's exercises: SAN's attention, size and answers, and a paired error."""
 
 import math
 

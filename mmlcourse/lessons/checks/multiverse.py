@@ -1,4 +1,4 @@
-"""The checks of notebook 03's exercises, and the collapse of assignment 2."""
+"""The checks of notebook 03's exercises: cosines, directions and rank of heads, their collapse."""
 
 import math
 

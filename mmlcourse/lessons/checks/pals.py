@@ -1,4 +1,4 @@
-"""The checks of notebook 11's exercises."""
+"""The checks of notebook 11's exercises: size, layer and start of PALs, and constant answers."""
 
 import math
 

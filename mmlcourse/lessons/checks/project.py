@@ -1,4 +1,4 @@
-"""The checks of notebook 12's exercises."""
+"""The checks of notebook 12's exercises: the overall score, the pull of a task, a sign test."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The checks of notebook 04's exercises."""
+"""The checks of notebook 04's exercises: head averages, survivors, bandwidth, the staircase."""
 
 import functools
 

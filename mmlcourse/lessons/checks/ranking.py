@@ -1,4 +1,4 @@
-"""The checks of notebook 08's exercises."""
+"""The checks of notebook 08's exercises: a ranking's floor, pull and rank, and masked words."""
 
 import math
 

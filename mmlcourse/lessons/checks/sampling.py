@@ -1,4 +1,4 @@
-"""The checks of notebook 10's exercises."""
+"""The checks of notebook 10's exercises: the exponent, passes over a task, and forgetting."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The checks of notebook 00's exercises."""
+"""The checks of notebook 00's exercises: the majority class, errors of the sign, mean pooling."""
 
 import numpy as np
 import torch
