@@ -20,7 +20,7 @@ REPOSITORY = "mmlkit/mmlkit"  # owner/name; `make set-repo REPO=owner/name` chan
 MINI_EDITION = 3  # of data/mini; every result names it
 
 _NAMES = {
-    "data": "Task get_task list_tasks load_task",
+    "data": "Task get_task list_tasks load_task task_data",
     "bert": "BertConfig BertModel load_pretrained save_pretrained",
     "heads": "LinearHead PairHead MultiverseHead multiverse_loss HeadPruner SANHead",
     "pals": "ProjectedAttention add_pals",

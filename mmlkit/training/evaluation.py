@@ -278,8 +278,9 @@ def _as_split(model, data, task):
             f"for {list(model.heads)})."
         )
     task = model.known_task(task)
-    if hasattr(data, "columns") or hasattr(data, "column_names"):  # else the names were texts
-        return make_split(task, data, name="texts")
+    first = next(iter(data), None) if isinstance(data, list) else data
+    if isinstance(first, dict) or hasattr(data, "columns") or hasattr(data, "column_names"):
+        return make_split(task, data, name="texts")  # else its names were the texts
     data = [data] if isinstance(data, str) else data  # else each character would be a text
     texts = [(row,) if isinstance(row, str) else tuple(row) for row in data]
     for i, row in enumerate(texts):

@@ -150,7 +150,8 @@ def test_tables_in_memory(folder):
         fit(model, frame)
     fit(model, task_data(YES_NO, frame, frame), epochs=1, device="cpu")
     expected = predict(model, frame["text"].tolist(), task="mine").tolist()
-    for table in (frame, frame[["text"]], Dataset.from_pandas(frame)):
+    rows, lists = frame.to_dict("records"), frame.to_dict("list")
+    for table in (frame, frame[["text"]], Dataset.from_pandas(frame), rows, lists):
         assert predict(model, table, task="mine").tolist() == expected
 
 
