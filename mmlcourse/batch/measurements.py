@@ -1,7 +1,6 @@
 """What each single measurement in results/ found, in a sentence; notebook 12 prints them."""
 
 import json
-from pathlib import Path
 
 from mmlcourse.shipped import results as recorded_path
 from mmlcourse.text import count
@@ -9,17 +8,14 @@ from mmlcourse.text import count
 __all__ = ["measurement_sentences"]
 
 
-def measurement_sentences(folder=None):
+def measurement_sentences():
     """State what each single measurement found.
-
-    Args:
-        folder: with the JSON files of the measurements; None: results/.
 
     Returns:
         {name of the file: sentence}. A file of another kind is described by its `what`.
     """
     found = {}
-    for file in sorted(Path(folder or recorded_path()).glob("*.json")):
+    for file in sorted(recorded_path().glob("*.json")):
         record, kind = json.loads(file.read_text(encoding="utf-8")), file.stem.split("_")[0]
         found[file.stem] = _SENTENCES[kind](record) if kind in _SENTENCES else record["what"]
     return found

@@ -171,7 +171,7 @@ class Recorded:
         """
         sides = [claim["first"], claim["second"]]
         if not any("experiment" in side for side in sides):
-            return compare_claim(claim, self.frame, 100, level)
+            return compare_claim(claim, self.frame, level)
         import pandas as pd
 
         sides = [{"experiment": "", **side} for side in sides]
@@ -179,7 +179,7 @@ class Recorded:
         named = dict.fromkeys(side["experiment"] for side in sides)
         parts = [frames[name].assign(experiment=name) for name in named if name in frames]
         both = pd.concat(parts, ignore_index=True, join="inner")
-        return compare_claim(claim | dict(zip(("first", "second"), sides)), both, 100, level)
+        return compare_claim(claim | dict(zip(("first", "second"), sides)), both, level)
 
     def at_least(self, claim):
         """Return the difference that a claim asks for.

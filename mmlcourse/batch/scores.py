@@ -267,14 +267,13 @@ def select(frame, values):
 _VALUES = ["value", "value_second"]
 
 
-def compare_claim(claim, frame, scale=1, level=0.95):
-    """Compare the two sides of a claim over the same seeds, tasks and sets.
+def compare_claim(claim, frame, level=0.95):
+    """Compare the two sides of a claim over the same seeds, tasks and sets, in points of 100.
 
     Args:
         claim: a dict of says, first, second (values of the grid), metric, and on: "others" (sets
             not trained on), "own" (dev of the task trained on), a set, or missing for all of dev.
         frame: a DataFrame of `long_frame`.
-        scale: 100 for percentage points; an improvement is not scaled.
         level: the level of the interval.
 
     Returns:
@@ -283,7 +282,7 @@ def compare_claim(claim, frame, scale=1, level=0.95):
     on, metric, sides = claim.get("on"), claim.get("metric"), []
     if not {*claim["first"], *claim["second"]} <= {*frame}:  # the grid of another size
         return None
-    scale = 1 if metric == "improvement" else scale  # that is in percent already
+    scale = 1 if metric == "improvement" else 100  # that is in percent already
     for side in (claim["first"], claim["second"]):
         part = select(frame, side)
         part = part[part["metric"] == metric if metric else part["metric"] != "improvement"]

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_recorded_measurements_have_sentences():
-    found = measurement_sentences(ROOT / "results")
+    found = measurement_sentences()
     assert (
         found["speed"].startswith("Training steps per second") and "sst in fp32" in found["speed"]
     )

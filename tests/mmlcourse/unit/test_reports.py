@@ -248,11 +248,11 @@ def test_claims_by_hand(experiment):
         "on": "others",
     }
     frame = long_frame(experiment, RESULTS)
-    found = compare_claim(claim, frame, 100)
+    found = compare_claim(claim, frame)
     assert found.difference == pytest.approx(10 / 3) and (found.level, found.pairs) == (0.95, 2)
     assert outcome(found) == "cannot be told"
-    assert compare_claim({**claim, "on": "own"}, frame).difference == pytest.approx(-0.1)
-    assert compare_claim({**claim, "on": "qnli"}, frame).difference == pytest.approx(0.1)
+    assert compare_claim({**claim, "on": "own"}, frame).difference == pytest.approx(-10)
+    assert compare_claim({**claim, "on": "qnli"}, frame).difference == pytest.approx(10)
     seven = [
         result(method, seed, [0.7, value + seed / 100, value, value])
         for seed in range(7)
@@ -260,10 +260,10 @@ def test_claims_by_hand(experiment):
     ]
     frame_of_seven = long_frame(experiment, seven)
     better = compare_claim(claim, frame_of_seven)
-    assert outcome(better) == "holds" and better.difference == pytest.approx(0.1)
+    assert outcome(better) == "holds" and better.difference == pytest.approx(10)
     swapped = {**claim, "first": claim["second"], "second": claim["first"]}
     worse = compare_claim(swapped, frame_of_seven)
-    assert outcome(worse) == "does not hold" and worse.difference == pytest.approx(-0.1)
+    assert outcome(worse) == "does not hold" and worse.difference == pytest.approx(-10)
     assert compare_claim(claim, frame, level=0.8).level == 0.8
     assert compare_claim({**claim, "second": {"method": "mv-5"}}, frame) is None
 
@@ -282,7 +282,7 @@ def test_a_result_with_a_value_of_another_type_leaves_the_claims(tmp_path):
         for seed in range(6)
     ]
     expected = compare_claim(claim, long_frame(experiment, runs))
-    assert expected.pairs == 6 and expected.difference == pytest.approx(0.1)
+    assert expected.pairs == 6 and expected.difference == pytest.approx(10)
     more = [{**runs[0], "parameters": {"start": "bert", "share": "all", "seed": 0}}]
     assert compare_claim(claim, long_frame(experiment, runs + more)) == expected
 
@@ -294,7 +294,7 @@ def test_seeds_with_different_sets_are_not_mixed_in_a_claim(experiment):
     several = [result(name, seed, [value] * 4) for name, value in runs for seed in (0, 1)]
     several += [result("bert", 2, [0.1] * 4, "mnli"), result("mml", 2, [0.9] * 4, "mnli")]
     found = compare_claim(claim, long_frame(experiment, several))
-    assert found.pairs == 2 and found.difference == pytest.approx(0.1)
+    assert found.pairs == 2 and found.difference == pytest.approx(10)
 
 
 def test_one_run_more_does_not_take_a_verdict_away(experiment):
@@ -307,7 +307,7 @@ def test_one_run_more_does_not_take_a_verdict_away(experiment):
     ]
     more = [result(method, 0, [0.1] * 4, "mnli") for method in ("bert", "mml")]
     found = compare_claim(claim, long_frame(experiment, runs + more))
-    assert found.pairs == 6 and found.difference == pytest.approx(0.1)
+    assert found.pairs == 6 and found.difference == pytest.approx(10)
 
 
 def test_a_claim_on_the_improvement_is_in_percent(experiment):
@@ -317,7 +317,7 @@ def test_a_claim_on_the_improvement_is_in_percent(experiment):
         one["parameters"] = {**one["parameters"], "method": "mv-m"}
     claim = dict(first={"method": "mml"}, second={"method": "mv-m"}, metric="improvement")
     frame = long_frame(experiment, [*RESULTS, *same])
-    found = compare_claim({**claim, "on": "improvement"}, frame, 100)
+    found = compare_claim({**claim, "on": "improvement"}, frame)
     assert (found.difference, found.pairs) == (pytest.approx(7.5), 2)
 
 
