@@ -41,29 +41,7 @@ from mmlcourse.studies.cs224n import (
 )
 from mmlcourse.studies.dssm import *
 from mmlcourse.studies.glue import *
-from mmlcourse.studies.lessons import (
-    recorded_baselines,
-    recorded_cadence,
-    recorded_cosine,
-    recorded_effects,
-    recorded_protocol,
-)
+from mmlcourse.studies.lessons import *
 from mmlcourse.studies.methods import *
-from mmlcourse.studies.pretraining import (
-    PretrainingHeads,
-    fill_mask,
-    load_pretraining_heads,
-    mask_tokens,
-    next_sentence_pairs,
-    pretrain,
-    pretraining_batch,
-    pretraining_loss,
-)
-from mmlcourse.studies.staircases import (
-    LANDMARKS,
-    Staircase,
-    recorded_staircases,
-    split_by_chance,
-    staircase,
-    staircase_table,
-)
+from mmlcourse.studies.pretraining import *
+from mmlcourse.studies.staircases import *
