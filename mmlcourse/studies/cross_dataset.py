@@ -136,7 +136,7 @@ def cross_dataset_table(
         for target in sets
         if target in data
         for part in splits
-        for split in [data[target].split(part)]
+        for split in [data[target].splits[part]]
     ]
     return pd.DataFrame(rows, columns=[*COLUMNS, "rows"])
 

@@ -188,7 +188,7 @@ def test_a_model_with_several_heads_uses_the_head_of_its_task(make_model, sets):
     assert len(table) == 2 * (3 * 4 + 3)
     seen = set()
     for row in table.itertuples():
-        split = sets[row.evaluated_on].split(row.split)
+        split = sets[row.evaluated_on].splits[row.split]
         names, own = get_task(row.trained_on).labels, split.task.labels
         used, right = apart if row.trained_on == "mrpc" else model, []
         for scores, gold in zip(

@@ -34,13 +34,14 @@ def rank():
 
 
 class Recorder:
-    """A hook that keeps the loss of every step."""
+    """A hook that keeps the loss of every step, per head."""
 
     def __init__(self):
         self.losses = []
 
     def after_step(self, event):
-        self.losses.append(event.loss.total.item())
+        heads = 1 if event.loss.per_head is None else len(event.loss.per_head)
+        self.losses.append(event.loss.total.item() / heads)
 
     def state_dict(self):
         return {"losses": list(self.losses)}
