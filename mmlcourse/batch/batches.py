@@ -89,7 +89,8 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
 
     Raises:
         OSError: another batch uses the folder (from a private function).
-        ValueError: Snakemake ended without a run that failed; its own messages say why.
+        ValueError: Snakemake ended without a run that failed; its own messages say why. Or a run
+            to do needs the result of another plan (from a private function).
     """
     import snakemake  # noqa: F401  (so that a missing one is named before anything is written)
 
@@ -144,6 +145,13 @@ def _repeated(experiment, folder, again):
         names = ", ".join(sorted({name for names in different.values() for name in names}))
         action = "they are executed again" if again else "--rerun-changed executes them again"
         print(f"Finished with another {names}: {', '.join(different)}; {action}.")
+    needed = {experiment.needs.get(run) for run in damaged + unfinished(experiment, folder)}
+    for run in (needed & different.keys()) if not again else ():
+        if names := set(different[run]) - {experiment.notebook.name}:
+            raise ValueError(
+                f"Runs to do need {run}, which was finished with another {', '.join(names)}. "
+                "--rerun-changed executes it again; --out names another folder."
+            )
     return damaged + list(different) * again
 
 

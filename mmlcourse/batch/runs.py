@@ -85,7 +85,7 @@ def write_json(path, content):
 
 
 def is_finite(value):
-    """Return whether a value of JSON is a finite number.
+    """Return whether a value of JSON is a finite number, also as a float.
 
     Args:
         value: any value.
@@ -93,7 +93,7 @@ def is_finite(value):
     Returns:
         True or False.
     """
-    return type(value) in (int, float) and math.isfinite(value)
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
 
 
 def read_result(path):
@@ -190,8 +190,8 @@ def execute_run(experiment, folder, run, *, again=False):
             shutil.rmtree(work, ignore_errors=True)  # the lock made it, while another run finished
             return None
         failed.unlink(missing_ok=True)
-        started, resumed = time.gmtime(), any(work.glob("checkpoint-*"))
-        seconds, status, told = _execute(experiment, folder, work, plan, gpu)
+        started = time.gmtime()
+        resumed, seconds, status, told = _execute(experiment, folder, work, plan, gpu)
         if status != 0:
             cause = failure_cause(told if not isinstance(status, int) or status > 0 else "")
             write_json(failed, {"name": run, "cause": cause, **plan, "traceback": told})
@@ -221,13 +221,14 @@ def execute_run(experiment, folder, run, *, again=False):
 
 
 def _execute(experiment, folder, work, plan, gpu):
-    """Execute the notebook of a run; return (seconds, status, text) of `run_watched`."""
+    """Execute the notebook of a run; return whether it goes on, and the three of `run_watched`."""
     found, executed = work / "found.json", work / "executed.ipynb"
     found.unlink(missing_ok=True)
     # With another plan or other code, a checkpoint may not fit: the run starts again.
     checkpoint = work / f"checkpoint-{_hash(json.dumps([plan, _code()]).encode())}"
     for old in {*work.glob("checkpoint-*")} - {checkpoint}:
         shutil.rmtree(old, ignore_errors=True)
+    resumed = checkpoint.is_dir()
     places = {
         "result_file": found,
         "checkpoint_dir": checkpoint,
@@ -242,7 +243,9 @@ def _execute(experiment, folder, work, plan, gpu):
         gpu,
         limit=experiment.limit,
     )
-    return seconds, status, re.sub(r"\x1b\[[0-9;]*m", "", told)  # IPython's colours
+    if status != 0 and "belongs to another run" in told:  # of `fit`, after a change of the data
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    return resumed, seconds, status, re.sub(r"\x1b\[[0-9;]*m", "", told)  # IPython's colours
 
 
 def gpu_names():

@@ -189,6 +189,15 @@ def test_a_dry_run_changes_nothing_and_a_repeated_run_keeps_the_old_result(toy, 
     assert result_files(out).keys() == {"0", "1"}
 
 
+def test_a_run_uses_no_encoder_of_another_plan(toy, tmp_path):
+    before = '[before]\nrun = "enc"\nwhen = { item = 1 }\nset = { item = 7 }\n'
+    experiment, out = load_experiment(toy("", [0, 1], before)), tmp_path / "out"
+    write_result(out, experiment, "enc", item=3)
+    with pytest.raises(ValueError, match="need enc, .* with another item. --rerun-changed"):
+        reproduce(experiment, out)
+    assert result_files(out).keys() == {"enc"} and not (out / "work").exists()
+
+
 def test_a_second_batch_is_refused_and_names_the_first(toy, tmp_path):
     out = tmp_path / "out"
     with file_lock(out / ".lock") as lock:
@@ -255,9 +264,31 @@ def test_a_checkpoint_of_other_code_is_not_used(toy, tmp_path, executed, monkeyp
     first, second, third = ([f for f in one["files"] if "checkpoint" in f] for one in executed)
     assert not first and len(second) == 1 and not third
     assert json.loads((out / "failed" / "9.json").read_text())["cause"] == "ValueError: on purpose"
+    experiment.runs["9"].update(item=4)  # another plan, which succeeds
+    assert execute_run(experiment, out, "9") is None
+    assert not read_result(out / "results" / "9.json")["resumed"]
 
 
-@pytest.mark.parametrize("damaged", ["", "[1]", '{"experiment": "toy", "scores": [3]}'])
+def test_a_checkpoint_of_other_data_fails_only_once(toy, tmp_path, monkeypatch):
+    """`fit` refuses it, in every try that would find it."""
+    experiment, out, found = load_experiment(toy("", [0])), tmp_path / "out", []
+
+    def execute(notebook, output, parameters, environment, **options):
+        place = Path(parameters["checkpoint_dir"])
+        found.append(place.is_dir())
+        place.mkdir(exist_ok=True)
+        return 3.0, 1, f"ValueError: {place} belongs to another run, which differs in: data."
+
+    monkeypatch.setattr(runs, "execute_notebook", execute)
+    assert "belongs to another run" in execute_run(experiment, out, "0")
+    execute_run(experiment, out, "0")
+    assert found == [False, False]
+
+
+HUGE = '{"experiment": "toy", "scores": [{"value": 1' + "0" * 400 + "}]}"
+
+
+@pytest.mark.parametrize("damaged", ["", "[1]", '{"experiment": "toy", "scores": [3]}', HUGE])
 def test_a_damaged_result_is_made_again(toy, tmp_path, executed, monkeypatch, damaged):
     """A power loss can leave an empty file."""
     from mmlcourse.batch import batches
