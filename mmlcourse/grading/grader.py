@@ -41,11 +41,16 @@ def load_edition(answers=None):
     Returns:
         An Edition.
 
+    Raises:
+        ValueError: the file has no seed.
     """
     if answers is None:
         return Edition(0)
-    text = (Path(answers) / "edition.json").read_text(encoding="utf-8")
-    return Edition(int(json.loads(text)["seed"]))
+    path = Path(answers) / "edition.json"
+    try:
+        return Edition(int(json.loads(path.read_text(encoding="utf-8"))["seed"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f'{path} has no seed, expected {{"seed": NUMBER}}.') from error
 
 
 def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None, tell=None):
@@ -68,7 +73,12 @@ def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None,
         ValueError: `out` holds the grades of another assignment (from a private function).
     """
     paths = check_folder(folder, assignment)
-    _check_out(out, assignment)
+    name = load_questions(assignment)[0]
+    _check_out(out, name)
+    if not any(name.encode() in path.read_bytes() for path in paths):
+        warnings.warn(
+            f"no notebook of {folder} names {name}: was {assignment!r} meant?", stacklevel=2
+        )
     edition, sandbox = edition or Edition(0), sandbox or find_sandbox()
     slots = queue.Queue()
     for slot in range(jobs):
@@ -76,7 +86,7 @@ def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None,
 
     def work(path):
         place = Path(out) / "graded" / f"{path.stem}.json"
-        key = _key(path, assignment, edition)
+        key = _key(path, name, edition)
         before = _stored(place)
         if before and before["key"] == key:
             return before
@@ -100,9 +110,8 @@ def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None,
             raise
 
 
-def _check_out(out, assignment):
+def _check_out(out, name):
     """Refuse a folder with the grades of another assignment, whose table would be lost."""
-    name = load_questions(assignment)[0]
     for path in Path(out).glob("graded/*.json"):
         other = (_stored(path) or {}).get("assignment", name)
         if other != name:
@@ -151,9 +160,8 @@ def check_folder(folder, assignment, *, only=False):
     return paths
 
 
-def _key(path, assignment, edition):
+def _key(path, name, edition):
     """Return a text that changes with the submission, the questions and the edition."""
-    name, _ = load_questions(assignment)
     here = Path(__file__).parents[1]  # the checks hold some of the right answers
     folders = here / "grading", here / "lessons" / "checks"
     sources = [path for folder in folders for path in sorted(folder.glob("*.py"))]
@@ -184,7 +192,7 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
     code = [one for one in questions.values() if one.right]
     useless = f"{notes[0]}." if notes else ""
     if cells:
-        documents, notes, ended = _run(path, code, edition, sandbox, slot)
+        documents, notes, ended = _run(cells, code, edition, sandbox, slot)
     notes += [] if ended else [_NOT_RUN]
     judged, right = [], []
     for one in questions.values():
@@ -223,16 +231,21 @@ def _read(path):
         if path.stat().st_size > LARGEST:
             return [], [f"the file has more than {LARGEST // 1_000_000} MB; clear its outputs"]
         cells = json.loads(path.read_text(encoding="utf-8-sig"))["cells"]
-        readable = [one for one in cells if isinstance(one["source"], (str, list))]
-        cells = [{**one, "source": "".join(one["source"])} for one in readable]
+        cells = [{"cell_type": str(one.get("cell_type")), "source": _source(one)} for one in cells]
         return cells, [] if cells else ["the notebook has no cells"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return [], [f"the file is not a notebook ({type(error).__name__})"]
 
 
-def _run(path, questions, edition, sandbox, slot):
+def _source(cell):
+    """Return the text of a cell; one without a text counts all the same, for the numbers."""
+    return "".join(cell["source"]) if isinstance(cell["source"], (str, list)) else ""
+
+
+def _run(cells, questions, edition, sandbox, slot):
     """Return ({question: document}, notes, whether the notebook was loaded) of the runner."""
     job = {
+        "cells": cells,
         "refused": REFUSED,
         "load_seconds": LOAD_SECONDS,
         "size": SIZE,
@@ -254,7 +267,7 @@ def _run(path, questions, edition, sandbox, slot):
         ],
     }
     seconds = 60 + runner.PATIENCE * sum(one.seconds for one in questions)
-    text, late = sandbox.run(job, path, seconds, slot)
+    text, late = sandbox.run(job, seconds, slot)
     documents, notes, loaded = {}, [], late
     for line in text.splitlines():
         with contextlib.suppress(ValueError, RecursionError, TypeError, AttributeError):
@@ -310,7 +323,7 @@ def _judge(one, document, edition, questions, cells):
             for record in document["records"]
         ]
         one.compare(replay(document), edition.cases(one), variants, notes, show=False)
-        nodes = [node for _, node in runner.definitions({"cells": cells})]
+        nodes = [node for _, node in runner.definitions(cells)]
         others = {question.object or question.name for question in questions.values()}
         one.refuse(with_helpers(nodes, one.object or one.name, others))
         return "right"
@@ -329,7 +342,7 @@ def _written(cells, name):
     texts = [cells[places[0]]["source"].split(marker, 1)[1]]
     for cell in cells[places[0] + 1 :]:
         title = cell["source"].lstrip().startswith(("# ", "## "))  # of the next question
-        if cell.get("cell_type") != "markdown" or title or "**Answer to " in cell["source"]:
+        if cell["cell_type"] != "markdown" or title or "**Answer to " in cell["source"]:
             break
         texts.append(cell["source"])
     return "\n\n".join(texts).strip()[:20_000]
@@ -339,7 +352,7 @@ def _mentions(cells, questions):
     """Return a note for every name in the code that would do the exercise around it."""
     avoided = {one.object or one.name: {*one.avoid} for one in questions}
     anywhere, found = set().union(*avoided.values()), set()
-    for number, node in runner.definitions({"cells": cells}):
+    for number, node in runner.definitions(cells):
         own = avoided.get(getattr(node, "name", None), anywhere) | {*REFUSED}
         if node:
             found |= {f"cell {number} uses {name}; read it" for name in names_in(node) & own}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from mmlcourse.grading.reports import PAGE_START, csv_text, html_table
+from mmlcourse.grading.reports import PAGE_START, csv_text, html_table, safe_cells
 from mmlcourse.studies.course_score import (
     TASKS,
     constant_accuracies,
@@ -144,6 +144,6 @@ def write_board(rows, path):
     """
     rows = [HEADER, *rows]
     page = f"{PAGE_START.format(title='Leaderboard')}<h1>Leaderboard</h1>\n{html_table(rows)}\n"
-    for ending, content in ((".csv", csv_text(rows)), (".html", page)):
+    for ending, content in ((".csv", csv_text(map(safe_cells, rows))), (".html", page)):
         write_file(f"{path}{ending}", content)
     return Path(f"{path}.html")

@@ -13,7 +13,7 @@ from pathlib import Path
 from mmlcourse.text import no_formula, printable
 from mmlkit.files import write_file
 
-__all__ = ["csv_text", "gradescope_results", "html_table", "page", "write_reports"]
+__all__ = ["csv_text", "gradescope_results", "html_table", "page", "safe_cells", "write_reports"]
 
 PAGE_START = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{title}</title>
@@ -46,7 +46,7 @@ def write_reports(results, out):
             points = "" if one["points"] is None else one["points"]
             rows.append([result["student"], one["name"], points, one["of"], one["message"]])
         write_file(out / "pages" / f"{result['student']}.html", page(result))
-    cells = list(map(_cells, rows))
+    cells = list(map(safe_cells, rows))
     copy, table = out / "graded" / "points.csv", out / "points.csv"
     before, now = _rows(copy), _rows(table)
     by_hand = {key: row for key, row in now.items() if row != before.get(key)} if before else {}
@@ -58,20 +58,28 @@ def write_reports(results, out):
 
 
 def csv_text(rows):
-    """Return a table as csv, in which no cell is a spreadsheet's formula.
+    """Return a table as csv.
 
     Args:
-        rows: lists of cells.
+        rows: lists of cells, which are written as they are; see `safe_cells`.
 
     Returns:
         A text.
     """
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(map(_cells, rows))
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
-def _cells(row):
+def safe_cells(row):
+    """Return the cells of a row as texts, of which none is a spreadsheet's formula.
+
+    Args:
+        row: a list of values.
+
+    Returns:
+        A list of texts.
+    """
     return [no_formula(printable(str(cell)).replace("\n", " ")) for cell in row]
 
 

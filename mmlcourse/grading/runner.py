@@ -187,19 +187,18 @@ def _differentiate(output, arguments):
 # ---- the notebook ----
 
 
-def definitions(notebook):
+def definitions(cells):
     """Yield the statements of a notebook that define something.
 
     Args:
-        notebook: the content of an .ipynb file, a dict.
+        cells: dicts with cell_type and source, texts.
 
     Yields:
         (number of the cell, statement), where the statement is None for a cell with a syntax error.
     """
-    for number, cell in enumerate(notebook["cells"], start=1):
-        source = cell.get("source", "")
-        lines = (source if isinstance(source, str) else "".join(source)).splitlines()
-        if cell.get("cell_type") != "code" or not lines or SKIPPED in lines[0]:
+    for number, cell in enumerate(cells, start=1):
+        lines = cell["source"].splitlines()
+        if cell["cell_type"] != "code" or not lines or SKIPPED in lines[0]:
             continue
         body = _parse(lines) or _parse(_without_magics(lines))  # Python's lines may begin with %
         if body is None:
@@ -236,10 +235,10 @@ class _Refuse(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"{name} is not available in this assignment", name=name)
 
 
-def _load(notebook, seconds, notes):
+def _load(cells, seconds, notes):
     """Execute the definitions of a notebook, each within a time limit, and return its names."""
     module = sys.modules["submission"] = types.ModuleType("submission")
-    for number, node in definitions(notebook):
+    for number, node in definitions(cells):
         if node is None:
             notes.append(f"cell {number} has a syntax error")
             continue
@@ -347,7 +346,7 @@ def run(job):
     """Run a job: load the notebook, then answer its questions.
 
     Args:
-        job: a dict with notebook (a path), site (folders for imports), refused (packages), limits,
+        job: a dict with cells, site (folders for imports), refused (packages), limits,
             load_seconds, size and questions.
     """
     channel = os.dup(1)
@@ -369,9 +368,7 @@ def run(job):
     notes = []
     sys.meta_path.insert(0, _Refuse(job["refused"]))
     signal.signal(signal.SIGALRM, _alarm)
-    with open(job["notebook"], encoding="utf-8-sig") as file:
-        notebook = json.load(file)
-    names = _load(notebook, job["load_seconds"], notes)
+    names = _load(job["cells"], job["load_seconds"], notes)
     write(json.dumps({"notes": notes[:20]}))
     for question in job["questions"]:
         try:

@@ -70,12 +70,11 @@ class Sandbox:
         root = ", as root" * (self.mode != "bubblewrap" and self._uid(0) == 0)
         return self.mode + root + f" ({self.reason})" * bool(self.reason)
 
-    def run(self, job, notebook, seconds, slot=0):
+    def run(self, job, seconds, slot=0):
         """Run a job to its end or its time limit.
 
         Args:
             job: the job of `runner.run`, without paths and limits.
-            notebook: the path of the submission.
             seconds: the time limit.
             slot: a number that no other running job has.
 
@@ -85,12 +84,10 @@ class Sandbox:
         with tempfile.TemporaryDirectory(prefix="mmlkit-grade-") as folder:
             place = Path(folder)
             place.chmod(0o755)
-            shutil.copy(notebook, place / "submission.ipynb")
             shutil.copy(runner.__file__, place / "runner.py")
             inside = Path("/in") if self.mode == "bubblewrap" else place
             job = {
                 **job,
-                "notebook": str(inside / "submission.ipynb"),
                 "site": [str(inside / "site")],
                 "limits": {**self.limits, "NPROC": PROCESSES + self._running(slot)},
             }
@@ -120,7 +117,7 @@ class Sandbox:
         """Return the command and the arguments of Popen with bubblewrap."""
         paths = package_paths().items()
         mounts = [["--ro-bind", str(path), f"/in/site/{name}"] for name, path in paths]
-        for name in ("runner.py", "job.json", "submission.ipynb"):
+        for name in ("runner.py", "job.json"):
             mounts.append(["--ro-bind", str(place / name), f"/in/{name}"])
         command = [*_bubblewrap(), *sum(mounts, []), "--remount-ro", "/", "--chdir", "/tmp"]
         return [*command, *_drop(self._uid(slot)), *line], {}

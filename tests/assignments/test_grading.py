@@ -186,7 +186,8 @@ def test_a_failure_of_the_machine_is_not_kept_as_a_grade(tmp_path):
             return ("" if len(runs) == 1 else '{"notes": []}\n'), False
 
     for _ in range(3):
-        results = grade_folder(folder, "a1", tmp_path / "out", edition=EDITION, sandbox=Machine())
+        with pytest.warns(UserWarning, match="names a1_minbert: was 'a1' meant"):
+            results = grade_folder(folder, "a1", tmp_path / "o", edition=EDITION, sandbox=Machine())
         assert set(points(results[0]).values()) == {0, None}
         assert any("nothing was run" in note for note in results[0]["notes"]) == (len(runs) == 1)
     assert len(runs) == 2, "the third time the second result was read"
@@ -238,7 +239,7 @@ def test_a_strange_line_stops_no_grading(line, tmp_path):
 def test_a_line_of_python_may_begin_with_a_percent_sign():
     source = "def f(a, b):\n    return (\n        a\n        % b\n    )"
     cells = [{"cell_type": "code", "source": one} for one in (source, "%matplotlib inline\nx = 1")]
-    (_, function), (_, number) = definitions({"cells": cells})
+    (_, function), (_, number) = definitions(cells)
     names = {}
     exec(compile(ast.Module([function], []), "f", "exec"), names)
     assert names["f"](7, 4) == 3 and number.targets[0].id == "x"
@@ -254,12 +255,26 @@ def test_the_notes_say_which_cells_failed(monkeypatch):
         "def second(): 1",
     ]
     cells = [{"cell_type": "code", "source": one} for one in sources]
-    names = runner._load({"cells": cells}, 3, notes := [])
+    names = runner._load(cells, 3, notes := [])
     assert "second" in names and "first" not in names
     assert notes == [
         "cell 1 stopped with ModuleNotFoundError: No module named 'no_such'",
         "cell 2 has a syntax error",
     ]
+
+
+def test_a_cell_without_a_text_costs_no_points(tmp_path):
+    """It keeps its number, which the notes name."""
+    path = write(tmp_path / "a.ipynb", None, HONEST, "def f(:", 3)
+    result = grade_notebook(path, "a1", EDITION, SANDBOX)
+    assert points(result)["layer_norm"] == LAYER_NORM
+    assert result["notes"] == ["cell 3 has a syntax error"]
+
+
+def test_an_edition_without_a_seed_names_its_file(tmp_path):
+    (tmp_path / "edition.json").write_text('{"sead": 3}')
+    with pytest.raises(ValueError, match="edition.json has no seed"):
+        load_edition(tmp_path)
 
 
 def test_the_text_of_an_answer_goes_on_in_the_cells_below(tmp_path):
@@ -398,7 +413,7 @@ def test_the_teachers_points_stay(tmp_path):
         for name in ("ann", "bob")
     )
     table = write_reports([ann], tmp_path)
-    lines = "ann,attention,2,4,half\nann,written,8,10,good baseline\n"
+    lines = 'ann,attention,2,4,"- good\nsee me"\nann,written,8,10,good baseline\n'
     table.write_text("\ufeffstudent,question,points,of,message\n" + lines, encoding="utf-8")
     for _ in range(3):
         write_reports([ann, bob], tmp_path)
@@ -407,7 +422,7 @@ def test_the_teachers_points_stay(tmp_path):
     for late in ([bob], [bob], [ann, bob], [ann, bob]):  # a folder of late work does not have ann
         write_reports(late, tmp_path)
         found = table.read_text(encoding="utf-8")
-        assert lines in found and found.count("\n") == 5 and found.startswith("student,")
+        assert lines in found and found.count("\n") == 6 and found.startswith("student,")
     bob["questions"] = [{**code, "points": 4}, row]  # what nobody has changed follows the grader
     write_reports([bob], tmp_path)
     found = table.read_text(encoding="utf-8")
