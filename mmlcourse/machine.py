@@ -7,11 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-import torch
-
-from mmlkit.runtime import pick_device
-
-__all__ = ["COLAB_GB", "capacity", "describe", "peak_memory"]
+__all__ = ["COLAB_GB", "capacity", "describe", "peak_memory", "usable_cores"]
 
 COLAB_GB = 14  # GPU memory for the profile colab; a T4 shows 14.7
 
@@ -28,7 +24,10 @@ def describe(device=None):
     """
     from importlib.metadata import PackageNotFoundError, version
 
+    import torch
+
     import mmlkit
+    from mmlkit.runtime import pick_device
 
     device = pick_device(device)
     versions = {"python": platform.python_version(), "mmlkit": mmlkit.__version__}
@@ -55,6 +54,12 @@ def _processor():
     return platform.processor() or platform.machine()
 
 
+def usable_cores():
+    """Return how many CPU cores this process may use."""
+    known = hasattr(os, "sched_getaffinity")  # on Linux
+    return len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
+
+
 def capacity():
     """Return what this machine has: processor cores, main memory and GPU.
 
@@ -62,8 +67,8 @@ def capacity():
         A dict: cores (those that this process may use), memory_gb (None where the system does not
         say), gpu (its name, or None) and gpu_gb (0 without one).
     """
-    known = hasattr(os, "sched_getaffinity")  # on Linux
-    cores = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
+    import torch
+
     memory = None
     with contextlib.suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
         memory = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
@@ -71,7 +76,7 @@ def capacity():
     if torch.cuda.is_available():
         gpu = torch.cuda.get_device_name()
         gpu_gb = round(torch.cuda.get_device_properties(0).total_memory / 2**30, 1)
-    return {"cores": cores, "memory_gb": memory, "gpu": gpu, "gpu_gb": gpu_gb}
+    return {"cores": usable_cores(), "memory_gb": memory, "gpu": gpu, "gpu_gb": gpu_gb}
 
 
 def peak_memory():
@@ -79,6 +84,8 @@ def peak_memory():
 
     It is GPU memory where the process has used a GPU, else main memory.
     """
+    import torch
+
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if used := max(map(torch.cuda.max_memory_allocated, range(count)), default=0):
         return round(used / 2**20)

@@ -14,12 +14,11 @@ from mmlcourse.batch.notebooks import (
     parse_value,
     resolve,
 )
-from mmlcourse.lessons.profiles import get_profile
+from mmlcourse.lessons.profiles import PROFILES, get_profile
 from mmlcourse.shipped import shipped_folder
 
 __all__ = ["Experiment", "find_experiment", "known_experiments", "load_experiment", "parse_grid"]
 
-_SIZES = ("fast", "colab", "paper")
 _COPIED = ("title", "about", "chosen", "published", "claims")
 _SCHEMA = Path(__file__).with_name("experiment.schema.json")
 
@@ -113,7 +112,7 @@ def load_experiment(name, profile="fast", grid=None):
     path, profile = find_experiment(name), get_profile(profile).name
     content = _read(path)
     if profile not in content:
-        found = [key for key in _SIZES if key in content]
+        found = [key for key in PROFILES if key in content]
         raise ValueError(f"{path} has no size {profile!r}; choose one of {found} with --profile.")
     size = content[profile]
     grid = content["grid"] | size.pop("grid", {}) | (grid or {})
@@ -161,7 +160,7 @@ def _read(path):
     if error := jsonschema.exceptions.best_match(validator.iter_errors(content)):
         raise ValueError(f"{path}: {error.json_path.removeprefix('$.')}: {error.message}")
     # Tables such as [fast.task] are named after the grid: a mistyped one would set nothing.
-    parts, values = [content, *(content[key] for key in _SIZES if key in content)], {}
+    parts, values = [content, *(content[key] for key in PROFILES if key in content)], {}
     for part in parts:
         for key, found in part.get("grid", {}).items():
             values.setdefault(key, set()).update(map(str, found))

@@ -14,9 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mmlcourse.batch.processes import STALLED, run_watched
+from mmlcourse.machine import usable_cores
 from mmlcourse.shipped import shipped_folder
 
-__all__ = ["find_notebooks", "list_notebooks", "run_notebook", "run_notebooks", "usable_cores"]
+__all__ = ["find_notebooks", "list_notebooks", "run_notebook", "run_notebooks"]
 
 
 def find_notebooks(wanted):
@@ -183,12 +184,6 @@ def resolve(name, value):
 
 
 # ---- running ----
-
-
-def usable_cores():
-    """Return how many CPU cores this process may use."""
-    known = hasattr(os, "sched_getaffinity")  # on Linux
-    return len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
 
 
 def default_jobs():

@@ -87,8 +87,8 @@ def _reproduce(options):
         print("Name one of them: mmlkit reproduce mml-tables.", file=sys.stderr)
         return 2
     from mmlcourse.batch.batches import is_dry_run, reproduce
-    from mmlcourse.batch.notebooks import usable_cores
     from mmlcourse.batch.reports import write_report
+    from mmlcourse.machine import usable_cores
 
     grid = parse_grid(options.grid)
     if options.seeds:

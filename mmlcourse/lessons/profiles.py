@@ -1,13 +1,12 @@
 """The three sizes of a run: `fast`, `colab` and `paper`, chosen by one word in every notebook.
 
-They are frozen records with a reason beside each value. A notebook passes their fields on; no other
-module of the library reads them.
+They are frozen records with a reason beside each value. A notebook passes their fields on.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Profile", "get_profile"]
+__all__ = ["PROFILES", "Profile", "get_profile"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Profile:
         return {"checkpoint_dir": folder, "resume": "auto"} if self.long_runs else {}
 
 
-_PROFILES = {
+PROFILES = {
     profile.name: profile
     for profile in (
         Profile(
@@ -126,6 +125,6 @@ def get_profile(name):
     Raises:
         ValueError: there is no profile of that name.
     """
-    if name not in _PROFILES:
-        raise ValueError(f"{name!r} is not a profile. Known profiles: {', '.join(_PROFILES)}.")
-    return _PROFILES[name]
+    if name not in PROFILES:
+        raise ValueError(f"{name!r} is not a profile. Known profiles: {', '.join(PROFILES)}.")
+    return PROFILES[name]
