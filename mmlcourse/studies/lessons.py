@@ -37,7 +37,7 @@ def recorded_effects(number, folder=None, kind="effects"):
 
     Args:
         number: of the notebook, such as "03".
-        folder: the folder of the records; None: results/lessons (`support.shipped.results`).
+        folder: the folder of the records; None: results/lessons (`mmlcourse.shipped.results`).
         kind: "effects", which claim to be above zero, or "measured", which claim nothing.
 
     Returns:

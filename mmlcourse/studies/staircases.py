@@ -92,9 +92,9 @@ def recorded_staircases(folder=None, *, smaller=False):
     """Return the recorded runs on real data: those on QNLI, as in Fig. 2, and on smaller sets.
 
     Args:
-        folder: the folder of the records; None: results/ (`support.shipped.results`). Runs of
-            experiments/real-staircase.toml are in real-staircase-PROFILE/, runs of notebook 04 on
-            real sets in pruning_TASK.json.
+        folder: the folder of the records; None: results/ (`mmlcourse.shipped.results`). Runs
+            of experiments/real-staircase.toml are in real-staircase-PROFILE/, runs of notebook 04
+            on real sets in pruning_TASK.json.
         smaller: leave QNLI out.
 
     Returns:

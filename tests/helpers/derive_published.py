@@ -1,6 +1,6 @@
 """Derive the published numbers from the tables as printed, and write published.csv.
 
-The printed cells are in `mmlkit/studies/tables/*.md`, one readable file per document. Some numbers
+The printed cells are in `mmlcourse/studies/tables/*.md`, a readable file per document. Some numbers
 follow from others: the improvements of MML's Tables 2 to 5, averages, GLUE scores, overall scores,
 counts of examples. This script recomputes these numbers. It notes where the printed and the
 recomputed number differ.

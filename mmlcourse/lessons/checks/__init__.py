@@ -19,7 +19,7 @@ A check takes the student's function or class, prints one line and returns True 
 the mistake where it is a known one, and it never raises because of a wrong answer. The arguments in
 the docstring of a check are those of the student's function.
 
-Only `mmlcourse.grading` imports from here. Training and models do not belong here.
+Notebooks and `mmlcourse.grading` import from here. Training and models do not belong here.
 """
 
 # ruff: noqa: F403
