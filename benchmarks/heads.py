@@ -92,17 +92,16 @@ def head_record(precision, found, steps):
     }
 
 
-def time_pruning_check(rounds, values=1024):
+def time_pruning_check(rounds):
     """Time MeanShift on the averages of many heads, with scikit-learn's own bandwidth.
 
     Args:
         rounds: rounds of the alternation.
-        values: the number of heads.
 
     Returns:
         A record with the seconds for averages of three shapes.
     """
-    generator, half = np.random.default_rng(0), values // 2
+    generator, values, half = np.random.default_rng(0), 1024, 512
     shapes = {
         "one normal": lambda: generator.normal(0.6, 0.02, values),
         "long tail": lambda: 0.5 + generator.gamma(2, 0.02, values),

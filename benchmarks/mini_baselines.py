@@ -7,9 +7,8 @@ trained with a frozen encoder. Tasks on pairs are also trained with separately e
 (bi-encoder).
 
 A record holds the metrics on dev, an interval from resampling whole groups, and the accuracy of
-each tier. It also holds the accuracy on the sister tasks, which are tasks with similar labels. The
-script writes results/mini_baselines.json after every run and replaces runs of the same task, mode
-and seed.
+each tier. The script writes results/mini_baselines.json after every run and replaces runs of the
+same task, mode and seed.
 """
 
 import argparse
@@ -18,7 +17,6 @@ import time
 import warnings
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import nn
@@ -26,7 +24,6 @@ from torch.nn import functional as F
 
 from mmlcourse.lessons.profiles import get_profile
 from mmlcourse.machine import describe
-from mmlcourse.studies.cross_dataset import two_way
 from mmlcourse.studies.groups import bootstrap_interval, group_accuracy
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.loading import load_task
@@ -50,10 +47,6 @@ FROZEN_TOO = ("sst", "cfimdb")
 # Batch sizes for enough updates.
 SMALL = {"cfimdb": 8, "wnli": 8, "rte": 16, "mrpc": 16, "mnli": 16, "sst2": 16}
 EPOCHS = {"sst2": 5, "wnli": 6, "rte": 5, "mrpc": 4, "scitail": 4, "mnli": 4, "snli": 4}
-SISTERS = (
-    {"rte", "qnli", "mnli", "snli", "scitail"},
-    {"qqp", "mrpc", "stsb_star"},
-)  # their labels are merged to two: yes, or not
 
 
 WHAT = "minilm on the mini tasks, fast profile, dev split"
@@ -94,7 +87,7 @@ def run(task, mode, seed):
         history = fit(model, data, freeze_encoder=mode == "pretrain", seed=seed, **settings)
         best = history[history["best"]].iloc[0]
     minutes = (time.perf_counter() - started) / 60
-    record = {
+    return {
         "task": task,
         "mode": mode,
         "seed": seed,
@@ -104,12 +97,6 @@ def run(task, mode, seed):
         "settings": settings,
         **on_dev(model, data),
     }
-    for group in SISTERS:
-        if task in group and mode == "separate":
-            record["sisters"] = {
-                other: on_sister(model, data.task, load_task(other)) for other in sorted(group)
-            }
-    return record
 
 
 def on_dev(model, data):
@@ -150,15 +137,6 @@ class CosineHead(nn.Module):
         return {}
 
 
-def on_sister(model, task, data):
-    """Return the accuracy on dev of a sister task, with its labels merged to yes or not."""
-    cut = dict(max_length=get_profile("fast").max_length)
-    scores = predict_scores(model, data.dev.texts, task=task.name, **cut)
-    predicted = two_way(scores, task.labels)
-    true = two_way(np.eye(data.task.num_labels)[data.dev.labels], data.task.labels)
-    return float(np.mean(predicted == true))
-
-
 def mean_and_sd(values):
     """Return the mean of some runs with their standard deviation, as text."""
     if len(values) < 2:
@@ -187,39 +165,6 @@ def table(runs):
     return "\n".join(lines)
 
 
-def sisters(runs, mode="separate"):
-    """Return the loss of accuracy on sister tasks as Markdown.
-
-    Rows are training tasks, columns evaluation tasks. A cell is the two-way accuracy on dev, as a
-    mean over seeds.
-    """
-    frame = pd.DataFrame(
-        [
-            {"trained on": one["task"], "evaluated on": other, "accuracy": value}
-            for one in runs
-            if one["mode"] == mode
-            for other, value in one.get("sisters", {}).items()
-        ]
-    )
-    lines = []
-    for group in SISTERS:
-        names = sorted(group)
-        part = frame[frame["evaluated on"].isin(names)].pivot_table(
-            index="trained on", columns="evaluated on", values="accuracy"
-        )[names]
-        own = {name: part.loc[name, name] for name in part.index}
-        lost = [
-            own[other] - part.loc[one, other] for one in part.index for other in own if one != other
-        ]
-        lines += [f"| trained on | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-        lines += [
-            f"| {one} | {' | '.join(f'{part.loc[one, other]:.3f}' for other in names)} |"
-            for one in part.index
-        ]
-        lines += ["", f"A sister costs {100 * np.mean(lost):.1f} points on average.", ""]
-    return "\n".join(lines)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     tasks = [name for name in list_tasks() if name not in ("quora", "sts")]
@@ -234,8 +179,6 @@ def main():
     runs = json.loads(path.read_text())["runs"] if path.is_file() else []
     if options.table:
         print(table(runs))
-        if any("sisters" in run for run in runs):
-            print("\n" + sisters(runs))
         return
     for seed in options.seeds:
         for task in options.tasks:

@@ -83,12 +83,12 @@ def loops(rounds):
     }
 
 
-def peak_of(num_heads, size, labels):
+def peak_of(num_heads):
     """Return the MB that the loss and its gradient need in addition to the weights.
 
     This function runs in a separate process.
     """
-    weight = torch.randn(num_heads, labels, size).mul_(0.02).requires_grad_()
+    weight = torch.randn(num_heads, 2, 1024).mul_(0.02).requires_grad_()
     multiverse_loss(weight[:8]).backward()  # load what torch needs on first use
     weight.grad = None
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -96,14 +96,14 @@ def peak_of(num_heads, size, labels):
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
 
 
-def memory(size=1024, labels=2, counts=(256, 512, 1024, 2048, 4096)):
+def memory():
     """Return the MB added by the loss at several numbers of heads.
 
     Each row also has the expected size of the parts, and the size with broadcast pairs.
     """
-    rows = []
-    for count in counts:
-        call = [sys.executable, __file__, "--peak", str(count), str(size), str(labels)]
+    size, labels, rows = 1024, 2, []  # as in `peak_of`
+    for count in (256, 512, 1024, 2048, 4096):
+        call = [sys.executable, __file__, "--peak", str(count)]
         added = float(
             subprocess.run(call, capture_output=True, text=True, check=True, timeout=300).stdout
         )
@@ -123,11 +123,11 @@ def memory(size=1024, labels=2, counts=(256, 512, 1024, 2048, 4096)):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", help="write the figures to this .json file")
-    parser.add_argument("--peak", nargs=3, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--peak", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.peak:
-        print(peak_of(*options.peak))
+        print(peak_of(options.peak))
         return
     torch.manual_seed(0)
     found = {

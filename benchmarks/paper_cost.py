@@ -60,7 +60,7 @@ ROWS = {  # of the hub's splits: train, dev
 SAME = {"quora": "qqp", "sts": "stsb"}  # the hub's sets behind the course's names
 
 
-def measure_tokens(folder, max_length=512):
+def measure_tokens(folder):
     """Return {set: {"packed": mean tokens of a training row, "separate": of both sentences}}."""
     tokenizer, found = load_pretrained("minilm", device="cpu")[1], {}  # BERT's own vocabulary
     for name in ROWS:
@@ -68,7 +68,7 @@ def measure_tokens(folder, max_length=512):
         train = load_task(name, place, labels=get_task(name).labels or None).train
         found[name] = {}
         for pairs in ("packed", "separate") if get_task(name).is_pair else ("packed",):
-            coded = encode(tokenizer, train, max_length=max_length, pairs=pairs)
+            coded = encode(tokenizer, train, max_length=512, pairs=pairs)
             parts = [coded, *filter(None, (coded.second,))]
             mean = sum(int(one.lengths.sum()) for one in parts) / len(train)
             found[name][pairs] = round(mean, 2)

@@ -20,8 +20,10 @@ from mmlkit.training.fast import fast_matmul
 
 __all__ = ["compare_predictions", "prediction_record"]
 
+BATCH_SIZE = 64  # rows
 
-def compare_predictions(model, data, precisions, *, rounds, rows, batch_size=64):
+
+def compare_predictions(model, data, precisions, *, rounds, rows):
     """Compare real tokens a second of `predict_proba` and `evaluate` with those of a pipeline.
 
     Args:
@@ -30,7 +32,6 @@ def compare_predictions(model, data, precisions, *, rounds, rows, batch_size=64)
         precisions: such as ["fp32", "bf16"].
         rounds: rounds of the alternation.
         rows: the largest number of rows; they are drawn from the dev split.
-        batch_size: rows of a batch.
 
     Returns:
         A list with one record for each precision.
@@ -38,9 +39,9 @@ def compare_predictions(model, data, precisions, *, rounds, rows, batch_size=64)
     split, tokens = _longest_first(model, data.dev, rows)
     device, variants, differences = model.device, {}, {}
     with quiet_transformers(), tempfile.TemporaryDirectory() as scratch:
-        pipelines = _Pipelines(model, data.task, Path(scratch, "classifier"), split, batch_size)
+        pipelines = _Pipelines(model, data.task, Path(scratch, "classifier"), split)
         for precision in precisions:
-            options = dict(batch_size=batch_size, precision=precision, device=device)
+            options = dict(batch_size=BATCH_SIZE, precision=precision, device=device)
             calls = {
                 "predict": lambda options=options: predict_proba(model, split, **options),
                 "evaluate": lambda options=options: evaluate(model, split, **options),
@@ -59,7 +60,7 @@ def compare_predictions(model, data, precisions, *, rounds, rows, batch_size=64)
         "task": data.task.name,
         "rows": len(split),
         "tokens": tokens,
-        "batch_size": batch_size,
+        "batch_size": BATCH_SIZE,
         "linear_parameters": linear_parameters(model.encoder.config),
     }
     return [
@@ -123,16 +124,15 @@ class _Pipelines:
         task: a Task.
         folder: where to.
         split: the texts.
-        batch_size: rows of a batch.
     """
 
-    def __init__(self, model, task, folder, split, batch_size):
+    def __init__(self, model, task, folder, split):
         from mmlkit.huggingface import export_classifier
 
         export_classifier(model, task, folder)
         self.task, self.folder, self.device = task, folder, model.device
         self.inputs = [dict(zip(("text", "text_pair"), texts)) for texts in split.texts]
-        self.options = {"batch_size": batch_size, "truncation": True, "max_length": model.cut()}
+        self.options = {"batch_size": BATCH_SIZE, "truncation": True, "max_length": model.cut()}
 
     def calls(self, precision):
         """Return {name: function} of the two pipelines."""

@@ -93,10 +93,10 @@ def _interval(values, form):
     return f"{median} ({lowest} to {highest})"
 
 
-def main(readme=ROOT / "README.md", results=ROOT / "results"):
+def main(readme=ROOT / "README.md"):
     """Write the tables of results/speed*.json between the marks <!-- speed --> of a README."""
     parts = []
-    for file in sorted(Path(results).glob("speed*.json")):
+    for file in sorted((ROOT / "results").glob("speed*.json")):
         record = json.loads(file.read_text(encoding="utf-8"))
         parts.append("\n".join(f"- {markdown_text(line)}" for line in speed_sentences(record)))
         parts.append(markdown_table(speed_table(record)))

@@ -86,7 +86,7 @@ def stamp_master(text, stem, repo, version):
     return text
 
 
-def refresh(master, built, rewrite=None):
+def refresh(master, built):
     """Copies the text and the bootstrap cell of a master into its built notebook.
 
     Outputs stay. Only Markdown cells and the cell with the tag `bootstrap` may differ, so the
@@ -95,8 +95,6 @@ def refresh(master, built, rewrite=None):
     Args:
         master: the path of the percent-format master.
         built: the path of its built notebook.
-        rewrite: a function from the source of a built code cell to a list of sources, for a change
-            that has no effect on outputs; the outputs go to the last of them.
 
     Raises:
         ValueError: other code differs, and the notebook must run again.
@@ -109,21 +107,17 @@ def refresh(master, built, rewrite=None):
     if old.metadata["mmlkit"]["sha256"] == master_hash(master):
         return
     known = [cell for cell in old.cells if cell.cell_type == "code" and not _is_bootstrap(cell)]
-    had = []
-    for cell in known:
-        *first, last = rewrite(cell.source) if rewrite else [cell.source]
-        had += [*((source, []) for source in first), (last, cell.outputs)]
     codes = [cell for cell in new.cells if cell.cell_type == "code"]
     kept = [cell for cell in codes if not _is_bootstrap(cell)]
-    differing = [i for i, (cell, (source, _)) in enumerate(zip(kept, had)) if cell.source != source]
-    if differing or len(kept) != len(had):
-        which = kept[differing[0]].source if differing else f"{len(kept)} cells, not {len(had)}"
+    differing = [new for new, old in zip(kept, known) if new.source != old.source]
+    if differing or len(kept) != len(known):
+        which = differing[0].source if differing else f"{len(kept)} cells, not {len(known)}"
         raise ValueError(
             f"{master.name}: its code differs from {built.name} ({which[:60]!r}). Run "
             f"python notebooks/build.py {master.stem[:2]}"
         )
-    for cell, (_, outputs) in zip(kept, had):
-        cell.outputs = outputs
+    for cell, before in zip(kept, known):
+        cell.outputs = before.outputs
     for count, cell in enumerate(codes, start=1):
         cell.execution_count = count
         for output in cell.outputs:

@@ -11,7 +11,7 @@ from mmlcourse.machine import COLAB_GB
 from mmlcourse.shipped import drawing
 from mmlkit import REPOSITORY
 
-__all__ = ["advice", "open_notebook"]
+__all__ = ["open_notebook", "sentences"]
 
 DRIVE = "/content/drive"
 
@@ -29,7 +29,7 @@ def open_notebook(number, profile="fast", output_dir="../runs"):
     from mmlcourse.machine import capacity
 
     on_colab = "google.colab" in sys.modules
-    for sentence in advice(capacity(), profile, output_dir, on_colab):
+    for sentence in sentences(capacity(), profile, output_dir, on_colab):
         print(sentence)
     path = drawing(number)
     if path is None:
@@ -42,7 +42,7 @@ def open_notebook(number, profile="fast", output_dir="../runs"):
         display(HTML(f'<img alt="{alt}" src="data:image/svg+xml;base64,{code}">'))
 
 
-def advice(machine, profile, output_dir, on_colab):
+def sentences(machine, profile, output_dir, on_colab):
     """Return what a reader should know before the first cell of a notebook.
 
     Args:

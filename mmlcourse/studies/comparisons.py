@@ -65,7 +65,7 @@ class Comparison(NamedTuple):
     pairs: int
 
 
-def paired_bootstrap(a, b, *, level=0.95, draws=10_000, seed=0):
+def paired_bootstrap(a, b, *, level=0.95, seed=0):
     """Return the difference of two means over the same seeds, with a bootstrap interval.
 
     Seeds are drawn with replacement, each with both its values. With at most six pairs all n^n
@@ -77,8 +77,7 @@ def paired_bootstrap(a, b, *, level=0.95, draws=10_000, seed=0):
         a: values of the first method: {seed: value} or a Series, matched by seed; or a list.
         b: values of the second method, in the same form.
         level: the confidence level, between 0 and 1.
-        draws: the number of bootstrap samples of more than six pairs.
-        seed: of their random draws.
+        seed: of the 10,000 random samples of more than six pairs.
 
     Returns:
         A Comparison. A single pair has no spread, so its interval is infinite.
@@ -95,7 +94,7 @@ def paired_bootstrap(a, b, *, level=0.95, draws=10_000, seed=0):
     if n <= 6:
         chosen = np.indices((n,) * n).reshape(n, -1).T  # every sample, 46,656 for six pairs
     else:
-        chosen = np.random.default_rng(seed).integers(n, size=(draws, n))
+        chosen = np.random.default_rng(seed).integers(n, size=(10_000, n))
     means = differences[chosen].mean(axis=1)
     tail = norm.cdf(math.sqrt(n / (n - 1)) * t.ppf((1 - level) / 2, n - 1))
     low, high = map(float, np.quantile(means, [tail, 1 - tail]))

@@ -232,13 +232,12 @@ def improvements(table, baseline="bert", *, over="evaluated_on"):
     return type(table)(rows, columns=[*keys, "method", "improvement"])
 
 
-def cell_improvements(table, baseline="bert"):
-    """Return the improvement over a baseline in every cell off the diagonal, in percent.
+def cell_improvements(table):
+    """Return the improvement over the method "bert" in every cell off the diagonal, in percent.
 
     Args:
         table: as in `improvements`. A cell with several seeds holds their mean, each seed compared
             with its own baseline.
-        baseline: the method to compare with.
 
     Returns:
         A DataFrame with the index split, trained_on, evaluated_on and a column per method.
@@ -251,7 +250,7 @@ def cell_improvements(table, baseline="bert"):
         cell_improvements(table)["mml"]["dev"].unstack()    # trained_on x evaluated_on
     """
     accuracies = 1 - hold_out_errors(table)
-    percent = 100 * (accuracies.div(accuracies[baseline], axis=0) - 1)
+    percent = 100 * (accuracies.div(accuracies["bert"], axis=0) - 1)
     return percent.groupby(level=["split", "trained_on", "evaluated_on"]).mean()
 
 

@@ -10,7 +10,7 @@ from mmlkit.training.metrics import compute
 __all__ = ["bootstrap_interval", "group_accuracy"]
 
 
-def bootstrap_interval(task, scores, labels, groups, *, level=0.95, draws=1000, seed=0):
+def bootstrap_interval(task, scores, labels, groups, *, level=0.95):
     """Compute an interval of each metric by drawing whole groups of rows with replacement.
 
     Rows of one group, such as the pairs of one premise, are not independent items. An interval from
@@ -22,8 +22,6 @@ def bootstrap_interval(task, scores, labels, groups, *, level=0.95, draws=1000, 
         labels: [N].
         groups: [N], the group of each row, such as `split.columns["group"]` of the mini data.
         level: the level of the interval.
-        draws: how many samples of groups are drawn.
-        seed: the seed of the draws.
 
     Returns:
         {metric: (low, high)}. Samples in which a metric is undefined are left out.
@@ -34,8 +32,8 @@ def bootstrap_interval(task, scores, labels, groups, *, level=0.95, draws=1000, 
                            data.dev.columns["group"])      # {'accuracy': (0.61, 0.72), ...}
     """
     scores, labels, members = np.asarray(scores), np.asarray(labels), _rows_of_groups(groups)
-    generator, found = np.random.default_rng(seed), []
-    for drawn in generator.integers(len(members), size=(draws, len(members))):
+    generator, found = np.random.default_rng(0), []
+    for drawn in generator.integers(len(members), size=(1000, len(members))):
         rows = np.concatenate([members[i] for i in drawn])
         found.append(compute(task, scores[rows], labels[rows]))
     tails = [(1 - level) / 2, (1 + level) / 2]

@@ -130,7 +130,7 @@ class PretrainingHeads(nn.Module):
         return words, self.seq_relationship(out.pooler_output)
 
 
-def load_pretraining_heads(name="minilm", *, seed=0, device=None):
+def load_pretraining_heads(name="minilm", *, seed=0):
     """Load the pre-training heads of a checkpoint, in eval mode, for the encoder of the same name.
 
     A head that the checkpoint lacks is initialised from `seed`, with a warning. The bundled MiniLM
@@ -139,7 +139,6 @@ def load_pretraining_heads(name="minilm", *, seed=0, device=None):
     Args:
         name: see `load_pretrained`.
         seed: of the initialisation.
-        device: where the heads go, see `load_pretrained`.
 
     Returns:
         PretrainingHeads.
@@ -173,7 +172,7 @@ def load_pretraining_heads(name="minilm", *, seed=0, device=None):
             "random and need pretrain().",
             stacklevel=2,
         )
-    return heads.to(pick_device(device)).eval()
+    return heads.to(pick_device()).eval()
 
 
 def mask_tokens(input_ids, tokenizer, *, seed):

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from mmlcourse.machine import describe
-from mmlkit import files, runtime
+from mmlkit import runtime
+from mmlkit.files import write_file
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 
@@ -41,7 +42,6 @@ def record(device, tmp_path):
     def write(name, **values):
         folder = RESULTS if device.type == "cuda" else tmp_path
         text = json.dumps({**values, **describe(device)}, indent=2, allow_nan=False)
-        with files.atomic_write(folder / f"{name}.json") as temporary:
-            temporary.write_text(text + "\n", encoding="utf-8")
+        write_file(folder / f"{name}.json", text + "\n")
 
     return write

@@ -24,16 +24,16 @@ SMALL = dict(gpu="GTX", gpu_gb=4.0)
     ],
 )
 def test_the_advice_fits_the_machine(machine, profile, on_colab, parts):
-    found = opening.advice(machine, profile, "../runs", on_colab)
+    found = opening.sentences(machine, profile, "../runs", on_colab)
     assert len(found) == len(parts), found
     assert all(part in sentence for part, sentence in zip(parts, found)), found
 
 
 def test_a_mounted_drive_needs_no_advice():
     drive = "/content/drive/MyDrive/mmlkit"
-    _, sentence, _ = opening.advice(NONE, "fast", "/content/runs", True)
+    _, sentence, _ = opening.sentences(NONE, "fast", "/content/runs", True)
     assert f"output_dir = '{drive}'" in sentence and "drive.mount('/content/drive')" in sentence
-    assert not [one for one in opening.advice(NONE, "fast", drive, True) if "are lost" in one]
+    assert not [one for one in opening.sentences(NONE, "fast", drive, True) if "are lost" in one]
 
 
 @pytest.fixture
