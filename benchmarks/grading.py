@@ -47,7 +47,7 @@ def mistakes():
     whole = cells(NAME, "solution", EDITION.seed)
     _, questions = load_questions(NAME)
     for question, changes in itertools.cycle(sorted(wrong(NAME).items())):
-        wanted = questions[question].object or question
+        wanted = questions[question].object
         heads = (f"def {wanted}(", f"class {wanted}(")
         for old, new, _ in changes:
             fits = lambda text, old=old, heads=heads: (

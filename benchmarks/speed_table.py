@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from mmlcourse.batch.verdicts import fill_marks
-from mmlcourse.text import count, markdown_table, markdown_text
+from mmlcourse.text import count, markdown_list, markdown_table
 
 ROOT = Path(__file__).resolve().parents[1]
 TASKS = {"sst": "SST-5", "quora": "Quora pairs"}
@@ -98,7 +98,7 @@ def main(readme=ROOT / "README.md"):
     parts = []
     for file in sorted((ROOT / "results").glob("speed*.json")):
         record = json.loads(file.read_text(encoding="utf-8"))
-        parts.append("\n".join(f"- {markdown_text(line)}" for line in speed_sentences(record)))
+        parts.append(markdown_list(speed_sentences(record)))
         parts.append(markdown_table(speed_table(record)))
     fill_marks(readme, {"speed": parts})
 

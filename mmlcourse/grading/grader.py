@@ -252,7 +252,7 @@ def _run(cells, questions, edition, sandbox, slot):
         "questions": [
             {
                 "name": one.name,
-                "object": one.object or one.name,
+                "object": one.object,
                 "driver": one.driver_source(),
                 "driver_name": one.driver and one.driver.__name__,
                 "gradients": one.gradients,
@@ -324,8 +324,8 @@ def _judge(one, document, edition, questions, cells):
         ]
         one.compare(replay(document), edition.cases(one), variants, notes, show=False)
         nodes = [node for _, node in runner.definitions(cells)]
-        others = {question.object or question.name for question in questions.values()}
-        one.refuse(with_helpers(nodes, one.object or one.name, others))
+        others = {question.object for question in questions.values()}
+        one.refuse(with_helpers(nodes, one.object, others))
         return "right"
     except WrongAnswer as error:
         return f"not yet: {error}"[:600]
@@ -350,7 +350,7 @@ def _written(cells, name):
 
 def _mentions(cells, questions):
     """Return a note for every name in the code that would do the exercise around it."""
-    avoided = {one.object or one.name: {*one.avoid} for one in questions}
+    avoided = {one.object: {*one.avoid} for one in questions}
     anywhere, found = set().union(*avoided.values()), set()
     for number, node in runner.definitions(cells):
         own = avoided.get(getattr(node, "name", None), anywhere) | {*REFUSED}

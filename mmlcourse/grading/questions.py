@@ -127,7 +127,7 @@ class Question:
             reads.
         rule: the right answer in words, see `compare`. A function of the variants may give it.
         cases: `cases(draw)` returns a list of tuples of arguments.
-        object: the name of the student's function or class; by default the question's name.
+        object: the name of the student's function or class; by default that of the question.
         driver: `driver(student, *case)` returns the value that is compared. It runs in the
             student's process. Its source is sent there, and finds torch alone.
         edges: pairs (arguments, sentence), see `compare`.
@@ -271,7 +271,7 @@ def question(name, **fields):
         def scale(pick, x, d):
             return x / pick(d**0.5, {"x is divided by d": d})
     """
-    return lambda right: Question(name, right=right, **fields)
+    return lambda right: Question(name, right=right, **{"object": name, **fields})
 
 
 def questions_of(names):
