@@ -10,7 +10,8 @@ export OMP_WAIT_POLICY ?= PASSIVE
 JOBS   ?= 2
 # The folder of the CS224N course's files, for make bench.
 SOURCE ?= mini
-PYTEST  = $(BIN)/python -m pytest -n $(JOBS)
+# The plugin nbval takes seconds to load, in every worker; test_nbval.py starts a pytest that has it.
+PYTEST  = $(BIN)/python -m pytest -n $(JOBS) -p no:nbval
 UNITS   = tests/mmlkit tests/mmlcourse
 
 .PHONY: walkthrough test quick test-random test-gpu browser test-browser test-colab set-repo lint notebooks site test-site course data bench \

@@ -17,12 +17,15 @@ import pytest
 import torch
 from tiny import write_tiny_bert, write_vocabulary
 
+from mmlcourse.batch.processes import without_iri_grammar
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.data.loading import TaskData, make_split
 from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import LinearHead
 from mmlkit.runtime import seeded
 from mmlkit.training.model import MultitaskModel
+
+without_iri_grammar()  # nbformat would build it for two seconds, in every worker
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 FILLERS = ("the", "film", "plot", "of", "one", "very", "story", "and", "it", "was", ".", ",")
