@@ -263,6 +263,7 @@ def test_the_notes_say_which_cells_failed(monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_a_cell_without_a_text_costs_no_points(tmp_path):
     """It keeps its number, which the notes name."""
     path = write(tmp_path / "a.ipynb", None, HONEST, "def f(:", 3)
