@@ -444,8 +444,8 @@ plots.learning_curves(histories, rows=len(sst.dev), baseline=majority, title="SS
 plt.show()
 
 # %% [markdown]
-# *The fine-tuned run ends above the frozen run. Both are far above the majority class (dotted line, 0.20). Bars show one standard
-# error of an accuracy on 160 dev rows, which is about 0.04. A ring marks the epoch that is kept.*
+# *Both runs are far above the majority class (dotted line, 0.20). Bars show one standard error of an accuracy on 160 dev rows, which
+# is about 0.04. A ring marks the epoch that is kept.*
 #
 # Both runs are scored on the same rows, so many rows are right or wrong in both. The paired difference is therefore more
 # certain than the bars suggest. The interval in the answer comes from drawing dev rows with replacement (paired bootstrap). Where
@@ -496,8 +496,8 @@ plots.confusion_matrix(sst.dev.labels, scores.argmax(1), sst.task.labels, title=
 plt.show()
 
 # %% [markdown]
-# *Most sentences are on the diagonal, where the prediction is right. The most frequent error is positive for negative (10
-# sentences). Six very positive sentences are predicted as very negative.*
+# *Most sentences are on the diagonal, where the prediction is right. The corners at the top right and the bottom left count the
+# sentences that are taken for the opposite, very negative for very positive or the other way round.*
 
 # %% tags=["answer"] jupyter={"outputs_hidden": true}
 predicted, true = scores.argmax(1) - 2, sst.dev.labels - 2  # -2 very negative ... 2 very positive
@@ -721,8 +721,8 @@ plots.bars(dict(zip(sst.task.labels, row)), xlabel="probability", title=text)
 plt.show()
 
 # %% [markdown]
-# *The model calls this new sentence positive with a total probability of 0.91. This probability is divided between the two positive
-# labels, so the strength is uncertain.*
+# *The printed number is the sum of the two positive bars. The probability is divided between these two labels, so the strength is
+# uncertain.*
 #
 # ## Exercises
 #
@@ -847,8 +847,8 @@ _ = checks.check_paired_error(my_paired_error)
 # - The first step of Adam has the length of the learning rate, whatever the size of the gradient. $\epsilon$ matters only for
 #   very small gradients.
 # - A test of a training step compares gradients. The first step of Adam hardly depends on their size.
-# - In the recorded runs, fine-tuning adds 7.5 points on SST and 12.3 on CFIMDB, with an equal number of updates. In this run, a
-#   frozen head with ten times as many epochs has the same accuracy on SST (95 % interval of the difference: ±7.5 points).
+# - In the recorded runs, fine-tuning adds 7.5 points on SST and 12.3 on CFIMDB, with an equal number of updates. Compare it also
+#   with a frozen head that has ten times as many epochs: section 5 prints this difference on SST, with its interval.
 # - A count of errors needs a baseline. Random errors on SST give twice as many errors of sign as of strength.
 # - Compare a similarity model with the untrained cosine. In the recorded runs, one epoch with the cosine head adds about 0.01 to
 #   it, and three epochs add about 0.02. The cross-encoder does not reach it.

@@ -539,7 +539,7 @@ plt.show()
 
 # %% [markdown]
 # *Without the orthogonality term (`bert-ensemble`) the mean $|\cos|$ rises far above the random level (black line). With the term (`mv-m`)
-# it first rises to about 0.11, and ends at 0.05. Each band holds the middle 80 % of pairs. Crosses: means of five other seeds.*
+# it stays much lower. Each band holds the middle 80 % of pairs. Crosses: means of five other seeds.*
 
 # %%
 for claim, value in effects.items():
@@ -1093,7 +1093,8 @@ _ = checks.check_effective_rank(my_effective_rank)
 # - Heads of one task drift together without the orthogonality term, because they get nearly the same gradients.
 # - With $\lambda = 0.02$, four times the paper's, the heads stay near the random level of $|\cos|$. Our run cannot tell whether the
 #   accuracy changes.
-# - Here (mini SST-2, $\lambda = 0.02$, one epoch) the term lowers the effective rank of the vectors by about 14 %.
+# - Here (mini SST-2, $\lambda = 0.02$, one epoch) the term lowers the effective rank of the vectors, in the recorded seeds by
+#   about 14 %.
 # - The term is one matrix product per class, and its gradient is another: $\mathrm{sign}(G)\,F$.
 # - A sum over heads and a mean over heads differ by a factor of $M$ in the balance with $\lambda$.
 # - Turning and shrinking both lower the product. Only turning lowers the cosine.

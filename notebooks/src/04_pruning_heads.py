@@ -771,11 +771,11 @@ def summary(one):
 print("\n".join(map(summary, live)))
 
 # %% [markdown]
-# *The default ends with a few of 384 heads (three in the stored output), `std:1.3` with all. Stars: the paper's QNLI run. Below: dev
-# accuracy minus that of the majority class.*
+# *The default ends with a few of 384 heads, `std:1.3` with all; the lines below the figure count them. Stars: the paper's QNLI run.
+# Below: dev accuracy minus that of the majority class.*
 #
-# The default's checks end early, because fewer than five heads are left. One accuracy on 140 rows has a standard error of about 4
-# points, so these two runs cannot rank the rules.
+# Checks end where fewer than five heads are left. One accuracy on 140 rows has a standard error of about 4 points, so these two runs
+# cannot rank the rules.
 #
 # The next table has a row for each pruning. `split by chance` is the share of chance splits at that count of heads, interpolated from
 # section 5. `dev` is the accuracy of the last complete epoch, minus that of the majority class.
@@ -786,7 +786,7 @@ changed = table[table["heads"] > table["left"]].set_index("run")
 changed.round({"of training": 2, "split by chance": 2, "dev": 3})
 
 # %% [markdown]
-# The default splits 42 % of the chance samples at 384 heads, and more at other counts. So no pruning here shows groups.
+# The default splits 42 % of the chance samples at 384 heads; the table has their share at the other counts. So no pruning here shows groups.
 #
 # ### The mask is a function of the events
 #

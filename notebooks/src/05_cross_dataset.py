@@ -481,12 +481,12 @@ plots.forest(drawn, xlabel="price, in points of balanced accuracy")
 plt.show()
 
 # %% [markdown]
-# *The price on QNLI is 10.2 points, and its 95 % interval (1.96 standard errors to each side) lies above zero (circle). On SNLI the
-# interval contains zero (diamond). The legend says* holds *for an interval above zero. The last number counts groups.*
+# *Both prices with their 95 % intervals, 1.96 standard errors to each side. The legend says* holds *for an interval above zero. The
+# last number counts groups.*
 #
 # The error of a difference comes from the difference in each row, because both models answer the same rows. The price need not be the same
-# in both directions: a set may teach more about its sister, or its own model may have learned little. On SNLI, the own model is 3.8 points
-# above the untrained cosine.
+# in both directions: a set may teach more about its sister, or its own model may have learned little. So compare the own
+# model with the untrained cosine, too: the balanced accuracies are printed above.
 #
 # ## 4 One row of the table, live
 #
@@ -570,8 +570,8 @@ table
 # separate the causes: `bert-ensemble` against `bert` (number of heads), `mv-m` against `bert-ensemble` ($\lambda$), and `mml` against `mv-m`
 # (pruning).
 #
-# Here `bert` is below the untrained cosine on all three sets, a weak baseline. In the recorded runs of section 5, `bert` is ahead of `mml`
-# after QQP.
+# Where `bert` is below the untrained cosine (the last line of the output), it is a weak baseline. In the recorded runs of section 5, `bert`
+# is ahead of `mml` after QQP.
 #
 # ## 5 The recorded runs
 #

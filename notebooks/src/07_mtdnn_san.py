@@ -913,8 +913,8 @@ def draw_row(row):
 sliders(draw_row, start={"row": typical[0]}, row=sorted(typical))
 
 # %% [markdown]
-# *The row nearest to the average. In every step the full stop and [SEP] get most of the attention (left). All five answers favour*
-# entailment *(right). The slider chooses one of six typical rows.*
+# *The row nearest to the average: its attention in every step (left), and its five answers (right). The slider chooses one of six typical
+# rows.*
 #
 # ## 8 The published table
 #
@@ -1122,8 +1122,8 @@ _ = checks.check_paired_difference(my_difference)
 #
 # - MT-DNN is one shared encoder with a small head for each kind of task. The answer module attends to the premise $K$ times and
 #   averages $K$ answers.
-# - On the mini SNLI a trained answer module beats guessing clearly. The mean of its five answers is not clearly better than any single one.
-#   On real sets, no gain over a linear head can be told.
+# - On the mini SNLI a trained answer module beats guessing clearly. Whether the mean of its five answers is better than a single one
+#   differs between runs. On real sets, no gain over a linear head can be told.
 # - Merged minibatches weigh tasks by their size. A head that is not in a step must have *no* gradient, which differs from a zero
 #   gradient.
 # - In six recorded seeds RTE gains 7 points from joint training, and STS-B loses 0.6. More than half of RTE's gain comes

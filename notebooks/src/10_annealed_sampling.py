@@ -634,8 +634,8 @@ for when, one in moments.items():
 pd.DataFrame(cosines).T.round(3)
 
 # %% [markdown]
-# At the end of the SST block, the heads of QQP and SNLI still have their initial parameters. All cosines are positive there. So, to
-# first order, the first small steps of QQP and SNLI would not harm SST.
+# At the end of the SST block, the heads of QQP and SNLI still have their initial parameters. Where the cosine of a task with SST is
+# positive, its first small steps would not harm SST, to first order.
 #
 # Does the gradient at this moment explain what the two later blocks do to SST? Let $\Delta$ be the change of the layers in these
 # blocks. To first order, the loss of SST changes by $g_{SST} \cdot \Delta$. The next cell moves only the layers by $\Delta$ and
@@ -653,9 +653,9 @@ print(f"loss of SST on 32 rows: {old:.3f} after its block, {new:.3f} with the la
 print(f"change {new - old:+.3f}, to first order {(g @ (end_layers - start_layers)).item():+.3f}")
 
 # %% [markdown]
-# The prediction has the right sign here, but it is less than half of the change: the blocks move the layers too far for it. It uses the
-# change $\Delta$ of all 80 steps. The cosines before these steps showed no harm, so they did not predict the forgetting. The next
-# experiment makes a single small step instead, at the end of `merged`.
+# Compare the prediction with the change: the blocks move the layers too far for it. It uses the change $\Delta$ of all 80 steps. The
+# cosines before these steps are near zero, so they did not predict the forgetting either. The next experiment makes a single small
+# step instead, at the end of `merged`.
 #
 # **Predict before you run.** We make one gradient step of each task, so large that its own loss falls by one hundredth. How well
 # does $-\varepsilon\, g_A \cdot g_B$ predict the change of the other losses?

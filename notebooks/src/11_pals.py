@@ -929,7 +929,7 @@ plots.parameters_against_score(
 plt.show()
 
 # %% [markdown]
-# *All seven scores lie between 0.62 and 0.65, and all bars of one standard error overlap.* (Systems with almost the same number of
+# *All seven scores lie close together, and all bars of one standard error overlap.* (Systems with almost the same number of
 # parameters are drawn side by side. Colours are those of sections 6 and 8, but orange is the linear head on [CLS] in section 6.)
 
 # %%

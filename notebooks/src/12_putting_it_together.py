@@ -578,8 +578,7 @@ worse = found.index[found["sts"] < found.loc["untrained", "sts"]]
 print("Below the untrained cosine on sts:", ", ".join(worse) or "none")
 
 # %% [markdown]
-# *Each line shows everything minus another system, unlike the table. No interval lies above zero, so no part visibly helps. That
-# of* no PALs *is below zero.*
+# *Each line shows everything minus another system, unlike the table. A part visibly helps where an interval lies above zero.*
 #
 # These intervals describe *these trained models on other rows*. If an interval excludes zero, one trained model is probably better
 # than the other. Four intervals are read, and rows written together count as independent, so this is weak evidence. It is no evidence for or
@@ -693,9 +692,9 @@ for name, pruner in pruned.items():
     print(f"  after at most {seen} steps and {len(pruner.events)} pruning checks")
 
 # %% [markdown]
-# *Most of the 384 heads disappear at the second check. At the end sst has 1 head and quora 6.* The number depends on the seed and the
-# bandwidth (notebook 04). The recorded pruning runs in section 9 also differ widely, from a few heads to most of them. After so few steps,
-# such a count says little about the quality of the heads.
+# *The heads of each task, after each check.* Their number depends on the seed and the bandwidth (notebook 04). The recorded
+# pruning runs in section 9 also differ widely, from a few heads to most of them. After so few steps, such a count says little about the
+# quality of the heads.
 #
 # For the deployed model the number of heads does not matter. The mean of linear heads is one linear head. `MultiverseHead.forward`
 # averages the *weights*, and so does folding, so their agreement would prove nothing. We compare the folded model with the mean of the
