@@ -659,7 +659,7 @@ with atomic_write(Path(output_dir) / "together_or_alone.csv") as temporary:
 assert np.isfinite(together["train_loss"]).all()
 
 # %% [markdown]
-# On SST-2 and SNLI all trained scores lie within one standard error of guessing: 48 training rows are too few.
+# On SST-2 and SNLI, compare the trained scores with guessing in standard errors: 48 training rows are too few for a clear lead.
 #
 # Where the trained heads stay below the untrained cosine, a likely reason is the input. MiniLM was trained to compare two texts that are
 # encoded *separately* (a bi-encoder), so its cosine is already good. MT-DNN packs the two texts, and its linear head must learn the
@@ -834,8 +834,7 @@ changed = (answers[:, 0].argmax(-1) != answers[:, -1].argmax(-1)).double().mean(
 print(f"From the first step to the last, {changed:.1%} of the rows change their label.")
 
 # %% [markdown]
-# The mean answer is clearly ahead of no step. The first step alone is right in four more of 480 rows (0.579 against 0.571), so no gain from
-# the average is visible. This is one seed.
+# A gain from the average would show as a clear lead over every step. This is one seed.
 #
 # The control for the whole module is a linear head. The recorded runs of `real-answer` have both, on three real sets with six seeds.
 
@@ -887,7 +886,7 @@ columns = {
 pd.DataFrame({name: one.numpy() for name, one in columns.items()}).round(3).rename_axis("step k")
 
 # %% [markdown]
-# The trained module moves 0.07, a quarter of the untrained one (0.27). So movement alone is no sign of reasoning. The printed error of the
+# An untrained module moves, too, and further. So movement alone is no sign of reasoning. The printed error of the
 # gap is too small, because two rows share each premise.
 #
 # We show rows whose attention is *typical*: their weight on [CLS] and [SEP], and their movement, are near the average.

@@ -522,13 +522,13 @@ for kind in orders:
     print(f"{kind}: accuracy of SST from step {ends[0]} to step {ends[2]}: {change:+.3f}")
 
 # %% [markdown]
-# *In blocks, SST falls from 0.42 to 0.20, its majority class. In mixed order it ends at 0.40. Bars show one standard error of an accuracy,
+# *Each run measures SST three times: left in blocks, right in mixed order. Bars show one standard error of an accuracy,
 # and dotted lines show the majority classes. The printed lines have the change of SST from
 # step 40 to step 120.*
 #
 # The head of SST does not change in the blocks of the other tasks. So its drop in accuracy comes from changes of the shared
-# encoder. A task near its dotted line has learned little in its few steps. Of the difference in the mean of the three tasks, SST
-# contributes two thirds and QQP one third.
+# encoder. A task near its dotted line has learned little in its few steps. The share of each task in the difference of
+# the means follows from the next table.
 #
 # The batches are the same in both runs. So the runs differ in the order and in the random numbers of dropout alone. The next table
 # has all accuracies, with the majority class of each task.
@@ -545,7 +545,8 @@ summary = pd.DataFrame(summary).T
 summary.assign(mean=summary.mean(axis=1)).round(3)
 
 # %% [markdown]
-# In blocks, SST ends at its majority class. QQP hardly learned in its own block, so its gain in `merged` is not avoided forgetting.
+# Compare the end of SST in blocks with its majority class. Where a task hardly learned in its own block, its gain in `merged` is not
+# avoided forgetting.
 # The next cells show how certain these numbers are. The first one draws the dev rows with replacement. The second one reads runs
 # with other seeds (`benchmarks/lesson_effects.py`). A mean below about three standard errors may be chance.
 #

@@ -947,8 +947,8 @@ print("Below the untrained cosine on sts:", ", ".join(worse.index[worse]) or "no
 
 # %% [markdown]
 # The standard error of an accuracy on 80 rows is
-# about 0.05. So the smallest lead on sst (0.163) is about three of them, and that on quora (0.062) one. On sts all systems stay within
-# 0.005 of the untrained cosine, so no effect of training is visible there.
+# about 0.05. Compare the printed leads on sst and quora with it. On sts all systems stay
+# close to the untrained cosine, so no gain from training is visible there.
 #
 # An interval that excludes zero is no evidence for or against a design here. Related rows are drawn one by one, so the intervals
 # are too narrow. One seed was trained, and six differences from *shared* were tested.

@@ -586,7 +586,7 @@ print("Below the untrained cosine on sts:", ", ".join(worse) or "none")
 # methods need several seeds (section 9).
 #
 # On sst no system is clearly above the majority class (one standard error is about 0.05). On sts all are below the untrained cosine. The
-# sts head moves slowly, so the updates of the shared encoder probably cause this loss. Any gain over *untrained* comes from quora.
+# sts head moves slowly, so the updates of the shared encoder probably cause this loss. Any clear gain over *untrained* comes from quora.
 #
 # ## 6 Cross-encoder or bi-encoder?
 #
@@ -692,9 +692,9 @@ for name, pruner in pruned.items():
     print(f"  after at most {seen} steps and {len(pruner.events)} pruning checks")
 
 # %% [markdown]
-# *The heads of each task, after each check.* Their number depends on the seed and the bandwidth (notebook 04). The recorded
-# pruning runs in section 9 also differ widely, from a few heads to most of them. After so few steps, such a count says little about the
-# quality of the heads.
+# *The heads of each task, after each check. The best epoch may be before the last check.* Their number depends on the seed and the
+# bandwidth (notebook 04). The recorded pruning runs in section 9 also differ widely, from a few heads to most of them. After so few
+# steps, such a count says little about the quality of the heads.
 #
 # For the deployed model the number of heads does not matter. The mean of linear heads is one linear head. `MultiverseHead.forward`
 # averages the *weights*, and so does folding, so their agreement would prove nothing. We compare the folded model with the mean of the
