@@ -70,6 +70,7 @@ def test_the_python_examples_run(tmp_path, monkeypatch, capsys):
         free.bind(("127.0.0.1", 0))
         launch = partial(accelerate.notebook_launcher, use_port=str(free.getsockname()[1]))
     monkeypatch.setattr(accelerate, "notebook_launcher", launch)
+    accelerate.state.AcceleratorState._reset_state(True)  # a Trainer of another test has one
     namespace = {}
     for code in examples:
         exec(compile(code, "an example", "exec"), namespace)
