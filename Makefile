@@ -26,7 +26,7 @@ walkthrough: install            ## run every notebook headless on the profile fa
 test: install lint              ## everything that must hold: unit tests, parity, faults, notebooks in a smoke size
 	$(PYTEST) --dist load --maxschedchunk 2
 
-quick: install lint             ## the tests for daily work, in 3 minutes
+quick: install lint             ## the tests for daily work, in 2 minutes
 	$(PYTEST) --dist worksteal -m "not slow"
 
 # FIRST=6 RUNS=5 goes on with the seeds 6 to 10.

@@ -260,6 +260,7 @@ USE_ALL = (
 )
 
 
+@pytest.mark.slow
 def test_the_package_works_without_the_heavy_libraries():
     """So `import mmlkit` takes little more time than `import torch`."""
     run_python(f"import sys\nfor name in {HEAVY}: sys.modules[name] = None\n{USE_ALL}")

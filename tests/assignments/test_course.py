@@ -102,6 +102,7 @@ def test_a_student_notebook_holds_no_solution(name):
         assert (lost and "..." in stub) or "*Write here.*" in stub
 
 
+@pytest.mark.slow
 def test_editions_differ_and_hide_their_seed(tmp_path):
     one, other = Edition(5), Edition(6)
     texts = {seed: str(cells("a1_minbert", "student", seed)) for seed in (0, 5, 6)}

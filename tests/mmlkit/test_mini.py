@@ -18,6 +18,8 @@ from mmlkit.data import loading
 from mmlkit.data.files import read_rows
 from mmlkit.data.tasks import list_tasks
 
+pytestmark = pytest.mark.slow  # data/mini seldom changes
+
 DATA = Path(__file__).resolve().parents[2] / "data"
 load_task = functools.cache(loading.load_task)
 TASKS = [name for name in list_tasks() if name not in ("quora", "sts", "stsb_star")]

@@ -184,6 +184,7 @@ def test_the_wheel_holds_results_experiments_and_notebooks():
     assert {*NOTEBOOKS, *(ROOT / "notebooks" / "images").glob("*.svg")} <= held["notebooks"]
 
 
+@pytest.mark.slow
 def test_a_heat_map_keeps_its_colours(tmp_path):
     """A palette would draw bands in its colour bar; a picture of lines needs few colours."""
     import base64

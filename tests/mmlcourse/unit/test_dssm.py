@@ -296,6 +296,7 @@ class RecordingDSSM(DSSM):
         return super().loss(task, columns, labels, groups)
 
 
+@pytest.mark.slow
 def test_every_batch_of_every_task_is_used_once_per_epoch(mini):
     """960 sentences in batches of 300 are four steps, and 510 questions are two.
 

@@ -23,6 +23,8 @@ from mmlcourse.studies.comparisons import outcome
 from mmlcourse.text import signed, signed_interval
 from mmlkit.training import TaskSampler
 
+pytestmark = pytest.mark.slow  # recorded results seldom change
+
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "results"
 recorded_experiments = cache(lambda: results.recorded_experiments([RESULTS]))  # takes seconds

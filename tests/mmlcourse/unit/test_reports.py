@@ -558,6 +558,7 @@ def test_the_readme_is_written_between_its_marks(folder):
     assert readme.read_text(encoding="utf-8") == text
 
 
+@pytest.mark.slow
 def test_the_evidence_is_one_page_and_one_figure(folder):
     text, page = evidence(folder), folder / "out" / "REPORT.md"
     assert text.startswith("# The evidence\n\nA note.\n\n## Verdicts\n\n### Primary")

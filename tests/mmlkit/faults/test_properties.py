@@ -24,6 +24,8 @@ from mmlkit.data.files import read_rows
 from mmlkit.data.loading import load_task, make_split
 from mmlkit.data.tasks import Task, get_task, label_key
 
+pytestmark = pytest.mark.slow  # many random inputs for each property
+
 EXAMPLES = int(os.environ.get("MMLKIT_EXAMPLES", "20"))
 ROWS = 10  # of a generated file
 # The same examples in every run, and no time limit: the tests pass on a busy machine.

@@ -7,6 +7,8 @@ import pytest
 
 from mmlkit.heads.clustering import cluster
 
+pytestmark = pytest.mark.slow  # unit/test_pruning.py has small cases
+
 SHAPES = {
     "one normal": lambda random, size: random.normal(0.6, 0.02, size),
     "long tail": lambda random, size: 0.5 + random.gamma(2, 0.02, size),
