@@ -30,7 +30,7 @@ from transformers.utils import can_return_tuple
 from mmlkit.bert.pretrained import refuse_model_folder
 from mmlkit.files import replace_folder, savable
 from mmlkit.heads.linear import LinearHead, data_loss, sentence_vector
-from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.heads.multiverse import IGNORED, MultiverseHead
 from mmlkit.heads.pruning import reset_optimizer_state
 from mmlkit.runtime import seeded
 
@@ -205,7 +205,7 @@ class MultiverseForSequenceClassification(PreTrainedModel):
                 f"{len(labels)} labels of {labels.dtype} came with {rows} rows, expected the index "
                 "of one label for each row. Several labels of a row are not supported."
             )
-        return labels.where(labels >= 0, -100)
+        return labels.where(labels >= 0, IGNORED)
 
     def _loss(self, x, batch):
         loss, penalty = self.head.loss((x,), batch), self.head.penalty()
