@@ -1,5 +1,6 @@
 """Batches with faults: killed processes, failing runs, damaged results, two in one folder."""
 
+import inspect
 import json
 import math
 import os
@@ -18,6 +19,7 @@ from mmlcourse.batch.experiments import load_experiment
 from mmlcourse.batch.processes import file_lock
 from mmlcourse.batch.runs import changes, execute_run, gpu_names, read_result, record
 from mmlcourse.cli.main import main
+from mmlkit.training import resume
 
 psutil = pytest.importorskip("psutil")
 pytest.importorskip("snakemake", reason="pip install 'mmlkit[batch]'")
@@ -280,6 +282,7 @@ def test_a_checkpoint_of_other_data_fails_only_once(toy, tmp_path, monkeypatch):
         return 3.0, 1, f"ValueError: {place} belongs to another run, which differs in: data."
 
     monkeypatch.setattr(runs, "execute_notebook", execute)
+    assert "belongs to another run, which" in inspect.getsource(resume), "fit says it otherwise"
     assert "belongs to another run" in execute_run(experiment, out, "0")
     execute_run(experiment, out, "0")
     assert found == [False, False]
