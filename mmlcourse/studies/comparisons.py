@@ -30,7 +30,7 @@ def matched(a, b):
         Two arrays of the same length.
 
     Raises:
-        ValueError: the keys differ, there are none, or a number is missing.
+        ValueError: the keys differ.
     """
     import pandas as pd
 
@@ -41,10 +41,7 @@ def matched(a, b):
             f"the keys are {list(a.index)} and {list(b.index)}; expected the same keys, each once. "
             "Pass two dicts, or two lists of one length."
         )
-    a, b = a.to_numpy(), b.reindex(a.index).to_numpy()
-    if not len(a) or not np.isfinite([a, b]).all():
-        raise ValueError(f"{a.tolist()} and {b.tolist()}: expected numbers, none missing.")
-    return a, b
+    return a.to_numpy(), b.reindex(a.index).to_numpy()
 
 
 class Comparison(NamedTuple):

@@ -109,12 +109,13 @@ def cross_dataset_table(
         A DataFrame: method, trained_on, evaluated_on, split, accuracy (from 0 to 1), rows.
 
     Raises:
-        ValueError: a task is in no category, a split has no labels, or a model does not fit (from
-            `predict_scores`).
+        KeyError: a task is in no category.
+        ValueError: a split has no labels, or a model does not fit (from `predict_scores`).
     """
     import pandas as pd
 
-    related = {task: _category(task, categories) for task in models}
+    category = {task: sets for sets in categories.values() for task in sets}
+    related = {task: category[task] for task in models}
     if data is None:
         data = {name: load_task(name) for name in {*sum(related.values(), ())}}
 
@@ -139,14 +140,6 @@ def cross_dataset_table(
         for split in [data[target].splits[part]]
     ]
     return pd.DataFrame(rows, columns=[*COLUMNS, "rows"])
-
-
-def _category(task, categories):
-    for sets in categories.values():
-        if task in sets:
-            return sets
-    known = ", ".join(sum(categories.values(), ()))
-    raise ValueError(f"{task!r} is in no category of the protocol. Known sets: {known}.")
 
 
 # ---- improvements over a baseline ----

@@ -41,7 +41,8 @@ def build_head(
         (head, hooks). The hooks hold a HeadPruner for "mml" and are empty for the other methods.
 
     Raises:
-        ValueError: the method is unknown, or keywords of HeadPruner were given to another method.
+        KeyError: the method is unknown.
+        ValueError: keywords of HeadPruner were given to another method than "mml".
 
     Example::
 
@@ -58,8 +59,6 @@ def build_head(
     }
     if numbered := re.fullmatch(r"mv-([1-9]\d*)", method):
         shapes[method] = (int(numbered[1]), orthogonality_weight, dropout)
-    if method not in shapes:
-        raise ValueError(f"{method!r} is not a method. Known: {', '.join(METHODS)}, or mv-N.")
     if pruning and method != "mml":
         raise ValueError(f"method {method!r} never prunes; {list(pruning)} belong to 'mml'.")
     heads, weight, drop = shapes[method]

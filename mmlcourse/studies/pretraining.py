@@ -22,7 +22,6 @@ from mmlkit.training.fast import fast_matmul
 from mmlkit.training.optimizers import learning_rate, make_optimizer
 
 __all__ = [
-    "PretrainingBatch",
     "PretrainingHeads",
     "PretrainingLoss",
     "fill_mask",
@@ -37,36 +36,6 @@ __all__ = [
 
 IGNORED = -100  # the label of a token that is not predicted, as in torch and transformers
 SENTENCE_END = re.compile(r"""(?:(?<=[.!?])|(?<=[.!?]["'”’)]))\s+(?=["'“‘(]?[A-Z0-9])""")
-
-
-class PretrainingBatch(NamedTuple):
-    """Some rows with masked words.
-
-    Attributes:
-        input_ids: [B, T].
-        attention_mask: [B, T].
-        token_type_ids: [B, T].
-        labels: [B, T], the original word, or -100 where no word is predicted.
-        next_sentence: [B], 0 if the second sentence follows the first, 1 if it is from another
-            text.
-    """
-
-    input_ids: torch.Tensor
-    attention_mask: torch.Tensor
-    token_type_ids: torch.Tensor
-    labels: torch.Tensor
-    next_sentence: torch.Tensor | None = None
-
-    def to(self, device):
-        """Return the batch on another device.
-
-        Args:
-            device: a torch.device.
-
-        Returns:
-            A PretrainingBatch.
-        """
-        return PretrainingBatch(*(None if one is None else one.to(device) for one in self))
 
 
 class PretrainingLoss(NamedTuple):
@@ -265,7 +234,9 @@ def pretraining_batch(tokenizer, rows, *, seed, max_length=128):
         max_length: tokens to which a row is cut.
 
     Returns:
-        A PretrainingBatch.
+        The tokenizer's BatchEncoding: input_ids with masks, attention_mask, token_type_ids, labels
+        (the original word, or -100 where no word is predicted), all [B, T], and next_sentence [B],
+        0 if the second sentence follows the first, 1 if it is from another text; None for texts.
     """
     pairs = not isinstance(rows[0], str)
     columns = list(zip(*rows))[:2] if pairs else [rows]
@@ -277,9 +248,9 @@ def pretraining_batch(tokenizer, rows, *, seed, max_length=128):
         return_token_type_ids=True,
         return_tensors="pt",
     )
-    hidden, labels = mask_tokens(coded["input_ids"], tokenizer, seed=seed)
-    other = torch.tensor([row[2] for row in rows]) if pairs else None
-    return PretrainingBatch(hidden, coded["attention_mask"], coded["token_type_ids"], labels, other)
+    coded["input_ids"], coded["labels"] = mask_tokens(coded["input_ids"], tokenizer, seed=seed)
+    coded["next_sentence"] = torch.tensor([row[2] for row in rows]) if pairs else None
+    return coded
 
 
 def pretraining_loss(encoder, heads, batch):
@@ -288,7 +259,7 @@ def pretraining_loss(encoder, heads, batch):
     Args:
         encoder: a BertModel.
         heads: PretrainingHeads.
-        batch: a PretrainingBatch.
+        batch: of `pretraining_batch`.
 
     Returns:
         A PretrainingLoss.
@@ -386,26 +357,24 @@ def pretrain(
 
 @torch.inference_mode()
 def fill_mask(encoder, heads, tokenizer, text, *, top=5):
-    """List the most probable words for the one [MASK] of a text.
+    """List the most probable words for the first [MASK] of a text.
 
     Args:
         encoder: a BertModel; the mode of each of its modules is restored afterwards.
         heads: PretrainingHeads.
         tokenizer: the encoder's.
-        text: a text with one [MASK].
+        text: a text with a [MASK].
         top: the number of words.
 
     Returns:
         (word, probability) pairs, the most probable first.
 
     Raises:
-        ValueError: the text has not exactly one mask.
+        IndexError: the text has no mask.
     """
     table = encoder.embeddings.word_embeddings.weight
     coded = tokenizer(text, return_tensors="pt").to(table.device)
     gap = coded["input_ids"][0] == tokenizer.mask_token_id
-    if gap.sum() != 1:
-        raise ValueError(f"{text!r} has {gap.sum()} masks; expected one {tokenizer.mask_token}.")
     with in_eval_mode(encoder):
         hidden = encoder(coded["input_ids"], coded["attention_mask"]).last_hidden_state
     # The heads have no dropout, and so no mode.

@@ -178,7 +178,7 @@ def test_build_head_for_every_method():
         built["bert-drop"][0].dropout.p == 0.3
         and built["bert-ensemble"][0].orthogonality_weight == 0
     )
-    with pytest.raises(ValueError, match="'mv-0' is not a method. Known: bert, mml, mv-5"):
+    with pytest.raises(KeyError, match="mv-0"):
         build_head("mv-0", 16, 2)
     with pytest.raises(ValueError, match="method 'mv-5' never prunes"):
         build_head("mv-5", 16, 2, every=10)
