@@ -242,23 +242,19 @@ def _layer(pick, D, H, inner, state, h, mask, gelu):
 def _layer_gradients(pick, output, h, state):
     """Return the gradients of h [B, T, D] and of all parameters, side by side."""
     leaves = [h, *state.values()]
-    first, *rest = torch.autograd.grad(output.square().sum(), leaves, allow_unused=True)
-    rest = [0 * one if found is None else found for one, found in zip(leaves[1:], rest)]
+    first, *rest = torch.autograd.grad(output.square().sum(), leaves, materialize_grads=True)
+    names = [*LAYER, *NORMS]
     lost = pick(
-        "",
+        [],
         {
             "none reaches query, key and value; pass named_parameters(), not state_dict()": (
-                "query key value"
+                names[:3]
             ),
-            "none reaches wide and narrow; use the parameters, not state_dict()": "wide narrow",
-            "none reaches any parameter; remove detach, no_grad or .data": " ".join(
-                [*LAYER, *NORMS]
-            ),
+            "none reaches wide and narrow; use the parameters, not state_dict()": names[4:6],
+            "none reaches any parameter; remove detach, no_grad or .data": names,
         },
     )
-    rest = [
-        0 * one if name.split(".")[0] in lost.split() else one for name, one in zip(state, rest)
-    ]
+    rest = [0 * one if name.split(".")[0] in lost else one for name, one in zip(state, rest)]
     first = pick(first, {"no gradient reaches h; remove detach, no_grad or .data": 0 * first})
     return first, torch.cat([one.flatten() for one in rest]).detach()
 
@@ -376,17 +372,6 @@ def _run_optimizer(student, weights, gradients, settings):
     return None if torch.equal(before, after) and not any(optimizer.state.values()) else after
 
 
-def _adamw_times(gradients, count):
-    """Return t for every step and parameter; `count` is right, step, shared or one."""
-    times, own, shared = [], [0] * len(gradients[0]), 0
-    for step, row in enumerate(gradients, start=1):
-        times.append([])
-        for i, g in enumerate(row):
-            own[i], shared = own[i] + (g is not None), shared + (g is not None)
-            times[-1].append({"right": own[i], "step": step, "shared": shared, "one": 1}[count])
-    return times
-
-
 def _adamw_path(theta, gradients, times, settings, corrections, roots, decay, fresh, power):
     """Return one parameter after all steps, with `decay` = (place, factor of (lr, alpha))."""
     lr, rate, (b1, b2) = settings["lr"], settings["weight_decay"], settings["betas"]
@@ -424,12 +409,17 @@ def _adamw(pick, weights, gradients, settings, decay):
     message = "a parameter whose grad is None must not move; skip it"
     zeros = [[0 * w if g is None else g for g, w in zip(row, weights)] for row in gradients]
     gradients = pick(gradients, {message: zeros})
-    count = pick(
-        "right",
+    moves = torch.tensor([[g is not None for g in row] for row in gradients]).long()
+    times = pick(
+        moves.cumsum(0),
         {
-            "every parameter counts its own steps, from its first gradient": "step",
-            "all parameters share one step counter; keep t in state": "shared",
-            "t is 1 in every step; keep it in state": "one",
+            "every parameter counts its own steps, from its first gradient": (
+                torch.ones_like(moves).cumsum(0)
+            ),
+            "all parameters share one step counter; keep t in state": moves.flatten()
+            .cumsum(0)
+            .view_as(moves),
+            "t is 1 in every step; keep it in state": torch.ones_like(moves),
         },
     )
     fresh = pick(False, {"the averages start again at 0 in every step; keep them in state": True})
@@ -443,7 +433,7 @@ def _adamw(pick, weights, gradients, settings, decay):
             "decay is added to the gradient (L2); AdamW decouples it": "gradient",
         },
     )
-    paths = zip(weights, zip(*gradients), zip(*_adamw_times(gradients, count)))
+    paths = zip(weights, zip(*gradients), times.T.tolist())
     parts = correction, root, (place, factor), fresh, power
     moved = [_adamw_path(*path, settings, *parts) for path in paths]
     still = {"no weight moves; change theta in place, with sub_ or mul_": torch.cat(weights)}

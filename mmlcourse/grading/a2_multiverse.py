@@ -425,8 +425,7 @@ def _merge_cases(draw):
         even, bandwidth = even[draw.normal(4).argsort()], 0.65 * unit
         values = torch.cat([values, even])
         case = values, _mean_shift.right(plain, values, bandwidth), bandwidth
-        counts = _counts_of_values(*case)
-        wrong = _centres(counts, counts, bandwidth, -1)
+        wrong = _centres(case[1].unique(), _counts_of_values(*case), bandwidth, -1)
         found = wrong[(values[:, None] - wrong).abs().argmin(1)]
         if len(cases) > 1 or not torch.equal(found, _merge.right(plain, *case, ties="higher")):
             cases.append(case)
@@ -434,18 +433,18 @@ def _merge_cases(draw):
 
 
 def _counts_of_values(values, places, bandwidth):
-    """Return {place: values around a value that rests there}, the largest number: a mistake."""
-    near = ((values[:, None] - values).abs() <= bandwidth).sum(1).tolist()
-    return {place: number for number, place in sorted(zip(near, places.tolist()))}
+    """Return for each place the values around a value that rests there, at most: a mistake."""
+    near = ((values[:, None] - values).abs() <= bandwidth).sum(1)
+    return torch.stack([near[places == one].max() for one in places.unique()])
 
 
 def _centres(places, counts, bandwidth, sign):
     """Return the places that are kept, those with the largest counts first."""
     kept = []
-    for place in sorted(places, key=lambda one: (-counts[one], sign * one)):
+    for _, place in sorted(zip((-counts).tolist(), (sign * places).tolist())):
         if all(abs(place - centre) > bandwidth for centre in kept):
             kept.append(place)
-    return torch.tensor(kept, dtype=torch.float64)
+    return sign * torch.tensor(kept, dtype=torch.float64)
 
 
 @question(
@@ -464,20 +463,19 @@ def _centres(places, counts, bandwidth, sign):
 def _merge(pick, values, places, bandwidth, ties):
     """Return the centre of every value's cluster, [N]."""
     each = places.unique()
-    near = lambda data, width: ((each[:, None] - data).abs() <= width).sum(1).tolist()
-    right = dict(zip(each.tolist(), near(values, bandwidth)))
-    windows = dict(zip(each.tolist(), near(places, 1e-9)))
-    others = dict(zip(each.tolist(), near(places, bandwidth)))
-    each = each.tolist()
+    near = lambda data, width: ((each[:, None] - data).abs() <= width).sum(1)
+    right = near(values, bandwidth)
     counts = pick(
         right,
         {
-            "the places are taken in ascending order, not by their counts": {
-                one: -one for one in each
-            },
-            "the places with the fewest values come first": {one: -right[one] for one in each},
-            "the windows that rest at a place are counted, not the values around it": windows,
-            "the places around a place are counted, not the values around it": others,
+            "the places are taken in ascending order, not by their counts": -each,
+            "the places with the fewest values come first": -right,
+            "the windows that rest at a place are counted, not the values around it": near(
+                places, 1e-9
+            ),
+            "the places around a place are counted, not the values around it": near(
+                places, bandwidth
+            ),
             "the values around a value are counted, not those around its place": _counts_of_values(
                 values, places, bandwidth
             ),

@@ -531,38 +531,38 @@ LAST = {"keep": "is kept", "drop": "is dropped"}
 )
 def _merge(pick, rows, size, keys, last):
     """Return the table of batches that `_run_batches` makes, [R, size + 1]."""
-    shuffle = lambda items: [items[i] for i in sorted(range(len(items)), key=keys.__getitem__)]
-    same = lambda items: items
-    inner = pick(shuffle, {"the examples of a task are not shuffled before they are cut": same})
-    turned = other(LAST, last)
-    last = pick(
-        last,
-        {
-            f"an incomplete batch {LAST[turned]}; in this course it {LAST[last]}": turned,
-            "an incomplete batch is filled with examples from the start": "fill",
-        },
-    )
-    tasks = []
-    for task, numbers in rows.items():
-        numbers = inner(numbers)
-        rest = -len(numbers) % size
-        numbers = numbers + numbers[: rest if last == "fill" else 0]
-        cut = [numbers[i : i + size] for i in range(0, len(numbers), size)]
-        tasks.append([(task, one) for one in cut if last != "drop" or len(one) == size])
-    flat = lambda lists: list(itertools.chain(*lists))
-    turns = [one for turn in itertools.zip_longest(*tasks) for one in turn if one]
-    merged = pick(
-        shuffle(flat(tasks)),
-        {
-            "the merged batches are not shuffled": flat(tasks),
-            "only the order of the tasks is shuffled": flat(shuffle(tasks)),
-            "the batches are shuffled within each task, before they are merged": flat(
-                map(shuffle, tasks)
-            ),
-            "the tasks take turns": turns,
-        },
-    )
-    return _run_batches(lambda *_: merged, rows, size, keys)
+
+    def merge(rows, size, shuffle):
+        inner = pick(shuffle, {"the examples of a task are not shuffled before they are cut": list})
+        turned, tasks = other(LAST, last), []
+        kept = pick(
+            last,
+            {
+                f"an incomplete batch {LAST[turned]}; in this course it {LAST[last]}": turned,
+                "an incomplete batch is filled with examples from the start": "fill",
+            },
+        )
+        for task, numbers in rows.items():
+            numbers = inner(numbers)
+            rest = -len(numbers) % size
+            numbers = numbers + numbers[: rest if kept == "fill" else 0]
+            cut = [numbers[i : i + size] for i in range(0, len(numbers), size)]
+            tasks.append([(task, one) for one in cut if kept != "drop" or len(one) == size])
+        flat = lambda lists: list(itertools.chain(*lists))
+        turns = [one for turn in itertools.zip_longest(*tasks) for one in turn if one]
+        return pick(
+            shuffle(flat(tasks)),
+            {
+                "the merged batches are not shuffled": flat(tasks),
+                "only the order of the tasks is shuffled": flat(shuffle(tasks)),
+                "the batches are shuffled within each task, before they are merged": flat(
+                    map(shuffle, tasks)
+                ),
+                "the tasks take turns": turns,
+            },
+        )
+
+    return _run_batches(merge, rows, size, keys)
 
 
 def _clip_cases(draw):
