@@ -131,7 +131,7 @@ def looks(names, places=None):
     """Return colour, line style and marker of each series of a figure.
 
     Args:
-        names: names of the series, in order, or a dict or a pandas Series with these keys. Where
+        names: names of the series, in order, or a dict with these keys. Where
             all are methods of `mmlcourse.studies.methods`, each has the look of its place there.
         places: {name: place in the palette}, so that a method keeps its look in several figures;
             or None. Names beyond those of the figure are allowed.
@@ -139,7 +139,7 @@ def looks(names, places=None):
     Returns:
         {name: keyword arguments of `Axes.plot`}.
     """
-    names = list(names.keys() if hasattr(names, "keys") else names)  # of a dict or a Series
+    names = list(names)
     if places is None:
         known = METHODS if set(names) <= set(METHODS) else names
         places = {name: known.index(name) for name in names}

@@ -58,8 +58,8 @@ def bands(x, series, *, xlabel, ylabel, reference=None, base=None, ylim=None, ax
         The axes.
     """
     with panel(ax, size=(6.4, 2.6), xlabel=xlabel, ylabel=ylabel) as ax:
-        for (name, values), one in zip(series.items(), looks(series).values()):
-            values = np.asarray(values, float).reshape(len(x), -1)
+        for name, one in looks(series).items():
+            values = np.asarray(series[name], float).reshape(len(x), -1)
             mean, sd = values.mean(1), values.std(1)
             one = one if base else {**one, "marker": ""}
             line_and_band(ax, x, mean, mean - sd, mean + sd, one, name)

@@ -154,8 +154,8 @@ def accuracy_by_step(runs, *, lines, places, title=""):
     """
     labels = dict(xlabel="training step", ylabel="dev accuracy", title=title)
     with panel(size=(6.6, 3.6), **labels) as ax:
-        for (name, curve), one in zip(runs.items(), looks(runs, places).values()):
-            mean, sd = _mean_and_sd(curve)
+        for name, one in looks(runs, places).items():
+            mean, sd = _mean_and_sd(runs[name])
             line_and_band(ax, mean.index, mean, mean - sd, mean + sd, one, name)
         for name, y in lines.items():
             ax.axhline(y, **DOTTED, label=name)
@@ -188,9 +188,10 @@ def parameters_against_score(parameters, scores, errors=None, *, xlabel, ylabel,
     Returns:
         The axes.
     """
-    x = _side_by_side({name: parameters[name] for name, _ in scores.items()})
+    names = scores.keys()
+    x = _side_by_side({name: parameters[name] for name in names})
     with panel(size=(6.6, 3.8), xlabel=xlabel, ylabel=ylabel, title=title) as ax:
-        for name, one in looks(scores, places).items():
+        for name, one in looks(names, places).items():
             ax.errorbar(
                 x[name],
                 scores[name],
@@ -210,20 +211,14 @@ def parameters_against_score(parameters, scores, errors=None, *, xlabel, ylabel,
 
 def _side_by_side(numbers):
     """Return {name: place on a logarithmic axis}; numbers that are near each other are spread."""
-    groups, last = [], None
-    for name in sorted(numbers, key=lambda name: numbers[name]):
-        if last is None or numbers[name] > 1.25 * last:
-            groups.append([])
-        groups[-1].append(name)
-        last = numbers[name]
-    places = {}
-    for group in groups:
-        middle = math.prod(float(numbers[name]) ** (1 / len(group)) for name in group)
-        ordered = [name for name in numbers if name in group]
-        for i, name in enumerate(ordered):
-            shift = 1.14 ** (i - (len(group) - 1) / 2)
-            places[name] = middle * shift if len(group) > 1 else numbers[name]
-    return places
+    import pandas as pd
+
+    numbers = pd.Series(numbers, dtype=float)
+    logs = np.log(numbers)
+    far = logs.sort_values().diff() > math.log(1.25)
+    groups = logs.groupby(far.cumsum())
+    shift = groups.cumcount() - (groups.transform("size") - 1) / 2
+    return numbers * np.exp(groups.transform("mean") - logs) * 1.14**shift
 
 
 def learning_curve(scores, *, lines=None, title="", ax=None):
@@ -298,11 +293,11 @@ def pretraining(curves, guesses):
     with panels(1, 2, (9, 3.2)) as (axes,):
         parts = {"words": "by frequency", "next_sentence": "guessing"}
         for ax, (part, name_of_guess), guess in zip(axes, parts.items(), guesses):
-            for (name, curve), one in zip(curves.items(), looks(curves).values()):
-                rolling = curve[part].rolling(8, min_periods=2)
+            for name, one in looks(curves).items():
+                rolling, steps = curves[name][part].rolling(8, min_periods=2), curves[name]["step"]
                 mean, error = rolling.mean(), rolling.std() / rolling.count() ** 0.5
                 look = dict(one, markevery=12)
-                line_and_band(ax, curve["step"], mean, mean - error, mean + error, look, name)
+                line_and_band(ax, steps, mean, mean - error, mean + error, look, name)
             ax.axhline(guess, **DOTTED, label=name_of_guess)
             ax.set(xlabel="training step", ylabel="loss, mean of 8 batches")
             ax.set_title({"words": "masked tokens"}.get(part, part.replace("_", " ")))

@@ -108,8 +108,8 @@ def drift(paths, level, *, title=""):
     """
     labels = dict(xlabel="update", ylabel="|cosine| of two heads of a class", title=title)
     with panel(size=(6.4, 3.6), **labels, ylim=(0, 1)) as ax:
-        for (name, path), one in zip(paths.items(), looks(paths).values()):
-            line_and_band(ax, *np.asarray(path).T, one, name)
+        for name, one in looks(paths).items():
+            line_and_band(ax, *np.asarray(paths[name]).T, one, name)
         ax.axhline(level, **DOTTED, label=f"random: {level:.3f}")
         ax.legend(loc="upper left")
     return ax
@@ -213,7 +213,8 @@ def head_counts(runs, *, last_step, title=""):
     """
     ylim = (0, 1.08 * max(num_heads for num_heads, _ in runs.values()))
     with panel(xlabel="training step", ylabel="active heads", title=title, ylim=ylim) as ax:
-        for (name, (num_heads, events)), one in zip(runs.items(), looks(runs).values()):
+        for name, one in looks(runs).items():
+            num_heads, events = runs[name]
             marker, steps = one.pop("marker"), [0, *(event.step for event in events)]
             counts = [num_heads, *(len(event.kept) for event in events)]
             ends, label = [*steps, max(last_step[name], steps[-1])], f"{name}: {counts[-1]}"
