@@ -64,14 +64,13 @@ def capacity():
     """Return what this machine has: processor cores, main memory and GPU.
 
     Returns:
-        A dict: cores (those that this process may use), memory_gb (None where the system does not
-        say), gpu (its name, or None) and gpu_gb (0 without one).
+        A dict: cores (those that this process may use), memory_gb, gpu (its name, or None)
+        and gpu_gb (0 without one).
     """
+    import psutil
     import torch
 
-    memory = None
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # Windows has no sysconf
-        memory = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    memory = round(psutil.virtual_memory().total / 2**30, 1)
     gpu, gpu_gb = None, 0
     if torch.cuda.is_available():
         gpu = torch.cuda.get_device_name()

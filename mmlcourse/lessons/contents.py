@@ -38,7 +38,7 @@ def course_table(machine):
         "|---|---|---|---|---|",
     ]
     for stem, title, subject, minutes, needed in COURSE:
-        fast = "yes" if memory is None or memory >= needed else f"needs {needed} GB of memory"
+        fast = "yes" if memory >= needed else f"needs {needed} GB of memory"
         small = f"the GPU has less than {COLAB_GB} GB" if machine["gpu_gb"] else "needs a GPU"
         colab = "yes" if stem in NO_GPU or machine["gpu_gb"] >= COLAB_GB else small
         link = f"[{stem[:2]} {title}]({stem}.ipynb)"

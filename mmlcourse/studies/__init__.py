@@ -18,12 +18,7 @@ Notebooks 00 and 02 to 12 use it. Training of the other models does not belong h
 
 # ruff: noqa: F403
 from mmlcourse.studies import published
-from mmlcourse.studies.comparisons import (
-    Comparison,
-    outcome,
-    outcome_sentence,
-    paired_bootstrap,
-)
+from mmlcourse.studies.comparisons import *
 from mmlcourse.studies.course_score import (
     constant_accuracies,
     overall_score,

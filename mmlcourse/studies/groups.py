@@ -7,7 +7,7 @@ import numpy as np
 
 from mmlkit.training.metrics import compute
 
-__all__ = ["bootstrap_interval", "group_accuracy"]
+__all__ = ["bootstrap_interval"]
 
 
 def bootstrap_interval(task, scores, labels, groups, *, level=0.95):
@@ -31,7 +31,9 @@ def bootstrap_interval(task, scores, labels, groups, *, level=0.95):
         bootstrap_interval(data.task, predict_scores(model, data), data.dev.labels,
                            data.dev.columns["group"])      # {'accuracy': (0.61, 0.72), ...}
     """
-    scores, labels, members = np.asarray(scores), np.asarray(labels), _rows_of_groups(groups)
+    scores, labels = np.asarray(scores), np.asarray(labels)
+    _, place = np.unique(np.asarray(groups).astype(str), return_inverse=True)
+    members = [np.flatnonzero(place == i) for i in range(place.max() + 1)]
     generator, found = np.random.default_rng(0), []
     for drawn in generator.integers(len(members), size=(1000, len(members))):
         rows = np.concatenate([members[i] for i in drawn])
@@ -41,23 +43,3 @@ def bootstrap_interval(task, scores, labels, groups, *, level=0.95):
         name: tuple(map(float, np.nanquantile([one[name] for one in found], tails)))
         for name in task.metrics
     }
-
-
-def group_accuracy(scores, labels, groups):
-    """Compute the share of groups in which every row is predicted correctly.
-
-    Args:
-        scores: [N, C] logits or probabilities.
-        labels: label indices [N].
-        groups: [N], the group of each row.
-
-    Returns:
-        A number from 0 to 1.
-    """
-    right = np.asarray(scores).argmax(1) == np.asarray(labels)
-    return float(np.mean([right[rows].all() for rows in _rows_of_groups(groups)]))
-
-
-def _rows_of_groups(groups):
-    _, place = np.unique(np.asarray(groups).astype(str), return_inverse=True)
-    return [np.flatnonzero(place == i) for i in range(place.max() + 1)]

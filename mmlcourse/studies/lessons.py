@@ -111,8 +111,9 @@ def recorded_protocol(folder=None):
 
     Returns:
         A DataFrame with a row per score: method, seed, trained_on, evaluated_on, split, accuracy,
-        heads_left, first_check (the step of the first pruning check, or None), steps, edition (of
-        the mini data). It has no rows where the folder does not exist.
+        heads_left, checks (how many were planned, or None), first_check (the step of the first
+        pruning check, or None), steps, edition (of the mini data). It has no rows where the
+        folder does not exist.
     """
     import pandas as pd
 
@@ -122,6 +123,7 @@ def recorded_protocol(folder=None):
         about = dict(
             method=given["method"],
             seed=given["seed"],
+            checks=given.get("checks"),
             trained_on=given["task"],
             heads_left=run["heads_left"],
             first_check=checks[0].get("step"),
@@ -131,8 +133,8 @@ def recorded_protocol(folder=None):
         for score in run["scores"]:
             place = dict(evaluated_on=score["on"], split=score["split"], accuracy=score["value"])
             rows.append({**about, **place})
-    columns = ["method", "seed", "trained_on", "evaluated_on", "split", "accuracy"]
-    return pd.DataFrame(rows, columns=[*columns, "heads_left", "first_check", "steps", "edition"])
+    columns = "method seed trained_on evaluated_on split accuracy heads_left checks first_check"
+    return pd.DataFrame(rows, columns=[*columns.split(), "steps", "edition"])
 
 
 def recorded_cadence(folder=None):
@@ -145,16 +147,7 @@ def recorded_cadence(folder=None):
         A DataFrame with a row for each run: task, checks, seed, heads_left, accuracy (of dev, for
         the epoch that was chosen). It has no rows where the folder does not exist.
     """
-    import pandas as pd
-
-    rows = []
-    files = sorted(Path(folder or results("real-cadence-fast")).glob("*.json"))
-    for run in map(read_record, files):
-        given = {key: run["parameters"][key] for key in ("task", "checks", "seed")}
-        (accuracy,) = (
-            score["value"]
-            for score in run["scores"]
-            if (score["on"], score["split"]) == (given["task"], "dev")
-        )
-        rows.append({**given, "heads_left": run["heads_left"], "accuracy": accuracy})
-    return pd.DataFrame(rows, columns=["task", "checks", "seed", "heads_left", "accuracy"])
+    runs = recorded_protocol(folder or results("real-cadence-fast"))
+    runs = runs[(runs["evaluated_on"] == runs["trained_on"]) & (runs["split"] == "dev")]
+    runs = runs.rename(columns={"trained_on": "task"}).reset_index(drop=True)
+    return runs[["task", "checks", "seed", "heads_left", "accuracy"]]

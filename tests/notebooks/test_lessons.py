@@ -78,7 +78,7 @@ def test_the_list_says_what_runs_on_a_machine():
     assert len(rows) == 13 and rows[2][0] == "| [02 Fine-tuning](02_finetuning.ipynb)"
     assert rows[2][2:] == ["4", "yes", "needs a GPU |"]
     assert rows[1][4] == "yes |" and rows[12][3] == "needs 4 GB of memory"
-    large = dict(cores=16, memory_gb=None, gpu="A", gpu_gb=80)
+    large = dict(cores=16, memory_gb=64, gpu="A", gpu_gb=80)
     assert [row.split(" | ")[2:] for row in course_table(large).splitlines()[4:5]] == [
         ["4", "yes", "yes |"]
     ]

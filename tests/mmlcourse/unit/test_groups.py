@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mmlcourse.studies.groups import bootstrap_interval, group_accuracy
+from mmlcourse.studies.groups import bootstrap_interval
 from mmlkit.data.tasks import get_task
 
 
@@ -44,9 +44,3 @@ def test_the_interval_of_two_groups_by_hand():
     assert found["accuracy"] == (0.5, 0.5)
     narrow = bootstrap_interval(task, scores, [1, 1, 1, 1], [1, 2, 3, 4])
     assert narrow["accuracy"] == (1.0, 1.0)
-
-
-def test_a_group_is_correct_if_all_its_rows_are():
-    scores, labels = scores_for([0, 1, 1, 1, 0], 2), [0, 1, 1, 0, 0]
-    assert group_accuracy(scores, labels, [7, 7, 3, 3, 5]) == pytest.approx(2 / 3)
-    assert group_accuracy(scores, labels, [1, 1, 1, 1, 1]) == 0
