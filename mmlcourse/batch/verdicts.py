@@ -264,5 +264,5 @@ def _forest(rows):
     from mmlcourse.lessons.plots.common import picture
 
     lines = [(title, textwrap.fill(says, 58), *rest) for title, says, *rest in rows]
-    options = {"format": "svg", "metadata": {"Date": None}, "facecolor": "white"}
-    return picture(lambda: forest(lines), **options)
+    draw = lambda: forest(lines)
+    return picture(draw, format="svg", metadata={"Date": None}, facecolor="white")

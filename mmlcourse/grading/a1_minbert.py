@@ -436,8 +436,10 @@ def _adamw(pick, weights, gradients, settings, decay):
     paths = zip(weights, zip(*gradients), times.T.tolist())
     parts = correction, root, (place, factor), fresh, power
     moved = [_adamw_path(*path, settings, *parts) for path in paths]
-    still = {"no weight moves; change theta in place, with sub_ or mul_": torch.cat(weights)}
-    return pick(torch.cat(moved), still)
+    return pick(
+        torch.cat(moved),
+        {"no weight moves; change theta in place, with sub_ or mul_": torch.cat(weights)},
+    )
 
 
 # ---- the training loop ----

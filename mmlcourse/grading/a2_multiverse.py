@@ -618,8 +618,7 @@ def _run_prune(student, averages, active, scale, threshold):
 )
 def _prune(pick, averages, active, scale, threshold, ties, gate):
     """Return the new mask [M] as 0 and 1."""
-    everybody = {"dropped heads are clustered too": torch.ones_like(active)}
-    taken = pick(active, everybody)
+    taken = pick(active, {"dropped heads are clustered too": torch.ones_like(active)})
     chosen, count = averages[taken], int(active.sum())
     many = {"at_least": count >= threshold, "more_than": count > threshold}
     turned = other(GATE["gate"], gate)

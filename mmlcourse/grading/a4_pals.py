@@ -64,8 +64,7 @@ def _projected_attention(pick, h, mask, weights, num_heads, gelu):
     linear = lambda name, x: x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
     z = linear("down", h)
     root = (z.shape[-1] / h.shape[-1]) ** 0.5
-    message = "the scores are divided by the root of D / H; attention is S wide"
-    scale = pick(1, {message: root})
+    scale = pick(1, {"the scores are divided by the root of D / H; attention is S wide": root})
     own = {key: one * (scale if key.startswith("query") else 1) for key, one in weights.items()}
     mixed = self_attention(pick, z, mask, own, num_heads)
     mixed = pick(

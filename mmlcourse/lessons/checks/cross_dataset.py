@@ -41,8 +41,9 @@ def check_improvement(pick, ours, baseline, own):
     Returns:
         The improvement in percent, cut to two decimals.
     """
-    by_place = dict(zip(ours, baseline.values()))
-    below = pick(baseline, {"sets are matched by place, not by name": by_place})
+    below = pick(
+        baseline, {"sets are matched by place, not by name": dict(zip(ours, baseline.values()))}
+    )
     value = 100 * improvement(pick, ours, below, own)
     cut = pick(
         math.trunc(value),

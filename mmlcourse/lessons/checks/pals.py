@@ -222,5 +222,4 @@ def check_zero_start(pick, z, error, gelu):
             "the slope of GELU at 0 is 1/2, not 0": 0.0,
         },
     )
-    always = "the factor 1/2 belongs to GELU alone"
-    return total * pick(slope if gelu else 1.0, {always: 0.5})
+    return total * pick(slope if gelu else 1.0, {"the factor 1/2 belongs to GELU alone": 0.5})

@@ -68,8 +68,10 @@ def check_pull(pick, probabilities, heads):
     Returns:
         {task: share}.
     """
-    own = [heads[task] for task in probabilities]
-    matched = pick(own, {"heads are matched by place, not by name": [*heads.values()]})
+    matched = pick(
+        [heads[task] for task in probabilities],
+        {"heads are matched by place, not by name": [*heads.values()]},
+    )
     p, m = np.array([*probabilities.values()]), np.array(matched)
     pull = pick(
         p * m,

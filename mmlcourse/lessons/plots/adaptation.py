@@ -34,9 +34,15 @@ def label_draws(points, borders, counts, *, title=""):
             depths = [i - 0.25 - 0.12 * own[:n].count(x) for n, x in enumerate(own)]
             left.plot(own, depths, "|", color=colour, ms=7)
             found = np.bincount(counts[name], minlength=most + 1)
-            hatch = "//" if i else ""
-            look = dict(color=colour, hatch=hatch, edgecolor="white", label=name)
-            right.bar(np.arange(most + 1) + shift, found, 0.4, **look)
+            right.bar(
+                np.arange(most + 1) + shift,
+                found,
+                0.4,
+                color=colour,
+                hatch="//" if i else "",
+                edgecolor="white",
+                label=name,
+            )
         left.set_yticks(range(len(points)), points)
         left.set(xlabel="output of the encoder", ylim=(-0.6, len(points) - 0.3), title=title)
         right.set(xlabel=f"correct pairs of {most}", ylabel="draws", xticks=range(most + 1))
@@ -66,8 +72,13 @@ def paired_draws(accuracies, first, second, *, names, majority, limits, title=""
         left.plot(limits, limits, color="black", linewidth=1)
         colour = style[second]["color"]
         left.plot(accuracies[first], accuracies[second], "o", color=colour, alpha=0.6)
-        labels = dict(xlabel=f"{first}, dev accuracy", ylabel=f"{second}, dev accuracy")
-        left.set(**labels, xlim=limits, ylim=limits, title=title)
+        left.set(
+            xlabel=f"{first}, dev accuracy",
+            ylabel=f"{second}, dev accuracy",
+            xlim=limits,
+            ylim=limits,
+            title=title,
+        )
         for place, name in enumerate(accuracies):
             line = dict(color=style[name]["color"])
             box = dict(boxprops=line, medianprops=line, whiskerprops=line, capprops=line)

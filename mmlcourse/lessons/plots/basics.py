@@ -36,10 +36,22 @@ def attention(weights, tokens, *, title=""):
     Returns:
         The axes.
     """
-    size = (0.45 * len(tokens) + 1.8, 0.4 * len(weights) + 1.4)
-    with panel(size=size, xlabel="looked at", ylabel="looking", title=title) as ax:
-        look = dict(ticks=dict(rotation=60, ha="right"), vmin=0, vmax=1)
-        heat_map(ax, weights, tokens[: len(weights)], tokens, "attention weight", **look)
+    with panel(
+        size=(0.45 * len(tokens) + 1.8, 0.4 * len(weights) + 1.4),
+        xlabel="looked at",
+        ylabel="looking",
+        title=title,
+    ) as ax:
+        heat_map(
+            ax,
+            weights,
+            tokens[: len(weights)],
+            tokens,
+            "attention weight",
+            ticks=dict(rotation=60, ha="right"),
+            vmin=0,
+            vmax=1,
+        )
     return ax
 
 
@@ -60,10 +72,24 @@ def confusion_matrix(labels, predictions, names, *, title=""):
     counts = np.zeros((len(names), len(names)), dtype=int)
     np.add.at(counts, (np.asarray(labels), np.asarray(predictions)), 1)
     shares = counts / counts.sum(1, keepdims=True).clip(min=1)
-    size = (0.8 * len(names) + 2.4, 0.62 * len(names) + 1.6)
-    with panel(size=size, xlabel="predicted", ylabel="true", title=title) as ax:
-        look = dict(ticks=dict(rotation=30, ha="right"), vmin=0, vmax=1, aspect="equal")
-        heat_map(ax, shares, names, names, "share of the true label", texts=counts, **look)
+    with panel(
+        size=(0.8 * len(names) + 2.4, 0.62 * len(names) + 1.6),
+        xlabel="predicted",
+        ylabel="true",
+        title=title,
+    ) as ax:
+        heat_map(
+            ax,
+            shares,
+            names,
+            names,
+            "share of the true label",
+            texts=counts,
+            ticks=dict(rotation=30, ha="right"),
+            vmin=0,
+            vmax=1,
+            aspect="equal",
+        )
     return ax
 
 
@@ -79,8 +105,7 @@ def learning_curves(histories, *, rows, baseline, title=""):
     Returns:
         The axes.
     """
-    labels = dict(xlabel="epoch", ylabel="dev accuracy", ylim=(0, 1), title=title)
-    with panel(**labels) as ax:
+    with panel(xlabel="epoch", ylabel="dev accuracy", ylim=(0, 1), title=title) as ax:
         for (name, history), one in zip(histories.items(), looks(histories).values()):
             ax.plot(history["epoch"], history["accuracy"], **one, label=name)
             error_bars(ax, history["epoch"], history["accuracy"], rows, one["color"])
@@ -104,8 +129,7 @@ def bars(values, *, xlabel, title="", ax=None):
     Returns:
         The axes.
     """
-    size = (6, 0.45 * len(values) + 1.2)
-    with panel(ax, size=size, xlabel=xlabel, title=title) as ax:
+    with panel(ax, size=(6, 0.45 * len(values) + 1.2), xlabel=xlabel, title=title) as ax:
         drawn = ax.barh(list(values), list(values.values()), color=COLOURS[0])
         ax.bar_label(drawn, fmt="%.2f", padding=3)
         ax.invert_yaxis()
@@ -126,8 +150,7 @@ def bars_side_by_side(charts, *, xlabels, limit):
         The array of axes.
     """
     rows = len(next(iter(charts.values())))
-    size = (4.5 * len(charts), 0.35 * rows + 1)
-    with panels(1, len(charts), size, sharey=True) as (axes,):
+    with panels(1, len(charts), (4.5 * len(charts), 0.35 * rows + 1), sharey=True) as (axes,):
         for ax, (title, values), xlabel in zip(axes, charts.items(), xlabels):
             bars(values, xlabel=xlabel, title=title, ax=ax)
             ax.set_xlim(0, limit)

@@ -46,8 +46,9 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
         y += 1 + 2 * half
     words = [outcome(comparison, at_least=least) for _, _, comparison, least in claims]
     limit = limit or axis_limit([comparison for _, _, comparison, _ in claims])
-    labels = dict(xlabel=xlabel, xlim=(-limit, limit), ylim=(y + 0.6, -0.7))
-    with panel(size=(9.5, 0.3 * (y + 1) + 1.3), **labels) as ax:
+    with panel(
+        size=(9.5, 0.3 * (y + 1) + 1.3), xlabel=xlabel, xlim=(-limit, limit), ylim=(y + 0.6, -0.7)
+    ) as ax:
         ax.axvline(0, color="black", linewidth=1)
         for place, (_, _, comparison, _), word in zip(places, claims, words):
             _draw_claim(ax, place, comparison, word, limit)

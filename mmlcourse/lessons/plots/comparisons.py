@@ -41,10 +41,20 @@ def improvements(
     texts = np.where(np.isfinite(values), np.char.mod(f"%+.{digits}f", values), "")
     ends = [COLOURS[1], "white", COLOURS[0]]
     colours = LinearSegmentedColormap.from_list("", ends, N=21).with_extremes(bad="0.88")
-    size = (0.72 * values.shape[1] + 2.6, 0.34 * len(values) + 1.2)
-    with panel(ax, size=size, title=title) as ax:
-        look = dict(cmap=colours, vmin=-limit, vmax=limit, texts=texts)
-        heat_map(ax, np.ma.masked_invalid(values), percent.index, percent.columns, label, **look)
+    with panel(
+        ax, size=(0.72 * values.shape[1] + 2.6, 0.34 * len(values) + 1.2), title=title
+    ) as ax:
+        heat_map(
+            ax,
+            np.ma.masked_invalid(values),
+            percent.index,
+            percent.columns,
+            label,
+            cmap=colours,
+            vmin=-limit,
+            vmax=limit,
+            texts=texts,
+        )
         for i, j in zip(*np.nonzero(frames)):
             ax.add_patch(Rectangle((j - 0.47, i - 0.46), 0.94, 0.92, fill=False, linewidth=1.6))
     return ax
@@ -73,8 +83,9 @@ def improvement_grid(tables, *, marked=None, limit=None, digits=1, xlabel="", yl
         for i, (name, one) in enumerate(tables.items()):
             ax, label = axes.flat[i], "improvement, %" if i % 2 else ""
             frame = marked[name] if marked else None
-            options = dict(limit=limit, marked=frame, digits=digits, label=label, title=name)
-            improvements(one, **options, ax=ax)
+            improvements(
+                one, limit=limit, marked=frame, digits=digits, label=label, title=name, ax=ax
+            )
             ax.set(xlabel=xlabel, ylabel="" if i % 2 else ylabel)
         axes[0][0].figure.suptitle(title, fontsize=11)
     return axes
@@ -96,8 +107,7 @@ def improvement_panels(cells, categories, *, title=""):
         for name, sets in categories.items():
             table = cells[split].unstack().reindex(index=list(sets), columns=list(sets))
             tables[f"{name}, {split} split"] = table.assign(mean=table.mean(axis=1))
-    labels = dict(xlabel="evaluated on", ylabel="trained on")
-    return improvement_grid(tables, **labels, title=title)
+    return improvement_grid(tables, xlabel="evaluated on", ylabel="trained on", title=title)
 
 
 def profile(shares, *, xlabel="factor τ on the lowest error", title="", ax=None):
@@ -112,8 +122,14 @@ def profile(shares, *, xlabel="factor τ on the lowest error", title="", ax=None
     Returns:
         The axes.
     """
-    labels = dict(xlabel=xlabel, ylabel="share of experiments", ylim=(0, 1.03), title=title)
-    with panel(ax, size=(6.4, 3.8), **labels) as ax:
+    with panel(
+        ax,
+        size=(6.4, 3.8),
+        xlabel=xlabel,
+        ylabel="share of experiments",
+        ylim=(0, 1.03),
+        title=title,
+    ) as ax:
         for i, (name, one) in enumerate(looks(shares).items()):
             every = (i, max(1, len(shares) // 8))  # other markers than the neighbour's
             x, y = shares.index, shares[name]

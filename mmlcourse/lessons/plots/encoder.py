@@ -28,8 +28,7 @@ def moved_vectors(names, before, after, *, title=""):
     Returns:
         The axes.
     """
-    labels = dict(xlabel="first number", ylabel="second number", title=title)
-    with panel(size=(4.6, 2.9), **labels) as ax:
+    with panel(size=(4.6, 2.9), xlabel="first number", ylabel="second number", title=title) as ax:
         for name, old, new, colour, marker in zip(names, before, after, COLOURS, MARKERS):
             look = dict(marker=marker, markersize=9, color=colour)
             arrow = dict(arrowstyle="->", color=colour, shrinkA=6, shrinkB=5)

@@ -49,16 +49,22 @@ def reasoning(weights, tokens, probabilities, labels, *, title="", values=False)
     with panels(1, 2, (width + 3.4, 3.4), width_ratios=(width, 3.4)) as (axes,):
         left, right = axes
         look = dict(vmin=0, vmax=weights.max(), interpolation="nearest", texts=texts)
-        ticks = dict(rotation=60, ha="right", fontsize=8)
-        heat_map(left, weights, steps, tokens, "weight β", ticks=ticks, **look)
+        heat_map(
+            left,
+            weights,
+            steps,
+            tokens,
+            "weight β",
+            ticks=dict(rotation=60, ha="right", fontsize=8),
+            **look,
+        )
         left.set(xlabel="token of the premise", ylabel="step k", title=title)
         for answers, (label, one) in zip(probabilities.T, looks(labels).items()):
             right.plot(steps, answers, label=f"{label}: {answers.mean():.2f}", **one)
             right.axhline(answers.mean(), linewidth=1, alpha=0.5, **{**one, "marker": None})
         right.set(xlabel="step k", ylabel="probability", title="answers, and their mean")
         right.set(xticks=steps, ylim=(0, 1))
-        note = "thin line: mean over the steps"
-        right.legend(title=note, **OUTSIDE)
+        right.legend(title="thin line: mean over the steps", **OUTSIDE)
     return axes
 
 
@@ -152,8 +158,7 @@ def accuracy_by_step(runs, *, lines, places, title=""):
     Returns:
         The axes.
     """
-    labels = dict(xlabel="training step", ylabel="dev accuracy", title=title)
-    with panel(size=(6.6, 3.6), **labels) as ax:
+    with panel(size=(6.6, 3.6), xlabel="training step", ylabel="dev accuracy", title=title) as ax:
         for name, one in looks(runs, places).items():
             mean, sd = _mean_and_sd(runs[name])
             line_and_band(ax, mean.index, mean, mean - sd, mean + sd, one, name)
@@ -234,13 +239,13 @@ def learning_curve(scores, *, lines=None, title="", ax=None):
         The axes.
     """
     numbers = sorted({number for curve in scores.values() for number in curve})
-    labels = dict(xlabel="labels", ylabel="dev accuracy", title=title)
-    with panel(ax, size=(5.4, 3.6), **labels) as ax:
+    with panel(ax, size=(5.4, 3.6), xlabel="labels", ylabel="dev accuracy", title=title) as ax:
         for i, (name, one) in enumerate(looks(scores).items()):
             mean, sd = _mean_and_sd(scores[name])
             x = mean.index * 1.05 ** (i - (len(scores) - 1) / 2)  # no bar hides another
-            bars = sd if sd.any() else None
-            ax.errorbar(x, mean, yerr=bars, **one, markersize=5, capsize=3, label=name)
+            ax.errorbar(
+                x, mean, yerr=sd if sd.any() else None, **one, markersize=5, capsize=3, label=name
+            )
         for (name, y), line in zip((lines or {}).items(), (":", (0, (1, 3)), (0, (6, 4)))):
             ax.axhline(y, color="black", linewidth=1, linestyle=line, label=name)
         ax.set_xscale("log")
@@ -296,8 +301,9 @@ def pretraining(curves, guesses):
             for name, one in looks(curves).items():
                 rolling, steps = curves[name][part].rolling(8, min_periods=2), curves[name]["step"]
                 mean, error = rolling.mean(), rolling.std() / rolling.count() ** 0.5
-                look = dict(one, markevery=12)
-                line_and_band(ax, steps, mean, mean - error, mean + error, look, name)
+                line_and_band(
+                    ax, steps, mean, mean - error, mean + error, dict(one, markevery=12), name
+                )
             ax.axhline(guess, **DOTTED, label=name_of_guess)
             ax.set(xlabel="training step", ylabel="loss, mean of 8 batches")
             ax.set_title({"words": "masked tokens"}.get(part, part.replace("_", " ")))

@@ -71,8 +71,14 @@ def head_paths(paths, points=None, labels=None):
     """
     names = ("first", "second") if points is None else ("first coordinate", "second coordinate")
     units = [f"{name} weight" if points is None else name for name in names]
-    shared = dict(sharex=True, sharey=True, subplot_kw=dict(aspect="equal"))
-    with panels(1, len(paths), (4 * len(paths), 3.6), **shared) as (axes,):
+    with panels(
+        1,
+        len(paths),
+        (4 * len(paths), 3.6),
+        sharex=True,
+        sharey=True,
+        subplot_kw=dict(aspect="equal"),
+    ) as (axes,):
         for ax, (title, path) in zip(axes, paths.items()):
             for label, marker in ((1, "+"), (-1, "_")) if points is not None else ():
                 here = np.asarray(points)[np.asarray(labels) == label]
@@ -106,8 +112,13 @@ def drift(paths, level, *, title=""):
     Returns:
         The axes.
     """
-    labels = dict(xlabel="update", ylabel="|cosine| of two heads of a class", title=title)
-    with panel(size=(6.4, 3.6), **labels, ylim=(0, 1)) as ax:
+    with panel(
+        size=(6.4, 3.6),
+        xlabel="update",
+        ylabel="|cosine| of two heads of a class",
+        title=title,
+        ylim=(0, 1),
+    ) as ax:
         for name, one in looks(paths).items():
             line_and_band(ax, *np.asarray(paths[name]).T, one, name)
         ax.axhline(level, **DOTTED, label=f"random: {level:.3f}")
@@ -125,8 +136,12 @@ def singular_values(spectra, *, title=""):
     Returns:
         The axes.
     """
-    labels = dict(xlabel="singular value, by size", ylabel="singular value / the largest")
-    with panel(size=(6.4, 3.6), **labels, title=title) as ax:
+    with panel(
+        size=(6.4, 3.6),
+        xlabel="singular value, by size",
+        ylabel="singular value / the largest",
+        title=title,
+    ) as ax:
         for name, values in spectra.items():
             look = looks([one for one in spectra if one in METHODS]).get(name)
             look = look or dict(color="grey", linestyle=":", marker="P")
@@ -151,8 +166,12 @@ def trade_off(paths, chosen):
     low, high = points.min(0), points.max(0)
     room = 0.2 * (high[1] - low[1])
     limits = dict(xlim=(0.7 * low[0], 1.4), ylim=(low[1] - room, high[1] + room))
-    labels = dict(xlabel="mean |cosine| of two heads (log)", ylabel="train loss per head")
-    with panel(size=(6.4, 3.6), **labels, **limits) as ax:
+    with panel(
+        size=(6.4, 3.6),
+        xlabel="mean |cosine| of two heads (log)",
+        ylabel="train loss per head",
+        **limits,
+    ) as ax:
         for i, (one, path) in enumerate(paths.items()):
             ax.semilogx(*path[-1], "o", color="black" if one == chosen else "grey")
             place = dict(xytext=(-8, 9 if i % 2 else -16), textcoords="offset points")
