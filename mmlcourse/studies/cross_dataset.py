@@ -247,24 +247,23 @@ def cell_improvements(table):
     return percent.groupby(level=["split", "trained_on", "evaluated_on"]).mean()
 
 
-def profile_steps(errors, most, *, measure="error", top=None):
+def profile_steps(errors, most, *, top=None):
     """Return a performance profile at every factor where one of its lines rises.
 
     Args:
         errors: DataFrame, experiments x methods.
         most: the largest factor.
-        measure: see `performance_profile`.
         top: see `performance_profile`.
 
     Returns:
         A DataFrame of shares, factors x methods; the first factor is 1 and the last is `most`.
     """
-    ratios = _ratios(errors, measure, top)
+    ratios = _ratios(errors, top)
     factors = np.unique(ratios[(ratios > 1) & (ratios < most)].round(9))
-    return performance_profile(errors, [1.0, *factors, most], measure=measure, top=top)
+    return performance_profile(errors, [1.0, *factors, most], top=top)
 
 
-def performance_profile(errors, taus, *, measure="error", top=None):
+def performance_profile(errors, taus, *, top=None):
     """Return how often a method is within a factor tau of the best (Dolan and Moré, 2002; Fig. 3).
 
     The caption of Fig. 3 says "less than"; "at most" is used here, since otherwise no method
@@ -273,15 +272,14 @@ def performance_profile(errors, taus, *, measure="error", top=None):
     Args:
         errors: DataFrame, experiments x methods.
         taus: factors of at least 1.
-        measure: "error" counts err <= tau * lowest err, as in the caption. "accuracy" counts
-            acc >= highest acc / tau, as in the text.
-        top: the accuracy of a perfect model, for "accuracy": 100 for percent, 1 for shares.
+        top: None counts err <= tau * lowest err, as in the caption. The accuracy of a perfect
+            model, 100 for percent or 1 for shares, counts acc >= highest acc / tau, as in the text.
 
     Returns:
         A DataFrame of shares, taus x methods.
 
     Raises:
-        ValueError: an error is missing or negative, or the measure is unknown.
+        ValueError: an error is missing or negative.
 
     Example::
 
@@ -292,19 +290,15 @@ def performance_profile(errors, taus, *, measure="error", top=None):
     errors, taus = pd.DataFrame(errors), np.asarray(taus, dtype=float)
     if not (errors >= 0).all(axis=None):  # nan is not
         raise ValueError("errors must be numbers of at least 0, experiments x methods.")
-    within = _ratios(errors, measure, top) <= taus[:, None, None] * (1 + 1e-9)  # the last digit
+    within = _ratios(errors, top) <= taus[:, None, None] * (1 + 1e-9)  # the last digit
     return pd.DataFrame(within.mean(axis=1), pd.Index(taus, name="tau"), errors.columns)
 
 
-def _ratios(errors, measure, top):
+def _ratios(errors, top):
     """How many times worse than the best method: [experiments, methods]."""
     values = errors.to_numpy(dtype=float)
-    if measure not in ("error", "accuracy"):
-        raise ValueError(f"measure is {measure!r}, expected 'error' or 'accuracy'.")
+    more, less = values, values.min(axis=1, keepdims=True)
+    if top is not None:
+        more, less = top - less, top - values
     with np.errstate(divide="ignore", invalid="ignore"):
-        if measure == "error":
-            best = values.min(axis=1, keepdims=True)
-            return np.where(values == best, 1.0, values / best)
-        good = top - values
-        best = good.max(axis=1, keepdims=True)
-        return np.where(good == best, 1.0, best / good)
+        return np.where(more == less, 1.0, more / less)

@@ -305,7 +305,7 @@ errors = hold_out_errors(theirs, top=100)[list(METHODS)]
 runs = recorded_protocol()
 profiles = {
     "published, error": profile_steps(errors, 1.5),
-    "published, accuracy": profile_steps(errors, 1.15, measure="accuracy", top=100),
+    "published, accuracy": profile_steps(errors, 1.15, top=100),
 }
 if len(runs):
     kept = ["seed", *columns]

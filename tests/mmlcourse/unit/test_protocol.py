@@ -280,7 +280,7 @@ def test_a_profile_has_a_step_at_every_ratio():
     np.testing.assert_allclose(found.index, [1, 1.2, 1.5, 1.6])
     np.testing.assert_allclose(found["b"], [0, 1 / 3, 2 / 3, 2 / 3])
     assert (found["a"] == 1).all()
-    found = profile_steps(errors, 1.5, measure="accuracy", top=100)
+    found = profile_steps(errors, 1.5, top=100)
     np.testing.assert_allclose(found.index, [1, 90 / 88, 90 / 80, 80 / 70, 1.5])
     np.testing.assert_allclose(found["b"], [0, 1 / 3, 2 / 3, 1, 1])
 
@@ -442,36 +442,34 @@ def test_the_profile_of_accuracies_by_hand():
     errors = pd.DataFrame(
         {"a": [10.0, 20.0], "b": [19.0, 20.0], "c": [55.0, 60.0]}
     )  # accuracies: 90 80, 81 80, 45 40
-    found = performance_profile(errors, [1, 1.1, 1.12, 2], measure="accuracy", top=100)
+    found = performance_profile(errors, [1, 1.1, 1.12, 2], top=100)
     assert (
         found["a"].tolist() == [1, 1, 1, 1]
         and found["b"].tolist() == [0.5, 0.5, 1, 1]
         and found["c"].tolist() == [0, 0, 0, 1]
     )
     pd.testing.assert_frame_equal(
-        performance_profile(errors / 100, [1, 1.1, 1.12, 2], measure="accuracy", top=1), found
+        performance_profile(errors / 100, [1, 1.1, 1.12, 2], top=1), found
     )
 
 
-@pytest.mark.parametrize("measure", ["error", "accuracy"])
-def test_profile_against_a_loop(measure):
+@pytest.mark.parametrize("top", [None, 100])
+def test_profile_against_a_loop(top):
     errors = np.random.default_rng(0).integers(1, 40, (25, 4)).astype(float)
     taus = [1, 1.013, 1.1, 1.37, 3]
-    found = performance_profile(errors, taus, measure=measure, top=100)
+    found = performance_profile(errors, taus, top=top)
     for tau, method in itertools.product(taus, range(4)):
-        if measure == "error":
+        if top is None:
             count = sum(row[method] <= tau * min(row) for row in errors)
         else:
             count = sum((100 - row[method]) * tau >= 100 - min(row) for row in errors)
         assert found.loc[tau, method] == count / 25
 
 
-def test_a_missing_error_or_an_unknown_measure_is_refused():
+def test_a_missing_error_is_refused():
     for missing in (math.nan, -1):
         with pytest.raises(ValueError, match="errors must be numbers of at least 0"):
             performance_profile({"a": [1, missing]}, [1])
-    with pytest.raises(ValueError, match="expected 'error' or 'accuracy'"):
-        performance_profile({"a": [1]}, [1], measure="errors")
 
 
 # ---- GLUE averages ----
