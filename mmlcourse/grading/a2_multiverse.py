@@ -513,14 +513,10 @@ def _merge(pick, values, places, bandwidth, ties):
 # ---- the pruning ----
 
 
-def _group(draw, count, level):
-    """Draw averages of one group of heads, at most 0.006 from its level."""
-    return [level + draw.number(-0.006, 0.006) for _ in range(count)]
-
-
 def _prune_case(draw, groups, threshold):
     """Draw one state of the heads: groups (count, level) of active heads, and two dropped ones."""
-    averages = [one for count, level in groups for one in _group(draw, count, level)]
+    near = lambda level: level + draw.number(-0.006, 0.006)
+    averages = [near(level) for count, level in groups for _ in range(count)]
     averages += [groups[0][1] - 0.1, groups[0][1] - 0.09]
     active = torch.tensor([True] * (len(averages) - 2) + [False] * 2)
     order = draw.normal(len(averages)).argsort()

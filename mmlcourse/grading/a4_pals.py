@@ -741,12 +741,6 @@ def _prediction_file(pick, ids, *scores):
 # ---- the score of the files ----
 
 
-def _text(name, rows):
-    """Return a prediction file with rows of (id, value)."""
-    lines = [f"id \t {HEADERS[name]} ", *(f"{one} , {value} " for one, value in rows)]
-    return "\n".join(lines) + "\n"
-
-
 def _score_files_cases(draw):
     """Draw files in another order than the labels; predictions or labels may be constant."""
     cases = []
@@ -764,8 +758,8 @@ def _score_files_cases(draw):
                 truth = [2.5] * len(ids) if constant == "truth" else truth
             values = [float(one) if name == "quora" else one for one in guess]
             labels[name] = dict(zip(ids, map(float, truth)))
-            order = draw.random.permutation(len(ids))
-            texts[name] = _text(name, [(ids[i], values[i]) for i in order])
+            rows = [f"{ids[i]} , {values[i]} \n" for i in draw.random.permutation(len(ids))]
+            texts[name] = "".join([f"id \t {HEADERS[name]} \n", *rows])
         cases.append((texts, labels))
     return cases
 

@@ -162,24 +162,21 @@ def check_price(pick, accuracy):
     Returns:
         {evaluated on: points}, from 0 to 100.
     """
-    sets, prices = list(accuracy), {}
-    for name in sets:
-        others = [one for one in sets if one != name]
-        down = [accuracy[one][name] for one in others]
-        right = accuracy[name][name] - np.mean(down)
-        along = accuracy[name][name] - np.mean([accuracy[name][one] for one in others])
-        whole = accuracy[name][name] - np.mean([*down, accuracy[name][name]])
-        prices[name] = pick(
-            right,
-            {
-                "this compares one model on other sets, so it mixes in how hard a set is": along,
-                "the own model is counted among the sisters": whole,
-                "this is sister minus own, of the other sign": -right,
-                "this takes the best sister, not their mean": accuracy[name][name] - max(down),
-            },
-        )
-    factor = pick(100, {"this is a share, not points": 1})
-    return {name: factor * value for name, value in prices.items()}
+    table = np.array([[row[name] for name in accuracy] for row in accuracy.values()])
+    own = table.diagonal()
+    less_others = lambda axis: own - (table.sum(axis) - own) / (len(own) - 1)
+    price = pick(
+        less_others(0),
+        {
+            "this compares one model on other sets, so it mixes in how hard a set is": less_others(
+                1
+            ),
+            "the own model is counted among the sisters": own - table.mean(0),
+            "this is sister minus own, of the other sign": -less_others(0),
+            "this takes the best sister, not their mean": own - (table - np.diag(own)).max(0),
+        },
+    )
+    return dict(zip(accuracy, price * pick(100, {"this is a share, not points": 1})))
 
 
 @exercise(
@@ -201,13 +198,9 @@ def check_group_error(pick, values, groups):
     Returns:
         The standard error.
     """
-    names, n = sorted(set(groups)), len(values)
-    members = [np.array([one == name for one in groups]) for name in names]
-    centred = values - values.mean()
-    sums = np.array([centred[rows].sum() for rows in members])
-    means = np.array([values[rows].mean() for rows in members])
-    raw = np.array([values[rows].sum() for rows in members])
-    count = len(names)
+    names, place, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    n, count, raw = len(values), len(names), np.bincount(place, values)
+    sums, means = raw - sizes * values.mean(), raw / sizes
     corrected = math.sqrt(count / (count - 1) * (sums**2).sum()) / n
     return pick(
         corrected,

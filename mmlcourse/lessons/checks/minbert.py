@@ -418,5 +418,5 @@ def check_order_free(pick, weights, input_ids, token_type_ids):
         },
     )
     summed = rows("word", input_ids) + segments + positions
-    norm = F.layer_norm(summed, summed.shape[-1:], *_part(weights, "LayerNorm").values(), 1e-12)
-    return pick(norm, {"LayerNorm is missing": summed})
+    norm = normalisation(plain, *_part(weights, "LayerNorm").values())
+    return pick(norm(summed), {"LayerNorm is missing": summed})

@@ -84,8 +84,8 @@ def check_san_parameters(pick, D, C):
     """
     bias = pick(1, {"the biases are missing": 0})
     summary = pick(D + bias, {"the summary w_1 is missing": 0})
-    look = pick(D * D + bias * D, {"the attention W_2 is missing": 0})
     one = D * D + bias * D
+    look = pick(one, {"the attention W_2 is missing": 0})
     gru = pick(
         6 * one,
         {

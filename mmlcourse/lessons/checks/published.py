@@ -108,19 +108,17 @@ def check_leave_one_out(pick, improvements):
     Returns:
         {trained on: mean of the others}.
     """
-    total, count = sum(improvements.values()), len(improvements)
-    found = {}
-    for name, value in improvements.items():
-        without = (total - value) / (count - 1)
-        found[name] = pick(
-            without,
-            {
-                "the sum of the others is divided by all sets": (total - value) / count,
-                "these are sums, not means": total - value,
-                "nothing is left out: this is the mean of all sets": total / count,
-                "this is the change of the mean, not the mean without the set": without
-                - total / count,
-                "this is the value of the set itself": value,
-            },
-        )
-    return found
+    values = np.array([*improvements.values()])
+    others, count = values.sum() - values, len(values)
+    without = others / (count - 1)
+    found = pick(
+        without,
+        {
+            "the sum of the others is divided by all sets": others / count,
+            "these are sums, not means": others,
+            "nothing is left out: this is the mean of all sets": values.mean() + 0 * values,
+            "this is the change of the mean, not the mean without the set": without - values.mean(),
+            "this is the value of the set itself": values,
+        },
+    )
+    return dict(zip(improvements, found))

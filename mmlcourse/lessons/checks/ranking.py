@@ -74,7 +74,7 @@ def check_reciprocal_rank(pick, scores, relevant, groups):
     best = scores[relevant == 1]
     parts = scores.split(groups)
     above = torch.stack([(part > one).sum() for part, one in zip(parts, best)])
-    below = torch.stack([(part < one).sum() for part, one in zip(parts, best)])
+    below = torch.tensor(groups) - 1 - above  # without ties
     whole = (scores > best[:, None]).sum(1)
     above = pick(
         above,
