@@ -15,6 +15,7 @@ import json
 import statistics
 
 import numpy as np
+from sentences import meanshift_sentence
 
 from mmlcourse.machine import describe
 from mmlkit.files import write_file
@@ -77,6 +78,7 @@ def main():
     found = {
         "what": "clusters that MeanShift finds in one normal distribution at "
         + ("several bandwidths" if options.rules else "scikit-learn's default bandwidth"),
+        "found": meanshift_sentence(rows),
         "seed": options.seed,
         "rows": rows,
         **describe("cpu"),

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pandas as pd
 import torch
+from sentences import mini_sentence
 from torch import nn
 from torch.nn import functional as F
 
@@ -187,7 +188,8 @@ def main():
                 print(record, flush=True)
                 runs = [one for one in runs if (one["task"], one["mode"], one["seed"]) != place]
                 runs.append(record)
-                found = {"what": WHAT, **describe(), "runs": runs}
+                said = {"what": WHAT, "found": mini_sentence(WHAT, runs)}
+                found = {**said, **describe(), "runs": runs}
                 write_file(path, json.dumps(found, indent=1) + "\n")
 
 

@@ -18,6 +18,7 @@ import warnings
 
 import torch
 from heads import time_pruning_check
+from sentences import multiverse_sentence
 from timing import seconds
 from torch import nn
 from torch.nn import functional as F
@@ -138,6 +139,7 @@ def main():
         },
         "loops": loops(3),
     }
+    found["found"] = multiverse_sentence(found)
     print(found["pruning_check_s"], found["loops"], flush=True)
     if options.out:
         write_file(options.out, json.dumps({**found, **describe()}, indent=2) + "\n")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from heads import compare_heads, time_pruning_check
 from predictions import compare_predictions
+from sentences import speed_sentence
 from speed_table import TASKS, speed_sentences, speed_table
 from start import time_start
 from steps import classifier, compare_steps
@@ -73,6 +74,7 @@ def measure_speed(
         "model": Path(model).name,  # of a folder no more than its name
         "source": "mini" if source == "mini" else "folder",
         **size,
+        "found": speed_sentence(found),
         "comparisons": found,
         **describe(device),
     }

@@ -16,6 +16,7 @@ import json
 import warnings
 
 import torch
+from sentences import profile_sentence
 from steps import draw_batches, make_step
 from timing import matmul_peak
 from torch.profiler import ProfilerActivity, profile
@@ -84,8 +85,9 @@ def main():
         for key, share in one["operations"].items():
             print(f"  {share:6.2f} %  {key}")
     if options.out:
-        content = {"what": __doc__.splitlines()[0], "profiles": found, **describe("cpu")}
-        write_file(options.out, json.dumps(content, indent=1) + "\n")
+        content = {"profiles": found, **describe("cpu")}
+        said = {"what": __doc__.splitlines()[0], "found": profile_sentence(content)}
+        write_file(options.out, json.dumps({**said, **content}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

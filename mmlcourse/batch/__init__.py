@@ -10,7 +10,6 @@
     overviews     short tables of them, and sentences on their claims
     verdicts      what README.md and results/REPORT.md say about them
     reports       the report of `mmlkit report`: every cell, with figures
-    measurements  a sentence on each single measurement, such as those of speed
 
 The rules for Snakemake are in Snakefile, those for an experiment's file in
 experiment.schema.json. Notebooks 07 and 09 to 12 read recorded results with them. Code that
@@ -23,8 +22,7 @@ import importlib
 _MODULES = {
     "runs": "record",
     "results": "recorded_experiments",
-    "overviews": "advice claim_rows claim_sentences headlines runs_table",
-    "measurements": "measurement_sentences",
+    "overviews": "advice claim_rows claim_sentences headlines measurement_sentences runs_table",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(_MODULE_OF)

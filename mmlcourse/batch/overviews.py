@@ -3,8 +3,11 @@
 Notebook 12 shows them. The report of `mmlkit report` has every cell; these tables are short.
 """
 
+import json
+
 from mmlcourse.batch.results import finite, newest
 from mmlcourse.batch.scores import common_seeds, headline
+from mmlcourse.shipped import results as recorded_path
 from mmlcourse.studies.comparisons import has_interval, outcome
 
 __all__ = [
@@ -12,6 +15,7 @@ __all__ = [
     "claim_rows",
     "claim_sentences",
     "headlines",
+    "measurement_sentences",
     "runs_table",
 ]
 
@@ -116,3 +120,14 @@ def advice(recorded):
         for claim, found in one.compared
         if "advice" in claim and not one.given and has_interval(found)
     ]
+
+
+def measurement_sentences():
+    """State what each single measurement in results/ found, such as those of speed.
+
+    Returns:
+        {name of the file: sentence}. A record without `found` is described by its `what`.
+    """
+    paths = sorted(recorded_path().glob("*.json"))
+    records = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+    return {name: record.get("found") or record["what"] for name, record in records.items()}

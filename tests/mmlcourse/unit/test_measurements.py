@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+import sentences
+
 from mmlcourse.batch import measurement_sentences
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,3 +29,18 @@ def test_the_recorded_measurements_have_sentences():
     first = record["comparisons"][0]["predict_over_pipeline"]["median"]
     assert said.startswith(f"Predictions per second, relative to the pipeline: {first:.2f} times")
     assert said.endswith(" times on quora in bf16.") and said.count(" times on ") == 4
+
+
+def test_a_sentence_follows_from_the_numbers_of_its_record():
+    made = {
+        "meanshift": lambda record: sentences.meanshift_sentence(record["rows"]),
+        "mini": lambda record: sentences.mini_sentence(record["what"], record["runs"]),
+        "multiverse": sentences.multiverse_sentence,
+        "prediction": sentences.profile_sentence,
+        "speed": lambda record: sentences.speed_sentence(record["comparisons"]),
+        "step": sentences.profile_sentence,
+    }
+    for name, sentence in measurement_sentences().items():
+        if (kind := name.split("_")[0]) in made:
+            path = ROOT / "results" / f"{name}.json"
+            assert sentence == made[kind](json.loads(path.read_text(encoding="utf-8"))), name

@@ -1,34 +1,10 @@
-"""What each single measurement in results/ found, in a sentence; notebook 12 prints them."""
+"""What a record of a measurement found, in a sentence: its `found`, which notebook 12 prints."""
 
-import json
-
-from mmlcourse.shipped import results as recorded_path
 from mmlcourse.text import count
 
-__all__ = ["measurement_sentences"]
 
-
-def measurement_sentences():
-    """State what each single measurement found.
-
-    Returns:
-        {name of the file: sentence}. A file of another kind is described by its `what`.
-    """
-    found = {}
-    for file in sorted(recorded_path().glob("*.json")):
-        record, kind = json.loads(file.read_text(encoding="utf-8")), file.stem.split("_")[0]
-        found[file.stem] = _SENTENCES[kind](record) if kind in _SENTENCES else record["what"]
-    return found
-
-
-def _pruning(record):
-    return (
-        f"{record['rows']:,} rows, {record['num_heads']} heads: {record['heads_at_end']} left "
-        f"after {record['steps']} steps, {record['heads_kept']} in the best epoch."
-    )
-
-
-def _multiverse(record):
+def multiverse_sentence(record):
+    """Say how much many heads at once save, and what they add."""
     loops, last = record["loops"], record["memory"]["rows"][-1]
     return (
         f"{loops['heads']} heads at once are {loops['times_faster']:,} times as fast as loops over "
@@ -36,13 +12,14 @@ def _multiverse(record):
     )
 
 
-def _mini(record):
-    runs = record["runs"]
+def mini_sentence(what, runs):
+    """Say how many runs there are."""
     tasks, seeds = ({run[key] for run in runs} for key in ("task", "seed"))
-    return f"{record['what']}: {len(runs)} runs of {len(tasks)} tasks, seeds {sorted(seeds)}."
+    return f"{what}: {len(runs)} runs of {len(tasks)} tasks, seeds {sorted(seeds)}."
 
 
-def _profile(record):
+def profile_sentence(record):
+    """Say how much of the time are matrix products."""
     parts = [
         f"{one['products_percent']:.0f} % of a {one['part']} in {one['precision']}, at "
         f"{one['products_percent_of_peak']:.0f} % of the peak"
@@ -51,8 +28,8 @@ def _profile(record):
     return f"Matrix products take {'; '.join(parts)} ({count(record['threads'], 'thread')})."
 
 
-def _meanshift(record):
-    rows = record["rows"]
+def meanshift_sentence(rows):
+    """Say how often one normal distribution is split."""
     if "rule" in rows[0]:  # several bandwidths, compared at the largest number of heads
         most = max(row["heads"] for row in rows)
         cases = [(f"with {row['rule']}", row) for row in rows if row["heads"] == most]
@@ -64,26 +41,16 @@ def _meanshift(record):
     return f"{place} sample of one normal distribution is split: {parts} of the draws."
 
 
-def _speed(record):
+def speed_sentence(comparisons):
+    """Say how mmlkit compares with transformers."""
     measured = {
         "step": ("over_best", "Training steps per second, relative to the Trainer's best"),
         "predict": ("predict_over_pipeline", "Predictions per second, relative to the pipeline"),
     }
     found = {}
-    for one in record["comparisons"]:
+    for one in comparisons:
         if one["comparison"] in measured:
             key, title = measured[one["comparison"]]
             text = f"{one[key]['median']:.2f} times on {one['task']} in {one['precision']}"
             found.setdefault(title, []).append(text)
     return " ".join(f"{title}: {', '.join(parts)}." for title, parts in found.items())
-
-
-_SENTENCES = {
-    "pruning": _pruning,
-    "multiverse": _multiverse,
-    "mini": _mini,
-    "meanshift": _meanshift,
-    "speed": _speed,
-    "step": _profile,
-    "prediction": _profile,
-}
