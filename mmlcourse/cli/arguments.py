@@ -118,12 +118,12 @@ _ARGUMENTS = {
                 "a folder of save_model, such as runs/together of notebook 12",
                 _REQUIRED,
             ),
-            ("--source", "the folder with the course's data", _REQUIRED),
+            ("--source", "the folder with the course's data, or mini", _REQUIRED),
             ("--out", "folder for the files", {"default": "predictions"}),
             (
                 "--option",
                 "the single-task part, sst and cfimdb, with this option in the names",
-                {"choices": ("pretrain", "finetune")},
+                {"choices": ("pretrain", "finetune", "last-linear-layer", "full-model")},
             ),
         ],
     ),
@@ -141,7 +141,7 @@ _ARGUMENTS = {
     "leaderboard": (
         "a table of prediction files, one folder per team",
         [
-            ("folder", "a folder with one folder of prediction files per team"),
+            ("folder", "a folder with one per team; their files are in it, or in predictions/"),
             ("--source", "mini, or the folder with the labelled files", _REQUIRED),
             ("--split", "default: dev", {"choices": ("dev", "test"), "default": "dev"}),
             ("--out", "write the table as .csv and .html with this name, such as board"),

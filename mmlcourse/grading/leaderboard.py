@@ -15,7 +15,7 @@ from mmlcourse.studies.course_score import (
     overall_score,
     task_score,
 )
-from mmlcourse.studies.cs224n import header, is_finite, plain, prediction_file
+from mmlcourse.studies.cs224n import find_predictions, plain, read_predictions
 from mmlkit.data.loading import load_task
 from mmlkit.files import write_file
 
@@ -55,7 +55,8 @@ def rank(folder, source, split="dev"):
     Two scores that are equal to three decimals are a tie.
 
     Args:
-        folder: a folder with one folder of prediction files per team.
+        folder: a folder with one folder per team, which has the prediction files in it or in its
+            predictions/.
         source: "mini", or the folder with the labelled files of sst, quora and sts.
         split: "dev" or "test".
 
@@ -89,12 +90,17 @@ def _team(folder, truth, split):
     """Return the row of a team; its place comes later."""
     scores, note, dates = {}, "", []
     for name, rows in truth.items():
-        path = folder / prediction_file(name, split)
+        path = find_predictions(folder, name, split)
         try:
-            if path.is_symlink():  # perhaps to another team's file, or to the labels
+            # perhaps to another team's file, or to the labels
+            if path.is_symlink() or (path.parent != folder and path.parent.is_symlink()):
                 raise ValueError(f"{path.name} is a link, expected a file")
             dates.append(path.stat().st_mtime)
-            scores[name] = task_score(rows.task, _predictions(path, rows), rows.labels)
+            answers, problems = read_predictions(path, name, rows)
+            if problems:
+                raise ValueError(str(problems[0]))
+            given = [answers[plain(one)] for one in rows.ids]
+            scores[name] = task_score(rows.task, given, rows.labels)
         except (OSError, ValueError) as error:
             missing = f"{path.name} is missing" if isinstance(error, OSError) else str(error)
             scores[name], note = "", note or missing
@@ -102,24 +108,6 @@ def _team(folder, truth, split):
     overall = "" if note else round(overall_score(*scores.values()), 3)
     shown = [one if one == "" else round(one, 3) for one in scores.values()]
     return Row("", folder.name, *shown, overall, date, note)
-
-
-def _predictions(path, rows):
-    """Return the answers of a file that has every id of a Split once, in the order of the Split."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    found = dict.fromkeys(map(plain, rows.ids))
-    for number, line in enumerate(lines[1:], start=2):
-        one, _, value = line.partition(" , ")
-        if found.get(plain(one), 0) is not None or not is_finite(value):
-            raise ValueError(
-                f"{path.name}, row {number}: found {line[:80]!r}, expected an id of the split, "
-                "once, and a finite number"
-            )
-        found[plain(one)] = float(value)
-    first = header(rows.task.name).strip()
-    if not lines or lines[0].strip() != first or None in found.values():
-        raise ValueError(f"{path.name}: expected {first!r} and the {len(found)} ids of the split")
-    return [found[plain(one)] for one in rows.ids]
 
 
 def _baseline(truth):

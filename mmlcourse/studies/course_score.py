@@ -23,10 +23,12 @@ __all__ = [
 ]
 
 
-TASKS = {  # by option: the multitask part, and the two modes of the single-task part
+TASKS = {  # by option: the multitask part, and the modes of the single-task part
     None: ("sst", "quora", "sts"),
     "pretrain": ("sst", "cfimdb"),
     "finetune": ("sst", "cfimdb"),
+    "last-linear-layer": ("sst", "cfimdb"),  # the same two since 2024
+    "full-model": ("sst", "cfimdb"),
 }
 
 

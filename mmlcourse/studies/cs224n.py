@@ -4,6 +4,7 @@ Names, headers and rows are those of the starter code, misspelling included: a h
 and column name, then rows `id , value`; every line ends in a space. Notebook 12 uses this module.
 """
 
+import contextlib
 import math
 import re
 import warnings
@@ -24,10 +25,11 @@ from mmlkit.training.evaluation import predict_scores
 __all__ = [
     "Problem",
     "check_submission",
+    "find_predictions",
     "header",
-    "is_finite",
     "plain",
     "prediction_file",
+    "read_predictions",
     "write_course_files",
     "write_predictions",
     "write_submission",
@@ -101,13 +103,31 @@ def prediction_file(task, split, option=None):
     Args:
         task: "sst", "quora" or "sts"; with an option "sst" or "cfimdb".
         split: "dev" or "test".
-        option: None for the multitask part, "pretrain" or "finetune" for the single-task part.
+        option: None for the multitask part; for the single-task part "pretrain" or "finetune", and
+            since 2024 "last-linear-layer" or "full-model".
 
     Returns:
         Such as "para-dev-output.csv", or "finetune-cfimdb-dev-out.csv" with an option.
     """
     name = "para" if task == "quora" else task
     return f"{name}-{split}-output.csv" if option is None else f"{option}-{name}-{split}-out.csv"
+
+
+def find_predictions(folder, task, split, option=None):
+    """Return the path of a prediction file: in a folder, or in its predictions/.
+
+    Args:
+        folder: the folder.
+        task: as in `prediction_file`, also split and option.
+        split: see there.
+        option: see there.
+
+    Returns:
+        The path, in the folder itself where the file is in neither.
+    """
+    name = prediction_file(task, split, option)
+    paths = [Path(folder, place, name).expanduser() for place in ("", "predictions")]
+    return next((path for path in paths if path.is_file()), paths[0])
 
 
 def write_predictions(path, task, ids, scores):
@@ -126,12 +146,13 @@ def write_predictions(path, task, ids, scores):
     scores = np.asarray(scores, dtype=np.float32).reshape(len(scores), -1)
     if not np.isfinite(scores).all():
         raise ValueError(f"{path}: some scores are not finite numbers; the model has diverged.")
-    answers = _answers(task)
-    if scores.shape[1] != (len(answers) or 1):  # one logit z of two labels: pass -z and z
+    columns = get_task(task).num_labels
+    if scores.shape[1] != columns:  # one logit z of two labels: pass -z and z
         raise ValueError(
-            f"{path}: scores has {count(scores.shape[1], 'column')}, expected {len(answers) or 1}."
+            f"{path}: scores has {count(scores.shape[1], 'column')}, expected {columns}."
         )
-    values = [answers[i] for i in scores.argmax(axis=1)] if answers else scores[:, 0].tolist()
+    values = scores[:, 0] if columns == 1 else scores.argmax(axis=1)
+    values = values.astype(float if task in ("quora", "sts") else int).tolist()
     rows = [f"{plain(one)} , {value} \n" for one, value in zip(ids, values, strict=True)]
     write_file(Path(path).expanduser(), "".join([f"{header(task)}\n", *rows]))
 
@@ -160,12 +181,6 @@ def header(task):
     return f"id \t {HEADERS[task]} "
 
 
-def _answers(task):
-    """How each label is written: 0, 1, ... or as in quora's data 0.0 and 1.0; [] for a score."""
-    labels = range(len(get_task(task).labels))
-    return [str(float(i) if task == "quora" else i) for i in labels]
-
-
 def write_submission(model, source, out, *, option=None, **keywords):
     """Write the dev and test predictions of each course task that the model has a head for.
 
@@ -173,9 +188,9 @@ def write_submission(model, source, out, *, option=None, **keywords):
 
     Args:
         model: a MultitaskModel.
-        source: the folder with the course's files, *-test-student.csv among them.
+        source: the folder with the course's files, *-test-student.csv among them; or "mini".
         out: the folder to submit.
-        option: None for the multitask part, "pretrain" or "finetune" for the single-task part.
+        option: see `prediction_file`.
         **keywords: keywords of `predict`, such as batch_size and max_length.
 
     Returns:
@@ -202,7 +217,7 @@ def _read(name, source, split):
     """The rows of dev or test, or None where there is no such file; train is not read."""
     task = get_task(name)
     path = find_files(source, task).get(split)
-    return None if path is None else make_split(task, read_rows(path), place=path, name=split)
+    return None if path is None else make_split(task, read_rows(path, task), place=path, name=split)
 
 
 # ---- checking ----
@@ -212,78 +227,86 @@ def check_submission(folder, source, *, option=None):
     """Return the problems of a folder of predictions, ten per file; none where a grader accepts it.
 
     Args:
-        folder: the folder to submit.
-        source: the folder with the course's files, whose ids are compared.
+        folder: the folder to submit. Its files may be in its predictions/.
+        source: the folder with the course's files, whose ids are compared; or "mini".
         option: as in `write_submission`.
 
     Returns:
         A list of Problem. Where a file has more than ten, one more counts the rest.
     """
-    folder = Path(folder).expanduser()
     problems = []
     for name in TASKS[option]:
         for split in ("dev", "test"):
-            path = folder / prediction_file(name, split, option)
-            found = [Problem(path.name, *one) for one in _faults(path, name, split, source)]
+            path = find_predictions(folder, name, split, option)
+            if path.is_file():
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # predicting warned of rows without a label
+                    rows = _read(name, source, split)
+                found = read_predictions(path, name, rows, exact=True)[1]
+            else:
+                expected = f"the {split} predictions of {name}"
+                found = [Problem(path.name, None, "no such file", expected)]
             problems += found[:10]
             if rest := len(found[10:]):
                 problems.append(Problem(path.name, None, count(rest, "more problem"), "none"))
     return problems
 
 
-def _faults(path, name, split, source):
-    """Yield (row, found, expected) of one file."""
-    if not path.is_file():
-        yield None, "no such file", f"the {split} predictions of {name}"
-        return
-    text = path.read_bytes().decode("utf-8", errors="replace")
-    lines = text.removesuffix("\n").split("\n")
-    if not text.endswith("\n"):
-        yield len(lines), f"{lines[-1][:80]!r} without a line end", "a line end after every line"
-    if lines[0] != header(name):
-        yield 1, repr(lines[0][:80]), repr(header(name))
-    answers, rows = _answers(name), {}
-    expected = f"one of {', '.join(answers)}" if answers else "a finite number"
-    for row, line in enumerate(lines[1:], start=2):
-        parts = re.fullmatch(r"(\S+) , (\S+) ", line)
-        if parts is None:
-            yield row, repr(line[:80]), "'id , value ', with a space at the end"
-            continue
-        one, value = parts.groups()
-        if not (value in answers if answers else is_finite(value)):
-            yield row, repr(value), expected
-        if rows.setdefault(one, row) != row:
-            yield row, f"id {one!r} again, already in row {rows[one]}", "every id once"
-    yield from _wrong_ids(rows, name, split, source)
-
-
-def is_finite(value):
-    """Return whether a text is a finite number.
+def read_predictions(path, name, rows, *, exact=False):
+    """Read a prediction file, and compare its ids with those of a split.
 
     Args:
-        value: the text.
+        path: the file.
+        name: the task.
+        rows: the Split, or None where there is nothing to compare with.
+        exact: whether spaces, line ends and the case of ids have to be those of the starter code.
 
     Returns:
-        True or False.
+        ({id: the number of a label, or a score}, a list of Problem).
     """
-    try:
-        return math.isfinite(float(value))
-    except ValueError:
-        return False
+    text = path.read_bytes().decode("utf-8" if exact else "utf-8-sig", errors="replace")
+    lines, known = text.removesuffix("\n").split("\n"), _labels(name)
+    expected = f"one of {', '.join(known)}" if known else "a finite number"
+    form = r"(\S+) , (\S+) " if exact else r"(.+?)\s*,\s*(\S+)\s*"
+    answers, places, problems = {}, {}, []
+    note = lambda *fault: problems.append(Problem(path.name, *fault))
+    if exact and not text.endswith("\n"):
+        note(len(lines), f"{lines[-1][:80]!r} without a line end", "a line end after every line")
+    if lines[0] != header(name) and (exact or lines[0].split() != header(name).split()):
+        note(1, repr(lines[0][:80]), repr(header(name)))
+    for row, line in enumerate(lines[1:], start=2):
+        parts = re.fullmatch(form, line)
+        if parts is None:
+            note(row, repr(line[:80]), "'id , value ', with a space at the end")
+            continue
+        one, value = parts[1] if exact else plain(parts[1]), parts[2]
+        label = known.get(value if exact else value.removesuffix(".0"))
+        answers[one] = label if known else _number(value)
+        if answers[one] is None:
+            note(row, repr(value), expected)
+        if places.setdefault(one, row) != row:
+            note(row, f"id {one!r} again, already in row {places[one]}", "every id once")
+    if rows is not None:
+        wanted = dict.fromkeys(map(plain, rows.ids))
+        whole = f"the {len(rows)} ids of the {rows.name} file"
+        for one, row in places.items():
+            if one not in wanted:
+                note(row, f"id {one!r}", f"one of {whole}")
+        for one in wanted:
+            if one not in places:
+                note(None, f"no row for id {one!r}", f"all {whole}")
+    return answers, problems
 
 
-def _wrong_ids(rows, name, split, source):
-    """Yield what is wrong with the ids of a file. rows: {id: row}."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # rows without a label; predicting warned about them
-        data = _read(name, source, split)
-    if data is None:
-        return
-    wanted = dict.fromkeys(map(plain, data.ids))
-    whole = f"the {len(data)} ids of the {split} file"
-    for one, row in rows.items():
-        if one not in wanted:
-            yield row, f"id {one!r}", f"one of {whole}"
-    for one in wanted:
-        if one not in rows:
-            yield None, f"no row for id {one!r}", f"all {whole}"
+def _labels(task):
+    """Return {how a label is written: its number}; {} for a score."""
+    found = {str(i): i for i in range(len(get_task(task).labels))}
+    if task == "quora":  # its data have 0.0 and 1.0; since 2025 also GPT-2's tokens of no and yes
+        found |= {"0.0": 0, "1.0": 1, "3919": 0, "8505": 1}
+    return found
+
+
+def _number(value):
+    """Return a finite number, or None."""
+    with contextlib.suppress(ValueError):
+        return float(value) if math.isfinite(float(value)) else None

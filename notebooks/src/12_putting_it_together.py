@@ -785,7 +785,7 @@ assert not problems or course == Path(source)  # of the course's own files, one 
 # correct the header. (From the command line: `mmlkit submit --model FOLDER --source FOLDER`.)
 #
 # We also test whether the check detects mistakes. We insert five mistakes into a copy: a corrected header, a missing last row, a
-# comma without its space, labels as whole numbers, and a missing file. (A line that cannot be read is reported twice, because its
+# comma without its space, a label in words, and a missing file. (A line that cannot be read is reported twice, because its
 # id then has no row.)
 
 # %%
@@ -796,7 +796,7 @@ spoiled = {
     "sts-dev-output.csv": lambda text: text.replace("Similiary", "Similarity"),
     "sst-dev-output.csv": lambda text: "\n".join([*text.split("\n")[:-2], ""]),
     "sst-test-output.csv": lambda text: text.replace(" , ", ", ", 1),
-    "para-dev-output.csv": lambda text: text.replace("0.0 \n", "0 \n", 1),
+    "para-dev-output.csv": lambda text: text.replace("0.0 \n", "no \n", 1),
 }
 for file, change in spoiled.items():
     if (broken / file).is_file():

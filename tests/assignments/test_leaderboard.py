@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from mmlcourse.cli.main import main
-from mmlcourse.grading import leaderboard
 from mmlcourse.grading.leaderboard import rank, write_board
 from mmlcourse.studies.course_score import overall_score, task_score
-from mmlcourse.studies.cs224n import prediction_file, write_predictions
+from mmlcourse.studies.cs224n import prediction_file, read_predictions, write_predictions
 from mmlkit.data.loading import load_task, make_split
 
 TASKS = ("sst", "quora", "sts")
@@ -57,10 +56,10 @@ def test_ties_share_a_place_and_faults_have_none(teams):
 @pytest.mark.parametrize(
     "old, new, message",
     [
-        ("\n2 , ", "\n999999 , ", "row 2: found '999999 , "),
-        ("\n2 , ", "\n3 , ", "row 3: found '3 , "),
-        ("id \t Predicted_Sentiment", "id,label", "expected 'id \\t Predicted_Sentiment'"),
-        ("\n2 , ", "\n2 , x", "row 2: found '2 , x"),
+        ("\n2 , ", "\n999999 , ", "row 2: found id '999999'"),
+        ("\n2 , ", "\n3 , ", "row 3: found id '3' again"),
+        ("id \t Predicted_Sentiment", "id,label", "expected 'id \\t Predicted_Sentiment '"),
+        ("\n2 , ", "\n2 , x", "row 2: found 'x"),
     ],
 )
 def test_a_fault_is_told_and_earns_no_place(teams, old, new, message):
@@ -77,8 +76,9 @@ def test_ids_and_labels_are_read_as_the_starter_code_does(tmp_path):
     rows = [{"id": one, "sentence1": "a", "sentence2": "b", "label": 1.0} for one in ("R12", "x")]
     split = make_split("sts", rows)
     path.write_text("id \t Predicted_Similiary\nx , 2.0\nr12 , 1.0\n")
-    found = leaderboard._predictions(path, split)
-    assert found == [1.0, 2.0] and task_score(split.task, found, split.labels) == 0.0
+    found, problems = read_predictions(path, "sts", split)
+    assert found == {"x": 2.0, "r12": 1.0} and not problems
+    assert task_score(split.task, [1.0, 2.0], split.labels) == 0.0
 
 
 def test_a_score_that_is_no_number_is_a_fault(teams):

@@ -190,7 +190,7 @@ def last(value):
         ("sst-dev", lambda text: text[:-1], 4, "'.*' without a line end", "a line end .*"),
         ("sst-dev", lambda text: "", 1, "'' without a line end", "a line end after every line"),
         ("sst-dev", last("5"), 4, "'5'", "one of 0, 1, 2, 3, 4"),
-        ("para-dev", last("1"), 3, "'1'", "one of 0.0, 1.0"),
+        ("para-dev", last("2"), 3, "'2'", "one of 0, 1, 0.0, 1.0, .*"),
         ("sts-dev", last("nan"), 4, "'nan'", "a finite number"),
         ("sts-dev", last("high"), 4, "'high'", "a finite number"),
         (
