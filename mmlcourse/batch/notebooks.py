@@ -64,11 +64,19 @@ def notebook_text(path, kind):
         ValueError: the file is not a notebook.
     """
     try:
-        cells = json.loads(Path(path).read_text(encoding="utf-8"))["cells"]
-    except (ValueError, KeyError, TypeError) as error:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        if "worksheets" in content:
+            raise ValueError(
+                f"{path} is a notebook of format 3. Convert it: jupyter nbconvert --to notebook "
+                f"--inplace '{path}'."
+            )
+        found = []
+        for cell in content["cells"]:
+            if kind in (cell["cell_type"], *(cell["metadata"].get("tags") or ())):
+                found.append("".join(cell["source"]))
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is not a notebook: {error!r}. Save or copy it again.") from error
-    kinds = [{cell["cell_type"], *cell["metadata"].get("tags", ())} for cell in cells]
-    return "\n".join("".join(cell["source"]) for cell, own in zip(cells, kinds) if kind in own)
+    return "\n".join(found)
 
 
 def notebook_parameters(path):
@@ -79,10 +87,21 @@ def notebook_parameters(path):
 
     Returns:
         A list of names.
+
+    Raises:
+        ValueError: the cell is not Python.
     """
-    nodes = ast.parse(notebook_text(path, "parameters")).body
-    targets = [target for node in nodes if isinstance(node, ast.Assign) for target in node.targets]
-    return [target.id for target in targets]
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    text = re.sub("^%%.*", "", notebook_text(path, "parameters"), flags=re.M)
+    try:
+        nodes = ast.walk(ast.parse(TransformerManager().transform_cell(text)))
+    except SyntaxError as error:
+        raise ValueError(f"{path}, cell tagged parameters: {error}.") from error
+    nodes = [node for node in nodes if isinstance(node, (ast.Assign, ast.AnnAssign))]
+    targets = [one for node in nodes for one in getattr(node, "targets", None) or [node.target]]
+    names = [one for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)]
+    return [one.id for one in names if isinstance(one.ctx, ast.Store)]
 
 
 def list_notebooks():
@@ -271,9 +290,9 @@ def execute_notebook(path, output, parameters, environment, **options):
     """
     # Papermill fills in parameters in braces, also in the names of files.
     names = [re.sub("([{}])", r"\1\1", str(one.absolute())) for one in (path, output)]
-    fixed = {"kernel_name": "python3", "start_timeout": 600, "progress_bar": False}
+    fixed = {"kernel_name": "python3", "language": "python", "progress_bar": False}
     given = dict(zip(("input_path", "output_path"), names), cwd=str(path.parent), **fixed)
-    given["parameters"] = parameters
+    given |= {"parameters": parameters, "start_timeout": 600}
     command = [sys.executable, "-c", _PAPERMILL, str(os.getpid()), json.dumps(given)]
     environment = {**os.environ, "MMLKIT_HEADLESS": "1", **environment}
     return run_watched(command, environment, output, **options)
