@@ -34,7 +34,8 @@ def main(arguments=None):
         sys.stdout.flush()
         return status
     except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
+        continues = options.command in ("reproduce", "grade")
+        print(f"Interrupted.{' The same command continues.' * continues}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader, such as head, has seen enough: write no more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -129,7 +130,7 @@ def _predict(options):
     task = model.known_task(options.task or next(iter(model.heads)))
     from mmlkit.training.evaluation import predict_scores, probabilities
 
-    texts = _texts(options, task)
+    ids, texts = _texts(options, task)
     scores, head = predict_scores(model, texts, task=task), model.head(task)
     if task.kind == "classification":
         header = ["label", *(f"p({name})" for name in task.labels)]
@@ -138,23 +139,27 @@ def _predict(options):
     else:
         header, values = ["score"], [[f"{score:.4f}"] for score in scores[:, 0]]
     rows = [[*row, *value] for row, value in zip(texts, values)]
-    _write([*task.text_columns, *header], rows, options.out)
+    header = [*task.text_columns, *header]
+    if ids:
+        header, rows = ["id", *header], [[str(one), *row] for one, row in zip(ids, rows)]
+    _write(header, rows, options.out)
     return 0
 
 
 def _texts(options, task):
-    """Return the texts of the command line or of --file, a list of tuples."""
+    """Return the ids of --file where it has them, and its texts or those of the command line."""
     from mmlkit.data.files import read_rows
-    from mmlkit.data.loading import make_split
+    from mmlkit.data.loading import IDS, make_split
 
     number = len(task.text_columns)
     if not options.file:
         if len(options.texts) % number:
             raise ValueError(f"{task.name!r} reads pairs, expected an even number of texts.")
-        return list(zip(*(options.texts[start::number] for start in range(number))))
-    rows = read_rows(options.file)
+        return [], list(zip(*(options.texts[start::number] for start in range(number))))
+    rows = read_rows(options.file, task)
     rows = rows.drop(columns=[name for name in task.names("label") if name in rows])
-    return make_split(task, rows, place=options.file).texts
+    split = make_split(task, rows, place=options.file)
+    return split.ids if {*IDS} & {*rows} else [], split.texts
 
 
 def _load(folder, notebook):

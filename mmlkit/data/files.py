@@ -9,6 +9,8 @@ import io
 import json
 from pathlib import Path
 
+from mmlkit.data.tasks import label_key
+
 __all__ = ["as_frame", "canonical_columns", "find_files", "read_rows"]
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -23,12 +25,14 @@ SPLIT_NAMES = {
 def find_files(folder, task):
     """Return the files of a task, from a folder or from its subfolder named after the task.
 
+    The folder "mini" stands for the mini data.
+
     The subfolder may also have the name of the task whose mini data it shares, such as stsb for
     stsb_star. A file name of the CS224N release has priority, then MT-DNN's (rte_train.tsv), then
     train, dev (or validation) and test with a known ending.
 
     Args:
-        folder: the folder.
+        folder: the folder, or "mini".
         task: a `Task`.
 
     Returns:
@@ -38,7 +42,7 @@ def find_files(folder, task):
         FileNotFoundError: the folder, or the file of train or dev, is missing.
         ValueError: two files could be meant, or a shard is missing.
     """
-    folder = Path(folder).expanduser()
+    folder = _mini_folder(task) if folder == "mini" else Path(folder).expanduser()
     inside = sorted(folder.iterdir())
     names = [_plain(name) for name in (task.name, task.mini) if name]
     places = [folder, *(path for name in names for path in inside if _plain(path.name) == name)]
@@ -54,6 +58,13 @@ def find_files(folder, task):
                 f"'sst2'), there or in {task.name}/; found {[path.name for path in inside[:12]]}."
             )
     return found
+
+
+def _mini_folder(task):
+    """Return the mini data of a task: inside an installed package, or beside it in a checkout."""
+    here = Path(__file__).resolve().parents[1]
+    places = (here / "mini", here.parent / "data" / "mini")
+    return next(place for place in places if place.is_dir()) / (task.mini or task.name)
 
 
 def _plain(name):
@@ -193,7 +204,13 @@ def _columns_without_header(path, task, first):
     """Return the columns of a .tsv file whose first line is a row; () where it is the header."""
     if task is None or path.suffix != ".tsv" or "label" in first:
         return ()
-    return canonical_columns(path, task) or task.headerless * (len(first) == len(task.headerless))
+    columns, release = canonical_columns(path, task), task.headerless
+    more = len(first) - len(release)  # SciTail's dgem format has a column more
+    if release and more >= 0 and len(first) != len(columns):
+        label = label_key(first[release.index("label")])
+        if label in {"0", "1", *map(label_key, (*task.labels, *task.label_aliases))}:
+            return (*release, *[""] * more)
+    return columns
 
 
 def _read_jsonl(path):

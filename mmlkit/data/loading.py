@@ -7,7 +7,6 @@ what was expected. Notebooks 00 and 02 use it.
 import dataclasses
 import warnings
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -167,7 +166,7 @@ def load_task(task, source="mini", *, limit=None, seed=0, labels=None):
     if source == "hub":
         tables = _hub_tables(task)
     else:
-        files = find_files(_mini_folder(task) if source == "mini" else source, task)
+        files = find_files(source, task)
         tables = {name: (path, read_rows(path, task)) for name, path in files.items()}
     options = dict(labels=labels, limit=limit, seed=seed)
     splits = {
@@ -303,13 +302,6 @@ def _other_columns(frame, known):
     known = {*known, *IDS, "label", ""}
     others = [name for name in names if name not in known and names.count(name) == 1]
     return ids, {name: frame[name].tolist() for name in others if not str(name).isdigit()}
-
-
-def _mini_folder(task):
-    """Return the mini data of a task: inside an installed package, or beside it in a checkout."""
-    here = Path(__file__).resolve().parents[1]
-    places = (here / "mini", here.parent / "data" / "mini")
-    return next(place for place in places if place.is_dir()) / (task.mini or task.name)
 
 
 def _hub_tables(task):
