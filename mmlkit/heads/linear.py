@@ -88,19 +88,23 @@ def pair_features(u, v):
     return torch.cat([u, v, (u - v).abs(), u * v], dim=-1)
 
 
-def data_loss(scores, batch):
+def data_loss(scores, batch, weights=None):
     """Return the mean cross-entropy, or the mean squared error of a regression, in fp32.
 
     Args:
         scores: logits [B, C], or [B, 1] for a regression.
         batch: anything with labels [B] and a task with a kind.
+        weights: a factor for the cross-entropy of each label's rows, [C], or None. The divisor
+            stays B, so that micro-batches add up to the batch; torch's is the sum of the factors.
 
     Returns:
         A scalar.
     """
     if batch.task.kind == "regression":
         return F.mse_loss(scores.float().flatten(), batch.labels)
-    return F.cross_entropy(scores.float(), batch.labels)
+    if weights is None:
+        return F.cross_entropy(scores.float(), batch.labels)
+    return F.cross_entropy(scores.float(), batch.labels, weights, reduction="none").mean()
 
 
 def init_linear(*layers):
@@ -125,6 +129,7 @@ class LinearHead(nn.Module):
         activation: None, or "sigmoid" for a similarity as in MT-DNN, Eq. 2. The output then fills
             the task's score_range, and the loss is taken on labels scaled to [0, 1], which the
             paper does not print (STS-B: divided by 5).
+        class_weights: a factor for the loss of each label's rows, [C], or None; see `data_loss`.
 
     Raises:
         ValueError: the activation is another word.
@@ -136,7 +141,16 @@ class LinearHead(nn.Module):
 
     pairs = "packed"
 
-    def __init__(self, hidden_size, num_labels, *, dropout=0.1, pooling="pooler", activation=None):
+    def __init__(
+        self,
+        hidden_size,
+        num_labels,
+        *,
+        dropout=0.1,
+        pooling="pooler",
+        activation=None,
+        class_weights=None,
+    ):
         super().__init__()
         if activation not in (None, "sigmoid"):
             raise ValueError(f"activation is {activation!r}, expected None or 'sigmoid'.")
@@ -146,6 +160,9 @@ class LinearHead(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.dense = nn.Linear(hidden_size, self.num_labels)
         init_linear(self.dense)
+        if class_weights is not None:
+            class_weights = torch.as_tensor(class_weights).float()
+        self.register_buffer("class_weights", class_weights, persistent=False)
 
     def inputs(self, out, batch):
         """Select the head's inputs from the encoder's output.
@@ -186,7 +203,7 @@ class LinearHead(nn.Module):
         Returns:
             A Loss.
         """
-        loss = data_loss(self(*inputs), batch)
+        loss = data_loss(self(*inputs), batch, self.class_weights)
         if self.activation is None:
             return Loss(loss)
         low, high = batch.task.score_range
@@ -204,6 +221,7 @@ class LinearHead(nn.Module):
             "dropout": self.dropout.p,
             "pooling": self.pooling,
             "activation": self.activation,
+            "class_weights": None if self.class_weights is None else self.class_weights.tolist(),
         }
 
 
@@ -217,12 +235,19 @@ class PairHead(LinearHead):
         num_labels: C, or 1 for a regression.
         dropout: on the features.
         pooling: see `sentence_vector`.
+        class_weights: see `LinearHead`.
     """
 
     pairs = "separate"
 
-    def __init__(self, hidden_size, num_labels, *, dropout=0.1, pooling="mean"):
-        super().__init__(4 * hidden_size, num_labels, dropout=dropout, pooling=pooling)
+    def __init__(self, hidden_size, num_labels, *, dropout=0.1, pooling="mean", class_weights=None):
+        super().__init__(
+            4 * hidden_size,
+            num_labels,
+            dropout=dropout,
+            pooling=pooling,
+            class_weights=class_weights,
+        )
         self.hidden_size = hidden_size
 
     def forward(self, u, v):

@@ -3,9 +3,12 @@
 import csv
 import json
 import shutil
+import subprocess
+import sys
 import threading
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -18,10 +21,11 @@ from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.bert.pretrained import load_pretrained
 from mmlkit.data.loading import load_task, make_split, task_data
 from mmlkit.data.tasks import Task
-from mmlkit.heads.linear import LinearHead
+from mmlkit.heads.linear import LinearHead, PairHead
 from mmlkit.training.evaluation import predict
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
+from mmlkit.training.saving import load_model, save_model
 
 YES_NO = Task("mine", text_columns=("text",), labels=("no", "yes"))
 THREE = Task("mine", text_columns=("text",), labels=("negative", "neutral", "positive"))
@@ -141,6 +145,29 @@ def test_a_first_line_that_is_a_row_is_named(tmp_path):
         load(tmp_path, "a man,no\na dog,yes\n")
 
 
+@pytest.mark.parametrize(
+    "value",
+    [["no"], [0, 1], np.array([1, 0]), [], "no,yes", "yes | no", "0;1", "['no', 'yes']", "[1]"],
+)
+def test_several_labels_of_a_row_are_refused(value):
+    with pytest.raises(ValueError, match=r"Several labels of a row \(multi-label\) are not supp"):
+        make_split(YES_NO, {"text": ["a", "b"], "label": [value, "no"]}, name="train")
+
+
+def test_a_column_for_each_label_is_refused():
+    with pytest.raises(ValueError, match=r"Several labels of a row \(multi-label\) are not supp"):
+        make_split(YES_NO, {"text": ["a", "b"], "no": [0, 1], "yes": [1, 1]}, name="train")
+
+
+@pytest.mark.parametrize("value", [pd.NA, None, np.nan, pd.NaT])
+@pytest.mark.parametrize("task, known", [(YES_NO, ["no", "yes"]), ("stsb", [0.5, 5])])
+def test_every_mark_of_a_missing_value_is_unknown(value, task, known):
+    texts = {"text": ["a", "b", "c"], "sentence1": ["a", "b", "c"], "sentence2": ["a", "b", "c"]}
+    with pytest.warns(UserWarning, match="rows without a label: 1 of 3"):
+        split = make_split(task, {**texts, "label": [value, *known]}, name="train")
+    assert split.labels.tolist() == [0, 1] if task is YES_NO else known
+
+
 def test_tables_in_memory(folder):
     from datasets import Dataset
 
@@ -227,7 +254,73 @@ def test_other_forms_of_weights_are_named(folder):
         load_pretrained(folder)
 
 
+def test_weights_on_the_device_meta_are_named(folder):
+    frame = pd.DataFrame({"text": ["the cat", "a dog"], "label": ["no", "yes"]})
+    message = "parameters on the device 'meta' have no values"
+    for device in (None, "cpu"):
+        with pytest.raises(ValueError, match=message):
+            predict(linear(folder).to("meta"), ["the cat"], task=YES_NO, device=device)
+        with pytest.raises(ValueError, match=message):
+            fit(linear(folder).to("meta"), task_data(YES_NO, frame, frame), device=device)
+    model = linear(folder)
+    model.heads.to("meta")
+    with pytest.raises(ValueError, match=message):
+        predict(model, ["the cat"], task=YES_NO)
+
+
+def test_an_exported_folder_says_what_opens_it(folder, tmp_path):
+    """Without mmlkit, transformers knows only that the model type is unknown to it."""
+    from mmlkit.huggingface import export_classifier
+
+    export_classifier(linear(folder, pooling="mean"), YES_NO, tmp_path / "out")
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["opens_after"] == "import mmlkit.huggingface"
+    code = "import transformers; transformers.AutoModelForSequenceClassification.from_pretrained"
+    for first, opens in (("pass", False), (config["opens_after"], True)):
+        line = [sys.executable, "-c", f"{first}; {code}({str(tmp_path / 'out')!r})"]
+        assert (subprocess.run(line, capture_output=True).returncode == 0) == opens
+
+
 # training
+
+
+@pytest.mark.parametrize("head", [LinearHead, PairHead])
+def test_class_weights(head):
+    """The sum of weight times cross-entropy over the rows, divided by their number, by hand."""
+    torch.manual_seed(0)
+    one = head(4, 2, dropout=0.0, class_weights=(1, 9)).eval()
+    one = type(one)(**one.to_config())
+    inputs = [torch.randn(3, 4) for _ in range(1 + (head is PairHead))]
+    labels = torch.tensor([0, 1, 0])
+    each = -one(*inputs).log_softmax(1)[range(3), labels]
+    expected = (each[0] + 9 * each[1] + each[2]) / 3
+    loss = lambda rows: (
+        one.loss([x[rows] for x in inputs], SimpleNamespace(labels=labels[rows], task=YES_NO)).total
+    )
+    assert loss([0, 1, 2]).item() == pytest.approx(expected.item())
+    parts = loss([0, 1]) * 2 / 3 + loss([2]) / 3  # as micro-batches
+    assert parts.item() == pytest.approx(expected.item())
+    assert "class_weights" not in one.state_dict()
+
+
+def test_a_model_with_class_weights_is_trained_and_opened_again(folder, tmp_path):
+    frame = pd.DataFrame({"text": ["the cat", "a dog"] * 4, "label": ["no", "yes"] * 4})
+    data, found = task_data(YES_NO, frame, frame), []
+    for weights in (None, (1, 1), (1, 9)):
+        for size in (None, 3):
+            torch.manual_seed(0)
+            model = linear(folder, dropout=0.0, class_weights=weights)
+            options = dict(
+                freeze_encoder=True, epochs=1, batch_size=8, micro_batch_size=size, device="cpu"
+            )
+            found.append(fit(model, data, **options)["train_loss"][0])
+    assert found[:4] == pytest.approx([found[0]] * 4, abs=1e-6)
+    assert found[4] == pytest.approx(found[5], abs=1e-6) and found[4] > 3 * found[0]
+    save_model(model, tmp_path / "model")
+    again = load_model(tmp_path / "model")
+    assert again.heads["mine"].class_weights.tolist() == [1, 9]
+    expected = predict(model, frame, task="mine").tolist()
+    assert predict(again, frame, task="mine").tolist() == expected
 
 
 def test_runs_in_threads_take_turns(folder):
