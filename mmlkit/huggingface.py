@@ -55,6 +55,7 @@ class MultiverseConfig(PreTrainedConfig):
 
     def __init__(self, encoder=None, head=None, **others):
         self.encoder, self.head = encoder or {}, head or {}
+        self.opens_after = "import mmlkit.huggingface"
         super().__init__(**others)
 
 

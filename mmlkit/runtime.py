@@ -81,9 +81,16 @@ def place(model, device=None):
 
     Returns:
         The model itself.
+
+    Raises:
+        ValueError: parameters are on the device "meta".
     """
+    devices = [parameter.device for parameter in model.parameters()]
+    if any(one.type == "meta" for one in devices):
+        raise ValueError(
+            "parameters on the device 'meta' have no values: load the model elsewhere."
+        )
     if device is None:
-        devices = [parameter.device for parameter in model.parameters()]
         away = [one for one in devices if one.type != "cpu"]
         if len(away) == len(devices):
             return model

@@ -3,6 +3,7 @@
 Notebook 00 uses it, through `load_task`.
 """
 
+import re
 import warnings
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import numpy as np
 
 from mmlkit.data.tasks import label_key
 
-__all__ = ["match_labels"]
+__all__ = ["SEVERAL", "match_labels"]
 
 LARGEST = 3.4e38  # of float32, the type of a score
 # label_key of an empty label, of SNLI's "-" and of the hub's -1
 UNKNOWN = ("", "_", "_1")
+SEVERAL = "Several labels of a row (multi-label) are not supported."
 HOW_LABELS = (
     "Labels are matched by name. Rename them in the file, or pass labels: all names in the order "
     "of the file's integers, or a dict from its labels to names (None: the label is unknown)."
@@ -57,6 +59,8 @@ def match_labels(task, column, labels, place):
     wrong = (values.isna() & ~unknown).to_numpy()
     if wrong.any():
         row, value = column.index[wrong.argmax()], column.iloc[wrong.argmax()]
+        if _has_several(value, task):
+            expected = f"one label. {SEVERAL}"
         raise ValueError(
             f"{place}, row {row}, column {column.name!r}: found {str(value)!r:.80}, expected "
             f"{expected}"
@@ -65,6 +69,15 @@ def match_labels(task, column, labels, place):
     if task.labels and task.score_range:  # STS-B* of MML v2, section 4.2: none between 2 and 4
         values = values.gt(2).astype(float).where((values <= 2) | (values >= 4))
     return values.to_numpy(float), unknown.to_numpy(bool)
+
+
+def _has_several(value, task):
+    """Return whether a cell has a list of labels, also in a text such as "no,yes" or "[0, 1]"."""
+    if not isinstance(value, str):
+        return hasattr(value, "__len__")
+    known = {*map(label_key, task.labels), *map(str, range(len(task.labels)))}
+    parts = {label_key(one) for one in re.split(r"[][,;|'\"]+", value)} - {""}
+    return parts <= known and (len(parts) > 1 or "[" in value)
 
 
 def _score(value):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mmlkit.data.files import as_frame, canonical_columns, find_files, read_rows
-from mmlkit.data.labels import match_labels
+from mmlkit.data.labels import SEVERAL, match_labels
 from mmlkit.data.tasks import Task, get_task
 from mmlkit.hub import load_hub_dataset
 
@@ -261,11 +261,12 @@ def _find_columns(task, frame, place, *, required):
             known = ("label_text",)  # SetFit's data sets have both, and integers as the label
         one = next((name for name in known if name in names), None)
         if one is None and (required or column != "label"):
+            several = f" {SEVERAL}" if {*task.labels} & {*names} else ""
             raise ValueError(
                 f"{place} has no column {column!r} (columns found: {names[:12]}). Expected "
                 f"{list(task.text_columns)} and 'label' for task {task.name!r}: rename the column, "
                 "add it where the first line is a row, or look for another separator than that of "
-                "the file's ending."
+                f"the file's ending.{several}"
             )
         if one is not None and (names.count(one) > 1 or one in found):
             raise ValueError(
