@@ -81,16 +81,9 @@ def place(model, device=None):
 
     Returns:
         The model itself.
-
-    Raises:
-        ValueError: parameters are on the device "meta".
     """
-    devices = [parameter.device for parameter in model.parameters()]
-    if any(one.type == "meta" for one in devices):
-        raise ValueError(
-            "parameters on the device 'meta' have no values: load the model elsewhere."
-        )
     if device is None:
+        devices = [parameter.device for parameter in model.parameters()]
         away = [one for one in devices if one.type != "cpu"]
         if len(away) == len(devices):
             return model
@@ -111,7 +104,7 @@ def autocast(precision, device):
 
     Raises:
         KeyError: the precision is another word.
-        ValueError: the precision is fp16 on a device other than CUDA.
+        ValueError: the precision is fp16 on a device other than CUDA, or the device is "meta".
 
     Example::
 
@@ -120,6 +113,10 @@ def autocast(precision, device):
         with context:
             loss = model.loss(batch).total
     """
+    if torch.device(device).type == "meta":
+        raise ValueError(
+            "parameters on the device 'meta' have no values: load the model elsewhere."
+        )
     precision = fastest_precision(device) if precision == "auto" else precision
     if precision == "fp32":
         return contextlib.nullcontext(), False

@@ -215,14 +215,16 @@ class LinearHead(nn.Module):
 
     def to_config(self):
         """Return the keywords that build this head again."""
-        return {
+        config = {
             "hidden_size": self.dense.in_features,
             "num_labels": self.num_labels,
             "dropout": self.dropout.p,
             "pooling": self.pooling,
             "activation": self.activation,
-            "class_weights": None if self.class_weights is None else self.class_weights.tolist(),
         }
+        if self.class_weights is not None:  # a class of one's own may lack this keyword
+            config["class_weights"] = self.class_weights.tolist()
+        return config
 
 
 class PairHead(LinearHead):
