@@ -25,10 +25,11 @@ __all__ = [
 
 TASKS = {  # by option: the multitask part, and the modes of the single-task part
     None: ("sst", "quora", "sts"),
-    "pretrain": ("sst", "cfimdb"),
-    "finetune": ("sst", "cfimdb"),
-    "last-linear-layer": ("sst", "cfimdb"),  # the same two since 2024
-    "full-model": ("sst", "cfimdb"),
+    **dict.fromkeys(
+        # the last two, since 2024, are the first two under other names
+        ("pretrain", "finetune", "last-linear-layer", "full-model"),
+        ("sst", "cfimdb"),
+    ),
 }
 
 
