@@ -114,9 +114,7 @@ def autocast(precision, device):
             loss = model.loss(batch).total
     """
     if torch.device(device).type == "meta":
-        raise ValueError(
-            "parameters on the device 'meta' have no values: load the model elsewhere."
-        )
+        raise ValueError("parameters on the device 'meta' have no values: load the weights.")
     precision = fastest_precision(device) if precision == "auto" else precision
     if precision == "fp32":
         return contextlib.nullcontext(), False

@@ -18,7 +18,7 @@ from mmlkit.hub import load_hub_dataset
 __all__ = ["Split", "TaskData", "load_task", "make_split", "task_data"]
 
 LABELLED = ("train", "dev")  # other splits may be without labels
-IDS = ("id", "idx", "index", "test_id")
+IDS = ("id", "ID", "Id", "idx", "index", "test_id")
 
 
 @dataclass(frozen=True)

@@ -227,7 +227,7 @@ def test_a_header_of_unknown_names_is_no_row(make_model, tmp_path, capsys):
     )
 
 
-@pytest.mark.parametrize("column", ["id", "idx", "index", "test_id"])
+@pytest.mark.parametrize("column", ["id", "idx", "index", "test_id", "ID", "Id"])
 def test_ids_of_a_file_are_carried_through(make_model, tmp_path, column):
     save_model(make_model("sst"), tmp_path / "model")
     out, file = tmp_path / "out.csv", tmp_path / "in.parquet"

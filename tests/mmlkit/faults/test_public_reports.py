@@ -128,7 +128,7 @@ def test_a_word_for_unknown_labels(tmp_path):
         load(tmp_path, text, labels={"no": None})
 
 
-@pytest.mark.parametrize("name", ["id", "idx", "index", "test_id"])
+@pytest.mark.parametrize("name", ["id", "idx", "index", "test_id", "ID", "Id"])
 def test_ids_have_other_names_in_other_releases(name):
     split = make_split(YES_NO, [{"text": "a", "label": "no", name: 7}], name="train")
     assert split.ids == [7] and not split.columns
