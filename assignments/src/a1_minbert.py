@@ -27,7 +27,8 @@
 # `detach`, because the check compares the gradients that autograd finds.
 #
 # The grader executes imports, functions, classes and assignments of your notebook, those in cells of your own
-# included. So your answers may call your own helper functions. It does not execute other lines.
+# included. So your answers may call your own helper functions. It executes other lines only where they give a value to
+# a name that an answer needs, such as a constant under `if`. Your check says so where the grader will miss something.
 # It skips a cell whose first line contains: `the grader skips this cell`.
 #
 # Letters: B sentences in a batch, T tokens, D hidden size, H heads, d = D / H width of a head, I inner size of the

@@ -25,9 +25,9 @@
 # the arguments of your functions: the check notices it. The settings in the cell with `check` belong to your course, and the
 # questions state the same rules; do not change them.
 #
-# The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines.
-# It skips a cell whose first line contains: `the grader skips this cell`. Begin cells for trials of your own with the line
-# `# Trial: the grader skips this cell.`
+# The grader executes imports, functions, classes and assignments of your notebook, and other lines only where they
+# give a value to a name that an answer needs. It skips a cell whose first line contains: `the grader skips this cell`.
+# Begin cells for trials of your own with the line `# Trial: the grader skips this cell.`
 #
 # The circles below the title of a question are its difficulty: one filled circle is easy, three are hard.
 #

@@ -33,9 +33,9 @@
 # question 10: the check notices it.
 # `F.nll_loss` is allowed in questions 5 and 7. A class such as `nn.CrossEntropyLoss` counts like its function.
 #
-# The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines. It
-# skips a cell that begins with the line `# Experiment: the grader skips this cell.` Begin cells for trials of your own
-# with this line.
+# The grader executes imports, functions, classes and assignments of your notebook, and other lines only where they
+# give a value to a name that an answer needs. It skips a cell that begins with the line
+# `# Experiment: the grader skips this cell.` Begin cells for trials of your own with this line.
 #
 # **What differs from the paper.** The fourth kind of task, the classification of one sentence, is left out. For
 # similarity and ranking the paper reads the vector of [CLS], and part 4 reads the mean of all token vectors. The paper

@@ -27,9 +27,10 @@
 # mmlkit.
 # In questions 1, 2, 3 and 7 use torch, and neither numpy nor `detach`: the check compares the gradients that autograd finds.
 #
-# The grader executes imports, functions, classes and assignments of your notebook. It does not execute other lines. If a cell of
-# your own is not part of an answer, its first line must be `# Experiment: the grader skips this cell.` Otherwise the grader runs
-# the assignments of the cell again, such as `result = experiment(...)`.
+# The grader executes imports, functions, classes and assignments of your notebook, and other lines only where they
+# give a value to a name that an answer needs. If a cell of your own is not part of an answer, its first line must be
+# `# Experiment: the grader skips this cell.` Otherwise the grader runs the assignments of the cell again, such as
+# `result = experiment(...)`.
 #
 # Letters: B sentences in a batch, T tokens, D hidden size of the encoder, S projected size, H heads of a projected
 # attention, L layers, C labels, N rows, e an epoch, E the number of epochs, s and t tasks. The E and the D in $V^E$ and $V^D$

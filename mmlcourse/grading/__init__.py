@@ -1,6 +1,7 @@
 """Assignments that grade themselves: questions, the sandbox, reports and the leaderboard.
 
     names         the syntax tree of an answer, and the names in it
+    program       what is run of a notebook, and what is left out
     questions     what a question is, and the cases of an edition
     assignment    the checks that a student calls in the notebook
     a1_minbert    the questions of assignment 1: the encoder and its training

@@ -19,7 +19,7 @@ SETUP = """#!/bin/bash
 set -e
 apt-get update && apt-get install -y python3 python3-pip bubblewrap
 pip3 install --break-system-packages torch --index-url https://download.pytorch.org/whl/cpu
-pip3 install --break-system-packages numpy psutil
+pip3 install --break-system-packages numpy psutil ipython
 chmod -R go-rwx /autograder/source
 """
 RUN = """#!/bin/bash

@@ -9,6 +9,7 @@ import concurrent.futures
 import contextlib
 import hashlib
 import json
+import platform
 import queue
 import warnings
 from pathlib import Path
@@ -16,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from mmlcourse.grading import runner
-from mmlcourse.grading.names import names_in, with_helpers
+from mmlcourse.grading.names import names_in
+from mmlcourse.grading.program import Program
 from mmlcourse.grading.questions import PLACEHOLDER, Edition, load_questions
 from mmlcourse.grading.sandbox import find_sandbox
 from mmlcourse.lessons.checks.compare import WrongAnswer
@@ -190,25 +192,29 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
     cells, notes = _read(path)
     documents, ended = {}, True
     code = [one for one in questions.values() if one.right]
-    useless = f"{notes[0]}." if notes else ""
+    useless = "" if cells else f"{notes[0]}."
+    program = Program(cells, {one.object for one in code})
     if cells:
-        documents, notes, ended = _run(cells, code, edition, sandbox, slot)
+        documents, more, ended = _run(program, code, edition, sandbox, slot)
+        notes += program.faults + more
     notes += [] if ended else [_NOT_RUN]
     judged, right = [], []
     for one in questions.values():
         points, message = None, BY_HAND
         if one.right:
-            message = _judge(one, documents.get(one.name), edition, questions, cells)
+            message = _judge(one, documents.get(one.name), edition, questions, program)
             points = one.points if message == "right" else 0
             right += [one.name] if points else []
-            message = message if points else useless or one.advise(message, right)
+            if not points:
+                advice = [one.advise(message, right), *program.lost(one.object)]
+                message = useless or " ".join(advice)[:900]
         text = "" if one.right else _written(cells, one.name)
         if not one.right and text in ("", PLACEHOLDER):
             message = f"{BY_HAND}; no text was found, so look into the notebook"
         judged.append(
             {"name": one.name, "points": points, "of": one.points, "message": message, "text": text}
         )
-    notes += _mentions(cells, code)
+    notes += _mentions(program, code)
     return {
         "student": path.stem,
         "assignment": name,
@@ -230,11 +236,24 @@ def _read(path):
     try:
         if path.stat().st_size > LARGEST:
             return [], [f"the file has more than {LARGEST // 1_000_000} MB; clear its outputs"]
-        cells = json.loads(path.read_text(encoding="utf-8-sig"))["cells"]
-        cells = [{"cell_type": str(one.get("cell_type")), "source": _source(one)} for one in cells]
-        return cells, [] if cells else ["the notebook has no cells"]
+        notebook = json.loads(path.read_text(encoding="utf-8-sig"))
+        cells = [
+            {"cell_type": str(one.get("cell_type")), "source": _source(one)}
+            for one in notebook["cells"]
+        ]
+        return cells, _other_python(notebook) if cells else ["the notebook has no cells"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         return [], [f"the file is not a notebook ({type(error).__name__})"]
+
+
+def _other_python(notebook):
+    """Return a note where the notebook was run by another Python, whose syntax may differ."""
+    with contextlib.suppress(KeyError, TypeError, AttributeError):
+        theirs = str(notebook["metadata"]["language_info"]["version"])[:20]
+        if theirs.split(".")[:2] != platform.python_version_tuple()[:2]:
+            ours = platform.python_version()
+            return [f"the notebook was run with Python {theirs}, and the grader runs {ours}"]
+    return []
 
 
 def _source(cell):
@@ -242,10 +261,10 @@ def _source(cell):
     return "".join(cell["source"]) if isinstance(cell["source"], (str, list)) else ""
 
 
-def _run(cells, questions, edition, sandbox, slot):
+def _run(program, questions, edition, sandbox, slot):
     """Return ({question: document}, notes, whether the notebook was loaded) of the runner."""
     job = {
-        "cells": cells,
+        "statements": program.job(),
         "refused": REFUSED,
         "load_seconds": LOAD_SECONDS,
         "size": SIZE,
@@ -310,7 +329,7 @@ def _array(values, kind):
     return array if array.dtype.kind in "biuf" else "a tensor without numbers"
 
 
-def _judge(one, document, edition, questions, cells):
+def _judge(one, document, edition, questions, program):
     """Return "right", or the message about a mistake."""
     if document is None:
         return "no result came back: the notebook ended the process, or it took too long."
@@ -323,9 +342,7 @@ def _judge(one, document, edition, questions, cells):
             for record in document["records"]
         ]
         one.compare(replay(document), edition.cases(one), variants, notes, show=False)
-        nodes = [node for _, node in runner.definitions(cells)]
-        others = {question.object for question in questions.values()}
-        one.refuse(with_helpers(nodes, one.object, others))
+        one.refuse(program.answer(one.object, {other.object for other in questions.values()}))
         return "right"
     except WrongAnswer as error:
         return f"not yet: {error}"[:600]
@@ -348,12 +365,11 @@ def _written(cells, name):
     return "\n\n".join(texts).strip()[:20_000]
 
 
-def _mentions(cells, questions):
+def _mentions(program, questions):
     """Return a note for every name in the code that would do the exercise around it."""
     avoided = {one.object: {*one.avoid} for one in questions}
     anywhere, found = set().union(*avoided.values()), set()
-    for number, node in runner.definitions(cells):
+    for cell, node, _ in program.statements:
         own = avoided.get(getattr(node, "name", None), anywhere) | {*REFUSED}
-        if node:
-            found |= {f"cell {number} uses {name}; read it" for name in names_in(node) & own}
+        found |= {f"cell {cell} uses {name}; read it" for name in names_in(node) & own}
     return sorted(found)

@@ -5,7 +5,7 @@ import contextlib
 import inspect
 import textwrap
 
-__all__ = ["names_in", "tree_of", "with_helpers"]
+__all__ = ["names_in", "tree_of"]
 
 
 def tree_of(student):
@@ -23,40 +23,6 @@ def tree_of(student):
         with contextlib.suppress(OSError, TypeError, SyntaxError):
             body += ast.parse(textwrap.dedent(inspect.getsource(part))).body
     return ast.Module(body, [])
-
-
-def with_helpers(nodes, name, others):
-    """Return the tree of an answer in a notebook, with the imports and helpers that it names.
-
-    A name that does the exercise is worth nothing in a helper too, and under another name.
-
-    Args:
-        nodes: the statements of the notebook; None for a cell with a syntax error.
-        name: of the student's function or class.
-        others: names of the answers to all questions, which are judged by themselves.
-
-    Returns:
-        A syntax tree of imports, functions and values.
-    """
-    known, found, queue = {}, [], [name]
-    for node in filter(None, nodes):
-        if isinstance(node, ast.Import):
-            known |= {one.asname: ast.Import([one]) for one in node.names if one.asname}
-        elif isinstance(node, ast.ImportFrom):
-            for one in node.names:
-                known[one.asname or one.name] = ast.ImportFrom(node.module, [one], node.level)
-        elif hasattr(node, "name"):
-            known[node.name] = node
-        else:
-            stored = (one for one in ast.walk(node) if isinstance(one, ast.Name))
-            known |= {one.id: node for one in stored if isinstance(one.ctx, ast.Store)}
-    for other in others - {name}:
-        known.pop(other, None)
-    while queue:
-        if node := known.pop(queue.pop(), None):
-            found.append(node)
-            queue += [one.id for one in ast.walk(node) if isinstance(one, ast.Name)]
-    return ast.Module(found, [])
 
 
 def names_in(tree):

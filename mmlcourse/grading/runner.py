@@ -1,12 +1,11 @@
 """The process that runs a student's functions: it knows the cases, and no answer.
 
 This file runs alone inside the sandbox, as `python runner.py job.json`, with the standard library,
-numpy and torch. It executes the definitions of a notebook, calls the student's functions on the
+numpy and torch. It executes statements of a notebook, calls the student's functions on the
 cases, and writes raw values, one line of JSON per question. The grader imports `encode` and
 `decode` from here, and the student's own check `watched`.
 """
 
-import ast
 import contextlib
 import functools
 import importlib.abc
@@ -18,15 +17,13 @@ import signal
 import sys
 import time
 import types
+from unittest import mock
 
-__all__ = ["PATIENCE", "decode", "definitions", "encode", "run", "watched"]
+__all__ = ["PATIENCE", "decode", "encode", "run", "watched"]
 
-DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-ASSIGNS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 # A question may take its limit in CPU time, and so many times its limit on a clock: a machine with
 # other work is no reason to lose points.
 PATIENCE = 3
-SKIPPED = "the grader skips this cell"  # in the first line of a cell
 
 
 # ---- values ----
@@ -187,42 +184,6 @@ def _differentiate(output, arguments):
 # ---- the notebook ----
 
 
-def definitions(cells):
-    """Yield the statements of a notebook that define something.
-
-    Args:
-        cells: dicts with cell_type and source, texts.
-
-    Yields:
-        (number of the cell, statement), where the statement is None for a cell with a syntax error.
-    """
-    for number, cell in enumerate(cells, start=1):
-        lines = cell["source"].splitlines()
-        if cell["cell_type"] != "code" or not lines or SKIPPED in lines[0]:
-            continue
-        body = _parse(lines) or _parse(_without_magics(lines))  # Python's lines may begin with %
-        if body is None:
-            yield number, None
-            continue
-        for node in body:
-            if isinstance(node, ast.Import):  # one at a time: a refused package stops no other
-                for alias in node.names:
-                    yield number, ast.copy_location(ast.Import([alias]), node)
-            elif isinstance(node, (*DEFINES, *ASSIGNS)):
-                yield number, node
-
-
-def _parse(lines):
-    try:
-        return ast.parse("\n".join(lines)).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _without_magics(lines):
-    return ["" if line.lstrip()[:1] in ("%", "!", "?") else line for line in lines]
-
-
 class _Refuse(importlib.abc.MetaPathFinder):
     """Refuse the import of packages and modules that would do the exercise."""
 
@@ -235,19 +196,17 @@ class _Refuse(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"{name} is not available in this assignment", name=name)
 
 
-def _load(cells, seconds, notes):
-    """Execute the definitions of a notebook, each within a time limit, and return its names."""
+def _load(statements, seconds, notes):
+    """Execute statements of a notebook, each within a time limit, and return its names."""
     module = sys.modules["submission"] = types.ModuleType("submission")
-    for number, node in definitions(cells):
-        if node is None:
-            notes.append(f"cell {number} has a syntax error")
-            continue
+    module.get_ipython = mock.MagicMock()  # of code that asks where it runs
+    for number, source, noted in statements:
         try:
-            code = compile(ast.Module([node], []), f"cell {number}", "exec")
+            code = compile(source, f"cell {number}", "exec")
             signal.setitimer(signal.ITIMER_REAL, seconds)
             exec(code, vars(module))
         except BaseException as error:  # SystemExit and the alarm too: the other cells go on
-            if not isinstance(node, ASSIGNS):  # they may use values of skipped cells
+            if noted:  # other statements may use values of skipped cells
                 notes.append(f"cell {number} stopped with {_text(error)}")
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -346,8 +305,8 @@ def run(job):
     """Run a job: load the notebook, then answer its questions.
 
     Args:
-        job: a dict with cells, site (folders for imports), refused (packages), limits,
-            load_seconds, size and questions.
+        job: a dict with statements (of `Program.job`), site (folders for imports), refused
+            (packages), limits, load_seconds, size and questions.
     """
     channel = os.dup(1)
     null = os.open(os.devnull, os.O_RDWR)
@@ -368,7 +327,7 @@ def run(job):
     notes = []
     sys.meta_path.insert(0, _Refuse(job["refused"]))
     signal.signal(signal.SIGALRM, _alarm)
-    names = _load(job["cells"], job["load_seconds"], notes)
+    names = _load(job["statements"], job["load_seconds"], notes)
     write(json.dumps({"notes": notes[:20]}))
     for question in job["questions"]:
         try:

@@ -18,10 +18,10 @@ from hostile import ENDS, FORGES, HONEST, PATCHES_JSON, READS, RESOURCES
 from mmlcourse.cli.main import main
 from mmlcourse.grading import grader, runner
 from mmlcourse.grading.grader import grade_folder, grade_notebook, load_edition
-from mmlcourse.grading.names import names_in, with_helpers
+from mmlcourse.grading.names import names_in
+from mmlcourse.grading.program import Program
 from mmlcourse.grading.questions import Edition, load_questions
 from mmlcourse.grading.reports import gradescope_results, page, write_reports
-from mmlcourse.grading.runner import definitions
 from mmlcourse.grading.sandbox import Sandbox, find_sandbox, package_paths
 
 NAMES = ("attention", "layer_norm", "feed_forward", "add_norm", "train", "evaluate")
@@ -57,6 +57,10 @@ def write(path, *sources, markdown=()):
     cells += [{"cell_type": "markdown", "metadata": {}, "source": one} for one in markdown]
     path.write_text(json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 5}))
     return path
+
+
+def program(*sources, answers=("f",)):
+    return Program([{"cell_type": "code", "source": one} for one in sources], answers)
 
 
 def points(result):
@@ -238,11 +242,10 @@ def test_a_strange_line_stops_no_grading(line, tmp_path):
 
 def test_a_line_of_python_may_begin_with_a_percent_sign():
     source = "def f(a, b):\n    return (\n        a\n        % b\n    )"
-    cells = [{"cell_type": "code", "source": one} for one in (source, "%matplotlib inline\nx = 1")]
-    (_, function), (_, number) = definitions(cells)
     names = {}
-    exec(compile(ast.Module([function], []), "f", "exec"), names)
-    assert names["f"](7, 4) == 3 and number.targets[0].id == "x"
+    for _, text, _ in program(source, "%matplotlib inline\nx = 1").job():
+        exec(text, names)
+    assert names["f"](7, 4) == 3 and names["x"] == 1
 
 
 def test_the_notes_say_which_cells_failed(monkeypatch):
@@ -254,13 +257,10 @@ def test_the_notes_say_which_cells_failed(monkeypatch):
         "x = y",
         "def second(): 1",
     ]
-    cells = [{"cell_type": "code", "source": one} for one in sources]
-    names = runner._load(cells, 3, notes := [])
+    names = runner._load(program(*sources).job(), 3, notes := [])
     assert "second" in names and "first" not in names
-    assert notes == [
-        "cell 1 stopped with ModuleNotFoundError: No module named 'no_such'",
-        "cell 2 has a syntax error",
-    ]
+    assert notes == ["cell 1 stopped with ModuleNotFoundError: No module named 'no_such'"]
+    assert program(*sources).faults == ["cell 2 has a syntax error in line 1 (expected ':')"]
 
 
 @pytest.mark.slow
@@ -269,7 +269,7 @@ def test_a_cell_without_a_text_costs_no_points(tmp_path):
     path = write(tmp_path / "a.ipynb", None, HONEST, "def f(:", 3)
     result = grade_notebook(path, "a1", EDITION, SANDBOX)
     assert points(result)["layer_norm"] == LAYER_NORM
-    assert result["notes"] == ["cell 3 has a syntax error"]
+    assert result["notes"] == ["cell 3 has a syntax error in line 1 (invalid syntax)"]
 
 
 def test_an_edition_without_a_seed_names_its_file(tmp_path):
@@ -482,6 +482,5 @@ def test_a_name_of_many_words_stays_small():
 
 @pytest.mark.parametrize("where", ELSEWHERE)
 def test_a_name_that_does_the_exercise_is_found_where_the_answer_leads(where):
-    nodes = ast.parse(ELSEWHERE[where]).body
-    found = names_in(with_helpers(nodes, "f", {"f", "other"}))
+    found = names_in(program(ELSEWHERE[where]).answer("f", {"f", "other"}))
     assert ("layer_norm" in found) == (where not in ("another question", "nothing"))
