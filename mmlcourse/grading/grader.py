@@ -243,7 +243,7 @@ def _read(path):
         ]
         return cells, _other_python(notebook) if cells else ["the notebook has no cells"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        return [], [f"the file is not a notebook ({type(error).__name__})"]
+        return [], [f"the file is not a notebook of format 4 ({type(error).__name__})"]
 
 
 def _other_python(notebook):
@@ -369,7 +369,7 @@ def _mentions(program, questions):
     """Return a note for every name in the code that would do the exercise around it."""
     avoided = {one.object: {*one.avoid} for one in questions}
     anywhere, found = set().union(*avoided.values()), set()
-    for cell, node, _ in program.statements:
-        own = avoided.get(getattr(node, "name", None), anywhere) | {*REFUSED}
-        found |= {f"cell {cell} uses {name}; read it" for name in names_in(node) & own}
+    for one in program.statements:
+        own = avoided.get(getattr(one.node, "name", None), anywhere) | {*REFUSED}
+        found |= {f"cell {one.cell} uses {name}; read it" for name in names_in(one.node) & own}
     return sorted(found)

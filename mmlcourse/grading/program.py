@@ -34,11 +34,15 @@ class Statement(NamedTuple):
         cell: the number of its cell, from 1.
         node: the syntax tree.
         source: the statement in Python.
+        binds: the names to which it gives a value.
+        reads: the names of others that it reads, also in a function that it defines.
     """
 
     cell: int
     node: ast.stmt
     source: str
+    binds: set
+    reads: set
 
 
 class Program:
@@ -66,8 +70,8 @@ class Program:
             if "has a syntax error" in left:
                 self.faults.append(f"cell {number} {left}")
             for node in nodes:
-                with contextlib.suppress(ValueError, RecursionError):  # a thousand brackets
-                    found.append(Statement(number, node, ast.unparse(node)))
+                with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+                    found.append(_statement(number, node))  # return, or a thousand brackets
         self._known = _bindings(found)
         self._needed = {id(one) for one in self._behind(answers)}
         self.statements = [
@@ -109,7 +113,7 @@ class Program:
             A list of sentences, which name the cells that may have it.
         """
         found, known = self._behind([name]), {*self._known, *dir(builtins), "get_ipython"}
-        read = {name}.union(*(_reads(one.source) for one in found))
+        read = {name}.union(*(one.reads for one in found))
         missing = [] if "*" in known else sorted(read - known)
         packages = {
             (getattr(node, "module", None) or node.names[0].name).split(".")[0]
@@ -131,7 +135,7 @@ class Program:
             for one in () if name in seen else self._known.get(name, ()):
                 if id(one) not in found:
                     found[id(one)] = one
-                    queue += _reads(one.source)
+                    queue += one.reads
             seen.add(name)
         return [*found.values()]
 
@@ -203,56 +207,47 @@ def _single(node):
 # ---- names ----
 
 
-def _bound(node):
-    """Yield (a name that a statement binds or changes, whether its older value is forgotten)."""
-    names = [one for one in ast.walk(node) if isinstance(one, ast.Name)]
-    read, todo = {one.id for one in names if isinstance(one.ctx, ast.Load)}, [node]
-    while todo:
-        one = todo.pop()
-        if isinstance(one, DEFINES):
-            yield one.name, one is node
-            continue
-        if isinstance(one, (ast.Lambda, ast.comprehension)):  # names of their own
-            continue
-        if isinstance(one, ast.alias):
-            yield one.asname or one.name.split(".")[0], isinstance(node, IMPORTS)
-        elif isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load):
-            yield one.id, isinstance(node, ast.Assign) and one.id not in read
-        elif isinstance(one, (ast.Attribute, ast.Subscript)) and not isinstance(one.ctx, ast.Load):
-            yield _root(one), False
-        elif isinstance(one, ast.Expr) and isinstance(one.value, ast.Call):
-            yield _root(one.value.func), False  # table.append(1)
-        todo += ast.iter_child_nodes(one)
-
-
-def _root(node):
-    """Return the first name of an expression such as table[0].rows.append, or None."""
-    inside = None
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        node = inside = node.value
-    return getattr(inside, "id", None)
+def _statement(cell, node):
+    """Return the Statement of a syntax tree."""
+    source, reads = ast.unparse(node), set()
+    tables = [symtable.symtable(source, "statement", "exec")]
+    symbols = tables[0].get_symbols()
+    binds = {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
+    for table in tables:
+        tables += table.get_children()
+        outer = [s for s in table.get_symbols() if s.is_global() or table.get_type() == "module"]
+        reads |= {one.get_name() for one in outer if one.is_referenced()}
+    star = isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+    return Statement(cell, node, source, binds | {"*"} if star else binds, reads)
 
 
 def _bindings(statements):
     """Return {name: the statements that give it the value it has at the end}."""
     known = {}
     for one in statements:
-        for name, alone in _bound(one.node):
-            before = known.setdefault(name, [])
-            if alone:
+        alone = isinstance(one.node, (*IMPORTS, *DEFINES))  # the older value is forgotten
+        for name in one.binds:
+            if alone or (isinstance(one.node, ast.Assign) and name not in one.reads):
                 known[name] = [one]
-            elif not (before and isinstance(before[0].node, IMPORTS)):  # such as plt.show()
+            else:
+                known.setdefault(name, []).append(one)
+        for name in _changed(one.node):
+            before = known.setdefault(name, [])
+            if not (before and isinstance(before[0].node, IMPORTS)):  # such as plt.show()
                 before.append(one)
     return known
 
 
-def _reads(source):
-    """Return the names that a statement reads, without those that its functions define."""
-    tables, read = [], set()
-    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
-        tables = [symtable.symtable(source, "statement", "exec")]
-    for table in tables:
-        tables += table.get_children()
-        outside = [s for s in table.get_symbols() if s.is_global() or table.get_type() == "module"]
-        read |= {s.get_name() for s in outside if s.is_referenced()}
-    return read
+def _changed(node):
+    """Return the names whose values a statement changes: table[0] = 1, table.append(1)."""
+    found = set()
+    for one in ast.walk(node):
+        if isinstance(one, ast.Expr) and isinstance(one.value, ast.Call):
+            one = one.value.func
+        elif isinstance(getattr(one, "ctx", None), (ast.Load, type(None))):
+            continue
+        inside = None
+        while isinstance(one, (ast.Attribute, ast.Subscript)):
+            one = inside = one.value
+        found.add(getattr(inside, "id", None))
+    return found

@@ -90,7 +90,7 @@ def test_a_folder_is_graded_and_continues(tmp_path, monkeypatch):
     for result in (bob, cyd):
         assert set(points(result).values()) == {0, None}
     assert messages(bob)["layer_norm"] == "not yet: it returns nothing so far."
-    assert cyd["notes"] == ["the file is not a notebook (RecursionError)"]
+    assert cyd["notes"] == ["the file is not a notebook of format 4 (RecursionError)"]
     assert ann["notes"] == [] and ann["sandbox"] == str(SANDBOX)
 
     path = write_reports(results, out)
@@ -200,8 +200,8 @@ def test_a_failure_of_the_machine_is_not_kept_as_a_grade(tmp_path):
 @pytest.mark.parametrize(
     "content, reason",
     [
-        (b"%PDF-1.7 \xff", "the file is not a notebook (UnicodeDecodeError)."),
-        (b"[]", "the file is not a notebook (TypeError)."),
+        (b"%PDF-1.7 \xff", "the file is not a notebook of format 4 (UnicodeDecodeError)."),
+        (b"[]", "the file is not a notebook of format 4 (TypeError)."),
         (b'\xef\xbb\xbf{"cells": []}', "the notebook has no cells."),
         (b" " * (grader.LARGEST + 1), "clear its outputs."),
     ],
