@@ -5,6 +5,7 @@
     sampling      which task each step trains
     optimizers    AdamW, Adamax, and the learning rate's schedule
     step          one update
+    graphs        CUDA graphs of whole updates
     loop          `fit`: epochs and hooks
     distributed   several processes that train together
     evaluation    predictions and metrics of a whole split

@@ -31,6 +31,7 @@ from mmlkit.training import metrics
 from mmlkit.training.distributed import join
 from mmlkit.training.evaluation import score_encoded
 from mmlkit.training.features import encode_once
+from mmlkit.training.graphs import StepGraphs, graphs_are_safe
 from mmlkit.training.optimizers import learning_rate, make_optimizer
 from mmlkit.training.resume import resume_run, run_settings, save_run
 from mmlkit.training.sampling import TaskSampler
@@ -106,6 +107,7 @@ def fit(
     save_minutes=5,
     resume=False,
     device=None,
+    graphs=None,
 ):
     """Train a MultitaskModel and leave it with the weights of its best epoch.
 
@@ -154,6 +156,8 @@ def fit(
             CPU with as many threads. On a GPU it is equal up to rounding: the backward pass of
             fused attention adds in no fixed order.
         device: a GPU where there is one by default; see `runtime.place`.
+        graphs: replay updates as CUDA graphs (training/graphs.py): None where it is safe, True also
+            with heads and hooks of your own, False never.
 
     Returns:
         A DataFrame with a row per epoch and task: epoch, step, task, train_loss, the dev metrics,
@@ -191,8 +195,13 @@ def fit(
         scoring = dict(batch_size=2 * batch_size, precision=precision, group=group)
         if model.encoder_is_constant and run.epoch < epochs:
             _add_features(model, train, dev, sampler, batch_size, scoring)
-        batches = {name: _stream(one, batch_size, _seed(seed, name)) for name, one in train.items()}
+        width = dict(multiple=8 if model.device.type == "cuda" else 1, limit=model.max_length)
+        batches = {
+            name: _stream(one, batch_size, _seed(seed, name), width) for name, one in train.items()
+        }
+        graphs = graphs_are_safe(model, hooks) if graphs is None else graphs
         options = dict(clip=clip, precision=precision, scaler=run.scaler, group=group)
+        options["graphs"] = StepGraphs() if graphs else None
         total = epochs * sampler.steps_per_epoch
         rates = dict(schedule=schedule, warmup=int(warmup * total), total=total)
         with delayed_interrupt() as interrupted, seeded(seed, model.device), _own_rates(optimizer):
@@ -280,8 +289,7 @@ class _Run:
         best = score > self.best_score or (undefined and score == self.best_score)
         if best:
             self.best_score = score
-            state = self.model.state_dict()
-            self.best = {key: value.detach().clone() for key, value in state.items()}
+            self.best = _copy_of(self.model.state_dict())
             for row in self.history:
                 row["best"] = False
         seconds = round(self.seconds + time.perf_counter() - self.started, 2)
@@ -314,6 +322,11 @@ class _Run:
         self.model.zero_grad()  # gradients have the size of the weights
         self.model.eval()
         return pd.DataFrame(self.history)
+
+
+def _copy_of(state):
+    """Return a copy of weights in the memory of the host, because that of a GPU is small."""
+    return {key: value.detach().to("cpu", copy=True) for key, value in state.items()}
 
 
 def _checked_data(model, data):
@@ -421,7 +434,7 @@ def _metrics(data, scores):
     return metrics.compute(data.task, scores, data.dev.labels, data.dev.queries)
 
 
-def _stream(encoded, batch_size, seed):
+def _stream(encoded, batch_size, seed, width):
     """Return a function from k to the k-th batch of a task, counted over all its passes."""
     per_pass = math.ceil(len(encoded) / batch_size)
 
@@ -429,7 +442,7 @@ def _stream(encoded, batch_size, seed):
     def planned(epoch):
         return plan_examples(encoded, batch_size, seed=seed, epoch=epoch)
 
-    return lambda k: collate(encoded, planned(k // per_pass)[k % per_pass])
+    return lambda k: collate(encoded, planned(k // per_pass)[k % per_pass], **width)
 
 
 def _seed(*parts):

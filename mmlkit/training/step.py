@@ -6,6 +6,7 @@ whole batch, here in proportion to its examples.
 """
 
 import contextlib
+import functools
 import warnings
 
 import torch
@@ -29,6 +30,7 @@ def train_step(
     precision="auto",
     scaler=None,
     group=ALONE,
+    graphs=None,
 ):
     """Make one update on one batch.
 
@@ -51,6 +53,7 @@ def train_step(
             one and none is given.
         scaler: a torch.amp.GradScaler. It halves its scale where the gradient is not finite.
         group: the processes that train together. The batch is then this one's `Group.share`.
+        graphs: a StepGraphs, which replays this update on a CUDA GPU as a whole.
 
     Returns:
         The Loss of the batch, of all shares together, penalty included.
@@ -67,19 +70,25 @@ def train_step(
                 "scaler=torch.amp.GradScaler(), or precision='auto'."
             )
         precision = "fp32"
-    wanted = size = min(micro_batch_size or len(batch), len(batch))
-    random = random_state(model.device)
-    while True:
+
+    def update(batch, size, guard=unless_out_of_memory):
         clear_gradients(model)
         with fast_matmul(model.device), cpu_shortcuts(model):
-            loss = unless_out_of_memory(
-                lambda size=size: _backward(model, batch, size, precision, scaler)
-            )
-            if loss is not None:
-                group.sum([loss.total, loss.per_head, *(p.grad for p in model.parameters())])
-                loss = _with_penalty(loss, model.head(batch.task), scaler)
-                loss = _update(loss, model, batch, optimizer, clip, scaler)
-                break
+            loss = guard(lambda: _backward(model, batch, size, precision, scaler))
+            if loss is None:
+                return None
+            group.sum([loss.total, loss.per_head, *(p.grad for p in model.parameters())])
+            loss = _with_penalty(loss, model.head(batch.task), scaler)
+            return _update(loss, model, batch, optimizer, clip, scaler)
+
+    wanted = size = min(micro_batch_size or len(batch), len(batch))
+    if graphs is not None and group.size == 1:
+        whole = functools.partial(update, size=size, guard=lambda backward: backward())
+        loss = graphs.run(model, batch, optimizer, (size, clip, precision), whole)
+        if loss is not None:
+            return loss
+    random = random_state(model.device)
+    while (loss := update(batch, size)) is None:
         tokens = f"{batch.input_ids.shape[1]} tokens with its padding"
         one = f"one of the {_unit(batch)} of task {batch.task.name!r} ({tokens})"
         size = half_of(size, one)

@@ -12,7 +12,8 @@ from mmlkit.data.batching import Batch, collate, encode, plan_examples
 from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import LinearHead
 from mmlkit.runtime import autocast
-from mmlkit.training import loop
+from mmlkit.training import graphs, loop
+from mmlkit.training.graphs import StepGraphs
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import make_optimizer
@@ -56,12 +57,39 @@ def test_micro_batches_have_the_gradient_of_the_whole_batch(
     assert_close_weights(*found, atol)
 
 
+@pytest.fixture
+def recorder(device, monkeypatch):
+    """Let a CPU that stands in for a GPU run a recorded update again."""
+    if device.type != "cuda":
+        monkeypatch.setattr(graphs, "capture_cuda", lambda update, pool: (update, pool))
+
+
+@pytest.mark.filterwarnings("error:Updates run without CUDA graphs")
+@pytest.mark.parametrize(("precision", "rel"), [("fp32", 1e-5), ("bf16", 2e-2), ("fp16", 2e-2)])
+def test_recorded_updates_equal_those_without_a_graph(
+    device, exact_products, make_model, make_toy, recorder, precision, rel
+):
+    """52 updates with dropout, rates that change, and every shape of batch."""
+    found = []
+    for recorded in (False, True):
+        model, watch = make_model("sst", dropout=0.1), LossRecorder()
+        options = dict(epochs=13, lr=1e-3, batch_size=5, precision=precision, device=device)
+        fit(model, make_toy("sst"), hooks=[watch], graphs=recorded, **options)
+        found.append((watch.losses, weights(model)))
+    (losses, eager), (again, other) = found
+    assert len(losses) == 52 and again == pytest.approx(losses, rel=rel)
+    assert_close_weights(eager, other, 1e-4 if precision == "fp32" else 2e-2)
+
+
+@pytest.mark.filterwarnings("error:Updates run without CUDA graphs")
+@pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_a_resumed_run_equals_the_uninterrupted_run(
-    device, make_model, make_toy, tmp_path, precision
+    device, make_model, make_toy, tmp_path, recorder, precision, recorded
 ):
     """Up to rounding, because a GPU adds in no fixed order."""
     options = dict(epochs=3, lr=1e-3, batch_size=5, precision=precision, device=device)
+    options["graphs"] = recorded
 
     def train(name, stop_at=None, **more):
         model, watch = make_model("sst", dropout=0.1), LossRecorder(stop_at)
@@ -101,19 +129,23 @@ def waiting_is_an_error(device):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("task", make_heads())
-def test_no_step_waits_for_the_gpu(device, task, precision):
-    """From the padded batch to the update; the first step sets things up and may wait."""
+def test_no_step_waits_for_the_gpu(device, recorder, task, precision):
+    """From the padded batch to the update; the first step sets things up and may wait, and so may
+    the recording of the third one."""
     encoder, head, tokenizer = BertModel(BertConfig.tiny()), make_heads()[task], Tokenizer()
     model = MultitaskModel(encoder, {task: head}, tokenizer).to(device).train()
     optimizer = make_optimizer(model, lr=1e-3)
     encoded = encode(tokenizer, make_data(task).train, pairs=head.pairs)
     scaler = new_scaler(device, precision)
     rows = plan_examples(encoded, len(encoded), seed=0, epoch=0)[0]
-    before, steps = weights(model), []
-    for wait in (contextlib.nullcontext(), waiting_is_an_error(device)):
-        with wait:
+    before, steps, recorded = weights(model), [], StepGraphs()
+    options = dict(precision=precision, scaler=scaler, graphs=recorded)
+    for number in range(5):
+        free = number in (0, 2)
+        with contextlib.nullcontext() if free else waiting_is_an_error(device):
             batch = collate(encoded, rows).to(device)
-            steps.append(train_step(model, batch, optimizer, precision=precision, scaler=scaler))
+            steps.append(train_step(model, batch, optimizer, **options))
+    assert len(recorded.graphs) == 1
     assert all(step.total.isfinite() and step.gradient_norm > 0 for step in steps)
     assert any(not torch.equal(before[key], value) for key, value in weights(model).items())
 

@@ -33,6 +33,7 @@ from mmlkit.heads.pruning import HeadPruner
 from mmlkit.heads.ranking import RankingHead
 from mmlkit.heads.san import SANHead
 from mmlkit.pals.task_parts import _KINDS, add_pals
+from mmlkit.training import graphs, loop
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import make_optimizer
@@ -176,6 +177,7 @@ def pretending():
     with (
         mock.patch.object(fake_tensor, "CONSTANT_NUMEL_LIMIT", 0),  # not even single numbers
         mock.patch.object(torch.Tensor, "cpu", cpu),
+        mock.patch.object(loop, "_copy_of", dict),  # an epoch may wait for its weights
         fake_tensor.FakeTensorMode(allow_non_fake_inputs=True),
         Copies(),
     ):
@@ -198,6 +200,20 @@ def run(*tasks, kind=None, **options):
                 value = getattr(pruner, name)
                 setattr(pruner, name, torch.empty(value.shape, dtype=value.dtype, device=DEVICE))
         fit(model, data, **{"epochs": 1, "batch_size": 6, "hooks": hooks, **options})
+    return copied
+
+
+def recorded():
+    """Train with recorded updates, in bf16; the third and fourth epoch replay them."""
+    made = []
+
+    def capture(update, pool):
+        made.append(update)
+        return update, pool
+
+    with mock.patch.object(graphs, "capture_cuda", capture):
+        copied = run("sst", "sts", "mrpc", "snli", epochs=4, precision="bf16", graphs=True)
+    assert len(made) == 4, made
     return copied
 
 
@@ -241,6 +257,7 @@ RUNS = {
     "frozen": functools.partial(run, "sst", "quora", freeze_encoder=True, epochs=2),
     "bf16": functools.partial(run, precision="bf16"),
     "fp16": functools.partial(run, precision="fp16"),
+    "graphs": recorded,
     "types of bf16": functools.partial(half_precision, "bf16"),
     "types of fp16": functools.partial(half_precision, "fp16"),
     "scaler": scaled,

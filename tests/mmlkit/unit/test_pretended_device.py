@@ -24,6 +24,7 @@ READS = {  # the tensors that one epoch copies to the host: scores and losses of
         *2 * [[4, 5], [4, 2], [1], [1]],
     ],
     "scaler": [],
+    "graphs": 4 * [[4, 5], [4, 1], [4, 2], [4, 3], [1], [1], [1], [1]],  # four epochs
     **dict.fromkeys(
         ("pal", "low_rank", "houlsby", "sequential", "sequential_fixed"),
         [[4, 5], [4, 1], [1], [1]],
