@@ -85,8 +85,8 @@ def peak_memory():
     """
     import torch
 
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if used := max(map(torch.cuda.max_memory_allocated, range(count)), default=0):
+    devices = range(torch.cuda.device_count())
+    if used := max(map(torch.cuda.max_memory_allocated, devices), default=0):
         return round(used / 2**20)
     try:
         import resource

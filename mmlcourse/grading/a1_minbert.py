@@ -676,16 +676,15 @@ def _classifier(pick, words, pooler, input_ids, attention_mask, weight, bias, po
         "pooler": torch.tanh(h[:, 0] @ pooler.T),
         "mean": (h * mask).sum(1) / mask.sum(1),
     }
+    turned = other(POOLING, pooling)
     wrong = {
         "the vector of [CLS] is read before the pooler": h[:, 0],
         "padding is part of the mean": h.mean(1),
         "the sum over tokens is not divided by their number": (h * mask).sum(1),
         "the last token is read": h[:, -1],
+        f"the {turned} is read; this course asks for the {pooling}": reads[turned],
     }
-    turned = other(POOLING, pooling)
-    message = f"the {turned} is read; this course asks for the {pooling}"
-    x = pick(reads[pooling], {**wrong, message: reads[turned]})
-    logits = x @ weight.T + bias
+    logits = pick(reads[pooling], wrong) @ weight.T + bias
     logits = pick(
         logits,
         {

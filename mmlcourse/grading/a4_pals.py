@@ -511,7 +511,6 @@ def _task_order(pick, sizes, epoch, epochs, uniform, last):
 # ---- heads and losses ----
 
 F_SIZES = {"four": 4, "three": 3}
-FEATURES = {"features": ("four", "three")}
 
 
 def _heads_cases(draw):
@@ -565,7 +564,7 @@ def _run_heads(student, u, v, sentiment, paraphrase, similarity, own, pair, bias
         "sts loss": "the mean squared difference of score and label",
         "gradients of the losses": "those of u, v and the parameters",
     },
-    variants=FEATURES,
+    variants={"features": tuple(F_SIZES)},
 )
 def _heads(pick, u, v, sentiment, paraphrase, label, own, pair, biases, features):
     """Return the features [B, 3D or 4D], three scores, three losses and gradients side by side."""

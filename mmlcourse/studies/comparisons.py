@@ -157,8 +157,7 @@ def has_interval(comparison):
     Returns:
         True or False.
     """
-    enough = comparison.pairs >= pairs_needed(comparison.level)
-    return enough and math.isfinite(comparison.low)
+    return comparison.pairs >= pairs_needed(comparison.level) and math.isfinite(comparison.low)
 
 
 def pairs_needed(level):

@@ -198,14 +198,13 @@ def hold_out_errors(table, top=1.0):
     return top - wide
 
 
-def improvements(table, baseline="bert", *, over="evaluated_on"):
+def improvements(table, *, over="evaluated_on"):
     """Return the last column of MML's tables: each model's mean improvement on the other data sets.
 
     With over="trained_on" it is the last row: the mean improvement of the other models on each set.
 
     Args:
-        table: as in `hold_out_errors`. Each seed is compared with its own baseline.
-        baseline: the method to compare with.
+        table: as in `hold_out_errors`. Each seed is compared with its own baseline, "bert".
         over: the column over which the mean is taken.
 
     Returns:
@@ -215,14 +214,16 @@ def improvements(table, baseline="bert", *, over="evaluated_on"):
     Raises:
         ValueError: the table is incomplete.
     """
+    percents = _percents(table).drop(columns="bert")
+    keys = [key for key in percents.index.names if key != over]
+    means = percents.groupby(level=keys, sort=False).mean()
+    return means.stack().rename("improvement").reset_index()
+
+
+def _percents(table):
+    """The improvement over the method "bert" in every experiment off the diagonal, in percent."""
     accuracies = 1 - hold_out_errors(table)
-    keys = [key for key in accuracies.index.names if key != over]
-    rows = [
-        (*group, method, relative_improvement(part[method], part[baseline]))
-        for group, part in accuracies.groupby(level=keys, sort=False)
-        for method in accuracies.columns.drop(baseline)
-    ]
-    return type(table)(rows, columns=[*keys, "method", "improvement"])
+    return 100 * (accuracies.div(accuracies["bert"], axis=0) - 1)
 
 
 def cell_improvements(table):
@@ -242,9 +243,7 @@ def cell_improvements(table):
 
         cell_improvements(table)["mml"]["dev"].unstack()    # trained_on x evaluated_on
     """
-    accuracies = 1 - hold_out_errors(table)
-    percent = 100 * (accuracies.div(accuracies["bert"], axis=0) - 1)
-    return percent.groupby(level=["split", "trained_on", "evaluated_on"]).mean()
+    return _percents(table).groupby(level=["split", "trained_on", "evaluated_on"]).mean()
 
 
 def profile_steps(errors, most, *, top=None):

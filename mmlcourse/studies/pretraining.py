@@ -85,19 +85,6 @@ class PretrainingHeads(nn.Module):
             nn.init.normal_(layer.weight, std=config.initializer_range)
             nn.init.zeros_(layer.bias)
 
-    def forward(self, out, table):
-        """Compute the logits of both heads.
-
-        Args:
-            out: the encoder's output.
-            table: the encoder's word table [V, D].
-
-        Returns:
-            (logits of words [B, T, V], logits of "follows" and "does not follow" [B, 2]).
-        """
-        words = self.predictions(out.last_hidden_state, table)
-        return words, self.seq_relationship(out.pooler_output)
-
 
 def load_pretraining_heads(name="minilm", *, seed=0):
     """Load the pre-training heads of a checkpoint, in eval mode, for the encoder of the same name.

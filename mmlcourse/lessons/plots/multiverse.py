@@ -69,8 +69,7 @@ def head_paths(paths, points=None, labels=None):
     Returns:
         The array of axes.
     """
-    names = ("first", "second") if points is None else ("first coordinate", "second coordinate")
-    units = [f"{name} weight" if points is None else name for name in names]
+    unit = "weight" if points is None else "coordinate"
     with panels(
         1,
         len(paths),
@@ -86,7 +85,7 @@ def head_paths(paths, points=None, labels=None):
             for j, one in enumerate(looks([f"f{i}" for i in range(path.shape[1])]).values()):
                 place = (4, -12) if j % 2 == 0 else (-16, 4)
                 _head_path(ax, np.asarray(path)[:, j], one, f"$f_{j + 1}$", place)
-            ax.set(xlabel=units[0], ylabel=units[1], title=title)
+            ax.set(xlabel=f"first {unit}", ylabel=f"second {unit}", title=title)
         if points is not None:
             axes[0].legend(loc="lower right")
     return axes
@@ -265,9 +264,10 @@ def prunings(runs, *, columns=3):
             ax.annotate(text, (0.02, 0.97), xycoords="axes fraction", va="top", fontsize=8)
         for ax in axes.flat[len(events) :]:
             ax.set_axis_off()
-        axes[0, 0].figure.supxlabel(HEADS["xlabel"], fontsize=10)
-        axes[0, 0].figure.supylabel(HEADS["ylabel"], fontsize=10)
-    return axes[0, 0].figure
+        figure = axes[0, 0].figure
+        figure.supxlabel(HEADS["xlabel"], fontsize=10)
+        figure.supylabel(HEADS["ylabel"], fontsize=10)
+    return figure
 
 
 def staircases(runs, landmarks):

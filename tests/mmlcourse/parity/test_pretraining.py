@@ -95,10 +95,10 @@ def test_scores_losses_and_gradients_agree_with_transformers(saved):
     other = theirs(
         batch.input_ids, **told, labels=batch.labels, next_sentence_label=batch.next_sentence
     )
-    words, follows = heads(
-        encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids),
-        encoder.embeddings.word_embeddings.weight,
-    )
+    out = encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids)
+    table = encoder.embeddings.word_embeddings.weight
+    words = heads.predictions(out.last_hidden_state, table)
+    follows = heads.seq_relationship(out.pooler_output)
     real = batch.attention_mask.bool()
     torch.testing.assert_close(words[real], other.prediction_logits[real], atol=1e-4, rtol=1e-5)
     torch.testing.assert_close(follows, other.seq_relationship_logits, atol=1e-4, rtol=1e-5)
