@@ -169,12 +169,9 @@ class Recorded:
         Returns:
             A Comparison, or None without runs of both sides.
         """
-        sides = [claim["first"], claim["second"]]
-        if not any("experiment" in side for side in sides):
-            return compare_claim(claim, self.frame, level)
         import pandas as pd
 
-        sides = [{"experiment": "", **side} for side in sides]
+        sides = [{"experiment": "", **claim[side]} for side in ("first", "second")]
         frames = {"": self.frame, **self.others}
         named = dict.fromkeys(side["experiment"] for side in sides)
         parts = [frames[name].assign(experiment=name) for name in named if name in frames]

@@ -390,25 +390,23 @@ def _similarity_loss(pick, x, y, w, b, highest, unit):
     """Return the squared error of MT-DNN's Eqs. 2 and 7."""
     g = (x @ w.T + b)[:, 0]
     g = pick(g.sigmoid(), {"the sigmoid is missing": g, "tanh replaces the sigmoid": g.tanh()})
-    ranges, turned = {"fraction": (1, y / highest), "score": (highest, y)}, other(UNITS, unit)
-    unscaled = {
-        "fraction": "the labels are not divided by highest",
-        "score": "the sigmoid is not multiplied by highest",
-    }
-    five = {"fraction": (1, y / 5), "score": (5, y)}
-    wrong = {
-        "fraction": "the error has the unit of the labels; in this course it is a fraction of "
-        "highest",
-        "score": "the error is a fraction of highest; in this course it has the labels' unit",
-    }
-    factor, y = pick(
-        ranges[unit],
-        {
-            unscaled[unit]: (1, y),
-            "5 stands in the code; use the argument highest": five[unit],
-            wrong[unit]: ranges[turned],
+    five = "5 stands in the code; use the argument highest"
+    fraction, score = (1, y / highest), (highest, y)
+    tables = {
+        "fraction": {
+            "the labels are not divided by highest": (1, y),
+            five: (1, y / 5),
+            "the error has the unit of the labels; in this course it is a fraction of highest": (
+                score
+            ),
         },
-    )
+        "score": {
+            "the sigmoid is not multiplied by highest": (1, y),
+            five: (5, y),
+            "the error is a fraction of highest; in this course it has the labels' unit": fraction,
+        },
+    }
+    factor, y = pick(fraction if unit == "fraction" else score, tables[unit])
     error = factor * g - y
     table = factor * g[:, None] - y
     square = error.square()

@@ -496,10 +496,11 @@ def _task_order(pick, sizes, epoch, epochs, uniform, last):
     ends[-1] = pick(
         1.0, {"rounding makes the sum smaller than 1; the last task owns the rest": ends[-1]}
     )
-    side = pick("right", {"a number on a border belongs to the task that begins there": "left"})
-    inside = (lambda u: u < ends) if side == "right" else (lambda u: u <= ends)
+    below = pick(
+        np.less, {"a number on a border belongs to the task that begins there": np.less_equal}
+    )
     order = pick(
-        [names[int(inside(u).argmax())] for u in uniform],
+        [names[int(below(u, ends).argmax())] for u in uniform],
         {
             "the task with the largest probability is always drawn": [int(share.argmax())]
             * len(uniform)
