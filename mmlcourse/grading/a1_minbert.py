@@ -406,9 +406,8 @@ def _adamw_path(theta, gradients, times, settings, corrections, roots, decay, fr
 def _adamw(pick, weights, gradients, settings, decay):
     """Return the weights of all parameters after AdamW's steps, [N]."""
     turned = other(DECAY, decay)
-    message = "a parameter whose grad is None must not move; skip it"
     zeros = [[0 * w if g is None else g for g, w in zip(row, weights)] for row in gradients]
-    gradients = pick(gradients, {message: zeros})
+    gradients = pick(gradients, {"a parameter whose grad is None must not move; skip it": zeros})
     moves = torch.tensor([[g is not None for g in row] for row in gradients]).long()
     times = pick(
         moves.cumsum(0),

@@ -19,12 +19,7 @@ Notebooks 00 and 02 to 12 use it. Training of the other models does not belong h
 # ruff: noqa: F403
 from mmlcourse.studies import published
 from mmlcourse.studies.comparisons import *
-from mmlcourse.studies.course_score import (
-    constant_accuracies,
-    overall_score,
-    score_table,
-    untrained_scores,
-)
+from mmlcourse.studies.course_score import *
 from mmlcourse.studies.cross_dataset import *
 from mmlcourse.studies.cs224n import (
     Problem,

@@ -84,8 +84,13 @@ def check_pull(pick, probabilities, heads):
         },
     )
     share = pull / pull.sum()
-    message = "the shares are relative to the largest"
-    share = pick(share, {"the shares do not add up to 1": pull, message: pull / pull.max()})
+    share = pick(
+        share,
+        {
+            "the shares do not add up to 1": pull,
+            "the shares are relative to the largest": pull / pull.max(),
+        },
+    )
     return dict(zip(probabilities, share))
 
 
