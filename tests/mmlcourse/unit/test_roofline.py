@@ -11,7 +11,7 @@ H100, A100 = (700e3, 0.85 * 3350), (260e3, 1700)  # GFLOP/s, GB/s
 
 
 def test_the_count_of_a_step_by_hand():
-    """Casts 6, two readings 4, gradients 8; AdamW 28; the word table 8; 60 times 12 x [800, 768]."""
+    """Casts 6, readings 4, gradients 8, AdamW 28, the word table 8; 60 times 12 x [800, 768]."""
     assert step_cost(BASE, 800) == {
         "flop": 6 * LINEAR * 800,
         "bytes": 18 * LINEAR + 28 * 109_482_240 + 8 * 30522 * 768 + 60 * 768 * 2 * 12 * 800,
