@@ -132,7 +132,9 @@ class _Halves(torch.autograd.Function):
             outputs, weights = zip(*read)
             return torch.autograd.grad(outputs, ctx.trained, weights, allow_unused=True)
 
-        sums = (one if one is None else one.add_(other) for one, other in zip(*_both(differentiate)))
+        sums = (
+            one if one is None else one.add_(other) for one, other in zip(*_both(differentiate))
+        )
         return None, None, *sums
 
 
