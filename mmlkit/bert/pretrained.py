@@ -182,8 +182,8 @@ def _read_config(folder):
 
 def _read_weights(folder):
     """Return all tensors in the weight file of a folder, under the encoder's names."""
-    binary = folder / "pytorch_model.bin"
-    if binary.is_file() and not (folder / "model.safetensors").is_file():
+    binary, path = folder / "pytorch_model.bin", folder / "model.safetensors"
+    if binary.is_file() and not path.is_file():
         try:
             tensors = torch.load(binary, map_location="cpu", weights_only=True)
         except Exception as error:  # torch's text is left out: it advises to load the file unsafely
@@ -191,13 +191,13 @@ def _read_weights(folder):
                 f"{binary} is damaged, or holds more than tensors and could run code. Convert it "
                 "to model.safetensors."
             ) from error
-    elif parts := sorted(folder.glob("*.index.json")):
+    elif (parts := sorted(folder.glob("*.index.json"))) and not path.is_file():
         raise ValueError(
             f"{folder}: {parts[0].name} says that the weights are in several files. Write "
             "one: transformers.AutoModel.from_pretrained(...).save_pretrained(...)."
         )
     else:
-        tensors = read_tensors(folder / "model.safetensors")
+        tensors = read_tensors(path)
     return {_encoder_name(key): tensor for key, tensor in tensors.items()}
 
 
