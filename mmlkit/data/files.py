@@ -14,6 +14,7 @@ from mmlkit.data.tasks import label_key
 __all__ = ["as_frame", "canonical_columns", "find_files", "read_rows"]
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
+OTHER_SEPARATOR = "Or look for another separator than that of the file's ending."
 SPLIT_NAMES = {
     "train": ("train",),
     "dev": ("dev", "validation", "dev_matched", "validation_matched"),
@@ -165,7 +166,7 @@ def _read_csv(path, task):
             first = rows[-1][0] + 1 if rows else 1
             raise ValueError(
                 f"lines {first} to {reader.line_num}: {error}. A text with quotation marks stands "
-                "between two marks, and each mark in it is written twice."
+                f"between two marks, and each mark in it is written twice. {OTHER_SEPARATOR}"
             ) from error
     if not rows:
         raise ValueError("the file is empty.")
@@ -174,7 +175,8 @@ def _read_csv(path, task):
         if len(row) != len(header):
             raise ValueError(
                 f"line {number} has {len(row)} columns, expected {len(header)}: {header[:8]}. "
-                f"Look for a missing or extra {'tab' if tab else 'comma or quotation mark'}."
+                f"Look for a missing or extra {'tab' if tab else 'comma or quotation mark'}. "
+                f"{OTHER_SEPARATOR}"
             )
     numbers, cells = zip(*rows) if rows else ((), ())
     return pd.DataFrame(list(cells), list(numbers), header, dtype=object)

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mmlkit.data.files import as_frame, canonical_columns, find_files, read_rows
+from mmlkit.data.files import (
+    OTHER_SEPARATOR,
+    as_frame,
+    canonical_columns,
+    find_files,
+    read_rows,
+)
 from mmlkit.data.labels import SEVERAL, match_labels
 from mmlkit.data.tasks import Task, get_task
 from mmlkit.hub import load_hub_dataset
@@ -160,8 +166,8 @@ def load_task(task, source="mini", *, limit=None, seed=0, labels=None):
     if task.kind == "ranking":
         base = task.name.removesuffix("_rank")
         raise ValueError(
-            f"{task.name!r} ranks rows of another task; use "
-            f"mmlkit.heads.ranking.rank_queries(load_task({base!r}))."
+            f"{task.name!r} ranks rows of another task; use mmlkit.heads.ranking.rank_queries("
+            f"load_task({base!r}, {str(source)!r}), positive={task.labels[1]!r})."
         )
     if source == "hub":
         tables = _hub_tables(task)
@@ -265,8 +271,7 @@ def _find_columns(task, frame, place, *, required):
             raise ValueError(
                 f"{place} has no column {column!r} (columns found: {names[:12]}). Expected "
                 f"{list(task.text_columns)} and 'label' for task {task.name!r}: rename the column, "
-                "add it where the first line is a row, or look for another separator than that of "
-                f"the file's ending.{several}"
+                f"or add it where the first line is a row. {OTHER_SEPARATOR}{several}"
             )
         if one is not None and (names.count(one) > 1 or one in found):
             raise ValueError(
