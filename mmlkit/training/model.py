@@ -185,13 +185,18 @@ class MultitaskModel(nn.Module):
                 f"task {task.name!r} has single texts, but its {type(head).__name__} needs pairs; "
                 "give it a LinearHead."
             )
-        noted, trained = self._tasks.get(task.name, (head, task))
-        trained = trained if noted is head else task  # a head that was replaced has none
-        if head.num_labels != task.num_labels or _have_moved(trained.labels, task.labels):
+        known = self.tasks.get(task.name)
+        moved = known is not None and _have_moved(known.labels, task.labels)
+        if head.num_labels != task.num_labels or moved:
+            advice = "Make a new head and train it."
+            if known is not None:
+                advice = (
+                    f"The head was trained with {str(known.labels):.200}, in this order: use "
+                    f"model.tasks[{task.name!r}], or make a new head and train it."
+                )
             raise ValueError(
                 f"Task {task.name!r} has the labels {str(task.labels):.200} (none: one score). Its "
-                f"head has {head.num_labels} outputs, trained with {str(trained.labels):.200}, in "
-                f"this order. Use model.tasks[{task.name!r}], or make a new head and train it."
+                f"head has {head.num_labels} outputs. {advice}"
             )
         return head
 
