@@ -371,8 +371,8 @@ class BertModel(nn.Module):
         if input_ids.dim() != 2 or input_ids.shape[1] > self.config.max_position_embeddings:
             raise ValueError(
                 f"input_ids have shape {list(input_ids.shape)}, expected [batch, tokens] with at "
-                f"most {self.config.max_position_embeddings} tokens. Truncate when you tokenize "
-                "(max_length=)."
+                f"most {self.config.max_position_embeddings} tokens. Truncate when you tokenize: "
+                f"truncation=True, max_length={self.config.max_position_embeddings}."
             )
         if token_type_ids is None or self.config.type_vocab_size == 1:
             token_type_ids = torch.zeros_like(input_ids)

@@ -129,13 +129,7 @@ def test_the_mini_set_and_its_binary_task():
         and (RANK.num_labels, RANK.metrics) == (1, ("accuracy@1", "mrr"))
     )
     assert "qnli_rank" not in list_tasks()
-    with pytest.raises(
-        ValueError,
-        match=(
-            r"'qnli_rank' ranks rows of another task; use "
-            r"mmlkit.heads.ranking.rank_queries\(load_task\('qnli'\)\)"
-        ),
-    ):
+    with pytest.raises(ValueError, match="'qnli_rank' ranks rows of another task"):
         load_task("qnli_rank")
 
 
