@@ -544,6 +544,15 @@ def test_what_to_predict(make_model, make_toy):
     assert run(message, "predict", predict=predict)(model, scores).tolist() == own
 
 
+def test_a_model_on_meta(make_model):
+    model, texts = make_model("sst"), ["the film"]
+    weights, expected = model.state_dict(), predict_scores(model, texts, task="sst")
+    model.to("meta")
+    said("have no values: load the weights", predict, model, texts, task="sst")
+    model.load_state_dict(weights, assign=True)
+    np.testing.assert_array_equal(predict_scores(model, texts, task="sst"), expected)
+
+
 def test_rows_that_need_too_much_memory(make_model, monkeypatch):
     model, compute = make_model("sst"), MultitaskModel.forward
 
