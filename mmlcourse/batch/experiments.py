@@ -53,18 +53,18 @@ class Experiment:
     profile: str
     notebook: Path
     grid: dict
-    runs: dict = field(repr=False)
+    runs: dict
     about: str = ""
     file: Path | None = None
     limit: float = 60
     minutes: float | None = None
-    gpu_minutes: dict = field(default_factory=dict, repr=False)
-    needs: dict = field(default_factory=dict, repr=False)
+    gpu_minutes: dict = field(default_factory=dict)
+    needs: dict = field(default_factory=dict)
     threads: int = 1
     memory: int = 4000
     chosen: str | None = None
-    published: dict = field(default_factory=dict, repr=False)
-    claims: list = field(default_factory=list, repr=False)
+    published: dict = field(default_factory=dict)
+    claims: list = field(default_factory=list)
 
 
 def known_experiments():

@@ -148,16 +148,10 @@ class Recorded:
         """The claims with runs of both sides."""
         return [(claim, found) for claim, found in self.claims if found is not None]
 
-    def frame_of(self, side):
-        """Return the scores that one side of a claim is about.
-
-        Args:
-            side: the `first` or `second` of a claim; its `experiment` may name another one.
-
-        Returns:
-            A DataFrame of `long_frame`, or None where that experiment has no runs.
-        """
-        return self.others.get(side["experiment"]) if "experiment" in side else self.frame
+    @property
+    def frames(self):
+        """The scores by the name of their experiment, that of this one is ""."""
+        return {"": self.frame, **self.others}
 
     def compare(self, claim, level=0.95):
         """Compare the two sides of a claim, in points of 100.
@@ -172,9 +166,8 @@ class Recorded:
         import pandas as pd
 
         sides = [{"experiment": "", **claim[side]} for side in ("first", "second")]
-        frames = {"": self.frame, **self.others}
-        named = dict.fromkeys(side["experiment"] for side in sides)
-        parts = [frames[name].assign(experiment=name) for name in named if name in frames]
+        named = {side["experiment"] for side in sides}
+        parts = [one.assign(experiment=key) for key, one in self.frames.items() if key in named]
         both = pd.concat(parts, ignore_index=True, join="inner")
         return compare_claim(claim | dict(zip(("first", "second"), sides)), both, level)
 

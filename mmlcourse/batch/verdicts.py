@@ -159,7 +159,9 @@ def _seeds(one, claim, task):
     found = []
     for side in (claim["first"], claim["second"]):
         wanted = {key: value for key, value in side.items() if key != "experiment"}
-        found.append({*select(one.frame_of(side), {**wanted, "task": task})["seed"]})
+        found.append(
+            {*select(one.frames[side.get("experiment", "")], {**wanted, "task": task})["seed"]}
+        )
     return found[0] & found[1]
 
 
