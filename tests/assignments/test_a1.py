@@ -10,6 +10,7 @@ from common import code_questions, judge, student_object
 
 from mmlcourse.grading.assignment import Assignment
 from mmlcourse.grading.grader import _judge
+from mmlcourse.grading.program import Program
 from mmlcourse.grading.questions import Draw, Edition
 from mmlcourse.grading.runner import encode
 from mmlcourse.lessons.checks.compare import WrongAnswer
@@ -116,8 +117,11 @@ def test_a_function_that_does_the_exercise_is_refused_by_the_check_and_by_the_gr
     forbidden = "def attention(q, k, v, m):\n    return F.scaled_dot_product_attention(q, k, v, m)"
     own = "def attention(q, k, v, m):\n    return 'F.scaled_dot_product_attention'"
     helper = forbidden.replace("def attention", "def compare")
-    cells = lambda *sources: [{"cell_type": "code", "source": text} for text in sources]
-    grade = lambda *sources: _judge(one, document, edition, QUESTIONS, cells(*sources))
+
+    def grade(*sources):
+        cells = [{"cell_type": "code", "source": text} for text in sources]
+        return _judge(one, document, edition, QUESTIONS, Program(cells, ["attention"]))
+
     assert grade(own, forbidden).startswith(f"not yet: {refused}")
     assert grade(forbidden, helper, own) == "right"  # the last definition counts
 

@@ -12,6 +12,7 @@ from common import NAMES, code, code_questions, judge, namespace, student_object
 from mmlcourse.grading import grader, runner
 from mmlcourse.grading.assignment import Assignment
 from mmlcourse.grading.grader import replay
+from mmlcourse.grading.program import Program
 from mmlcourse.grading.questions import Draw, Edition, load_questions
 from mmlcourse.grading.runner import encode
 from mmlcourse.lessons.checks.compare import WrongAnswer, read
@@ -152,7 +153,7 @@ def test_the_grader_sees_what_the_values_do_not_show():
         job["cases"] = [runner.encode(list(case)) for case in edition.cases(one)]
         job["cases"] += [runner.encode(list(case)) for case, _ in one.edges]
         document = json.loads(json.dumps({"records": runner._answers(job, {name: student})}))
-        return grader._judge(one, document, edition, questions, [])
+        return grader._judge(one, document, edition, questions, Program([], []))
 
     def changing(ours, baseline, own):
         return right["improvements"](ours, baseline, own) + 0 * ours.fill_(1)[:, 0]
@@ -186,5 +187,5 @@ def test_results_without_gradients_are_not_right():
     cases = edition.cases(one) + [case for case, _ in one.edges]
     solution = namespace("a2_multiverse", "solution", 0)["multiverse_loss"]
     document = {"records": [{"value": encode(solution(*case))} for case in cases]}
-    found = grader._judge(one, document, edition, questions, [])
+    found = grader._judge(one, document, edition, questions, Program([], []))
     assert found == "not yet: its gradients are missing."
