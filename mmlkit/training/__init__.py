@@ -27,6 +27,7 @@ from mmlkit.training.evaluation import (
     probabilities,
     score_encoded,
 )
+from mmlkit.training.graphs import StepGraphs
 from mmlkit.training.loop import Hook, StepEvent, fit
 from mmlkit.training.model import Head, MultitaskModel
 from mmlkit.training.optimizers import Adamax, AdamW, learning_rate, make_optimizer
