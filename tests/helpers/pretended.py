@@ -136,7 +136,8 @@ def move(model):
             if value is not None:
                 module._parameters[name] = nn.Parameter(empty(value))
         for name, value in module._buffers.items():
-            module._buffers[name] = empty(value)
+            if value is not None:
+                module._buffers[name] = empty(value)
         if indices is not None:  # a head reads its mask once after each change
             module._indices = empty(indices)
     return model
