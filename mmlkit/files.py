@@ -148,21 +148,24 @@ def tensor_mismatches(expected, tensors, source):
     return sorted(found)
 
 
-def savable(state):
+def savable(state, expected=None):
     """Return the tensors of a state dict as safetensors writes them, if they can be opened again.
 
     Args:
         state: a state dict.
+        expected: the state dict into which they will be loaded, if it is another one.
 
     Returns:
         A dict from names to contiguous tensors on the CPU, of any shapes [...].
 
     Raises:
-        ValueError: some numbers are not finite.
+        ValueError: some numbers are not finite, or names or shapes are not those expected.
     """
     tensors = {key: value.detach().contiguous().cpu() for key, value in state.items()}
-    if found := tensor_mismatches(tensors, tensors, "itself"):
-        raise ValueError(f"This model could not be opened again: {'; '.join(found[:5])}.")
+    if found := tensor_mismatches(expected or tensors, tensors, "its configuration"):
+        peft = expected and expected.keys() != tensors.keys()
+        hint = " Adapters of PEFT: use what merge_and_unload() returns." if peft else ""
+        raise ValueError(f"This model could not be opened again: {'; '.join(found[:5])}.{hint}")
     return tensors
 
 

@@ -16,6 +16,7 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForSequenceClassification,
+    AutoModelForTextEncoding,
     BertConfig,
     BertForSequenceClassification,
     BertModel,
@@ -29,10 +30,11 @@ from transformers.utils import can_return_tuple
 
 from mmlkit.bert.pretrained import refuse_model_folder
 from mmlkit.files import replace_folder, savable
-from mmlkit.heads.linear import LinearHead, data_loss, sentence_vector
+from mmlkit.heads.linear import POOLINGS, LinearHead, data_loss, sentence_vector
 from mmlkit.heads.multiverse import IGNORED, MultiverseHead
 from mmlkit.heads.pruning import reset_optimizer_state
 from mmlkit.runtime import seeded
+from mmlkit.training.step import refuse_half_precision
 
 __all__ = [
     "MultiverseConfig",
@@ -86,8 +88,14 @@ class MultiverseForSequenceClassification(PreTrainedModel):
         attention = config._attn_implementation  # None where the user has not named one
         super().__init__(config)
         if encoder is None:
-            encoder = AutoModel.from_config(
-                AutoConfig.for_model(**config.encoder),
+            if not config.encoder:
+                raise ValueError(
+                    "this folder has an encoder without heads of mmlkit: open it with "
+                    "MultiverseForSequenceClassification.on(folder, num_labels=...)."
+                )
+            own = AutoConfig.for_model(**config.encoder)
+            encoder = _auto_class(own).from_config(
+                own,
                 attn_implementation=attention,
                 trust_remote_code=False,
             )
@@ -113,13 +121,14 @@ class MultiverseForSequenceClassification(PreTrainedModel):
             The model, in the encoder's mode: that of `from_pretrained` is eval.
 
         Raises:
-            ValueError: the pooling would read a token that has seen no other one.
+            ValueError: the pooling would read a token that has seen no other one; or
+                `from_pretrained` would not open this encoder again (from private functions).
         """
         if isinstance(encoder, (str, Path)):
-            encoder = AutoModel.from_pretrained(
-                encoder, dtype=torch.float32, trust_remote_code=False
-            )
-        if pooling != "mean" and any(getattr(one, "is_causal", 0) for one in encoder.modules()):
+            auto = _auto_class(AutoConfig.from_pretrained(encoder, trust_remote_code=False))
+            encoder = auto.from_pretrained(encoder, dtype=torch.float32, trust_remote_code=False)
+        _check_encoder(encoder)
+        if not POOLINGS[pooling] and any(getattr(one, "is_causal", 0) for one in encoder.modules()):
             raise ValueError(
                 f"pooling={pooling!r} reads the first token, which has seen no other one in this "
                 "causal model. Use pooling='mean'."
@@ -178,6 +187,8 @@ class MultiverseForSequenceClassification(PreTrainedModel):
             SequenceClassifierOutput with loss, logits [B, C], and the encoder's hidden_states and
             attentions where they were asked for; a tuple with return_dict=False.
         """
+        if getattr(self.encoder.config, "type_vocab_size", 0) == 1:
+            token_type_ids = None  # as in mmlkit's BertModel
         inputs |= {
             "input_ids": input_ids,
             "attention_mask": attention_mask,
@@ -212,6 +223,30 @@ class MultiverseForSequenceClassification(PreTrainedModel):
         loss, penalty = self.head.loss((x,), batch), self.head.penalty()
         self.per_head = loss.per_head
         return loss.total if penalty is None else loss.total + penalty
+
+
+def _auto_class(config):
+    """Return the class of transformers that makes an encoder, that of T5 without its decoder."""
+    if isinstance(config, MultiverseConfig):
+        raise ValueError(
+            "this encoder has multiverse heads already: open its folder with "
+            "MultiverseForSequenceClassification.from_pretrained(folder)."
+        )
+    known = type(config) in AutoModelForTextEncoding._model_mapping
+    return AutoModelForTextEncoding if known else AutoModel
+
+
+def _check_encoder(encoder):
+    """Refuse an encoder in whose place `from_pretrained` would make another model."""
+    auto, config = _auto_class(encoder.config), encoder.config
+    made = auto._model_mapping.get(type(config), object)
+    plain = getattr(encoder, "_orig_mod", encoder)  # of torch.compile
+    if not isinstance(plain, made) or (config.is_encoder_decoder and auto is AutoModel):
+        raise ValueError(
+            f"{type(plain).__name__} is not the encoder that {auto.__name__} makes. Pass a "
+            "T5EncoderModel in place of a T5Model, the base_model of a classifier, or a model "
+            "without a decoder. PEFT comes after the heads: get_peft_model(model, ...)."
+        )
 
 
 AutoConfig.register(MultiverseConfig.model_type, MultiverseConfig)
@@ -268,16 +303,14 @@ class PruningCallback(TrainerCallback, ExportableState):
             if isinstance(one, MultiverseHead) and one.weight.requires_grad
         }
         if all(one is not self.pruner.head for one in heads.values()):  # PEFT trains a copy
-            raise ValueError(
-                "the pruner's head is none of those that are trained. Make the pruner with "
-                f"HeadPruner(model.get_submodule(name), ...), name one of {list(heads)}."
-            )
-        trained = [one.dtype for one in model.parameters() if one.requires_grad]
-        if half := [dtype for dtype in trained if dtype.itemsize < 4]:
-            raise ValueError(
-                f"weights in {half[0]} round most small updates away. Train model.float(); "
-                "TrainingArguments(bf16=True) then computes in half precision."
-            )
+            advice = "With PEFT, pass LoraConfig(modules_to_save=['head'], ...)."
+            if heads:
+                advice = (
+                    "Make the pruner with HeadPruner(model.get_submodule(name), ...), name one of "
+                    f"{list(heads)}, and give the Trainer model=model: model_init makes new heads."
+                )
+            raise ValueError(f"the pruner's head is none of those that are trained. {advice}")
+        refuse_half_precision(model.parameters())
         self.seen = []
         self.model = next(  # inside PEFT's wrapper, for example
             one for one in parts.values() if isinstance(one, MultiverseForSequenceClassification)
@@ -289,7 +322,7 @@ class PruningCallback(TrainerCallback, ExportableState):
 
     def on_substep_end(self, args, state, control, **kwargs):
         """Keep the losses of one micro-batch of gradient accumulation."""
-        self.seen.append(self.model.per_head)
+        self._see()
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
         """Save the dropped heads, which weight decay and momentum would move."""
@@ -301,13 +334,21 @@ class PruningCallback(TrainerCallback, ExportableState):
 
     def on_step_end(self, args, state, control, optimizer=None, **kwargs):
         """Observe one update, the mean over its micro-batches, and prune when due."""
-        self.seen.append(self.model.per_head)
+        self._see()
         self.pruner.observe(torch.stack(self.seen).mean(0))
         self.seen = []
         event = self.pruner.maybe_prune(state.global_step)
         if event is not None and optimizer is not None:
             parameters = self.pruner.head.weight, self.pruner.head.bias
             reset_optimizer_state(optimizer, parameters, event.dropped)
+
+    def _see(self):
+        if self.model.per_head is None:
+            raise ValueError(
+                "the model got no labels, so that no head has a loss. Leave out "
+                "label_smoothing_factor and compute_loss_func, which keep the labels from it."
+            )
+        self.seen.append(self.model.per_head)
 
 
 def export_classifier(model, task, folder):
@@ -316,7 +357,8 @@ def export_classifier(model, task, folder):
     Multiverse heads are collapsed (MML v2, Eq. 5). A head with pooling="pooler" becomes
     transformers' BertForSequenceClassification and needs nothing of mmlkit. Any other becomes a
     MultiverseForSequenceClassification with one head, which opens after `import
-    mmlkit.huggingface`. The folder is written aside and renamed.
+    mmlkit.huggingface`. The folder is written aside and renamed. `pipeline` cuts a row as `predict`
+    does if it is called with truncation=True.
 
     Args:
         model: a MultitaskModel.
@@ -331,8 +373,8 @@ def export_classifier(model, task, folder):
     Example::
 
         export_classifier(model, "rte", "rte-classifier")
-        pipeline("text-classification", "rte-classifier")({"text": premise, "text_pair":
-        hypothesis})
+        classify = pipeline("text-classification", "rte-classifier")
+        classify({"text": premise, "text_pair": hypothesis}, truncation=True)
     """
     refuse_model_folder(folder)
     task = model.known_task(task)

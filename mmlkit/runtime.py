@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import weakref
 
 import torch
 
@@ -23,9 +24,11 @@ __all__ = [
     "seed_generators",
     "seeded",
     "set_random_state",
+    "turn",
 ]
 
 _SEEDED = threading.RLock()  # torch's generators are global: runs in threads take turns
+_TURNS = weakref.WeakKeyDictionary()  # {module: its lock}; a copy of a module has another
 FP16_DEVICES = ("cuda",)  # bf16 is at least as fast elsewhere; tests add the CPU
 
 
@@ -144,6 +147,21 @@ def seeded(seed, device=None):
             yield
         finally:
             set_random_state(before, device)
+
+
+def turn(model):
+    """Return the lock of a model's encoder, whose mode belongs to all threads.
+
+    `fit` and predictions hold it. It is asked for inside of `seeded`, so that no two runs wait for
+    each other.
+
+    Args:
+        model: a module.
+
+    Returns:
+        A threading.RLock.
+    """
+    return _TURNS.setdefault(getattr(model, "encoder", model), threading.RLock())
 
 
 def random_state(device=None):

@@ -33,6 +33,8 @@ __all__ = [
     "write_pretrained",
 ]
 
+WORD_TABLE = "embeddings.word_embeddings.weight"
+
 
 def load_pretrained(name="minilm", *, num_layers=None, random_init=False, seed=0, device=None):
     """Return an encoder and its tokenizer.
@@ -137,7 +139,8 @@ def write_pretrained(encoder, tokenizer, folder):
         folder: a pathlib.Path.
 
     Raises:
-        ValueError: there is no tokenizer, or (from `savable`) a weight is not finite.
+        ValueError: there is no tokenizer, or (from `savable`) a weight is not finite, or the
+            weights are not those of a BertModel, for example with adapters of PEFT.
     """
     from safetensors.torch import save_file
 
@@ -145,7 +148,9 @@ def write_pretrained(encoder, tokenizer, folder):
         raise ValueError("A model without its tokenizer could not be opened again; pass one.")
     encoder = getattr(encoder, "_orig_mod", encoder)  # of torch.compile
     state = {k: value for k, value in encoder.state_dict().items() if not k.startswith("pals.")}
-    save_file(savable(state), folder / "model.safetensors", metadata={"format": "pt"})
+    with torch.device("meta"):
+        expected = BertModel(encoder.config).state_dict()
+    save_file(savable(state, expected), folder / "model.safetensors", metadata={"format": "pt"})
     tokenizer.save_pretrained(folder)
     dtype = str(encoder.embeddings.word_embeddings.weight.dtype).removeprefix("torch.")
     config = {"architectures": ["BertModel"], "model_type": "bert", "torch_dtype": dtype}
@@ -198,14 +203,28 @@ def _read_weights(folder):
         )
     else:
         tensors = read_tensors(path)
-    return {_encoder_name(key): tensor for key, tensor in tensors.items()}
+    return _encoder_names(tensors, folder)
 
 
-def _encoder_name(key):
-    """Return a weight's name without a larger model's prefix, with today's names in LayerNorm."""
-    key = key.removeprefix("module.").removeprefix("bert.").removeprefix("model.")
-    key = key.replace("LayerNorm.gamma", "LayerNorm.weight")
-    return key.replace("LayerNorm.beta", "LayerNorm.bias")
+def _encoder_names(tensors, folder):
+    """Return weights without a larger model's prefix, with today's names in LayerNorm."""
+    for inner in tensors.values():  # of a training loop's checkpoint
+        if isinstance(inner, dict) and any(str(key).endswith(WORD_TABLE) for key in inner):
+            tensors = inner
+    found = [key.removesuffix(WORD_TABLE) for key in tensors if key.endswith(WORD_TABLE)]
+    if len(found) != 1:
+        raise ValueError(
+            f"{folder}: expected the weights of one encoder, with a name that ends with "
+            f"{WORD_TABLE!r}. There are {len(found)}, and the first names are {[*tensors][:3]}."
+        )
+    outer = found[0].removesuffix("bert.")  # of its heads, too
+
+    def name(key):
+        key = key.removeprefix(found[0] if key.startswith(found[0]) else outer)
+        key = key.replace("LayerNorm.gamma", "LayerNorm.weight")
+        return key.replace("LayerNorm.beta", "LayerNorm.bias")
+
+    return {name(key): tensor for key, tensor in tensors.items()}
 
 
 def _load_weights(encoder, folder, cut):
@@ -222,17 +241,17 @@ def _load_weights(encoder, folder, cut):
     if cut:
         weights = {key: tensor for key, tensor in weights.items() if key in expected}
     fresh = [key for key in expected if key.startswith("pooler.") and key not in weights]
+    expected = {key: value for key, value in expected.items() if key not in fresh}
+    if found := tensor_mismatches(expected, weights, "config.json"):
+        raise ValueError(
+            f"{folder}: {len(found)} weights do not fit: {'; '.join(found[:5])}. Expected a BERT "
+            "encoder as config.json describes it."
+        )
     if fresh:
         warnings.warn(
             f"{folder} has no pooler ({fresh}): its weights are drawn. A head with pooling='cls' "
             "does not need it.",
             stacklevel=3,
-        )
-        expected = {key: value for key, value in expected.items() if key not in fresh}
-    if found := tensor_mismatches(expected, weights, "config.json"):
-        raise ValueError(
-            f"{folder}: {len(found)} weights do not fit: {'; '.join(found[:5])}. Expected a BERT "
-            f"encoder as config.json describes it. {COPY_AGAIN}"
         )
     encoder.load_state_dict(weights, strict=False)
 

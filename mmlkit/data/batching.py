@@ -39,6 +39,9 @@ class Encoded:
         second: the second sentences of separately encoded pairs (bi-encoder).
         queries: for a ranking, an array [N]: the query that each row is a candidate of.
         features: a frozen encoder's vectors, [N,P,D], for P sentences of a row; or None.
+
+    Raises:
+        ValueError: a label is none of the task.
     """
 
     task: Task
@@ -49,6 +52,16 @@ class Encoded:
     second: "Encoded | None" = None
     queries: np.ndarray | None = None
     features: torch.Tensor | None = None
+
+    def __post_init__(self):
+        labels, C = self.labels, len(self.task.labels)
+        if labels is None or not C or labels.dtype.kind != "i":
+            return
+        if wrong := sorted({*labels.tolist()} - {-100, *range(C)}):  # a GPU would stop the process
+            raise ValueError(
+                f"task {self.task.name!r}: found the labels {wrong[:8]}, expected 0 to {C - 1}, or "
+                "-100 where there is none."
+            )
 
     def __len__(self):
         return len(self.input_ids if self.queries is None else np.unique(self.queries))

@@ -187,7 +187,8 @@ class LinearHead(nn.Module):
         Returns:
             Logits [B, C].
         """
-        scores = self.dense(self.dropout(x))
+        x = self.dropout(x).to(self.dense.weight.dtype)  # also of a frozen encoder in bf16
+        scores = self.dense(x)
         if self.activation is None:
             return scores
         low, high = score_range
@@ -262,7 +263,7 @@ class PairHead(LinearHead):
         Returns:
             Logits [B, C].
         """
-        return super().forward(pair_features(u, v).to(self.dense.weight.dtype))
+        return super().forward(pair_features(u, v))
 
     def to_config(self):
         """Return the keywords that build this head again."""

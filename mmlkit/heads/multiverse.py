@@ -268,7 +268,5 @@ class MultiverseHead(nn.Module):
         return [rows.mean(0) for rows in self._rows()]
 
     def _features(self, x):
-        if self.pairs == "separate":
-            return pair_features(*x).to(self.weight.dtype)
-        (x,) = x
-        return x
+        (x,) = (pair_features(*x),) if self.pairs == "separate" else x
+        return x.to(self.weight.dtype)  # also of a frozen encoder in bf16

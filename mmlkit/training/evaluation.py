@@ -7,12 +7,13 @@ import torch
 
 from mmlkit.data.batching import collate, encode, plan
 from mmlkit.data.loading import Split, TaskData, make_split
-from mmlkit.runtime import autocast, place
+from mmlkit.runtime import autocast, place, turn
 from mmlkit.training import metrics
 from mmlkit.training.distributed import ALONE
 from mmlkit.training.fast import fast_matmul
 
 __all__ = [
+    "encode_split",
     "evaluate",
     "half_of",
     "in_eval_mode",
@@ -106,11 +107,40 @@ def predict_scores(
             finite (from `score_encoded`, as is a single row that does not fit into memory).
     """
     split = _as_split(model, data, task)
-    pairs = model.head(split.task).pairs
+    model.head(split.task)
     if not len(split):
         return np.zeros((0, split.task.num_labels), dtype=np.float32)
-    encoded = encode(model.tokenizer, split, max_length=model.cut(max_length), pairs=pairs)
-    return score_encoded(place(model, device), encoded, batch_size=batch_size, precision=precision)
+    encoded = encode_split(model, split, max_length)
+    with turn(model):
+        place(model, device)
+        return score_encoded(model, encoded, batch_size=batch_size, precision=precision)
+
+
+def encode_split(model, split, max_length=None):
+    """Tokenize a split for a model.
+
+    Args:
+        model: a MultitaskModel.
+        split: a Split.
+        max_length: see `MultitaskModel.cut`.
+
+    Returns:
+        An Encoded.
+
+    Raises:
+        ValueError: a token id is outside of the word table, where a GPU would stop the process.
+    """
+    length, pairs = model.cut(max_length), model.head(split.task).pairs
+    encoded = encode(model.tokenizer, split, max_length=length, pairs=pairs)
+    size = model.encoder.config.vocab_size
+    for part in filter(None, (encoded, encoded.second)):
+        if (largest := max(map(max, part.input_ids))) >= size:
+            raise ValueError(
+                f"{split.name}: token id {largest} of "
+                f"{model.tokenizer.convert_ids_to_tokens(largest)!r} is outside of the word table, "
+                f"which has {size} rows. Take the tokenizer of this encoder, without added tokens."
+            )
+    return encoded
 
 
 def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALONE, compute=None):
@@ -162,7 +192,7 @@ def score_encoded(model, encoded, *, batch_size=64, precision="auto", group=ALON
 
 @contextlib.contextmanager
 def in_eval_mode(model):
-    """Evaluate a model, and restore the mode of each of its modules afterwards.
+    """Evaluate a model, and restore the mode of each of its modules afterwards. Threads take turns.
 
     Args:
         model: a module.
@@ -170,12 +200,13 @@ def in_eval_mode(model):
     Yields:
         The model.
     """
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        yield model.eval()
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    with turn(model):
+        modes = [(module, module.training) for module in model.modules()]
+        try:
+            yield model.eval()
+        finally:
+            for module, mode in modes:
+                module.training = mode
 
 
 def half_of(size, one):

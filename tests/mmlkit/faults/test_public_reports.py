@@ -1,12 +1,17 @@
 """Inputs of public bug reports: the right value, or one sentence that names the cause."""
 
+import copy
 import csv
+import dataclasses
+import functools
 import json
 import shutil
 import subprocess
 import sys
 import threading
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,14 +23,17 @@ from safetensors.torch import load_file, save_file
 from tiny import write_tiny_bert, write_vocabulary
 
 from mmlkit.bert.model import BertConfig, BertModel
-from mmlkit.bert.pretrained import load_pretrained
+from mmlkit.bert.pretrained import load_pretrained, read_checkpoint
+from mmlkit.data.batching import collate, encode
 from mmlkit.data.loading import load_task, make_split, task_data
 from mmlkit.data.tasks import Task
 from mmlkit.heads.linear import LinearHead, PairHead
-from mmlkit.training.evaluation import predict
+from mmlkit.heads.multiverse import MultiverseHead
+from mmlkit.training.evaluation import evaluate, predict, predict_scores
 from mmlkit.training.loop import fit
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.saving import load_model, save_model
+from mmlkit.training.step import train_step
 
 YES_NO = Task("mine", text_columns=("text",), labels=("no", "yes"))
 THREE = Task("mine", text_columns=("text",), labels=("negative", "neutral", "positive"))
@@ -60,6 +68,11 @@ def configure(folder, **changes):
 def linear(folder, task=YES_NO, **options):
     encoder, _ = load_pretrained(folder, device="cpu")
     return MultitaskModel(encoder, {task.name: LinearHead(32, task.num_labels, **options)})
+
+
+def encoded_batch(folder, texts=("the cat", "a dog"), labels=("no", "yes")):
+    split = make_split(YES_NO, {"text": list(texts), "label": list(labels)}, name="train")
+    return collate(encode(load_pretrained(folder)[1], split), range(len(texts)))
 
 
 # data
@@ -189,16 +202,36 @@ def test_weights_are_fp32_whatever_the_default(folder):
     before = torch.get_default_dtype()
     try:
         torch.set_default_dtype(torch.float64)
-        encoder, _ = load_pretrained(folder)
+        model = linear(folder)
     finally:
         torch.set_default_dtype(before)
-    assert {one.dtype for one in encoder.parameters()} == {torch.float32}
+    assert {one.dtype for one in model.parameters()} == {torch.float32}
+    double = MultitaskModel(model.encoder.double(), {"mine": LinearHead(32, 2)})
+    assert {one.dtype for one in double.parameters()} == {torch.float64}
+
+
+@pytest.mark.parametrize("make", [LinearHead, functools.partial(MultiverseHead, num_heads=3)])
+def test_a_frozen_encoder_in_half_precision(folder, make):
+    frame = pd.DataFrame({"text": ["the cat", "a dog"], "label": ["no", "yes"]})
+    data, model = task_data(YES_NO, frame, frame), linear(folder)
+    model.heads["mine"] = make(32, 2)
+    expected = predict_scores(model, frame, task=YES_NO)
+    model.encoder.bfloat16()
+    found = predict_scores(model, frame, task=YES_NO)
+    assert found == pytest.approx(expected, abs=0.02)
+    fit(model, data, epochs=1, freeze_encoder=True, device="cpu")
+    assert 0 <= evaluate(model, data)["accuracy"] <= 1
 
 
 def test_half_precision_weights_are_not_trained(folder):
     frame = pd.DataFrame({"text": ["the cat", "a dog"], "label": ["no", "yes"]})
-    with pytest.raises(ValueError, match=r"bfloat16, which rounds .* Train model.float\(\)"):
+    with pytest.raises(ValueError, match=r"bfloat16 round .* Train model.float\(\)"):
         fit(linear(folder).bfloat16(), task_data(YES_NO, frame, frame), device="cpu")
+    model, batch = linear(folder).bfloat16().train(), encoded_batch(folder)
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(ValueError, match=r"bfloat16 round .* Train model.float\(\)"):
+        train_step(model, batch, torch.optim.AdamW(model.parameters()))
+    assert all(torch.equal(before[key], one) for key, one in model.state_dict().items())
 
 
 def test_a_decoder_is_refused(folder):
@@ -235,12 +268,96 @@ def test_a_vocabulary_with_capitals_keeps_them(folder):
     assert ids == [[5, 7], [1, 7]]  # [UNK] is 1: only "the" is there
 
 
-@pytest.mark.parametrize("prefix", ["module.bert.", "module.", "bert.", "model."])
+PREFIXES = ["module.bert.", "module.", "bert.", "model.", "_orig_mod.", "base_model.model."]
+PREFIXES += ["roberta.", "model.bert.", "encoder.", "net.bert.", "0.auto_model."]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
 def test_weights_under_a_prefix(folder, prefix):
     expected, path = load_pretrained(folder)[0].state_dict(), folder / "model.safetensors"
     save_file({prefix + key: value for key, value in load_file(path).items()}, path)
     found = load_pretrained(folder)[0].state_dict()
     assert all(torch.equal(found[key], value) for key, value in expected.items())
+
+
+@pytest.mark.parametrize("name", ["model_state_dict", "state_dict"])
+def test_weights_inside_the_checkpoint_of_a_training_loop(folder, name):
+    expected, path = load_pretrained(folder)[0].state_dict(), folder / "model.safetensors"
+    inner = {f"net.bert.{key}": value for key, value in load_file(path).items()}
+    inner["net.classifier.weight"] = torch.zeros(2, 32)
+    torch.save({name: inner, "epoch": 3}, folder / "pytorch_model.bin")
+    path.unlink()
+    config, found = read_checkpoint(folder)
+    assert found.keys() == expected.keys() | {"classifier.weight"}
+    assert all(torch.equal(found[key], value) for key, value in expected.items())
+
+
+def test_weights_of_two_encoders_or_none_are_named(folder):
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    twice = {f"{side}.{key}": one.clone() for key, one in weights.items() for side in "qd"}
+    for tensors, text in ((twice, "There are 2, "), ({"x": torch.ones(1)}, "0, .*names are .'x'")):
+        save_file(tensors, path)
+        with warnings.catch_warnings(), pytest.raises(ValueError, match=text):
+            warnings.simplefilter("error")  # none about a pooler
+            load_pretrained(folder)
+
+
+class Wrapped(torch.nn.Module):
+    """A layer inside of another one, as an adapter wraps it."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.base_layer, self.forward = layer, layer.forward
+        self.in_features = layer.in_features
+
+
+def wrap_the_encoder(model):
+    layer = model.encoder.encoder.layer[0].attention.self
+    layer.query = Wrapped(layer.query)
+
+
+def wrap_the_head(model):
+    model.heads["mine"].dense = Wrapped(model.heads["mine"].dense)
+
+
+def add_words(model):  # and leave config.vocab_size as it is
+    model.encoder.embeddings.word_embeddings = torch.nn.Embedding(999, 32)
+
+
+@pytest.mark.parametrize("change", [wrap_the_encoder, wrap_the_head, add_words])
+def test_a_model_that_nobody_could_open_is_not_saved(folder, tmp_path, change):
+    model = linear(folder)
+    save_model(model, tmp_path / "out")
+    before = (tmp_path / "out" / "model.safetensors").read_bytes()
+    change(model)
+    with pytest.raises(ValueError, match="could not be opened again: .*(base_layer|999)"):
+        save_model(model, tmp_path / "out")
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == before
+    load_model(tmp_path / "out")
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_adapters_of_peft_are_merged_before_a_save(folder, tmp_path, whole):
+    peft, model = pytest.importorskip("peft"), linear(folder)
+    frame = pd.DataFrame({"text": ["the cat", "a dog"], "label": ["no", "yes"]})
+    config = peft.LoraConfig(target_modules=["query", "value"])
+    if whole:
+        wrapped = peft.get_peft_model(model, config)
+    else:
+        model.encoder = peft.get_peft_model(model.encoder, config)
+    fit(model, task_data(YES_NO, frame, frame), epochs=1, lr=1e-2, device="cpu")
+    expected = predict_scores(model, ["the cat"], task="mine")
+    with pytest.raises(ValueError, match=r"PEFT: use what merge_and_unload\(\) returns"):
+        save_model(model, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    if whole:
+        model = wrapped.merge_and_unload()
+    else:
+        model.encoder = model.encoder.merge_and_unload()
+    save_model(model, tmp_path / "out")
+    found = predict_scores(load_model(tmp_path / "out"), ["the cat"], task="mine")
+    assert found == pytest.approx(expected, abs=1e-6)
 
 
 def test_other_forms_of_weights_are_named(folder):
@@ -339,6 +456,82 @@ def test_runs_in_threads_take_turns(folder):
     for thread in threads:
         thread.join()
     assert found["thread 1"] == found["alone 1"] and found["thread 2"] == found["alone 2"]
+
+
+@pytest.mark.parametrize("task_labels, refused", [((0, -100), 0), ((0, -1), 1), ((0, 2), 1)])
+def test_labels_outside_of_the_task_are_named(folder, task_labels, refused):
+    """A GPU would stop the process at the first such label."""
+    tokenizer = load_pretrained(folder)[1]
+    split = make_split(YES_NO, {"text": ["a", "the"], "label": ["no", "yes"]}, name="train")
+    split = dataclasses.replace(split, labels=np.array(task_labels))
+    if not refused:
+        assert collate(encode(tokenizer, split), [0, 1]).labels.tolist() == list(task_labels)
+        return
+    with pytest.raises(
+        ValueError, match="found the labels .* expected 0 to 1, or -100 where there is none"
+    ):
+        encode(tokenizer, split)
+
+
+def test_tokens_outside_of_the_word_table_are_named(folder):
+    encoder, tokenizer = load_pretrained(folder)
+    size = encoder.config.vocab_size
+    tokenizer.add_tokens([f"<{i}>" for i in range(size + 1 - len(tokenizer))])
+    last = tokenizer.convert_ids_to_tokens(size)
+    model = MultitaskModel(encoder, {"mine": LinearHead(32, 2)})
+    predict(model, ["the cat"], task=YES_NO)
+    with pytest.raises(ValueError, match=f"token id {size} of '{last}' is outside of the word t"):
+        predict(model, ["the cat", f"a {last}"], task=YES_NO)
+    frame = pd.DataFrame({"text": ["a", last], "label": ["no", "yes"]})
+    with pytest.raises(ValueError, match="Take the tokenizer of this encoder"):
+        fit(model, task_data(YES_NO, frame, frame), device="cpu")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"warmup": 500}, {"warmup": -1}, {"lr": -1e-3}, {"clip": 0}, {"clip": -1.0}]
+)
+def test_numbers_that_would_train_nothing_or_upwards(folder, wrong):
+    frame = pd.DataFrame({"text": ["the cat", "a dog"], "label": ["no", "yes"]})
+    with pytest.raises(ValueError, match="Expected a share of all steps"):
+        fit(linear(folder), task_data(YES_NO, frame, frame), epochs=1, device="cpu", **wrong)
+
+
+def test_the_optimizer_of_another_model_is_not_stepped(folder):
+    model, other, batch = linear(folder).train(), linear(folder), encoded_batch(folder)
+    with pytest.raises(ValueError, match="The optimizer has parameters of another model"):
+        train_step(model, batch, torch.optim.AdamW(other.parameters()))
+
+
+def test_predictions_in_threads_take_turns(folder):
+    """The mode of a model belongs to all threads, also where another model has its encoder."""
+    model = linear(folder, dropout=0.0).train()
+    shared = MultitaskModel(model.encoder, {"mine": model.heads["mine"]}).train()
+    score = lambda i: predict_scores((model, shared)[i % 2], ["the cat"] * 64, task=YES_NO)
+    expected, forward = score(0), model.encoder.forward
+
+    def slow(*inputs, **options):
+        time.sleep(0.001)  # other threads go on, and may switch the mode
+        return forward(*inputs, **options)
+
+    model.encoder.forward = slow
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(score, range(40)))
+    assert all((one == expected).all() for one in found) and model.encoder.training
+
+
+def test_predictions_beside_a_run_of_the_same_model_change_nothing(folder):
+    frame = pd.DataFrame({"text": ["the cat", "a dog"] * 8, "label": ["no", "yes"] * 8})
+    data, models = task_data(YES_NO, frame, frame), []
+    for _ in range(2):
+        torch.manual_seed(0)
+        models.append(linear(folder))
+    run = lambda model: fit(model, data, epochs=4, batch_size=2, lr=1e-3, device="cpu").train_loss
+    expected = run(models[0]).tolist()
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(run, models[1])
+        while not found.done():
+            predict(models[1], ["the cat"], task=YES_NO, device="cpu")
+    assert found.result().tolist() == expected
 
 
 def test_where_no_metric_is_defined_the_last_epoch_stays(folder):

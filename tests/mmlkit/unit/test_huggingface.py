@@ -349,10 +349,107 @@ def test_several_devices_are_refused(tmp_path):
         callback_of(None).on_train_begin(SimpleNamespace(world_size=2, n_gpu=1), None, None)
 
 
+def tiny_t5(kind):
+    import transformers
+
+    torch.manual_seed(0)
+    sizes = dict(vocab_size=40, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2)
+    return getattr(transformers, kind)(transformers.T5Config(**sizes)).eval()
+
+
+@pytest.mark.parametrize("form", ["encoder", "folder"])
+def test_the_encoder_of_t5_comes_back(tmp_path, form):
+    ids, whole = torch.tensor([[3, 4, 5]]), tiny_t5("T5Model")
+    whole.save_pretrained(tmp_path / "t5")
+    encoder = type(tiny_t5("T5EncoderModel")).from_pretrained(tmp_path / "t5")
+    model = put_heads_on(
+        encoder if form == "encoder" else tmp_path / "t5", num_heads=3, pooling="mean"
+    ).eval()
+    assert torch.equal(
+        model.encoder(ids).last_hidden_state, whole.get_encoder()(ids).last_hidden_state
+    )
+    model.save_pretrained(tmp_path / "out")
+    again = type(model).from_pretrained(tmp_path / "out")
+    assert torch.equal(again(input_ids=ids).logits, model(input_ids=ids).logits)
+
+
+def bart():
+    from transformers import AutoConfig, AutoModel
+
+    sizes = dict(d_model=16, encoder_layers=1, decoder_layers=1, vocab_size=40)
+    heads = dict(encoder_attention_heads=2, decoder_attention_heads=2)
+    return AutoModel.from_config(AutoConfig.for_model("bart", **sizes, **heads))
+
+
+def classifier():
+    from transformers import AutoModelForSequenceClassification
+
+    return AutoModelForSequenceClassification.from_config(tiny("bert").config)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: tiny_t5("T5Model"), bart, lambda: bart().get_encoder(), classifier]
+)
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_an_encoder_that_would_not_come_back_is_refused(make, pooling):
+    with pytest.raises(ValueError, match="is not the encoder that AutoModel.* makes. Pass a T5Enc"):
+        put_heads_on(make(), num_heads=3, pooling=pooling)
+
+
+def test_the_base_model_of_a_classifier_is_an_encoder():
+    assert put_heads_on(classifier().base_model, num_heads=3).head.num_heads == 3
+
+
+def test_a_folder_with_heads_and_one_without_name_each_other(tmp_path):
+    model = wrap("distilbert", num_heads=3)
+    model.save_pretrained(tmp_path / "heads"), model.encoder.save_pretrained(tmp_path / "plain")
+    opened = type(model)
+    with pytest.raises(ValueError, match=r"has multiverse heads already: .*from_pretrained\("):
+        opened.on(tmp_path / "heads")
+    with pytest.raises(ValueError, match=r"without heads of mmlkit: open it with .*\.on\("):
+        opened.from_pretrained(tmp_path / "plain")
+    assert opened.on(tmp_path / "plain", num_labels=2, num_heads=3).head.num_heads == 3
+    assert opened.from_pretrained(tmp_path / "heads").head.num_heads == 3
+
+
+def test_an_encoder_of_one_segment_reads_pairs():
+    model = put_heads_on(tiny("bert", type_vocab_size=1), num_heads=3).eval()
+    ids = torch.tensor([[1, 2, 3]])
+    one, two = model(ids).logits, model(ids, token_type_ids=torch.tensor([[0, 1, 1]])).logits
+    assert torch.equal(one, two)
+
+
+def test_a_pruner_whose_head_does_not_train(tmp_path):
+    """With LoRA alone no head is trained, and a Trainer with model_init trains another model."""
+    from transformers import Trainer, TrainingArguments
+
+    model = wrap("distilbert")
+    model.head.requires_grad_(False)
+    with pytest.raises(ValueError, match=r"LoraConfig\(modules_to_save=\['head'\], \.\.\.\)"):
+        train(model, tmp_path, HeadPruner(model.head), max_steps=1)
+    arguments = TrainingArguments(str(tmp_path), max_steps=1, use_cpu=True, report_to=[])
+    trainer = Trainer(args=arguments, model_init=lambda: wrap("distilbert"), train_dataset=rows(8))
+    trainer.add_callback(callback_of(HeadPruner(trainer.model.head)))
+    with pytest.raises(ValueError, match="give the Trainer model=model: model_init makes"):
+        trainer.train()
+
+
+def test_a_loss_of_ones_own_beside_the_pruner_is_refused(tmp_path):
+    from transformers import Trainer, TrainingArguments
+
+    model = wrap("distilbert")
+    arguments = TrainingArguments(str(tmp_path), max_steps=1, use_cpu=True, report_to=[])
+    own = lambda outputs, labels, **more: F.cross_entropy(outputs["logits"], labels)
+    trainer = Trainer(model, arguments, train_dataset=rows(8), compute_loss_func=own)
+    trainer.add_callback(callback_of(HeadPruner(model.head)))
+    with pytest.raises(ValueError, match="Leave out .* compute_loss_func"):
+        trainer.train()
+
+
 def test_a_trainer_that_keeps_the_labels_from_the_model_is_refused(tmp_path):
     model = wrap("distilbert")
     train(model, tmp_path, max_steps=1)  # its last losses are not those of the next training
-    with pytest.raises(TypeError, match="NoneType"):
+    with pytest.raises(ValueError, match="got no labels.* Leave out label_smoothing_factor and"):
         train(model, tmp_path, HeadPruner(model.head), label_smoothing_factor=0.1, max_steps=1)
 
 
