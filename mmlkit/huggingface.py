@@ -74,6 +74,9 @@ class MultiverseForSequenceClassification(PreTrainedModel):
     Args:
         config: a MultiverseConfig.
         encoder: the loaded encoder; by default one of the configuration, without weights.
+
+    Raises:
+        ValueError: the configuration has no encoder: it is that of another model.
     """
 
     config_class = MultiverseConfig

@@ -57,9 +57,8 @@ class Encoded:
         labels, C = self.labels, len(self.task.labels)
         if labels is None or not C or labels.dtype.kind not in "iu":
             return
-        if wrong := sorted(
-            {*np.unique(labels).tolist()} - {-100, *range(C)}
-        ):  # a GPU would stop the process
+        wrong = sorted({*np.unique(labels).tolist()} - {-100, *range(C)})
+        if wrong:  # a GPU would stop the process
             raise ValueError(
                 f"task {self.task.name!r}: found the labels {wrong[:8]}, expected 0 to {C - 1}, or "
                 "-100 where there is none."
