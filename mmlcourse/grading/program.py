@@ -144,7 +144,7 @@ class Program:
         places = [
             f"cell {number} has it and {left}"
             for number, left in self._left.items()
-            if re.search(rf"\b{name}\s*[=:(]", self._cells[number - 1]["source"])
+            if re.search(rf"(def|class) +{name}\b|\b{name} *=", self._cells[number - 1]["source"])
         ]
         return "".join(f"; {place}" for place in places[:3])
 

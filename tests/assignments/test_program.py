@@ -128,6 +128,12 @@ def test_a_lost_name_is_named_with_its_cell(sentence):
     ]
 
 
+def test_a_cell_that_only_calls_an_answer_is_not_blamed():
+    one = program("# the grader skips this cell\nf(1)", "def f(x)\n    return x", "y = 1")
+    left = "has a syntax error in line 1 (expected ':')"
+    assert one.lost("f") == [f"f is not defined for the grader; cell 2 has it and {left}."]
+
+
 def test_nothing_is_said_where_nothing_is_lost():
     cells = [
         "from math import *\nimport torch.nn.functional as F",
