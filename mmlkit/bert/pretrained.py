@@ -201,6 +201,11 @@ def _read_weights(folder):
             f"{folder}: {parts[0].name} says that the weights are in several files. Write "
             "one: transformers.AutoModel.from_pretrained(...).save_pretrained(...)."
         )
+    elif parts and (shards := sorted(folder.glob("model-*-of-*.safetensors"))):
+        raise ValueError(
+            f"{folder} has the weights of two models, {path.name} and {shards[0].name} with others "
+            "of its kind. Delete the older files."
+        )
     else:
         tensors = read_tensors(path)
     return _encoder_names(tensors, folder)

@@ -89,6 +89,7 @@ def predict_scores(
 
     Args:
         model: a MultitaskModel. It is moved to `device` and stays there; its mode is restored.
+            Threads take turns with a model, also with a `fit` of it.
         data: a Split, a TaskData (its dev split), a list of texts or pairs of texts, or a table in
             memory with the task's columns (see `task_data`).
         task: the task of texts: a Task, or the name of one of `model.tasks` or of mmlkit's own. A

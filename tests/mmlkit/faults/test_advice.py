@@ -258,6 +258,23 @@ def test_weights_in_several_files(model_folder, tmp_path, place, binary):
     assert same_weights(load_pretrained(new)[0], expected)
 
 
+def test_weights_twice(model_folder):
+    """save_pretrained leaves an older model.safetensors beside new shards."""
+    path = model_folder / "model.safetensors"
+    old = load_pretrained(model_folder)[0]
+    model = transformers.AutoModel.from_pretrained(model_folder)
+    with torch.no_grad():
+        model.pooler.dense.bias += 1
+    model.save_pretrained(model_folder, max_shard_size="20KB")
+    said("Delete the older files.", load_pretrained, model_folder)
+    shutil.copytree(model_folder, model_folder.parent / "other")
+    for shard in model_folder.glob("model-*-of-*"):
+        shard.unlink()
+    assert same_weights(load_pretrained(model_folder)[0], old)
+    (model_folder.parent / "other" / path.name).unlink()
+    said("in several files. Write one: ", load_pretrained, model_folder.parent / "other")
+
+
 def test_a_file_of_more_than_tensors(model_folder):
     expected, path = load_pretrained(model_folder)[0], model_folder / "model.safetensors"
     torch.save({"state": load_file(path), "date": Path("x")}, model_folder / "pytorch_model.bin")
