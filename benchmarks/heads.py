@@ -7,7 +7,7 @@ import copy
 import statistics
 
 import numpy as np
-from steps import draw_batches, make_step
+from steps import draw_batches, make_step, record_shapes
 from timing import alternate, seconds, spread
 
 from mmlkit.data.batching import encode
@@ -15,6 +15,7 @@ from mmlkit.heads.clustering import cluster
 from mmlkit.heads.linear import LinearHead
 from mmlkit.heads.multiverse import MultiverseHead
 from mmlkit.runtime import pick_device
+from mmlkit.training.graphs import StepGraphs
 from mmlkit.training.model import MultitaskModel
 
 __all__ = ["compare_heads", "head_record", "time_pruning_check"]
@@ -22,7 +23,7 @@ __all__ = ["compare_heads", "head_record", "time_pruning_check"]
 HEADS = 384
 
 
-def compare_heads(encoder, data, precision, *, rounds, steps, warm_up, batch_size=32):
+def compare_heads(encoder, data, precision, *, rounds, steps, warm_up, batch_size=32, graphs=None):
     """Compare a training step with 384 heads with a step with one head.
 
     The two models take turns after every step, on the same batches.
@@ -35,6 +36,7 @@ def compare_heads(encoder, data, precision, *, rounds, steps, warm_up, batch_siz
         steps: timed steps of a round.
         warm_up: steps before the first round.
         batch_size: rows of a batch.
+        graphs: whether updates are recorded as CUDA graphs. By default on a GPU.
 
     Returns:
         A record.
@@ -46,11 +48,14 @@ def compare_heads(encoder, data, precision, *, rounds, steps, warm_up, batch_siz
         "multiverse": MultiverseHead(size, task.num_labels, num_heads=HEADS, pooling="cls"),
     }
     calls, device = {}, next(encoder.parameters()).device
+    graphs = device.type == "cuda" if graphs is None else graphs
+    batches = draw_batches(encoded, batch_size, warm_up + rounds * steps, 0)
     for name, head in heads.items():
         model = MultitaskModel(copy.deepcopy(encoder), {task.name: head}, encoder.tokenizer)
-        step = make_step(model, encoded, precision)
+        step = make_step(model, encoded, precision, StepGraphs() if graphs else None)
+        if graphs:
+            record_shapes(step, encoded, batches)
         calls[name] = lambda rows, step=step: seconds(lambda: step(rows), device)
-    batches = draw_batches(encoded, batch_size, warm_up + rounds * steps, 0)
     for rows in batches[:warm_up]:
         for call in calls.values():
             call(rows)

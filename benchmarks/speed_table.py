@@ -16,6 +16,7 @@ TASKS = {"sst": "SST-5", "quora": "Quora pairs"}
 _ROWS = {
     "training step, over Trainer as shipped (fp32)": ("step", "over_shipped", "{:.2f}"),
     "training step, over Trainer with its best flags": ("step", "over_best", "{:.2f}"),
+    "training step, its time over the roofline": ("step", "time_over_roofline", "{:.2f}"),
     "training step, share of the matmul peak": ("step", "share_of_peak", "{:.0%}"),
     "training step, tokens a second": ("step", "tokens_a_second", "{:,.0f}"),
     "predict_proba, over pipeline as shipped": ("predict", "predict_over_pipeline", "{:.2f}"),
@@ -41,7 +42,9 @@ def speed_table(record):
 
     cells = {}
     for row, (comparison, key, form) in _ROWS.items():
-        for one in (one for one in record["comparisons"] if one["comparison"] == comparison):
+        for one in record["comparisons"]:
+            if one["comparison"] != comparison or key not in one:  # an earlier record has fewer
+                continue
             column = f"{TASKS[one['task']]}, {one['precision']}"
             cells.setdefault(row, {})[column] = _interval(one[key], form)
     table = pd.DataFrame.from_dict(cells, orient="index")

@@ -9,6 +9,8 @@ for NaN, and two workers that load data for a GPU. Its batches are then ours, wh
 of group_by_length: both sort pools of 50 batches by length. That sampler begins with the longest
 batches, so its own order would give a short run others.
 
+On a GPU, ours are updates as `fit` makes them, recorded as CUDA graphs; `eager` are those without.
+
 Adam's update and clipping are the same on both sides. Neither saves, logs or evaluates. On a
 machine with several GPUs, let CUDA_VISIBLE_DEVICES name one, because the Trainer takes all.
 """
@@ -22,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from roofline import copy_rate, roofline, step_cost
 from timing import alternate, clock, linear_parameters, matmul_peak, spread
 
 from mmlkit.bert.pretrained import load_pretrained
@@ -30,6 +33,7 @@ from mmlkit.data.loading import load_task
 from mmlkit.heads.linear import LinearHead
 from mmlkit.runtime import autocast
 from mmlkit.training.fast import fast_matmul
+from mmlkit.training.graphs import FIRST, StepGraphs
 from mmlkit.training.model import MultitaskModel
 from mmlkit.training.optimizers import make_optimizer
 from mmlkit.training.step import train_step
@@ -40,6 +44,7 @@ __all__ = [
     "draw_batches",
     "make_step",
     "quiet_transformers",
+    "record_shapes",
     "step_record",
 ]
 
@@ -61,7 +66,7 @@ def classifier(model, task):
     return MultitaskModel(encoder, {task.name: head}, tokenizer)
 
 
-def compare_steps(model, data, precisions, *, rounds, steps, warm_up, batch_size=32):
+def compare_steps(model, data, precisions, *, rounds, steps, warm_up, batch_size=32, graphs=None):
     """Compare real tokens a second of training steps, padding not counted.
 
     A round draws batches of one epoch, and for the Trainer as shipped random rows. It is timed from
@@ -75,6 +80,7 @@ def compare_steps(model, data, precisions, *, rounds, steps, warm_up, batch_size
         steps: timed steps of a round.
         warm_up: steps before them, at least 1.
         batch_size: rows of a batch.
+        graphs: whether ours are recorded as CUDA graphs. By default on a GPU.
 
     Returns:
         A list with one record for each precision.
@@ -82,7 +88,8 @@ def compare_steps(model, data, precisions, *, rounds, steps, warm_up, batch_size
     Raises:
         ValueError: the training split has fewer rows than a batch (from `draw_batches`).
     """
-    task, device = data.task, model.device
+    task, device, config = data.task, model.device, model.encoder.config
+    graphs = device.type == "cuda" if graphs is None else graphs
     encoded = encode(model.tokenizer, data.train, max_length=model.cut())
     draws = [draw_batches(encoded, batch_size, warm_up + steps, i) for i in range(rounds)]
     with quiet_transformers(), tempfile.TemporaryDirectory() as scratch:
@@ -93,50 +100,75 @@ def compare_steps(model, data, precisions, *, rounds, steps, warm_up, batch_size
             return lambda i: _trainer_speed(folder, encoded, draws[i], i, **flags)
 
         def ours(precision):
-            return lambda i: _our_speed(model, encoded, draws[i], precision, warm_up)
+            if not graphs:
+                return eager(precision)
+            step = make_step(model, encoded, precision, StepGraphs())
+            record_shapes(step, encoded, itertools.chain(*draws))
+            return lambda i: _our_speed(step, encoded, draws[i], warm_up, device)
 
-        variants = {"shipped": trainer("fp32", False)}
+        def eager(precision):
+            def speed(i):
+                step = make_step(model, encoded, precision)
+                return _our_speed(step, encoded, draws[i], warm_up, device)
+
+            return speed
+
+        variants = {"shipped": trainer("fp32", False), "copies": lambda i: copy_rate(device)}
         for precision in precisions:
             variants |= {
                 f"ours {precision}": ours(precision),
                 f"best {precision}": trainer(precision, True),
                 f"peak {precision}": lambda i, precision=precision: matmul_peak(precision, device),
             }
+            if graphs:
+                variants[f"eager {precision}"] = eager(precision)
         found = alternate(variants, rounds, f"training steps, {task.name}")
     about = {
         "task": task.name,
         "train_rows": len(data.train),
         "batch_size": batch_size,
         "steps": steps,
-        "linear_parameters": linear_parameters(model.encoder.config),
+        "linear_parameters": linear_parameters(config),
+        "tokens_a_step": _tokens(encoded, np.concatenate(draws).ravel())
+        / len(draws)
+        / len(draws[0]),
     }
-    return [step_record(about, precision, found) for precision in precisions]
+    size = dict(parameters=sum(one.numel() for one in model.parameters()))
+    return [
+        step_record(
+            about,
+            precision,
+            found,
+            step_cost(config, about["tokens_a_step"], precision=precision, **size),
+        )
+        for precision in precisions
+    ]
 
 
-def step_record(about, precision, found):
+def step_record(about, precision, found, cost):
     """Compute the ratios of one precision.
 
     Args:
-        about: a dict with "linear_parameters", and other facts that the record keeps.
+        about: a dict with "linear_parameters", "tokens_a_step", and other facts that the record
+            keeps.
         precision: such as "fp32".
         found: for each round a dict: tokens a second "shipped", "ours fp32" and "best fp32", and
-            "peak fp32" in GFLOP/s.
+            where graphs were made "eager fp32"; "peak fp32" in GFLOP/s, and "copies" in GB/s.
+        cost: what `step_cost` returned for the tokens of a step.
 
     Returns:
         A record: every round, and the median, lowest and highest of each ratio.
     """
-    flop = 6 * about["linear_parameters"]
-    rounds = [
-        {
-            "ours": round(one[f"ours {precision}"], 1),
-            "shipped": round(one["shipped"], 1),
-            "best": round(one[f"best {precision}"], 1),
-            "peak_gflops": round(one[f"peak {precision}"], 1),
-        }
-        for one in found
-    ]
-    peak = max(one["peak_gflops"] for one in rounds)  # other work can only slow it
-    return {
+    flop, tokens = 6 * about["linear_parameters"], about["tokens_a_step"]
+    names = {"ours": f"ours {precision}", "shipped": "shipped", "best": f"best {precision}"}
+    names |= {"peak_gflops": f"peak {precision}", "copies_gbs": "copies"}
+    if f"eager {precision}" in found[0]:
+        names["eager"] = f"eager {precision}"
+    rounds = [{key: round(one[name], 1) for key, name in names.items()} for one in found]
+    # Other work can only slow a rate.
+    peak, copies = (max(one[name] for one in rounds) for name in ("peak_gflops", "copies_gbs"))
+    least = roofline(cost, peak, copies)["total"] / 1e3
+    record = {
         "comparison": "step",
         "precision": precision,
         **about,
@@ -144,8 +176,12 @@ def step_record(about, precision, found):
         "over_shipped": spread(one["ours"] / one["shipped"] for one in rounds),
         "over_best": spread(one["ours"] / one["best"] for one in rounds),
         "share_of_peak": spread(flop * one["ours"] / peak / 1e9 for one in rounds),
-        "rounds": rounds,
+        "roofline_ms": float(f"{1e3 * least:.4g}"),
+        "time_over_roofline": spread(tokens / one["ours"] / least for one in rounds),
     }
+    if "eager" in names:
+        record["over_eager"] = spread(one["ours"] / one["eager"] for one in rounds)
+    return {**record, "rounds": rounds}
 
 
 def draw_batches(encoded, batch_size, number, seed):
@@ -174,13 +210,14 @@ def draw_batches(encoded, batch_size, number, seed):
     return list(itertools.islice(itertools.cycle(batches), number))
 
 
-def make_step(model, encoded, precision):
-    """Make a function that collates one batch and updates the model with it.
+def make_step(model, encoded, precision, graphs=None):
+    """Make a function that collates one batch as `fit` does, and updates the model with it.
 
     Args:
         model: a MultitaskModel.
         encoded: an Encoded split.
         precision: see `runtime.autocast`.
+        graphs: a StepGraphs of this step alone, or None.
 
     Returns:
         A function of row numbers, with an optimizer of its own.
@@ -188,22 +225,35 @@ def make_step(model, encoded, precision):
     model.train()
     device, optimizer = model.device, make_optimizer(model, lr=LEARNING_RATE)
     scaler = torch.amp.GradScaler(device.type) if autocast(precision, device)[1] else None
+    width = dict(multiple=8 if device.type == "cuda" else 1, limit=model.cut())
 
     def step(rows):
-        batch = collate(encoded, rows).to(device)
-        train_step(model, batch, optimizer, precision=precision, scaler=scaler)
+        batch = collate(encoded, rows, **width).to(device)
+        train_step(model, batch, optimizer, precision=precision, scaler=scaler, graphs=graphs)
 
     return step
 
 
-def _our_speed(model, encoded, batches, precision, warm_up):
-    step = make_step(model, encoded, precision)
+def record_shapes(step, encoded, batches):
+    """Let each shape of some batches come so often that its update is recorded.
+
+    Args:
+        step: a function of `make_step`.
+        encoded: its Encoded split.
+        batches: lists of row numbers.
+    """
+    shapes = {(len(rows), -(-encoded.lengths[rows].max() // 8)): rows for rows in batches}
+    for rows in FIRST * [*shapes.values()]:
+        step(rows)
+
+
+def _our_speed(step, encoded, batches, warm_up, device):
     for rows in batches[:warm_up]:
         step(rows)
-    started = clock(model.device)
+    started = clock(device)
     for rows in batches[warm_up:]:
         step(rows)
-    passed = clock(model.device) - started
+    passed = clock(device) - started
     return _tokens(encoded, np.concatenate(batches[warm_up:])) / passed
 
 
@@ -315,7 +365,7 @@ def main():
     data = load_task("sst", options.source)
     size = dict(rounds=options.rounds, steps=options.steps, warm_up=options.warm_up)
     for one in compare_steps(classifier("minilm", data.task), data, options.precision, **size):
-        for name in ("tokens_a_second", "over_shipped", "over_best", "share_of_peak"):
+        for name in ("tokens_a_second", "over_shipped", "over_best", "time_over_roofline"):
             found = one[name]
             ends = f"({found['lowest']} to {found['highest']})"
             print(f"{one['precision']} {name}: {found['median']} {ends}")

@@ -75,18 +75,32 @@ def test_the_peak_is_the_faster_path(monkeypatch):
 
 
 def test_the_record_of_steps_by_hand():
-    """One token costs 6 x 1,000 FLOP, so 200 tokens a second are 1.2 MFLOP/s."""
-    found = [
-        {"shipped": 100.0, "ours bf16": 200.0, "best bf16": 160.0, "peak bf16": 0.1},
-        {"shipped": 50.0, "ours bf16": 300.0, "best bf16": 150.0, "peak bf16": 0.1},
-        {"shipped": 80.0, "ours bf16": 240.0, "best bf16": 300.0, "peak bf16": 0.2},
-    ]
-    one = steps.step_record({"task": "sst", "linear_parameters": 1000}, "bf16", found)
+    """One token costs 6 x 1,000 FLOP, so 200 tokens a second are 1.2 MFLOP/s.
+
+    At the highest rates a step of 30 tokens takes 0.9 ms of products and 9.1 ms of copies.
+    """
+    rows = [(100.0, 200.0, 160.0, 100.0, 0.1, 1.0), (50.0, 300.0, 150.0, 200.0, 0.1, 2.0)]
+    rows += [(80.0, 240.0, 300.0, 240.0, 0.2, 1.0)]
+    names = ("shipped", "ours bf16", "best bf16", "eager bf16", "peak bf16", "copies")
+    found = [dict(zip(names, row)) for row in rows]
+    about = {"task": "sst", "linear_parameters": 1000, "tokens_a_step": 30}
+    cost = {"flop": 6 * 1000 * 30, "bytes": 18_200_000}
+    one = steps.step_record(about, "bf16", found, cost)
+    assert one["roofline_ms"] == 10
+    assert one["time_over_roofline"] == {"median": 12.5, "lowest": 10, "highest": 15}
+    assert one["over_eager"] == {"median": 1.5, "lowest": 1, "highest": 2}
     assert one["over_shipped"] == {"median": 3.0, "lowest": 2.0, "highest": 6.0}
     assert one["over_best"] == {"median": 1.25, "lowest": 0.8, "highest": 2.0}
     assert one["share_of_peak"] == {"median": 0.0072, "lowest": 0.006, "highest": 0.009}
     assert one["tokens_a_second"]["median"] == 240 and one["task"] == "sst"
-    assert one["rounds"][1] == {"ours": 300, "shipped": 50, "best": 150, "peak_gflops": 0.1}
+    assert one["rounds"][1] == {
+        "ours": 300,
+        "shipped": 50,
+        "best": 150,
+        "eager": 200,
+        "peak_gflops": 0.1,
+        "copies_gbs": 2,
+    }
     assert len(one["rounds"]) == 3 and one["comparison"] == "step" and one["precision"] == "bf16"
 
 
