@@ -14,7 +14,7 @@ SOURCE ?= mini
 PYTEST  = $(BIN)/python -m pytest -n $(JOBS) -p no:nbval
 UNITS   = tests/mmlkit tests/mmlcourse
 
-.PHONY: walkthrough test quick test-random test-gpu browser test-browser test-colab set-repo lint notebooks site test-site course data bench \
+.PHONY: walkthrough test quick test-random test-gpu gpu-check browser test-browser test-colab set-repo lint notebooks site test-site course data bench \
         install clean help
 
 help:                           ## what each verb does
@@ -39,6 +39,9 @@ test-random: install            ## the unit tests RUNS times, each in another or
 test-gpu: install               ## what needs a GPU, one test at a time; measurements go to results/
 	$(BIN)/python -m pytest -m "gpu and not notebook" -rs tests/gpu
 	$(BIN)/python -m pytest -m "gpu and notebook" -rs tests/gpu
+
+gpu-check: install              ## all that only a GPU can show, in 8 minutes, into results/gpu/; DRY=1 tries it on a CPU
+	$(BIN)/python benchmarks/gpu/check.py $(if $(DRY),--dry)
 
 browser: install                ## what tests/browser needs: Playwright in .venv, and Chromium (installed if you are root)
 	$(BIN)/pip install -q -e ".[browser]"

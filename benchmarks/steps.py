@@ -129,9 +129,7 @@ def compare_steps(model, data, precisions, *, rounds, steps, warm_up, batch_size
         "batch_size": batch_size,
         "steps": steps,
         "linear_parameters": linear_parameters(config),
-        "tokens_a_step": _tokens(encoded, np.concatenate(draws).ravel())
-        / len(draws)
-        / len(draws[0]),
+        "tokens_a_step": round(_tokens(encoded, np.ravel(draws)) / np.size(draws) * batch_size, 1),
     }
     size = dict(parameters=sum(one.numel() for one in model.parameters()))
     return [

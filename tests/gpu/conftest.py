@@ -11,7 +11,8 @@ from mmlcourse.machine import describe
 from mmlkit import runtime
 from mmlkit.files import write_file
 
-RESULTS = Path(__file__).resolve().parents[2] / "results"
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = Path(os.environ.get("MMLKIT_GPU_RECORDS", ROOT / "results"))
 
 
 @pytest.fixture(scope="session")
