@@ -34,6 +34,7 @@ from mmlkit.heads.linear import POOLINGS, LinearHead, data_loss, sentence_vector
 from mmlkit.heads.multiverse import IGNORED, MultiverseHead
 from mmlkit.heads.pruning import reset_optimizer_state
 from mmlkit.runtime import seeded
+from mmlkit.training.evaluation import in_eval_mode
 from mmlkit.training.step import refuse_half_precision
 
 __all__ = [
@@ -131,7 +132,7 @@ class MultiverseForSequenceClassification(PreTrainedModel):
             auto = _auto_class(AutoConfig.from_pretrained(encoder, trust_remote_code=False))
             encoder = auto.from_pretrained(encoder, dtype=torch.float32, trust_remote_code=False)
         _check_encoder(encoder)
-        if not POOLINGS[pooling] and any(getattr(one, "is_causal", 0) for one in encoder.modules()):
+        if not POOLINGS[pooling] and _is_causal(encoder):
             raise ValueError(
                 f"pooling={pooling!r} reads the first token, which has seen no other one in this "
                 "causal model. Use pooling='mean'."
@@ -237,6 +238,14 @@ def _auto_class(config):
         )
     known = type(config) in AutoModelForTextEncoding._model_mapping
     return AutoModelForTextEncoding if known else AutoModel
+
+
+def _is_causal(encoder):
+    """Return whether the first token is the same beside other tokens, in Mamba as in GPT."""
+    tokens = torch.tensor([[0, 1, 2], [0, 1, 3]], device=encoder.device)
+    with in_eval_mode(encoder), torch.no_grad():
+        first, other = encoder(input_ids=tokens).last_hidden_state[:, 0]
+    return torch.allclose(first, other)
 
 
 def _check_encoder(encoder):

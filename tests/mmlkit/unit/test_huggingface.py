@@ -21,6 +21,7 @@ def tiny(kind, **changes):
 
     sizes = {
         "gpt2": dict(vocab_size=40, n_embd=16, n_layer=1, n_head=2, bos_token_id=1, eos_token_id=1),
+        "mamba": dict(vocab_size=40, hidden_size=16, state_size=4, num_hidden_layers=1),
         "distilbert": dict(
             vocab_size=40, dim=16, n_layers=2, n_heads=2, hidden_dim=32, max_position_embeddings=32
         ),
@@ -329,8 +330,9 @@ def test_an_encoder_by_name_is_loaded_in_fp32(tmp_path):
     assert {one.dtype for one in model.parameters()} == {torch.float32}
 
 
-def test_a_causal_model_is_not_pooled_at_its_first_token():
-    causal = tiny("gpt2")
+@pytest.mark.parametrize("kind", ["gpt2", "mamba"])
+def test_a_causal_model_is_not_pooled_at_its_first_token(kind):
+    causal = tiny(kind)
     with pytest.raises(ValueError, match="pooling='cls' reads the first token, .*'mean'"):
         put_heads_on(causal, 2)
     model = put_heads_on(causal, 2, num_heads=3, pooling="mean").eval()
