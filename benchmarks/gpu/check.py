@@ -197,6 +197,9 @@ def main(arguments=None):
     parser.add_argument("--dry", action="store_true", help="tiny sizes on a CPU")
     parser.add_argument("--stages", nargs="+", choices=LIMITS, default=[*LIMITS])
     options = parser.parse_args(arguments)
+    cuda = "import sys, torch; sys.exit(not torch.cuda.is_available())"
+    if not options.dry and subprocess.run([sys.executable, "-c", cuda]).returncode:
+        parser.error("torch sees no CUDA GPU. --dry tries the check on a CPU, in tiny sizes.")
     paths = [ROOT, ROOT / "benchmarks", *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {"PYTHONPATH": os.pathsep.join(map(str, paths)), "HF_HUB_OFFLINE": "1"}
     environment |= {"TOKENIZERS_PARALLELISM": "false", "MMLKIT_GPU_RECORDS": str(LOGS)}
