@@ -283,4 +283,22 @@ def _read_tokenizer(folder, vocab_size):
             f"{folder}: the tokenizer has {entries} entries, the word table {vocab_size}. "
             "Expected files of one model; put matching files in the folder."
         )
+    _compare_capitals(tokenizer, folder)
     return tokenizer
+
+
+def _compare_capitals(tokenizer, folder):
+    """Warn where the tokenizer's setting for capitals does not suit its vocabulary."""
+    words = [
+        one for one in {*tokenizer.get_vocab()} - {*tokenizer.get_added_vocab()} if one[0] != "["
+    ]
+    share = sum(one != one.lower() and one.isascii() for one in words) / max(len(words), 1)
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    lowers = normalizer is not None and normalizer.normalize_str("A") == "a"
+    if lowers and share > 0.05 or not lowers and not share:
+        has, does = ("has", "removes") if lowers else ("has no", "keeps")
+        warnings.warn(
+            f"{folder}: the vocabulary {has} words with capitals, and the tokenizer {does} "
+            f"capitals. Set do_lower_case to {str(not lowers).lower()} in tokenizer_config.json.",
+            stacklevel=4,
+        )
