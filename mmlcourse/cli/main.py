@@ -157,8 +157,7 @@ def _texts(options, task):
             raise ValueError(f"{task.name!r} reads pairs, expected an even number of texts.")
         return [], list(zip(*(options.texts[start::number] for start in range(number))))
     rows = read_rows(options.file, task)
-    rows = rows.drop(columns=[name for name in task.names("label") if name in rows])
-    split = make_split(task, rows, place=options.file)
+    split = make_split(task, rows, place=options.file, labels=False)
     return split.ids if {*IDS} & {*rows} else [], split.texts
 
 

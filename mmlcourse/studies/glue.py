@@ -123,5 +123,4 @@ def _read_test_set(file, source):
         rows = read_rows(place, task)
     index = next((column for column in ("index", "idx") if column in rows), None)
     indexes = list(range(len(rows))) if index is None else rows[index].tolist()
-    rows = rows.drop(columns=[name for name in task.names("label") if name in rows])  # none, or -1
-    return make_split(task, rows, place=place, name="test"), indexes
+    return make_split(task, rows, place=place, name="test", labels=False), indexes

@@ -7,6 +7,7 @@ files, and plain .csv, .tsv, .jsonl and .parquet files. Notebook 00 shows them.
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 from mmlkit.data.tasks import label_key
@@ -142,7 +143,8 @@ def read_rows(path, task=None):
             return _read_parquet(path)
         return _read_jsonl(path) if path.suffix == ".jsonl" else _read_csv(path, task)
     except ValueError as error:  # also of wrong UTF-8 and of pyarrow
-        raise ValueError(f"{path} cannot be read: {error}") from error
+        way_on = ". Save it as UTF-8." if isinstance(error, UnicodeError) else ""
+        raise ValueError(f"{path} cannot be read: {error}{way_on}") from error
 
 
 def _read_csv(path, task):
@@ -186,6 +188,8 @@ def _is_quoted(text):
     """Return whether csv wrote a .tsv file, as pandas does. In GLUE's, marks are plain text."""
     if '"' not in text:
         return False
+    if all(re.fullmatch('".*"', name) for name in text.splitlines()[0].split("\t")):
+        return True  # QUOTE_NONNUMERIC, or R
     try:
         rows = list(csv.reader(io.StringIO(text, newline=""), "excel-tab", strict=True))
     except csv.Error:
@@ -224,10 +228,15 @@ def _read_jsonl(path):
             try:
                 if line.strip():
                     rows[number] = json.loads(line)
+                    if not isinstance(rows[number], dict):
+                        raise ValueError(f"a {type(rows[number]).__name__}")
                     # Half of a UTF-16 pair ("\\ud800") is valid JSON, but no text.
                     json.dumps(rows[number], ensure_ascii=False).encode()
             except ValueError as error:
-                raise ValueError(f"line {number} is no JSON object: {error}") from error
+                raise ValueError(
+                    f"line {number} is no JSON object: {error}. Write each row as an object in a "
+                    "line of its own."
+                ) from error
     return pd.DataFrame(list(rows.values()), list(rows), dtype=object)
 
 

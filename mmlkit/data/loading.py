@@ -7,6 +7,7 @@ what was expected. Notebooks 00 and 02 use it.
 import dataclasses
 import warnings
 from dataclasses import dataclass, field
+from numbers import Number
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from mmlkit.data.labels import SEVERAL, match_labels
 from mmlkit.data.tasks import Task, get_task
 from mmlkit.hub import load_hub_dataset
 
-__all__ = ["Split", "TaskData", "load_task", "make_split", "task_data"]
+__all__ = ["Split", "TaskData", "load_task", "make_split", "task_data", "text_of"]
 
 LABELLED = ("train", "dev")  # other splits may be without labels
 IDS = ("id", "ID", "Id", "idx", "index", "test_id")
@@ -222,7 +223,7 @@ def make_split(task, rows, *, name="data", place=None, labels=None, limit=None, 
         name: the split. "train" and "dev" need labels.
         place: the file of the rows. Messages name it, and a known name tells the order of integer
             labels.
-        labels: see `load_task`.
+        labels: see `load_task`. False: they are not read, as where rows are to be predicted.
         limit: see `load_task`.
         seed: see `load_task`.
 
@@ -233,11 +234,13 @@ def make_split(task, rows, *, name="data", place=None, labels=None, limit=None, 
         ValueError: a row or a column is wrong. The message names the first one.
     """
     task, frame, place = get_task(task), as_frame(rows), place or name
+    if labels is False:
+        frame = frame.drop(columns=[one for one in task.names("label") if one in frame])
     *columns, column = _find_columns(task, frame, place, required=name in LABELLED)
-    texts = frame[columns].map(lambda text: text.strip() if isinstance(text, str) else "")
+    texts = frame[columns].map(text_of)
     faults, values = {}, None
     if column is not None:
-        values, unknown = match_labels(task, frame[column], labels, place)
+        values, unknown = match_labels(task, frame[column], labels, place, name)
         alike = name == "test" and len(set(values)) == 1 < len(values)
         placeholder = alike and canonical_columns(place, task)  # MT-DNN's for unknown labels
         if name not in LABELLED and (placeholder or unknown.all()):
@@ -256,6 +259,19 @@ def make_split(task, rows, *, name="data", place=None, labels=None, limit=None, 
     texts = list(texts.iloc[kept].itertuples(index=False, name=None))
     ids, others = _other_columns(frame.iloc[kept], {*columns, column, *task.text_columns})
     return Split(task, texts, values, ids, name, columns=others)
+
+
+def text_of(value):
+    """Return the text of a cell: numbers are written out, and a missing value is "".
+
+    Args:
+        value: what a table or a list holds.
+
+    Returns:
+        The text without spaces at its ends.
+    """
+    is_text = isinstance(value, (str, Number)) and value == value  # NaN is not equal to itself
+    return str(value).strip() if is_text else ""
 
 
 def _find_columns(task, frame, place, *, required):

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from mmlkit.data.batching import collate, encode, plan
-from mmlkit.data.loading import Split, TaskData, make_split
+from mmlkit.data.loading import Split, TaskData, make_split, text_of
 from mmlkit.runtime import autocast, place, turn
 from mmlkit.training import metrics
 from mmlkit.training.distributed import ALONE
@@ -91,7 +91,7 @@ def predict_scores(
         model: a MultitaskModel. It is moved to `device` and stays there; its mode is restored.
             Threads take turns with a model, also with a `fit` of it.
         data: a Split, a TaskData (its dev split), a list of texts or pairs of texts, or a table in
-            memory with the task's columns (see `task_data`).
+            memory with the task's columns (see `task_data`). Labels in a table are not read.
         task: the task of texts: a Task, or the name of one of `model.tasks` or of mmlkit's own. A
             Split or TaskData has a task already.
         batch_size: rows per batch. Where memory runs out, batches are halved.
@@ -103,9 +103,10 @@ def predict_scores(
         Scores [N, C], a numpy array in row order.
 
     Raises:
-        ValueError: texts come without a task, or not one for each text column; a TaskData has no
-            dev split; the head is for other labels (`MultitaskModel.head`); or a score is not
-            finite (from `score_encoded`, as is a single row that does not fit into memory).
+        ValueError: texts come without a task, or not one for each text column; a text is empty; a
+            TaskData has no dev split; the head is for other labels (`MultitaskModel.head`); or a
+            score is not finite (from `score_encoded`, as is a single row that does not fit into
+            memory).
     """
     split = _as_split(model, data, task)
     model.head(split.task)
@@ -279,8 +280,13 @@ def evaluate(model, data, **options):
         {metric: value}.
 
     Raises:
+        TypeError: data are texts or a table.
         ValueError: the split has no labels, or a metric is not for the task (from `check_metrics`).
     """
+    if not isinstance(data, (Split, TaskData)):
+        raise TypeError(
+            f"data is a {type(data).__name__}; pass a split, as in task_data(task, train, dev).dev."
+        )
     task = data.task  # that of a TaskData may have other metrics than its split
     metrics.check_metrics(task)
     split = _as_split(model, data, options.pop("task", None))
@@ -312,13 +318,15 @@ def _as_split(model, data, task):
     task = model.known_task(task)
     first = next(iter(data), None) if isinstance(data, list) else data
     if isinstance(first, dict) or hasattr(data, "columns") or hasattr(data, "column_names"):
-        return make_split(task, data, name="texts")  # else its names were the texts
+        return make_split(task, data, name="texts", labels=False)  # else its names were the texts
     data = [data] if isinstance(data, str) else data  # else each character would be a text
-    texts = [(row,) if isinstance(row, str) else tuple(row) for row in data]
+    single = lambda row: isinstance(row, str) or not hasattr(row, "__iter__")
+    rows = [(row,) if single(row) else tuple(row) for row in data]
+    texts = [tuple(map(text_of, row)) for row in rows]
     for i, row in enumerate(texts):
-        if len(row) != len(task.text_columns) or not all(text.strip() for text in row):
+        if len(row) != len(task.text_columns) or not all(row):
             raise ValueError(
-                f"text {i} is {row!r:.200}; task {task.name!r} expects one text that is not empty "
-                f"for each of {list(task.text_columns)}."
+                f"text {i} is {rows[i]!r:.200}; task {task.name!r} expects one text that is not "
+                f"empty for each of {list(task.text_columns)}."
             )
     return Split(task, texts, None, list(range(len(texts))), "texts")

@@ -165,7 +165,7 @@ def fit(
         seconds, best.
 
     Raises:
-        TypeError: data are a table (see `task_data`).
+        TypeError: data are tables (see `task_data`).
         ValueError: data, head, optimizer, sampler or hook do not fit together, or a checkpoint or
             another process has other settings (from private functions).
         FloatingPointError: the loss or a gradient was not finite in the last step (on a GPU: of 50
@@ -332,8 +332,10 @@ def _copy_of(state):
 
 def _checked_data(model, data):
     """Return {task name: TaskData}, if all have labels and fit the names and the heads."""
-    if not isinstance(data, (dict, TaskData)):
-        raise TypeError(f"data is a {type(data).__name__}; pass task_data(task, train, dev) of it.")
+    for one in data.values() if isinstance(data, dict) else [data]:
+        if not isinstance(one, TaskData):
+            kind = type(one).__name__
+            raise TypeError(f"data is a {kind}; pass task_data(task, train, dev) of it.")
     data = data if isinstance(data, dict) else {data.task.name: data}
     for name, one in data.items():
         model.head(one.task)
@@ -342,12 +344,13 @@ def _checked_data(model, data):
             split, compared = getattr(one, part), ("name", "kind", "labels", "score_range")
             if getattr(split, "labels", None) is None:
                 raise ValueError(f"Task {name!r} has no labels in {part}; fit needs train and dev.")
-            if name != one.task.name or any(
-                getattr(split.task, key) != getattr(one.task, key) for key in compared
-            ):
+            found = {key: getattr(split.task, key) for key in compared}
+            other = {key: has for key, has in found.items() if has != getattr(one.task, key)}
+            if name != one.task.name or other:
+                made = f", and its {part} split was made for a task with {str(other):.300}"
                 raise ValueError(
-                    f"data[{name!r}] is for {one.task}, and its {part} split was made for "
-                    f"{split.task}. Use the task's own name, and load the data with this task."
+                    f"data[{name!r}] is for task {one.task.name!r}{made if other else ''}. Use the "
+                    "task's own name, and load the data with this task."
                 )
     return data
 

@@ -16,20 +16,21 @@ def check_metrics(task):
     Raises:
         ValueError: a metric is unknown, or is for another kind of task.
     """
-    known = METRICS[task.kind]
+    known = [name for name in METRICS[task.kind] if name != "f1" or len(task.labels) == 2]
     if unknown := [name for name in task.metrics if name not in known]:
         raise ValueError(
-            f"task {task.name!r} has the metrics {unknown}; a {task.kind} task may have "
-            f"{list(known)}."
+            f"task {task.name!r} has the metrics {unknown}; a {task.kind} task may have {known} "
+            f"with {len(task.labels)} labels."
         )
 
 
 def compute(task, scores, labels, queries=None):
     """Compute the metrics of a task.
 
-    A correlation with constant scores or labels is undefined and returned as nan. The metrics of a
-    ranking task are means over queries. Equal scores count as the mean over their possible orders:
-    one score for all candidates gives 1/candidates, not 1.
+    A correlation with constant scores or labels is undefined and returned as nan; so is Matthews'
+    with constant labels, and F1 where no row has the second label. The metrics of a ranking task
+    are means over queries. Equal scores count as the mean over their possible orders: one score for
+    all candidates gives 1/candidates, not 1.
 
     Args:
         task: a Task.
@@ -71,7 +72,17 @@ def _sklearn(name, **options):
     return metric
 
 
+def _unless_constant(metric):
+    """Return a metric of labels and predictions that is nan where all labels are equal."""
+
+    def defined(labels, predictions):
+        return metric(labels, predictions) if len(set(labels)) > 1 else np.nan
+
+    return defined
+
+
 def _correlation(name):
+    @_unless_constant
     def metric(labels, predictions):
         import scipy.stats
 
@@ -112,8 +123,9 @@ METRICS = {
     "classification": {
         "accuracy": _accuracy,
         "macro_f1": _sklearn("f1_score", average="macro", zero_division=0),
-        "f1": _sklearn("f1_score", zero_division=0),  # of the second label: paraphrase, duplicate
-        "matthews": _sklearn("matthews_corrcoef"),
+        # of the second label: paraphrase, duplicate
+        "f1": _unless_constant(_sklearn("f1_score", zero_division=0)),
+        "matthews": _unless_constant(_sklearn("matthews_corrcoef")),
         **_CORRELATIONS,
     },
     "regression": _CORRELATIONS,

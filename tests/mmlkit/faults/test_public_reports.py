@@ -5,6 +5,7 @@ import csv
 import dataclasses
 import functools
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from tiny import write_tiny_bert, write_vocabulary
 from mmlkit.bert.model import BertConfig, BertModel
 from mmlkit.bert.pretrained import load_pretrained, read_checkpoint
 from mmlkit.data.batching import collate, encode
+from mmlkit.data.files import read_rows
 from mmlkit.data.loading import load_task, make_split, task_data
 from mmlkit.data.tasks import Task
 from mmlkit.heads.linear import LinearHead, PairHead
@@ -86,12 +88,55 @@ def test_integers_from_minus_one_follow_the_advice_of_the_message(tmp_path):
     assert labelled(data.train) == list(zip(("awful", "a table", "lovely"), names))
 
 
+def numbered(*numbers, labels=("*", "**", "***"), **options):
+    task = Task("stars", text_columns=("text",), labels=("*", "**", "***"))
+    rows = {"text": [f"text {i}" for i in numbers], "label": numbers}
+    return make_split(task, rows, name="train", labels=labels, **options)
+
+
+def test_integers_from_one_without_the_highest_are_noticed():
+    """Read as the order from 0 on, every label would be one too high."""
+    with pytest.warns(UserWarning, match="no row has 0, .* begin at 1, pass") as found:
+        numbered(1, 2, 1)
+    advised = eval(
+        f"dict({found[0].message.args[0].split('pass ')[1][:-1]})".replace("...", "3:'***'")
+    )
+    assert numbered(1, 2, 1, **advised).labels.tolist() == [0, 1, 0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert numbered(0, 2, 1).labels.tolist() == [0, 2, 1]
+
+
+@pytest.mark.parametrize("value", [-1, -1.0, "-1"])
+def test_minus_one_is_unknown_only_beside_all_other_labels(value):
+    for numbers in ((value, 1), (value, 0, 1), (value, 1, 2)):
+        with pytest.raises(ValueError, match=rf"in the table, .*'{value}'.*a dict .*-1: 'no', 1: "):
+            numbered(*numbers)
+    assert numbered(value, 1, 1, labels={-1: "*", 1: "***"}).labels.tolist() == [0, 2, 2]
+    with pytest.warns(UserWarning, match=r"without a label: 1 of 4 \(row 1\)"):
+        assert numbered(0, value, 1, 2).labels.tolist() == [0, 1, 2]
+    rows = {"text": ["a", "b"], "label": [value, value]}
+    assert make_split(YES_NO, rows, name="test", labels=("no", "yes")).labels is None
+
+
+def test_numbers_are_texts(folder):
+    """A csv file gives them as texts, too."""
+    rows = {"text": ["a", 911, 1.5, np.int64(7), True, "007"], "label": ["no", "yes"] * 3}
+    texts = [("a",), ("911",), ("1.5",), ("7",), ("True",), ("007",)]
+    assert make_split(YES_NO, rows, name="train").texts == texts
+    model = linear(folder)
+    expected = predict_scores(model, ["the cat", "911"], task=YES_NO)
+    found = predict_scores(model, ["the cat", 911], task=YES_NO)
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
 def test_a_tsv_file_that_pandas_wrote_has_the_texts_of_its_frame(tmp_path, quoting, end):
     texts = ['He said ""no"".', 'a "good" film', "two\tcolumns", "two\nlines", "plain"]
-    frame = pd.DataFrame({"text": texts, "label": ["yes", "no", "yes", "no", "yes"]})
+    frame = pd.DataFrame({"text": texts, "label": ["yes", "no", "yes", "no", "yes"], "n": 1})
     text = frame.to_csv(sep="\t", index=False, quoting=quoting, lineterminator=end)
+    frame = frame.drop(columns="n")
     assert labelled(load(tmp_path, text, name="{}.tsv").train) == list(map(tuple, frame.values))
 
 
@@ -115,6 +160,30 @@ def test_scores_on_another_scale_are_noticed(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load(tmp_path, text + "g,h,3\n", "stsb")
+    for task in ("stsb", "stsb_star"):
+        with pytest.raises(ValueError, match="row 5, .* The highest score is 100: divide them"):
+            load(tmp_path, text + "g,h,50\nk,l,100\n", task)
+        found = load(tmp_path, f"sentence1,sentence2,score\na,b,{50 / 20}\nk,l,{100 / 20}\n", task)
+        assert found.train.labels.tolist() == ([2.5, 5] if task == "stsb" else [1])
+        (tmp_path / "test.csv").write_text("sentence1,sentence2,score\na,b,-1\nc,d,-1\n")
+        assert load(tmp_path, text + "g,h,5\n", task).test.labels is None
+        (tmp_path / "test.csv").unlink()
+
+
+def test_a_file_in_another_encoding_or_form_has_a_way_on(tmp_path):
+    for encoding in ("utf-16", "cp1252"):
+        (tmp_path / "train.csv").write_text("text,label\nschön,no\n", encoding=encoding)
+        with pytest.raises(ValueError, match=r"train.csv cannot be read: .* Save it as UTF-8\."):
+            read_rows(tmp_path / "train.csv")
+    (tmp_path / "train.csv").write_text("text,label\nschön,no\n", encoding="utf-8")
+    assert read_rows(tmp_path / "train.csv").text.tolist() == ["schön"]
+    for indent in (None, 1):
+        rows = json.dumps([{"text": "a", "label": "no"}], indent=indent)
+        (tmp_path / "train.jsonl").write_text(rows)
+        with pytest.raises(ValueError, match="line 1 is no JSON object.* Write each row as an obj"):
+            read_rows(tmp_path / "train.jsonl")
+    (tmp_path / "train.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n')
+    assert read_rows(tmp_path / "train.jsonl").text.tolist() == ["a", "b"]
 
 
 def test_the_other_sst_of_mt_dnn_is_not_read(tmp_path):
@@ -132,8 +201,15 @@ def test_a_word_for_unknown_labels(tmp_path):
     (tmp_path / "test.csv").write_text("text,label\na,hidden\nb,hidden\n")
     text = "text,label\na,no\nb,yes\n"
     with pytest.raises(ValueError, match=r"found 'hidden', .*\(None: the label is unknown\)"):
-        load(tmp_path, text)
+        load(tmp_path, f"{text}c,hidden\n")
     assert load(tmp_path, text, labels={"hidden": None}).test.labels is None
+    with pytest.warns(UserWarning, match="test.csv: 'hidden' in all rows: unknown labels"):
+        assert load(tmp_path, text).test.labels is None
+    for rows in ("a,2\nb,2\n", "a,hidden\nb,secret\n", 'a,"no,yes"\n'):  # not one word
+        (tmp_path / "test.csv").write_text(f"text,label\n{rows}")
+        with pytest.raises(ValueError, match="test.csv, row 2, column 'label': found"):
+            load(tmp_path, text)
+    (tmp_path / "test.csv").unlink()
     with pytest.warns(UserWarning, match="rows without a label: 1 of 3"):
         data = load(tmp_path, f"{text}c,hidden\n", labels={"hidden": None})
     assert labelled(data.train) == [("a", "no"), ("b", "yes")]
@@ -186,13 +262,36 @@ def test_tables_in_memory(folder):
 
     frame = pd.DataFrame({"text": ["the cat", "a dog"], "label": ["no", "yes"]})
     model = linear(folder)
-    with pytest.raises(TypeError, match=r"data is a DataFrame; pass task_data\(task, train, dev\)"):
-        fit(model, frame)
+    for data in (frame, {"mine": frame}, {"train": frame, "dev": frame}):
+        with pytest.raises(TypeError, match=r"data is a DataFrame; pass task_data\(task, train, d"):
+            fit(model, data)
+    with pytest.raises(TypeError, match=r"data is a DataFrame; pass a split, as in task_data\("):
+        evaluate(model, frame)
+    assert 0 <= evaluate(model, task_data(YES_NO, frame, frame).dev)["accuracy"] <= 1
     fit(model, task_data(YES_NO, frame, frame), epochs=1, device="cpu")
     expected = predict(model, frame["text"].tolist(), task="mine").tolist()
     rows, lists = frame.to_dict("records"), frame.to_dict("list")
-    for table in (frame, frame[["text"]], Dataset.from_pandas(frame), rows, lists):
+    tables = [frame, frame[["text"]], Dataset.from_pandas(frame), rows, lists]
+    tables += [frame.assign(label=one) for one in ([None, "no"], [0, 1], [-1, 7], ["x", 2])]
+    for table in (*tables, pd.concat([frame, frame[["label"]]], axis=1)):
         assert predict(model, table, task="mine").tolist() == expected
+
+
+@pytest.mark.parametrize("empty", ["", " ", None, np.nan])
+def test_an_empty_text_to_predict_is_named(folder, empty):
+    model, texts = linear(folder), ["the cat", empty]
+    with pytest.raises(ValueError, match="text 1 is .* expects one text that is not empty"):
+        predict(model, texts, task=YES_NO)
+    with pytest.raises(ValueError, match=r"\(row 1\). Fill them in, because each row gets a pr"):
+        predict(model, {"text": texts, "label": ["no", "yes"]}, task=YES_NO)
+
+
+def test_data_under_another_name_are_named_without_the_whole_task(folder):
+    rows = {"text": ["the cat", "a dog"], "label": ["no", "yes"]}
+    data = task_data(YES_NO, rows, rows)
+    with pytest.raises(ValueError, match=r"data\['spam'\] is for task 'mine'\. Use") as found:
+        fit(linear(folder), {"spam": data})
+    assert len(str(found.value)) < 120
 
 
 # models
@@ -270,6 +369,29 @@ def test_a_vocabulary_with_capitals_keeps_them(folder):
 
 PREFIXES = ["module.bert.", "module.", "bert.", "model.", "_orig_mod.", "base_model.model."]
 PREFIXES += ["roberta.", "model.bert.", "encoder.", "net.bert.", "0.auto_model."]
+
+
+@pytest.mark.parametrize("capitals", [True, False])
+def test_a_setting_for_capitals_that_does_not_suit_the_vocabulary(folder, capitals):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    path = Path(write_vocabulary(folder / "vocab.txt"))
+    words = path.read_text()
+    path.write_text(words.replace("\ncat\n", "\nCat\n") if capitals else words)
+    config = folder / "tokenizer_config.json"
+    config.write_text(json.dumps({"tokenizer_class": "BertTokenizer", "do_lower_case": capitals}))
+    has = ("has words .* removes", "has no words .* keeps")[not capitals]
+    with pytest.warns(UserWarning, match=f"vocabulary {has} capitals. Set do_lower") as found:
+        tokenizer = load_pretrained(folder)[1]
+    assert tokenizer("the Cat").input_ids[1:-1] == [5, 1]
+    tokenizer.save_pretrained(folder)  # tokenizer.json, too
+    _, value = re.search(r"Set (\w+) to (\w+)", str(found[0].message)).groups()
+    config.write_text(
+        json.dumps(json.loads(config.read_text()) | {"do_lower_case": value == "true"})
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_pretrained(folder)[1]("the Cat").input_ids[1:-1] == [5, 7]
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
@@ -534,10 +656,21 @@ def test_predictions_beside_a_run_of_the_same_model_change_nothing(folder):
     assert found.result().tolist() == expected
 
 
-def test_where_no_metric_is_defined_the_last_epoch_stays(folder):
-    task = Task("mine", text_columns=("text",), kind="regression")
-    train = pd.DataFrame({"text": ["the cat", "a dog"], "label": [1.0, 2.0]})
-    data = task_data(task, train, train.assign(label=1.0))
+@pytest.mark.parametrize("metric", ["pearson", "spearman", "f1", "matthews"])
+@pytest.mark.parametrize("rows", [1, 2])
+def test_where_no_metric_is_defined_the_last_epoch_stays(folder, metric, rows):
+    options = {} if metric in ("f1", "matthews") else {"kind": "regression", "labels": ()}
+    task = dataclasses.replace(YES_NO, metrics=(metric,), **options)
+    labels = YES_NO.labels if task.labels else [1.0, 2.0]
+    train = pd.DataFrame({"text": ["the cat", "a dog"], "label": labels})
+    data = task_data(task, train, train.assign(label=labels[0])[:rows])
     with pytest.warns(UserWarning, match="No dev metric is defined"):
         history = fit(linear(folder, task), data, epochs=3, device="cpu")
-    assert history["best"].tolist() == [False, False, True]
+    assert history["best"].tolist() == [False, False, True] and history[metric].isna().all()
+
+
+def test_f1_of_three_labels_is_refused_before_training(folder):
+    rows = {"text": ["the", "cat", "dog"], "label": THREE.labels}
+    task = dataclasses.replace(THREE, metrics=("f1",))
+    with pytest.raises(ValueError, match=r"metrics .'f1'.; .*'macro_f1', .* with 3 labels"):
+        fit(linear(folder, task), task_data(task, rows, rows))
