@@ -1,9 +1,12 @@
 """The files that come with the library: recorded results, experiments, notebooks and drawings.
 
-In a checkout they are folders beside the package. A wheel holds them inside the package, so that a
-notebook that is opened alone shows its recorded columns too. Notebooks 02 to 12 use it.
+In a checkout they are folders beside the package. A wheel holds them inside the package, results in
+an archive, so that a notebook that is opened alone shows them too. Notebooks 02 to 12 use it.
 """
 
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
 __all__ = ["drawing", "results", "shipped_folder"]
@@ -23,7 +26,18 @@ def shipped_folder(name):
     """
     roots = [Path.cwd(), Path.cwd().parent, _PACKAGE.parent]
     places = [root / name for root in roots if (root / "mmlkit" / "__init__.py").is_file()]
+    archive = _PACKAGE / f"{name}.tar.xz"
+    if archive.is_file() and not any(place.is_dir() for place in places):
+        return Path(_unpacked(archive).name, name)
     return next((place for place in (*places, _PACKAGE / name) if place.is_dir()), None)
+
+
+@cache
+def _unpacked(archive):
+    """Return a temporary folder with the files of an archive, removed when the process ends."""
+    folder = tempfile.TemporaryDirectory()
+    shutil.unpack_archive(archive, folder.name)
+    return folder
 
 
 def results(*names):
@@ -36,10 +50,6 @@ def results(*names):
     Returns:
         A pathlib.Path. Where nothing exists, it is the path that was expected, after a printed
         sentence.
-
-    Example::
-
-        runs = results("mml-tables-fast").glob("*.json")
     """
     folder, names = shipped_folder("results"), names or (".",)
     found = [folder / name for name in names if folder and (folder / name).exists()]

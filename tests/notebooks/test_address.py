@@ -180,6 +180,7 @@ def test_the_wheel_holds_results_experiments_and_notebooks():
     code = {".".join(folder.relative_to(ROOT).parts) for folder in code}
     assert code == {*setuptools["packages"]} - {*setuptools["package-dir"]}
     assert {*(ROOT / "results").rglob("*.json")} <= held["results"]
+    assert setuptools["exclude-package-data"] == {"mmlcourse.results": ["archive/**"]}
     assert {*(ROOT / "experiments").glob("*.toml")} <= held["experiments"]
     assert {*NOTEBOOKS, *(ROOT / "notebooks" / "images").glob("*.svg")} <= held["notebooks"]
 

@@ -1,5 +1,7 @@
 """The first cell of a notebook: advice for each machine, and the files of an installed wheel."""
 
+import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,15 @@ def test_recorded_results_come_from_the_package(installed, capsys):
     assert shipped.results() == installed / "results" and not capsys.readouterr().out
     assert not shipped.results("lessons/03.json").exists()
     assert capsys.readouterr().out.startswith("Not found: results/lessons/03.json.")
+
+
+def test_a_wheel_has_recorded_results_in_an_archive(installed, capsys):
+    with tarfile.open(installed / "results.tar.xz", "w:xz") as archive:
+        archive.add(installed / "results", "results")
+    shutil.rmtree(installed / "results")
+    assert shipped.results("lessons/02.json").read_text() == "{}" and not capsys.readouterr().out
+    assert shipped.results() == shipped.results()
+    assert shipped.drawing("00") == installed / "notebooks" / "images" / "00_map.svg"
 
 
 def test_a_checkout_comes_before_the_package(installed, tmp_path, monkeypatch):
