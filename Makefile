@@ -112,7 +112,7 @@ course: install                 ## an edition of the assignments, outside the re
 data: install                   ## the measured table of data/README.md
 	$(BIN)/python data/measure.py
 
-bench: install                  ## speed beside transformers, on SOURCE, for the table of the README
+bench: install                  ## speed beside transformers, on SOURCE, for the table of the guide
 	$(BIN)/python benchmarks/speed.py --source $(SOURCE) --only step heads start --out results/speed.json
 	$(BIN)/python benchmarks/speed.py --source $(SOURCE) --only predict --out results/speed_predictions.json
 	$(BIN)/python benchmarks/speed_table.py

@@ -1,4 +1,4 @@
-"""Draw the figure of the README: our pruning runs beside Fig. 2 of the MML paper.
+"""Draw the figure of docs/guide/measured.md: our pruning runs beside Fig. 2 of the MML paper.
 
     python benchmarks/readme_figure.py
 

@@ -1,4 +1,4 @@
-"""The tables of recorded speeds: `mmlkit bench` prints them, and this script writes README's.
+"""The tables of recorded speeds: `mmlkit bench` prints them, and this script writes the guide's.
 
 python benchmarks/speed_table.py
 """
@@ -96,14 +96,14 @@ def _interval(values, form):
     return f"{median} ({lowest} to {highest})"
 
 
-def main(readme=ROOT / "README.md"):
-    """Write the tables of results/speed*.json between the marks <!-- speed --> of a README."""
+def main(page=ROOT / "docs/guide/measured.md"):
+    """Write the tables of results/speed*.json between the marks <!-- speed --> of a page."""
     parts = []
     for file in sorted((ROOT / "results").glob("speed*.json")):
         record = json.loads(file.read_text(encoding="utf-8"))
         parts.append(markdown_list(speed_sentences(record)))
         parts.append(markdown_table(speed_table(record)))
-    fill_marks(readme, {"speed": parts})
+    fill_marks(page, {"speed": parts})
 
 
 if __name__ == "__main__":

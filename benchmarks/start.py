@@ -15,7 +15,8 @@ from mmlkit.runtime import pick_device
 
 __all__ = ["start_record", "time_start"]
 
-# The names are those of the README's first example. They import what the library is made of.
+# The names are those of the first example of docs/guide/own-data.md. They import what the
+# library is made of.
 _IMPORTS = """
 from time import perf_counter as now
 started = now()

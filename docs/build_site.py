@@ -36,6 +36,7 @@ def pages():
     """Return the paths of all files that become a page or a picture of one."""
     return {
         *TEXTS,
+        *(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/guide/*.md")),
         *(path.relative_to(ROOT).as_posix() for path in ROOT.glob("notebooks/[0-9]*.ipynb")),
         *(path.relative_to(ROOT).as_posix() for path in ROOT.glob("notebooks/images/*")),
     }

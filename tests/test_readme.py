@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import socket
 import statistics
@@ -12,17 +13,53 @@ import pytest
 import torch
 import yaml
 
+from mmlkit import get_task
+
 ROOT = Path(__file__).resolve().parents[1]
-GUIDE = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GUIDE = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [*GUIDE, *(ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "data/README.md"))]
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
 
 
+def test_the_readme_leads():
+    """It is short, its first example has what is special here, and its numbers are the guide's."""
+    text = GUIDE[0].read_text(encoding="utf-8")
+    assert len(text.encode()) <= 14_000
+    before, example, after = re.split(r"```python\n(.*?)```", text, flags=re.S)
+    assert before.count("\n") < 70 and "MultiverseHead(" in example and "collapse()" in example
+    words = [len(part.split()) for part in re.split(r"\n(?=\n|- |\||```)", before + after)]
+    assert max(words) <= 110
+    measured = (ROOT / "docs/guide/measured.md").read_text(encoding="utf-8")
+    found = re.findall(r"[+-]\d+\.\d \([^()]+ to [^()]+\)", text)
+    assert len(found) >= 8 and not [one for one in found if one not in measured]
+
+
+def test_the_guide_lists_its_pages_and_every_experiment():
+    guide = ROOT / "docs" / "guide"
+    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (guide / "README.md").read_text("utf-8")))
+    assert listed == {page.name for page in guide.glob("*.md")} - {"README.md"}
+    text = (guide / "reproducing.md").read_text(encoding="utf-8")
+    part = text.split("## Which experiment")[1]
+    named = {path.stem for path in (ROOT / "experiments").glob("*.toml")}
+    assert named and named <= set(re.findall(r"`([\w-]+)`", part))
+    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| (.+) \|$", part, re.M)
+    for name, hub, columns in rows:
+        task = get_task(name)
+        assert hub == (task.hub if isinstance(task.hub, str) else ", ".join(task.hub))
+        assert re.findall(r"`(\w+)`", columns) == [*task.text_columns, "label"]
+    assert len(rows) == 10
+
+
 def test_link_targets_exist():
     for page in PAGES:
-        targets = re.findall(r"\]\(([^)#\s]+)\)", page.read_text(encoding="utf-8"))
-        missing = [one for one in targets if "://" not in one and not (page.parent / one).exists()]
-        assert not missing, f"{page}: {missing}"
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            name, _, heading = target.partition("#")
+            path = page.parent / name if name else page
+            assert "://" in target or path.exists(), f"{page}: {target}"
+            if heading and "://" not in target:
+                titles = re.findall(r"^#+ (.+)", path.read_text(encoding="utf-8"), re.M)
+                anchors = [re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in titles]
+                assert heading in anchors, f"{page}: {target}"
 
 
 def test_the_verbs_of_make_exist_and_run_existing_scripts():
@@ -32,6 +69,19 @@ def test_the_verbs_of_make_exist_and_run_existing_scripts():
     assert {"walkthrough", "test"} <= verbs and not unknown, unknown
     scripts = re.findall(r"python (\S+\.py)", makefile)
     assert len(scripts) >= 3 and all((ROOT / script).is_file() for script in scripts), scripts
+
+
+def test_the_commands_are_understood():
+    """Their words and options exist; what they do is tested with each command."""
+    from mmlcourse.cli.arguments import parse
+
+    text = "\n".join(page.read_text(encoding="utf-8") for page in GUIDE)
+    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.S))
+    said = re.findall(r"^mmlkit (.+?)(?: +#.*)?$", blocks, re.M)
+    said += re.findall(r"`mmlkit (\w+ [^`]+)`", text)  # a word alone is the name of a command
+    commands = [shlex.split(" ".join(one.split())) for one in said]
+    assert {"run", "reproduce", "report"} <= {parse(one).command for one in commands}
+    assert len(said) >= 15
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@
     scores        tables of the scores of an experiment's runs, and what they say about a claim
     results       all recorded runs with their plans and claims
     overviews     short tables of them, and sentences on their claims
-    verdicts      what README.md and results/REPORT.md say about them
+    verdicts      what the guide and results/REPORT.md say about them
     reports       the report of `mmlkit report`: every cell, with figures
 
 The rules for Snakemake are in Snakefile, those for an experiment's file in

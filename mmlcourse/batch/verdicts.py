@@ -1,4 +1,4 @@
-"""What README.md and results/REPORT.md say about recorded runs: `mmlkit report --readme`.
+"""What the guide and results/REPORT.md say about recorded runs: `mmlkit report --readme`.
 
 REPORT.md has a verdict on every claim, their figure, advice, and a paragraph for each experiment.
 """
@@ -50,18 +50,18 @@ def write_evidence(folders, report):
     return path
 
 
-def write_readme(folders, readme="README.md"):
-    """Write the tables of a README, see `fill_marks`.
+def write_readme(folders, readme="docs/guide/measured.md"):
+    """Write the tables of a page, see `fill_marks`.
 
     There are three: the verdicts on primary claims (claims), the advice (advice), and every
     experiment (report). Claims and advice leave out earlier editions of the mini data.
 
     Args:
         folders: a list of folders with results.
-        readme: the file.
+        readme: the page.
 
     Returns:
-        The path of the file.
+        Its path.
     """
     recorded = experiments_in(folders)
     parts = {

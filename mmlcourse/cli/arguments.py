@@ -92,7 +92,7 @@ _ARGUMENTS = {
         [
             ("folders", "default: results", {**_ANY, "default": ["results"]}),
             ("--out", "folder for the report (default: the first folder's report/)"),
-            ("--readme", "write README.md's tables and REPORT.md of the first folder too", _FLAG),
+            ("--readme", "write the guide's tables and REPORT.md of the first folder too", _FLAG),
         ],
     ),
     "bench": ("the speed of this machine, and of transformers beside it (needs a checkout)", []),

@@ -1,7 +1,7 @@
 """Recorded pruning runs: the number of active heads over training, as in Fig. 2 of MML v2.
 
 The paper draws QNLI. `recorded_staircases` returns the recorded runs on QNLI and on smaller sets.
-Notebook 04 and the README draw them.
+Notebook 04 and the guide draw them.
 """
 
 from pathlib import Path

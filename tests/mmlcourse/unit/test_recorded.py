@@ -33,7 +33,7 @@ RUNS = sorted(RESULTS.glob("pruning_*.json"))
 
 
 def told(compared):
-    """Return a difference with its interval, as README has them."""
+    """Return a difference with its interval, as the guide has them."""
     return f"{signed(compared.difference)} ({signed_interval(compared.low, compared.high)})"
 
 
@@ -140,8 +140,8 @@ def test_the_gains_at_the_last_epoch_are_those_in_the_text_of_real_stars():
     assert said in (ROOT / "experiments" / "real-stars.toml").read_text(encoding="utf-8")
     lesson = (ROOT / "notebooks" / "src" / "09_domain_adaptation.py").read_text(encoding="utf-8")
     assert said.replace(" points", "") in lesson
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"with 10, 40 and 160 labels are {said.replace(' points', '.')}" in readme
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
+    assert f"with 10, 40 and 160 labels are {said.replace(' points', '.')}" in measured
 
 
 def test_the_sentences_on_a_new_domain_equal_the_runs():
@@ -170,12 +170,12 @@ def test_the_sentences_on_a_new_domain_equal_the_runs():
     def in_words(found):
         return f"{found.difference:.1f} ({signed(found.low)} to {signed(found.high)})"
 
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     whole, at_last = gain(best), gain(last)
-    assert f"gains {in_words(whole).replace(' (', ' points (')}" in readme
+    assert f"gains {in_words(whole).replace(' (', ' points (')}" in measured
     two = gain(last, ["scitail"], [0.001]).difference
     said = f"the gain is {in_words(at_last)}, and with 2 labels of SciTail it is {two:.1f}."
-    assert f"At the last epoch {said}" in readme
+    assert f"At the last epoch {said}" in measured
     lesson = (ROOT / "notebooks" / "src" / "09_domain_adaptation.py").read_text(encoding="utf-8")
     lesson = " ".join(lesson.replace("\n#", " ").split())
     few, some, many = (gain(last, shares=[one]).difference for one in shares)
@@ -203,9 +203,9 @@ def test_the_texts_on_mnli_alone_equal_the_runs():
     assert updates == [{126}, {1008}] and len(one.results) == 42
     more, alone, *each = (found for _, found in one.compared)
     assert [outcome(found) for found in (more, alone, *each)] == 4 * ["holds"]
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     said = f"the gain is {told(alone)[1:].replace(' (', ' points (')}, and eight sets have"
-    assert f"{said} {told(more)[1:].replace(' (', ' more (')}." in readme
+    assert f"{said} {told(more)[1:].replace(' (', ' more (')}." in measured
     lesson = (ROOT / "notebooks" / "src" / "09_domain_adaptation.py").read_text(encoding="utf-8")
     (plain,) = [x for x in recorded_experiments() if x.experiment.name == "real-adaptation"]
     on = [
@@ -215,7 +215,7 @@ def test_the_texts_on_mnli_alone_equal_the_runs():
     first = on[0] - on[1]
     gains = [first["snli"], each[0].difference, first["scitail"], each[1].difference]
     said = "On SNLI these are {:.1f} and {:.1f} points, on SciTail {:.1f} and {:.1f}."
-    assert said.format(*gains) in readme
+    assert said.format(*gains) in measured
     said = "the gain is {0:.1f} points on SNLI and {2:.1f} on SciTail. The eight sets have"
     said += " {1:.1f} and {3:.1f} more."
     assert said.format(*gains) in " ".join(lesson.replace("\n#", " ").split())
@@ -228,7 +228,7 @@ def test_the_texts_on_mnli_alone_equal_the_runs():
     mnli = np.mean(last["real-adaptation-mnli", "mt-dnn"])
     mnli -= np.mean(last["real-adaptation", "bert"])
     assert {len(values) for values in last.values()} == {36}
-    assert f"At the last epoch, the gain after MNLI alone is {mnli:.1f} points." in readme
+    assert f"At the last epoch, the gain after MNLI alone is {mnli:.1f} points." in measured
 
 
 def test_the_dev_rows_of_qnli_are_those_of_its_standard_error():
@@ -261,16 +261,16 @@ def test_the_sentences_on_five_tasks_equal_the_runs():
     sides = [[means[kind, seed] for seed in range(6)] for kind in ("together", "alone")]
     found = paired_bootstrap(*sides)
     said = f"{found.difference:.1f} points ({found.low:+.1f} to {found.high:+.1f})"
-    readme = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
-    assert f"Over the other four sets the difference is {said}" in readme
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
+    assert f"Over the other four sets the difference is {said}" in measured
     alone = np.mean([100 * scores["alone", seed]["rte", "accuracy"] for seed in range(6)])
     steps = {
         system: max(row["step"] for row in one["history"] if row["task"] == "rte")
         for one in results
         for system in [one["parameters"]["system"]]
     }
-    assert f"gets {steps['together'] / steps['alone']:.1f} times as many updates" in readme
-    assert f"({alone:.1f} and 52.7 %)" in readme and round(100 * 146 / 277, 1) == 52.7
+    assert f"gets {steps['together'] / steps['alone']:.1f} times as many updates" in measured
+    assert f"({alone:.1f} and 52.7 %)" in measured and round(100 * 146 / 277, 1) == 52.7
     about = load_experiment("together-or-alone").about
     assert f"accuracy of {alone:.1f} %" in about and "class 52.7 %" in about
     last = {}
@@ -287,8 +287,8 @@ def test_the_relative_improvement_of_mml_equals_the_runs():
     gains = part[part["method"] == "mml"].groupby("seed")["value"].mean()
     found = paired_bootstrap(gains, gains * 0)
     said = f"MML changes the accuracy of BERT by {found.difference:.1f} % of it ({found.low:.1f} to"
-    readme = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
-    assert f"{said} {found.high:+.1f})" in readme and found.high < 3.4 == round(3.4, 1)
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
+    assert f"{said} {found.high:+.1f})" in measured and found.high < 3.4 == round(3.4, 1)
 
 
 def test_the_texts_on_other_real_sets_equal_the_runs():
@@ -316,21 +316,21 @@ def test_the_texts_on_other_real_sets_equal_the_runs():
         name: f"{signed(x.difference)} ({signed(x.low)} to {signed(x.high)})"
         for name, x in {**found, "equal": equal}.items()
     }
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"{signed(planned.difference)} points over 40 cells (a training set," in readme
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
+    assert f"{signed(planned.difference)} points over 40 cells (a training set," in measured
     cells_of = frame.groupby("task").apply(lambda rows: len(rows[["on", "split"]].value_counts()))
     of_inference = cells_of[["mnli", "qnli", "snli", "scitail"]].sum()
-    assert f"{of_inference} of the 40 cells are of inference sets" in readme
+    assert f"{of_inference} of the 40 cells are of inference sets" in measured
     assert cells_of.sum() == 40
     where = "the two cells of SNLI after QNLI, where MML loses most,"
-    assert f"Without {where} it is {said['without']}." in readme
-    assert f"with the interval {signed(planned.low)} to {signed(planned.high)}." in readme
+    assert f"Without {where} it is {said['without']}." in measured
+    assert f"with the interval {signed(planned.low)} to {signed(planned.high)}." in measured
     own = found["MML does better than BERT on the real set that it was trained on"]
     six = f"it is {signed(own.difference)} ({signed(own.low)} to {signed(own.high)})"
-    assert f"next item, with 2,000 training rows each, {six}, and with 1e-4 for both" in readme
-    assert f"for the six training sets, MML minus BERT is {said['equal']}." in readme
-    assert f"After inference sets MML is worse, {said['inference']}, and after" in readme
-    assert f"after similarity sets it is {said['similarity']}" in readme
+    assert f"next item, with 2,000 training rows each, {six}, and with 1e-4 for both" in measured
+    assert f"for the six training sets, MML minus BERT is {said['equal']}." in measured
+    assert f"After inference sets MML is worse, {said['inference']}, and after" in measured
+    assert f"after similarity sets it is {said['similarity']}" in measured
     about = one.experiment.about
     assert f"alone, MML minus BERT is {said['dev'].replace(' ', ' points ', 1)}" in about
     assert f"it is {said['inference']}" in about and f"sets {said['similarity']}" in about
@@ -353,20 +353,20 @@ def test_the_heads_that_ten_checks_leave_are_those_in_the_text():
     for run in runs:
         left.setdefault(run["parameters"]["task"], []).append(run["heads_left"])
     assert {run["parameters"]["checks"] for run in runs} == {10} and len(left) == 4
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     here, over = np.median(left["rte"] + left["mrpc"]), np.median(sum(left.values(), []))
     said = f"ten checks: the median is {here:g} heads on RTE and MRPC, and {over:g} over four sets"
-    assert said in readme
+    assert said in measured
     few = np.mean(np.array(sum(left.values(), [])) <= 2)
     said = "Half of the MML models of the first item keep one or two of 384 heads."
-    assert 0.5 <= few < 0.6 and said in readme
+    assert 0.5 <= few < 0.6 and said in measured
 
 
 def test_the_gains_of_mml_on_its_own_set_equal_the_runs():
     mml, bert, pruned = (own_scores("real-multiverse", one) for one in ("mml", "bert", "mv-m"))
     gains = [told(paired_bootstrap(mml[on], bert[on])) for on in ("rte", "cola", "mrpc", "stsb")]
-    readme = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
-    assert f"| MML at 1e-4, BERT at 2e-4 | {' | '.join(gains)} |" in readme
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
+    assert f"| MML at 1e-4, BERT at 2e-4 | {' | '.join(gains)} |" in measured
     sides = pruned, bert, own_scores("real-same-rate", "mv-m")
     spread = [f"{side['stsb'].min():.1f} to {side['stsb'].max():.1f}" for side in sides]
     said = "seed on STS-B: {}, where BERT has {}. MV-m at 1e-4 has {}."
@@ -381,11 +381,11 @@ def test_the_methods_of_family_a_in_the_text_equal_their_claims():
         if one.experiment.name in ("real-multiverse", "real-same-rate")
         for claim, found in one.compared
     }
-    readme = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     pruned = compared["Heads without pruning (MV-m) do better than BERT, both at 2e-4, in-domain"]
-    assert f"Minus BERT, both at 2e-4, it has {told(pruned)}." in readme
+    assert f"Minus BERT, both at 2e-4, it has {told(pruned)}." in measured
     level = compared["MML does better than an ensemble of heads without orthogonality in-domain"]
-    assert f"MML minus the ensemble is {told(level)}, and" in readme
+    assert f"MML minus the ensemble is {told(level)}, and" in measured
     at_one = {
         name: told(compared[f"{says} at the same learning rate, in-domain"])
         for name, says in {
@@ -401,18 +401,18 @@ def test_the_methods_of_family_a_in_the_text_equal_their_claims():
     ]
     said = f"minus BERT, MML has {told(mean)}, heads without orthogonality (BERT-Ensemble) "
     said += f"{at_one['ensemble']}, and orthogonal heads without pruning (MV-m) {at_one['mv-m']}."
-    assert f"is shown to be better than BERT over the four sets: {said}" in readme
+    assert f"is shown to be better than BERT over the four sets: {said}" in measured
     chosen = compared["MML does better than BERT, mean of four sets in-domain"]
-    assert f"CoLA and STS-B, MML minus BERT is then {told(chosen)}." in readme
-    assert f"and MML minus MV-m {at_one['pruning']}." in readme
+    assert f"CoLA and STS-B, MML minus BERT is then {told(chosen)}." in measured
+    assert f"and MML minus MV-m {at_one['pruning']}." in measured
     said = f"five orthogonal heads (MV-5) have {at_one['mv-5']}, and one head with 30 % dropout"
-    assert f"{said} has {at_one['drop']}." in readme
+    assert f"{said} has {at_one['drop']}." in measured
     rate = compared["BERT does better at 1e-4 than at 2e-4, mean of four sets in-domain"]
     said = f"BERT at 1e-4 has {told(rate)[1:].replace(' (', ' points more than at 2e-4 (')}."
-    assert said in readme
+    assert said in measured
     rate = compared["Heads without pruning (MV-m) do better at 1e-4 than at 2e-4, in-domain"]
     gain, low, high = (f"{value:.1f}" for value in rate[:3])
-    assert f"is {gain} points worse than at 1e-4 (-{high} to -{low})" in readme
+    assert f"is {gain} points worse than at 1e-4 (-{high} to -{low})" in measured
 
 
 def test_what_depends_on_single_rows_and_on_precision_in_family_a_is_said():
@@ -423,10 +423,10 @@ def test_what_depends_on_single_rows_and_on_precision_in_family_a_is_said():
         more.loc[seed, "rte"] += 100 / 277
         opened.append(outcome(paired_bootstrap(more.mean(axis=1), bert.mean(axis=1))))
     assert opened == 3 * ["does not hold"] + 3 * ["cannot be told"]
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert "one more right row of RTE with one of three seeds would leave this open" in readme
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
+    assert "one more right row of RTE with one of three seeds would leave this open" in measured
     rate = paired_bootstrap(bert["stsb"], own_scores("real-multiverse", "bert")["stsb"])
-    assert f"On STS-B the difference is {told(rate)}." in readme
+    assert f"On STS-B the difference is {told(rate)}." in measured
 
 
 def test_the_primary_claims_in_the_findings_have_their_differences():
@@ -435,19 +435,19 @@ def test_the_primary_claims_in_the_findings_have_their_differences():
         for one in recorded_experiments()
         for claim, compared in one.compared
     }
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     few = found["An encoder that has learned SST-2 does better on five-way SST with few labels"]
-    assert f"On five-way SST, the gain after SST-2 is {few[1:]}." in readme
+    assert f"On five-way SST, the gain after SST-2 is {few[1:]}." in measured
     head = found["The answer module does better than a linear head, mean of three sets"]
-    assert f"answer module (SAN) minus a linear head is {head}, in the mean" in readme
+    assert f"answer module (SAN) minus a linear head is {head}, in the mean" in measured
     checks = found["One check in a run does better than thirty (rare pruning keeps accuracy)"]
-    assert f"one check minus thirty is {checks}." in readme
+    assert f"one check minus thirty is {checks}." in measured
     five = found["Learning five tasks together does better on average than each alone"]
-    assert f"The mean gain is {five[1:].replace(' (', ' points (')}." in readme
+    assert f"The mean gain is {five[1:].replace(' (', ' points (')}." in measured
     order = found["Annealed sampling does better than sequential training"]
     gain, interval = order[1:].split(" ", 1)
     said = f"Annealed sampling is {gain} points better than sequential training {interval}"
-    assert said in readme
+    assert said in measured
 
 
 def test_the_texts_on_one_learning_rate_equal_the_runs():
@@ -459,14 +459,14 @@ def test_the_texts_on_one_learning_rate_equal_the_runs():
     found = {claim["says"]: found for claim, found in one.compared}
     mean = found["MML does better than BERT at the same learning rate, mean of four sets in-domain"]
     assert outcome(mean) == "cannot be told" and mean.pairs == 6
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     each = [
         found[f"MML does better than BERT at the same learning rate on {task}, in-domain"]
         for task in ("RTE", "CoLA", "MRPC", "STS-B")
     ]
     gains = [told(x) for x in each]
     row = "| MML and BERT at 1e-4 (BERT in fp32, except on STS-B)"
-    assert f"{row} | {' | '.join(gains)} |" in readme
+    assert f"{row} | {' | '.join(gains)} |" in measured
     assert [one.low < 0 < one.high for one in each] == [True, True, False, False]
     found_of = {}
     for run in one.results + recorded("real-multiverse-fast")[0]:
@@ -475,7 +475,7 @@ def test_the_texts_on_one_learning_rate_equal_the_runs():
     other = {key for key, precisions in found_of.items() if precisions != {"bf16"}}
     assert other == {("real-same-rate", "bert", task) for task in ("rte", "mrpc", "cola")}
     said = "On RTE, MRPC and CoLA, BERT at 1e-4 ran in fp32 and all other runs in bf16"
-    assert said in readme
+    assert said in measured
     sides = {
         task: outcome(
             found[f"MML does better than BERT at the same learning rate on {task}, in-domain"]
@@ -494,13 +494,13 @@ def test_the_texts_on_other_real_sets_at_one_learning_rate_equal_the_runs():
     assert {run["parameters"]["lr"] for run in one.results} == {1e-4} and len(one.results) == 36
     others = next(found for claim, found in one.compared if claim.get("control_of"))
     assert outcome(others) == "cannot be told" and others.pairs == 6 and others.difference < 0
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     said = f"{signed(others.difference)} ({signed(others.low)} to {signed(others.high)})"
-    assert f"With 1e-4 for both it is {said}." in readme
+    assert f"With 1e-4 for both it is {said}." in measured
     (own,) = [
         x for claim, x in one.compared if claim["says"].endswith("set that it was trained on")
     ]
-    assert f"and with 1e-4 for both {told(own)}." in readme
+    assert f"and with 1e-4 for both {told(own)}." in measured
     (mml,) = [one for one in recorded_experiments() if one.title.startswith(OTHERS)]
     rows = pd.concat([mml.frame[mml.frame["method"] == "mml"], one.frame])
     rows = rows[(rows["on"] != rows["task"]) & (rows["metric"] == "accuracy")]
@@ -510,7 +510,7 @@ def test_the_texts_on_other_real_sets_at_one_learning_rate_equal_the_runs():
         means = 100 * part.pivot_table("value", "seed", "method")
         group = paired_bootstrap(means["mml"], means["bert"])
         words.append(f"{signed(group.difference)} ({signed(group.low)} to {signed(group.high)})")
-    assert f"With 1e-4 for both they are {words[0]} and {words[1]}." in readme
+    assert f"With 1e-4 for both they are {words[0]} and {words[1]}." in measured
 
 
 def test_the_texts_on_the_control_of_rte_equal_the_runs():
@@ -520,10 +520,10 @@ def test_the_texts_on_the_control_of_rte_equal_the_runs():
     others = found["RTE gains from the other sets, not only from more updates"]
     updates = found["RTE alone gains from as many updates as the five sets have"]
     assert others.pairs == updates.pairs == 6 and outcome(updates) == "holds"
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     said = f"{others.difference:.1f} more ({signed_interval(others.low, others.high)})"
-    assert f"updates on RTE alone gains {updates.difference:.1f} points, and" in readme
-    assert said in readme
+    assert f"updates on RTE alone gains {updates.difference:.1f} points, and" in measured
+    assert said in measured
     together, longer = (
         {
             run["parameters"]["seed"]: x["value"]
@@ -542,7 +542,7 @@ def test_the_texts_on_the_control_of_rte_equal_the_runs():
     ]
     assert sorted(opened) == 3 * ["cannot be told"] + 3 * ["holds"]
     said = "One more error of the joint model, with any one of three of the six seeds, would leave"
-    assert said in readme
+    assert said in measured
     runs, _ = recorded("real-company-fast")
     last = [
         100 * run["history"][-1]["accuracy"]
@@ -606,8 +606,8 @@ def test_the_texts_on_the_number_of_checks_equal_the_runs():
     assert list(runs.groupby(["checks", "task"]).size()) == 6 * [6]
     left = [np.median(part) for _, part in runs.groupby("checks")["heads_left"]]
     one, five, thirty = (f"{value + 1e-9:.0f}" for value in left)
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"the kept epoch has {one}, {five} or {thirty} of 384 heads in the median" in readme
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
+    assert f"the kept epoch has {one}, {five} or {thirty} of 384 heads in the median" in measured
     means = runs.groupby(["checks", "seed"])["accuracy"].mean().mul(100)
     found = paired_bootstrap(means[30], means[1])
     text = (ROOT / "notebooks" / "src" / "04_pruning_heads.py").read_text(encoding="utf-8")
@@ -628,8 +628,8 @@ def test_the_texts_on_chance_splits_equal_the_measurement():
     assert f"{said} {default[1]:.1f} % of those of 45" in about
     assert "splits {:.0f} and {:.0f} %".format(*wider) in about
     assert {row["draws"] for row in record["rows"]} == {1000}
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert f"splits {default[0]:.0f} % of random normal samples of 384 values" in readme
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
+    assert f"splits {default[0]:.0f} % of random normal samples of 384 values" in measured
     left = {}
     for run in recorded("real-staircase-fast")[0]:
         left.setdefault(run["parameters"]["bandwidth"], []).append(run["heads_left"])
@@ -661,25 +661,25 @@ def test_the_batches_of_sts_in_family_g_are_those_of_the_sampler():
     shares = gains["Annealed sampling does better than proportional sampling"]
     assert outcome(order) == "holds" and f"It is {order.difference:.1f} points better" in words
     assert outcome(shares) == "cannot be told"
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     gained = {
         name: f"{found.difference:.1f} ({signed_interval(found.low, found.high)})"
         for name, found in {"order": order, "shares": shares}.items()
     }
-    assert f"shares of sequential training, gains {gained['order']}." in readme
-    assert f"annealing adds to that cannot be told: +{gained['shares']}." in readme
+    assert f"shares of sequential training, gains {gained['order']}." in measured
+    assert f"annealing adds to that cannot be told: +{gained['shares']}." in measured
     part = one.frame[one.frame["seed"] < 6]
     means = 100 * part.pivot_table("value", ["on", "metric", "seed"], "system")
     sts = means.loc["sts", "pearson"].mean() / 6  # half of a correlation, a third of the score
     gain = gains["Annealed sampling does better than sequential training"].difference
-    assert f"Annealed sampling is {gain:.1f} points better than sequential" in readme
+    assert f"Annealed sampling is {gain:.1f} points better than sequential" in measured
     part = sts["annealed"] - sts["sequential"]
     said = f"Of the {gain:.1f} points by which annealed sampling is better than sequential training"
-    assert f"{said}, STS gives {part:.1f}, with" in readme
+    assert f"{said}, STS gives {part:.1f}, with" in measured
     quora = means.loc["quora", "accuracy"].mean()
     lost = quora["annealed"] - quora["pals-parallel"]
     pals = gains["Parallel PALs do better than annealed sampling alone"]
-    assert f"parallel PALs have {told(pals)}, on Quora -{lost:.1f}." in readme
+    assert f"parallel PALs have {told(pals)}, on Quora -{lost:.1f}." in measured
     advice = one.experiment.claims[1]["advice"]["cannot be told"]
     assert advice.endswith(f"On Quora they are {lost:.1f} points worse.")
     overall = means.loc["overall", "overall"]
@@ -688,7 +688,7 @@ def test_the_batches_of_sts_in_family_g_are_those_of_the_sampler():
         for name in ("sequential", "repaired")
     )
     for found in (flaw, repair):
-        assert f"have {told(found)}." in readme
+        assert f"have {told(found)}." in measured
     lesson = (ROOT / "notebooks" / "src" / "11_pals.py").read_text(encoding="utf-8")
     gain = gains["The repaired sequential PALs do better than the report's"].difference
     assert f"the repaired form gains {gain:.1f} points" in " ".join(lesson.split())

@@ -456,10 +456,11 @@ def test_a_trainer_that_keeps_the_labels_from_the_model_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_example_of_the_readme(tmp_path, monkeypatch, capsys, tokenizer):
+def test_the_example_of_the_guide(tmp_path, monkeypatch, capsys, tokenizer):
     """Run the example with a tiny local encoder and 100 steps."""
-    readme = (Path(__file__).resolve().parents[3] / "README.md").read_text(encoding="utf-8")
-    code = re.search(r"```python\n(from transformers import .*?)```", readme, re.S)[1]
+    root = Path(__file__).resolve().parents[3]
+    page = (root / "docs/guide/own-encoder.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(from transformers import .*?)```", page, re.S)[1]
     assert len(code.strip().splitlines()) <= 15 and code.count('"distilbert-base-uncased"') == 1
     encoder = tiny("distilbert", vocab_size=len(tokenizer), max_position_embeddings=128)
     encoder.save_pretrained(tmp_path / "encoder"), tokenizer.save_pretrained(tmp_path / "encoder")
@@ -470,7 +471,7 @@ def test_the_example_of_the_readme(tmp_path, monkeypatch, capsys, tokenizer):
         'report_to=[], save_strategy="no")',
     )
     found = {}
-    exec(compile(code, "README", "exec"), found)
+    exec(compile(code, "own-encoder.md", "exec"), found)
     assert (
         "heads remain; Linear(in_features=16, out_features=2, bias=True) gives the same logits"
         in capsys.readouterr().out
