@@ -31,12 +31,9 @@ model = MultitaskModel(encoder, {"sst": LinearHead(384, 5, pooling="mean")})
 fit(model, data, epochs=1, lr=1e-4, head_lr=1e-3)
 print(evaluate(model, data), predict(model, ["A quiet triumph."], task="sst"))
 
-doctor = subprocess.run(
-    [Path(sys.executable).with_name("mmlkit"), "doctor"], stdout=subprocess.PIPE
-)
-assert (
-    b"profile fast" in doctor.stdout
-)  # its status is 1, because the notebooks' extras are missing
+command = [Path(sys.executable).with_name("mmlkit"), "doctor"]
+report = subprocess.run(command, stdout=subprocess.PIPE).stdout
+assert b"profile fast" in report  # the status is 1: extras for notebooks are missing
 mini = sum(i.compress_size for i in zipfile.ZipFile(wheel).infolist() if "/mini/" in i.filename)
 size = wheel.stat().st_size - mini
 print(f"{wheel.name}: {size:,} bytes, and {mini:,} of mini data")
