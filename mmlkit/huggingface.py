@@ -221,6 +221,12 @@ class MultiverseForSequenceClassification(PreTrainedModel):
                 f"{len(labels)} labels of {labels.dtype} came with {rows} rows, expected the index "
                 "of one label for each row. Several labels of a row are not supported."
             )
+        # A GPU would wait, and a wrong index ends the process there: it reads the first batch.
+        if (labels.is_cpu or self.per_head is None) and labels.max() >= self.num_labels:
+            raise ValueError(
+                f"label {int(labels.max())} came, expected 0 to {self.num_labels - 1}, or below 0 "
+                "where it is unknown."
+            )
         return labels.where(labels >= 0, IGNORED)
 
     def _loss(self, x, batch):

@@ -158,7 +158,7 @@ def _texts(options, task):
         return [], list(zip(*(options.texts[start::number] for start in range(number))))
     rows = read_rows(options.file, task)
     split = make_split(task, rows, place=options.file, labels=False)
-    return split.ids if {*IDS} & {*rows} else [], split.texts
+    return split.ids if {*IDS} & {*map(str.lower, rows)} else [], split.texts
 
 
 def _load(folder, notebook):

@@ -174,6 +174,11 @@ def _find_folder(name):
 
 
 def _read_config(folder):
+    if not (folder / "config.json").is_file():
+        found = sorted(path.name for path in folder.iterdir())[:8]
+        raise FileNotFoundError(
+            f"{folder} has no config.json, expected a folder of transformers; found {found}."
+        )
     values = read_json_object(folder / "config.json")
     wanted = {"model_type": "bert", "position_embedding_type": "absolute", "is_decoder": False}
     for key, expected in wanted.items():
@@ -288,13 +293,21 @@ def _read_tokenizer(folder, vocab_size):
 
 
 def _compare_capitals(tokenizer, folder):
-    """Warn where the tokenizer's setting for capitals does not suit its vocabulary."""
+    """Warn where the tokenizer's capitals and accents do not suit its vocabulary."""
     words = [
         one for one in {*tokenizer.get_vocab()} - {*tokenizer.get_added_vocab()} if one[0] != "["
     ]
     share = sum(one != one.lower() and one.isascii() for one in words) / max(len(words), 1)
     normalizer = tokenizer.backend_tokenizer.normalizer
-    lowers = normalizer is not None and normalizer.normalize_str("A") == "a"
+    normal = normalizer.normalize_str if normalizer is not None else str
+    lowers = normal("A") == "a"
+    accents = [one for one in words if one == one.lower() != normal(one).strip() and one.isalpha()]
+    if len(accents) > 0.05 * len(words):
+        warnings.warn(
+            f"{folder}: the vocabulary has words with accents, such as {min(accents)!r}, and the "
+            "tokenizer removes accents. Set strip_accents to false in tokenizer_config.json.",
+            stacklevel=4,
+        )
     if lowers and share > 0.05 or not lowers and not share:
         has, does = ("has", "removes") if lowers else ("has no", "keeps")
         warnings.warn(

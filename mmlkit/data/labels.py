@@ -60,7 +60,8 @@ def match_labels(task, column, labels, place, name):
         indices = _label_indices(task, labels, place, column, name)
         values = keys.map(indices).astype(float)
         unknown = column.isna() | values.lt(0) | (keys.isin(UNKNOWN) & values.isna())
-        expected = f"one of {list(task.labels)}. {HOW_LABELS}"
+        other = " SST-2 with two labels is the task 'sst2'." * (task.name == "sst")
+        expected = f"one of {list(task.labels)}.{other} {HOW_LABELS}"
     wrong = (values.isna() & ~unknown).to_numpy()
     if wrong.any():
         row, value = column.index[wrong.argmax()], column.iloc[wrong.argmax()]

@@ -25,7 +25,7 @@ from mmlkit.hub import load_hub_dataset
 __all__ = ["Split", "TaskData", "load_task", "make_split", "task_data", "text_of"]
 
 LABELLED = ("train", "dev")  # other splits may be without labels
-IDS = ("id", "ID", "Id", "idx", "index", "test_id")
+IDS = ("id", "idx", "index", "test_id", "pairid", "guid")  # in small letters
 
 
 @dataclass(frozen=True)
@@ -319,9 +319,10 @@ def _usable_rows(index, values, faults, place):
 def _other_columns(frame, known):
     """Return the ids of the rows, and a dict of the columns that are none of the known ones."""
     names = list(frame.columns)
-    own = next((name for name in IDS if name in names), None)
+    given = {str(name).lower(): name for name in names}
+    own = next((given[name] for name in IDS if name in given), None)
     ids = (frame.index if own is None else frame[own]).tolist()
-    known = {*known, *IDS, "label", ""}
+    known = {*known, *(given.get(name) for name in IDS), "label", ""}
     others = [name for name in names if name not in known and names.count(name) == 1]
     return ids, {name: frame[name].tolist() for name in others if not str(name).isdigit()}
 

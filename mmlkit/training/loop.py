@@ -228,8 +228,8 @@ def fit(
                 save_run(run, finished=epoch == epochs)
                 if interrupted.is_set():  # after the last epoch, too: a script must end
                     return run.stop()
-        group.gather(None)  # until the checkpoint is there
-        return run.finish()
+            group.gather(None)  # until the checkpoint is there
+            return run.finish()  # still in turn: another thread may predict
 
 
 class _Run:
@@ -246,6 +246,7 @@ class _Run:
         self.micro = {}  # {task: micro-batch size}, where memory ran out
         self.losses, self.seconds = {}, 0.0  # of this epoch; seconds before `started`
         self.history, self.best_score, self.best = [], -math.inf, None
+        self.undefined = False  # whether the user knows of an epoch without any metric
         self.started, self.saved = time.perf_counter(), time.monotonic()
 
     def after_step(self, name, loss):
@@ -281,7 +282,8 @@ class _Run:
         # A correlation of constant predictions is nan, and counts as 0.
         score = sum(0.0 if math.isnan(first) else first for first in firsts) / len(firsts)
         undefined = all(map(math.isnan, firsts))
-        if undefined:
+        if undefined and not self.undefined:
+            self.undefined = True
             warnings.warn(
                 "No dev metric is defined, because labels or predictions are all equal. The last "
                 "such epoch counts as the best.",

@@ -721,6 +721,7 @@ ELSEWHERE = {  # advice that is tried in another file
     "pass a split, as in task_data(task, train, dev).dev": "test_public_reports, tables in memory",
     "begin at 1, pass labels={1: {}, 2: {}, ...}": "test_public_reports, integers from one",
     "Set do_lower_case to {} in": "test_public_reports, a setting for capitals",
+    "Set strip_accents to false in": "test_public_reports, a vocabulary with accents",
     "Save it as UTF-8": "test_public_reports, another encoding or form",
     "Write each row as an object in a line": "test_public_reports, another encoding or form",
     "The highest score is {}: divide them": "test_public_reports, scores on another scale",

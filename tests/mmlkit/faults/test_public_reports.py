@@ -190,6 +190,8 @@ def test_the_other_sst_of_mt_dnn_is_not_read(tmp_path):
     with pytest.raises(FileNotFoundError, match="whose sst is 'sst2'"):
         load(tmp_path, "0\t1\tgood\n1\t0\tbad\n", "sst", "sst_{}.tsv")
     assert load_task("sst2", tmp_path).train.labels.tolist() == [1, 0]
+    with pytest.raises(ValueError, match="SST-2 with two labels is the task 'sst2'"):
+        load(tmp_path, "sentence\tlabel\ngood\t1\nbad\t0\n", "sst", "{}.tsv")
 
 
 def test_one_class_in_train_is_noticed(tmp_path):
@@ -217,7 +219,7 @@ def test_a_word_for_unknown_labels(tmp_path):
         load(tmp_path, text, labels={"no": None})
 
 
-@pytest.mark.parametrize("name", ["id", "idx", "index", "test_id", "ID", "Id"])
+@pytest.mark.parametrize("name", ["id", "idx", "index", "test_id", "ID", "pairID"])
 def test_ids_have_other_names_in_other_releases(name):
     split = make_split(YES_NO, [{"text": "a", "label": "no", name: 7}], name="train")
     assert split.ids == [7] and not split.columns
@@ -392,6 +394,25 @@ def test_a_setting_for_capitals_that_does_not_suit_the_vocabulary(folder, capita
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert load_pretrained(folder)[1]("the Cat").input_ids[1:-1] == [5, 7]
+
+
+def test_a_vocabulary_with_accents_that_never_come_out(folder):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    path = Path(write_vocabulary(folder / "vocab.txt"))
+    path.write_text(path.read_text().replace("\ncat\n", "\nüber\n"), encoding="utf-8")
+    with pytest.warns(UserWarning, match="accents, such as 'über'.* Set strip_accents to false"):
+        assert load_pretrained(folder)[1]("the Über").input_ids[1:-1] == [5, 1]
+    (folder / "tokenizer_config.json").write_text('{"strip_accents": false}')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_pretrained(folder)[1]("the Über").input_ids[1:-1] == [5, 7]
+
+
+def test_a_folder_of_another_library_is_named(folder):
+    (folder / "config.json").rename(folder / "bert_config.json")
+    with pytest.raises(FileNotFoundError, match="no config.json, .* found .*'bert_config.json'"):
+        load_pretrained(folder)
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
@@ -664,8 +685,9 @@ def test_where_no_metric_is_defined_the_last_epoch_stays(folder, metric, rows):
     labels = YES_NO.labels if task.labels else [1.0, 2.0]
     train = pd.DataFrame({"text": ["the cat", "a dog"], "label": labels})
     data = task_data(task, train, train.assign(label=labels[0])[:rows])
-    with pytest.warns(UserWarning, match="No dev metric is defined"):
+    with pytest.warns(UserWarning, match="No dev metric is defined") as told:
         history = fit(linear(folder, task), data, epochs=3, device="cpu")
+    assert sum("No dev metric" in str(one.message) for one in told) == 1
     assert history["best"].tolist() == [False, False, True] and history[metric].isna().all()
 
 

@@ -340,6 +340,11 @@ def test_a_causal_model_is_not_pooled_at_its_first_token(kind):
     assert not torch.equal(one, other)
 
 
+def test_a_label_that_the_head_lacks_is_named():
+    with pytest.raises(ValueError, match="label 2 came, expected 0 to 1, or below 0"):
+        wrap("distilbert")(**{**tensors(2), "labels": torch.tensor([1, 2])})
+
+
 @pytest.mark.parametrize("labels", [[0.0, 1.0], [[0.0, 1.0], [1.0, 1.0]], [[0, 1], [1, 1]]])
 def test_labels_of_another_form_are_refused(labels):
     with pytest.raises(ValueError, match="Several labels of a row are not supported"):
