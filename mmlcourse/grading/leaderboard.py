@@ -68,6 +68,7 @@ def rank(folder, source, split="dev"):
         ValueError: a task has no labelled file.
     """
     teams = sorted(path for path in Path(folder).glob("[!.]*") if path.is_dir())
+    teams = [path for path in teams if path.name != "__MACOSX"]  # of a zip file
     if not teams:
         raise FileNotFoundError(f"{folder} has no folders. Give a folder with one per team.")
     truth = {name: _truth(name, source, split) for name in TASKS[None]}

@@ -143,7 +143,10 @@ def read_rows(path, task=None):
             return _read_parquet(path)
         return _read_jsonl(path) if path.suffix == ".jsonl" else _read_csv(path, task)
     except ValueError as error:  # also of wrong UTF-8 and of pyarrow
-        way_on = ". Save it as UTF-8." if isinstance(error, UnicodeError) else ""
+        way_on = ""
+        if isinstance(error, UnicodeError):
+            before = path.read_bytes().decode(errors="replace").partition("\ufffd")[0]
+            way_on = f" (line {before.count(chr(10)) + 1}). Save it as UTF-8."
         raise ValueError(f"{path} cannot be read: {error}{way_on}") from error
 
 

@@ -254,8 +254,9 @@ def make_split(task, rows, *, name="data", place=None, labels=None, limit=None, 
         kept = kept[np.sort(drawn)]
     if values is not None:
         values = values[kept].astype(np.int64 if task.labels else np.float32)
-        if name == "train" and task.labels and len(set(values)) == 1 < len(values):
-            warnings.warn(f"{place}: all rows are {task.labels[values[0]]!r}.", stacklevel=4)
+        absent = [one for i, one in enumerate(task.labels) if i not in {*values}]
+        if name == "train" and absent and len(values) > 1:
+            warnings.warn(f"{place}: no row is {', '.join(map(repr, absent))}.", stacklevel=4)
     texts = list(texts.iloc[kept].itertuples(index=False, name=None))
     ids, others = _other_columns(frame.iloc[kept], {*columns, column, *task.text_columns})
     return Split(task, texts, values, ids, name, columns=others)

@@ -285,8 +285,9 @@ class _Run:
         if undefined and not self.undefined:
             self.undefined = True
             warnings.warn(
-                "No dev metric is defined, because labels or predictions are all equal. The last "
-                "such epoch counts as the best.",
+                f"No dev metric is defined, such as {[*next(iter(scores.values()))][0]}, because "
+                "labels or predictions are all equal, or there is one row. The last such epoch "
+                "counts as the best.",
                 stacklevel=3,
             )
         best = score > self.best_score or (undefined and score == self.best_score)

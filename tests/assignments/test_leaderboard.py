@@ -36,7 +36,8 @@ def teams(tmp_path):
         (tmp_path / name).mkdir()
         write_team(tmp_path / name, wrong_rows, when)
     (tmp_path / "f").mkdir()
-    (tmp_path / ".ipynb_checkpoints").mkdir()  # no team
+    for name in (".ipynb_checkpoints", "__MACOSX"):  # no teams
+        (tmp_path / name).mkdir()
     return tmp_path
 
 

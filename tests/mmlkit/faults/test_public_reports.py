@@ -175,6 +175,8 @@ def test_a_file_in_another_encoding_or_form_has_a_way_on(tmp_path):
         (tmp_path / "train.csv").write_text("text,label\nschön,no\n", encoding=encoding)
         with pytest.raises(ValueError, match=r"train.csv cannot be read: .* Save it as UTF-8\."):
             read_rows(tmp_path / "train.csv")
+    with pytest.raises(ValueError, match=r"\(line 2\). Save"):
+        read_rows(tmp_path / "train.csv")
     (tmp_path / "train.csv").write_text("text,label\nschön,no\n", encoding="utf-8")
     assert read_rows(tmp_path / "train.csv").text.tolist() == ["schön"]
     for indent in (None, 1):
@@ -194,9 +196,12 @@ def test_the_other_sst_of_mt_dnn_is_not_read(tmp_path):
         load(tmp_path, "sentence\tlabel\ngood\t1\nbad\t0\n", "sst", "{}.tsv")
 
 
-def test_one_class_in_train_is_noticed(tmp_path):
-    with pytest.warns(UserWarning, match=r"train.csv: all rows are 'no'\."):
+def test_classes_that_train_lacks_are_noticed(tmp_path):
+    with pytest.warns(UserWarning, match=r"train.csv: no row is 'yes'\."):
         load(tmp_path, "text,label\na,no\nb,no\n")
+    rows = [{"text": "a", "label": name} for name in (THREE.labels[0], THREE.labels[1])]
+    with pytest.warns(UserWarning, match=f"train: no row is {THREE.labels[2]!r}."):
+        task_data(THREE, rows, rows)
 
 
 def test_a_word_for_unknown_labels(tmp_path):

@@ -62,9 +62,9 @@ def test_course_test_file_has_no_labels(folder):
     labelled = "\tid\tsentence\tsentiment\n0\tabc\t A lovely film . \t4\n1\tdef\t Dull . \t0\n"
     # The published file has an additional first column.
     student = "0\t\tid\tsentence\n1\t0.0\tb75\t Effective biopic\n"
-    data = load_task(
-        "sst", folder({"ids-sst-{}.csv": labelled, "ids-sst-test-student.csv": student})
-    )
+    files = {"ids-sst-{}.csv": labelled, "ids-sst-test-student.csv": student}
+    with pytest.warns(UserWarning, match="no row is 'negative', 'neutral', 'positive'"):
+        data = load_task("sst", folder(files))
     assert data.train[0] == {"sentence": "A lovely film .", "label": "very positive", "id": "abc"}
     assert data.train.labels.tolist() == [4, 0] and data.test.labels is None
     assert data.test[0] == {"sentence": "Effective biopic", "label": None, "id": "b75"}
