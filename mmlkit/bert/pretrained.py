@@ -302,7 +302,7 @@ def _compare_capitals(tokenizer, folder):
     normal = normalizer.normalize_str if normalizer is not None else str
     lowers = normal("A") == "a"
     accents = [one for one in words if one == one.lower() != normal(one).strip() and one.isalpha()]
-    if len(accents) > 0.05 * len(words):
+    if len(accents) > 0.01 * len(words):
         warnings.warn(
             f"{folder}: the vocabulary has words with accents, such as {min(accents)!r}, and the "
             "tokenizer removes accents. Set strip_accents to false in tokenizer_config.json.",
