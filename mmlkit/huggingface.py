@@ -145,7 +145,7 @@ class MultiverseForSequenceClassification(PreTrainedModel):
             **labels,
         )
         model = cls(config, encoder)
-        model.head.to(encoder.device)
+        model.head.to(encoder.device, torch.promote_types(encoder.dtype, torch.float32))
         return model.train(encoder.training)
 
     def resize_token_embeddings(self, *arguments, **options):

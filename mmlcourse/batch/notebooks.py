@@ -176,7 +176,10 @@ def resolve_parameters(path, out, parameters):
     """
     known = notebook_parameters(path)
     if unknown := [name for name in parameters if name not in known]:
-        raise ValueError(f"{path.name} has no parameter {', '.join(unknown)}; it has {known}.")
+        raise ValueError(
+            f"{path.name} has no parameter {', '.join(unknown)}: its cells tagged parameters "
+            f"assign {known}."
+        )
     found = {"output_dir": str(out), **parameters}
     return {name: resolve(name, value) for name, value in found.items() if name in known}
 

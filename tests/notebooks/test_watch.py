@@ -211,7 +211,7 @@ def test_the_parameters_of_a_notebook(tmp_path):
     path = tmp_path / "one.ipynb"
     path.write_text(json.dumps({"cells": cells}))
     assert notebook_parameters(path) == ["a", "b", "c"]
-    with pytest.raises(ValueError, match="one.ipynb has no parameter vlaue; it has"):
+    with pytest.raises(ValueError, match="one.ipynb has no parameter vlaue: its cells tagged"):
         resolve_parameters(path, "out", {"vlaue": 3})
     path.write_text("{")
     with pytest.raises(ValueError, match="one.ipynb is not a notebook"):

@@ -328,6 +328,13 @@ def test_an_encoder_by_name_is_loaded_in_fp32(tmp_path):
     tiny("distilbert").bfloat16().save_pretrained(tmp_path)
     model = put_heads_on(tmp_path, 2, num_heads=3)
     assert {one.dtype for one in model.parameters()} == {torch.float32}
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        model = put_heads_on(tmp_path, 2, num_heads=3)
+    finally:
+        torch.set_default_dtype(before)
+    assert {one.dtype for one in model.parameters()} == {torch.float32}
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "mamba"])
