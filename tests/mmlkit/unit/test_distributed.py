@@ -296,7 +296,8 @@ def test_a_loss_of_nan_in_one_share_stops_every_process(
 @needs_fork
 def test_a_notebook_starts_processes_with_accelerate(run, tmp_path):
     """As the docstring of the module says."""
-    notebook_launcher = pytest.importorskip("accelerate").notebook_launcher
+    accelerate = pytest.importorskip("accelerate")
+    accelerate.state.AcceleratorState._reset_state(True)  # a Trainer of another test has one
 
     def train():
         torch.set_num_threads(1)  # a copy has none of the threads of OpenMP
@@ -306,6 +307,6 @@ def test_a_notebook_starts_processes_with_accelerate(run, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    notebook_launcher(train, num_processes=2, use_port=str(port))
+    accelerate.notebook_launcher(train, num_processes=2, use_port=str(port))
     found = [json.loads((tmp_path / f"{i}.json").read_text()) for i in range(2)]
     assert found[0] == found[1] == pytest.approx(run("linear", epochs=1)["losses"], abs=1e-6)
