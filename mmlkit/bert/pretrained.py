@@ -288,11 +288,11 @@ def _read_tokenizer(folder, vocab_size):
             f"{folder}: the tokenizer has {entries} entries, the word table {vocab_size}. "
             "Expected files of one model; put matching files in the folder."
         )
-    _compare_capitals(tokenizer, folder)
+    _compare_vocabulary(tokenizer, folder)
     return tokenizer
 
 
-def _compare_capitals(tokenizer, folder):
+def _compare_vocabulary(tokenizer, folder):
     """Warn where the tokenizer's capitals and accents do not suit its vocabulary."""
     words = [
         one for one in {*tokenizer.get_vocab()} - {*tokenizer.get_added_vocab()} if one[0] != "["

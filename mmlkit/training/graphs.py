@@ -72,9 +72,9 @@ class StepGraphs:
     """Give `train_step` a graph for each task and shape of its batches.
 
     The key of a graph is all that the host decides in an update of mmlkit's modules: the shapes,
-    the active heads, the parameters that train, and the settings of optimizer and step. Learning
-    rates and random numbers are read anew. Code of your own inside a head runs at the recording
-    only. All graphs share one pool of memory.
+    encoder, head and optimizer, the active heads, the parameters that train, and the settings of
+    optimizer and step. Learning rates and random numbers are read anew. Code of your own inside a
+    head runs at the recording only. All graphs share one pool of memory.
 
     Attributes:
         graphs: {key: a recorded update}. Those of a head are dropped when it is pruned.
@@ -147,9 +147,11 @@ def _key(model, batch, optimizer, settings):
     """Return (task, active heads, and all else that the host decides in an update)."""
     parts = [batch] if batch.second is None else [batch, batch.second]
     shapes = [tuple(one.shape) for part in parts for one in _tensors(part).values()]
+    head = model.heads[batch.task.name]
     return (
         batch.task.name,
-        len(getattr(model.heads[batch.task.name], "active_indices", ())),
+        len(getattr(head, "active_indices", ())),
+        (model.encoder, head, optimizer),  # the graph reads and writes the memory of these
         *shapes,
         (batch.groups, batch.weight, settings),
         (model.training, model.encoder.training),

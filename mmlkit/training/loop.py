@@ -371,7 +371,6 @@ def _check_parts(model, data, optimizer, hooks, sampler, numbers):
             f"warmup is {numbers['warmup']}, clip {clip}, and the learning rates are {rates}. "
             "Expected a share of all steps (0 to 1), a norm above 0 or None, and no rate below 0."
         )
-    epochs = numbers["epochs"]
     for hook in hooks:
         head = getattr(hook, "head", None)
         if head is not None and all(head is not one for one in model.heads.values()):
@@ -379,10 +378,10 @@ def _check_parts(model, data, optimizer, hooks, sampler, numbers):
                 f"The head of {type(hook).__name__} is not one of this model. Make the hook with "
                 "model.heads[...]."
             )
-    if sampler.epochs != epochs or set(sampler.sizes) != set(data):
+    if sampler.epochs != numbers["epochs"] or set(sampler.sizes) != set(data):
         raise ValueError(
             f"The sampler is for {sampler.epochs} epochs of {list(sampler.sizes)}; this run is "
-            f"{epochs} epochs of {list(data)}."
+            f"{numbers['epochs']} epochs of {list(data)}."
         )
 
 

@@ -72,17 +72,16 @@ def _sklearn(name, **options):
     return metric
 
 
-def _unless_constant(metric):
-    """Return a metric of labels and predictions that is nan where all labels are equal."""
+def _differ(labels):
+    return len(set(labels)) > 1
 
-    def defined(labels, predictions):
-        return metric(labels, predictions) if len(set(labels)) > 1 else np.nan
 
-    return defined
+def _where(defined, metric):
+    """Return a metric of labels and predictions that is nan unless `defined(labels)`."""
+    return lambda labels, *rest: metric(labels, *rest) if defined(labels) else np.nan
 
 
 def _correlation(name):
-    @_unless_constant
     def metric(labels, predictions):
         import scipy.stats
 
@@ -90,7 +89,7 @@ def _correlation(name):
             warnings.simplefilter("ignore")  # a constant input: nan says so
             return getattr(scipy.stats, name)(labels, predictions).statistic
 
-    return metric
+    return _where(_differ, metric)
 
 
 def _places(task, scores, labels, queries):
@@ -124,8 +123,8 @@ METRICS = {
         "accuracy": _accuracy,
         "macro_f1": _sklearn("f1_score", average="macro", zero_division=0),
         # of the second label: paraphrase, duplicate
-        "f1": _unless_constant(_sklearn("f1_score", zero_division=0)),
-        "matthews": _unless_constant(_sklearn("matthews_corrcoef")),
+        "f1": _where(np.any, _sklearn("f1_score", zero_division=0)),
+        "matthews": _where(_differ, _sklearn("matthews_corrcoef")),
         **_CORRELATIONS,
     },
     "regression": _CORRELATIONS,

@@ -120,6 +120,9 @@ CHANGES = {
     "weight decay": lambda model, optimizer: optimizer.param_groups[0].update(weight_decay=0.5),
     "no dropout": lambda model, optimizer: model.encoder.eval(),
     "fewer heads": lambda model, optimizer: model.heads["sst"].set_active(torch.arange(12) < 6),
+    "another head": lambda model, optimizer: model.heads.update(
+        {"sst": MultiverseHead(32, 5, num_heads=12)}
+    ),
     "the learning rate": lambda model, optimizer: optimizer.param_groups[0].update(lr=0.1),
 }
 

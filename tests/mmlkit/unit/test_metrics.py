@@ -129,6 +129,11 @@ def test_a_constant_prediction_gives_zero(task, metric, guesses, labels):
     assert math.isnan(compute(get_task(task), scores_for(guesses, 2), [0, 0, 0, 0])[metric])
 
 
+def test_f1_is_defined_where_every_row_has_the_second_label():
+    found = compute(get_task("quora"), scores_for([1, 1, 1, 0], 2), [1, 1, 1, 1])
+    assert found["f1"] == pytest.approx(6 / 7)
+
+
 @pytest.mark.parametrize("labels", [[0], [[0], [1]]])
 def test_labels_of_another_shape_are_refused(labels):
     """numpy would compare each label with every prediction."""
