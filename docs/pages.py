@@ -98,8 +98,9 @@ def notebook_page(notebook, page, pages, root):
                 if name := output.get("metadata", {}).get("mmlkit", {}).get("frames"):
                     frames = (root / "docs" / "frames" / f"{name}.json").read_text(encoding="utf-8")
                     output["data"] = {"text/html": sliders(json.loads(frames), alt)}
-            if metadata.get("jupyter", {}).get("outputs_hidden"):
-                metadata.setdefault("tags", []).append("hide-output")
+            for part, tag in (("outputs_hidden", "hide-output"), ("source_hidden", "hide-input")):
+                if metadata.get("jupyter", {}).get(part):
+                    metadata.setdefault("tags", []).append(tag)
     return notebook
 
 

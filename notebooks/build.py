@@ -13,13 +13,15 @@ import base64
 import hashlib
 import io
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 FRAMES = HERE.parent / "docs" / "frames"
-KEPT = {"tags", "jupyter"}  # cell metadata worth keeping
+KEPT = {"tags", "jupyter", "cellView"}  # cell metadata worth keeping
+TITLES = {"bootstrap": "Set-up", "setup": "Set-up", "answer": "Answer"}  # of folded cells, by tag
 IN_FP32 = "import mmlkit.runtime; mmlkit.runtime.fastest_precision = lambda device: 'fp32'"
 ADDED = {"injected-parameters", "write-frames"}  # the tags of cells that the run adds
 
@@ -62,6 +64,10 @@ def build(master):
                 output["data"].pop("application/vnd.jupyter.widget-view+json", None)
             if "image/png" in output.get("data", {}) and "mmlkit" not in output["metadata"]:
                 output["data"]["image/png"] = smaller(output["data"]["image/png"])
+            if "<details>" in output.get("data", {}).get("text/html", ""):  # of `folded`
+                page = output["data"]["text/html"]
+                page = re.sub(r"(?<=image/png;base64,)[\w+/=]+", lambda png: smaller(png[0]), page)
+                output["data"]["text/html"] = page
     for cell in cells:
         cell.metadata = {key: value for key, value in cell.metadata.items() if key in KEPT}
     notebook.cells = cells
@@ -145,9 +151,10 @@ def has_colour_bar(image):
 
 
 def numbered(notebook):
-    """Gives cells ids by their place, so that a rebuild does not change them."""
+    """Gives cells ids by their place, so that a rebuild does not change them, and folds some."""
     for i, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{i:02d}"
+        fold(cell)
     notebook.metadata["kernelspec"] = {
         "display_name": "Python 3",
         "language": "python",
@@ -155,6 +162,16 @@ def numbered(notebook):
     }
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return notebook
+
+
+def fold(cell):
+    """Hide the source of a set-up or answer cell, in JupyterLab and, as a form, in Colab."""
+    titles = [TITLES[tag] for tag in cell.metadata.get("tags", []) if tag in TITLES]
+    if not titles or (titles == ["Answer"] and "folded(" not in cell.source):
+        return
+    cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
+    if not cell.source.startswith("# @title"):
+        cell.source = f"# @title {titles[0]}\n{cell.source}"
 
 
 def main(wanted):

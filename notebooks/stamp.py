@@ -32,7 +32,7 @@ BADGE = (
     "[![Open in Colab](images/colab.svg)]"
     "(https://colab.research.google.com/github/{repo}/blob/v{version}/notebooks/{stem}.ipynb)"
 )
-BOOTSTRAP = """# Installs the release of this notebook where the library is missing, as on Colab.
+BOOTSTRAP = """# @title Set-up: installs this release where the library is missing, as on Colab
 try:
     import mmlkit
 except ImportError:

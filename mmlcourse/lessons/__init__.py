@@ -3,6 +3,7 @@
     contents    the list of the notebooks, and which of them run on a machine
     opening     the first cell of every notebook
     profiles    the three sizes of a run: `fast`, `colab` and `paper`
+    answers     an answer that is seen, folded until the reader opens it
     checks      feedback on exercises
     plots       figures and sliders
 

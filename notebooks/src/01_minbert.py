@@ -36,7 +36,7 @@ seed = 0
 output_dir = "../runs"  # this notebook writes nothing there
 
 # %% tags=["bootstrap"]
-# Installs the release of this notebook where the library is missing, as on Colab.
+# @title Set-up: installs this release where the library is missing, as on Colab
 try:
     import mmlkit
 except ImportError:

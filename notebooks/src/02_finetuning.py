@@ -35,7 +35,7 @@ source = None  # a folder with the CS224N files; None: what the profile says
 epochs = None  # None: what the profile says
 
 # %% tags=["bootstrap"]
-# Installs the release of this notebook where the library is missing, as on Colab.
+# @title Set-up: installs this release where the library is missing, as on Colab
 try:
     import mmlkit
 except ImportError:

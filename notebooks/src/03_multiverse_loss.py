@@ -34,7 +34,7 @@ source = None  # a folder with the task's files; None: what the profile says
 epochs = 1
 
 # %% tags=["bootstrap"]
-# Installs the release of this notebook where the library is missing, as on Colab.
+# @title Set-up: installs this release where the library is missing, as on Colab
 try:
     import mmlkit
 except ImportError:

@@ -36,7 +36,7 @@ source = None  # a folder with the task's files; None: what the profile says
 bandwidth = None  # None: scikit-learn's estimate; or a number, "auto:0.1", "std:1.3"
 
 # %% tags=["bootstrap"]
-# Installs the release of this notebook where the library is missing, as on Colab.
+# @title Set-up: installs this release where the library is missing, as on Colab
 try:
     import mmlkit
 except ImportError:

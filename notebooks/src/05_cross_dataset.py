@@ -35,7 +35,7 @@ sister = "snli"
 source = None  # a folder with the sets' files; None: what the profile says
 
 # %% tags=["bootstrap"]
-# Installs the release of this notebook where the library is missing, as on Colab.
+# @title Set-up: installs this release where the library is missing, as on Colab
 try:
     import mmlkit
 except ImportError:

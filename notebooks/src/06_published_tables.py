@@ -31,7 +31,7 @@ seed = 0
 output_dir = "../runs"
 
 # %% tags=["bootstrap"]
-# Installs the release of this notebook where the library is missing, as on Colab.
+# @title Set-up: installs this release where the library is missing, as on Colab
 try:
     import mmlkit
 except ImportError:

@@ -36,7 +36,7 @@ rows = None  # at most so many training examples of each task; None: what the pr
 epochs = None  # None: what the profile says
 
 # %% tags=["bootstrap"]
-# Installs the release of this notebook where the library is missing, as on Colab.
+# @title Set-up: installs this release where the library is missing, as on Colab
 try:
     import mmlkit
 except ImportError:

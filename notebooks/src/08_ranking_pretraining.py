@@ -37,7 +37,7 @@ reviews = None  # the number of reviews for pre-training; None: what the profile
 seeds = 3  # repetitions of the model of 2015
 
 # %% tags=["bootstrap"]
-# Installs the release of this notebook where the library is missing, as on Colab.
+# @title Set-up: installs this release where the library is missing, as on Colab
 try:
     import mmlkit
 except ImportError:

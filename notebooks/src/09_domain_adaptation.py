@@ -36,7 +36,7 @@ source = None  # a folder with a subfolder for each task; None: as the profile s
 draws = 1  # of every number of labels, in the fine-tuned comparison
 
 # %% tags=["bootstrap"]
-# Installs the release of this notebook where the library is missing, as on Colab.
+# @title Set-up: installs this release where the library is missing, as on Colab
 try:
     import mmlkit
 except ImportError:

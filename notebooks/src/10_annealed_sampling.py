@@ -35,7 +35,7 @@ steps = None  # of each task in the live runs; None: chosen by the profile
 lr = None  # of the encoder in the live runs; None: what the profile says
 
 # %% tags=["bootstrap"]
-# Installs the release of this notebook where the library is missing, as on Colab.
+# @title Set-up: installs this release where the library is missing, as on Colab
 try:
     import mmlkit
 except ImportError:

@@ -36,7 +36,7 @@ epochs = 1  # of section 7
 systems = None  # None: all seven of section 7; or some of them, such as ["shared", "PALs"]
 
 # %% tags=["bootstrap"]
-# Installs the release of this notebook where the library is missing, as on Colab.
+# @title Set-up: installs this release where the library is missing, as on Colab
 try:
     import mmlkit
 except ImportError:

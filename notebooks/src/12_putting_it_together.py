@@ -36,7 +36,7 @@ pairs = None  # "packed" or "separate"; None: separate on the fast profile, else
 systems = None  # None: the first five of section 5; or some of its six, such as ["no PALs"]
 
 # %% tags=["bootstrap"]
-# Installs the release of this notebook where the library is missing, as on Colab.
+# @title Set-up: installs this release where the library is missing, as on Colab
 try:
     import mmlkit
 except ImportError:

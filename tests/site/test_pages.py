@@ -84,6 +84,7 @@ def test_a_figure_gets_the_alt_text_of_its_cell_or_caption_or_section():
         text("*Not this.*"),
         code(mystnb={"image": {"alt": "Four arrows", "width": "50%"}}),
         code(tags=["answer"], jupyter={"outputs_hidden": True}),
+        code(tags=["setup"], jupyter={"source_hidden": True}),
     ]
     cells = notebook_page({"cells": cells}, "notebooks/01_minbert.ipynb", PAGES, ROOT)["cells"]
     images = [cell["metadata"]["mystnb"]["image"] for cell in cells if cell["cell_type"] == "code"]
@@ -91,11 +92,12 @@ def test_a_figure_gets_the_alt_text_of_its_cell_or_caption_or_section():
         "Two arrows.",
         "Three arrows",
         "Four arrows",
-        "Figure in the section 2 Two heads",
+        *2 * ["Figure in the section 2 Two heads"],
     ]
     assert images[2]["width"] == "50%"
     tags = [cell["metadata"].get("tags", []) for cell in cells]
-    assert tags[-1] == ["answer", "hide-output"] and not any(tags[:-1])
+    assert tags[-2:] == [["answer", "hide-output"], ["setup", "hide-input"]]
+    assert not any(tags[:-2])
 
 
 def test_a_figure_with_frames_gets_sliders(tmp_path):
