@@ -30,9 +30,11 @@ HERE = Path(__file__).resolve().parent
 
 def edition_cells(path, edition):
     """Returns the cells of a master, (kind, text), with the choices of an edition."""
-    name, questions = load_questions(path.stem)
+    name, questions = edition.questions(path.stem)
     variants = edition.variants(questions.values())
     arguments = [f'"{name}"', f"seed={edition.public_seed}"]
+    if edition.version:
+        arguments += [f'version="{edition.version}"', f"partial={edition.partial:g}"]
     values = {
         "edition": ", ".join([*arguments, *(f'{key}="{one}"' for key, one in variants.items())]),
         "hours": f"{sum(one.hours for one in questions.values()):.0f}",
@@ -164,7 +166,7 @@ def write_students(folder, edition):
 def write_answers(folder, edition):
     """Writes the seed, the solutions, the masters for otter-grader and Gradescope's bundles."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    (folder / "edition.json").write_text(json.dumps({"seed": edition.seed}), encoding="utf-8")
+    (folder / "edition.json").write_text(json.dumps(edition._asdict()), encoding="utf-8")
     for path in masters():
         cells = edition_cells(path, edition)
         files = {"solution": solution(cells), "otter": for_otter(cells, edition, path.stem)}

@@ -3,6 +3,7 @@
     names         the syntax tree of an answer, and the names in it
     program       what is run of a notebook, and what is left out
     questions     what a question is, and the cases of an edition
+    course        course.toml: what a teacher decides
     assignment    the checks that a student calls in the notebook
     a1_minbert    the questions of assignment 1: the encoder and its training
     a2_multiverse the questions of assignment 2: many heads

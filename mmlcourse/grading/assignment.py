@@ -2,10 +2,11 @@
 
 from IPython import get_ipython
 
+import mmlkit
 from mmlcourse.grading.names import tree_of
 from mmlcourse.grading.program import Program
-from mmlcourse.grading.questions import Draw, load_questions
-from mmlcourse.lessons.checks.compare import WrongAnswer, verdict
+from mmlcourse.grading.questions import Draw, load_questions, with_points
+from mmlcourse.lessons.checks.compare import KnownMistake, WrongAnswer, verdict
 
 __all__ = ["Assignment"]
 
@@ -16,6 +17,9 @@ class Assignment:
     Args:
         name: such as "a1_minbert".
         seed: the public seed of the edition.
+        points: {question: points} of the edition, where they differ from usual.
+        partial: the share of the points for a mistake that the check names.
+        version: the version of mmlkit for which the notebook was made.
         **variants: the variants of the edition.
 
     Raises:
@@ -27,9 +31,15 @@ class Assignment:
         check("attention", attention)        # prints one line
     """
 
-    def __init__(self, name, seed, **variants):
-        self.name, self.questions = load_questions(name)
-        self.seed, self.variants, self.passed = seed, variants, {}
+    def __init__(self, name, seed, points=None, partial=0, version="", **variants):
+        self.name, questions = load_questions(name)
+        self.questions = with_points(questions, points or {})
+        self.seed, self.variants, self.partial, self.shares = seed, variants, partial, {}
+        if version not in ("", mmlkit.__version__):
+            print(
+                f"Your course uses mmlkit {version}, and here is {mmlkit.__version__}: install "
+                "it as the README of your course says, or a check may differ from the grader."
+            )
 
     def __call__(self, name, student):
         """Compare a student's function or class with the right answer and print one line.
@@ -43,7 +53,8 @@ class Assignment:
         """
         one = self.questions[name]
         cases = one.cases(Draw(f"{self.seed} {name}"))
-        right = [other for other, passed in self.passed.items() if passed]
+        right = [other for other, share in self.shares.items() if share == 1]
+        self.shares[name] = 1
 
         def check():
             try:
@@ -51,15 +62,16 @@ class Assignment:
                 one.compare(one.call(student, notes), cases, self.variants, notes)
                 one.refuse(tree_of(student))
             except WrongAnswer as error:
+                self.shares[name] = self.partial if isinstance(error, KnownMistake) else 0
                 raise WrongAnswer(one.advise(str(error), right)) from None
 
-        self.passed[name] = verdict(name, check)
-        if self.passed[name] and (shell := get_ipython()):  # a right answer that loses its points
+        passed = verdict(one.label, check)
+        if passed and (shell := get_ipython()):  # a right answer that loses its points
             cells = shell.history_manager.input_hist_raw[1:]  # In [1] is cell 1
             cells = [{"cell_type": "code", "source": source} for source in cells]
             for sentence in Program(cells, [one.object]).lost(one.object):
                 print(f"Repair this before you hand in: {sentence}")
-        return self.passed[name]
+        return passed
 
     def done(self, *names):
         """Return whether questions are answered, and print those that are not.
@@ -70,7 +82,7 @@ class Assignment:
         Returns:
             True if the last check of each was right.
         """
-        missing = [name for name in names if not self.passed.get(name)]
+        missing = [self.questions[name].label for name in names if self.shares.get(name) != 1]
         if missing:
             print(f"Skipped: first answer {', '.join(missing)}.")
         return not missing
@@ -92,9 +104,10 @@ class Assignment:
         """Print the points of the questions that the public checks can judge."""
         judged, total = [one for one in self.questions.values() if one.right], 0
         for one in judged:
-            points = one.points if self.passed.get(one.name) else 0
+            points = round(one.points * self.shares.get(one.name, 0), 1)
             total += points
-            print(f"{points:>3} of {one.points:<3} {one.name}")
-        print(f"{total:>3} of {sum(one.points for one in judged):<3} points for code")
+            print(f"{points:>4g} of {one.points:<3} {one.label}")
+        whole = sum(one.points for one in judged)
+        print(f"{total:>4g} of {whole:<3} points for code, on public cases")
         if written := sum(one.points for one in self.questions.values() if not one.right):
-            print(f"    and {written} points for the written parts")
+            print(f"     and {written} points for the written parts")

@@ -44,7 +44,7 @@ def write_bundle(path, name, edition):
             info = zipfile.ZipInfo(script)
             info.external_attr = 0o755 << 16
             file.writestr(info, text)
-        file.writestr("answers/edition.json", json.dumps({"seed": edition.seed}))
+        file.writestr("answers/edition.json", json.dumps(edition._asdict()))
         for package in ("mmlkit", "mmlcourse"):
             for source in sorted((root / package).rglob("*.py")):
                 file.write(source, source.relative_to(root).as_posix())

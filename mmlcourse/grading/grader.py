@@ -8,6 +8,7 @@ continues where it stopped.
 import concurrent.futures
 import contextlib
 import hashlib
+import itertools
 import json
 import platform
 import queue
@@ -21,7 +22,7 @@ from mmlcourse.grading.names import names_in
 from mmlcourse.grading.program import Program
 from mmlcourse.grading.questions import PLACEHOLDER, Edition, load_questions
 from mmlcourse.grading.sandbox import find_sandbox
-from mmlcourse.lessons.checks.compare import WrongAnswer
+from mmlcourse.lessons.checks.compare import KnownMistake, WrongAnswer
 from mmlkit.files import write_file
 
 __all__ = ["check_folder", "grade_folder", "grade_notebook", "load_edition", "replay"]
@@ -44,15 +45,15 @@ def load_edition(answers=None):
         An Edition.
 
     Raises:
-        ValueError: the file has no seed.
+        ValueError: the file has other keys than those of an Edition.
     """
     if answers is None:
         return Edition(0)
     path = Path(answers) / "edition.json"
     try:
-        return Edition(int(json.loads(path.read_text(encoding="utf-8"))["seed"]))
-    except (KeyError, TypeError) as error:
-        raise ValueError(f'{path} has no seed, expected {{"seed": NUMBER}}.') from error
+        return Edition(**json.loads(path.read_text(encoding="utf-8")))
+    except TypeError as error:
+        raise ValueError(f"{path} is not as `make course` writes it: {error}.") from error
 
 
 def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None, tell=None):
@@ -169,7 +170,7 @@ def _key(path, name, edition):
     sources = [path for folder in folders for path in sorted(folder.glob("*.py"))]
     source = b"".join(path.read_bytes() for path in sources)
     content = path.read_bytes() if path.stat().st_size <= LARGEST else b""
-    return hashlib.sha256(content + source + f"{name} {edition.seed}".encode()).hexdigest()
+    return hashlib.sha256(content + source + f"{name} {edition}".encode()).hexdigest()
 
 
 def grade_notebook(path, assignment, edition, sandbox, slot=0):
@@ -188,7 +189,7 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
         the notebook was loaded, took too long, or has nothing to run.
     """
     path = Path(path)
-    name, questions = load_questions(assignment)
+    name, questions = edition.questions(assignment)
     cells, notes = _read(path)
     documents, ended = {}, True
     code = [one for one in questions.values() if one.right]
@@ -202,10 +203,10 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
     for one in questions.values():
         points, message = None, BY_HAND
         if one.right:
-            message = _judge(one, documents.get(one.name), edition, questions, program)
-            points = one.points if message == "right" else 0
-            right += [one.name] if points else []
-            if not points:
+            message, share = _judge(one, documents.get(one.name), edition, questions, program)
+            points = round(share * one.points, 1)
+            right += [one.name] if share == 1 else []
+            if share < 1:
                 advice = [one.advise(message, right), *program.lost(one.object)]
                 message = useless or " ".join(advice)[:900]
         text = "" if one.right else _written(cells, one.name)
@@ -330,24 +331,35 @@ def _array(values, kind):
 
 
 def _judge(one, document, edition, questions, program):
-    """Return "right", or the message about a mistake."""
+    """Return "right" or the message about a mistake, and the share of the points."""
     if document is None:
-        return "no result came back: the notebook ended the process, or it took too long."
+        return "no result came back: the notebook ended the process, or it took too long.", 0
     if "failed" in document:
-        return str(document["failed"])[:300]
+        return str(document["failed"])[:300], 0
     variants = edition.variants(questions.values())
     try:
         notes = [
             {**record, "gradients": runner.decode(record.get("gradients", []), _array)}
             for record in document["records"]
         ]
-        one.compare(replay(document), edition.cases(one), variants, notes, show=False)
         one.refuse(program.answer(one.object, {other.object for other in questions.values()}))
-        return "right"
+        one.compare(replay(document), edition.cases(one), variants, notes, show=False)
+        return "right", 1
     except WrongAnswer as error:
-        return f"not yet: {error}"[:600]
+        named = isinstance(error, KnownMistake) and not _of_another_edition(one, document, edition)
+        return f"not yet: {error}"[:600], edition.partial if named else 0
     except Exception as error:  # a forged document may hold anything
-        return f"the results cannot be read ({type(error).__name__})."
+        return f"the results cannot be read ({type(error).__name__}).", 0
+
+
+def _of_another_edition(one, document, edition):
+    """Return whether results are right under other variants: nobody made a mistake there."""
+    cases = edition.cases(one)
+    for values in itertools.product(*one.variants.values()):
+        with contextlib.suppress(Exception):  # a forged document may hold anything
+            one.compare(replay(document), cases, dict(zip(one.variants, values)), show=False)
+            return True
+    return False
 
 
 def _written(cells, name):

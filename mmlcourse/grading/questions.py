@@ -33,6 +33,7 @@ __all__ = [
     "other",
     "question",
     "questions_of",
+    "with_points",
 ]
 
 PLACEHOLDER = "*Write here.*"  # behind **Answer to NAME:** in a student's notebook
@@ -142,6 +143,7 @@ class Question:
         uses: names of questions whose functions an answer may call; a message about a wrong answer
             mentions those that are not right.
         seconds: the limit of CPU time for all cases.
+        number: its place in the assignment, from 1.
     """
 
     name: str
@@ -161,6 +163,13 @@ class Question:
     avoid: tuple = ()
     uses: tuple = ()
     seconds: float = 10
+    number: int = 0
+
+    @property
+    def label(self):
+        """Return how a notebook names the question, such as "2 look (attend)"."""
+        function = f" ({self.object})" if self.object not in ("", self.name) else ""
+        return f"{self.number} {self.name}{function}"
 
     def compare(self, function, cases, variants=None, notes=(), **more):
         """Compare a function, or recorded results, with the right answer.
@@ -283,7 +292,8 @@ def questions_of(names):
     Returns:
         A tuple of Question.
     """
-    return *(one for one in names.values() if isinstance(one, Question)), *READ
+    found = [one for one in names.values() if isinstance(one, Question)] + [*READ]
+    return tuple(dataclasses.replace(one, number=n) for n, one in enumerate(found, start=1))
 
 
 def other(values, value):
@@ -326,14 +336,49 @@ def load_questions(assignment):
     return found[0], {one.name: one for one in module.QUESTIONS}
 
 
+def with_points(questions, points):
+    """Return questions with other points.
+
+    Args:
+        questions: {name: Question}.
+        points: {name: points} of some of them.
+
+    Returns:
+        {name: Question}.
+    """
+    return {
+        name: dataclasses.replace(one, points=points.get(name, one.points))
+        for name, one in questions.items()
+    }
+
+
 class Edition(NamedTuple):
-    """Hold the number from which an edition of the course follows.
+    """Hold what an edition of the course follows from; edition.json has the same fields.
 
     Attributes:
         seed: the secret number. 0 is the default edition, which is public.
+        points: {full name of an assignment: {question: points}}, where they differ from usual;
+            0: left out of the course.
+        partial: the share of the points for a mistake that the grader names.
+        version: the version of mmlkit on which the edition was made.
     """
 
     seed: int
+    points: dict = {}
+    partial: float = 0
+    version: str = ""
+
+    def questions(self, assignment):
+        """Return the questions of an assignment with the points of this edition.
+
+        Args:
+            assignment: see `load_questions`.
+
+        Returns:
+            (full name, {name: Question}).
+        """
+        name, questions = load_questions(assignment)
+        return name, with_points(questions, self.points.get(name, {}))
 
     @property
     def public_seed(self):

@@ -111,7 +111,7 @@ def fused(query, key, value, mask):
 def test_a_function_that_does_the_exercise_is_refused_by_the_check_and_by_the_grader(capsys):
     assert Assignment("a1", seed=5)("attention", fused) is False
     refused = "it uses scaled_dot_product_attention, which does the exercise; write this part yours"
-    assert capsys.readouterr().out.startswith(f"attention: not yet: {refused}")
+    assert capsys.readouterr().out.startswith(f"1 attention: not yet: {refused}")
     one, edition = QUESTIONS["attention"], Edition(5)
     document = {"records": [{"value": encode(fused(*case))} for case in edition.cases(one)]}
     forbidden = "def attention(q, k, v, m):\n    return F.scaled_dot_product_attention(q, k, v, m)"
@@ -120,7 +120,7 @@ def test_a_function_that_does_the_exercise_is_refused_by_the_check_and_by_the_gr
 
     def grade(*sources):
         cells = [{"cell_type": "code", "source": text} for text in sources]
-        return _judge(one, document, edition, QUESTIONS, Program(cells, ["attention"]))
+        return _judge(one, document, edition, QUESTIONS, Program(cells, ["attention"]))[0]
 
     assert grade(own, forbidden).startswith(f"not yet: {refused}")
     assert grade(forbidden, helper, own) == "right"  # the last definition counts
@@ -140,7 +140,7 @@ def test_a_wrong_function_of_another_question_is_pointed_to(capsys):
     add_norm = student_object(QUESTIONS["add_norm"], "a1_minbert", "solution", 0, change)
     assert check("add_norm", add_norm) is False
     first = "If it calls your answer to layer_norm: first run that check until it is right. Else: "
-    assert capsys.readouterr().out.startswith(f"add_norm: not yet: {first}")
+    assert capsys.readouterr().out.startswith(f"5 add_norm: not yet: {first}")
     assert check("layer_norm", norm) and not check("add_norm", add_norm)
     assert "add_norm: not yet: LayerNorm is missing" in capsys.readouterr().out
     assert check("add_norm", lambda *_: None) is False
@@ -150,7 +150,7 @@ def test_a_wrong_function_of_another_question_is_pointed_to(capsys):
 def test_an_optimizer_that_does_nothing_is_a_stub_and_one_that_rebinds_is_not(capsys):
     check = Assignment("a1", seed=5, decay="after")
     assert not check("adamw", student_object(QUESTIONS["adamw"], "a1_minbert", "student"))
-    assert capsys.readouterr().out == "adamw: not yet: it returns nothing so far.\n"
+    assert capsys.readouterr().out == "9 adamw (AdamW): not yet: it returns nothing so far.\n"
     change = "theta.sub_(", "theta = theta - ("
     student = student_object(QUESTIONS["adamw"], "a1_minbert", "solution", 0, change)
     assert not check("adamw", student)

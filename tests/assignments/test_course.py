@@ -110,7 +110,7 @@ def test_editions_differ_and_hide_their_seed(tmp_path):
     assert one.public_seed != other.public_seed and "seed=5" not in texts[5]
     course().write_students(tmp_path / "student", one)
     course().write_answers(tmp_path / "answers", one)
-    assert json.loads((tmp_path / "answers" / "edition.json").read_text()) == {"seed": 5}
+    assert json.loads((tmp_path / "answers" / "edition.json").read_text()) == one._asdict()
     assert (tmp_path / "answers").stat().st_mode & 0o077 == 0
     with zipfile.ZipFile(tmp_path / "answers" / "a1_minbert_gradescope.zip") as file:
         names = file.namelist()
@@ -192,9 +192,9 @@ def test_a_student_notebook_runs_with_stubs_from_an_empty_folder(name, python, t
     assert run.returncode == 0, run.stderr[-2000:]
     questions = [one for one in load_questions(name)[1].values() if one.right]
     for one in questions:
-        assert f"{one.name}: not yet: " in run.stdout
+        assert f"{one.label}: not yet: " in run.stdout
     assert "right." not in run.stdout and not list(tmp_path.iterdir())
-    assert f"  0 of {sum(one.points for one in questions)}" in run.stdout
+    assert f"   0 of {sum(one.points for one in questions)}" in run.stdout
 
 
 @pytest.mark.slow

@@ -48,7 +48,8 @@ def few_questions(monkeypatch):
         for one in questions.values()
         if one.name in NAMES or not one.right
     }
-    monkeypatch.setattr(grader, "load_questions", lambda _: (name, few))
+    for module in (grader, sys.modules[Edition.__module__]):
+        monkeypatch.setattr(module, "load_questions", lambda _: (name, few))
     monkeypatch.setattr(grader, "LOAD_SECONDS", 3)
 
 
@@ -274,7 +275,7 @@ def test_a_cell_without_a_text_costs_no_points(tmp_path):
 
 def test_an_edition_without_a_seed_names_its_file(tmp_path):
     (tmp_path / "edition.json").write_text('{"sead": 3}')
-    with pytest.raises(ValueError, match="edition.json has no seed"):
+    with pytest.raises(ValueError, match="edition.json is not as `make course` writes it"):
         load_edition(tmp_path)
 
 

@@ -168,11 +168,11 @@ def test_the_students_check_warns_before_the_notebook_is_handed_in(monkeypatch, 
     names = names_of(program(*A1))
     check = Assignment("a1_minbert", seed=1)
     assert check("layer_norm", names["layer_norm"])
-    assert capsys.readouterr().out == "layer_norm: right.\n"
+    assert capsys.readouterr().out == "3 layer_norm: right.\n"
     sources[3] = "def layer_norm(x, gain, bias, eps):\n    return scale(x)"
     assert check("layer_norm", names["layer_norm"])
     assert capsys.readouterr().out.splitlines() == [
-        "layer_norm: right.",
+        "3 layer_norm: right.",
         "Repair this before you hand in: scale is not defined for the grader.",
     ]
 

@@ -122,12 +122,12 @@ def test_the_public_check_prints_one_line(capsys):
     check = Assignment("a1", seed=5)
     one = check.questions["layer_norm"]
     assert check("layer_norm", student_object(one, "a1_minbert", "solution"))
-    assert capsys.readouterr().out == "layer_norm: right.\n"
+    assert capsys.readouterr().out == "3 layer_norm: right.\n"
     assert not check.done("layer_norm", "train")
-    assert capsys.readouterr().out == "Skipped: first answer train.\n"
+    assert capsys.readouterr().out == "Skipped: first answer 10 train (train_epoch).\n"
     check.summary()
     assert capsys.readouterr().out.endswith(
-        "  4 of 70  points for code\n    and 30 points for the written parts\n"
+        "   4 of 70  points for code, on public cases\n     and 30 points for the written parts\n"
     )
     with pytest.raises(ValueError, match="assignment 'b1' is unknown; expected one of"):
         Assignment("b1", seed=5)
@@ -153,7 +153,7 @@ def test_the_grader_sees_what_the_values_do_not_show():
         job["cases"] = [runner.encode(list(case)) for case in edition.cases(one)]
         job["cases"] += [runner.encode(list(case)) for case, _ in one.edges]
         document = json.loads(json.dumps({"records": runner._answers(job, {name: student})}))
-        return grader._judge(one, document, edition, questions, Program([], []))
+        return grader._judge(one, document, edition, questions, Program([], []))[0]
 
     def changing(ours, baseline, own):
         return right["improvements"](ours, baseline, own) + 0 * ours.fill_(1)[:, 0]
@@ -187,5 +187,5 @@ def test_results_without_gradients_are_not_right():
     cases = edition.cases(one) + [case for case, _ in one.edges]
     solution = namespace("a2_multiverse", "solution", 0)["multiverse_loss"]
     document = {"records": [{"value": encode(solution(*case))} for case in cases]}
-    found = grader._judge(one, document, edition, questions, Program([], []))
+    found = grader._judge(one, document, edition, questions, Program([], []))[0]
     assert found == "not yet: its gradients are missing."
