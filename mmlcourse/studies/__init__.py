@@ -8,6 +8,7 @@
     glue            GLUE's average, and the files of a submission
     dssm            the multi-task network of 2015, MT-DNN's forerunner
     staircases      recorded runs that prune heads, for Fig. 2 (MML v2)
+    held_out        two halves of a dev split: one chooses the epoch, one is scored
     groups          intervals over groups of rows that are not independent
     methods         the six methods of the papers as heads
     pretraining     BERT's two pre-training objectives, and the loop that trains them
@@ -31,6 +32,7 @@ from mmlcourse.studies.cs224n import (
 )
 from mmlcourse.studies.dssm import *
 from mmlcourse.studies.glue import *
+from mmlcourse.studies.held_out import *
 from mmlcourse.studies.lessons import *
 from mmlcourse.studies.methods import *
 from mmlcourse.studies.pretraining import *
