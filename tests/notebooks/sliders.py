@@ -1,4 +1,4 @@
-"""Add cells to a copy of a notebook that move every slider after all other cells."""
+"""Add cells to a copy of a notebook that move every slider and draw every picture once more."""
 
 import re
 from pathlib import Path
@@ -7,47 +7,104 @@ import nbformat
 
 READ = ("results", "experiments", "data")  # folders next to notebooks/ that notebooks read
 
+# Notebooks in the form of before: they are longer, their answers are visible in their sources, and
+# a name may get another meaning in a later cell.
+OLD_FORM = {
+    path.stem[:2]
+    for path in (Path(__file__).resolve().parents[2] / "notebooks").glob("[0-9][0-9]_*.ipynb")
+    if "folded(" not in path.read_text(encoding="utf-8")
+}
+
 # Both cells use only names with an underscore, so that no slider reads one of these names.
 RECORD = '''
+import IPython as _IPython
+import matplotlib.pyplot as _pyplot
+import numpy as _numpy
 from mmlcourse.lessons import plots as _plots
 
-_recorded, _sliders = [], _plots.sliders
+_recorded, _sliders, _show = [], _plots.sliders, _pyplot.show
+_cells = [("", [])]  # the code of each cell that has begun, and the pictures that it showed
+
+
+def _pixels():
+    """The pictures of all open figures, as arrays."""
+    figures = [_pyplot.figure(number) for number in _pyplot.get_fignums()]
+    for figure in figures:
+        figure.canvas.draw()
+    return [_numpy.asarray(figure.canvas.buffer_rgba()).copy() for figure in figures]
+
+
+def _keep_and_show(*args, **keywords):
+    _cells[-1][1].extend(_pixels())
+    _show(*args, **keywords)
 
 
 def _record(draw, *, start=None, show=True, **choices):
     """Draw the static figure, and keep what the sliders can do."""
     choices = {n: [v] if isinstance(v, str) else list(v) for n, v in choices.items()}
     at_start = {**{name: values[0] for name, values in choices.items()}, **(start or {})}
-    _recorded.append((draw, at_start, choices))
+    before = len(_cells[-1][1])
     _sliders(draw, show=show, **({"start": start} if start else {}), **choices)
+    _recorded.append((draw, at_start, choices, _cells[-1][1][before:]))
+
+
+_pyplot.show = _keep_and_show
+_IPython.get_ipython().events.register(
+    "pre_run_cell", lambda cell: _cells.append((cell.raw_cell, []))
+)
 
 
 _plots.sliders = _record
 '''
 
 MOVE = '''
-def _limits_after(draw, chosen, where):
-    """The limits of all axes after one move."""
-    import matplotlib.pyplot
-
-    matplotlib.pyplot.close("all")
+def _limits_after(draw, chosen, where, first=()):
+    """The limits of all axes after one move; the pictures equal `first`, where it is given."""
+    _pyplot.close("all")
     try:
         draw(**chosen)
-        figure = matplotlib.pyplot.gcf()
+        figure = _pyplot.gcf()
         figure.canvas.draw()
         limits = [(*ax.get_xlim(), *ax.get_ylim()) for ax in figure.axes]
     except Exception as error:
         raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
-    matplotlib.pyplot.close("all")
+    if first:
+        _compare(first, _pixels(), where)
+    _pyplot.close("all")
     return limits
+
+
+def _compare(first, again, where):
+    """At most one pixel in a thousand differs."""
+    if "NOTEBOOK"[:2] in OLD_FORM:
+        return
+    same = [one.shape for one in first] == [one.shape for one in again]
+    same = same and all((one != two).mean() < 1e-3 for one, two in zip(first, again))
+    assert same, f"{where}: another picture than at first; a name has got another meaning"
+
+
+def _draw_all_again():
+    """Each cell that shows pictures, but no slider, shows the same ones after the last cell."""
+    found = [(code, first) for code, first in _cells if first and "sliders(" not in code]
+    for code, first in found:
+        again = []
+        _pyplot.show = lambda: (again.extend(_pixels()), _pyplot.close("all"))
+        where = "NOTEBOOK, the cell " + code[:60]
+        try:
+            exec(code, globals())
+        except Exception as error:
+            raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
+        _compare(first, again, where)
+    print(len(found), "cells with pictures")
 
 
 def _move_all():
     """Every slider to its first and last value, the others at their start."""
     assert len(_recorded) == SLIDERS, f"NOTEBOOK: {len(_recorded)} sliders, expected SLIDERS"
     moves = 0
-    for draw, at_start, choices in _recorded:
-        before = _limits_after(draw, at_start, f"NOTEBOOK, {draw.__name__} at the start {at_start}")
+    for draw, at_start, choices, first in _recorded:
+        where = f"NOTEBOOK, {draw.__name__} at the start {at_start}"
+        before = _limits_after(draw, at_start, where, first)
         for name, values in choices.items():
             numbers = [value for value in values if isinstance(value, (int, float))]
             assert numbers == sorted(numbers), f"NOTEBOOK, slider {name}: {values} are not sorted"
@@ -61,6 +118,7 @@ def _move_all():
 
 
 _move_all()
+_draw_all_again()
 '''
 
 MAY_RESCALE = {"07_mtdnn_san": ["row"]}  # the axis shows the tokens of that row
@@ -74,8 +132,9 @@ def count_sliders(path):
 def with_slider_moves(source, target, first="", replaced=()):
     """Write a copy of a notebook whose last cell moves every slider to its first and last value.
 
-    The last cell raises AssertionError with notebook, slider and value in three cases: a figure
-    cannot be drawn, its axes differ from those of the start, or the numbers are not sorted.
+    The last cell raises AssertionError with notebook, slider and value in four cases: a figure
+    cannot be drawn, its axes differ from those of the start, the numbers are not sorted, or a
+    picture is not the first one, because a later cell has given a name another meaning.
 
     Args:
         source: A notebook of notebooks/.
@@ -109,6 +168,7 @@ def add_slider_moves(notebook, name, sliders):
     """Return the notebook with one additional cell at the start and one at the end."""
     move = MOVE.replace("NOTEBOOK", name).replace("SLIDERS", str(sliders))
     move = move.replace("MAY_RESCALE", repr(MAY_RESCALE.get(name, [])))
+    move = move.replace("OLD_FORM", repr(OLD_FORM))
     first, last = (nbformat.v4.new_code_cell(code.strip()) for code in (RECORD, move))
     notebook.cells = [first, *notebook.cells, last]
     return notebook

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import nbformat
@@ -38,14 +39,15 @@ def test_the_number_of_sliders():
 DRAW = """
 import matplotlib.pyplot as plt
 from mmlcourse.lessons.plots import sliders
-a = 1
+a = b = c = 1
 
 def draw(h, word):
-    plt.plot([0, 1], [0, a / a])
+    plt.plot([0, 1], [0, a / a], linewidth=9 * b)
     plt.xlim(0, {limit})
 
 sliders(draw, h={values}, word=["one", "two"])
 """
+PLOT = "plt.plot([0, c], linewidth=9)\nplt.ylim(0, 3)\nplt.show()"
 
 
 @pytest.mark.parametrize(
@@ -61,12 +63,16 @@ sliders(draw, h={values}, word=["one", "two"])
         ("1 + (word == 'two') * a", "[1, 2]", "", "99_small, slider word at 'two': axes"),
         ("1", "[2, 1]", "", "99_small, slider h: [2, 1] are not sorted"),
         ("1 / (3 - h)", "[2, 3]", "", "99_small, slider h at 3: ZeroDivisionError"),
+        ("1", "[1, 2]", "b = 2", "99_small, draw at the start {'h': 1, 'word': 'one'}: another"),
+        ("1", "[1, 2]", "c = 2", "99_small, the cell plt.plot([0, c]"),
     ],
-    ids=["all is well", "a later cell", "axes", "order", "a value"],
+    ids=["all is well", "a later cell", "axes", "order", "a value", "a name", "a cell"],
 )
 def test_moving_the_sliders_detects_faults(tmp_path, monkeypatch, limit, values, after, problem):
     monkeypatch.setattr(plots, "sliders", plots.sliders)  # the copy replaces this function
-    cells = [DRAW.replace("{limit}", limit).replace("{values}", values), after]
+    plt.close("all")  # of a case before
+    monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
+    cells = [DRAW.replace("{limit}", limit).replace("{values}", values), PLOT, after]
     source, copy = (tmp_path / one / "notebooks" / "99_small.ipynb" for one in ("a", "b"))
     source.parent.mkdir(parents=True)
     code = [nbformat.v4.new_code_cell(cell) for cell in cells]
@@ -74,12 +80,16 @@ def test_moving_the_sliders_detects_faults(tmp_path, monkeypatch, limit, values,
     (tmp_path / "a" / "results").mkdir()
     assert with_slider_moves(source, copy) == 1
     assert (tmp_path / "b" / "results").is_dir()
-    code = "\n".join(cell.source for cell in nbformat.read(copy, as_version=4).cells)
-    if problem is None:
-        exec(code, {})
-    else:
-        with pytest.raises(AssertionError, match=re.escape(problem)):
-            exec(code, {})
+    shells = pytest.importorskip("IPython.core.interactiveshell")
+    shell = shells.InteractiveShell.instance()
+    try:
+        *before, last = (cell.source for cell in nbformat.read(copy, as_version=4).cells)
+        for code in before:
+            shell.run_cell(code, store_history=True).raise_error()
+        with pytest.raises(AssertionError, match=re.escape(problem)) if problem else nullcontext():
+            shell.run_cell(last).raise_error()
+    finally:
+        shells.InteractiveShell.clear_instance()
 
 
 # ---- frames, for the site ----
