@@ -103,11 +103,11 @@ $(SITE)/node_modules/katex $(SITE)/node_modules/axe-core:
 	mkdir -p $(SITE)
 	npm install --silent --no-package-lock --prefix $(SITE) $(PACKAGE)
 
-# SEED=new draws a secret number; SEED= (empty) writes the default edition into assignments/student/.
-SEED ?= new
-OUT  ?= ../course
-course: install                 ## an edition of the assignments, outside the repository: SEED=... OUT=...
-	$(BIN)/python assignments/course.py $(if $(SEED),$(SEED) --out $(OUT))
+# COURSE= (empty) writes the default edition into assignments/student/. RESULTS=no leaves out the experiments, 20 minutes.
+COURSE ?= assignments/course.toml
+OUT    ?= ../course
+course: install                 ## notebooks and answers of a course, outside the repository: COURSE=../course.toml OUT=...
+	$(BIN)/python assignments/course.py $(if $(COURSE),$(COURSE) --out $(OUT) $(if $(filter no,$(RESULTS)),--no-results))
 
 data: install                   ## the measured table of data/README.md
 	$(BIN)/python data/measure.py

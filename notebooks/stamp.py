@@ -24,8 +24,6 @@ FILES = (  # these name the address outside the notebooks
     "pyproject.toml",
     "environment.yml",
     ".devcontainer/devcontainer.json",
-    *(f"assignments/src/{name}.py" for name in ("a1_minbert", "a2_multiverse", "a3_mtdnn_san")),
-    "assignments/src/a4_pals.py",
 )
 SITES = r"(github\.com/|colab\.research\.google\.com/github/|mybinder\.org/v2/gh/)"
 BADGE = (

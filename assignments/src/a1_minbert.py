@@ -14,37 +14,26 @@
 # | | |
 # |---|---|
 # | Work | about {hours} hours, {points} points |
+# | Hand in | {deadline} |
 # | Hardware | a CPU is enough; the experiment in part 4 takes two to five minutes on two cores |
 # | Read before | notebooks 01 (minBERT) and 02 (Fine-tuning) of mmlkit |
 # | Papers | Vaswani et al. 2017, section 3.2; Devlin et al. 2019, section 3; Loshchilov and Hutter 2019 |
 #
-# **How it works.** Replace each `...` by your code. Then run the cell below it: it compares your function with
-# reference values and prints one line. The grader uses other values and other sizes, so do not write sizes into your
-# code. Do not change the arguments of your functions unless the question asks for it: the check notices it. You may use
-# numpy and torch. You may not use mmlkit or transformers inside your functions, nor a function that is the exercise,
-# such as `F.scaled_dot_product_attention`, `nn.MultiheadAttention` or `torch.optim.AdamW`. An answer that uses such a
-# function is worth nothing. Questions 2 to 5 are parts of a network that is trained: use torch there, and neither numpy nor
-# `detach`, because the check compares the gradients that autograd finds.
+# {rules}
 #
-# The grader executes imports, functions, classes and assignments of your notebook, those in cells of your own
-# included. So your answers may call your own helper functions. It executes other lines only where they give a value to
-# a name that an answer needs, such as a constant under `if`. Your check says so where the grader will miss something.
-# It skips a cell whose first line contains: `the grader skips this cell`.
+# | questions | allowed | not allowed |
+# |---|---|---|
+# | all | numpy, torch and your own functions | mmlkit, transformers |
+# | 1, 2, 6 | | `F.scaled_dot_product_attention`, `nn.MultiheadAttention`, `nn.TransformerEncoderLayer` |
+# | 2 to 6 | what autograd can follow, because the check compares gradients | numpy, `detach` |
+# | 3 | | `F.layer_norm`, `nn.LayerNorm`; both are allowed from question 5 on |
+# | 8, 9 | `torch.optim.Optimizer` as the base class in question 9 | the optimizers of `torch.optim` |
 #
 # Letters: B sentences in a batch, T tokens, D hidden size, H heads, d = D / H width of a head, I inner size of the
 # feed-forward network, V words in the vocabulary, P positions, C labels. `F` is the module `torch.nn.functional`.
 
 # %%
-# Setup of the course: the grader skips this cell.
-try:
-    import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    from IPython import get_ipython
-    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
-from mmlcourse.grading import Assignment
-
-# The edition of your course; do not change it. The questions say what it asks for.
-check = Assignment({edition})
+{setup}
 
 # %%
 import math
@@ -70,6 +59,11 @@ from torch.nn import functional as F
 # `query`, `key` and `value` have the shape [T, d]. `mask` has the shape [T]: 1 for a token, 0 for padding. No token may
 # look at padding, so the score of every padded key becomes very negative before the softmax: $M_{ij}$ is 0 if
 # `mask[j]` is 1, and a large negative number such as -1e9 if `mask[j]` is 0. Return [T, d].
+# IF look=back
+#
+# In this course a token looks only at itself and at the tokens before it, as in a decoder: $M_{ij}$ is large and negative
+# for $j > i$ too. (Questions 2 and 6 have no such rule.)
+# END IF
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -79,7 +73,12 @@ def attention(query, key, value, mask):
     """Return the weighted sums of values, [T, d]."""
     # BEGIN SOLUTION
     scores = query @ key.T / math.sqrt(query.shape[-1])
+    # IF look=all
     scores = scores.masked_fill(mask == 0, -1e9)
+    # END IF
+    # IF look=back
+    scores = scores.masked_fill((mask * torch.ones_like(scores).tril()) == 0, -1e9)
+    # END IF
     return scores.softmax(dim=-1) @ value
     # END SOLUTION
 
@@ -513,6 +512,11 @@ assert check("adamw", AdamW)
 # Write a training loop of your own. `batches` is a list of (inputs, labels): `model(*inputs)` gives logits [B, C], and
 # `labels` has the shape [B]. Set the model to training mode. For each batch compute the mean cross-entropy, its gradient,
 # and one update. Return a list of floats, one loss (`loss.item()`) per batch.
+# IF smoothing=tenth
+#
+# This course trains with *label smoothing* of 0.1: the right label counts 0.9, and the rest, 0.1, is shared equally by all
+# C labels, the right one included. `F.cross_entropy` has an argument for it. The losses that you return have it too.
+# END IF
 
 # %% [raw]
 # # BEGIN SOLUTION
@@ -524,7 +528,12 @@ def train_epoch(model, optimizer, batches):
     model.train()
     losses = []
     for inputs, labels in batches:
+        # IF smoothing=none
         loss = F.cross_entropy(model(*inputs), labels)
+        # END IF
+        # IF smoothing=tenth
+        loss = F.cross_entropy(model(*inputs), labels, label_smoothing=0.1)
+        # END IF
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -789,7 +798,7 @@ if check.done("adamw", "train", "evaluate", "classifier"):
 #
 # 1. Run the notebook from top to bottom (Runtime, Run all) and read the summary below.
 # 2. Download it: on Colab with File, Download, Download .ipynb; in Jupyter it already lies in your folder.
-# 3. Name the file after yourself, as your teacher asks, and upload it. The grader reads only this file.
+# 3. {file} The grader reads only this file.
 
 # %%
 # Summary: the grader skips this cell.

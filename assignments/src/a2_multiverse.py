@@ -15,36 +15,26 @@
 # | | |
 # |---|---|
 # | Work | about {hours} hours, {points} points |
+# | Hand in | {deadline} |
 # | Hardware | a CPU is enough; the experiment in part 4 takes one to two minutes on two cores |
 # | Read before | notebooks 03 (The multiverse loss) and 04 (Pruning heads); for question 10, notebook 05 |
 # | Papers | Malkiel and Wolf 2021 (MML), section 3 and Algorithm 1; Comaniciu and Meer 2002 (MeanShift) |
 #
-# **How it works.** Replace each `...` by your code. Then run the cell below it: it compares your function with
-# reference values and prints one line. The grader uses other values and other sizes, so do not write sizes into your
-# code. You may use numpy and torch. You may not use mmlkit, transformers or scikit-learn inside your functions. Do not change
-# the arguments of your functions: the check notices it. The settings in the cell with `check` belong to your course, and the
-# questions state the same rules; do not change them.
+# {rules}
 #
-# The grader executes imports, functions, classes and assignments of your notebook, and other lines only where they
-# give a value to a name that an answer needs. It skips a cell whose first line contains: `the grader skips this cell`.
-# Begin cells for trials of your own with the line `# Trial: the grader skips this cell.`
-#
-# The circles below the title of a question are its difficulty: one filled circle is easy, three are hard.
+# | questions | allowed | not allowed |
+# |---|---|---|
+# | all | numpy, torch and your own functions | mmlkit, transformers |
+# | 1, 2, 3 | what autograd can follow, because the check compares gradients | numpy, `detach` |
+# | 4 | | autograd, such as `backward` and `torch.autograd` |
+# | 6, 7, 8 | | scikit-learn |
 #
 # Letters: B sentences in a batch, D numbers in the vector of a sentence, C labels, M heads. A of the M heads are active;
 # the others were dropped. `active` is a bool tensor [M], True for an active head. If `weight` has the shape [M, C, D],
 # then `weight[active]` has the shape [A, C, D], and the active heads keep their order.
 
 # %%
-# Setup of the course: the grader skips this cell.
-try:
-    import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    from IPython import get_ipython
-    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
-from mmlcourse.grading import Assignment
-
-check = Assignment({edition})
+{setup}
 
 # %%
 import torch
@@ -63,8 +53,14 @@ from torch.nn import functional as F
 #
 # {facts}
 #
-# Every head is a linear classifier on the same vector. The logits of head j for the vector $x$ are $F_j\,x + b_j$. The
-# model answers with the softmax, over the labels, of the *mean of the active heads' logits* (Eq. 5 of the paper).
+# Every head is a linear classifier on the same vector. The logits of head j for the vector $x$ are $F_j\,x + b_j$.
+# IF vote=logits
+# The model answers with the softmax, over the labels, of the *mean of the active heads' logits* (Eq. 5 of the paper).
+# END IF
+# IF vote=probabilities
+# In this course the model answers with the *mean of the active heads' probabilities*; the probabilities of a head are the
+# softmax, over the labels, of its logits. (Eq. 5 of the paper, and question 9, average the logits.)
+# END IF
 #
 # `x` has the shape [B, D], `weight` [M, C, D], `bias` [M, C] and `active` [M]. `weight[j]` is $F_j$. Return two tensors: the
 # logits of the active heads [B, A, C], and the model's probabilities [B, C]. Compute the logits of all active heads
@@ -80,7 +76,12 @@ def head_logits(x, weight, bias, active):
     """Return (logits of the active heads [B, A, C], probabilities [B, C])."""
     # BEGIN SOLUTION
     logits = torch.einsum("bd,acd->bac", x, weight[active]) + bias[active]
+    # IF vote=logits
     return logits, logits.mean(dim=1).softmax(dim=-1)
+    # END IF
+    # IF vote=probabilities
+    return logits, logits.softmax(dim=-1).mean(dim=1)
+    # END IF
     # END SOLUTION
 
 # %% [raw]
@@ -836,7 +837,7 @@ if check.done(*needed):
 #
 # 1. Run the notebook from top to bottom (Runtime, Run all) and read the summary below.
 # 2. Download it: on Colab with File, Download, Download .ipynb; in Jupyter it already lies in your folder.
-# 3. Name the file after yourself, as your teacher asks, and upload it. The grader reads only this file.
+# 3. {file} The grader reads only this file.
 
 # %%
 # Summary: the grader skips this cell.

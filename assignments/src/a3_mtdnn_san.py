@@ -16,26 +16,23 @@
 # | | |
 # |---|---|
 # | Work | about {hours} hours, {points} points |
+# | Hand in | {deadline} |
 # | Hardware | a CPU is enough; the experiment in part 4 takes one to three minutes on two cores |
 # | Read before | notebooks 07 (One encoder, many tasks) and 08 (Ranking and pre-training, sections 1 and 2) of mmlkit |
 # | Papers | Liu et al. 2019 (MT-DNN), sections 3 and 4; Liu et al. 2018 (SAN) |
 #
-# **How it works.** Replace each `...` by your code. Then run the cell below it: it compares your function with
-# reference values and prints one line. The grader uses other values and other sizes, so do not write sizes into your
-# code. The cell with `check` holds the conventions of your course; the questions state them.
+# {rules}
 #
-# You may use torch, and numpy where no gradient is needed. `softmax`, `log_softmax`, `logsumexp`, `masked_fill` and
-# `F.linear` are allowed everywhere. You may not use mmlkit or transformers inside your functions, nor a function that is
-# the exercise: `nn.GRUCell` in question 3, `F.mse_loss` in question 6, `F.cross_entropy` in question 7, and
-# `torch.nn.utils.clip_grad_norm_` in question 9. In questions 1 to 7, return torch tensors; only the accuracy of
-# question 7 may be a Python number. Part 4 computes gradients through them, so do not convert to numpy and do not detach.
-# Do not change the arguments of your functions, except the gradients in question 9, and the model and the optimizer in
-# question 10: the check notices it.
-# `F.nll_loss` is allowed in questions 5 and 7. A class such as `nn.CrossEntropyLoss` counts like its function.
-#
-# The grader executes imports, functions, classes and assignments of your notebook, and other lines only where they
-# give a value to a name that an answer needs. It skips a cell that begins with the line
-# `# Experiment: the grader skips this cell.` Begin cells for trials of your own with this line.
+# | questions | allowed | not allowed |
+# |---|---|---|
+# | all | numpy, torch and your own functions; `softmax`, `log_softmax`, `logsumexp`, `masked_fill`, `F.linear` | mmlkit, transformers |
+# | 1 to 7 | what autograd can follow, because the check compares gradients | numpy, `detach` |
+# | 3 | | `nn.GRUCell`, `nn.GRU` |
+# | 5 | `F.nll_loss` | |
+# | 6 | | `F.mse_loss`, `nn.MSELoss` |
+# | 7 | `F.nll_loss`; a Python number as the accuracy | `F.cross_entropy`, `nn.CrossEntropyLoss` |
+# | 9 | changed gradients of the arguments | `torch.nn.utils.clip_grad_norm_` and its relatives |
+# | 10 | a changed model and optimizer; `torch.nn.utils.clip_grad_norm_` | |
 #
 # **What differs from the paper.** The fourth kind of task, the classification of one sentence, is left out. For
 # similarity and ranking the paper reads the vector of [CLS], and part 4 reads the mean of all token vectors. The paper
@@ -46,17 +43,7 @@
 # A product $a \cdot b$ of two vectors is their inner product.
 
 # %%
-# Setup of the course: the grader skips this cell.
-try:
-    import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    from IPython import get_ipython
-    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
-from mmlcourse.grading import Assignment
-
-check = Assignment(
-    {edition}
-)
+{setup}
 
 # %%
 import math
@@ -86,7 +73,14 @@ from torch.nn import functional as F
 #
 # {facts}
 #
+# IF scale=plain
 # $$\alpha = \text{softmax}_j(w \cdot M_j) \qquad s_0 = \sum_j \alpha_j M_j$$
+# END IF
+# IF scale=scaled
+# In this course the scores are divided by $\sqrt{D}$, which the paper does not do:
+#
+# $$\alpha = \text{softmax}_j\left(\frac{w \cdot M_j}{\sqrt{D}}\right) \qquad s_0 = \sum_j \alpha_j M_j$$
+# END IF
 #
 # Softmax and sum run over the tokens $j$ of the hypothesis. All other tokens have the weight 0, and the weights of a pair
 # sum to 1.
@@ -101,7 +95,11 @@ from torch.nn import functional as F
 def summarise(M, hypothesis, w):
     """Return (alpha [B, T], s_0 [B, D])."""
     # BEGIN SOLUTION
-    alpha = (M @ w).masked_fill(~hypothesis, -math.inf).softmax(dim=1)
+    scores = M @ w
+    # IF scale=scaled
+    scores = scores / math.sqrt(len(w))
+    # END IF
+    alpha = scores.masked_fill(~hypothesis, -math.inf).softmax(dim=1)
     s_0 = (alpha[:, :, None] * M).sum(dim=1)
     return alpha, s_0
     # END SOLUTION
@@ -130,7 +128,12 @@ assert check("summary", summarise)
 #
 # {facts}
 #
+# IF scale=plain
 # $$\beta = \text{softmax}_j(M_j \cdot W s) \qquad x = \sum_j \beta_j M_j$$
+# END IF
+# IF scale=scaled
+# $$\beta = \text{softmax}_j\left(\frac{M_j \cdot W s}{\sqrt{D}}\right) \qquad x = \sum_j \beta_j M_j$$
+# END IF
 #
 # Softmax and sum run over the tokens $j$ of the premise, and all other tokens have the weight 0. Every pair has a state
 # of its own.
@@ -147,6 +150,9 @@ def attend(s, M, premise, W):
     """Return (beta [B, T], x [B, D])."""
     # BEGIN SOLUTION
     scores = torch.einsum("btd,bd->bt", M, s @ W.T)
+    # IF scale=scaled
+    scores = scores / math.sqrt(len(W))
+    # END IF
     beta = scores.masked_fill(~premise, -math.inf).softmax(dim=1)
     x = (beta[:, :, None] * M).sum(dim=1)
     return beta, x
@@ -906,7 +912,7 @@ if check.done(*names):
 #
 # 1. Run the notebook from top to bottom (Runtime, Run all) and read the summary below.
 # 2. Download it: on Colab with File, Download, Download .ipynb; in Jupyter it already lies in your folder.
-# 3. Name the file after yourself, as your teacher asks, and upload it. The grader reads only this file.
+# 3. {file} The grader reads only this file.
 
 # %%
 # Summary: the grader skips this cell.

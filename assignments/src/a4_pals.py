@@ -15,22 +15,19 @@
 # | | |
 # |---|---|
 # | Work | about {hours} hours, {points} points |
+# | Hand in | {deadline} |
 # | Hardware | a CPU is enough; the experiment in part 5 takes about three minutes on two idle cores, up to ten on a busy machine |
 # | Read before | notebooks 10 (Annealed sampling), 11 (Projected attention layers) and 12 (Putting it together) of mmlkit |
 # | Papers | Stickland and Murray 2019, *BERT and PALs: Projected Attention Layers for Efficient Adaptation in Multi-Task Learning*, ICML, sections 3 and 4.1; Hu and Xiao, *Multitask BERT*, CS224N default project report, Stanford University, section 3 ("the CS224N report" below) |
 #
-# **How it works.** Replace each `...` by your code. Then run the cell below it: it compares your function with
-# reference values and prints one line. The grader uses other values and other sizes, so do not write sizes into your
-# code. Do not change the arguments of your functions unless the question asks for it: the check notices it. You may use
-# numpy and torch, but no complete attention function (`F.scaled_dot_product_attention`,
-# `nn.MultiheadAttention`). You may not use mmlkit or transformers inside your functions. Only the cells of the experiment import
-# mmlkit.
-# In questions 1, 2, 3 and 7 use torch, and neither numpy nor `detach`: the check compares the gradients that autograd finds.
+# {rules}
 #
-# The grader executes imports, functions, classes and assignments of your notebook, and other lines only where they
-# give a value to a name that an answer needs. If a cell of your own is not part of an answer, its first line must be
-# `# Experiment: the grader skips this cell.` Otherwise the grader runs the assignments of the cell again, such as
-# `result = experiment(...)`.
+# | questions | allowed | not allowed |
+# |---|---|---|
+# | all | numpy, torch and your own functions | mmlkit, transformers: only the experiment imports them |
+# | 1, 2, 3, 7 | what autograd can follow, because the check compares gradients | numpy, `detach` |
+# | 1, 3 | | `F.scaled_dot_product_attention`, `nn.MultiheadAttention` |
+# | 8 | a changed model, optimizer and `used` | |
 #
 # Letters: B sentences in a batch, T tokens, D hidden size of the encoder, S projected size, H heads of a projected
 # attention, L layers, C labels, N rows, e an epoch, E the number of epochs, s and t tasks. The E and the D in $V^E$ and $V^D$
@@ -40,18 +37,7 @@
 # (is a question a paraphrase of another one, 1 or 0) and `sts` (the similarity of two sentences, a number from 0 to 5).
 
 # %%
-# Setup of the course: the grader skips this cell.
-try:
-    import mmlkit
-except ImportError:  # on Colab: install the library from its one address
-    from IPython import get_ipython
-    get_ipython().run_line_magic("pip", 'install -q "mmlkit[notebooks,minilm] @ git+https://github.com/mmlkit/mmlkit"')
-from mmlcourse.grading import Assignment
-
-# The variant of your course: do not change it.
-check = Assignment(
-    {edition}
-)
+{setup}
 
 # %%
 import math
@@ -986,7 +972,7 @@ if complete and check.done("score_files"):
 #
 # 1. Run the notebook from top to bottom (Runtime, Run all) and read the summary below.
 # 2. Download it: on Colab with File, Download, Download .ipynb; in Jupyter it already lies in your folder.
-# 3. Name the file after yourself, as your teacher asks, and upload it. The grader reads only this file.
+# 3. {file} The grader reads only this file.
 # 4. If your course has a leaderboard, also hand in the folder of your best team with its three files `sst-dev-output.csv`,
 #    `para-dev-output.csv` (quora) and `sts-dev-output.csv`. Give the folder the name of your team, not `pals`. On Colab,
 #    `!cp -r board/pals TEAM && zip -r TEAM.zip TEAM` makes one file of it, with the name of your team in place of TEAM.

@@ -23,7 +23,8 @@ from mmlcourse.lessons.checks.minbert import (
 __all__ = ["QUESTIONS"]
 
 ATTENTION = ("scaled_dot_product_attention", "MultiheadAttention", "TransformerEncoderLayer")
-GELU = {"gelu": ("exact", "tanh")}  # the default edition has the first value
+GELU = {"gelu": ("exact", "tanh")}  # the default edition has the first value of each variant
+LOOK = {"all": "to all tokens", "back": "to itself and to tokens before it"}
 
 
 # ---- attention ----
@@ -39,15 +40,25 @@ def _attention_cases(draw):
     ]
 
 
-_attention = question(
+@question(
     "attention",
-    points=4,
+    points=6,
     difficulty=1,
     hours=0.5,
     cases=_attention_cases,
-    rule=RULE,
+    rule=lambda look: f"{RULE}, where a token looks {LOOK[look]}",
+    variants={"look": tuple(LOOK)},
     avoid=ATTENTION,
-)(check_attention.right)
+)
+def _attention(pick, query, key, value, mask, look):
+    """Return the weighted sums of values, [T, d]."""
+    turned, every = other(LOOK, look), torch.ones(len(mask), len(mask))
+    seen = {"all": every, "back": every.tril()}
+    seen = pick(
+        seen[look],
+        {f"a token looks {LOOK[turned]}; in this course it looks {LOOK[look]}": seen[turned]},
+    )
+    return check_attention.right(pick, query, key, value, mask * seen)
 
 
 def _mask(draw, B, T):
@@ -73,7 +84,7 @@ def _self_attention_cases(draw):
 
 _self_attention = question(
     "self_attention",
-    points=8,
+    points=6,
     difficulty=3,
     hours=1,
     cases=_self_attention_cases,
@@ -97,7 +108,7 @@ def _layer_norm_cases(draw):
 
 @question(
     "layer_norm",
-    points=4,
+    points=3,
     difficulty=1,
     hours=0.3,
     cases=_layer_norm_cases,
@@ -164,7 +175,7 @@ def _add_norm_cases(draw):
 
 _add_norm = question(
     "add_norm",
-    points=4,
+    points=3,
     difficulty=2,
     hours=0.3,
     cases=_add_norm_cases,
@@ -215,7 +226,7 @@ def _run_layer(student, D, H, inner, state, h, mask):
 
 @question(
     "layer",
-    points=8,
+    points=11,
     difficulty=3,
     hours=1,
     object="BertLayer",
@@ -273,7 +284,7 @@ def _embeddings_cases(draw):
 
 @question(
     "embeddings",
-    points=4,
+    points=3,
     difficulty=2,
     hours=0.3,
     cases=_embeddings_cases,
@@ -328,7 +339,7 @@ def _adamw_step_cases(draw):
 
 _adamw_step = question(
     "adamw_step",
-    points=4,
+    points=3,
     difficulty=2,
     hours=0.3,
     cases=_adamw_step_cases,
@@ -393,7 +404,7 @@ def _adamw_path(theta, gradients, times, settings, corrections, roots, decay, fr
 
 @question(
     "adamw",
-    points=10,
+    points=12,
     difficulty=3,
     hours=1,
     object="AdamW",
@@ -456,6 +467,9 @@ def _train_cases(draw):
     return [(draw.normal(C, D), _batches_of(draw, D, C, sizes), draw.number(0.2, 0.5))]
 
 
+SMOOTHING = {"none": "without label smoothing", "tenth": "with label smoothing of 0.1"}
+
+
 def _run_training(student, weight, batches, lr):
     """Return the losses of the student's loop and the weight at its end.
 
@@ -484,16 +498,22 @@ def _run_training(student, weight, batches, lr):
     object="train_epoch",
     cases=_train_cases,
     driver=_run_training,
-    rule={
-        "losses": "the mean cross-entropy of every batch, before its update",
+    rule=lambda smoothing: {
+        "losses": f"each batch's mean cross-entropy {SMOOTHING[smoothing]}, before its update",
         "weight": "that after one update per batch",
     },
     order=("weight", "losses"),
+    variants={"smoothing": tuple(SMOOTHING)},
 )
-def _train(pick, weight, batches, lr):
+def _train(pick, weight, batches, lr, smoothing):
     """Return the losses, one per batch, and the weight after one epoch, [C, D]."""
     scale = pick(2, {"the model is not set to training mode; call model.train()": 1})
     reduction = pick("mean", {"the loss is the sum over the rows, not their mean": "sum"})
+    smooth, turned = {"none": 0.0, "tenth": 0.1}, other(SMOOTHING, smoothing)
+    smooth = pick(
+        smooth[smoothing],
+        {f"this is {SMOOTHING[turned]}; this course is {SMOOTHING[smoothing]}": smooth[turned]},
+    )
     update = pick(
         "right",
         {
@@ -508,7 +528,8 @@ def _train(pick, weight, batches, lr):
     weight = weight.clone()
     for (x,), y in batches:
         weight = weight.detach().requires_grad_()
-        loss = F.cross_entropy(x @ weight.T / scale, y, reduction=reduction)
+        logits = x @ weight.T / scale
+        loss = F.cross_entropy(logits, y, reduction=reduction, label_smoothing=smooth)
         (g,) = torch.autograd.grad(loss, weight)
         losses.append(loss.item())
         total = total + g
@@ -556,7 +577,7 @@ def _run_evaluation(student, weight, batches):
 
 @question(
     "evaluate",
-    points=4,
+    points=2,
     difficulty=2,
     hours=0.4,
     cases=_evaluate_cases,
@@ -649,7 +670,7 @@ def _run_classifier(student, words, pooler, input_ids, attention_mask, weight, b
 
 @question(
     "classifier",
-    points=8,
+    points=9,
     difficulty=2,
     hours=0.5,
     object="SentimentClassifier",

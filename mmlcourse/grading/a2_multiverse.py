@@ -19,6 +19,10 @@ __all__ = ["QUESTIONS"]
 LOSS = {"pairs": ("unordered", "ordered"), "similarity": ("dot", "cosine")}
 TIES = {"ties": ("higher", "lower")}
 GATE = {"gate": ("at_least", "more_than")}
+VOTE = {
+    "logits": "the softmax of the active heads' mean logits",
+    "probabilities": "the mean of the active heads' probabilities",
+}
 
 
 def _mask(draw, M):
@@ -43,18 +47,19 @@ def _head_logits_cases(draw):
 
 @question(
     "head_logits",
-    points=6,
+    points=8,
     difficulty=1,
     hours=0.5,
     cases=_head_logits_cases,
-    rule={
+    rule=lambda vote: {
         "logits": "x F_j^T + b_j of every active head j, [B, A, C]",
-        "probabilities": "the softmax of the active heads' mean logits, [B, C]",
+        "probabilities": f"{VOTE[vote]}, [B, C]",
     },
     order=("probabilities", "logits"),
     gradients={0: [0, 1, 2], 1: [0, 1, 2]},
+    variants={"vote": tuple(VOTE)},
 )
-def _head_logits(pick, x, weight, bias, active):
+def _head_logits(pick, x, weight, bias, active, vote):
     """Return the logits of the active heads [B, A, C] and the probabilities [B, C]."""
     A = int(active.sum())
     chosen = pick(
@@ -70,12 +75,12 @@ def _head_logits(pick, x, weight, bias, active):
     plain = torch.einsum("bd,acd->bac", x, weight)
     mixed = plain.flatten(1).view(len(x), -1, len(weight)).transpose(1, 2)
     logits = biases + pick(plain, {"view mixes heads and classes; the classes run fastest": mixed})
-    mean = logits.mean(1)
+    mean, turned = logits.mean(1), other(VOTE, vote)
+    votes = {"logits": mean.softmax(-1), "probabilities": logits.softmax(-1).mean(1)}
     probabilities = pick(
-        mean.softmax(-1),
+        votes[vote],
         {
-            "this is the mean of the heads' probabilities; average the logits, then take the "
-            "softmax": logits.softmax(-1).mean(1),
+            f"this is {VOTE[turned]}; this course takes {VOTE[vote]}": votes[turned],
             "the logits are summed, not averaged": logits.sum(1).softmax(-1),
             "the sum is divided by the number of all heads, not of the active ones": (
                 logits.sum(1) / len(active)
@@ -100,7 +105,7 @@ def _task_losses_cases(draw):
 
 @question(
     "task_losses",
-    points=6,
+    points=5,
     difficulty=2,
     hours=0.5,
     cases=_task_losses_cases,
@@ -185,7 +190,7 @@ def _loss_rule(pairs, similarity):
 
 @question(
     "multiverse_loss",
-    points=8,
+    points=9,
     difficulty=2,
     hours=0.75,
     cases=_heads_cases,
@@ -239,7 +244,7 @@ def _multiverse_loss(pick, weight, pairs, similarity):
 
 @question(
     "multiverse_gradient",
-    points=10,
+    points=13,
     difficulty=3,
     hours=1,
     cases=_heads_cases,
@@ -309,7 +314,7 @@ def _averages_cases(draw):
 
 @question(
     "update_averages",
-    points=6,
+    points=4,
     difficulty=2,
     hours=0.5,
     cases=_averages_cases,
@@ -351,7 +356,7 @@ def _mean_shift_cases(draw):
 
 @question(
     "mean_shift",
-    points=10,
+    points=6,
     difficulty=3,
     hours=1,
     cases=_mean_shift_cases,
@@ -449,7 +454,7 @@ def _centres(places, counts, bandwidth, sign):
 
 @question(
     "merge",
-    points=8,
+    points=9,
     difficulty=3,
     hours=1,
     cases=_merge_cases,
@@ -599,7 +604,7 @@ def _run_prune(student, averages, active, scale, threshold):
 
 @question(
     "prune",
-    points=8,
+    points=9,
     difficulty=2,
     hours=0.75,
     cases=_prune_cases,
@@ -684,7 +689,7 @@ def _run_collapse(student, weight, bias, active, x):
 
 @question(
     "collapse",
-    points=4,
+    points=3,
     difficulty=1,
     hours=0.25,
     cases=_collapse_cases,

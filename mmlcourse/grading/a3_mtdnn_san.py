@@ -61,9 +61,21 @@ def _sum(pick, weights, M, mask, text):
     )
 
 
+SCALE = {"plain": "have no factor", "scaled": "are divided by sqrt(D)"}
+
+
+def _scaled(pick, scores, D, scale):
+    """Return the scores as an edition has them, or as the other one has them."""
+    found, turned = {"plain": scores, "scaled": scores / D**0.5}, other(SCALE, scale)
+    return pick(
+        found[scale],
+        {f"the scores {SCALE[turned]}; in this course they {SCALE[scale]}": found[turned]},
+    )
+
+
 @question(
     "summary",
-    points=5,
+    points=6,
     difficulty=1,
     hours=0.4,
     object="summarise",
@@ -71,19 +83,17 @@ def _sum(pick, weights, M, mask, text):
         (M, mask, 2 * draw.normal(M.shape[2])) for M, mask in (_memory(draw), _memory(draw))
     ],
     gradients={0: [0, 2], 1: [0, 2]},
-    rule={
-        "alpha": "softmax(w · M_j) over the tokens of the hypothesis, 0 elsewhere",
+    rule=lambda scale: {
+        "alpha": f"the softmax of w · M_j, 0 outside the hypothesis; the scores {SCALE[scale]}",
         "s_0": "the sum of alpha_j M_j",
     },
+    variants={"scale": tuple(SCALE)},
 )
-def _summary(pick, M, hypothesis, w):
+def _summary(pick, M, hypothesis, w, scale):
     """Return the weights alpha [B, T] and the first state s_0 [B, D]."""
-    scores = pick(
-        M @ w,
-        {"the scores are divided by sqrt(D); w · M_j has no factor": M @ w / M.shape[2] ** 0.5},
-    )
+    scores = _scaled(pick, M @ w, len(w), scale)
     alpha = _weights(pick, scores, hypothesis, "hypothesis")
-    right = _weights(plain, M @ w, hypothesis, "hypothesis")
+    right = _weights(plain, _scaled(plain, M @ w, len(w), scale), hypothesis, "hypothesis")
     return alpha, _sum(pick, right, M, hypothesis, "hypothesis")
 
 
@@ -98,18 +108,19 @@ def _look_cases(draw):
 
 @question(
     "look",
-    points=7,
+    points=8,
     difficulty=2,
     hours=0.6,
     object="attend",
     cases=_look_cases,
     gradients={0: [0, 1, 3], 1: [0, 1, 3]},
-    rule={
-        "beta": "softmax(M_j · (W s)) over the tokens of the premise, 0 elsewhere",
+    rule=lambda scale: {
+        "beta": f"the softmax of M_j · (W s), 0 outside the premise; the scores {SCALE[scale]}",
         "x": "the sum of beta_j M_j",
     },
+    variants={"scale": tuple(SCALE)},
 )
-def _look(pick, s, M, premise, W):
+def _look(pick, s, M, premise, W, scale):
     """Return the weights beta [B, T] and the sum x [B, D]."""
     state = s @ W.T
     state = pick(
@@ -119,12 +130,12 @@ def _look(pick, s, M, premise, W):
             "W is missing": s,
             "W is applied twice": state @ W.T,
             "all pairs use the state of the first pair": state[:1].expand_as(s),
-            "the scores are divided by sqrt(D); M_j · W s has no factor": state / M.shape[2] ** 0.5,
         },
     )
-    scores = torch.einsum("btd,bd->bt", M, state)
+    D = M.shape[2]
+    scores = _scaled(pick, torch.einsum("btd,bd->bt", M, state), D, scale)
     beta = _weights(pick, scores, premise, "premise")
-    clean = torch.einsum("btd,bd->bt", M, s @ W.T)
+    clean = _scaled(plain, torch.einsum("btd,bd->bt", M, s @ W.T), D, scale)
     right = _weights(plain, clean, premise, "premise")
     memory = pick(M, {"x is the sum of W M_j; it is the sum of the tokens M_j": M @ W.T})
     return beta, _sum(pick, right, memory, premise, "premise")
@@ -150,7 +161,7 @@ UPDATE = {"keep": "z weighs the old state s", "take": "z weighs the new part n"}
 
 @question(
     "gru",
-    points=9,
+    points=10,
     difficulty=2,
     hours=0.4,
     cases=_gru_cases,
@@ -213,7 +224,7 @@ ORDER = {"state": "[s; x; |s - x|; s * x]", "seen": "[x; s; |x - s|; x * s]"}
 
 @question(
     "answers",
-    points=10,
+    points=14,
     difficulty=3,
     hours=1,
     object="answer_steps",
@@ -299,7 +310,7 @@ def _run_answer_loss(student, P, y, u, sure, p):
 
 @question(
     "answer_loss",
-    points=8,
+    points=6,
     difficulty=2,
     hours=0.7,
     cases=_answer_loss_cases,
@@ -377,7 +388,7 @@ UNITS = {
 
 @question(
     "similarity_loss",
-    points=5,
+    points=6,
     difficulty=1,
     hours=0.4,
     cases=_similarity_cases,
@@ -438,7 +449,7 @@ def _ranking_case(draw, Q, N):
 
 @question(
     "ranking_loss",
-    points=7,
+    points=5,
     difficulty=2,
     hours=0.6,
     cases=lambda draw: [_ranking_case(draw, 7, 4), _ranking_case(draw, 6, 5)],
@@ -515,7 +526,7 @@ LAST = {"keep": "is kept", "drop": "is dropped"}
 
 @question(
     "merge",
-    points=7,
+    points=8,
     difficulty=2,
     hours=0.6,
     object="merge_batches",
@@ -588,7 +599,7 @@ def _run_clipping(student, gradients, limit):
 
 @question(
     "clip",
-    points=5,
+    points=3,
     difficulty=2,
     hours=0.4,
     object="clip_gradients",
@@ -699,7 +710,7 @@ ZEROS = {
 
 @question(
     "update",
-    points=7,
+    points=4,
     difficulty=3,
     hours=0.7,
     object="multitask_step",

@@ -47,7 +47,7 @@ def _projected_attention_cases(draw):
 
 @question(
     "projected_attention",
-    points=10,
+    points=12,
     difficulty=3,
     hours=1,
     cases=_projected_attention_cases,
@@ -121,7 +121,7 @@ def _run_pal_encoder(student, h, mask, matrices, vectors):
 
 @question(
     "pal_encoder",
-    points=8,
+    points=5,
     difficulty=2,
     hours=0.7,
     cases=_pal_encoder_cases,
@@ -211,7 +211,7 @@ def _run_task_part(student, D, S, H, L, state, h, mask):
 
 @question(
     "task_part",
-    points=8,
+    points=9,
     difficulty=2,
     hours=0.8,
     object="TaskPart",
@@ -310,7 +310,7 @@ def _largest_size_cases(draw):
 
 @question(
     "largest_size",
-    points=5,
+    points=4,
     difficulty=2,
     hours=0.5,
     cases=_largest_size_cases,
@@ -358,7 +358,7 @@ def _fold_sequential_cases(draw):
 
 @question(
     "fold_sequential",
-    points=7,
+    points=8,
     difficulty=3,
     hours=0.75,
     cases=_fold_sequential_cases,
@@ -434,7 +434,7 @@ def _run_task_order(student, sizes, epoch, epochs, uniform):
 
 @question(
     "task_order",
-    points=7,
+    points=8,
     difficulty=2,
     hours=0.7,
     cases=_task_order_cases,
@@ -549,7 +549,7 @@ def _run_heads(student, u, v, sentiment, paraphrase, similarity, own, pair, bias
 
 @question(
     "heads",
-    points=6,
+    points=7,
     difficulty=2,
     hours=0.7,
     object="Heads",
@@ -668,7 +668,7 @@ def _run_prediction_file(student, ids, sentiment, logits, similarity):
 
 @question(
     "prediction_file",
-    points=5,
+    points=3,
     difficulty=1,
     hours=0.5,
     cases=_prediction_file_cases,
@@ -789,7 +789,7 @@ def _run_score_files(student, texts, labels):
 
 @question(
     "score_files",
-    points=6,
+    points=5,
     difficulty=2,
     hours=0.8,
     cases=_score_files_cases,
@@ -902,7 +902,7 @@ def _run_train_epoch(student, shared, own, batches, orders, settings):
 @question(
     "train_epoch",
     changes=True,  # it counts the steps in a dict
-    points=8,
+    points=9,
     difficulty=3,
     hours=0.8,
     cases=_train_epoch_cases,

@@ -24,7 +24,7 @@ WRONG = {
             "(logits + logits[:, :1].detach() - logits[:, :1]).mean(dim=1).softmax",
             "the gradient of probabilities by x is not that of the right answer; do not use detach",
         ),
-        (ANSWER, "logits.softmax(dim=-1).mean(dim=1)", "the mean of the heads' probabilities"),
+        (ANSWER, "logits.softmax(dim=-1).mean(dim=1)", "the mean of the active heads' prob"),
         (ANSWER, "logits.sum(dim=1).softmax(dim=-1)", "the logits are summed, not averaged"),
         (
             ANSWER,

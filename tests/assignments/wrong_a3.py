@@ -25,7 +25,7 @@ WRONG = {
         (FILL_H, ".softmax(dim=1) * hypothesis", "the mask comes after the softmax"),
         ("softmax(dim=1)", "softmax(dim=0)", "the softmax runs over the pairs (dim=0)"),
         ("~hypothesis", "hypothesis", "the mask is inverted"),
-        ("(M @ w)", "(M @ w / math.sqrt(len(w)))", "the scores are divided by sqrt(D)"),
+        ("M @ w", "M @ w / math.sqrt(len(w))", "the scores are divided by sqrt(D)"),
         (
             "* M).sum(dim=1)",
             "* M).sum(dim=1) / hypothesis.sum(1, keepdim=True)",

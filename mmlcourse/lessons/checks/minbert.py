@@ -67,7 +67,7 @@ def check_attention(pick, query, key, value, mask):
             "the mask is inverted; it hides the tokens": (only(mask == 0), 1),
             "the mask itself is added; it is 1 and 0, so turn it into M": (scores + mask, 1),
             "the scores are multiplied by the mask; a score of 0 is not small": (scores * mask, 1),
-            "padded queries are masked, not padded keys": (only(mask[:, None] != 0), 1),
+            "padded queries are masked, not padded keys": (only(mask.expand_as(scores).T != 0), 1),
             "the mask comes after the softmax, so the weights do not sum to 1": (scores, mask),
         },
     )
