@@ -14,7 +14,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from pages import SITE, notebook_page, rewrite_links
+from pages import SITE, gallery, notebook_page, reference, rewrite_links
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = (
@@ -44,14 +44,16 @@ def pages():
 
 def collect(source):
     """Write the pages into the folder `source`; a page that has not changed keeps its time."""
-    found = pages()
-    kept = {source / SITE.get(page, page) for page in found}
+    found, written = pages(), reference(ROOT)
+    kept = {source / SITE.get(page, page) for page in {*found, *written}}
     for path in source.rglob("*.*"):
-        if path.is_file() and path not in kept and source / "api" not in path.parents:
-            path.unlink()  # its file has another name now; autodoc2 writes api
-    for page in sorted(found):
-        content = (ROOT / page).read_bytes()
-        if page.endswith(".md"):
+        if path.is_file() and path not in kept:
+            path.unlink()  # its file has another name now
+    for page in sorted({*found, *written}):
+        content = written[page].encode() if page in written else (ROOT / page).read_bytes()
+        if page == "docs/index.md":
+            content = gallery(content.decode(), ROOT).encode()
+        if page.endswith(".md") and page not in written:
             content = rewrite_links(content.decode(), page, found, ROOT).encode()
         elif page.endswith(".ipynb"):
             notebook = notebook_page(json.loads(content), page, found, ROOT)

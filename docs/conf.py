@@ -19,7 +19,7 @@ extensions = ["myst_nb", "sphinxcontrib.katex", "autodoc2"]
 # The notebooks are shown as they were committed.
 nb_execution_mode = "off"
 nb_merge_streams = True
-myst_enable_extensions = ["amsmath", "dollarmath", "fieldlist", "html_image"]
+myst_enable_extensions = ["amsmath", "attrs_block", "dollarmath", "fieldlist", "html_image"]
 myst_heading_anchors = 4
 
 # Node renders the formulas at build time. build_site.py copies their style sheet and fonts.
@@ -27,21 +27,16 @@ katex_prerender = True
 katex_css_path = "katex/katex.min.css"
 katex.STARTUP_TIMEOUT = katex.RENDER_TIMEOUT = 120  # seconds, for a busy machine
 
-# The pages of the library come from its source text, so torch is not needed.
+# The reference comes from the library's source text, so torch is not needed. pages.py lists names.
 autodoc2_packages = [
-    {
-        "path": os.path.relpath(HERE.parent / package, OUT / "source"),
-        "exclude_files": ["__main__.py"],
-    }
-    for package in ("mmlkit", "mmlcourse")
+    {"path": os.path.relpath(HERE.parent / "mmlkit", OUT / "source"), "auto_mode": False}
 ]
-autodoc2_output_dir = "api"
 autodoc2_render_plugin = "myst"
 autodoc2_class_docstring = "merge"
 autodoc2_docstring_parser_regexes = [(r".*", "docstrings")]
 autodoc2_hidden_objects = ["private", "dunder", "inherited"]
-# The site links to no other site's index, so names of other packages have no target.
-nitpick_ignore_regex = [(r"py:.*", r"(?!(mmlkit|mmlcourse)\b).*")]
+# The site links to no other site's index, and the reference has public names only.
+nitpick_ignore_regex = [(r"py:.*", r".*")]
 
 html_theme = "furo"
 html_theme_options = {"source_view_link": f"{REPOSITORY}/blob/main/{{filename}}"}

@@ -5,6 +5,7 @@ run. A *page* is a path in the repository, such as "notebooks/01_minbert.ipynb";
 page lies in the source folder of the site, if that is another path.
 """
 
+import ast
 import html
 import json
 import posixpath
@@ -19,7 +20,9 @@ __all__ = [
     "RELEASE",
     "REPOSITORY",
     "api_fields",
+    "gallery",
     "notebook_page",
+    "reference",
     "repair_html",
     "rewrite_links",
     "sliders",
@@ -29,6 +32,9 @@ ADDRESS, RELEASE = constants()
 REPOSITORY = f"https://github.com/{ADDRESS}"
 BRANCH = "main"
 SITE = {"docs/index.md": "index.md"}
+
+PACKAGES = ("data", "bert", "heads", "pals", "training", "huggingface")  # of the reference
+SET_UP = "Set-up: parameters and imports"
 
 SECTION = re.compile(r"^(Args|Attributes|Raises|Returns|Yields|Examples?):{1,2}\n", re.M)
 FIELDS = {"Args": "param", "Attributes": "ivar", "Raises": "raises"}
@@ -69,8 +75,96 @@ def rewrite_links(text, page, pages, root):
     return re.sub(r"\]\(([^()\s]+)\)", target, text)
 
 
+def gallery(text, root):
+    """Turn the first page's list of notebooks into cards, and the name of a record into sliders.
+
+    A card has the title of its notebook, its drawing, and its minutes, which stand in the notebook.
+
+    Args:
+        text: Markdown, with lines `- [03](../notebooks/03_name.ipynb) Question?` and a comment
+            `<!-- sliders: 03_name_1 -->` above its caption.
+        root: the folder of the repository.
+
+    Returns:
+        Markdown.
+    """
+
+    def card(match):
+        link, question = match[1], match[2]
+        path = (root / "docs" / link).resolve()
+        first = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"])
+        title = re.search(r"^# (.+)", first)[1]
+        minutes = re.search(r"\| time \| (.+?)(?: \(.+?\))? · fast: (.+?) on ", first)
+        (drawing,) = (root / "notebooks" / "images").glob(f"{path.stem[:2]}_*.svg")
+        image = f"![The drawing of notebook {title}.](../notebooks/images/{drawing.name})"
+        return (
+            f"- {image}\n\n  **[{title}]({link})**\n\n  {question}\n\n"
+            f"  *{minutes[1]} · {minutes[2]} to run*\n"
+        )
+
+    def figure(match):
+        record = (root / "docs" / "frames" / f"{match[1]}.json").read_text(encoding="utf-8")
+        return sliders(json.loads(record), caption(text[match.end() :].strip()))
+
+    text = re.sub(r"<!-- sliders: (\w+) -->", figure, text)
+    return re.sub(r"^- \[\d\d\]\((\S+\.ipynb)\) (.+)$", card, text, flags=re.M)
+
+
+def reference(root):
+    """Return the pages of the reference: every name that mmlkit and its packages offer.
+
+    Args:
+        root: the folder of the repository.
+
+    Returns:
+        {page: Markdown}, a page for each package and the list of all.
+    """
+    trees = {}
+    for package in PACKAGES:
+        path = root / "mmlkit" / package
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        trees[package] = ast.parse(path.read_text(encoding="utf-8"))
+    code = (root / "mmlkit" / "__init__.py").read_text(encoding="utf-8")
+    top = set(re.search(r"_NAMES = \{(.*?)\}", code, re.S)[1].replace('"', " ").split())
+    pages = {}
+    lines = [
+        "# Reference of the library",
+        "",
+        "These are the public names. Those in bold can be imported from `mmlkit` itself.",
+        "",
+        "| package | names |",
+        "|---|---|",
+    ]
+    for package, tree in trees.items():
+        links, parts = [], [f"# mmlkit.{package}", ast.get_docstring(tree).splitlines()[0]]
+        for home, name in sorted(_offered(tree, f"mmlkit.{package}"), key=lambda pair: pair[1]):
+            link = f"[{name}]({package}.md#{name.lower()})"
+            links.append(f"**{link}**" if name in top else link)
+            place = "mmlkit" if name in top else f"mmlkit.{package}"
+            parts += [f"## {name}", f"`from {place} import {name}`"]
+            parts += [f"```{{autodoc2-object}} {home}.{name}\n```"]
+        pages[f"api/{package}.md"] = "\n\n".join(parts) + "\n"
+        lines.append(f"| [mmlkit.{package}]({package}.md) | {', '.join(links)} |")
+    names = "\n".join(PACKAGES)
+    lines += ["", f"```{{toctree}}\n:hidden:\n\n{names}\n```", ""]
+    return {"api/index.md": "\n".join(lines), **pages}
+
+
+def _offered(tree, package):
+    """Return (module, name) of what a package imports from its modules, or of a file's __all__."""
+    found = [
+        (node.module, alias.name)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module.startswith(f"{package}.")
+        for alias in node.names
+    ]
+    own = [node.value for node in tree.body if isinstance(node, ast.Assign)]
+    listed = [value for value in own if isinstance(value, ast.List)]
+    return found or [(package, name) for name in ast.literal_eval(listed[0])]
+
+
 def notebook_page(notebook, page, pages, root):
-    """Prepare a notebook for the site, in place: links, alt texts, folded answers.
+    """Prepare a notebook for the site, in place: links, alt texts, folded answers and set-up.
 
     Args:
         notebook: the parsed JSON of the notebook.
@@ -81,6 +175,7 @@ def notebook_page(notebook, page, pages, root):
     Returns:
         The notebook.
     """
+    _fold_set_up(notebook["cells"])
     cells, heading = notebook["cells"], ""
     for cell, following in zip(cells, [*cells[1:], {"cell_type": None}]):
         source = "".join(cell["source"])
@@ -102,6 +197,20 @@ def notebook_page(notebook, page, pages, root):
                 if metadata.get("jupyter", {}).get(part):
                     metadata.setdefault("tags", []).append(tag)
     return notebook
+
+
+def _fold_set_up(cells):
+    """Join, in place, the code cells before the first idea; the site folds them to one line."""
+    kinds = [cell["cell_type"] for cell in cells]
+    first = kinds.index("code")
+    if "parameters" not in cells[first]["metadata"].get("tags", []):
+        return
+    last = kinds.index("markdown", first)
+    cell = cells[first]
+    cell["source"] = "\n\n".join("".join(one["source"]) for one in cells[first:last])
+    cell["outputs"] = [output for one in cells[first:last] for output in one["outputs"]]
+    cell["metadata"] = {"tags": ["hide-input"], "mystnb": {"code_prompt_show": SET_UP}}
+    cells[first + 1 : last] = []
 
 
 def sliders(record, alt):

@@ -69,8 +69,8 @@ def estimate(experiment, runs, cores):
     return f"{len(runs)} of {count(len(experiment.runs), 'run')} to do{ahead}."
 
 
-def reproduce(experiment, folder, *, cores=1, again=False, options=()):
-    """Execute the runs of an experiment that have no result.
+def reproduce(experiment, folder, *, cores=1, again=False, verbose=False, options=()):
+    """Execute the runs of an experiment that have no result, and say how many have ended.
 
     A result whose parameters or notebook differ from the plan is reported and kept. A damaged one
     is made again.
@@ -82,6 +82,7 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
         cores: CPU cores for the runs.
         again: whether to execute the runs of different results again; the old ones are kept in
             replaced/.
+        verbose: whether Snakemake's own messages are printed; otherwise snakemake.log has them.
         options: more options for Snakemake, such as ["--executor", "slurm"].
 
     Returns:
@@ -99,12 +100,15 @@ def reproduce(experiment, folder, *, cores=1, again=False, options=()):
         repeated = _repeated(experiment, folder, again)
         todo = repeated + unfinished(experiment, folder)
         print(f"{experiment.title}\n{estimate(experiment, todo, cores)}", flush=True)
-        status = todo and _run_snakemake(experiment, folder, cores, repeated, list(options))
+        more = [experiment, folder, cores, repeated, list(options), verbose]
+        status = todo and _run_snakemake(*more)
         left = unfinished(experiment, folder)
         for run in set(experiment.runs) - {*left, *repeated}:  # killed after it wrote its result
             shutil.rmtree(folder / "work" / run, ignore_errors=True)
     causes = {run: _cause(folder, run) for run in todo if (folder / "work" / run).is_dir()}
     if status == _REFUSED or (status and (is_dry_run(options) or not causes)):
+        if (folder / "snakemake.log").is_file():
+            print((folder / "snakemake.log").read_text(encoding="utf-8", errors="replace"))
         raise ValueError(f"Snakemake ended with status {status}; its messages above say why.")
     for run, cause in causes.items() if status else ():
         print(f"{run} failed: {cause}")
@@ -160,7 +164,7 @@ def _cause(folder, run):
     return json.loads(path.read_text(encoding="utf-8"))["cause"] if path.is_file() else KILLED
 
 
-def _run_snakemake(experiment, folder, cores, repeated, options):
+def _run_snakemake(experiment, folder, cores, repeated, options, verbose):
     """Run Snakemake, with everything it starts, to its end; return its exit status."""
     gpus, memory = len(gpu_names()), psutil.virtual_memory().total // 2**20
     remote = any(option.startswith(("-e", "--executor")) for option in options)
@@ -185,9 +189,14 @@ def _run_snakemake(experiment, folder, cores, repeated, options):
     ]
     paths = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    process = psutil.Popen(command, env=environment, start_new_session=True)
+    log = folder / "snakemake.log"
+    log.unlink(missing_ok=True)
+    quiet = not verbose and not is_dry_run(options)
+    with open(log, "wb") if quiet else contextlib.nullcontext() as file:
+        told = {"stdout": file, "stderr": file}  # None: as this process
+        process = psutil.Popen(command, env=environment, start_new_session=True, **told)
     try:
-        return process.wait()
+        return _follow(process, folder, repeated + unfinished(experiment, folder))
     except KeyboardInterrupt:
         if remote:  # Snakemake cancels its jobs on the cluster
             process.send_signal(signal.SIGINT)
@@ -196,6 +205,48 @@ def _run_snakemake(experiment, folder, cores, repeated, options):
         raise
     finally:
         end_tree(process)
+
+
+def _follow(process, folder, runs):
+    """Print a line when runs have started or ended, until Snakemake ends; return its status."""
+    paths = [folder / part / f"{run}.json" for part in ("results", "failed") for run in runs]
+    times = {path: _time(path) for path in paths}
+    began, done, told, status = time.monotonic(), [], False, None
+    while status is None:
+        with contextlib.suppress(psutil.TimeoutExpired):
+            status = process.wait(1)
+        new = [path for path in paths if path.stem not in done and _time(path) > times[path]]
+        times |= {path: _time(path) for path in new}
+        for path in new:
+            failed = path.parent.name == "failed"
+            done += [path.stem] * (not failed)
+            print(f"{path.stem} {f'failed, see {path}' if failed else 'done'}")
+        running = len(_running(process) - set(done))
+        if new or (running and not told):
+            told, share = True, (len(done) + running / 2) / len(runs)  # what runs counts as half
+            ahead = (time.monotonic() - began) / 60 * (1 / share - 1) if done else 0
+            ahead = f"; about {count(max(1, round(ahead)), 'minute')}" if ahead else ""
+            left = f"{running} running, {len(runs) - len(done) - running} left{ahead}"
+            print(f"{len(done)} of {count(len(runs), 'run')} done, {left}", flush=True)
+    return status
+
+
+def _time(path):
+    """Return when a file was written, in nanoseconds, or 0 where there is none."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime_ns
+    return 0
+
+
+def _running(process):
+    """Return the names of the runs that are executed on this machine, a set."""
+    found = set()
+    with contextlib.suppress(psutil.Error):
+        for child in process.children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                words = child.cmdline()
+                found |= set(words[-2:-1]) if "mmlcourse.batch.runs" in words else set()
+    return found
 
 
 if __name__ == "__main__":  # Snakemake, in a process that ends with `mmlkit reproduce`

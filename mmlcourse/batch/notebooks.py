@@ -5,6 +5,7 @@ that was renamed to its final name. A run without progress is stopped, see `proc
 """
 
 import ast
+import contextlib
 import json
 import os
 import re
@@ -12,6 +13,8 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from tqdm import tqdm
 
 from mmlcourse.batch.processes import STALLED, run_watched
 from mmlcourse.machine import usable_cores
@@ -286,7 +289,7 @@ def execute_notebook(path, output, parameters, environment, **options):
         output: the path of the executed notebook, written after every cell.
         parameters: {name: value}.
         environment: environment variables beside those of this process.
-        **options: stall, limit and stop, as in `run_watched`.
+        **options: stall, limit, stop and changed, as in `run_watched`.
 
     Returns:
         (seconds, status, text), as `run_watched`.
@@ -328,9 +331,10 @@ def run_notebook(path, out, parameters, *, threads=None, stall=5, **options):
     environment = {"OMP_NUM_THREADS": str(threads)} if chosen else {}
     for again in ("; it is tried once more", ""):
         _print(f"{path.stem} started")
-        seconds, status, told = execute_notebook(
-            path, temporary, parameters, environment, stall=stall, **options
-        )
+        with _cell_bar(path, temporary) as changed:
+            seconds, status, told = execute_notebook(
+                path, temporary, parameters, environment, stall=stall, changed=changed, **options
+            )
         if status == 0:
             os.replace(temporary, done)
             failed.unlink(missing_ok=True)
@@ -346,6 +350,26 @@ def run_notebook(path, out, parameters, *, threads=None, stall=5, **options):
     return False
 
 
+@contextlib.contextmanager
+def _cell_bar(path, saved):
+    """Show in a terminal how many cells of a notebook were executed.
+
+    Yields a function that counts them again in the file that papermill saves.
+    """
+    layout = "{desc}: {n_fmt} of {total_fmt} cells, {elapsed}"
+    with tqdm(total=1, desc=path.stem, bar_format=layout, leave=False, disable=None) as bar:
+
+        def count_cells():
+            with contextlib.suppress(ValueError, OSError):  # papermill is still writing it
+                cells = json.loads(saved.read_text(encoding="utf-8"))["cells"]
+                states = [cell["metadata"].get("papermill", {}).get("status") for cell in cells]
+                bar.n, bar.total = states.count("completed"), len(cells)
+                bar.refresh()
+
+        yield count_cells
+
+
 def _print(text):
-    """Print in one piece, so that the lines of two runs do not mix."""
-    print(text.rstrip("\n") + "\n", end="", flush=True)
+    """Print above the bars, in one piece, so that the lines of two runs do not mix."""
+    tqdm.write(text.rstrip("\n"))
+    sys.stdout.flush()

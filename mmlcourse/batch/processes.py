@@ -77,7 +77,9 @@ def without_iri_grammar():
     sys.modules.setdefault("rfc3987_syntax", None)
 
 
-def run_watched(command, environment, saved, *, stall=math.inf, limit=math.inf, stop=bool):
+def run_watched(
+    command, environment, saved, *, stall=math.inf, limit=math.inf, stop=bool, changed=bool
+):
     """Run a command to its end, or until there is a reason to stop it.
 
     It makes progress when its process tree uses CPU time, or when the file `saved` is written.
@@ -89,6 +91,7 @@ def run_watched(command, environment, saved, *, stall=math.inf, limit=math.inf, 
         stall: minutes without progress after which it is stopped.
         limit: minutes that it may take in all.
         stop: a function that returns True when the run is to be stopped.
+        changed: a function that is called after `saved` was written.
 
     Returns:
         (seconds, status, text): the exit status and what was printed; or STALLED or STOPPED, and
@@ -99,14 +102,14 @@ def run_watched(command, environment, saved, *, stall=math.inf, limit=math.inf, 
         root = psutil.Popen(command, stdout=printed, stderr=subprocess.STDOUT, env=environment)
         seconds = {}
         try:
-            status, reason = _watch(root, seconds, saved, stall, limit, stop)
+            status, reason = _watch(root, seconds, saved, stall, limit, stop, changed)
         finally:
             end_tree(root, seconds)
         printed.seek(0)
         return time.monotonic() - started, status, reason or printed.read()
 
 
-def _watch(root, seconds, saved, stall, limit, stop):
+def _watch(root, seconds, saved, stall, limit, stop, changed):
     """Return (exit status, None) of a process that ended by itself, else its state and reason."""
     pause = min(1, 6 * stall)
     left, quiet, used, stamp = 60 * limit, 0, 0, None
@@ -120,6 +123,8 @@ def _watch(root, seconds, saved, stall, limit, stop):
         now = saved.stat().st_mtime_ns if saved.is_file() else None  # papermill writes it per cell
         if left <= 0:
             return STOPPED, f"It took longer than its limit of {limit:g} minutes."
+        if now != stamp:
+            changed()
         if now != stamp or used >= _WORKING * 60 * stall:
             quiet, used, stamp = 0, 0, now
         elif quiet >= 60 * stall:

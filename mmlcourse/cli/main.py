@@ -97,7 +97,8 @@ def _reproduce(options):
     experiment = load_experiment(options.experiment, options.profile, grid)
     folder = Path(options.out or f"runs/{experiment.name}-{experiment.profile}")
     again, cores = options.rerun_changed, options.cores or usable_cores()
-    left = reproduce(experiment, folder, cores=cores, again=again, options=options.more)
+    how = dict(cores=cores, again=again, verbose=options.verbose, options=options.more)
+    left = reproduce(experiment, folder, **how)
     if len(left) < len(experiment.runs):
         print(f"The report: {write_report([folder], folder / 'report', experiment).resolve()}")
     return 1 if left and not is_dry_run(options.more) else 0

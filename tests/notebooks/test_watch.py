@@ -102,7 +102,28 @@ def test_a_slow_process_is_not_stopped(tmp_path, monkeypatch, step):
     """It has the lowest priority, and mostly sleeps, for three times the limit."""
     monkeypatch.chdir(tmp_path)
     code = f"import os, time\nos.nice(19)\nfor _ in range(12):\n    {step}\n    time.sleep(0.75)"
-    assert watch(tmp_path, code, stall=3 * SECOND)[1] == 0
+    written = []
+    limits = dict(stall=3 * SECOND, changed=lambda: written.append(step))
+    assert watch(tmp_path, code, **limits)[1] == 0 and bool(written) == ("saved" in step)
+
+
+def test_cells_are_counted_while_a_notebook_runs(tmp_path, monkeypatch):
+    shown, saved = [], tmp_path / "saved.ipynb"
+
+    class Bar(notebooks.tqdm):
+        def refresh(self):
+            shown.append((self.n, self.total))
+
+    monkeypatch.setattr(notebooks, "tqdm", Bar)
+    states = ["completed", "completed", "running", "pending", None]
+    cells = [{"metadata": {"papermill": {"status": state}} if state else {}} for state in states]
+    with notebooks._cell_bar(Path("02_a.ipynb"), saved) as changed:
+        changed()  # nothing is written yet
+        saved.write_text(json.dumps({"cells": cells}))
+        changed()
+        saved.write_text("{")  # half of it is written
+        changed()
+    assert shown == [(2, 5)]
 
 
 @pytest.mark.slow

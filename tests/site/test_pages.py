@@ -2,13 +2,14 @@
 
 import html
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "docs"))
+sys.path[:0] = [str(ROOT / "docs"), str(ROOT)]
 
 import build_site  # noqa: E402
 from pages import (  # noqa: E402
@@ -16,10 +17,14 @@ from pages import (  # noqa: E402
     REPOSITORY,
     api_fields,
     caption,
+    gallery,
     notebook_page,
+    reference,
     repair_html,
     rewrite_links,
 )
+
+import mmlkit  # noqa: E402
 
 PAGES = {"README.md", "data/README.md", "notebooks/01_minbert.ipynb", "notebooks/images/a.svg"}
 
@@ -116,6 +121,34 @@ def test_a_figure_with_frames_gets_sliders(tmp_path):
     assert page.index(sliders.format("a", 1)) < page.index(sliders.format("b", 2))
     state = json.loads(html.unescape(page.split('data-state="')[1].split('"')[0]))
     assert state == {**record, "alt": 'Two "arrows".'} and "<z>" not in page
+
+
+def test_the_cells_before_the_first_idea_become_one_folded_cell():
+    version = {"output_type": "stream", "text": "mmlkit 1.2"}
+    first, second = code(tags=["parameters"]), code(tags=["bootstrap"]) | {"outputs": [version]}
+    page = {"cells": [text("# 01"), first, second, text("## 1 An idea"), code()]}
+    cells = notebook_page(page, "notebooks/01_minbert.ipynb", PAGES, ROOT)["cells"]
+    assert [cell["cell_type"] for cell in cells] == ["markdown", "code", "markdown", "code"]
+    assert cells[1]["source"] == "draw()\n\ndraw()" and cells[1]["outputs"] == [version]
+    assert cells[1]["metadata"]["tags"] == ["hide-input"] and not cells[3]["metadata"].get("tags")
+
+
+def test_the_first_page_has_a_card_for_every_notebook_and_a_slider():
+    page = gallery((ROOT / "docs" / "index.md").read_text(encoding="utf-8"), ROOT)
+    cards = re.findall(r"images/(\d\d)_\w+\.svg\)\n\n  \*\*\[(\d\d) .+\]\(.+/(\d\d)_.+ipynb", page)
+    assert cards == [(f"{n:02}",) * 3 for n in range(13)]
+    times = re.findall(r"\?\n\n  \*[\d½]+ (?:minutes|hours?) to read.* · .*min to run\*", page)
+    assert len(times) == 13 and page.count('<figure class="sliders"') == 1
+
+
+def test_the_reference_has_the_names_that_mmlkit_and_its_packages_offer():
+    pages = reference(ROOT)
+    names = mmlkit.__all__
+    assert all(f"**[{name}](" in pages["api/index.md"] for name in names)
+    assert pages["api/index.md"].count("**[") == len(names) > 20
+    assert "## collate\n\n`from mmlkit.data import collate`" in pages["api/data.md"]
+    assert "{autodoc2-object} mmlkit.heads.linear.PairHead" in pages["api/heads.md"]
+    assert "## PruningCallback\n\n`from mmlkit.huggingface" in pages["api/huggingface.md"]
 
 
 @pytest.mark.parametrize(

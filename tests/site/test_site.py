@@ -66,13 +66,23 @@ def test_the_site_is_built_without_a_warning(built):
     assert run.returncode == 0 and "WARNING" not in run.stderr, run.stderr[-3000:]
 
 
-def test_every_notebook_and_module_has_a_page(built):
+def test_every_notebook_and_package_has_a_page(built):
     html, _ = built
     assert sorted(path.stem for path in html.glob("notebooks/*.html")) == NOTEBOOKS
     assert len(NOTEBOOKS) == 13
-    modules = {path.stem for path in html.glob("api/mml*/*.html")}
-    assert {"mmlkit.heads.multiverse", "mmlcourse.studies.protocol"} <= modules
-    assert len(modules) > 60
+    packages = {path.stem for path in html.glob("api/**/*.html")}
+    assert packages == {"index", "data", "bert", "heads", "pals", "training", "huggingface"}
+
+
+def test_the_first_page_links_every_notebook_and_the_set_up_is_folded(built):
+    html, _ = built
+    index = (html / "index.html").read_text(encoding="utf-8")
+    gallery = index.split('class="gallery')[1]
+    assert [name for name in NOTEBOOKS if f'href="notebooks/{name}.html"' not in gallery] == []
+    assert 'class="doors' in index and 'class="sliders"' in index
+    for name in NOTEBOOKS:
+        page = (html / "notebooks" / f"{name}.html").read_text(encoding="utf-8")
+        assert page.count("Set-up: parameters and imports") == 1, name
 
 
 def test_formulas_are_rendered(built):
@@ -84,7 +94,7 @@ def test_formulas_are_rendered(built):
 
 def test_sections_of_docstrings_are_fields(built):
     html, _ = built
-    page = (html / "api" / "mmlkit" / "mmlkit.heads.multiverse.html").read_text(encoding="utf-8")
+    page = (html / "api" / "heads.html").read_text(encoding="utf-8")
     assert "Parameters" in page and "Raises" in page and "Args:" not in page
 
 
@@ -189,7 +199,7 @@ def test_sliders_move_without_a_kernel(browser, built):
         return picture.get_attribute("src"), picture.get_attribute("alt"), values
 
     moved = 0
-    for path in sorted(html.glob("notebooks/*.html")):
+    for path in [html / "index.html", *sorted(html.glob("notebooks/*.html"))]:
         page.goto(path.as_uri())
         for figure in page.query_selector_all("figure.sliders"):
             parts = figure.query_selector("img"), figure.query_selector_all("input")
@@ -207,7 +217,7 @@ def test_sliders_move_without_a_kernel(browser, built):
                 moved += 1
     page.close()
     records = [json.loads(path.read_text()) for path in (ROOT / "docs" / "frames").iterdir()]
-    assert moved == sum(len(record["sliders"]) for record in records) > 0
+    assert moved == 1 + sum(len(record["sliders"]) for record in records)  # one is on both pages
 
 
 def test_sliders_show_their_start_without_scripts(browser, built):
@@ -238,7 +248,7 @@ def test_axe_finds_nothing_serious(browser, built, scheme):
         pytest.skip("axe-core is missing: `make test-site` installs it")
     page = browser.new_page(color_scheme=scheme, viewport={"width": 390, "height": 844})
     page.set_default_timeout(300_000)
-    api = ["api/index", "api/mmlkit/mmlkit.heads.multiverse"]
+    api = ["api/index", "api/heads"]
     names = ["index", "README", "data/README", *api, *(f"notebooks/{name}" for name in NOTEBOOKS)]
     names = names if scheme == "light" else names[:6]  # dark differs in colours only
     found = []

@@ -104,7 +104,7 @@ STEPS = """
 """
 
 
-def test_a_killed_batch_continues_where_it_stopped(toy, tmp_path):
+def test_a_killed_batch_continues_where_it_stopped(toy, tmp_path, capfd):
     """The first run has finished and the second has a checkpoint when SIGKILL comes."""
     toml, out = toy(STEPS, [0, 1]), tmp_path / "out"
     line = [sys.executable, "-m", "mmlcourse", "reproduce", toml, "--out", out, "--cores", "2"]
@@ -126,6 +126,9 @@ def test_a_killed_batch_continues_where_it_stopped(toy, tmp_path):
     assert set(before) == {"0"}
     experiment = load_experiment(toml)
     assert reproduce(experiment, out) == []
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[1] == "1 of 2 runs to do." and lines[-2] == "1 done"
+    assert lines[-1].startswith("1 of 1 run done, ") and lines[-1].endswith(" 0 left")
     after = result_files(out)
     assert after["0"] == before["0"] and (tmp_path / "log").read_text() == "01"
     result = read_result(out / "results" / "1.json")
@@ -150,7 +153,11 @@ def test_failures_have_causes_and_keep_old_results(toy, tmp_path, capfd):
     experiment, before = load_experiment(toml), result_files(out)
     write_result(out, experiment, "0")
     assert reproduce(experiment, out, cores=2, again=True) == ["1", "2", "3"]
-    lines = capfd.readouterr().out.splitlines()
+    said = capfd.readouterr()
+    lines = said.out.splitlines()
+    assert f"1 failed, see {out / 'failed' / '1.json'}" in lines
+    assert "Building DAG" not in said.out + said.err
+    assert "Building DAG" in (out / "snakemake.log").read_text()
     causes = dict(line.split(" failed: ") for line in lines if " failed: " in line)
     assert causes["1"] == (
         "FileNotFoundError: [Errno 2] No such file or directory: '/no/such/folder/train.csv'"
@@ -300,7 +307,7 @@ def test_a_damaged_result_is_made_again(toy, tmp_path, executed, monkeypatch, da
     write_result(out, experiment, "0")
     (out / "results" / "0.json").write_text(damaged)
 
-    def snakemake(experiment, folder, cores, repeated, options):
+    def snakemake(experiment, folder, cores, repeated, options, verbose):
         return [execute_run(experiment, folder, run, again=True) for run in repeated][0]
 
     monkeypatch.setattr(batches, "_run_snakemake", snakemake)
