@@ -57,8 +57,8 @@ def results(*names):
         return found[0]
     expected = Path("results", names[0])
     print(
-        f"Not found: {expected.as_posix()}. Nothing that was recorded there is shown. A released "
-        "mmlkit and a clone of its repository hold all results that have been recorded."
+        f"Not found: {expected.as_posix()}. A release of mmlkit and a clone of its repository "
+        "have all recorded results."
     )
     return expected
 
@@ -70,7 +70,6 @@ def drawing(number):
         number: of the notebook, such as "03".
 
     Returns:
-        The path of an SVG file, or None.
+        The path of an SVG file.
     """
-    folder = shipped_folder("notebooks")
-    return next(iter(folder.glob(f"images/{number}_*.svg")), None) if folder else None
+    return next(shipped_folder("notebooks").glob(f"images/{number}_*.svg"))

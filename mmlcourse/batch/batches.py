@@ -100,16 +100,14 @@ def reproduce(experiment, folder, *, cores=1, again=False, verbose=False, option
         repeated = _repeated(experiment, folder, again)
         todo = repeated + unfinished(experiment, folder)
         print(f"{experiment.title}\n{estimate(experiment, todo, cores)}", flush=True)
-        more = [experiment, folder, cores, repeated, list(options), verbose]
-        status = todo and _run_snakemake(*more)
+        status = todo and _run_snakemake(experiment, folder, cores, repeated, options, verbose)
         left = unfinished(experiment, folder)
         for run in set(experiment.runs) - {*left, *repeated}:  # killed after it wrote its result
             shutil.rmtree(folder / "work" / run, ignore_errors=True)
     causes = {run: _cause(folder, run) for run in todo if (folder / "work" / run).is_dir()}
     if status == _REFUSED or (status and (is_dry_run(options) or not causes)):
-        if (folder / "snakemake.log").is_file():
-            print((folder / "snakemake.log").read_text(encoding="utf-8", errors="replace"))
-        raise ValueError(f"Snakemake ended with status {status}; its messages above say why.")
+        place = "its messages above or in snakemake.log say why."
+        raise ValueError(f"Snakemake ended with status {status}; {place}")
     for run, cause in causes.items() if status else ():
         print(f"{run} failed: {cause}")
     return [run for run in experiment.runs if run in left or (status and run in causes)]
@@ -225,7 +223,7 @@ def _follow(process, folder, runs):
         if new or (running and not told):
             told, share = True, (len(done) + running / 2) / len(runs)  # what runs counts as half
             ahead = (time.monotonic() - began) / 60 * (1 / share - 1) if done else 0
-            ahead = f"; about {count(max(1, round(ahead)), 'minute')}" if ahead else ""
+            ahead = f"; about {max(1, round(ahead))} min" if ahead else ""
             left = f"{running} running, {len(runs) - len(done) - running} left{ahead}"
             print(f"{len(done)} of {count(len(runs), 'run')} done, {left}", flush=True)
     return status
@@ -244,8 +242,8 @@ def _running(process):
     with contextlib.suppress(psutil.Error):
         for child in process.children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                words = child.cmdline()
-                found |= set(words[-2:-1]) if "mmlcourse.batch.runs" in words else set()
+                if "mmlcourse.batch.runs" in (words := child.cmdline()):
+                    found.add(words[-2])
     return found
 
 

@@ -85,7 +85,7 @@ _ARGUMENTS = {
             ("--cores", "runs at a time (default: one for each CPU core)", _COUNT),
             ("--out", "folder for everything (default: runs/NAME-PROFILE)"),
             ("--rerun-changed", "repeat runs whose notebook or parameters changed", _FLAG),
-            ("--verbose", "print what Snakemake says (otherwise: snakemake.log)", _FLAG),
+            ("--verbose", "print Snakemake's messages", _FLAG),
         ],
     ),
     "report": (

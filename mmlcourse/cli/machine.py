@@ -7,7 +7,6 @@ import urllib.request
 from pathlib import Path
 
 from mmlcourse.text import count
-from mmlkit import REPOSITORY
 
 __all__ = ["bench", "doctor", "reachable"]
 
@@ -93,5 +92,5 @@ def bench(options):
     """
     script = Path(__file__).resolve().parents[2] / "benchmarks" / "speed.py"
     if not script.is_file():
-        raise FileNotFoundError(f"{script} is missing: bench needs a clone of {REPOSITORY}.")
+        raise FileNotFoundError(f"{script} is missing: bench needs a clone of the repository.")
     return subprocess.run([sys.executable, str(script), *options.more]).returncode

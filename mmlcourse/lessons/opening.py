@@ -32,9 +32,7 @@ def open_notebook(number, profile="fast", output_dir="../runs"):
     for sentence in sentences(capacity(), profile, output_dir, on_colab):
         print(sentence)
     path = drawing(number)
-    if path is None:
-        print(f"Not found: the drawing of notebook {number}. The text above describes it.")
-    elif not Path("images", path.name).is_file():  # the notebook was opened alone
+    if not Path("images", path.name).is_file():  # the notebook was opened alone
         from IPython.display import HTML, display
 
         code = base64.b64encode(path.read_bytes()).decode()
