@@ -19,7 +19,7 @@ from mmlcourse.shipped import shipped_folder
 
 __all__ = ["Experiment", "find_experiment", "known_experiments", "load_experiment", "parse_grid"]
 
-_COPIED = ("title", "about", "chosen", "published", "claims")
+_COPIED = ("title", "about", "chosen", "published", "claims", "of_interest")
 _SCHEMA = Path(__file__).with_name("experiment.schema.json")
 
 
@@ -46,6 +46,7 @@ class Experiment:
         chosen: the parameter of the grid that the experiment chooses for each value of the first.
         published: which printed cells its scores stand beside.
         claims: what the papers claim of them.
+        of_interest: the smallest difference of interest between two sides of a claim, in points.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Experiment:
     chosen: str | None = None
     published: dict = field(default_factory=dict)
     claims: list = field(default_factory=list)
+    of_interest: float = 1.0
 
 
 def known_experiments():

@@ -8,7 +8,7 @@ import json
 from mmlcourse.batch.results import finite, newest
 from mmlcourse.batch.scores import common_seeds, headline
 from mmlcourse.shipped import results as recorded_path
-from mmlcourse.studies.comparisons import has_interval, outcome
+from mmlcourse.studies.comparisons import has_interval
 
 __all__ = [
     "advice",
@@ -88,15 +88,15 @@ def claim_rows(recorded, level=0.95):
         level: the level of the intervals.
 
     Returns:
-        A list of (title, claim, Comparison, at_least). Claims without runs of both sides are left
-        out.
+        A list of (title, claim, Comparison, of_interest). Claims without runs of both sides are
+        left out.
     """
     return [
         (
             one.title,
             claim["says"],
             found if found.level == level else one.compare(claim, level),
-            one.at_least(claim),
+            one.experiment.of_interest,
         )
         for one in recorded
         for claim, found in one.compared
@@ -115,7 +115,7 @@ def advice(recorded):
         read an earlier edition of the data (`newest`).
     """
     return [
-        claim["advice"][outcome(found, at_least=one.at_least(claim))]
+        one.advice(claim, found)
         for one in newest(recorded)
         for claim, found in one.compared
         if "advice" in claim and not one.given and has_interval(found)

@@ -14,7 +14,7 @@ from mmlcourse.batch.experiments import Experiment, known_experiments, load_expe
 from mmlcourse.batch.runs import changed_parameters, is_finite, read_result
 from mmlcourse.batch.scores import CELL, compare_claim, long_frame
 from mmlcourse.shipped import results as recorded_path
-from mmlcourse.studies.comparisons import outcome_sentence
+from mmlcourse.studies.comparisons import outcome, outcome_sentence
 from mmlcourse.text import count
 
 __all__ = [
@@ -171,18 +171,27 @@ class Recorded:
         both = pd.concat(parts, ignore_index=True, join="inner")
         return compare_claim(claim | dict(zip(("first", "second"), sides)), both, level)
 
-    def at_least(self, claim):
-        """Return the difference that a claim asks for.
+    def outcome(self, found):
+        """Return the `outcome` of a Comparison, by the experiment's smallest effect of interest."""
+        return outcome(found, of_interest=self.experiment.of_interest)
+
+    def advice(self, claim, found):
+        """Return what the outcome of a claim advises.
 
         Args:
             claim: of the experiment.
+            found: its Comparison.
 
         Returns:
-            Points of 100.
+            A sentence, or "" for a claim without advice.
         """
-        points = 100 / self.experiment.published.get("scale", 1)
-        factor = 1 if claim.get("metric") == "improvement" else points
-        return factor * claim.get("at_least", 0.0)
+        texts, word = claim.get("advice", {}), self.outcome(found)
+        return texts.get(word) or texts.get("not better" * (word != "undecided"), "")
+
+    @property
+    def held_out(self):
+        """Whether no row that is scored has chosen an epoch."""
+        return all(run["settings"].get("held_out") for run in self.results)
 
     def sentence(self, claim, found):
         """Return what the runs say of a claim.
@@ -195,8 +204,8 @@ class Recorded:
             A sentence.
         """
         if found is None:
-            return f"{claim['says']}: cannot be told, there are no runs of both sides."
-        return outcome_sentence(found, claim["says"], at_least=self.at_least(claim))
+            return f"{claim['says']}: undecided, there are no runs of both sides."
+        return outcome_sentence(found, claim["says"], of_interest=self.experiment.of_interest)
 
 
 def experiments_in(folders, experiment=None):

@@ -1,6 +1,7 @@
 """What the guide and results/REPORT.md say about recorded runs: `mmlkit report --readme`.
 
-REPORT.md has a verdict on every claim, their figure, advice, and a paragraph for each experiment.
+REPORT.md has the primary claims. DETAILS.md beside it has all others, their figure, and a paragraph
+for each experiment.
 """
 
 import re
@@ -10,7 +11,7 @@ from pathlib import Path
 from mmlcourse.batch.overviews import advice, claim_rows, runs_table
 from mmlcourse.batch.results import changed_since, experiments_in, newest, without_runs
 from mmlcourse.batch.scores import best_values, headline, incomplete, rounded, select
-from mmlcourse.studies.comparisons import has_interval, outcome
+from mmlcourse.studies.comparisons import has_interval
 from mmlcourse.text import (
     count,
     markdown_list,
@@ -27,7 +28,7 @@ _VERDICTS = "## Verdicts"
 
 
 def write_evidence(folders, report):
-    """Write the part of a REPORT.md that follows from results, and verdicts.svg beside it.
+    """Write the part of a REPORT.md that follows from results, and DETAILS.md beside it.
 
     Args:
         folders: a list of folders with results.
@@ -37,16 +38,19 @@ def write_evidence(folders, report):
         The path of the file.
     """
     recorded, path = experiments_in(folders), Path(report)
-    blocks = [
-        *(_VERDICTS, "### Primary claims", _primary(recorded), *_other_verdicts(recorded)),
+    details = [
+        "# All claims and experiments",
+        f"{path.name} has the primary claims, and says how to read the tables.",
+        *_other_verdicts(recorded),
         "![A line for each claim, with its difference and interval](verdicts.svg)",
-        *("## Advice", markdown_list(advice(recorded)), "## Experiments", *_experiments(recorded)),
+        *("## Experiments", *_experiments(recorded)),
         *("## Runs", markdown_table(runs_table(recorded).reset_index())),
     ]
     if rows := claim_rows(recorded):
         write_file(path.with_name("verdicts.svg"), _forest(rows))
     head = path.read_text(encoding="utf-8").split(_VERDICTS)[0]
-    write_file(path, f"{head}{_joined(blocks)}\n")
+    write_file(path, f"{head}{_VERDICTS}\n\n{_primary(recorded, sentences=True)}\n")
+    write_file(path.with_name("DETAILS.md"), f"{_joined(details)}\n")
     return path
 
 
@@ -96,10 +100,11 @@ def _is_primary(claim):
     return claim.get("primary") or "control_of" in claim
 
 
-def _primary(recorded):
+def _primary(recorded, sentences=False):
     """Return a table of the primary claims on the newest data, and a sentence on the others.
 
-    The controls of an experiment follow its primary claims, where it has runs.
+    The controls of an experiment follow its primary claims, where it has runs. With `sentences`,
+    the table has what each outcome advises, too.
     """
     last = newest(recorded)
     order = {one.experiment.name: place for place, one in enumerate(last)}
@@ -109,10 +114,12 @@ def _primary(recorded):
         for claim, found in one.compared
         if _is_primary(claim)
     ]
-    lines = [_verdict(*row) for *_, row in sorted(rows, key=lambda row: row[:2])]
+    rows = [row for *_, row in sorted(rows, key=lambda row: row[:2])]
+    said = [f" {markdown_text(one.advice(claim, found))} |" for one, claim, found in rows]
+    lines = [_verdict(*row) + word * sentences for row, word in zip(rows, said)]
     left = without_runs(recorded)
     named = f"\n\nPrimary claims without runs so far: {markdown_text('; '.join(left))}."
-    return _table(lines) + named * bool(left)
+    return _table(lines, sentences) + named * bool(left)
 
 
 def _other_verdicts(recorded):
@@ -123,14 +130,15 @@ def _other_verdicts(recorded):
             if id(one) not in last or not _is_primary(claim):
                 (others if has_interval(found) else few).append(_verdict(one, claim, found))
     return [
-        *("### Other claims with six seeds or more", _table(others)),
-        *("### Claims with fewer seeds, which cannot be told", _table(few)),
+        *("## Other claims with six seeds or more", _table(others)),
+        *("## Claims with fewer seeds, which are undecided", _table(few)),
     ]
 
 
-def _table(lines):
-    head = ["| claim | on our runs | difference in points (95 % interval) | seeds |"]
-    head.append("|---|---|---|---|")
+def _table(lines, sentences=False):
+    names = ["claim", "on our runs", "difference in points (95 % interval)", "seeds", "scored rows"]
+    names += ["in one sentence"] * sentences
+    head = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     return "\n".join(head + lines) if lines else "No such claim has runs of both sides."
 
 
@@ -139,10 +147,10 @@ def _verdict(one, claim, found):
     data = ", ".join(filter(None, (one.data, one.given, _part(one, claim), claim.get("late"))))
     says = "Control: " * ("control_of" in claim) + claim["says"] + (data and f" ({data})")
     interval = signed_interval(found.low, found.high) if has_interval(found) else "no interval"
-    said = outcome(found, at_least=one.at_least(claim))
-    worse = ", it is worse" if said == "does not hold" and found.high < 0 else ""
-    difference = f"{signed(found.difference)} ({interval})"
-    return f"| {markdown_text(says)} | {said}{worse} | {difference} | {found.pairs} |"
+    held_out = one.held_out and "experiment" not in {*claim["first"], *claim["second"]}
+    rows = "held out" if held_out else "chose the epoch"
+    cells = [one.outcome(found), f"{signed(found.difference)} ({interval})", found.pairs, rows]
+    return f"| {' | '.join(map(str, [markdown_text(says), *cells]))} |"
 
 
 def _part(one, claim):

@@ -10,22 +10,23 @@ __all__ = ["axis_limit", "forest"]
 
 # What `outcome` says: marker, filling and colour. Marker and filling show it in grey too.
 _MARKS = {
-    "holds": ("o", "full", COLOURS[0]),
-    "does not hold": ("s", "full", COLOURS[1]),
-    "cannot be told": ("D", "none", COLOURS[6]),
+    "better": ("o", "full", COLOURS[0]),
+    "worse": ("s", "full", COLOURS[1]),
+    "no difference of interest": ("D", "full", COLOURS[2]),
+    "undecided": ("D", "none", COLOURS[6]),
 }
 
 
 def forest(claims, *, limit=None, xlabel="difference, first minus second, in points", title=""):
     """Draw a line for each claim, with a marker at the difference and its interval.
 
-    Claims stand below the name of their group. Circle, square or open diamond show what `outcome`
-    says. An interval that goes on beyond the axis ends in an arrow, and a difference beyond it is
-    one. With too few pairs for its level, a difference has no interval (`has_interval`). The
-    numbers at the right are difference, interval and pairs of runs.
+    Claims stand below the name of their group. Circle, square, full and open diamond show what
+    `outcome` says. An interval that goes on beyond the axis ends in an arrow, and a difference
+    beyond it is one. With too few pairs for its level, a difference has no interval
+    (`has_interval`). The numbers at the right are difference, interval and pairs of runs.
 
     Args:
-        claims: a list of (group, name, Comparison), or (group, name, Comparison, at_least).
+        claims: a list of (group, name, Comparison), or (group, name, Comparison, of_interest).
         limit: where the axis ends on either side; by default `axis_limit`.
         xlabel: what the differences are.
         title: of the figure.
@@ -44,7 +45,7 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
         half = 0.2 * name.count("\n")  # above and below a name of several lines
         places.append(y + 1 + half)
         y += 1 + 2 * half
-    words = [outcome(comparison, at_least=least) for _, _, comparison, least in claims]
+    words = [outcome(comparison, of_interest=least) for _, _, comparison, least in claims]
     limit = limit or axis_limit([comparison for _, _, comparison, _ in claims])
     with panel(
         size=(9.5, 0.3 * (y + 1) + 1.3), xlabel=xlabel, xlim=(-limit, limit), ylim=(y + 0.6, -0.7)
@@ -82,7 +83,7 @@ def axis_limit(comparisons):
     Returns:
         The limit, a positive number.
     """
-    told = [one for one in comparisons if outcome(one) != "cannot be told"]
+    told = [one for one in comparisons if outcome(one) != "undecided"]
     known = [one for one in comparisons if has_interval(one)]
     inner = [one.difference for one in known or comparisons]
     least = max(map(abs, inner + [end for one in told for end in one[1:3]]))

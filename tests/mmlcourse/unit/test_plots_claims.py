@@ -28,29 +28,26 @@ def close_figures():
 @pytest.mark.parametrize(
     "comparison, word",
     [
-        (UP, "holds"),
-        (DOWN, "does not hold"),
-        (OPEN, "cannot be told"),
-        (FEW, "cannot be told"),
-        (ONE, "cannot be told"),
+        (UP, "better"),
+        (DOWN, "worse"),
+        (OPEN, "undecided"),
+        (FEW, "undecided"),
+        (ONE, "undecided"),
     ],
 )
 def test_the_outcome_agrees_with_the_outcome_sentence(comparison, word):
     assert outcome(comparison) == word and outcome_sentence(comparison, "it works").startswith(
         f"it works: {word}"
     )
-    assert (
-        outcome(UP, at_least=1.5) == "cannot be told"
-        and outcome(UP, at_least=3.0) == "does not hold"
-    )
+    assert outcome(UP, of_interest=3.0) == "no difference of interest"
 
 
 def test_scores_that_differ_by_rounding_alone_are_equal():
     first, second = [0.1 + 0.2] * 6, [0.3] * 6
     assert first[0] > second[0]
-    assert outcome(paired_bootstrap(first, second)) == "does not hold"
-    assert outcome(paired_bootstrap(second, first)) == "does not hold"
-    assert outcome(paired_bootstrap([x + 1e-6 for x in first], second)) == "holds"
+    assert outcome(paired_bootstrap(first, second)) == "no difference of interest"
+    assert outcome(paired_bootstrap(second, first)) == "no difference of interest"
+    assert outcome(paired_bootstrap([x + 1e-6 for x in first], second)) == "better"
 
 
 def marks_and_intervals(ax):
@@ -104,9 +101,9 @@ def test_marks_intervals_groups_and_the_line_at_zero():
         ax.get_ylim()[0] > max(places.values()) > min(places.values()) > ax.get_ylim()[1]
     )  # the first claim is at the top
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "holds",
-        "does not hold",
-        "cannot be told",
+        "better",
+        "worse",
+        "undecided",
     ]
 
 
@@ -168,8 +165,8 @@ def test_every_difference_is_inside_the_axis():
         assert all(abs(one.difference) < ax.get_xlim()[1] for one in claims)
 
 
-def test_the_margin_of_a_claim_changes_its_marker():
-    marks = marks_and_intervals(forest([("a", "by two points", UP, 2.5), ("a", "at all", UP)]))[0]
+def test_the_smallest_difference_of_interest_changes_the_marker():
+    marks = marks_and_intervals(forest([("a", "of interest", UP, 3.0), ("a", "at all", UP)]))[0]
     assert [mark for mark, _ in marks.values()] == ["D", "o"]
 
 

@@ -606,38 +606,40 @@ def test_intervals_of_one_and_two_pairs():
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "pairs", "at_least", "found"),
+    ("low", "high", "pairs", "of_interest", "found"),
     [
-        (0.1, 0.5, 6, 0.0, "holds"),
-        (0.1, 0.5, 5, 0.0, "cannot be told with these runs"),
-        (-0.1, 0.5, 20, 0.0, "cannot be told with these runs"),
-        (-0.5, -0.1, 6, 0.0, "does not hold"),
-        (-0.5, -0.1, 3, 0.0, "cannot be told with these runs"),
-        (0.1, 0.5, 6, 0.5, "does not hold"),
-        (0.1, 0.5, 6, 0.2, "cannot be told with these runs"),
-        (0.0, 0.0, 6, 0.0, "does not hold"),
-        (0.0, 0.5, 6, 0.0, "cannot be told with these runs"),
+        (0.1, 0.5, 6, 0.0, "better"),
+        (0.1, 0.5, 5, 0.0, "undecided"),
+        (-0.1, 0.5, 20, 0.0, "undecided"),
+        (-0.5, -0.1, 6, 0.0, "worse"),
+        (-0.5, -0.1, 3, 0.0, "undecided"),
+        (0.1, 0.5, 6, 0.5, "no difference of interest"),
+        (-0.5, -0.1, 6, 0.5, "no difference of interest"),
+        (-0.1, 0.5, 5, 0.5, "undecided"),
+        (0.1, 0.5, 6, 0.4, "better"),
+        (-0.5, 0.1, 6, 0.4, "undecided"),
+        (0.0, 0.0, 6, 0.0, "no difference of interest"),
+        (0.0, 0.5, 6, 0.0, "undecided"),
     ],
 )
-def test_outcomes(low, high, pairs, at_least, found):
-    said = outcome_sentence(
-        Comparison((low + high) / 2, low, high, 0.95, pairs), "MML beats BERT", at_least=at_least
-    )
-    assert said.startswith(f"MML beats BERT: {found} (difference ") and (
+def test_outcomes(low, high, pairs, of_interest, found):
+    both = Comparison((low + high) / 2, low, high, 0.95, pairs)
+    said = outcome_sentence(both, "MML against BERT", of_interest=of_interest)
+    assert said.startswith(f"MML against BERT: {found} (difference ") and (
         "at least 6 are needed" in said
     ) == (pairs < 6)
 
 
 def test_an_outcome_sentence():
-    assert outcome_sentence(Comparison(1.2, 0.4, 2.0, 0.95, 8), "MML beats BERT") == (
-        "MML beats BERT: holds (difference +1.2, 95% interval +0.4 to +2, pairs of runs: 8)."
+    assert outcome_sentence(Comparison(1.2, 0.4, 2.0, 0.95, 8), "MML against BERT") == (
+        "MML against BERT: better (difference +1.2, 95% interval +0.4 to +2, pairs of runs: 8)."
     )
     three = outcome_sentence(Comparison(1.2, 0.4, 2.0, 0.95, 3))
     assert three.endswith(
         "(difference +1.2, no interval, pairs of runs: 3, at least 6 are needed)."
     )
     assert outcome_sentence(Comparison(0.5, -math.inf, math.inf, 0.9, 1)) == (
-        "the first is better: cannot be told with these runs (difference +0.5, "
+        "first against second: undecided (difference +0.5, "
         "no interval, pairs of runs: 1, at least 5 are needed)."
     )
 

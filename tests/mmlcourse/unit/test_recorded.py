@@ -202,7 +202,7 @@ def test_the_texts_on_mnli_alone_equal_the_runs():
     ]
     assert updates == [{126}, {1008}] and len(one.results) == 42
     more, alone, *each = (found for _, found in one.compared)
-    assert [outcome(found) for found in (more, alone, *each)] == 4 * ["holds"]
+    assert [outcome(found) for found in (more, alone, *each)] == 4 * ["better"]
     measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     said = f"the gain is {told(alone)[1:].replace(' (', ' points (')}, and eight sets have"
     assert f"{said} {told(more)[1:].replace(' (', ' more (')}." in measured
@@ -296,13 +296,13 @@ def test_the_texts_on_other_real_sets_equal_the_runs():
     one = next(one for one in recorded_experiments() if one.experiment.name == "real-transfer")
     found = {claim["says"]: found for claim, found in one.compared}
     planned = found["MML does better than BERT on real sets that it was not trained on"]
-    assert outcome(planned) == "does not hold" and planned.pairs == 6
+    assert outcome(planned) == "worse" and planned.pairs == 6
     frame = one.frame[one.frame["on"] != one.frame["task"]]
     cells = 100 * frame.pivot_table("value", ["seed", "task", "on", "split"], "method")
     assert cells.groupby("seed").size().tolist() == 6 * [40]
     means = cells.groupby(["seed", "task"]).mean().groupby("seed").mean()
     equal = paired_bootstrap(means["mml"], means["bert"])
-    assert outcome(equal) == "cannot be told"
+    assert outcome(equal) == "undecided"
     inference = frame["task"].isin(["mnli", "qnli", "snli", "scitail"])
     parts = {"dev": frame["split"] == "dev", "inference": inference, "similarity": ~inference}
     two = (frame["task"] == "qnli") & (frame["on"] == "snli")
@@ -422,7 +422,7 @@ def test_what_depends_on_single_rows_and_on_precision_in_family_a_is_said():
         more = pruned.copy()
         more.loc[seed, "rte"] += 100 / 277
         opened.append(outcome(paired_bootstrap(more.mean(axis=1), bert.mean(axis=1))))
-    assert opened == 3 * ["does not hold"] + 3 * ["cannot be told"]
+    assert opened == 3 * ["worse"] + 3 * ["undecided"]
     measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     assert "one more right row of RTE with one of three seeds would leave this open" in measured
     rate = paired_bootstrap(bert["stsb"], own_scores("real-multiverse", "bert")["stsb"])
@@ -458,7 +458,7 @@ def test_the_texts_on_one_learning_rate_equal_the_runs():
     assert (given.groupby(["method", "task"])["seed"].nunique() == 6).all()
     found = {claim["says"]: found for claim, found in one.compared}
     mean = found["MML does better than BERT at the same learning rate, mean of four sets in-domain"]
-    assert outcome(mean) == "cannot be told" and mean.pairs == 6
+    assert outcome(mean) == "undecided" and mean.pairs == 6
     measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     each = [
         found[f"MML does better than BERT at the same learning rate on {task}, in-domain"]
@@ -482,8 +482,8 @@ def test_the_texts_on_one_learning_rate_equal_the_runs():
         )
         for task in ("RTE", "MRPC", "CoLA", "STS-B")
     }
-    assert [task for task, word in sides.items() if word == "does not hold"] == ["MRPC", "STS-B"]
-    assert "holds" not in sides.values()
+    assert [task for task, word in sides.items() if word == "worse"] == ["MRPC", "STS-B"]
+    assert "better" not in sides.values()
 
 
 def test_the_texts_on_other_real_sets_at_one_learning_rate_equal_the_runs():
@@ -493,7 +493,7 @@ def test_the_texts_on_other_real_sets_at_one_learning_rate_equal_the_runs():
     )
     assert {run["parameters"]["lr"] for run in one.results} == {1e-4} and len(one.results) == 36
     others = next(found for claim, found in one.compared if claim.get("control_of"))
-    assert outcome(others) == "cannot be told" and others.pairs == 6 and others.difference < 0
+    assert outcome(others) == "undecided" and others.pairs == 6 and others.difference < 0
     measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     said = f"{signed(others.difference)} ({signed(others.low)} to {signed(others.high)})"
     assert f"With 1e-4 for both it is {said}." in measured
@@ -519,7 +519,7 @@ def test_the_texts_on_the_control_of_rte_equal_the_runs():
     found = {claim["says"]: found for claim, found in one.compared}
     others = found["RTE gains from the other sets, not only from more updates"]
     updates = found["RTE alone gains from as many updates as the five sets have"]
-    assert others.pairs == updates.pairs == 6 and outcome(updates) == "holds"
+    assert others.pairs == updates.pairs == 6 and outcome(updates) == "better"
     measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     said = f"{others.difference:.1f} more ({signed_interval(others.low, others.high)})"
     assert f"updates on RTE alone gains {updates.difference:.1f} points, and" in measured
@@ -540,7 +540,7 @@ def test_the_texts_on_the_control_of_rte_equal_the_runs():
         outcome(paired_bootstrap({**together, seed: together[seed] - 1 / 277}, longer))
         for seed in range(6)
     ]
-    assert sorted(opened) == 3 * ["cannot be told"] + 3 * ["holds"]
+    assert sorted(opened) == 3 * ["better"] + 3 * ["undecided"]
     said = "One more error of the joint model, with any one of three of the six seeds, would leave"
     assert said in measured
     runs, _ = recorded("real-company-fast")
@@ -659,15 +659,15 @@ def test_the_batches_of_sts_in_family_g_are_those_of_the_sampler():
     gains = {claim["says"]: compared for claim, compared in one.compared}
     order = gains["Proportional sampling does better than sequential training"]
     shares = gains["Annealed sampling does better than proportional sampling"]
-    assert outcome(order) == "holds" and f"It is {order.difference:.1f} points better" in words
-    assert outcome(shares) == "cannot be told"
+    assert outcome(order) == "better" and f"It is {order.difference:.1f} points better" in words
+    assert outcome(shares) == "undecided"
     measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     gained = {
         name: f"{found.difference:.1f} ({signed_interval(found.low, found.high)})"
         for name, found in {"order": order, "shares": shares}.items()
     }
     assert f"shares of sequential training, gains {gained['order']}." in measured
-    assert f"annealing adds to that cannot be told: +{gained['shares']}." in measured
+    assert f"annealing adds to that is no difference of interest: +{gained['shares']}." in measured
     part = one.frame[one.frame["seed"] < 6]
     means = 100 * part.pivot_table("value", ["on", "metric", "seed"], "system")
     sts = means.loc["sts", "pearson"].mean() / 6  # half of a correlation, a third of the score
@@ -680,7 +680,7 @@ def test_the_batches_of_sts_in_family_g_are_those_of_the_sampler():
     lost = quora["annealed"] - quora["pals-parallel"]
     pals = gains["Parallel PALs do better than annealed sampling alone"]
     assert f"parallel PALs have {told(pals)}, on Quora -{lost:.1f}." in measured
-    advice = one.experiment.claims[1]["advice"]["cannot be told"]
+    advice = one.experiment.claims[1]["advice"]["undecided"]
     assert advice.endswith(f"On Quora they are {lost:.1f} points worse.")
     overall = means.loc["overall", "overall"]
     flaw, repair = (
