@@ -264,12 +264,16 @@ def students_readme(edition, course):
 def write_answers(folder, edition, course=None):
     """Writes the edition, the solutions, the masters for otter-grader and Gradescope's bundles."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    (folder / "known").mkdir(exist_ok=True)
     write(folder / "edition.json", json.dumps(edition._asdict(), indent=1))
     for path in masters(course):
         cells = edition_cells(path, edition, course)
         files = {"solution": solution(cells), "otter": for_otter(cells, edition, path.stem)}
+        files |= {"given": student(cells), "known/edition": files["solution"]}
+        files["known/public"] = solution(edition_cells(path, Edition(0)))  # the grader compares
         for kind, content in files.items():
-            write(folder / f"{path.stem}_{kind}.ipynb", notebook(content))
+            inside, _, end = kind.rpartition("/")
+            write(folder / inside / f"{path.stem}_{end}.ipynb", notebook(content))
         bundle.write_bundle(folder / f"{path.stem}_gradescope.zip", path.stem, edition)
 
 

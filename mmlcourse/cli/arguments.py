@@ -131,8 +131,12 @@ _ARGUMENTS = {
     "grade": (
         "grade a folder of assignments, and continue where it stopped",
         [
-            ("folder", "a folder of .ipynb files, one per student; the file has the name"),
+            ("folder", "an unpacked export of Canvas or Moodle, or notebooks named after students"),
             ("--assignment", "such as a1", _REQUIRED),
+            (
+                "--roster",
+                "a .csv file with login, name, email, id; without it there is no grades.csv",
+            ),
             ("--answers", "the edition's folder of answers (default: the public edition)"),
             ("--out", "folder for the results (default: grading)", {"default": "grading"}),
             ("--jobs", "notebooks at a time (default: 2)", {**_COUNT, "default": 2}),

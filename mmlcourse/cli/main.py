@@ -190,26 +190,43 @@ def _submit(options):
 
 
 def _grade(options):
-    from mmlcourse.grading import grader, reports
+    from mmlcourse.grading import course, grader, grades, reports, roster
     from mmlcourse.grading.sandbox import find_sandbox
     from mmlkit.files import write_file
 
-    grader.check_folder(options.folder, options.assignment, only=bool(options.gradescope))
-    sandbox = find_sandbox()
+    students = roster.read_roster(options.roster) if options.roster else None
+    files, report = roster.find_submissions(options.folder, students)
+    if options.gradescope and len(files) > 1:
+        raise ValueError(f"--gradescope needs one notebook, {options.folder} has {len(files)}.")
+    sandbox, answers = find_sandbox(), options.answers and Path(options.answers)
     print(f"Sandbox: {sandbox}")
-    print(f"Edition: {options.answers or 'the public one; a course has its own, see --answers'}")
-    results = grader.grade_folder(
-        options.folder,
+    print(f"Edition: {answers or 'the public one; a course has its own, see --answers'}")
+    results = grader.grade_files(
+        files,
         options.assignment,
         options.out,
-        edition=grader.load_edition(options.answers),
+        edition=grader.load_edition(answers),
         jobs=options.jobs,
         sandbox=sandbox,
         tell=lambda text: print(printable(text), flush=True),
     )
-    print(f"{count(len(results), 'notebook')}: {reports.write_reports(results, options.out)}")
     if options.gradescope:
         write_file(options.gradescope, reports.gradescope_results(results[0]))
+    results = grader.stored_results(options.out)  # those of another folder too
+    if students is not None:
+        results = [one for one in results if one["student"] in {*students.login}]
+    points, told = reports.write_reports(results, options.out)
+    report += [(one["student"], "note", note) for one in results for note in one["notes"]]
+    report += grades.compare_class(results, answers, options.assignment)
+    if students is not None:
+        file = answers and answers / "course.toml"
+        rules = course.load_course(file) if file and file.is_file() else None
+        report += grades.write_grades(points, students, options.assignment, rules, options.out)
+    told += [f"{student or 'nobody'}: {kind}: {what}" for student, kind, what in report]
+    print(printable("\n".join(told)))
+    _write(["student", "kind", "what the grader saw"], report, Path(options.out) / "report.csv")
+    reports.write_feedback(results, options.out)
+    print(f"{count(len(files), 'notebook')}: {options.out}")
     return 0
 
 

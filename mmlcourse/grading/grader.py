@@ -12,6 +12,7 @@ import itertools
 import json
 import platform
 import queue
+import re
 import warnings
 from pathlib import Path
 
@@ -22,10 +23,18 @@ from mmlcourse.grading.names import names_in
 from mmlcourse.grading.program import Program
 from mmlcourse.grading.questions import PLACEHOLDER, Edition, load_questions
 from mmlcourse.grading.sandbox import find_sandbox
+from mmlcourse.grading.similar import functions
 from mmlcourse.lessons.checks.compare import KnownMistake, WrongAnswer
 from mmlkit.files import write_file
 
-__all__ = ["check_folder", "grade_folder", "grade_notebook", "load_edition", "replay"]
+__all__ = [
+    "answers_in",
+    "grade_files",
+    "grade_notebook",
+    "load_edition",
+    "replay",
+    "stored_results",
+]
 
 REFUSED = ("mmlkit", "mmlcourse", "transformers", "sentence_transformers")
 SIZE = 1_000_000  # bytes of the results of a question
@@ -56,11 +65,11 @@ def load_edition(answers=None):
         raise ValueError(f"{path} is not as `make course` writes it: {error}.") from error
 
 
-def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None, tell=None):
-    """Grade every notebook of a folder that is not graded yet.
+def grade_files(files, assignment, out, *, edition=None, jobs=2, sandbox=None, tell=None):
+    """Grade every notebook that is not graded yet.
 
     Args:
-        folder: the folder with the students' .ipynb files. The name of a file is the student's.
+        files: a list of Submission, one for each student, see `find_submissions`.
         assignment: such as "a1".
         out: the folder for the results, one .json file per student.
         edition: an Edition; by default the public one.
@@ -69,45 +78,43 @@ def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None,
         tell: a function that is called with a text after every notebook.
 
     Returns:
-        A list of results, see `grade_notebook`, in the order of the names.
+        A list of results, see `grade_notebook`, in the order of the files. A result also has
+        "back", from its Submission.
 
     Raises:
-        FileNotFoundError: the folder has no notebook.
         ValueError: `out` holds the grades of another assignment (from a private function).
     """
-    paths = check_folder(folder, assignment)
     name = load_questions(assignment)[0]
     _check_out(out, name)
-    if not any(name.encode() in path.read_bytes() for path in paths):
-        warnings.warn(
-            f"no notebook of {folder} names {name}: was {assignment!r} meant?", stacklevel=2
-        )
+    if not any(name.encode() in one.path.read_bytes() for one in files):
+        warnings.warn(f"no notebook names {name}: was {assignment!r} meant?", stacklevel=2)
     edition, sandbox = edition or Edition(0), sandbox or find_sandbox()
     slots = queue.Queue()
     for slot in range(jobs):
         slots.put(slot)
 
-    def work(path):
-        place = Path(out) / "graded" / f"{path.stem}.json"
-        key = _key(path, name, edition)
+    def work(file):
+        place = Path(out) / "graded" / f"{file.student}.json"
+        key = _key(file.path, name, edition)
         before = _stored(place)
         if before and before["key"] == key:
             return before
         slot = slots.get()
         try:
-            result = grade_notebook(path, assignment, edition, sandbox, slot)
+            result = grade_notebook(file.path, assignment, edition, sandbox, slot)
         finally:
             slots.put(slot)
+        result |= {"student": file.student, "back": file.back}
         result["key"] = key if result.pop("ended", True) else None  # a broken machine is no answer
         write_file(place, json.dumps(result, indent=1))
         if tell:
             points = sum(one["points"] or 0 for one in result["questions"])
-            tell(f"{path.stem}: {points} points")
+            tell(f"{file.student}: {points} points")
         return result
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         try:
-            return list(pool.map(work, paths))
+            return list(pool.map(work, files))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -115,52 +122,29 @@ def grade_folder(folder, assignment, out, *, edition=None, jobs=2, sandbox=None,
 
 def _check_out(out, name):
     """Refuse a folder with the grades of another assignment, whose table would be lost."""
-    for path in Path(out).glob("graded/*.json"):
-        other = (_stored(path) or {}).get("assignment", name)
-        if other != name:
+    for result in stored_results(out):
+        if (other := result.get("assignment", name)) != name:
             raise ValueError(
                 f"{out} holds the grades of {other!r}, expected {name!r}: name another with --out."
             )
+
+
+def stored_results(out):
+    """Return the results of all notebooks that were ever graded into a folder.
+
+    Args:
+        out: the folder.
+
+    Returns:
+        A list of results, see `grade_files`.
+    """
+    return [one for one in map(_stored, sorted(Path(out).glob("graded/*.json"))) if one]
 
 
 def _stored(path):
     """Return a stored result, or None where there is none or the file is damaged."""
     with contextlib.suppress(OSError, ValueError):
         return json.loads(path.read_text(encoding="utf-8"))
-
-
-def check_folder(folder, assignment, *, only=False):
-    """Return the notebooks of a folder of submissions.
-
-    Args:
-        folder: the folder.
-        assignment: such as "a1".
-        only: whether there must be one notebook only.
-
-    Returns:
-        A sorted list of paths.
-
-    Raises:
-        FileNotFoundError: the folder has no notebook.
-        ValueError: the assignment is unknown, a notebook is a link, or there are several.
-    """
-    load_questions(assignment)
-    inside = sorted(Path(folder).glob("*"))
-    paths = [path for path in inside if path.suffix.lower() == ".ipynb"]
-    if not paths:
-        raise FileNotFoundError(
-            f"{folder} has no .ipynb file. Notebooks in subfolders are not graded: move them up."
-        )
-    if left := [path.name for path in inside if path not in paths and path.name[0] != "."]:
-        warnings.warn(
-            f"{folder}: not graded, because these are no notebooks: {', '.join(left[:20])}.",
-            stacklevel=2,
-        )
-    if links := [path.name for path in paths if path.is_symlink()]:
-        raise ValueError(f"{folder} has links, {links[:5]}, expected the notebooks themselves.")
-    if only and len(paths) > 1:
-        raise ValueError(f"--gradescope needs one notebook, {folder} has {len(paths)}.")
-    return paths
 
 
 def _key(path, name, edition):
@@ -185,14 +169,16 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
 
     Returns:
         A dict: student, assignment, sandbox, notes (a list of texts) and questions, each with name,
-        points (None: read by the teacher), of, message, and the student's text; and ended, whether
-        the notebook was loaded, took too long, or has nothing to run.
+        points (None: read by the teacher), of, message, and the student's text; functions, see
+        `functions`; and ended, whether the notebook was loaded, took too long, or has nothing to
+        run.
     """
     path = Path(path)
     name, questions = edition.questions(assignment)
     cells, notes = _read(path)
     documents, ended = {}, True
     code = [one for one in questions.values() if one.right]
+    notes += _other_edition(cells, name, edition)
     useless = "" if cells else f"{notes[0]}."
     program = Program(cells, {one.object for one in code})
     if cells:
@@ -222,8 +208,44 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
         "sandbox": str(sandbox),
         "notes": notes,
         "questions": judged,
+        "functions": _functions(program, code),
         "ended": ended,
     }
+
+
+def answers_in(path, assignment):
+    """Return what a notebook has in common with others where it is copied.
+
+    Args:
+        path: the notebook.
+        assignment: such as "a1".
+
+    Returns:
+        A dict with functions and questions, each with name and text, as `grade_notebook` has them.
+    """
+    questions, cells = load_questions(assignment)[1].values(), _read(path)[0]
+    code = [one for one in questions if one.right]
+    texts = [{"name": one.name, "text": _written(cells, one.name)} for one in questions]
+    program = Program(cells, {one.object for one in code})
+    return {"functions": _functions(program, code), "questions": texts}
+
+
+def _functions(program, code):
+    """Return the functions of all answers and of their helpers, see `functions`."""
+    found, others = {}, {one.object for one in code}
+    for one in code:
+        with contextlib.suppress(RecursionError):  # a thousand brackets
+            found |= functions(program.answer(one.object, others))
+    return found
+
+
+def _other_edition(cells, name, edition):
+    """Return a note where the notebook was made for another edition or assignment."""
+    text, ours = "\n".join(cell["source"] for cell in cells), (name, str(edition.public_seed))
+    found = re.findall(r"""Assignment\(\s*["'](\w+)["'],\s*seed=(\d+)""", text)
+    if not found or ours in found:
+        return []
+    return [f"the notebook is of another edition: {found[0]}, and this course has {ours}"]
 
 
 _NOT_RUN = (

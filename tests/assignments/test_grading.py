@@ -9,6 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,11 +18,12 @@ from hostile import ENDS, FORGES, HONEST, PATCHES_JSON, READS, RESOURCES
 
 from mmlcourse.cli.main import main
 from mmlcourse.grading import grader, runner
-from mmlcourse.grading.grader import grade_folder, grade_notebook, load_edition
+from mmlcourse.grading.grader import grade_files, grade_notebook, load_edition
 from mmlcourse.grading.names import names_in
 from mmlcourse.grading.program import Program
 from mmlcourse.grading.questions import Edition, load_questions
-from mmlcourse.grading.reports import gradescope_results, page, write_reports
+from mmlcourse.grading.reports import gradescope_results, page, write_feedback, write_reports
+from mmlcourse.grading.roster import find_submissions
 from mmlcourse.grading.sandbox import Sandbox, find_sandbox, package_paths
 
 NAMES = ("attention", "layer_norm", "feed_forward", "add_norm", "train", "evaluate")
@@ -83,7 +85,9 @@ def test_a_folder_is_graded_and_continues(tmp_path, monkeypatch):
     write(folder / "ann.ipynb", SOLUTION, "check.summary()", markdown=[answer])
     write(folder / "=bob.ipynb", *code("a1_minbert", "student", EDITION.seed))
     (folder / "cyd.ipynb").write_text("[" * 100_000)
-    results = grade_folder(folder, "a1", out, edition=EDITION, sandbox=SANDBOX, tell=told.append)
+    results = grade_files(
+        find_submissions(folder)[0], "a1", out, edition=EDITION, sandbox=SANDBOX, tell=told.append
+    )
     bob, ann, cyd = results
     assert [one["student"] for one in results] == ["=bob", "ann", "cyd"] and len(told) == 3
     by_hand = {"written": None, "extension": None}
@@ -94,12 +98,17 @@ def test_a_folder_is_graded_and_continues(tmp_path, monkeypatch):
     assert cyd["notes"] == ["the file is not a notebook of format 4 (RecursionError)"]
     assert ann["notes"] == [] and ann["sandbox"] == str(SANDBOX)
 
-    path = write_reports(results, out)
-    rows = list(csv.reader(path.read_text().splitlines()))
-    assert rows[0] == ["student", "question", "points", "of", "message"] and len(rows) == 1 + 3 * 8
-    assert rows[1][0] == "'=bob" and ["ann", "train", "8", "8", "right"] in rows
+    write_reports(results, out)
+    rows = list(csv.reader((out / "points.csv").read_text().splitlines()))
+    assert rows[0] == ["student", "question", "points", "of", "message", "by", "comment"]
+    assert len(rows) == 1 + 3 * 8 and rows[1][0] == "'=bob"
+    assert ["ann", "train", "8", "8", "right", "grader", ""] in rows
     text = (out / "pages" / "ann.html").read_text()
-    assert "&lt;script&gt;" in text and "<script>" not in text and "28 of 28 points" in text
+    assert (
+        "&lt;script&gt;" in text
+        and "<script>" not in text
+        and "28 of 28 points. Not marked yet: 30 points." in text
+    )
     tests = json.loads(gradescope_results(ann))["tests"]
     assert sum(one["score"] for one in tests) == 28 and len(tests) == 6
 
@@ -109,7 +118,10 @@ def test_a_folder_is_graded_and_continues(tmp_path, monkeypatch):
         grader, "grade_notebook", lambda path, *more: calls.append(path) or grade(path, *more)
     )
     (out / "graded" / "cyd.json").write_text('{"key": "half a fi')
-    assert grade_folder(folder, "a1", out, edition=EDITION, sandbox=SANDBOX) == results
+    assert (
+        grade_files(find_submissions(folder)[0], "a1", out, edition=EDITION, sandbox=SANDBOX)
+        == results
+    )
     assert [path.stem for path in calls] == ["cyd"]
 
 
@@ -127,7 +139,9 @@ def test_an_interrupted_grading_goes_on_where_it_stopped(tmp_path, monkeypatch):
         return {"student": path.stem, "questions": [{"points": len(calls)}]}
 
     monkeypatch.setattr(grader, "grade_notebook", grade)
-    again = lambda: grade_folder(folder, "a1", tmp_path / "out", sandbox=SANDBOX, jobs=1)
+    again = lambda: grade_files(
+        find_submissions(folder)[0], "a1", tmp_path / "out", sandbox=SANDBOX, jobs=1
+    )
     with pytest.raises(KeyboardInterrupt):
         again()
     results = again()
@@ -192,7 +206,13 @@ def test_a_failure_of_the_machine_is_not_kept_as_a_grade(tmp_path):
 
     for _ in range(3):
         with pytest.warns(UserWarning, match="names a1_minbert: was 'a1' meant"):
-            results = grade_folder(folder, "a1", tmp_path / "o", edition=EDITION, sandbox=Machine())
+            results = grade_files(
+                find_submissions(folder)[0],
+                "a1",
+                tmp_path / "o",
+                edition=EDITION,
+                sandbox=Machine(),
+            )
         assert set(points(results[0]).values()) == {0, None}
         assert any("nothing was run" in note for note in results[0]["notes"]) == (len(runs) == 1)
     assert len(runs) == 2, "the third time the second result was read"
@@ -223,7 +243,8 @@ def test_half_a_character_stops_no_report(tmp_path):
     assert "M\\udcfcller" in page(result) and "\\ud800" in page(result)
     page(result).encode("utf-8")
     result["student"] = "a"
-    assert "\\ud800" in write_reports([result], tmp_path / "out").read_text(encoding="utf-8")
+    write_reports([result], tmp_path)
+    assert "\\ud800" in (tmp_path / "points.csv").read_text(encoding="utf-8")
 
 
 class Silent:
@@ -337,7 +358,9 @@ def test_hostile_submissions_earn_nothing_and_stop_nobody(tmp_path):
         write(folder / f"{name}.ipynb", HONEST, source)
     write(folder / "zoe.ipynb", HONEST)
     started = time.time()
-    results = grade_folder(folder, "a1", tmp_path / "out", edition=EDITION, sandbox=SANDBOX)
+    results = grade_files(
+        find_submissions(folder)[0], "a1", tmp_path / "out", edition=EDITION, sandbox=SANDBOX
+    )
     found = {one["student"]: one for one in results}
     assert len(found) == 6
     for name, result in found.items():
@@ -400,57 +423,85 @@ def test_a_limit_is_never_above_the_one_that_holds():
     assert run.stdout.split("\n")[:2] == ["(3, 4)", "(4, 4)"], run.stderr
 
 
+def result_of(student, points, back="", **more):
+    row = {"name": "written", "points": None, "of": 10, "message": "read by the teacher"}
+    code = {**row, "name": "attention", "points": points, "of": 4, "message": "not yet"}
+    questions = [{**one, "text": ""} for one in (code, row)]
+    result = {"student": student, "assignment": "a1_minbert", "questions": questions}
+    return {**result, "notes": [], "sandbox": "x", "functions": {}, "back": back, **more}
+
+
+def page_of(folder, student):
+    return (folder / "pages" / f"{student}.html").read_text(encoding="utf-8")
+
+
 def test_the_teachers_points_stay(tmp_path):
-    """A changed row stays, in further gradings too; the others are written anew."""
-    row = {
-        "name": "written",
-        "points": None,
-        "of": 10,
-        "message": "read by the teacher",
-        "text": "",
-    }
-    code = {**row, "name": "attention", "points": 0, "of": 4, "message": "not yet"}
-    ann, bob = (
-        {"student": name, "assignment": "a1", "questions": [code, row], "notes": [], "sandbox": "x"}
-        for name in ("ann", "bob")
-    )
-    table = write_reports([ann], tmp_path)
-    lines = 'ann,attention,2,4,"- good\nsee me"\nann,written,8,10,good baseline\n'
-    table.write_text("\ufeffstudent,question,points,of,message\n" + lines, encoding="utf-8")
+    """What a teacher changed stays in further gradings; the others follow the grader."""
+    table = tmp_path / "points.csv"
+    write_reports([result_of("ann", 0)], tmp_path)
+    head = table.read_text().splitlines()[0]
+    lines = 'ann,attention,2,4,not yet,grader,"- good\nsee me"\nann,written,8,10,sic,grader,\n'
+    table.write_text(f"\ufeff{head}\n{lines}", encoding="utf-8")
+    kept = lines.replace("grader", "teacher")
     for _ in range(3):
-        write_reports([ann, bob], tmp_path)
+        points, told = write_reports([result_of("ann", 0), result_of("bob", 0)], tmp_path)
         found = table.read_text(encoding="utf-8")
-        assert lines in found and "bob,written,,10,read by the teacher\n" in found
-    for late in ([bob], [bob], [ann, bob], [ann, bob]):  # a folder of late work does not have ann
-        write_reports(late, tmp_path)
+        assert kept in found and "bob,written,,10,read by the teacher,grader,\n" in found
+        assert told == ["ann attention: yours stays, 2; the grader's is 0."]
+        assert "<td>2 of 4</td><td>not yet</td><td>- good\nsee me" in page_of(tmp_path, "ann")
+    for late in (["bob"], ["bob"], ["ann", "bob"]):  # a folder of late work does not have ann
+        write_reports([result_of(name, 0) for name in late], tmp_path)
         found = table.read_text(encoding="utf-8")
-        assert lines in found and found.count("\n") == 6 and found.startswith("student,")
-    bob["questions"] = [{**code, "points": 4}, row]  # what nobody has changed follows the grader
-    write_reports([bob], tmp_path)
-    found = table.read_text(encoding="utf-8")
-    assert lines in found and "bob,attention,4,4,not yet\n" in found
+        assert kept in found and found.count("\n") == 6 and found.startswith("student,")
+    for judged in (2, 4):  # the question is corrected, and at one time both agree
+        _, told = write_reports([result_of("ann", judged), result_of("bob", 4)], tmp_path)
+        assert kept in table.read_text(encoding="utf-8")
+    assert told == ["ann attention: yours stays, 2; the grader's is 4."]
+    points, told = write_reports([result_of("bob", 1)], tmp_path)
+    assert told == ["bob attention: 4 becomes 1."] and points.points["bob", "attention"] == "1"
+    table.write_text(table.read_text().replace("ann,attention,2,4", "ann,attention,two,4"))
+    with pytest.raises(ValueError, match="ann attention has 'two', expected a number"):
+        write_reports([result_of("ann", 0)], tmp_path)
     table.write_text("student;question;points\nann;written;8\n")
     with pytest.raises(ValueError, match="Save it as csv with commas"):
-        write_reports([ann], tmp_path)
+        write_reports([result_of("ann", 0)], tmp_path)
     assert table.read_text().endswith("ann;written;8\n")
+
+
+def test_points_survive_a_lost_folder_of_the_grader(tmp_path):
+    write_reports([result_of("ann", 0)], tmp_path)
+    table = tmp_path / "points.csv"
+    table.write_text(table.read_text().replace("written,,", "written,8,"))
+    (tmp_path / "graded" / "points.csv").unlink()
+    assert write_reports([result_of("ann", 0)], tmp_path)[0].points["ann", "written"] == "8"
+
+
+def test_the_archive_has_the_names_that_canvas_and_moodle_take_back(tmp_path):
+    canvas, moodle = "leeann_101_9001_a1.ipynb", "Bob Ray_77_assignsubmission_file/a1.ipynb"
+    results = [result_of("ann", 4, canvas), result_of("bob", 4, moodle), result_of("cyd", 4)]
+    write_reports(results, tmp_path)
+    with zipfile.ZipFile(write_feedback(results, tmp_path)) as file:
+        expected = [canvas, "Bob Ray_77_assignsubmission_file/a1.html", "cyd.html"]
+        assert file.namelist() == expected
+        assert file.read("cyd.html").decode() == page_of(tmp_path, "cyd")
+        cells = json.loads(file.read(canvas))["cells"]
+        assert [one["source"] for one in cells] == [page_of(tmp_path, "ann")]
 
 
 def test_nothing_is_left_out_silently(tmp_path):
     folder, out = tmp_path / "in", tmp_path / "out"
-    (folder / "moodle_carl").mkdir(parents=True)
-    with pytest.raises(FileNotFoundError, match="Notebooks in subfolders are not graded"):
-        grader.check_folder(folder, "a1")
+    folder.mkdir()
+    with pytest.raises(FileNotFoundError, match="has no .ipynb file"):
+        find_submissions(folder)
     (folder / "dora.py").write_text("x = 1")
     write(folder / "emil.IPYNB", "x = 1")
-    with pytest.warns(UserWarning, match="not graded, .*: dora.py, moodle_carl"):
-        assert [path.stem for path in grader.check_folder(folder, "a1")] == ["emil"]
+    files, told = find_submissions(folder)
+    assert [one.student for one in files] == ["emil"]
+    assert told == [("dora", "no notebook", "dora.py was not graded")]
     (out / "graded").mkdir(parents=True)
     (out / "graded" / "ann.json").write_text('{"assignment": "a2_multiverse"}')
-    with (
-        pytest.warns(UserWarning),
-        pytest.raises(ValueError, match="holds the grades of 'a2_multiverse'"),
-    ):
-        grade_folder(folder, "a1", out, edition=EDITION, sandbox=Silent())
+    with pytest.raises(ValueError, match="holds the grades of 'a2_multiverse'"):
+        grade_files(files, "a1", out, edition=EDITION, sandbox=Silent())
 
 
 ELSEWHERE = {

@@ -10,8 +10,8 @@ import torch
 
 from mmlcourse.batch.runs import write_json
 from mmlcourse.cli.main import main
-from mmlcourse.grading.grader import check_folder
 from mmlcourse.grading.leaderboard import rank
+from mmlcourse.grading.roster import find_submissions
 from mmlkit.data import files
 from mmlkit.data.files import read_rows
 from mmlkit.data.loading import load_task
@@ -83,12 +83,12 @@ def test_links_of_students_are_refused(tmp_path):
     (tmp_path / "teacher.ipynb").write_text("{}")
     (tmp_path / "all").mkdir()
     (tmp_path / "all" / "ann.ipynb").write_text("{}")
-    assert len(check_folder(tmp_path / "all", "a1")) == 1
+    assert len(find_submissions(tmp_path / "all")[0]) == 1
     (tmp_path / "all" / "bob.ipynb").symlink_to(tmp_path / "teacher.ipynb")
     with pytest.raises(
         ValueError, match=r"has links, \['bob.ipynb'\], expected the notebooks themselves"
     ):
-        check_folder(tmp_path / "all", "a1")
+        find_submissions(tmp_path / "all")
 
 
 @needs_links
