@@ -21,7 +21,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 FRAMES = HERE.parent / "docs" / "frames"
 KEPT = {"tags", "jupyter", "cellView"}  # cell metadata worth keeping
-TITLES = {"bootstrap": "Set-up", "setup": "Set-up", "answer": "Answer"}  # of folded cells, by tag
+TITLES = {  # of folded cells, by tag
+    "bootstrap": "Set-up",
+    "setup": "Set-up",
+    "answer": "Answer",
+    "solution": "Solution",
+}
 IN_FP32 = "import mmlkit.runtime; mmlkit.runtime.fastest_precision = lambda device: 'fp32'"
 ADDED = {"injected-parameters", "write-frames"}  # the tags of cells that the run adds
 
@@ -171,7 +176,8 @@ def fold(cell):
         return
     cell.metadata |= {"jupyter": {"source_hidden": True}, "cellView": "form"}
     if not cell.source.startswith("# @title"):
-        cell.source = f"# @title {titles[0]}\n{cell.source}"
+        named = re.search(r'folded\("(.+?)"', cell.source)
+        cell.source = f"# @title {named[1] if named else titles[0]}\n{cell.source}"
 
 
 def main(wanted):

@@ -9,6 +9,7 @@ from pathlib import Path
 from mmlcourse.shipped import results
 
 __all__ = [
+    "effects_by_seed",
     "read_record",
     "recorded_baselines",
     "recorded_cadence",
@@ -51,6 +52,23 @@ def recorded_effects(number, folder=None, kind="effects"):
     values = pd.DataFrame([one[kind] for one in read_record(path)["runs"] if kind in one])
     parts = [values.mean(), values.sem(), (values > 0).sum(), values.count()]
     return pd.concat(parts, axis=1, keys=["mean", "standard_error", "positive", "seeds"])
+
+
+def effects_by_seed(number, effects):
+    """Return the effects of a live experiment beside those that are recorded for other seeds.
+
+    Args:
+        number: of the notebook, such as "03".
+        effects: {claim: number} of the run in the notebook.
+
+    Returns:
+        A DataFrame with a row for each run and a column for each claim. The first row is the run
+        in the notebook.
+    """
+    import pandas as pd
+
+    path = Path(results("lessons")) / f"{number}.json"
+    return pd.DataFrame([effects, *(one["effects"] for one in read_record(path)["runs"])])
 
 
 NAMES = {

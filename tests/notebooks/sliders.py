@@ -63,13 +63,12 @@ def _limits_after(draw, chosen, where, first=()):
     _pyplot.close("all")
     try:
         draw(**chosen)
-        figure = _pyplot.gcf()
-        figure.canvas.draw()
-        limits = [(*ax.get_xlim(), *ax.get_ylim()) for ax in figure.axes]
+        again = _pixels()  # a second drawing may move the parts of a figure
+        limits = [(*ax.get_xlim(), *ax.get_ylim()) for ax in _pyplot.gcf().axes]
     except Exception as error:
         raise AssertionError(f"{where}: {type(error).__name__}: {error}") from error
     if first:
-        _compare(first, _pixels(), where)
+        _compare(first, again, where)
     _pyplot.close("all")
     return limits
 

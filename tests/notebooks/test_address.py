@@ -157,6 +157,24 @@ def test_a_built_notebook_keeps_its_outputs(built):
     assert target.read_text() == content
 
 
+def test_answers_and_set_up_cells_are_folded():
+    import build
+
+    codes = ('folded("Runs")', "print()", "1 + 1", "pass")
+    tags = (["answer"], ["answer"], ["effect", "setup"], [])
+    new = nbformat.v4.new_code_cell
+    cells = [new(code, metadata={"tags": one}) for code, one in zip(codes, tags)]
+    found = build.numbered(nbformat.v4.new_notebook(cells=cells)).cells
+    assert [cell.source.split("\n")[0] for cell in found] == [
+        "# @title Runs",
+        "print()",
+        "# @title Set-up",
+        "pass",
+    ]
+    assert [cell.metadata.get("cellView") for cell in found] == ["form", None, "form", None]
+    assert found[0].metadata.jupyter == {"source_hidden": True}
+
+
 def test_a_built_notebook_with_other_code_is_refused(built):
     master, target = built
     before = target.read_text()

@@ -100,6 +100,7 @@ def length(path):
     code += re.findall(r"```python\n(.*?)```", text, re.S)
     text = re.sub(r"```.*?```|\$\$.*?\$\$|\$[^$\n]*\$|\]\([^)]*\)|<[^>]+>", " ", text, flags=re.S)
     lines = [line for one in code for line in one.split("\n") if line.strip()]
+    lines = [line for line in lines if not line.startswith("# @title")]  # of the build
     return len([one for one in text.split() if re.search(r"\w", one)]), len(lines)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mmlcourse.lessons.contents import COURSE, course_table
-from mmlcourse.studies import recorded_baselines, recorded_effects
+from mmlcourse.studies import effects_by_seed, recorded_baselines, recorded_effects
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = sorted((ROOT / "results" / "lessons").glob("*.json"))
@@ -47,6 +47,13 @@ def test_recorded_effects(tmp_path):
     (tmp_path / "03.json").write_text(json.dumps({"runs": runs}))
     measured = recorded_effects("03", tmp_path, kind="measured")
     np.testing.assert_allclose(measured.loc["c"].tolist(), [-1, 3, 1, 2])
+
+
+def test_the_run_of_the_notebook_stands_before_the_recorded_ones():
+    claims = json.loads(RECORDS[0].read_text())["runs"][0]["effects"]
+    found = effects_by_seed(RECORDS[0].stem, dict.fromkeys(claims, 7.0))
+    assert len(found) == 6 and found.iloc[0].tolist() == [7.0] * len(claims)
+    assert found.iloc[1].to_dict() == claims
 
 
 def test_recorded_baselines(tmp_path):

@@ -1,4 +1,4 @@
-"""The checks of notebook 02's exercises: AdamW, the learning rate, and a paired error.
+"""The checks of notebook 02's exercises: AdamW and a paired error.
 
 Questions of assignment 1 share the tables of AdamW.
 """
@@ -6,14 +6,12 @@ Questions of assignment 1 share the tables of AdamW.
 import numpy as np
 
 from mmlcourse.lessons.checks.compare import exercise
-from mmlkit.training.optimizers import learning_rate
 
 __all__ = [
     "PAIRED",
     "adamw_parts",
     "check_adamw_step",
     "check_first_step",
-    "check_learning_rate",
     "check_paired_error",
 ]
 
@@ -140,27 +138,6 @@ def check_first_step(pick, g, lr, beta2, eps):
         },
     )
     return pick(0.0 - lr * g / size, {"the step goes uphill; its sign is wrong": lr * g / size})
-
-
-@exercise(
-    "learning rate",
-    [(step, 2.0, 10, 100) for step in (0, 4, 9, 10, 11, 55, 99)],
-    "the peak in the last warmup step, 0 at step total, and linear before and between",
-)
-def check_learning_rate(pick, step, peak, warmup, total):
-    """Check a learning rate with linear warmup and linear decay.
-
-    Args:
-        pick: not used; no mistake has a message of its own.
-        step: the number of the step, from 0.
-        peak: the largest learning rate.
-        warmup: the number of warmup steps.
-        total: the number of all steps.
-
-    Returns:
-        The learning rate of the step.
-    """
-    return learning_rate(step, peak=peak, warmup=warmup, total=total)
 
 
 # Two cases of paired values, for the exercises on standard errors.

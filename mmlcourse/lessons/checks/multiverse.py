@@ -1,4 +1,4 @@
-"""The checks of notebook 03's exercises: cosines, directions and rank of heads, their collapse."""
+"""The checks of notebook 03's exercises: cosines and directions of heads, their collapse."""
 
 import math
 
@@ -8,7 +8,6 @@ from mmlcourse.lessons.checks.compare import exercise
 
 __all__ = [
     "check_collapse",
-    "check_effective_rank",
     "check_free_directions",
     "check_mean_cosine",
 ]
@@ -84,38 +83,6 @@ def check_free_directions(pick, F):
             "this is the rank of the heads": of_heads,
             "this is D - M + 1, which holds only for independent heads": D - M + 1,
             "this is D - M": D - M,
-        },
-    )
-
-
-@exercise(
-    "effective rank",
-    [(_rows(6, 4) + torch.arange(4.0),)],
-    "exp(-sum p log p) of the singular values of the centred rows, p = sigma / sum(sigma)",
-)
-def check_effective_rank(pick, x):
-    """Check the effective rank of a set of vectors (Roy and Vetterli 2007).
-
-    Args:
-        pick: the choice between a right value and known mistakes.
-        x: the vectors, [N, D].
-
-    Returns:
-        exp of the entropy of the singular values of the centred vectors, divided by their sum.
-    """
-    centred = pick(x - x.mean(0), {"the vectors are not centred": x})
-    centred = pick(centred, {"the mean of each row is taken off": x - x.mean(1, keepdim=True)})
-    values = torch.linalg.svdvals(centred)
-    values = pick(values, {"the singular values are squared": values.square()})
-    p = values / values.sum()
-    entropy = torch.special.entr(p).sum()
-    return pick(
-        entropy.exp(),
-        {
-            "this is the entropy; exp is missing": entropy,
-            "the logarithm has base 2, the power base e": (entropy / torch.tensor(2.0).log()).exp(),
-            "this is 2 to the power of the natural entropy": torch.exp2(entropy),
-            "this is the number of values above zero": float((values > 1e-5).sum()),
         },
     )
 

@@ -21,6 +21,7 @@ __all__ = [
     "bars_side_by_side",
     "confusion_matrix",
     "learning_curves",
+    "seeds",
     "spread",
 ]
 
@@ -156,6 +157,35 @@ def bars_side_by_side(charts, *, xlabels, limit):
             ax.set_xlim(0, limit)
         axes[0].set_ylim(rows - 0.5, -0.5)  # the first row on top, for all
     return axes
+
+
+def seeds(values, *, xlabel, title=""):
+    """Draw a dot for each seed of each effect, a ring for the first run, and the mean of all.
+
+    Args:
+        values: a DataFrame of `effects_by_seed`.
+        xlabel: what the values are.
+        title: of the figure.
+
+    Returns:
+        The axes.
+    """
+    rows = len(values.columns)
+    with panel(size=(7, 0.7 * rows + 1.3), xlabel=xlabel, title=title) as ax:
+        for y, effect in enumerate(values):
+            found, first = values[effect], y == 0
+            ax.plot(found, [y + 0.15] * len(found), "o", color=COLOURS[0], label="one seed" * first)
+            ring = dict(markersize=12, fillstyle="none", color=COLOURS[0])
+            ax.plot(found.iloc[:1], [y + 0.15], "o", **ring, label="this run" * first)
+            error, bar = found.sem(), dict(fmt="D", color=COLOURS[1], capsize=4)
+            ax.errorbar(
+                found.mean(), y - 0.15, xerr=error, **bar, label="mean, standard error" * first
+            )
+        ax.axvline(0, **DOTTED)
+        ax.set_yticks(range(rows), values.columns)
+        ax.set_ylim(rows - 0.5, -0.5)
+        ax.legend(**OUTSIDE)
+    return ax
 
 
 def spread(means, sds, rows, groups, *, published=None, xlabel, title=""):

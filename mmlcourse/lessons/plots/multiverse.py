@@ -13,7 +13,6 @@ from mmlcourse.lessons.plots.common import (
     panel,
     panels,
 )
-from mmlcourse.studies.methods import METHODS
 from mmlcourse.text import count
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "head_similarity",
     "pruning_event",
     "prunings",
-    "singular_values",
     "staircases",
     "trade_off",
 ]
@@ -122,32 +120,6 @@ def drift(paths, level, *, title=""):
             line_and_band(ax, *np.asarray(paths[name]).T, one, name)
         ax.axhline(level, **DOTTED, label=f"random: {level:.3f}")
         ax.legend(loc="upper left")
-    return ax
-
-
-def singular_values(spectra, *, title=""):
-    """Draw the sixty largest singular values of sets of vectors, each divided by its largest.
-
-    Args:
-        spectra: {name: singular values, largest first}.
-        title: of the figure.
-
-    Returns:
-        The axes.
-    """
-    with panel(
-        size=(6.4, 3.6),
-        xlabel="singular value, by size",
-        ylabel="singular value / the largest",
-        title=title,
-    ) as ax:
-        for name, values in spectra.items():
-            look = looks([one for one in spectra if one in METHODS]).get(name)
-            look = look or dict(color="grey", linestyle=":", marker="P")
-            values = np.asarray(values)[:60] / float(values[0])
-            place = range(1, len(values) + 1)
-            ax.semilogy(place, values, **look, markevery=6, markersize=5, label=name)
-        ax.legend(loc="upper right")
     return ax
 
 

@@ -7,10 +7,9 @@ import torch
 from mmlcourse.lessons.checks import (
     check_adamw_step,
     check_first_step,
-    check_learning_rate,
     check_paired_error,
 )
-from mmlkit.training.optimizers import AdamW, learning_rate
+from mmlkit.training.optimizers import AdamW
 
 
 def step(
@@ -192,47 +191,12 @@ def test_the_paired_error_worked_by_hand(capsys):
     assert capsys.readouterr().out == "paired error: right.\n"
 
 
-def linear_schedule(step, peak, warmup, total):
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    return peak * (total - step) / (total - warmup)
-
-
-RATES = [
-    (lambda *_: "much", "expected one number, found 'much'."),
-    (
-        lambda step, peak, warmup, total: peak * step / warmup,
-        "for (0, 2.0, 10, 100) it returns 0, expected 0.2. The right answer is the peak in the "
-        "last warmup step, 0 at step total, and linear before and between.",
-    ),
-    (
-        lambda step, peak, warmup, total: min(
-            linear_schedule(0, peak, warmup, total) * (step + 1), peak
-        ),
-        "for (11, 2.0, 10, 100) it returns 2, expected 1.97778.",
-    ),
-]
-
-
-def test_the_learning_rate_equals_the_library(capsys):
-    """With 10 warmup steps of 100: 0.2 at step 0, the peak 2 at steps 9 and 10, 1 at step 55."""
-    assert [linear_schedule(step, 2.0, 10, 100) for step in (0, 9, 10, 55)] == [0.2, 2, 2, 1]
-    assert (
-        check_learning_rate(linear_schedule)
-        and capsys.readouterr().out == "learning rate: right.\n"
-    )
-    assert check_learning_rate(
-        lambda step, peak, warmup, total: learning_rate(step, peak=peak, warmup=warmup, total=total)
-    )
-
-
 @pytest.mark.parametrize(
     "check, name, function, message",
     [
         *((check_adamw_step, "AdamW", *case) for case in ADAMW),
         *((check_first_step, "first step", *case) for case in STEPS),
         *((check_paired_error, "paired error", *case) for case in ERRORS),
-        *((check_learning_rate, "learning rate", *case) for case in RATES),
     ],
 )
 def test_mistakes_are_named(check, name, function, message, capsys):

@@ -1,13 +1,10 @@
 """The checks of notebook 03 accept the solution and name each known mistake."""
 
-import math
-
 import pytest
 import torch
 
 from mmlcourse.lessons.checks import (
     check_collapse,
-    check_effective_rank,
     check_free_directions,
     check_mean_cosine,
 )
@@ -105,52 +102,6 @@ def test_free_directions_by_hand():
 def test_mistakes_in_the_free_directions_are_named(function, message, capsys):
     assert check_free_directions(function) is False
     assert (out := capsys.readouterr().out).startswith(f"free directions: not yet: {message}"), out
-
-
-def entropy(values):
-    return torch.special.entr(values / values.sum()).sum()
-
-
-def centred_values(x):
-    return torch.linalg.svdvals(x - x.mean(0))
-
-
-RANKS = [
-    (lambda x: entropy(torch.linalg.svdvals(x)).exp(), "the vectors are not centred."),
-    (
-        lambda x: entropy(torch.linalg.svdvals(x - x.mean(1, keepdim=True))).exp(),
-        "the mean of each row is taken off.",
-    ),
-    (
-        lambda x: entropy(centred_values(x).square()).exp(),
-        "the singular values are squared.",
-    ),
-    (lambda x: entropy(centred_values(x)), "this is the entropy; exp is missing."),
-    (
-        lambda x: torch.exp2(entropy(centred_values(x))),
-        "this is 2 to the power of the natural entropy.",
-    ),
-    (
-        lambda x: (entropy(centred_values(x)) / torch.tensor(2.0).log()).exp(),
-        "the logarithm has base 2, the power base e.",
-    ),
-    (lambda x: torch.linalg.matrix_rank(x - x.mean(0)), "this is the number of values above zero."),
-    (lambda x: 0 * x.sum(), "it returns 0, expected "),
-]
-
-
-def test_the_effective_rank_counts_equal_values():
-    """Four corners of a square: two equal singular values after centring, so the rank is 2."""
-    square = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]) + 5
-    assert entropy(centred_values(square)).exp().item() == pytest.approx(2)
-    assert check_effective_rank(lambda x: entropy(centred_values(x)).exp())
-    assert check_effective_rank(lambda x: 2 ** (entropy(centred_values(x)) / math.log(2)))
-
-
-@pytest.mark.parametrize("function, message", RANKS)
-def test_mistakes_in_the_effective_rank_are_named(function, message, capsys):
-    assert check_effective_rank(function) is False
-    assert (out := capsys.readouterr().out).startswith(f"effective rank: not yet: {message}"), out
 
 
 def collapse(weight, bias, active):

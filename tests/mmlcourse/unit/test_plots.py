@@ -156,10 +156,15 @@ def test_heads_are_drawn_from_the_start_to_the_end():
     assert second.get_title(loc="left") == "b" and second.get_xlabel() == "first coordinate"
 
 
-def test_singular_values_are_divided_by_the_largest():
-    ax = plots.singular_values({"checkpoint": [4.0, 2.0], "mv-m": [10.0, 1.0]})
-    assert [line.get_ydata().tolist() for line in ax.lines] == [[1, 0.5], [1, 0.1]]
-    assert ax.lines[1].get_color() == looks(["mv-m"])["mv-m"]["color"] != ax.lines[0].get_color()
+def test_seeds_are_dots_and_their_mean_has_a_standard_error():
+    """Of 1, 2 and 3 the mean is 2 and the standard error 1 over root 3."""
+    ax = plots.seeds(pd.DataFrame({"a": [1.0, 2, 3], "b": [0.0, 0, 3]}), xlabel="points")
+    dots = [line.get_xdata().tolist() for line in ax.lines if line.get_marker() == "o"]
+    assert dots == [[1, 2, 3], [1], [0, 0, 3], [0]]  # a ring marks the first
+    (bar, *_) = ax.collections[0].get_segments()
+    np.testing.assert_allclose(bar[:, 0], [2 - 3**-0.5, 2 + 3**-0.5])
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["one seed", "this run", "mean, standard error"]
 
 
 def test_the_trade_off_keeps_its_axes_when_another_lambda_is_chosen():
