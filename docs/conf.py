@@ -7,8 +7,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 OUT = Path(os.environ["MMLKIT_SITE"])  # build_site.py sets it
 sys.path.insert(0, str(HERE))
-from pages import RELEASE, REPOSITORY, repair_html  # noqa: E402
+from pages import ADDRESS, RELEASE, REPOSITORY, repair_html  # noqa: E402
 from sphinxcontrib import katex  # noqa: E402
+from stamp import PLACEHOLDER  # noqa: E402
 
 project, author = "mmlkit", "The mmlkit authors"
 release = RELEASE
@@ -39,7 +40,8 @@ autodoc2_hidden_objects = ["private", "dunder", "inherited"]
 nitpick_ignore_regex = [(r"py:.*", r".*")]
 
 html_theme = "furo"
-html_theme_options = {"source_view_link": f"{REPOSITORY}/blob/main/{{filename}}"}
+if ADDRESS != PLACEHOLDER:
+    html_theme_options = {"source_view_link": f"{REPOSITORY}/blob/main/{{filename}}"}
 html_favicon = "static/icon.svg"
 html_static_path = ["static", str(OUT / "static")]
 html_css_files = ["site.css"]

@@ -15,7 +15,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # torch then looks for a GPU without starting CUDA, which would not work in copies of this process.
 os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 REPOSITORY = "mmlkit/mmlkit"  # owner/name; `make set-repo REPO=owner/name` changes it everywhere
 MINI_EDITION = 3  # of data/mini; every result names it
 

@@ -4,8 +4,9 @@
     python notebooks/stamp.py --repo owner/name    another address first (make set-repo)
 
 REPOSITORY and __version__ in mmlkit/__init__.py are the only places where both are decided. Every
-master receives the Colab badge below its title and the cell with the tag `bootstrap`, which
-installs the release. A built notebook receives the changed cells and keeps its outputs.
+master receives the cell with the tag `bootstrap`, which installs the release. A built notebook
+receives the changed cells and keeps its outputs. Badges and the line of git clone would be dead
+links while the address is the placeholder, so they appear only with another one.
 """
 
 import argparse
@@ -24,12 +25,20 @@ FILES = (  # these name the address outside the notebooks
     "pyproject.toml",
     "environment.yml",
     ".devcontainer/devcontainer.json",
+    "assignments/course.toml",
 )
+PLACEHOLDER = "mmlkit/mmlkit"
 SITES = r"(github\.com/|colab\.research\.google\.com/github/|mybinder\.org/v2/gh/)"
 BADGE = (
     "[![Open in Colab](images/colab.svg)]"
     "(https://colab.research.google.com/github/{repo}/blob/v{version}/notebooks/{stem}.ipynb)"
 )
+BINDER = (
+    "[![Open in Binder](notebooks/images/binder.svg)](https://mybinder.org/v2/gh/{repo}/v{version}"
+    "?urlpath=lab/tree/notebooks/00_start_here.ipynb)"
+)
+CLONE = "git clone https://github.com/{repo} mmlkit && cd mmlkit\n"
+COPY = "Open a terminal in your copy of this folder:\n\n"
 BOOTSTRAP = """# @title Set-up: installs this release where the library is missing, as on Colab
 try:
     import mmlkit
@@ -58,16 +67,36 @@ def stamp_text(text, old, repo, version):
     text = re.sub(SITES + re.escape(old) + end, rf"\g<1>{repo}", text)
     tag = r"((?:/blob|/tree|/archive/refs/tags)?/)v\d+(?:\.\d+)+"
     text = re.sub(SITES + re.escape(repo) + tag, rf"\g<1>{repo}\g<2>v{version}", text)
-    return re.sub(r"(?m)^version: [\d.]+$", f"version: {version}", text)
+    return re.sub(r'(?m)^(version(?:: | = "))[\d.]+', rf"\g<1>{version}", text)
+
+
+def stamp_readme(text, repo, version):
+    """Writes the badges and the clone line of README, or how to start from a copy without them."""
+    text = re.sub(r"(?m)^(\[!\[Open in|git clone ).*\n", "", text.replace(COPY, ""))
+    text = re.sub(r" \[!\[Open in Colab\][^|]*", " ", text)
+    before, start, after = text.partition("```sh\n")
+    if repo == PLACEHOLDER:
+        return before + COPY + start + after
+    place = dict(repo=repo, version=version)
+    badge = BADGE.replace("(images", "(notebooks/images")
+    first = f"{badge.format(stem='00_start_here', **place)}\n{BINDER.format(**place)}\n"
+    before = before.replace("\n\n", f"\n\n{first}", 1)
+    after = re.sub(
+        r"(?m)^(\| \[\d\d .*?\]\(notebooks/(\w+)\.ipynb\)) \|",
+        lambda row: f"{row[1]} {badge.format(stem=row[2], **place)} |",
+        after,
+    )
+    return before + start + CLONE.format(**place) + after
 
 
 def stamp_master(text, stem, repo, version):
     """Writes the badge below the title of a master, and its cell with the tag `bootstrap`."""
     place = dict(repo=repo, version=version, stem=stem, number=stem[:2])
+    badge = "" if repo == PLACEHOLDER else f"# {BADGE.format(**place)}\n#\n"
     text = re.sub(r"^# \[!\[Open in Colab\].*\n#\n", "", text, flags=re.M)
     text, titles = re.subn(
         r"\A(# %% \[markdown\]\n# # .*\n#\n)",
-        lambda match: f"{match[1]}# {BADGE.format(**place)}\n#\n",
+        lambda match: match[1] + badge,
         text,
     )
     text, cells = re.subn(
@@ -157,7 +186,8 @@ def main(arguments=None):
     source = source.replace(f'REPOSITORY = "{old}"', f'REPOSITORY = "{repo}"')
     write_changed(ROOT / CONSTANTS, source)
     for path in (ROOT / name for name in FILES):
-        write_changed(path, stamp_text(path.read_text(encoding="utf-8"), old, repo, version))
+        text = stamp_text(path.read_text(encoding="utf-8"), old, repo, version)
+        write_changed(path, stamp_readme(text, repo, version) if path.name == "README.md" else text)
     stale = []
     for path in sorted((HERE / "src").glob("[0-9][0-9]_*.py")):
         before = path.read_text(encoding="utf-8")

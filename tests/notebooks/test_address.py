@@ -39,10 +39,20 @@ def test_every_file_has_the_address_and_the_release(name):
     assert found <= {mmlkit.REPOSITORY}, found
 
 
-def test_the_readme_has_a_badge_for_every_notebook():
+def test_the_readme_has_badges_once_it_has_an_address():
+    """Otherwise: make set-repo."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    badge = r"github/{}/blob/v{}/notebooks/(\d\d_\w+)\.ipynb".format(*map(re.escape, HERE))
-    assert sorted(set(re.findall(badge, text))) == [path.stem for path in MASTERS]
+    assert stamp.stamp_readme(text, *HERE) == text
+    without = stamp.stamp_readme(text, stamp.PLACEHOLDER, "1.0")
+    assert "Open in" not in without and "git clone" not in without and stamp.COPY in without
+    placed = stamp.stamp_readme(without, "ab/c-d.e", "1.2.3")
+    badge = r"github/ab/c-d\.e/blob/v1\.2\.3/notebooks/(\d\d_\w+)\.ipynb"
+    names = [path.stem for path in MASTERS]
+    assert re.findall(badge, placed) == ["00_start_here", *names]
+    assert "```sh\ngit clone https://github.com/ab/c-d.e mmlkit" in placed
+    assert "binder.svg)](https://mybinder.org/v2/gh/ab/c-d.e/v1.2.3?" in placed
+    assert stamp.COPY not in placed and stamp.stamp_readme(placed, stamp.PLACEHOLDER, "") == without
+    assert stamp.stamp_readme(placed, "ab/c-d.e", "1.2.3") == placed
 
 
 @pytest.mark.parametrize("path", MASTERS, ids=lambda path: path.stem)
@@ -61,7 +71,8 @@ def test_every_notebook_has_the_badge_and_the_bootstrap_of_its_master(path):
     """Otherwise: make set-repo."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     place = dict(zip(("repo", "version"), HERE), stem=path.stem, number=path.stem[:2])
-    assert "".join(cells[0]["source"]).split("\n")[2] == stamp.BADGE.format(**place)
+    badge = "".join(cells[0]["source"]).split("\n")[2] == stamp.BADGE.format(**place)
+    assert badge == (mmlkit.REPOSITORY != stamp.PLACEHOLDER)
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     assert "bootstrap" in code[1]["metadata"]["tags"]
     assert "".join(code[1]["source"]) + "\n" == stamp.BOOTSTRAP.format(**place)
@@ -91,6 +102,8 @@ def test_a_master_receives_the_badge_and_the_bootstrap_once():
     assert "github/ab/c-d.e/blob/v1.2.3/notebooks/03_title.ipynb)\n#\n# Some text." in once
     assert 'home = "https://github.com/ab/c-d.e"' in once and "tags/v1.2.3.zip" in once
     assert 'open_notebook("03", profile, output_dir)\n\n# %%\n1 + 1\n' in once
+    without = stamp.stamp_master(once, "03_title", stamp.PLACEHOLDER, "2.0")
+    assert "colab" not in without and without.startswith("# %% [markdown]\n# # 03 A title\n#\n# So")
     moved = stamp.stamp_master(once, "03_title", "x/y", "2.0")
     assert "ab/c" not in moved and "1.2.3" not in moved and moved.count("x/y") == 2
     with pytest.raises(SystemExit, match='found 1 titles .* and 0 cells with the tag "bootstrap"'):
@@ -121,7 +134,8 @@ def test_texts_receive_the_address_and_the_release():
     text = "github.com/a/b/c https://github.com/a/bc mybinder.org/v2/gh/a/b/v0.1.0?x=1 v0.1.0"
     new = "github.com/x/y/c https://github.com/a/bc mybinder.org/v2/gh/x/y/v2.0?x=1 v0.1.0"
     assert stamp.stamp_text(text, "a/b", "x/y", "2.0") == new
-    assert stamp.stamp_text("version: 0.1.0\n", "a/b", "a/b", "2.0") == "version: 2.0\n"
+    for line in ("version: {}\n", 'version = "{}"\n'):
+        assert stamp.stamp_text(line.format("0.1.0"), "a/b", "a/b", "2.0") == line.format("2.0")
 
 
 @pytest.fixture
