@@ -1,8 +1,6 @@
 # %% [markdown]
 # # 00 Start here
 #
-# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/00_start_here.ipynb)
-#
 # In under a minute you train a classifier on a pretrained encoder. Then you apply it to a sentence of your own.
 #
 # | | |
@@ -38,7 +36,7 @@ try:
     import mmlkit
 except ImportError:
     home = "https://github.com/mmlkit/mmlkit"
-    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.2.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
 from mmlcourse import open_notebook

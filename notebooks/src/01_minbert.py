@@ -1,8 +1,6 @@
 # %% [markdown]
 # # 01 minBERT
 #
-# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/01_minbert.ipynb)
-#
 # You write the three classes of a BERT layer, and stack the layers into BERT's encoder. With published weights, your encoder then
 # gives the same numbers as the published implementation.
 #
@@ -41,7 +39,7 @@ try:
     import mmlkit
 except ImportError:
     home = "https://github.com/mmlkit/mmlkit"
-    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.2.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
 from mmlcourse import open_notebook

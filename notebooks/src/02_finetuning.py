@@ -1,8 +1,6 @@
 # %% [markdown]
 # # 02 Fine-tuning
 #
-# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/02_finetuning.ipynb)
-#
 # **Is it worth training the whole encoder, or is a new head on its frozen vectors enough?** You will write the optimizer and the training
 # step by hand, check both against the library, and then measure the answer for sentiment and for sentence similarity.
 #
@@ -39,7 +37,7 @@ try:
     import mmlkit
 except ImportError:
     home = "https://github.com/mmlkit/mmlkit"
-    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.2.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
 from mmlcourse import open_notebook

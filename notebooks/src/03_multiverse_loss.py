@@ -1,8 +1,6 @@
 # %% [markdown]
 # # 03 The maximal multiverse loss
 #
-# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/03_multiverse_loss.ipynb)
-#
 # **Hundreds of classifier heads learn one task. Do they become copies of each other, and what does it cost to keep them apart?** A term of the
 # loss keeps their weight vectors close to orthogonal. You will write this loss in two ways, measure what the term does during fine-tuning,
 # and fold all heads into one linear layer.
@@ -40,7 +38,7 @@ try:
     import mmlkit
 except ImportError:
     home = "https://github.com/mmlkit/mmlkit"
-    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.2.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
 from mmlcourse import open_notebook

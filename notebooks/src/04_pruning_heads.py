@@ -1,8 +1,6 @@
 # %% [markdown]
 # # 04 Pruning heads
 #
-# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/04_pruning_heads.ipynb)
-#
 # In Maximal Multiverse Learning (MML), hundreds of classifier heads share one encoder, and training drops the heads with the higher losses.
 # You will build the two parts of this pruning by hand: the average loss of each head, and the clustering of these averages. Then you will
 # test whether a split of the heads is real or chance.
@@ -41,7 +39,7 @@ try:
     import mmlkit
 except ImportError:
     home = "https://github.com/mmlkit/mmlkit"
-    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.2.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
 from mmlcourse import open_notebook

@@ -1,8 +1,6 @@
 # %% [markdown]
 # # 05 On sets it was not trained on
 #
-# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/05_cross_dataset.ipynb)
-#
 # A model can do well on the dev split of its own set because it has learned the task, or because it has learned the set. A
 # *sister set* is another set with the same kind of question, but with other texts. High accuracy on a sister set is evidence that
 # the model has learned the task. This notebook runs the protocol of the MML paper: train on one set, evaluate on its sister sets.
@@ -40,7 +38,7 @@ try:
     import mmlkit
 except ImportError:
     home = "https://github.com/mmlkit/mmlkit"
-    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.2.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
 from mmlcourse import open_notebook

@@ -1,8 +1,6 @@
 # %% [markdown]
 # # 06 Reading published tables
 #
-# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/06_published_tables.ipynb)
-#
 # Some numbers in a table follow from other numbers in it, such as a mean. This notebook recomputes such numbers in the published
 # tables of the MML paper and shows which conclusions remain. It also reads the performance profile of the paper in two ways.
 #
@@ -36,7 +34,7 @@ try:
     import mmlkit
 except ImportError:
     home = "https://github.com/mmlkit/mmlkit"
-    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.2.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
 from mmlcourse import open_notebook

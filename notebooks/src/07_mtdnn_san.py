@@ -1,8 +1,6 @@
 # %% [markdown]
 # # 07 One encoder, many tasks
 #
-# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/07_mtdnn_san.ipynb)
-#
 # MT-DNN trains one BERT on several tasks at once, with a small output layer for each task. You compute the largest of these
 # outputs, the answer module, on five words. You rebuild it, train it, and inspect its attention. Then you compare joint training
 # with training each task alone.
@@ -41,7 +39,7 @@ try:
     import mmlkit
 except ImportError:
     home = "https://github.com/mmlkit/mmlkit"
-    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.2.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
 from mmlcourse import open_notebook

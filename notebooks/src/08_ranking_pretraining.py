@@ -1,8 +1,6 @@
 # %% [markdown]
 # # 08 Ranking and pre-training
 #
-# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/08_ranking_pretraining.ipynb)
-#
 # Which of several sentences answers a question? MT-DNN learns this with a ranking loss. You compute the loss by hand, plot the
 # version that the paper prints, and see why badly ranked questions hardly count in it. Then you train the earlier model of 2015,
 # and try the pre-training that came between the two.
@@ -42,7 +40,7 @@ try:
     import mmlkit
 except ImportError:
     home = "https://github.com/mmlkit/mmlkit"
-    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.2.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
 from mmlcourse import open_notebook

@@ -1,8 +1,6 @@
 # %% [markdown]
 # # 09 A new domain with few labels
 #
-# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/09_domain_adaptation.ipynb)
-#
 # A new domain has only twenty-three labelled rows. Does an encoder need fewer labels if it has
 # learned a related task before? You will draw such small training sets, measure how much a result
 # depends on the draw, and compare two starting points on the same rows.
@@ -41,7 +39,7 @@ try:
     import mmlkit
 except ImportError:
     home = "https://github.com/mmlkit/mmlkit"
-    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.2.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
 from mmlcourse import open_notebook

@@ -1,8 +1,6 @@
 # %% [markdown]
 # # 10 Annealed sampling
 #
-# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/10_annealed_sampling.ipynb)
-#
 # One encoder learns several tasks, and every batch belongs to one task. This notebook computes the probability of each task by hand
 # and tests the draws. It then measures how much accuracy a task loses while the others are trained.
 #
@@ -40,7 +38,7 @@ try:
     import mmlkit
 except ImportError:
     home = "https://github.com/mmlkit/mmlkit"
-    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.2.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
 from mmlcourse import open_notebook

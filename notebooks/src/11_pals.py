@@ -1,8 +1,6 @@
 # %% [markdown]
 # # 11 Projected attention layers
 #
-# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/11_pals.ipynb)
-#
 # Eight tasks can have eight models, or share one model with less freedom for each task. Projected attention layers (PALs) lie in
 # between: all tasks share one encoder, and each task has a small attention beside every layer. You will count the parameters of a
 # PAL on paper, build it, and prove that a variant of it cannot learn to attend.
@@ -41,7 +39,7 @@ try:
     import mmlkit
 except ImportError:
     home = "https://github.com/mmlkit/mmlkit"
-    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.2.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
 from mmlcourse import open_notebook

@@ -1,8 +1,6 @@
 # %% [markdown]
 # # 12 Putting it together
 #
-# [![Open in Colab](images/colab.svg)](https://colab.research.google.com/github/mmlkit/mmlkit/blob/v0.1.0/notebooks/12_putting_it_together.ipynb)
-#
 # The earlier notebooks built single parts: a shared encoder, many orthogonal heads, pruning, a small attention for every task, and
 # a sampler. Here they work in one model. You will count its parameters on paper, and find the one place where the tasks compete.
 # Then you switch each part off in turn, hand in the predictions, and read all recorded runs of this repository.
@@ -41,7 +39,7 @@ try:
     import mmlkit
 except ImportError:
     home = "https://github.com/mmlkit/mmlkit"
-    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.1.0.zip"
+    release = f"mmlkit[notebooks,minilm] @ {home}/archive/refs/tags/v0.2.0.zip"
     get_ipython().run_line_magic("pip", f'install -q "{release}"')
     import mmlkit
 from mmlcourse import open_notebook
