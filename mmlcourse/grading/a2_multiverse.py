@@ -609,16 +609,16 @@ def _run_prune(student, averages, active, scale, threshold):
     hours=0.75,
     cases=_prune_cases,
     driver=_run_prune,
-    rule=lambda ties, gate: (
+    rule=lambda gate: (
         f"the mask of the lowest cluster of active heads, if {gate.replace('_', ' ')} `threshold` "
         "heads are active; else the old mask"
     ),
-    variants={**TIES, **GATE},
+    variants=GATE,
     avoid=("sklearn",),
     uses=("mean_shift", "merge"),
 )
-def _prune(pick, averages, active, scale, threshold, ties, gate):
-    """Return the new mask [M] as 0 and 1."""
+def _prune(pick, averages, active, scale, threshold, gate):
+    """Return the new mask [M] as 0 and 1; no case depends on the rule for ties."""
     taken = pick(active, {"dropped heads are clustered too": torch.ones_like(active)})
     chosen, count = averages[taken], int(active.sum())
     many = {"at_least": count >= threshold, "more_than": count > threshold}
@@ -641,7 +641,7 @@ def _prune(pick, averages, active, scale, threshold, ties, gate):
     if chosen.min() == chosen.max():
         return equal.long()
     places = _mean_shift.right(plain, chosen, bandwidth)
-    centres = _merge.right(plain, chosen, places, bandwidth, ties=ties)
+    centres = _merge.right(plain, chosen, places, bandwidth, ties="higher")
     size = torch.stack([(centres == one).sum() for one in centres])
     keep = pick(
         centres == centres.min(),

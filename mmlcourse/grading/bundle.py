@@ -2,9 +2,10 @@
 
 Gradescope runs it as root in a container of its own, where bubblewrap is usually refused. There a
 submission has limits alone, under another user id, and setup.sh closes the folder with the answers
-for that user.
+for that user. The versions are those of the machine on which the course was made.
 """
 
+import importlib.metadata
 import io
 import json
 import zipfile
@@ -18,12 +19,12 @@ __all__ = ["write_bundle"]
 SETUP = """#!/bin/bash
 set -e
 apt-get update && apt-get install -y python3 python3-pip bubblewrap
-pip3 install --break-system-packages torch --index-url https://download.pytorch.org/whl/cpu
-pip3 install --break-system-packages numpy psutil ipython
+pip3 install --break-system-packages {torch} --index-url https://download.pytorch.org/whl/cpu
+pip3 install --break-system-packages {others}
 chmod -R go-rwx /autograder/source
 """
 RUN = """#!/bin/bash
-cd /autograder
+cd "$(dirname "$0")"  # /autograder
 chmod -R go-rwx source results
 PYTHONPATH=source OMP_NUM_THREADS=1 python3 -m mmlcourse grade submission --assignment {name} \\
     --answers source/answers --out results/grading --gradescope results/results.json
@@ -38,9 +39,14 @@ def write_bundle(path, name, edition):
         name: the assignment, such as "a1_minbert".
         edition: an Edition.
     """
+    torch, *others = (
+        f"{package}=={importlib.metadata.version(package).split('+')[0]}"
+        for package in ("torch", "numpy", "psutil", "ipython")
+    )
+    setup = SETUP.format(torch=torch, others=" ".join(others))
     content, root = io.BytesIO(), Path(mmlkit.__file__).resolve().parents[1]
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
-        for script, text in (("setup.sh", SETUP), ("run_autograder", RUN.format(name=name))):
+        for script, text in (("setup.sh", setup), ("run_autograder", RUN.format(name=name))):
             info = zipfile.ZipInfo(script)
             info.external_attr = 0o755 << 16
             file.writestr(info, text)

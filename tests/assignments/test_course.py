@@ -1,11 +1,14 @@
 """Course editions: what students get, and what stays with the teacher."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from common import NAMES, ROOT, cells, course
@@ -120,6 +123,26 @@ def test_editions_differ_and_hide_their_seed(tmp_path):
         assert {"setup.sh", "run_autograder", "answers/edition.json"} <= set(names)
         assert "mmlcourse/grading/runner.py" in names and "mmlcourse/cli/main.py" in names
         assert file.getinfo("run_autograder").external_attr >> 16 == 0o755
+        pins = file.read("setup.sh").decode()
+        assert all(f"{one}=={version(one).split('+')[0]}" in pins for one in ("torch", "numpy"))
+
+
+@pytest.mark.slow
+def test_the_bundle_grades_in_a_folder_as_gradescope_has_it(tmp_path):
+    """/autograder holds source, submission and results; setup.sh has run already."""
+    course().write_answers(tmp_path / "answers", Edition(5))
+    for folder in ("submission", "results"):
+        (tmp_path / "autograder" / folder).mkdir(parents=True)
+    source = tmp_path / "autograder" / "source"
+    shutil.unpack_archive(tmp_path / "answers" / "a3_mtdnn_san_gradescope.zip", source)
+    handed_in = tmp_path / "autograder" / "submission" / "ann.ipynb"
+    shutil.copy(tmp_path / "answers" / "a3_mtdnn_san_solution.ipynb", handed_in)
+    script = shutil.copy(source / "run_autograder", tmp_path / "autograder")
+    here = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    run = subprocess.run(["bash", script], capture_output=True, text=True, cwd="/", env=here)
+    assert run.returncode == 0, run.stdout + run.stderr
+    results = json.loads((tmp_path / "autograder" / "results" / "results.json").read_text())
+    assert sum(one["score"] for one in results["tests"]) == 70, results
 
 
 def refused(capsys, *words):
