@@ -147,6 +147,9 @@ def notebook(cells):
         cell = {"cell_type": kind, "id": f"cell-{number:02d}", "metadata": {}}
         if kind == "code":
             cell.update(execution_count=None, outputs=[])
+            first = text.split("\n")[0]
+            if "the grader skips this cell" in first and not first.startswith("# Setup"):
+                cell["metadata"] = {"tags": ["otter_ignore"]}  # otter-grader skips it too
         found.append({**cell, "source": text.splitlines(keepends=True)})
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
@@ -197,7 +200,7 @@ def shown(region, text):
     return re.sub(r"^assert check", "_ = check", text) if region == "TESTS" else text
 
 
-def for_otter(cells, edition, name):
+def for_otter(cells, edition, name, course=None):
     """Returns the cells for `otter assign`, with a hidden test after every public one."""
     questions = load_questions(name)[1]
     variants = edition.variants(questions.values())
@@ -206,6 +209,11 @@ def for_otter(cells, edition, name):
     for kind, text in cells:
         if kind == "raw":
             region = text.split("\n")[0]
+        if region == "# ASSIGNMENT CONFIG":
+            home = course.address if course else PUBLIC
+            pins = [bundle.pin("torch"), bundle.pin("numpy"), f"mmlkit[minilm] @ {home}"]
+            text += "\nrequirements:" + "".join(f'\n- "{one}"' for one in pins)
+            region = ""
         found.append((kind, text))
         if kind == "code" and region == "# BEGIN TESTS":
             call = re.match(r"assert check(\(.*\))", text)[1]
@@ -268,7 +276,7 @@ def write_answers(folder, edition, course=None):
     write(folder / "edition.json", json.dumps(edition._asdict(), indent=1))
     for path in masters(course):
         cells = edition_cells(path, edition, course)
-        files = {"solution": solution(cells), "otter": for_otter(cells, edition, path.stem)}
+        files = {"solution": solution(cells), "otter": for_otter(cells, edition, path.stem, course)}
         files |= {"given": student(cells), "known/edition": files["solution"]}
         files["known/public"] = solution(edition_cells(path, Edition(0)))  # the grader compares
         for kind, content in files.items():
@@ -300,7 +308,7 @@ def write_results(folder, name):
         command = [sys.executable, "-c", RUN, str(solved)]
         run = subprocess.run(command, cwd=empty, env=known, stdout=subprocess.PIPE, text=True)
     if run.returncode:
-        raise SystemExit(f"The solution of {name} stopped with the error above.")
+        raise SystemExit(f"the solution of {name} stopped with the error above")
     write(results, head + run.stdout)
 
 

@@ -1,6 +1,5 @@
 # %% [raw]
 # # ASSIGNMENT CONFIG
-# name: a2_multiverse
 # init_cell: false
 # check_all_cell: false
 # export_cell: false

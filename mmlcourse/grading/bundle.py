@@ -14,7 +14,7 @@ from pathlib import Path
 import mmlkit
 from mmlkit.files import write_file
 
-__all__ = ["write_bundle"]
+__all__ = ["pin", "write_bundle"]
 
 SETUP = """#!/bin/bash
 set -e
@@ -31,6 +31,18 @@ PYTHONPATH=source OMP_NUM_THREADS=1 python3 -m mmlcourse grade submission --assi
 """
 
 
+def pin(package):
+    """Return what pip installs for the version of a package that is here.
+
+    Args:
+        package: its name.
+
+    Returns:
+        A text such as "torch==2.13.0".
+    """
+    return f"{package}=={importlib.metadata.version(package).split('+')[0]}"
+
+
 def write_bundle(path, name, edition):
     """Write the bundle of an assignment.
 
@@ -39,11 +51,8 @@ def write_bundle(path, name, edition):
         name: the assignment, such as "a1_minbert".
         edition: an Edition.
     """
-    torch, *others = (
-        f"{package}=={importlib.metadata.version(package).split('+')[0]}"
-        for package in ("torch", "numpy", "psutil", "ipython")
-    )
-    setup = SETUP.format(torch=torch, others=" ".join(others))
+    others = " ".join(map(pin, ("numpy", "psutil", "ipython")))
+    setup = SETUP.format(torch=pin("torch"), others=others)
     content, root = io.BytesIO(), Path(mmlkit.__file__).resolve().parents[1]
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
         for script, text in (("setup.sh", setup), ("run_autograder", RUN.format(name=name))):

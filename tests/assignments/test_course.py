@@ -127,6 +127,20 @@ def test_editions_differ_and_hide_their_seed(tmp_path):
         assert all(f"{one}=={version(one).split('+')[0]}" in pins for one in ("torch", "numpy"))
 
 
+def test_the_results_of_a_solution_are_written_once(tmp_path, capsys):
+    solved, results = tmp_path / "a1_solution.ipynb", tmp_path / "a1_results.txt"
+    solved.write_text(course().notebook([("code", "print(6 * 7)"), ("markdown", "text")]))
+    course().write_results(tmp_path, "a1")
+    assert results.read_text().endswith("\n\n42\n")
+    stamp = results.stat().st_mtime_ns
+    solved.write_text(course().notebook([("code", "print(6 * 7)"), ("markdown", "other text")]))
+    course().write_results(tmp_path, "a1")
+    assert results.stat().st_mtime_ns == stamp
+    solved.write_text(course().notebook([("code", "1 / 0")]))
+    with pytest.raises(SystemExit, match="the solution of a1 stopped"):
+        course().write_results(tmp_path, "a1")
+
+
 @pytest.mark.slow
 def test_the_bundle_grades_in_a_folder_as_gradescope_has_it(tmp_path):
     """/autograder holds source, submission and results; setup.sh has run already."""
@@ -219,7 +233,7 @@ def test_a_student_notebook_runs_with_stubs_from_an_empty_folder(name, python, t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_otter_grader_accepts_the_master(name, tmp_path):
+def test_otter_grader_accepts_the_master_and_grades_its_solution(name, tmp_path):
     otter = shutil.which("otter")
     if otter is None:
         pytest.skip("otter-grader is not installed: pip install -e '.[grading]'")
@@ -230,4 +244,10 @@ def test_otter_grader_accepts_the_master(name, tmp_path):
     assert run.returncode == 0, run.stderr[-2000:]
     student = (tmp_path / "dist" / "student" / path.name).read_text()
     assert "hidden 5" not in student and "# BEGIN SOLUTION" not in student
-    assert list((tmp_path / "dist" / "autograder").glob("*.zip"))
+    (bundle,) = (tmp_path / "dist" / "autograder").glob("*.zip")
+    path.write_text(course().notebook(cells(name, "solution", 5)), encoding="utf-8")
+    command = [otter, "run", "-a", str(bundle), "-o", str(tmp_path), "--no-logo", str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr[-2000:]
+    tests = json.loads((tmp_path / "results.json").read_text())["tests"]
+    assert sum(one.get("score", 0) for one in tests) == 70, tests
