@@ -141,12 +141,16 @@ def facts(one):
 
 
 def notebook(cells):
-    """Returns the content of an .ipynb file with one metadata for everybody."""
+    """Returns the content of an .ipynb file with one metadata for everybody.
+
+    A cell is (kind, text), or (kind, text, what it prints).
+    """
     found = []
-    for number, (kind, text) in enumerate(cells):
+    for number, (kind, text, *printed) in enumerate(cells):
         cell = {"cell_type": kind, "id": f"cell-{number:02d}", "metadata": {}}
         if kind == "code":
-            cell.update(execution_count=None, outputs=[])
+            stream = {"output_type": "stream", "name": "stdout"}
+            cell.update(execution_count=None, outputs=[{**stream, "text": one} for one in printed])
             first = text.split("\n")[0]
             if "the grader skips this cell" in first and not first.startswith("# Setup"):
                 cell["metadata"] = {"tags": ["otter_ignore"]}  # otter-grader skips it too
@@ -201,7 +205,10 @@ def shown(region, text):
 
 
 def for_otter(cells, edition, name, course=None):
-    """Returns the cells for `otter assign`, with a hidden test after every public one."""
+    """Returns the cells for `otter assign`, with a hidden test after every public one.
+
+    A test passes if it prints what its cell has printed: the verdict on a right answer.
+    """
     questions = load_questions(name)[1]
     variants = edition.variants(questions.values())
     more = ", ".join(f"{key}={one!r}" for key, one in variants.items())
@@ -214,12 +221,16 @@ def for_otter(cells, edition, name, course=None):
             pins = [bundle.pin("torch"), bundle.pin("numpy"), f"mmlkit[minilm] @ {home}"]
             text += "\nrequirements:" + "".join(f'\n- "{one}"' for one in pins)
             region = ""
-        found.append((kind, text))
-        if kind == "code" and region == "# BEGIN TESTS":
-            call = re.match(r"assert check(\(.*\))", text)[1]
+        test = kind == "code" and region == "# BEGIN TESTS"
+        printed = []
+        if test:
+            call, question = re.match(r"assert check(\(\"(\w+)\", .*\))", text).groups()
+            printed = [f"{questions[question].label}: right.\n"]
+        found.append((kind, text, *printed))
+        if test:
             hidden = f"Assignment({name!r}, seed='hidden {edition.seed}', {more}){call}"
             head = '""" # BEGIN TEST CONFIG\nhidden: true\n""" # END TEST CONFIG\n'
-            found.append(("code", f"{head}assert {hidden}"))
+            found.append(("code", f"{head}assert {hidden}", *printed))
     return found
 
 

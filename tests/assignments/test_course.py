@@ -86,7 +86,7 @@ def test_planted_markers_stay_with_the_teacher(tmp_path):
     assert "3 points" in student[0][1] and ("exact text" in student[0][1]) != (
         "tanh text" in student[0][1]
     )
-    hidden = [text for kind, text in otter if kind == "code" and "hidden: true" in text]
+    hidden = [text for kind, text, *_ in otter if kind == "code" and "hidden: true" in text]
     assert len(hidden) == 1 and "seed='hidden 987654321'" in hidden[0]
 
 
