@@ -274,6 +274,7 @@ def students_readme(edition, course):
     )
     text = (HERE / "students.md").read_text(encoding="utf-8")
     values = {**course._asdict(), "table": "\n".join(rows), "days": days, "partial_note": partial}
+    values["torch"] = bundle.pin("torch")
     values["example"] = course.file_name("jdoe", path.stem)
     for key, value in values.items():
         text = text.replace(f"{{{key}}}", str(value))
