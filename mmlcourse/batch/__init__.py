@@ -21,7 +21,7 @@ import importlib
 # Each name is imported on first use, so that `mmlkit run` does not wait for torch.
 _MODULES = {
     "runs": "record",
-    "results": "recorded_experiments",
+    "results": "recorded_experiments recorded_scores",
     "overviews": "advice claim_rows claim_sentences headlines measurement_sentences runs_table",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -25,6 +25,7 @@ __all__ = [
     "load_results",
     "newest",
     "recorded_experiments",
+    "recorded_scores",
     "without_runs",
 ]
 
@@ -246,6 +247,24 @@ def recorded_experiments(folders=None):
         return experiments_in(folders or [recorded_path()])
     except FileNotFoundError:
         return []
+
+
+def recorded_scores(*names):
+    """Return the dev scores of recorded experiments: the first metric of each task, in percent.
+
+    Args:
+        *names: of experiments.
+
+    Returns:
+        A DataFrame of `long_frame` without split, and with the column experiment.
+    """
+    import pandas as pd
+
+    found = [one for one in newest(recorded_experiments()) if one.experiment.name in names]
+    frames = [one.frame.assign(experiment=one.experiment.name) for one in found]
+    frame = pd.concat(frames).query("split == 'dev'").drop(columns="split")
+    frame = frame.assign(value=100 * frame["value"].astype(float))
+    return frame.drop_duplicates([key for key in frame if key not in ("metric", "value")])
 
 
 def _experiment(name, profile, results):

@@ -829,4 +829,4 @@ _ = checks.check_loss_pull(my_pull)
 # Baldrati and Berti, *Multi-Task Deep Neural Networks for Natural Language Understanding* (slides). Devlin et al. (2019), *BERT*.
 # Wang et al. (2020), *MiniLM: Deep Self-Attention Distillation*. Wang et al. (2019), GLUE.
 #
-# Before: [07 One encoder, many tasks](07_mtdnn_san.ipynb). Next: [09 A new domain with few labels](09_domain_adaptation.ipynb).
+# Before: [07 One encoder, many tasks](07_mtdnn_san.ipynb). Next: [09 A new task with few labels](09_domain_adaptation.ipynb).

@@ -1,14 +1,13 @@
-"""The checks of notebook 09's exercises: drawing rows, counting labels, and the error of draws."""
+"""The checks of notebook 09's exercises: drawing rows, and counting labels."""
 
 import itertools
 import math
 
 import numpy as np
 
-from mmlcourse.lessons.checks.compare import call, exercise, plain, read, require, verdict
-from mmlcourse.lessons.checks.finetuning import PAIRED, check_paired_error
+from mmlcourse.lessons.checks.compare import call, exercise, read, require, verdict
 
-__all__ = ["check_labels_needed", "check_missed_label", "check_error_of_draws", "check_share"]
+__all__ = ["check_labels_needed", "check_missed_label", "check_share"]
 
 _CURVE = [23, 235, 2359, 23596], [51.2, 82.2, 90.5, 94.3]
 _LABELS = np.where(np.arange(3000) % 5 < 2, 4, 2)  # 1,800 rows of label 2 and 1,200 of label 4
@@ -146,41 +145,3 @@ def check_labels_needed(pick, rows, accuracies, wanted):
             "this is the size before in the list": rows[before - 1],
         },
     )
-
-
-@exercise(
-    "error of draws",
-    PAIRED,
-    {
-        "mean": "the mean of b - a",
-        "error": "the standard deviation of b - a, divided by the root of S",
-        "independent error": "the root of (Var(a) + Var(b)) / S",
-    },
-)
-def check_error_of_draws(pick, a, b):
-    """Check the standard error of a difference of two starting points, paired and unpaired.
-
-    Args:
-        pick: the choice between a right value and known mistakes.
-        a: the accuracies of the first starting point, [S].
-        b: those of the second on the same draws, [S].
-
-    Returns:
-        The mean of b - a, its standard error, and the standard error for independent draws.
-    """
-    S = len(a)
-    mean = pick((b - a).mean(), {"this is a - b, not b - a": (a - b).mean()})
-    both = a.var(ddof=1) + b.var(ddof=1)
-    independent = pick(
-        (both / S) ** 0.5,
-        {
-            "the standard errors are added, not their squares": sum(
-                one.std(ddof=1) / S**0.5 for one in (a, b)
-            ),
-            "this is the standard deviation of one difference, not of the mean": both**0.5,
-            "the variances are divided by S, not by S - 1": ((a.var() + b.var()) / S) ** 0.5,
-            "this is the paired error; take no covariance": check_paired_error.right(plain, a, b),
-            "the root is missing": both / S,
-        },
-    )
-    return mean, check_paired_error.right(pick, a, b), independent

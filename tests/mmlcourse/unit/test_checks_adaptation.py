@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from mmlcourse.lessons.checks import (
-    check_error_of_draws,
     check_labels_needed,
     check_missed_label,
     check_share,
@@ -402,76 +401,3 @@ def test_mistakes_in_the_labels_needed_are_named(function, message, capsys):
     assert check_labels_needed(function) is False
     out = capsys.readouterr().out
     assert out.startswith(f"labels needed: not yet: {message}") and out.count("\n") == 1, out
-
-
-# The standard error of a paired difference.
-
-
-def paired_error(a, b):
-    independent = np.sqrt((np.var(a, ddof=1) + np.var(b, ddof=1)) / len(a))
-    return np.mean(b - a), np.std(b - a, ddof=1) / np.sqrt(len(a)), independent
-
-
-def changed(place, value):
-    """Return the solution with another answer at one place."""
-
-    def function(a, b):
-        answers = list(paired_error(a, b))
-        answers[place] = value(a, b)
-        return answers
-
-    return function
-
-
-PAIRED = [
-    (lambda a, b: 1.0, "expected (mean, error, independent error), found 1.0."),
-    (changed(0, lambda a, b: np.mean(a - b)), "mean: this is a - b, not b - a."),
-    (
-        changed(1, lambda a, b: np.std(b - a, ddof=1)),
-        "error: this is the spread of one row;",
-    ),
-    (
-        changed(1, lambda a, b: np.std(b - a) / len(a) ** 0.5),
-        "error: the variance is divided by N, not by N - 1.",
-    ),
-    (
-        changed(1, lambda a, b: np.std(b - a, ddof=1) / len(a)),
-        "error: the standard deviation is divided by N, not by its root.",
-    ),
-    (
-        changed(2, lambda a, b: paired_error(a, b)[1]),
-        "independent error: this is the paired error; take no covariance.",
-    ),
-    (
-        changed(2, lambda a, b: (np.std(a, ddof=1) + np.std(b, ddof=1)) / len(a) ** 0.5),
-        "independent error: the standard errors are added, not their squares.",
-    ),
-    (
-        changed(2, lambda a, b: (np.var(a, ddof=1) + np.var(b, ddof=1)) ** 0.5),
-        "independent error: this is the standard deviation of one difference, not of the mean.",
-    ),
-    (
-        changed(2, lambda a, b: ((np.var(a) + np.var(b)) / len(a)) ** 0.5),
-        "independent error: the variances are divided by S, not by S - 1.",
-    ),
-    (
-        changed(2, lambda a, b: (np.var(a, ddof=1) + np.var(b, ddof=1)) / len(a)),
-        "independent error: the root is missing.",
-    ),
-]
-
-
-def test_the_paired_error_worked_by_hand(capsys):
-    """The differences 1, 2 and 0 have mean 1 and variance 1; a and b have variance 1 each."""
-    found = paired_error(np.array([0, 1, 2]), np.array([1, 3, 2]))
-    assert found == pytest.approx((1, 1 / 3**0.5, (2 / 3) ** 0.5))
-    assert (
-        check_error_of_draws(paired_error) and capsys.readouterr().out == "error of draws: right.\n"
-    )
-
-
-@pytest.mark.parametrize("function, message", PAIRED)
-def test_mistakes_in_the_paired_error_are_named(function, message, capsys):
-    assert check_error_of_draws(function) is False
-    out = capsys.readouterr().out
-    assert out.startswith(f"error of draws: not yet: {message}") and out.count("\n") == 1, out
