@@ -226,7 +226,8 @@ def test_no_visible_cell_gives_an_answer_away(path):
 
 
 EXACT = re.compile(  # parts of Markdown that are no prose
-    r"```.*?```|\$\$.*?\$\$|`[^`]*`|\$[^$\n]*\$|^\|[^\n]*$|\]\([^)]*\)|^## References.*",
+    r"```.*?```|\$\$.*?\$\$|`[^`]*`|\$[^$\n]*\$|^\|[^\n]*$|\]\([^)]*\)"
+    r"|^## References.*|sections? [\d.]+",
     re.M | re.S,
 )
 # Numbers of papers, of texts or of arithmetic in the sentence itself, which no cell computes.
