@@ -20,6 +20,7 @@ extensions = ["myst_nb", "sphinxcontrib.katex", "autodoc2"]
 # The notebooks are shown as they were committed.
 nb_execution_mode = "off"
 nb_merge_streams = True
+nb_code_prompt_show, nb_code_prompt_hide = "Show the {type}", "Hide the {type}"
 myst_enable_extensions = ["amsmath", "attrs_block", "dollarmath", "fieldlist", "html_image"]
 myst_heading_anchors = 4
 

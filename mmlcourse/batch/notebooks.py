@@ -357,7 +357,7 @@ def _cell_bar(path, saved):
     Yields a function that counts them again in the file that papermill saves.
     """
     layout = "{desc}: {n_fmt} of {total_fmt} cells, {elapsed}"
-    with tqdm(total=1, desc=path.stem, bar_format=layout, leave=False, disable=None) as bar:
+    with tqdm(total=0, desc=path.stem, bar_format=layout, leave=False, disable=None) as bar:
 
         def count_cells():
             with contextlib.suppress(ValueError, OSError):  # papermill is still writing it

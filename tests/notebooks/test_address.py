@@ -215,7 +215,7 @@ def test_the_wheel_holds_results_experiments_and_notebooks():
     assert {*(ROOT / "results").rglob("*.json")} <= held["results"]
     assert setuptools["exclude-package-data"] == {"mmlcourse.results": ["archive/**"]}
     assert {*(ROOT / "experiments").glob("*.toml")} <= held["experiments"]
-    assert {*NOTEBOOKS, *(ROOT / "notebooks" / "images").glob("*.svg")} <= held["notebooks"]
+    assert {*NOTEBOOKS, *(ROOT / "notebooks" / "images").glob("[0-9]*.svg")} <= held["notebooks"]
 
 
 @pytest.mark.slow
