@@ -83,6 +83,7 @@ def _merge(new, old, now):
     """Return the table of the grader with the cells that a teacher changed, and what to tell."""
     before, merged = old.reindex(new.index).fillna(new), now.reindex(new.index).fillna(new)
     changed = merged[BY_TEACHER] != before[BY_TEACHER]
+    changed[~new.index.isin(now.index)] = False  # a row that the teacher deleted
     changed["points"] |= merged["by"] == "teacher"
     merged["of"] = new["of"]
     merged[BY_TEACHER] = new[BY_TEACHER].where(~changed, merged[BY_TEACHER])

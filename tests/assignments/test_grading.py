@@ -32,7 +32,9 @@ LIMITS = {"AS": 3 << 30, "CPU": 30, "FSIZE": 1 << 20}
 SOLUTION = "\n".join(
     one for one in code("a1_minbert", "solution", EDITION.seed) if "BertLayer" not in one
 )
-LAYER_NORM = 4  # points
+POINTS = {name: load_questions("a1")[1][name].points for name in NAMES}
+STUBS = code("a1_minbert", "student", EDITION.seed)
+LAYER_NORM, WHOLE = POINTS["layer_norm"], sum(POINTS.values())
 
 SANDBOX = find_sandbox(LIMITS)
 slow = pytest.mark.slow
@@ -62,6 +64,11 @@ def write(path, *sources, markdown=()):
     return path
 
 
+def write_edition(folder):
+    folder.mkdir(parents=True)
+    (folder / "edition.json").write_text(json.dumps(EDITION._asdict()))
+
+
 def program(*sources, answers=("f",)):
     return Program([{"cell_type": "code", "source": one} for one in sources], answers)
 
@@ -83,7 +90,7 @@ def test_a_folder_is_graded_and_continues(tmp_path, monkeypatch):
     folder.mkdir()
     answer = "**Answer to written:** <script>alert(1)</script>"
     write(folder / "ann.ipynb", SOLUTION, "check.summary()", markdown=[answer])
-    write(folder / "=bob.ipynb", *code("a1_minbert", "student", EDITION.seed))
+    write(folder / "=bob.ipynb", *STUBS)
     (folder / "cyd.ipynb").write_text("[" * 100_000)
     results = grade_files(
         find_submissions(folder)[0], "a1", out, edition=EDITION, sandbox=SANDBOX, tell=told.append
@@ -91,7 +98,7 @@ def test_a_folder_is_graded_and_continues(tmp_path, monkeypatch):
     bob, ann, cyd = results
     assert [one["student"] for one in results] == ["=bob", "ann", "cyd"] and len(told) == 3
     by_hand = {"written": None, "extension": None}
-    assert points(ann) == {**dict.fromkeys(NAMES, 4), "train": 8, **by_hand}
+    assert points(ann) == {**POINTS, **by_hand}
     for result in (bob, cyd):
         assert set(points(result).values()) == {0, None}
     assert messages(bob)["layer_norm"] == "not yet: it returns nothing so far."
@@ -107,10 +114,10 @@ def test_a_folder_is_graded_and_continues(tmp_path, monkeypatch):
     assert (
         "&lt;script&gt;" in text
         and "<script>" not in text
-        and "28 of 28 points. Not marked yet: 30 points." in text
+        and f"{WHOLE} of {WHOLE} points. Not marked yet: 30 points." in text
     )
     tests = json.loads(gradescope_results(ann))["tests"]
-    assert sum(one["score"] for one in tests) == 28 and len(tests) == 6
+    assert sum(one["score"] for one in tests) == WHOLE and len(tests) == 6
 
     calls = []
     grade = grader.grade_notebook
@@ -157,12 +164,12 @@ def test_the_command_line_grades_and_says_what_it_did(tmp_path, capsys):
     folder = tmp_path / "in"
     folder.mkdir()
     write(folder / "ann.ipynb", SOLUTION)
-    course().write_answers(tmp_path / "answers", EDITION)
+    write_edition(tmp_path / "answers")
     options = ["--assignment", "a1", "--answers", str(tmp_path / "answers")]
     options += ["--out", str(tmp_path / "out"), "--gradescope", str(tmp_path / "results.json")]
     assert main(["grade", str(folder), *options]) == 0
     out = capsys.readouterr().out
-    assert "Sandbox: " in out and "ann: 28 points\n1 notebook: " in out
+    assert "Sandbox: " in out and f"ann: {WHOLE} points\n" in out and "1 notebook: " in out
     assert f"Edition: {tmp_path / 'answers'}\n" in out
     assert json.loads((tmp_path / "results.json").read_text())["tests"][0]["name"] == "attention"
     assert main(["grade", str(tmp_path / "out"), *options]) == 2
@@ -343,7 +350,7 @@ def test_the_sandbox_has_the_packages_of_torch_and_shows_no_installation_of_ours
 def test_hostile_submissions_earn_nothing_and_stop_nobody(tmp_path):
     folder, secret = tmp_path / "in", tmp_path / "secret"
     folder.mkdir()
-    course().write_answers(secret / "answers", EDITION)
+    write_edition(secret / "answers")
     site = os.path.dirname(os.path.dirname(pytest.__file__))
     reads = READS.replace("SECRET", str(secret)).replace("SITE", site)
     reads = reads.replace("REPOSITORY", str(course().HERE.parent))
@@ -459,6 +466,10 @@ def test_the_teachers_points_stay(tmp_path):
     assert told == ["ann attention: yours stays, 2; the grader's is 4."]
     points, told = write_reports([result_of("bob", 1)], tmp_path)
     assert told == ["bob attention: 4 becomes 1."] and points.points["bob", "attention"] == "1"
+    table.write_text(table.read_text().replace("ann,attention,2,", "zoe,attention,2,"))
+    points, told = write_reports([result_of("ann", 3)], tmp_path)  # her row was deleted
+    assert points.points["ann", "attention"] == "3" and points.by["ann", "attention"] == "grader"
+    table.write_text(table.read_text().replace("ann,attention,3,4", "ann,attention,2,4"))
     table.write_text(table.read_text().replace("ann,attention,2,4", "ann,attention,two,4"))
     with pytest.raises(ValueError, match="ann attention has 'two', expected a number"):
         write_reports([result_of("ann", 0)], tmp_path)
