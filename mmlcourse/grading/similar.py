@@ -29,7 +29,7 @@ def functions(tree):
         tree: the syntax tree of an answer and its helpers.
 
     Returns:
-        {digest: (name, number of nodes)}.
+        {digest: [name, number of nodes]}.
     """
     found = {}
     for node in ast.walk(tree):
@@ -37,7 +37,7 @@ def functions(tree):
             plain = _Plain(node)
             text = ast.dump(plain.visit(copy.deepcopy(node)))
             digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-            found[digest] = (node.name, plain.size)
+            found[digest] = [node.name, plain.size]  # as JSON has it
     return found
 
 
