@@ -384,6 +384,11 @@ def main(words=None):
     answers = options.out / "answers"
     try:
         course = load_course(options.course)
+        if course.version != mmlkit.__version__:  # grading goes on after an update, as ever
+            raise ValueError(
+                f"{options.course}: version = {course.version!r}, and this copy is "
+                f"{mmlkit.__version__}: make the course on the tag that students install."
+            )
         if (answers / "edition.json").is_file():  # the same cases again, whatever else changes
             edition = edition_of(course, load_edition(answers).seed)
         else:

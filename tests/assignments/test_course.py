@@ -172,6 +172,11 @@ def test_a_course_needs_an_address_and_a_folder_outside_the_repository(capsys, t
     assert "a folder outside the repository" in refused(capsys, example, "--out", ROOT / "course")
     assert "a folder outside the repository" in refused(capsys, example)
     assert "is a placeholder" in refused(capsys, example, "--out", tmp_path / "out")
+    text = example.read_text(encoding="utf-8").replace("OWNER/NAME", "ann/nlp")
+    old = tmp_path / "course.toml"
+    old.write_text(text.replace(f'"{mmlkit.__version__}"', '"0.0.9"'), encoding="utf-8")
+    said = refused(capsys, old, "--out", tmp_path / "out")
+    assert "version = '0.0.9', and this copy is" in " ".join(said.split())
     assert not (tmp_path / "out").exists()
 
 
