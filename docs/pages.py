@@ -190,6 +190,7 @@ def notebook_page(notebook, page, pages, root):
             alt = image.setdefault("alt", alt or f"Figure in the section {plain(heading)}")
             for output in cell["outputs"]:
                 _link_to_pages(output.get("data", {}), page, pages)
+                _describe_folded(output.get("data", {}), alt)
                 if name := output.get("metadata", {}).get("mmlkit", {}).get("frames"):
                     frames = (root / "docs" / "frames" / f"{name}.json").read_text(encoding="utf-8")
                     output["data"] = {"text/html": sliders(json.loads(frames), alt)}
@@ -251,6 +252,13 @@ def _link_to_pages(data, page, pages):
     for kind in {"text/html", "text/markdown"} & set(data):
         link = r"""(href="|\]\()([^":()\s]+)\.ipynb(?=[")])"""
         data[kind] = re.sub(link, target, "".join(data[kind]))
+
+
+def _describe_folded(data, alt):
+    """Give the figures of a folded answer, in place, the alt text of their cell."""
+    if "<details>" in (folded := "".join(data.get("text/html", ""))):
+        tag = f'<img alt="{html.escape(alt)}"'
+        data["text/html"] = re.sub(r'<img alt="[^"]*"(?= src="data:)', lambda _: tag, folded)
 
 
 def caption(text):

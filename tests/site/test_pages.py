@@ -123,6 +123,14 @@ def test_a_figure_with_frames_gets_sliders(tmp_path):
     assert state == {**record, "alt": 'Two "arrows".'} and "<z>" not in page
 
 
+def test_a_figure_of_a_folded_answer_gets_the_alt_text_of_its_cell():
+    cell, image = code(), '<img alt="{}" src="data:image/png;base64,QQ==">'
+    page = "<details>\n<summary>Answer</summary>\n" + image + "</details>"
+    cell["outputs"] = [{"data": {"text/html": [page.format("Answer")]}, "output_type": "x"}]
+    notebook_page({"cells": [cell, text('*Two "arrows".*')]}, "notebooks/01.ipynb", {}, ROOT)
+    assert cell["outputs"][0]["data"]["text/html"] == page.format("Two &quot;arrows&quot;.")
+
+
 def test_the_cells_before_the_first_idea_become_one_folded_cell():
     version = {"output_type": "stream", "text": "mmlkit 1.2"}
     first, second = code(tags=["parameters"]), code(tags=["bootstrap"]) | {"outputs": [version]}
