@@ -1,4 +1,4 @@
-"""The checks of notebook 08's exercises: a ranking's floor, pull and rank, and masked words."""
+"""The checks of notebook 08's exercises: a ranking's floor, pull and rank."""
 
 import math
 
@@ -6,7 +6,7 @@ import torch
 
 from mmlcourse.lessons.checks.compare import exercise
 
-__all__ = ["check_loss_pull", "check_masked_words", "check_ranking_floor", "check_reciprocal_rank"]
+__all__ = ["check_loss_pull", "check_ranking_floor", "check_reciprocal_rank"]
 
 
 @exercise(
@@ -94,58 +94,6 @@ def check_reciprocal_rank(pick, scores, relevant, groups):
             "the sum is divided by the candidates": (1 / rank).sum() / len(scores),
         },
     )
-
-
-_IDS = torch.tensor([11, 12, 13, 14, 15, 16, 17, 18])
-_DRAWN = torch.tensor([True, False, True, False, True, True, False, True])
-_U = torch.tensor([0.31, 0.05, 0.86, 0.85, 0.97, 0.79, 0.99, 0.02])
-_OTHERS = torch.tensor([71, 72, 73, 74, 75, 76, 77, 78])
-
-
-@exercise(
-    "masked words",
-    [(_IDS, _DRAWN, _U, _OTHERS, 3)],
-    {
-        "masked": "of the drawn words, [MASK] where u < 0.8, another word where 0.8 <= u < 0.9",
-        "labels": "the original word where one is drawn, and -100 elsewhere",
-    },
-)
-def check_masked_words(pick, ids, drawn, u, others, mask):
-    """Check BERT's rule for masked words.
-
-    Args:
-        pick: the choice between a right value and known mistakes.
-        ids: the words, [T].
-        drawn: bool, True for a word that is to be predicted, [T].
-        u: a number from 0 to 1 for each place, [T].
-        others: a random word for each place, [T].
-        mask: the number of [MASK].
-
-    Returns:
-        The words that the encoder reads, and the labels, both [T].
-    """
-    drawn_too = pick(drawn, {"words that are not drawn are replaced too": drawn | True})
-    first, second = u < 0.8, u < 0.9
-    first, second = pick(
-        (first, second),
-        {
-            "every drawn word becomes [MASK]": (first | True, second | True),
-            "no drawn word stays as it is": (first, second | True),
-            "no random word is used": (first, first),
-            "[MASK] takes 10 % and random words take 80 %": (u >= 0.9, u >= 0.1),
-        },
-    )
-    masked = torch.where(drawn_too & second, others, ids).masked_fill(drawn_too & first, mask)
-    words = pick(ids, {"the labels are the words after masking": masked})
-    asked = pick(
-        drawn,
-        {
-            "every word has a label": drawn | True,
-            "only [MASK] has a label": drawn & first,
-            "words that stay have no label": drawn & second,
-        },
-    )
-    return masked, words.masked_fill(~asked, pick(-100, {"places without a label have 0": 0}))
 
 
 @exercise(

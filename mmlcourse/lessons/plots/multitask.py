@@ -283,29 +283,28 @@ def loss_and_pull(margins, losses, pulls, *, lines, top=1.05, title=""):
     return axes
 
 
-def pretraining(curves, guesses):
-    """Draw both losses of pre-training against the steps, as means over a window of eight batches.
+def pretraining(curves, held_out):
+    """Draw the loss of masked tokens against the steps, and the losses on held-out tokens.
 
-    The band is one standard error of the mean over the window.
+    The line is the mean over a window of eight batches, its band one standard error of that mean.
 
     Args:
         curves: {name: DataFrame of `pretrain`}.
-        guesses: the losses without reading: tokens by frequency, and next sentences by guessing.
+        held_out: {name: loss}, a star at the end for each curve, and a dotted line for others.
 
     Returns:
-        The two axes.
+        The axes.
     """
-    with panels(1, 2, (9, 3.2)) as (axes,):
-        parts = {"words": "by frequency", "next_sentence": "guessing"}
-        for ax, (part, name_of_guess), guess in zip(axes, parts.items(), guesses):
-            for name, one in looks(curves).items():
-                rolling, steps = curves[name][part].rolling(8, min_periods=2), curves[name]["step"]
-                mean, error = rolling.mean(), rolling.std() / rolling.count() ** 0.5
-                line_and_band(
-                    ax, steps, mean, mean - error, mean + error, dict(one, markevery=12), name
-                )
-            ax.axhline(guess, **DOTTED, label=name_of_guess)
-            ax.set(xlabel="training step", ylabel="loss, mean of 8 batches")
-            ax.set_title({"words": "masked tokens"}.get(part, part.replace("_", " ")))
-            ax.legend()
-    return axes
+    with panel(size=(7, 3.4), xlabel="training step", ylabel="loss of a masked token") as ax:
+        for name, one in looks(curves).items():
+            rolling, steps = curves[name]["words"].rolling(8, min_periods=2), curves[name]["step"]
+            mean, error = rolling.mean(), rolling.std() / rolling.count() ** 0.5
+            look = dict(one, markevery=12)
+            line_and_band(ax, steps, mean, mean - error, mean + error, look, name)
+            star = dict(color=one["color"], markersize=13, markeredgecolor="black", linestyle="")
+            place = steps.iloc[-1] + 1
+            ax.plot(place, held_out[name], "*", **star, label=f"{name}, held out")
+        for name in [one for one in held_out if one not in curves]:
+            ax.axhline(held_out[name], **DOTTED, label=f"{name}, held out")
+        ax.legend(**OUTSIDE)
+    return ax

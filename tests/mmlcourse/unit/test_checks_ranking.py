@@ -8,7 +8,6 @@ import torch
 
 from mmlcourse.lessons.checks import (
     check_loss_pull,
-    check_masked_words,
     check_ranking_floor,
     check_reciprocal_rank,
 )
@@ -106,67 +105,6 @@ def test_the_reciprocal_rank_is_the_metric_of_the_library(capsys):
 )
 def test_mistakes_in_the_reciprocal_rank_are_named(function, message, capsys):
     named(check_reciprocal_rank, function, message, capsys)
-
-
-# Masked words.
-
-
-def masked_words(ids, drawn, u, others, mask, first=0.8, second=0.9):
-    masked = torch.where(drawn & (u < second), others, ids)
-    masked[drawn & (u < first)] = mask
-    return masked, torch.where(drawn, ids, -100)
-
-
-def with_labels(labels):
-    return lambda *a: (masked_words(*a)[0], labels(*a))
-
-
-def test_masked_words_worked_by_hand(capsys):
-    """Of four drawn words the first becomes [MASK], the second another one, the third stays."""
-    ids, others = torch.tensor([5, 6, 7, 8]), torch.tensor([50, 60, 70, 80])
-    drawn, u = torch.tensor([True, True, True, False]), torch.tensor([0.7, 0.85, 0.95, 0.1])
-    masked, labels = masked_words(ids, drawn, u, others, 1)
-    assert masked.tolist() == [1, 60, 7, 8] and labels.tolist() == [5, 6, 7, -100]
-    assert check_masked_words(masked_words)
-    assert capsys.readouterr().out == "masked words: right.\n"
-
-
-@pytest.mark.parametrize(
-    "function, message",
-    [
-        (
-            lambda *a: masked_words(a[0], a[1] | True, *a[2:]),
-            "masked: words that are not drawn are replaced too.",
-        ),
-        (lambda *a: masked_words(*a, first=1), "masked: every drawn word becomes [MASK]."),
-        (lambda *a: masked_words(*a, second=1), "masked: no drawn word stays as it is."),
-        (lambda *a: masked_words(*a, second=0.8), "masked: no random word is used."),
-        (
-            lambda ids, drawn, u, *a: masked_words(ids, drawn, 1 - u, *a, first=0.1),
-            "masked: [MASK] takes 10 % and random words take 80 %.",
-        ),
-        (with_labels(lambda ids, *a: ids), "labels: every word has a label."),
-        (
-            with_labels(lambda ids, drawn, *a: torch.where(drawn, ids, 0)),
-            "labels: places without a label have 0.",
-        ),
-        (
-            with_labels(lambda *a: torch.where(a[1], masked_words(*a)[0], -100)),
-            "labels: the labels are the words after masking.",
-        ),
-        (
-            with_labels(lambda ids, drawn, u, *a: torch.where(drawn & (u < 0.8), ids, -100)),
-            "labels: only [MASK] has a label.",
-        ),
-        (
-            with_labels(lambda ids, drawn, u, *a: torch.where(drawn & (u < 0.9), ids, -100)),
-            "labels: words that stay have no label.",
-        ),
-        (lambda *a: masked_words(*a)[0], "expected (masked, labels), found tensor("),
-    ],
-)
-def test_mistakes_in_masked_words_are_named(function, message, capsys):
-    named(check_masked_words, function, message, capsys)
 
 
 # The pull.

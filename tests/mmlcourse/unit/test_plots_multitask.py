@@ -133,14 +133,14 @@ def test_loss_and_pull_have_the_same_look_and_fixed_axes():
 
 def test_pretraining_shows_means_over_a_window_and_their_error():
     """The first two batches, 1 and 3, have the mean 2 and the standard error 1."""
-    curve = pd.DataFrame({"step": [1, 2], "words": [1.0, 3], "next_sentence": [0.5] * 2})
-    left, right = plots_multitask.pretraining({"small": curve}, (7, 0.7))
-    assert left.lines[0].get_ydata()[1:].tolist() == [2]
-    band = left.collections[0].get_paths()[0].vertices
+    curve = pd.DataFrame({"step": [1, 2], "words": [1.0, 3]})
+    ax = plots_multitask.pretraining({"small": curve}, {"small": 5, "by frequency": 7})
+    assert ax.lines[0].get_ydata()[1:].tolist() == [2]
+    band = ax.collections[0].get_paths()[0].vertices
     assert {(2.0, 1.0), (2.0, 3.0)} <= {tuple(point) for point in band.tolist()}
-    assert left.lines[1].get_ydata()[0] == 7 and right.lines[1].get_ydata()[0] == 0.7
-    names = [[text.get_text() for text in ax.get_legend().get_texts()] for ax in (left, right)]
-    assert names == [["small", "by frequency"], ["small", "guessing"]]
+    assert [line.get_ydata()[0] for line in ax.lines[1:]] == [5, 7]
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["small", "small, held out", "by frequency, held out"]
 
 
 def test_marks_of_nearly_equal_numbers_are_drawn_side_by_side():
