@@ -32,6 +32,7 @@ from mmlcourse.studies.cs224n import (
 )
 from mmlcourse.studies.dssm import *
 from mmlcourse.studies.glue import *
+from mmlcourse.studies.groups import *
 from mmlcourse.studies.held_out import *
 from mmlcourse.studies.lessons import *
 from mmlcourse.studies.methods import *

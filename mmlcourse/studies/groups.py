@@ -1,13 +1,13 @@
 """Metrics of rows that are not independent, such as the pairs of one situation in the mini data.
 
-No notebook uses it; data/README.md shows it.
+Notebook 05 and data/README.md use it.
 """
 
 import numpy as np
 
 from mmlkit.training.metrics import compute
 
-__all__ = ["bootstrap_interval"]
+__all__ = ["bootstrap_interval", "group_error"]
 
 
 def bootstrap_interval(task, scores, labels, groups, *, level=0.95):
@@ -43,3 +43,18 @@ def bootstrap_interval(task, scores, labels, groups, *, level=0.95):
         name: tuple(map(float, np.nanquantile([one[name] for one in found], tails)))
         for name in task.metrics
     }
+
+
+def group_error(values, groups):
+    """Return the standard error of a mean over rows that come in groups.
+
+    Args:
+        values: a number per row, [N].
+        groups: the group of each row, [N].
+
+    Returns:
+        The error sqrt(G / (G - 1) * sum of (sum of value - mean in a group)^2) / N.
+    """
+    _, place = np.unique(np.asarray(groups).astype(str), return_inverse=True)
+    sums = np.bincount(place, np.asarray(values, dtype=float) - np.mean(values))
+    return np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum()) / len(values)

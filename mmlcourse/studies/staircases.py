@@ -7,8 +7,6 @@ Notebook 04 and the guide draw them.
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from mmlcourse.shipped import results
 from mmlcourse.studies.lessons import read_record
 
@@ -17,9 +15,7 @@ __all__ = [
     "MAJORITY",
     "Staircase",
     "recorded_staircases",
-    "split_by_chance",
     "staircase",
-    "staircase_table",
 ]
 
 # What section 4.1 of the paper says of its run on QNLI. The text gives no step of a pruning. Its
@@ -88,14 +84,13 @@ def _after(event):
     return event["kept"] if isinstance(event["kept"], int) else len(event["kept"])
 
 
-def recorded_staircases(folder=None, *, smaller=False):
+def recorded_staircases(folder=None):
     """Return the recorded runs on real data: those on QNLI, as in Fig. 2, and on smaller sets.
 
     Args:
         folder: the folder of the records; None: results/ (`mmlcourse.shipped.results`). Runs
             of experiments/real-staircase.toml are in real-staircase-PROFILE/, runs of notebook 04
             on real sets in pruning_TASK.json.
-        smaller: leave QNLI out.
 
     Returns:
         A list of `Staircase`: QNLI first, then by name. It is empty where nothing is recorded.
@@ -104,17 +99,14 @@ def recorded_staircases(folder=None, *, smaller=False):
     for pattern in ("real-staircase-*/*.json", "pruning_*.json"):
         runs = map(read_record, folder.glob(pattern))
         found += [staircase(run) for run in runs if run.get("source") != "mini"]
-    found = [one for one in found if not (smaller and one.task == "qnli")]
     return sorted(found, key=lambda one: (one.task != "qnli", one.name))
 
 
-def staircase(run, name=None, majority=None):
+def staircase(run):
     """Read the record of one run.
 
     Args:
-        run: what notebook 04 or experiments/cross_dataset.ipynb writes, as a dict.
-        name: of the run; by default the task, with rule and seed in the second case.
-        majority: the dev metric of the most frequent class; by default `MAJORITY`.
+        run: what experiments/cross_dataset.ipynb writes, or an earlier notebook 04, as a dict.
 
     Returns:
         A `Staircase`.
@@ -124,13 +116,13 @@ def staircase(run, name=None, majority=None):
     if "settings" in run:  # a run of an experiment
         task, steps = given["task"], run["settings"]["steps"]
         rows = run["settings"].get("rows", {}).get(task)
-        default = f"{task}, {rule}, seed {given['seed']}"
+        name = f"{task}, {rule}, seed {given['seed']}"
     else:
-        task, steps, default, rows = run["task"], run["steps"], run["task"], run.get("rows")
+        task, steps, name, rows = run["task"], run["steps"], run["task"], run.get("rows")
     known = ("epoch", "step", "task", "train_loss", "seconds", "best")
     metric = next(key for key in run["history"][0] if key not in known)
     return Staircase(
-        name or default,
+        name,
         task,
         run["num_heads"],
         steps,
@@ -138,62 +130,7 @@ def staircase(run, name=None, majority=None):
         run["events"],
         metric,
         [(row["step"], row[metric]) for row in run["history"]],
-        MAJORITY.get(task, float("nan")) if majority is None else majority,
+        MAJORITY.get(task, float("nan")),
         rows,
         next((row["step"] for row in run["history"] if row.get("best")), None),
     )
-
-
-def split_by_chance(heads, bandwidth="auto:0.3", folder=None):
-    """Return how often MeanShift splits as many draws of one normal distribution.
-
-    The share is recorded for some numbers of heads, and interpolated between them on a logarithmic
-    axis.
-
-    Args:
-        heads: the number of heads.
-        bandwidth: a rule of `mmlkit.heads.cluster`.
-        folder: the folder of meanshift_rules.json; None: results/.
-
-    Returns:
-        The share, or NaN where the rule is not recorded.
-    """
-    rows = read_record(Path(folder or results()) / "meanshift_rules.json")["rows"]
-    known = sorted((one["heads"], one["share_split"]) for one in rows if one["rule"] == bandwidth)
-    if not known:
-        return float("nan")
-    sizes, shares = zip(*known)
-    return float(np.interp(np.log(heads), np.log(sizes), shares))
-
-
-def staircase_table(runs, folder=None):
-    """Return one row for each check of some runs.
-
-    Args:
-        runs: a list of `Staircase`.
-        folder: see `split_by_chance`.
-
-    Returns:
-        A DataFrame with the columns run, step, of training, heads, clusters, left, split by chance,
-        and dev: the metric after the last epoch that ended at or before the step, less that of the
-        majority class.
-    """
-    import pandas as pd
-
-    rows = []
-    for run in runs:
-        for event, (step, before, after) in zip(run.events, run.counts):
-            dev = [value for at, value in run.dev if at <= step]
-            rows.append(
-                {
-                    "run": run.name,
-                    "step": step,
-                    "of training": step / run.steps,
-                    "heads": before,
-                    "clusters": len(event["centroids"]),
-                    "left": after,
-                    "split by chance": split_by_chance(before, run.bandwidth, folder),
-                    "dev": dev[-1] - run.majority if dev else float("nan"),
-                }
-            )
-    return pd.DataFrame(rows)

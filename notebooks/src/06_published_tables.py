@@ -1,8 +1,9 @@
 # %% [markdown]
 # # 06 Reading published tables
 #
-# Some numbers in a table follow from other numbers in it, such as a mean. This notebook recomputes such numbers in the published
-# tables of the MML paper and shows which conclusions remain. It also reads the performance profile of the paper in two ways.
+# Notebook 05 found no gain of MML on sister sets, but the paper prints one. **How much of the printed gain is left when the tables are
+# recomputed, and how certain is the rest?** Some numbers in a table follow from others in it, such as a mean. You will recompute them, and
+# then read the paper's performance profile in two ways.
 #
 # | | |
 # |---|---|
@@ -15,6 +16,7 @@
 # ## You will be able to
 #
 # - recompute a derived number, and decide whether rounding explains a difference,
+# - find the mistakes in a printed algorithm by running it,
 # - draw and read a performance profile, and say which reading of it you use,
 # - measure how much one row contributes to a mean,
 # - say which part of a published claim remains, and how uncertain it is.
@@ -41,14 +43,16 @@ from mmlcourse import open_notebook
 
 open_notebook("06", profile, output_dir)
 
-# %%
+# %% tags=["setup"]
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
-from mmlcourse import published
+from mmlcourse import published, studies
 from mmlcourse.lessons import checks, plots
-from mmlcourse.studies import CATEGORIES, METHODS, cell_improvements, hold_out_errors, improvements
+from mmlcourse.lessons.answers import folded
+from mmlcourse.studies import CATEGORIES, METHODS, hold_out_errors, improvements
+from mmlcourse.studies import performance_profile, profile_steps
 
 print(f"mmlkit {mmlkit.__version__}; {len(published.tables()):,} printed numbers of five documents")
 
@@ -72,9 +76,8 @@ print(f"{len(away) // 6} experiments for each of six methods")
 theirs.head(3)
 
 # %%
-plots.improvement_panels(
-    cell_improvements(theirs)["mml"], CATEGORIES, title="MML against BERT, published accuracies"
-)
+of_mml = studies.cell_improvements(theirs)["mml"]
+plots.improvement_panels(of_mml, CATEGORIES, title="MML against BERT, published accuracies")
 plt.show()
 
 # %% [markdown]
@@ -82,20 +85,19 @@ plt.show()
 # QNLI columns are losses, of 0.5 to 3.0 %. The other cells lie between -1.0 and +10.4 %.*
 #
 # **Predict before you run.** QNLI asks whether a sentence answers a question. It has two labels, equally often. What accuracy on QNLI do
-# models trained on RTE, MNLI or SNLI have?
+# models reach that were trained on RTE, MNLI or SNLI?
 
-# %% tags=["answer"] jupyter={"outputs_hidden": true}
-on_qnli = away.loc[away["evaluated_on"] == "qnli", "accuracy"]
-rest = away.loc[away["evaluated_on"] != "qnli", "accuracy"]
-near = on_qnli.between(48, 53).mean()
-print(f"Answer: the median is {on_qnli.median():.1f} %, the accuracy of guessing.", end=" ")
-print(f"{near:.0%} of the values lie between 48 and 53 %.")
-print(f"On the other sets the median is {rest.median():.1f} %.")
+# %% tags=["answer"]
+with folded():
+    on_qnli = away.loc[away["evaluated_on"] == "qnli", "accuracy"]
+    rest = away.loc[away["evaluated_on"] != "qnli", "accuracy"]
+    print(f"The median is {on_qnli.median():.1f} %, the accuracy of guessing:")
+    print(f"{on_qnli.between(48, 53).mean():.0%} of the values lie between 48 and 53 %.")
+    print(f"On the other sets the median is {rest.median():.1f} %.")
 
 # %% [markdown]
-# Nearly all models trained on another set are about as accurate as guessing on QNLI. The ratio of two guessing accuracies says nothing about
-# learning. Yet QNLI is one of the three other sets of RTE, MNLI and SNLI, so it contributes one third of these means. Look at the
-# level of the accuracies before you read an improvement.
+# The ratio of two guessing accuracies says nothing about learning. Yet QNLI is one of the three other sets of RTE, MNLI and SNLI, so it
+# contributes one third of their means. Look at the level of the accuracies before you read an improvement.
 #
 # ## 2 Printed against recomputed
 #
@@ -103,38 +105,42 @@ print(f"On the other sets the median is {rest.median():.1f} %.")
 # trained on SNLI.
 
 # %%
-one = theirs.query("trained_on == 'snli' and split == 'dev' and evaluated_on != 'snli'")
-pair = one.pivot(index="evaluated_on", columns="method", values="accuracy")[["mml", "bert"]]
+of_snli = theirs.query("trained_on == 'snli' and split == 'dev' and evaluated_on != 'snli'")
+pair = of_snli.pivot(index="evaluated_on", columns="method", values="accuracy")[["mml", "bert"]]
 pair["ratio"] = pair["mml"] / pair["bert"]
 pair.round(4)
 
 # %% [markdown]
-# The mean ratio is 0.9965, so the improvement is -0.35 %. The paper prints -0.26 %. Can rounding explain the difference? Every
-# accuracy is known to half of its last digit: 69.31 may be any number from 69.305 to 69.315. The improvement is lowest when all
-# accuracies of MML are lowest and all of BERT are highest. It is highest in the opposite case.
+# The mean ratio is 0.9965, so the improvement is -0.35 % (the next cell), but the paper prints -0.26 %. Can rounding explain the difference? Every accuracy
+# is known to half of its last digit: 69.31 may be any number from 69.305 to 69.315. The improvement is lowest when all accuracies of MML are
+# lowest and all of BERT are highest, and it is highest in the opposite case.
 
 # %%
 low, high = (
     100 * (((pair["mml"] + side) / (pair["bert"] - side)).mean() - 1) for side in (-0.005, 0.005)
 )
-print(f"between {low:.3f} and {high:.3f} %; printed -0.26 %")
+print(
+    f"mean ratio {pair['ratio'].mean():.4f}, improvement {100 * pair['ratio'].mean() - 100:.2f} %"
+)
+print(f"rounding allows {low:.3f} to {high:.3f} %; printed -0.26 %")
 
 # %% [markdown]
-# The printed number lies far outside this range. So at least one of the seven numbers, three pairs of accuracies and the
-# improvement, is a misprint. The test alone does not show which one. `published.misprints()` applies the test to every cell. It
-# also accepts digits that are cut off instead of rounded, because the paper cuts them.
+# The printed number lies outside this range, so at least one of the seven numbers is a misprint. The test alone does not show which one.
+# `published.misprints()` applies it to every number, and accepts digits that are cut off, because the paper cuts them.
 #
 # **Predict before you run.** The two tables print 140 improvements, 28 for each of five methods: 14 at the ends of rows and 14 in
 # footers. How many of them cannot be right, and which method has most of them?
 
-# %% tags=["answer"] jupyter={"outputs_hidden": true}
+# %%
 said = cells.query("metric == 'improvement'")
 wrong = said.groupby("method")["wrong"].agg(["sum", "count"]).loc[list(METHODS[1:])]
 wrong.columns = ["cannot be right", "printed"]
-count, most = wrong["cannot be right"], wrong["cannot be right"].idxmax()
-print(f"Answer: {count.sum()} of {len(said)}; most for {most}, with {count[most]} of 28.", end=" ")
-print(f"For mml it is {count['mml']}.")
-display(wrong)
+
+# %% tags=["answer"]
+with folded():
+    number, most = wrong["cannot be right"], wrong["cannot be right"].idxmax()
+    print(f"{number.sum()} of {len(said)}; most for {most}, with {number[most]} of 28.")
+    display(wrong)
 
 # %%
 ends = said[said["evaluated_on"].isna()].rename(columns={"recomputed": "recomputed again"})
@@ -143,8 +149,9 @@ assert np.allclose(ends["improvement"], ends["recomputed again"])  # the library
 
 
 def square(column, split):
-    table = ends[ends["split"] == split].pivot(index="method", columns="trained_on", values=column)
-    return table.loc[list(METHODS[1:]), [name for sets in CATEGORIES.values() for name in sets]]
+    """A method in each row, a training set in each column."""
+    part = ends[ends["split"] == split].pivot(index="method", columns="trained_on", values=column)
+    return part.loc[list(METHODS[1:]), [name for sets in CATEGORIES.values() for name in sets]]
 
 
 kinds = {"printed": "printed", "recomputed": "improvement"}
@@ -163,86 +170,46 @@ plt.show()
 # *All 14 improvements of `bert-ensemble` at the ends of rows disagree with their accuracies (framed), and 13 of them change their
 # sign. Of the 14 improvements of MML, one disagrees.*
 #
-# Only one of the 28 improvements of MML is wrong. Table 2 prints -0.36 % for the same model, which is inside the range. So in the row of
-# SNLI the improvement itself is the misprint. The other 42 of the 43 wrong cells belong to the methods that MML is compared with. So the
-# comparison has to be repeated with recomputed numbers. From here on, this notebook takes the printed accuracies as correct. For
-# `bert-ensemble`, where no improvement agrees, this assumption is doubtful (section 6).
+# Table 2 prints -0.36 % for this one, which is inside the range, so the improvement itself is the misprint. The other 42 of the 43 wrong
+# cells belong to the methods that MML is compared with, so the comparison has to be repeated with recomputed numbers. From here on, we take
+# the printed accuracies as correct. For `bert-ensemble`, where no improvement agrees, this is doubtful (section 5).
 #
-# ## 3 What is left of the claim
-#
-# The paper sums up with the mean over the seven training sets. In the next table, *printed* is the mean of the printed improvements. The
-# text prints +1.64 % for BERT-Drop on the train splits, where these have the mean 1.46.
-#
-# **Predict before you run.** The recomputed means will change most for `bert-ensemble` and `mv-m`. Will MML still have the highest
-# mean on both splits?
-
-# %% tags=["answer"] jupyter={"outputs_hidden": true}
-means = ends.pivot_table(index="method", columns="split", values=["printed", "improvement"])
-means = means.rename(columns={"improvement": "recomputed"}).loc[list(METHODS[1:])]
-means = means[[(kind, split) for kind in ("printed", "recomputed") for split in ("train", "dev")]]
-first = means["recomputed"].idxmax()
-still = "Yes" if (first == "mml").all() else "No"
-lead = means["recomputed"].loc["mml"] - means["recomputed"].drop("mml").max()
-print(
-    f"Answer: {still}. mml leads by {lead['train']:.2f} points on train, {lead['dev']:.2f} on dev."
-)
-for name in ("bert-ensemble", "mv-m"):
-    before, after = (means.loc[name, (kind, "train")] for kind in ("printed", "recomputed"))
-    print(f"{name}, train: {before:+.2f} % as printed, {after:+.2f} % recomputed.")
-display(means.round(2))
-
-# %% [markdown]
-# The mean improvement of MML changes by at most 0.01. Three other methods have higher means than the printed cells: `mv-m`,
-# `bert-drop` and `bert-ensemble`. The printed loss of the ensemble becomes a small gain. The mean of `mv-5` becomes slightly
-# lower.
-#
-# How uncertain is the lead? The paper gives no spread over seeds. The only available spread is the one over the seven training
-# sets. For each set, the next cell averages train and dev and subtracts the improvement of another method from that of MML. Then
-# it takes the mean and its standard error. The third column leaves out the row of RTE.
-
+# The same test on all five documents of this course:
 
 # %%
-def lead_by_set(part):
-    """Return MML's improvement minus that of the other methods, a row per training set."""
-    table = improvements(part).groupby(["trained_on", "method"])["improvement"].mean().unstack()
-    gap = table.rsub(table["mml"], axis=0).drop(columns="mml")
-    return table, gap.assign(bert=table["mml"])  # MML's improvement is its lead over BERT
-
-
-by_set, difference = lead_by_set(theirs)
-without_qnli = lead_by_set(theirs[theirs["evaluated_on"] != "qnli"])[1]
-leads = {
-    "MML minus this method": difference.mean(),
-    "standard error": difference.sem(),
-    "without RTE": difference.drop("rte").mean(),
-    "not evaluated on QNLI": without_qnli.mean(),
-    "not trained on QNLI": difference.drop("qnli").mean(),
-}
-pd.DataFrame(leads).round(2)
-
-# %%
-for title in ("not evaluated on QNLI", "not trained on QNLI"):
-    change = leads[title] - leads["MML minus this method"]
-    lowest = leads[title].idxmin()
-    print(
-        f"{title}: the leads change by {change.min():+.2f} to {change.max():+.2f} points.", end=" "
-    )
-    print(f"The smallest is over {lowest}, {leads[title][lowest]:+.2f}.")
+documents = published.tables().groupby("source").size().to_frame("printed numbers")
+documents["cannot be right"] = published.misprints().groupby("source").size()
+documents.fillna(0).astype(int)
 
 # %% [markdown]
-# In this section a point is one percent of BERT's accuracy, not a point of accuracy. MML lies 3.2 ± 1.4 points above BERT, and 1.1 ± 0.6
-# points above `mv-5`, the nearest method. With seven values, a 95 % interval reaches 2.4 standard errors to each side (Student's $t$). None
-# of the five leads is that large, so no interval excludes zero. The seven values share evaluated sets, so even these intervals are rough.
-# Without the row of RTE, the leads over BERT and `bert-ensemble` fall to 2.1 and 1.6 points. RTE has only 2,490 training rows, and the
-# results of small sets vary most from run to run. The leads over the other three methods become slightly larger without RTE. The figure of
-# section 2 shows that they come mostly from the models trained on QNLI.
+# *51 of the 53 are in the two versions of the MML paper.*
 #
-# Nearly all accuracies on QNLI are those of guessing (section 1). Without QNLI as an evaluated set (fourth column), all leads grow. Without
-# it as a training set (fifth column), all leads shrink.
+# ## 3 Misprints in an algorithm
 #
-# MML keeps the highest mean after recomputing. Seven training sets, without a spread over seeds, are too few to show that its
-# lead is more than chance. More seeds are needed to show it.
+# Formulas cannot be recomputed, but they can be run. Algorithm 1 of the MML paper, which notebook 04 uses in a corrected form, prints:
 #
+# | printed | consequence | corrected |
+# |---|---|---|
+# | $a_j \leftarrow (1-\gamma)\, a_j + \gamma L$ | 0.99 of the average is the newest batch: nothing is smoothed | $\gamma\, a_j + (1-\gamma) L_j$ |
+# | $L$ is the loss of the whole model | see the question | each head's own $L_j$ |
+# | $\theta \leftarrow \theta + \mathrm{Adam}(\ldots)$ | increases the loss, unless Adam returns the negative step | subtract the step |
+# | drop head $j$ if $a_j \notin \min(\mathrm{clusters})$ | compares an average with the lowest centre; hardly any head would stay | drop it if its cluster is not the lowest |
+# | $a_j$ is updated for all $j$ | dropped heads are still evaluated | active heads only |
+# | Threshold is tested before clustering only | a check may reduce five heads to one | as printed; `min_active` sets a minimum |
+#
+# **Predict before you run.** Three heads have the mean losses 0.4, 0.6 and 0.6. By how much do their averages $a_j$ differ after 200 steps
+# of the printed update? How many heads does the pruning drop?
+
+# %% tags=["answer"]
+with folded():
+    losses = np.array([0.4, 0.6, 0.6]) + 0.1 * np.random.default_rng(seed).normal(size=(200, 3))
+    a = np.zeros(3)
+    for each in losses:
+        a = 0.01 * a + 0.99 * each.sum()  # L: the sum over the heads
+    print(f"They are equal to the last bit ({a[0]:.4f}), because all get the same number.")
+    print("So there is one cluster, and the printed algorithm never drops a head.")
+
+# %% [markdown]
 # ## 4 The performance profile
 #
 # Fig. 3 of the paper shows 36 experiments and six methods in one figure, after Dolan and Moré (2002). In every experiment, divide
@@ -268,25 +235,25 @@ small
 
 # %% [markdown]
 # **Predict before you run.** Divide each row by its lowest error. What are $\rho(1)$ and $\rho(1.2)$ of each method?
-
-# %% tags=["answer"] jupyter={"outputs_hidden": true}
-ratios = small.div(small.min(axis=1), axis=0)
-at_1, at_12 = ((ratios <= tau).mean() for tau in (1, 1.2))
-for name in small:
-    label = "Answer: " if name == "A" else "        "
-    print(f"{label}{name}: rho(1) = {at_1[name]:.2f}, rho(1.2) = {at_12[name]:.2f}")
-
-# %% [markdown]
+#
+# <details><summary>Answer</summary>
+#
+# | | A | B | C |
+# |---|---|---|---|
+# | $\rho(1)$ | 2/3 | 2/3 | 0 |
+# | $\rho(1.2)$ | 2/3 | 1 | 1/3 |
+#
 # In experiment 2, A and B are equally good, and both count. So the shares at $\tau = 1$ may add up to more than 1.
+#
+# </details>
 #
 # **Checkpoint**: the library's `performance_profile` gives the same shares.
 
 # %%
-from mmlcourse.studies import performance_profile, profile_steps, recorded_protocol
-
+ratios = small.div(small.min(axis=1), axis=0)
 shares = performance_profile(small, [1.0, 1.2])
-assert np.allclose(shares.loc[1.0], at_1) and np.allclose(shares.loc[1.2], at_12)
-shares.round(2)
+assert all(np.allclose(shares.loc[tau], (ratios <= tau).mean()) for tau in (1.0, 1.2))
+print("performance_profile gives the same shares")
 
 # %% [markdown]
 # ### Three profiles
@@ -300,72 +267,70 @@ shares.round(2)
 
 # %%
 errors = hold_out_errors(theirs, top=100)[list(METHODS)]
-runs = recorded_protocol()
+runs = studies.recorded_protocol()
 profiles = {
     "published, error": profile_steps(errors, 1.5),
     "published, accuracy": profile_steps(errors, 1.15, top=100),
 }
-if len(runs):
-    kept = ["seed", *columns]
-    profiles["our runs, error"] = profile_steps(hold_out_errors(runs[kept]), 1.5)
+our_errors = hold_out_errors(runs[["seed", *columns]])
+profiles["our runs, error"] = profile_steps(our_errors, 1.5)
 
-
-# %% tags=["answer"] jupyter={"outputs_hidden": true}
-def share_behind(one):
-    """The share of the horizontal axis on which another line lies above MML's."""
-    widths = np.diff(one.index.to_numpy())
-    return widths[(one["mml"] < one.max(axis=1)).to_numpy()[:-1]].sum() / widths.sum()
-
-
-behind = {name: share_behind(one) for name, one in profiles.items()}
-never = [name for name, share in behind.items() if share == 0]
-print(f"Answer: in {len(never)} of {len(profiles)}.", end=" ")
-print("; ".join(f"{name}: behind on {share:.0%} of the axis" for name, share in behind.items()))
 
 # %%
-with plots.style():
-    fig, axes = plt.subplots(1, len(profiles), figsize=(11.5, 3.6), layout="constrained")
-for ax, (name, one) in zip(axes, profiles.items()):
-    kind = name.split(", ")[1]
-    plots.profile(one, xlabel=f"factor τ on the {kind}", title=name, ax=ax)
+def share_behind(steps):
+    """The share of the horizontal axis on which another line lies above MML's."""
+    widths = np.diff(steps.index.to_numpy())
+    return widths[(steps["mml"] < steps.max(axis=1)).to_numpy()[:-1]].sum() / widths.sum()
+
+
+# %% tags=["answer"]
+with folded():
+    print("In none of the three. Another line lies above MML's")
+    for name, steps in profiles.items():
+        print(f"on {share_behind(steps):3.0%} of the axis of {name}")
+
+# %%
+with plots.common.panels(1, len(profiles), (11.5, 3.6)) as (axes,):
+    for ax, (name, steps) in zip(axes, profiles.items()):
+        plots.profile(steps, xlabel=f"factor τ on the {name.split(', ')[1]}", title=name, ax=ax)
 plt.show()
 
 # %%
-assert len(errors) == 36 and behind["published, error"] < 0.02 < behind["published, accuracy"]
-for name, one in profiles.items():
-    passed = one.index[one["mml"] < one.max(axis=1)]
-    start = f"first behind at factor {passed[0]:.3f}" if len(passed) else "never behind"
-    print(f"{name}: mml wins {one['mml'].iloc[0]:.0%} of the experiments and is {start}")
-if len(runs):
-    print(f"our runs: bert wins {profiles['our runs, error']['bert'].iloc[0]:.0%}")
+for name, steps in profiles.items():
+    passed = steps.index[steps["mml"] < steps.max(axis=1)]
+    again = [*steps.index[steps.index > passed[-1]], steps.index[-1]][0]
+    mml, bert = (steps[method].iloc[0] for method in ("mml", "bert"))
+    print(f"{name}: mml wins {mml:.0%} and bert {bert:.0%} of the experiments;", end=" ")
+    print(f"mml is behind between the factors {passed[0]:.2f} and {again:.2f}")
 
 # %% [markdown]
-# *By error, MML is behind another method only between the factors 1.17 and 1.18, and wins 39 % of the 36 experiments. By accuracy,
-# `mv-5` is higher from 1.07 to 1.14, on half of the axis. In our runs, BERT wins 40 % of 216 experiments (ties count for all),
-# and MML 25 %.*
+# *By error, MML is behind another method only between the factors 1.17 and 1.18. By accuracy, `mv-5` is higher from 1.07 to 1.14, on half of
+# the axis. In our runs, BERT wins 40 % of the experiments and MML 25 %.*
 #
-# *The readings by error and by accuracy differ, because they give the sets different weights.* Where the best error is 50 %, as
-# on QNLI, a factor of 1.05 on the error allows 2.5 points more error. Where the best error is 9 %, as on STS-B\*, the same factor
-# allows less than half a point. By accuracy, a factor of 1.05 allows 2.4 points at an accuracy of 50 % and 4.3 points at 91 %. So
-# by accuracy, QNLI counts more relative to the other sets. In only two experiments does MML need a factor above 1.14: the model
-# of RTE on QNLI, train and dev. There `mv-5` has 58 to 59 % and MML 51 %.
+# The readings by error and by accuracy differ, because they give the sets different weights. Where the best error is 50 %, as on QNLI, a
+# factor of 1.05 on the error allows 2.5 points more error. Where it is 9 %, as on STS-B\*, the same factor allows less than half a point. By
+# accuracy, QNLI counts more: the two experiments where MML is furthest behind are the model of RTE on QNLI, where `mv-5` reaches 58 to 59 %
+# and MML 51 %.
 #
-# *The third profile differs from the first two.* It has another encoder, other data and four methods. `mml`, `mv-m` and `bert-ensemble`
-# all have many heads and share their wins (section 5). Notebook 05 has the differences of these methods with intervals. All of them
-# contain zero.
+# A profile shows no uncertainty. Its 36 experiments are not independent, because each method has seven models, and one model is evaluated in
+# all experiments of its training set. A profile also does not show how large a difference is in points.
 #
-# *A profile shows no uncertainty.* Its 36 experiments are not independent: each method has seven models, and one model is
-# evaluated in all experiments of its training set. A profile also does not show how large a difference is in points.
+# ### Which methods are compared
 #
-# ## 5 Which methods are compared
+# A profile divides by the best of *all* methods in the figure. If one method is left out, the other lines change, and sometimes their order
+# (Gould and Scott 2016).
 #
-# A profile divides by the best of *all* methods in the figure. If one method is left out, the other lines change, and sometimes
-# their order (Gould and Scott 2016). The next figure leaves out `mml`. Its sliders choose another method or one split.
+# **Predict before you run.** Which method leads when MML is left out? Move the sliders to see other choices.
+#
+# <details><summary>Answer</summary>
+#
+# No method leads at every factor: `bert-ensemble` leads at 1.0, `mv-5` at 1.06 and `bert-drop` at 1.15. So "best in most experiments" is a
+# statement about all methods in the figure, and not a property of one method.
+#
+# </details>
+
 
 # %%
-from mmlcourse.lessons.plots import sliders
-
-
 def draw_profile(without, splits):
     """The published profile without one method, on some of the splits."""
     part = errors if splits == "both" else errors.xs(splits, level="split", drop_level=False)
@@ -374,105 +339,138 @@ def draw_profile(without, splits):
     plots.profile(profile_steps(part, 1.5), title=f"{len(part)} experiments, {left_out}")
 
 
-sliders(
-    draw_profile,
-    start={"without": "mml"},
-    without=["none", *METHODS[1:]],
-    splits=["both", "train", "dev"],
-)
+choices = dict(without=["none", *METHODS[1:]], splits=["both", "train", "dev"])
+plots.sliders(draw_profile, start={"without": "mml"}, **choices)
 
 # %% [markdown]
-# *Profiles of the published errors without `mml`: no method leads at every factor. `bert-ensemble` leads at 1.0, `mv-5` at 1.06 and
-# `bert-drop` at 1.15.*
-
-# %%
-wins = pd.DataFrame(
-    {
-        "with mml": performance_profile(errors, [1.0]).iloc[0],
-        "without mml": performance_profile(errors.drop(columns="mml"), [1.0]).iloc[0],
-    }
-).loc[list(METHODS)]
-wins.round(2)
-
-# %% [markdown]
-# *Without MML, no method is far ahead: `bert-ensemble` wins 33 % of the experiments, and `mv-5` and `bert-drop` lead at larger
-# factors.*
+# *Profiles of the published errors without `mml`.*
 #
-# In the experiments that MML won, the second-best method now wins, mostly `mv-5`, `mv-m` or `bert-drop`. So "best in most
-# experiments" is a statement about all methods in the figure. It is not a property of one method. BERT wins no experiment in
-# either case.
+# ## 5 Two more things to ask of a table
 #
-# ## 6 Two more things to ask of a table
-#
-# **Are numbers equal that should differ?** This question needs no arithmetic. An ensemble of heads is another model than BERT, so
-# its accuracies should differ from those of BERT. The next cell compares the diagonals, where each model is evaluated on its own
-# set.
+# **Are numbers equal that should differ?** An ensemble of heads is another model than BERT, so its accuracies should differ from those of
+# BERT. The next cell compares the diagonals, where each model is evaluated on its own set.
 
 # %%
 own = theirs[theirs["trained_on"] == theirs["evaluated_on"]]
 diagonal = own.pivot(index=["trained_on", "split"], columns="method", values="accuracy")
 equal = diagonal.drop(columns="bert").eq(diagonal["bert"], axis=0)
 print("cells of 14 that equal bert's to the last digit:", equal.sum().to_dict())
-diagonal.loc[equal["bert-ensemble"], ["bert", "bert-ensemble"]]
+diagonal.loc[equal["bert-ensemble"], ["bert", "bert-ensemble"]].T
 
 # %% [markdown]
-# A value of 100 % explains the equal pair of STS-B\* on train. Chance may explain one equal pair on a dev split of a few hundred rows. It
-# hardly explains RTE and MNLI, which agree on both splits. It also hardly explains seven equal cells of 14, when the other methods have at
-# most two. This is a hint and no proof. It concerns the method whose printed improvements all disagree with its accuracies. So its
-# recomputed gain in section 3 is not reliable either.
+# A value of 100 % explains the equal pair of STS-B\* on train, and chance may explain one equal pair on a dev split of a few hundred rows. It
+# hardly explains RTE and MNLI, which agree on both splits. This is a hint and no proof. But it concerns the method whose printed improvements
+# all disagree with its accuracies, so its recomputed gain is not reliable either.
 #
-# The next cell counts equal cells for every pair of methods, over all printed accuracies. Then it lists each pair that agrees in
-# all cells of a training set.
+# Another equality needs no misprint: MML and `mv-m`, trained on RTE, have the same accuracy in all eight cells. Table 1 of the paper explains
+# it. On RTE, MML kept all 1,024 heads, so the two models are one, and the gain on RTE is no evidence for pruning.
 
 # %%
-from itertools import combinations
-
-rows_by = ["trained_on", "split", "evaluated_on"]
-wide = theirs.pivot(index=rows_by, columns="method", values="accuracy")
-same = {pair: wide[pair[0]].eq(wide[pair[1]]) for pair in combinations(METHODS, 2)}
-equal_cells = pd.DataFrame("", index=METHODS[:-1], columns=METHODS[1:])
-for (first, second), agree in same.items():
-    equal_cells.loc[first, second] = str(agree.sum())
-    cells_of = agree.groupby("trained_on").agg(["sum", "count"])
-    for name, total in cells_of.query("sum == count")["count"].items():
-        print(f"{first} = {second} in all {total} cells of the models trained on {name}")
-print(f"equal cells of {len(wide)}:")
-equal_cells
+wide = theirs.pivot(
+    index=["trained_on", "split", "evaluated_on"], columns="method", values="accuracy"
+)
+wide.loc["rte", ["mml", "mv-m"]].T
 
 # %% [markdown]
-# One equality needs no misprint. The models of MML and `mv-m` that were trained on RTE have the same accuracy in all eight cells.
-# Table 1 of the paper explains it: on RTE, MML kept all 1,024 heads, so the two models are one. So the gain on RTE is no evidence
-# for pruning.
+# **What is the average of?** Both versions of the paper print an average of the same test scores of BERT on GLUE (a public collection of
+# tasks), quoted from Devlin et al. (2018).
 #
-# **What is the average of?** Both versions of the paper print an average of the same test scores on GLUE (a public collection of tasks).
-# Those of BERT are quoted from Devlin et al. (2018). BERT has 83.55 in the first version and 83.2 in the second. Did the model become
-# worse?
-
-# %%
-from mmlcourse.studies import glue_average
+# **Predict before you run.** BERT's average is 83.55 in the first version and 83.2 in the second. Did the model become worse?
 
 
+# %% tags=["answer"]
 def average(method, convention):
     """The average of the printed GLUE test scores of a method, by the convention of one version."""
-    table = published.tables("mml_v2").query("table == 'Table 1' and split == 'test'")
-    printed = table[table["row"] == method].set_index("column")["printed"]
+    table1 = published.tables("mml_v2").query("table == 'Table 1' and split == 'test'")
+    printed = table1[table1["row"] == method].set_index("column")["printed"]
     mnli = printed.pop("MNLI-m"), printed.pop("MNLI-mm")
     printed = printed.drop([name for name in printed.index if name.startswith("Aver")])
     scores = {name.lower().replace("-", ""): value for name, value in printed.items()}
-    return glue_average({**scores, "mnli": mnli}, convention)
+    return studies.glue_average({**scores, "mnli": mnli}, convention)
 
 
-rows = {
-    "v1: nine columns, MNLI twice": [average(name, "mml-v1") for name in ("BERT", "MML")],
-    "v2: eight tasks": [average(name, "mml-v2") for name in ("BERT", "MML")],
-}
-pd.DataFrame(rows, index=["BERT", "MML"]).T.round(2)
+with folded():
+    print("No. The first version counts MNLI twice, once for each of its two test sets:")
+    print(f"BERT {average('BERT', 'mml-v1'):.2f}, MML {average('MML', 'mml-v1'):.2f}")
+    print("The second version averages the two test sets first:")
+    print(f"BERT {average('BERT', 'mml-v2'):.2f}, MML {average('MML', 'mml-v2'):.2f}")
 
 # %% [markdown]
-# Neither average is wrong, and no model became worse. The first version counts MNLI twice, once for each of its two test sets.
-# The second version first averages the two. The first version prints 83.55 because its digits are cut off. A comparison of
-# averages needs the list of their columns.
+# A comparison of averages needs the list of their columns.
 #
+# ## 6 What is left of the claim
+#
+# The paper sums up with the mean over the seven training sets.
+#
+# **Predict before you run.** Which method's mean changes most when it is recomputed? Does MML keep the highest mean on both splits?
+
+# %% tags=["answer"]
+with folded():
+    means = ends.pivot_table(index="method", columns="split", values=["printed", "improvement"])
+    means = means.rename(columns={"improvement": "recomputed"}).loc[list(METHODS[1:])]
+    means = means[[(kind, split) for kind in kinds for split in ("train", "dev")]]
+    change = (means["recomputed"] - means["printed"]).abs().max(axis=1)
+    best = means["recomputed"].idxmax()
+    print(f"{change.idxmax()}, whose printed loss becomes a small gain.")
+    print(f"The highest recomputed mean is that of {best['train']} on train, {best['dev']} on dev.")
+    display(means.round(2))
+
+# %% [markdown]
+# How uncertain is the lead of MML? The paper gives no spread over seeds, so the only spread is the one over the seven training sets. The next
+# cell averages train and dev for each set, subtracts the improvement of another method from that of MML, and draws mean and interval. With
+# seven values, a 95 % interval reaches 2.4 standard errors to each side (Student's $t$). The last group is our own answer, from notebook 05.
+
+
+# %%
+def lead_by_set(part):
+    """MML's improvement minus that of the other methods, a row per training set."""
+    table = improvements(part).groupby(["trained_on", "method"])["improvement"].mean().unstack()
+    lead = table.rsub(table["mml"], axis=0).drop(columns="mml")
+    return lead.assign(bert=table["mml"])  # MML's improvement is its lead over BERT
+
+
+def interval(values):
+    """Their mean with a 95 % interval of Student's t."""
+    mean, half = values.mean(), 2.447 * values.sem()
+    return studies.Comparison(mean, mean - half, mean + half, 0.95, len(values))
+
+
+# %%
+by_set = lead_by_set(theirs)
+by_set = by_set[["bert", *METHODS[2:]]]
+leads = [("published, seven training sets", f"MML minus {m}", interval(by_set[m])) for m in by_set]
+of_seed = improvements(runs).query("method == 'mml'").groupby("seed")["improvement"].mean()
+leads.append(
+    ("our runs, six seeds", "MML minus bert", studies.paired_bootstrap(of_seed, 0 * of_seed))
+)
+plots.forest(leads, xlabel="lead of MML, in percent of BERT's accuracy")
+plt.show()
+names = [f"{group.split()[0]}: {name}" for group, name, _ in leads]
+shown = pd.DataFrame([lead for *_, lead in leads], index=names)
+shown[["difference", "low", "high"]].round(1)
+
+# %% [markdown]
+# *Leads of MML with 95 % intervals; the last number counts training sets or seeds.*
+#
+# **The answer.** Recomputed, MML keeps the highest mean, 3.2 % above BERT, but no interval over the seven training sets excludes zero. In our
+# runs the mean is -0.2 %, and we see no difference. More seeds of the paper's setting would be needed to decide.
+#
+# Much of the lead rests on single sets. Without the row of RTE, the lead over BERT falls from 3.2 to 2.1, and RTE has only 2,490 training
+# rows. Without the models trained on QNLI, all five leads shrink:
+
+# %%
+without_qnli = lead_by_set(theirs[theirs["evaluated_on"] != "qnli"])
+pd.DataFrame(
+    {
+        "lead of MML": by_set.mean(),
+        "standard error": by_set.sem(),
+        "not trained on RTE": by_set.drop("rte").mean(),
+        "not trained on QNLI": by_set.drop("qnli").mean(),
+        "not evaluated on QNLI": without_qnli.mean(),
+    }
+).round(2)
+
+# %% [markdown]
 # ## Exercises
 #
 # ### Exercise 1: a performance profile
@@ -570,25 +568,52 @@ _ = checks.check_leave_one_out(my_leave_one_out)
 # return {name: (total - value) / (count - 1) for name, value in improvements.items()}
 # ```
 #
-# Try it with `by_set["mml"].to_dict()`.
+# Try it with `by_set["bert"].to_dict()`.
+#
+# </details>
+
+# %% [markdown]
+# ### Exercise 4: leave out the set of guessing
+#
+# ● ● ○ · 10 minutes
+#
+# On QNLI nearly all accuracies are those of guessing (section 1). Change the experiment: leave out the experiments that are evaluated on QNLI,
+# and read the profile by accuracy. Predict first: is MML still behind on half of the axis? Then run it, and try another set.
+
+# %%
+left_out = "none"  # a set, such as "qnli"
+remaining = errors[errors.index.get_level_values("evaluated_on") != left_out]
+by_accuracy = profile_steps(remaining, 1.15, top=100)
+print(f"{len(remaining)} experiments, MML is behind on {share_behind(by_accuracy):.0%} of the axis")
+
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# In which two experiments was MML furthest behind?
 #
 # </details>
 #
+# <details><summary>Solution</summary>
+#
+# With `left_out = "qnli"`, 30 experiments remain, and MML is behind nowhere. So the profile by accuracy was decided by models that guess.
+# Without SNLI, MNLI or RTE as evaluated sets, MML stays behind on about half of the axis.
+#
+# </details>
+
+# %% [markdown]
 # ## If it goes wrong
 #
 # - *"has no column 'method'"*: a profile needs the long table, with a row for each method, training set, evaluated set and split.
 # - *"top is 1, the largest error 51"*: errors in percent need `top=100`, errors from 0 to 1 need `top=1`.
-# - *There is no third profile*: the installed mmlkit holds no recorded runs. A released mmlkit and a clone of
-#   the repository have them.
 #
 # ## Takeaways
 #
-# - Recompute the derived numbers of a table before you use them, and before you publish your own.
-# - A difference counts only when no rounding of the parts explains it.
-# - The mean improvement of MML stays the same after recomputing. Without RTE, its lead over BERT falls by one third. Over seven
-#   training sets, no 95 % interval of its leads excludes zero.
+# - The printed gain of MML on sister sets, about 3 %, stays the same when it is recomputed. But over seven training sets no interval of its
+#   leads excludes zero, and our runs show no gain.
+# - Recompute the derived numbers of a table before you use them, and before you publish your own. A difference counts only when no rounding
+#   of the parts explains it.
+# - Run a printed algorithm on a toy: its mistakes show at once.
 # - A performance profile depends on its measure, on the methods compared, and on experiments that are not independent.
-# - Our recorded runs do not show the lead of MML over BERT. Notebook 05 explains why this does not refute the paper.
 #
 # ## References
 #

@@ -1,4 +1,4 @@
-"""The checks of notebook 05's exercises: labels, improvement, price, and the error of groups."""
+"""The checks of notebook 05's exercises: improvement, price, and the error of groups."""
 
 import math
 
@@ -6,11 +6,7 @@ import numpy as np
 
 from mmlcourse.lessons.checks.compare import exercise
 
-__all__ = ["check_group_error", "check_improvement", "check_price", "check_two_way", "improvement"]
-
-_CHANCES = np.array([[0.05, 0.8, 0.15], [0.1, 0.48, 0.42], [0.5, 0.3, 0.2], [0.2, 0.1, 0.7]])
-_NAMES = ("contradiction", "entailment", "neutral")
-_YES, _NO = "entailment", "not_entailment"
+__all__ = ["check_group_error", "check_improvement", "check_price", "improvement"]
 
 
 @exercise(
@@ -92,50 +88,6 @@ def improvement(pick, ours, baseline, own):
             "this is a difference in points, not a ratio": np.mean(a - b),
         },
     )
-
-
-@exercise(
-    "two_way",
-    [
-        (_CHANCES, _NAMES, np.array([_YES, _YES, _NO, _NO])),
-        (
-            _CHANCES[[0, 1, 1, 2, 3]][:, [2, 0, 1]],
-            (_NAMES[2], *_NAMES[:2]),
-            np.array([_NO, _YES, _YES, _NO, _YES]),
-        ),
-    ],
-    "the share of rows where (the most probable label is entailment) equals (the answer is)",
-)
-def check_two_way(pick, probabilities, names, answers):
-    """Check the accuracy of a three-way model on a set with two labels, by the argmax rule.
-
-    Args:
-        pick: the choice between a right value and known mistakes.
-        probabilities: of the model, [N, 3].
-        names: the three labels, in the order of the columns.
-        answers: N strings, "entailment" or "not_entailment".
-
-    Returns:
-        The accuracy, from 0 to 1.
-    """
-    true = np.array([answer == "entailment" for answer in answers])
-    best, yes = probabilities.argmax(1), list(names).index("entailment")
-    predicted = pick(
-        best == yes,
-        {
-            "columns are read by place: the first one is taken for entailment": best == 0,
-            "this is the sum rule: entailment needs more than a half": probabilities[:, yes] > 0.5,
-            "neutral counts as entailment": (best == yes) | (best == list(names).index("neutral")),
-        },
-    )
-    right = pick(
-        predicted == true,
-        {
-            "a predicted neutral or contradiction never equals not_entailment": predicted & true,
-            "right and wrong are exchanged": predicted != true,
-        },
-    )
-    return pick(right.mean(), {"the count is not divided by the rows": right.sum()})
 
 
 @exercise(

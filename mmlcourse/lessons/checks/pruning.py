@@ -1,4 +1,4 @@
-"""The checks of notebook 04's exercises: head averages, survivors, bandwidth, the staircase."""
+"""The checks of notebook 04's exercises: head averages, survivors and bandwidth."""
 
 import functools
 
@@ -11,7 +11,6 @@ from mmlkit.heads.clustering import cluster
 __all__ = [
     "check_bandwidth",
     "check_head_average",
-    "check_staircase",
     "check_survivors",
     "head_average",
 ]
@@ -189,51 +188,5 @@ def check_bandwidth(pick, samples, factors, limit):
             ),
             "this is the narrowest of all; a sample is split if it has two clusters or more, and "
             "the bandwidth is the factor times the standard deviation": min(factors),
-        },
-    )
-
-
-_EVENTS = [
-    {"step": 10, "active": 40, "kept": 40},
-    {"step": 20, "active": 40, "kept": 18},
-    {"step": 30, "active": 18, "kept": 18},
-    {"step": 40, "active": 18, "kept": 5},
-]
-
-
-@exercise(
-    "staircase",
-    [(40, _EVENTS, [0, 10, 19, 20, 35, 40, 60])],
-    "the heads that the last check up to each step kept, and all heads before the first check",
-    [((40, [], [0, 50]), "Without a check all heads stay active.")],
-)
-def check_staircase(pick, num_heads, events, steps):
-    """Check the number of active heads over training, rebuilt from a record (MML v2, Fig. 2).
-
-    Args:
-        pick: the choice between a right value and known mistakes.
-        num_heads: at the beginning.
-        events: a dict for each check, in order, with step, active (heads before) and kept.
-        steps: the steps for which the number is wanted.
-
-    Returns:
-        The number of active heads after each of these steps.
-    """
-
-    def staircase(key="kept", late=0, start=num_heads):
-        past = [[one[key] for one in events if one["step"] + late <= step] for step in steps]
-        return [counts[-1] if counts else start for counts in past]
-
-    later = [[one["kept"] for one in events if one["step"] >= step] for step in steps]
-    return pick(
-        staircase(),
-        {
-            "the heads before each check are counted, not those that it kept": staircase("active"),
-            "a check counts from its own step on": staircase(late=1),
-            "no head is active before the first check": staircase(start=0),
-            "each step gets the count of the next check": [
-                counts[0] if counts else staircase()[-1] for counts in later
-            ],
-            "these are the heads that were dropped": [num_heads - one for one in staircase()],
         },
     )

@@ -13,20 +13,15 @@ from mmlcourse.lessons.plots.common import (
     panel,
     panels,
 )
-from mmlcourse.text import count
 
 __all__ = [
     "drift",
     "head_counts",
     "head_paths",
     "head_similarity",
-    "pruning_event",
-    "prunings",
     "staircases",
     "trade_off",
 ]
-
-HEADS = dict(xlabel="index among active heads", ylabel="average loss of the head")
 
 
 def head_similarity(weight, names, *, limit=1.0):
@@ -152,44 +147,6 @@ def trade_off(paths, chosen):
     return ax
 
 
-def _fields(event):
-    return event if isinstance(event, dict) else vars(event)
-
-
-def pruning_event(event, *, title=None, ax=None):
-    """Draw one clustering: the average loss of each active head, and the centroids as lines.
-
-    Circles are the heads that are kept, crosses those that are dropped.
-
-    Args:
-        event: a PruningEvent, or a dict of its fields.
-        title: of the figure; by default step and number of clusters.
-        ax: matplotlib axes, or None for a new figure.
-
-    Returns:
-        The axes.
-    """
-    event = _fields(event)
-    kept = np.isin(event["head_ids"], event["kept"])
-    place, averages = np.arange(len(kept)), np.asarray(event["averages"])
-    if title is None:
-        title = f"step {event['step']:,}: {count(len(event['centroids']), 'cluster')}"
-    span = max(np.ptp(averages), 1e-3 * np.abs(averages).max(), 1e-9)
-    ylim = (averages.min() - 0.06 * span, averages.max() + 0.22 * span)  # room for the legend
-    with panel(ax, **HEADS, title=title, ylim=ylim) as ax:
-        label = f"kept: {kept.sum()}"
-        ax.plot(place[kept], averages[kept], "o", markersize=4, color=COLOURS[0], label=label)
-        if not kept.all():
-            label = f"dropped: {(~kept).sum()}"
-            ax.plot(place[~kept], averages[~kept], "x", markersize=5, color=COLOURS[1], label=label)
-        for i, centroid in enumerate(event["centroids"]):
-            label = None if i else "centroids"
-            ax.axhline(centroid, **DOTTED, label=label)
-        integer_ticks(ax.xaxis)
-        ax.legend(loc="upper right", ncols=3)
-    return ax
-
-
 def head_counts(runs, *, last_step, title=""):
     """Draw the number of active heads against training steps; a marker shows every check.
 
@@ -212,34 +169,6 @@ def head_counts(runs, *, last_step, title=""):
             ax.plot(steps[1:], counts[1:], marker, markersize=4, color=one["color"])
         ax.legend()
     return ax
-
-
-def prunings(runs, *, columns=3):
-    """Draw every clustering that dropped heads, a panel for each.
-
-    Args:
-        runs: {name: events}, with events as in `pruner.events` or dicts of them.
-        columns: panels side by side.
-
-    Returns:
-        The figure.
-    """
-    events = [(name, _fields(event)) for name, many in runs.items() for event in many]
-    events = [(name, event) for name, event in events if event["dropped"]]
-    rows = -(-len(events) // columns)
-    with panels(rows, columns, (3.4 * columns, 2.3 * rows)) as axes:
-        for ax, (name, event) in zip(axes.flat, events):
-            pruning_event(event, ax=ax, title=f"{name}, step {event['step']:,}")
-            ax.get_legend().remove()
-            ax.set(xlabel="", ylabel="", ylim=(None, None))
-            text = f"{len(event['kept'])} of {len(event['head_ids'])} kept"
-            ax.annotate(text, (0.02, 0.97), xycoords="axes fraction", va="top", fontsize=8)
-        for ax in axes.flat[len(events) :]:
-            ax.set_axis_off()
-        figure = axes[0, 0].figure
-        figure.supxlabel(HEADS["xlabel"], fontsize=10)
-        figure.supylabel(HEADS["ylabel"], fontsize=10)
-    return figure
 
 
 def staircases(runs, landmarks):

@@ -9,9 +9,8 @@ from mmlcourse.lessons.checks import (
     check_group_error,
     check_improvement,
     check_price,
-    check_two_way,
 )
-from mmlcourse.studies.cross_dataset import relative_improvement, two_way
+from mmlcourse.studies.cross_dataset import relative_improvement
 
 
 def improvement(ours, baseline, own):
@@ -113,72 +112,6 @@ def test_the_improvement_worked_by_hand(capsys):
 def test_mistakes_in_the_improvement_are_named(function, message, capsys):
     assert check_improvement(function) is False
     assert (out := capsys.readouterr().out).startswith(f"improvement: not yet: {message}"), out
-
-
-CHANCES = np.array([[0.05, 0.8, 0.15], [0.1, 0.48, 0.42], [0.5, 0.3, 0.2], [0.2, 0.1, 0.7]])
-NAMES = ("contradiction", "entailment", "neutral")
-
-
-def two_way_accuracy(probabilities, names, answers):
-    predicted = probabilities.argmax(axis=1) == names.index("entailment")
-    return np.mean([one == (answer == "entailment") for one, answer in zip(predicted, answers)])
-
-
-def accuracy_of(predict):
-    """Return a solution whose predictions, True for entailment, come from another rule."""
-
-    def function(probabilities, names, answers):
-        return np.mean(predict(probabilities, names) == [one == "entailment" for one in answers])
-
-    return function
-
-
-def compared_by_name(probabilities, names, answers):
-    return np.mean([names[i] == answer for i, answer in zip(probabilities.argmax(1), answers)])
-
-
-TWO_WAY = [
-    (lambda *_: [True, False], "expected one number, found [True, False]."),
-    (
-        accuracy_of(lambda p, names: p.argmax(1) == 0),
-        "columns are read by place: the first one is taken for entailment.",
-    ),
-    (
-        accuracy_of(lambda p, names: p[:, names.index("entailment")] > 0.5),
-        "this is the sum rule: entailment needs more than a half.",
-    ),
-    (
-        accuracy_of(lambda p, names: p.argmax(1) != names.index("contradiction")),
-        "neutral counts as entailment.",
-    ),
-    (accuracy_of(lambda p, names: p.argmax(1) == 1), "it returns 0.2, expected 0.6."),
-    (
-        compared_by_name,
-        "a predicted neutral or contradiction never equals not_entailment.",
-    ),
-    (lambda *case: 1 - two_way_accuracy(*case), "right and wrong are exchanged."),
-    (
-        lambda p, names, answers: len(answers) * two_way_accuracy(p, names, answers),
-        "the count is not divided by the rows.",
-    ),
-    (lambda *_: 0.37, "it returns 0.37, expected 1."),
-]
-
-
-def test_two_way_worked_by_hand(capsys):
-    """Entailment leads in the first two of the four rows; both are right, with 1 and 2 noes."""
-    answers = ["entailment", "entailment", "not_entailment", "not_entailment"]
-    assert two_way_accuracy(CHANCES, NAMES, answers) == 1
-    assert two_way(CHANCES, NAMES, as_probabilities=True).tolist() == [True, True, False, False]
-    turned = ["not_entailment", *answers[1:3], "entailment"]
-    assert two_way_accuracy(CHANCES, NAMES, turned) == 0.5
-    assert check_two_way(two_way_accuracy) and capsys.readouterr().out == "two_way: right.\n"
-
-
-@pytest.mark.parametrize("function, message", TWO_WAY)
-def test_mistakes_in_two_way_are_named(function, message, capsys):
-    assert check_two_way(function) is False
-    assert (out := capsys.readouterr().out).startswith(f"two_way: not yet: {message}"), out
 
 
 def price_solution(formula=lambda own, down, along: own - np.mean(down), factor=100):

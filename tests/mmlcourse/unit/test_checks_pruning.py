@@ -9,7 +9,6 @@ import torch
 from mmlcourse.lessons.checks import (
     check_bandwidth,
     check_head_average,
-    check_staircase,
     check_survivors,
 )
 from mmlkit.heads.clustering import cluster
@@ -281,67 +280,3 @@ def test_the_chosen_bandwidth(capsys):
 def test_mistakes_in_the_bandwidth_are_named(function, message, capsys):
     assert check_bandwidth(function) is False
     assert (out := capsys.readouterr().out).startswith(f"bandwidth: not yet: {message}"), out
-
-
-def staircase(num_heads, events, steps):
-    """The solution of the notebook."""
-    counts = []
-    for step in steps:
-        past = [event["kept"] for event in events if event["step"] <= step]
-        counts.append(past[-1] if past else num_heads)
-    return counts
-
-
-def stairs(value, counts=lambda event, step: event["step"] <= step, start=None, which=-1):
-    """Return the solution with another value, condition, beginning or choice of a check."""
-
-    def function(num_heads, events, steps):
-        past = [[value(event) for event in events if counts(event, step)] for step in steps]
-        return [one[which] if one else num_heads if start is None else start for one in past]
-
-    return function
-
-
-def kept(event):
-    return event["kept"]
-
-
-STAIRCASES = [
-    (lambda *_: 3, "expected numbers of shape [7], found shape []."),
-    (stairs(lambda event: event["active"]), "the heads before each check are counted, not those"),
-    (stairs(kept, lambda event, step: event["step"] < step), "a check counts from its own step on"),
-    (stairs(kept, start=0), "no head is active before the first check."),
-    (
-        stairs(kept, lambda event, step: event["step"] >= step, 5, 0),
-        "each step gets the count of the next check.",
-    ),
-    (
-        lambda *arguments: [arguments[0] - one for one in staircase(*arguments)],
-        "these are the heads that were dropped.",
-    ),
-    (
-        lambda num_heads, events, steps: [
-            max(one["kept"] for one in events if one["step"] <= step) if step >= 10 else num_heads
-            for step in steps
-        ],
-        "for (40, [{'step': 10, 'active': 40, 'kept': 40},",
-    ),
-]
-
-
-def test_the_rebuilt_staircase(capsys):
-    assert check_staircase(staircase) and capsys.readouterr().out == "staircase: right.\n"
-
-
-@pytest.mark.parametrize("function, message", STAIRCASES)
-def test_mistakes_in_the_staircase_are_named(function, message, capsys):
-    assert check_staircase(function) is False
-    assert (out := capsys.readouterr().out).startswith(f"staircase: not yet: {message}"), out
-
-
-def test_a_staircase_without_checks_has_all_heads(capsys):
-    def fails(num_heads, events, steps):
-        return staircase(num_heads, events, steps) if events else [0, 0]
-
-    assert not check_staircase(fails)
-    assert "Without a check all heads stay active." in capsys.readouterr().out

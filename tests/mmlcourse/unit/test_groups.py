@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mmlcourse.studies.groups import bootstrap_interval
+from mmlcourse.studies.groups import bootstrap_interval, group_error
 from mmlkit.data.tasks import get_task
 
 
@@ -44,3 +44,8 @@ def test_the_interval_of_two_groups_by_hand():
     assert found["accuracy"] == (0.5, 0.5)
     narrow = bootstrap_interval(task, scores, [1, 1, 1, 1], [1, 2, 3, 4])
     assert narrow["accuracy"] == (1.0, 1.0)
+
+
+def test_the_error_of_groups_by_hand():
+    """Two groups lie 1 above and 1 below the mean in sum: sqrt(2 / 1 * (1 + 1)) / 4."""
+    assert group_error([1, 1, 0, 0], ["a", "a", "b", "b"]) == pytest.approx(0.5)

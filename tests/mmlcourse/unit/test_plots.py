@@ -41,38 +41,12 @@ def close_figures():
     plt.close("all")
 
 
-@pytest.mark.parametrize("form", [lambda event: event, vars])
-def test_survivors_and_eliminated_differ_in_shape_and_place(form):
-    ax = plots.pruning_event(form(FIRST))
-    kept, dropped, *centroids = ax.lines
-    assert (kept.get_marker(), dropped.get_marker()) == ("o", "x")
-    assert kept.get_xydata().tolist() == [
-        [0, 0.5],
-        [2, 0.52],
-        [4, 0.48],
-    ] and dropped.get_xydata().tolist() == [[1, 0.9], [3, 0.7]]
-    assert [line.get_ydata()[0] for line in centroids] == [0.5, 0.7, 0.9]
-    assert (
-        ax.get_title(loc="left") == "step 10: 3 clusters"
-        and "index" in ax.get_xlabel()
-        and "loss" in ax.get_ylabel()
-    )
-
-
 def test_head_counts_go_down_at_the_events():
     runs = {"rte": (5, [FIRST, SECOND]), "cola": (4, [])}
     ax = plots.head_counts(runs, last_step={"rte": 30, "cola": 12})
     stairs = [line.get_xydata().tolist() for line in ax.lines if line.get_marker() == "None"]
     assert stairs == [[[0, 5], [10, 3], [20, 3], [30, 3]], [[0, 4], [12, 4]]]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["rte: 3", "cola: 4"]
-
-
-def test_every_pruning_has_a_panel():
-    fig = plots.prunings({"rte": [FIRST, SECOND], "cola": [vars(FIRST)]})
-    titles = [ax.get_title(loc="left") for ax in fig.axes]
-    assert titles == ["rte, step 10", "cola, step 10", ""]
-    assert [ax.axison for ax in fig.axes] == [True, True, False]
-    assert fig.axes[0].texts[0].get_text() == "3 of 5 kept"
 
 
 def test_staircases_are_shares_with_the_landmarks_of_the_paper():

@@ -12,6 +12,7 @@ from mmlcourse.studies import published
 from mmlcourse.studies.comparisons import Comparison, outcome_sentence, paired_bootstrap
 from mmlcourse.studies.cross_dataset import (
     cell_improvements,
+    cosine_answers,
     cross_dataset_table,
     hold_out_errors,
     improvements,
@@ -647,3 +648,12 @@ def test_an_outcome_sentence():
 def test_runs_with_other_seeds_are_not_compared():
     with pytest.raises(ValueError, match=r"the keys are \[0\] and \[1\]"):
         paired_bootstrap({0: 1.0}, {1: 1.0})
+
+
+def test_the_cosine_without_training_tells_equal_sentences():
+    """The threshold is that of the known rows, whose labels are those of the cosine."""
+    texts = [("A dog runs.", "A dog runs."), ("He pays.", "He pays."), ("It rains.", "Sell gold.")]
+    rows = [dict(zip(("sentence1", "sentence2"), pair)) for pair in texts]
+    labels = ["equivalent", "equivalent", "not_equivalent"]
+    known = make_split("mrpc", [{**row, "label": one} for row, one in zip(rows, labels)])
+    assert cosine_answers(known, known).tolist() == [True, True, False]

@@ -1,11 +1,11 @@
-"""Recorded staircases: both forms of a record, the paper's landmarks, and shares of chance."""
+"""Recorded staircases: both forms of a record, and the paper's landmarks."""
 
 import json
 import math
 
 import pytest
 
-from mmlcourse.studies import LANDMARKS, recorded_staircases, split_by_chance, staircase_table
+from mmlcourse.studies import LANDMARKS, recorded_staircases
 
 HISTORY = [
     {"epoch": 1, "step": 4, "task": "qnli", "train_loss": 9.0, "accuracy": 0.6, "best": False},
@@ -15,7 +15,7 @@ HISTORY = [
 
 @pytest.fixture
 def results(tmp_path):
-    """A folder with one run of either kind, and the shares of one rule."""
+    """A folder with one run on a folder of files, and one on the mini data."""
     short = {
         "task": "rte",
         "source": "folder",
@@ -31,8 +31,6 @@ def results(tmp_path):
     }
     (tmp_path / "pruning_rte.json").write_text(json.dumps(short))
     (tmp_path / "pruning_sst2.json").write_text(json.dumps({**short, "source": "mini"}))
-    rows = [{"rule": "auto:0.3", "heads": n, "share_split": s} for n, s in ((100, 0.5), (1, 1.0))]
-    (tmp_path / "meanshift_rules.json").write_text(json.dumps({"rows": rows}))
     return tmp_path
 
 
@@ -64,29 +62,10 @@ def test_runs_on_qnli_come_first(results):
     runs = recorded_staircases(results)
     assert [run.name for run in runs] == ["qnli, std:1.5, seed 0", "qnli, std:1.5, seed 1", "rte"]
     assert runs[0].counts == [(5, 384, 300)] and runs[0].steps == 9
-    assert [run.name for run in recorded_staircases(results, smaller=True)] == ["rte"]
 
 
 def test_nothing_is_recorded(tmp_path):
-    assert recorded_staircases(tmp_path) == [] and staircase_table([], tmp_path).empty
-    assert math.isnan(split_by_chance(10, folder=tmp_path))
-
-
-def test_shares_of_chance_lie_between_the_recorded_ones(results):
-    """Ten heads are halfway from 1 to 100 on a logarithmic axis: 0.75."""
-    assert split_by_chance(10, "auto:0.3", results) == pytest.approx(0.75)
-    assert split_by_chance(1000, "auto:0.3", results) == 0.5
-    assert math.isnan(split_by_chance(10, "std:9.0", results))
-
-
-def test_the_table_has_a_row_for_each_check(results):
-    table = staircase_table(recorded_staircases(results), results)
-    assert table[["step", "heads", "clusters", "left"]].to_numpy().tolist() == [
-        [3, 4, 2, 2],
-        [9, 2, 1, 2],
-    ]
-    assert table["of training"].tolist() == [0.3, 0.9]
-    assert math.isnan(table["dev"][0]) and table["dev"][1] == pytest.approx(0.7 - 146 / 277)
+    assert recorded_staircases(tmp_path) == []
 
 
 def test_the_landmarks_are_those_of_the_paper():
