@@ -1,4 +1,4 @@
-"""What a record of a measurement found, in a sentence: its `found`, which notebook 12 prints."""
+"""What a record of a measurement found, in a sentence: its `found`."""
 
 from mmlcourse.text import count
 

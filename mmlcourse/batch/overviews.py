@@ -1,23 +1,13 @@
-"""All recorded runs at a glance: the headline of each experiment, its claims, and what they advise.
+"""All recorded runs at a glance: how much was run, the claims, and what they advise.
 
-Notebook 12 shows them. The report of `mmlkit report` has every cell; these tables are short.
+Notebooks 10 to 12 draw the claims. The report of `mmlkit report` has every cell.
 """
 
-import json
-
 from mmlcourse.batch.results import finite, newest
-from mmlcourse.batch.scores import common_seeds, headline
-from mmlcourse.shipped import results as recorded_path
+from mmlcourse.batch.scores import common_seeds
 from mmlcourse.studies.comparisons import has_interval
 
-__all__ = [
-    "advice",
-    "claim_rows",
-    "claim_sentences",
-    "headlines",
-    "measurement_sentences",
-    "runs_table",
-]
+__all__ = ["advice", "claim_rows", "is_primary", "runs_table"]
 
 
 def runs_table(recorded):
@@ -44,48 +34,25 @@ def runs_table(recorded):
     return pd.DataFrame(rows).set_index("experiment")
 
 
-def headlines(recorded):
-    """Return the headline of each experiment: published, and ours with its spread over seeds.
+def is_primary(claim):
+    """Tell whether a claim is the main one of its experiment, or a control of a main one.
 
     Args:
-        recorded: a list of Recorded.
+        claim: of an experiment.
 
     Returns:
-        A DataFrame of texts with published, ours, sd, seeds and number (what is counted).
+        True or False.
     """
-    import pandas as pd
-
-    tables = []
-    for one in recorded:
-        table = headline(one.experiment, one.frame)
-        if table.empty:
-            continue
-        by = table.columns[0]
-        words = table[["published", "ours", "sd"]].map("{:.2f}".format)
-        words = words.replace("nan", "").assign(seeds=table["seeds"], number=by.split(": ")[1])
-        tables.append(words.set_index(pd.MultiIndex.from_product([[one.title], table[by]])))
-    return pd.concat([pd.DataFrame(), *tables])
+    return bool(claim.get("primary")) or "control_of" in claim
 
 
-def claim_sentences(recorded):
-    """Judge the claims of each experiment that has runs of both sides.
-
-    Args:
-        recorded: a list of Recorded.
-
-    Returns:
-        {title: list of sentences}. An experiment without such a claim is left out.
-    """
-    found = {one.title: [one.sentence(*pair) for pair in one.compared] for one in recorded}
-    return {title: said for title, said in found.items() if said}
-
-
-def claim_rows(recorded, level=0.95):
+def claim_rows(recorded, level=0.95, *, primary=False):
     """Compare both sides of every claim, in points of 100; `plots.forest` draws the rows.
 
     Args:
         recorded: a list of Recorded.
         level: the level of the intervals.
+        primary: whether only the primary claims (`is_primary`) on the newest data are compared.
 
     Returns:
         A list of (title, claim, Comparison, of_interest). Claims without runs of both sides are
@@ -98,8 +65,9 @@ def claim_rows(recorded, level=0.95):
             found if found.level == level else one.compare(claim, level),
             one.experiment.of_interest,
         )
-        for one in recorded
+        for one in (newest(recorded) if primary else recorded)
         for claim, found in one.compared
+        if is_primary(claim) or not primary
     ]
 
 
@@ -120,14 +88,3 @@ def advice(recorded):
         for claim, found in one.compared
         if "advice" in claim and not one.given and has_interval(found)
     ]
-
-
-def measurement_sentences():
-    """State what each single measurement in results/ found, such as those of speed.
-
-    Returns:
-        {name of the file: sentence}. A record without `found` is described by its `what`.
-    """
-    paths = sorted(recorded_path().glob("*.json"))
-    records = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
-    return {name: record.get("found") or record["what"] for name, record in records.items()}

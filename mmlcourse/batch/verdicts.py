@@ -8,7 +8,7 @@ import re
 import statistics
 from pathlib import Path
 
-from mmlcourse.batch.overviews import advice, claim_rows, runs_table
+from mmlcourse.batch.overviews import advice, claim_rows, is_primary, runs_table
 from mmlcourse.batch.results import changed_since, experiments_in, newest, without_runs
 from mmlcourse.batch.scores import best_values, headline, incomplete, rounded, select
 from mmlcourse.studies.comparisons import has_interval
@@ -96,10 +96,6 @@ def fill_marks(readme, parts):
     return path
 
 
-def _is_primary(claim):
-    return claim.get("primary") or "control_of" in claim
-
-
 def _primary(recorded, sentences=False):
     """Return a table of the primary claims on the newest data, and a sentence on the others.
 
@@ -112,7 +108,7 @@ def _primary(recorded, sentences=False):
         (order.get(claim.get("control_of"), place), "control_of" in claim, (one, claim, found))
         for place, one in enumerate(last)
         for claim, found in one.compared
-        if _is_primary(claim)
+        if is_primary(claim)
     ]
     rows = [row for *_, row in sorted(rows, key=lambda row: row[:2])]
     said = [f" {markdown_text(one.advice(claim, found))} |" for one, claim, found in rows]
@@ -127,7 +123,7 @@ def _other_verdicts(recorded):
     last, others, few = [*map(id, newest(recorded))], [], []
     for one in recorded:
         for claim, found in one.compared:
-            if id(one) not in last or not _is_primary(claim):
+            if id(one) not in last or not is_primary(claim):
                 (others if has_interval(found) else few).append(_verdict(one, claim, found))
     return [
         *("## Other claims with six seeds or more", _table(others)),

@@ -14,7 +14,7 @@ from smoke import smoke_cell, write_small_encoder
 ROOT = Path(__file__).resolve().parents[2]
 MASTERS = sorted((ROOT / "notebooks" / "src").glob("*.py"))
 # Each run of these notebooks takes seconds on a GPU, or its loop is written by hand.
-SHORT = {"00", "01", "09", "10"}
+SHORT = {"00", "01", "09", "10", "11"}
 
 # The cells of the experiment in a script, which counts the steps and may kill itself before one.
 SCRIPT = """

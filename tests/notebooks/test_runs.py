@@ -29,8 +29,8 @@ SMALLER = {
     },
     "08": {"reviews = None": "reviews = 16", "seeds = 3": "seeds = 1", "epochs=10": "epochs=2"},
     "10": {"steps = None": "steps = 8", "steps=300": "steps=30"},
-    "11": {"steps=400, every=50": "steps=40, every=10", "systems = None": 'systems = ["PALs"]'},
-    "12": {"systems = None": 'systems = ["no PALs"]'},
+    "11": {"updates = 400": "updates = 16"},
+    "12": {"epochs = None": "epochs = 1"},
 }
 
 

@@ -66,7 +66,7 @@ def forest(claims, *, limit=None, xlabel="difference, first minus second, in poi
             if word in words
         ]
         place = dict(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
-        ax.legend(handles=handles, ncols=3, **place)
+        ax.legend(handles=handles, ncols=4, **place)
     return ax
 
 

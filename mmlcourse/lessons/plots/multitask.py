@@ -1,12 +1,9 @@
 """Figures of notebooks 07 to 11: several tasks in one encoder, and the answer module's steps."""
 
-import math
-
 import numpy as np
 
 from mmlcourse.lessons.plots.common import (
     DOTTED,
-    MARKERS,
     OUTSIDE,
     error_bars,
     heat_map,
@@ -21,7 +18,6 @@ __all__ = [
     "forgetting",
     "learning_curve",
     "loss_and_pull",
-    "parameters_against_score",
     "pretraining",
     "reasoning",
     "sampling",
@@ -174,56 +170,6 @@ def _mean_and_sd(curve):
 
     groups = pd.Series(curve).explode().astype(float).groupby(level=0)
     return groups.mean(), groups.std().fillna(0)
-
-
-def parameters_against_score(parameters, scores, errors=None, *, xlabel, ylabel, places, title=""):
-    """Draw the score of each system against the number of parameters of one task.
-
-    Marks of nearly the same number would hide each other, so they are drawn side by side.
-
-    Args:
-        parameters: {system: number of parameters that belong to one task}, on a logarithmic axis.
-        scores: {system: score}.
-        errors: {system: one standard error}, where it is known.
-        xlabel: what the parameters are.
-        ylabel: what the scores are.
-        places: {system: place in the palette}; see `looks`.
-        title: of the figure.
-
-    Returns:
-        The axes.
-    """
-    names = scores.keys()
-    x = _side_by_side({name: parameters[name] for name in names})
-    with panel(size=(6.6, 3.8), xlabel=xlabel, ylabel=ylabel, title=title) as ax:
-        for name, one in looks(names, places).items():
-            ax.errorbar(
-                x[name],
-                scores[name],
-                yerr=(errors or {}).get(name),
-                fmt=one["marker"],
-                capsize=3,
-                markersize=7,
-                color=one["color"],
-                markerfacecolor="white" if places[name] >= len(MARKERS) else None,  # all are used
-                label=name,
-            )
-        ax.set_xscale("log")
-        ax.margins(x=0.12)
-        ax.legend(**OUTSIDE)
-    return ax
-
-
-def _side_by_side(numbers):
-    """Return {name: place on a logarithmic axis}; numbers that are near each other are spread."""
-    import pandas as pd
-
-    numbers = pd.Series(numbers, dtype=float)
-    logs = np.log(numbers)
-    far = logs.sort_values().diff() > math.log(1.25)
-    groups = logs.groupby(far.cumsum())
-    shift = groups.cumcount() - (groups.transform("size") - 1) / 2
-    return numbers * np.exp(groups.transform("mean") - logs) * 1.14**shift
 
 
 def learning_curve(scores, *, lines=None, title="", ax=None):

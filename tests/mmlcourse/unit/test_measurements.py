@@ -6,9 +6,14 @@ from pathlib import Path
 
 import sentences
 
-from mmlcourse.batch import measurement_sentences
-
 ROOT = Path(__file__).resolve().parents[3]
+
+
+def measurement_sentences():
+    """Return {name of a file in results/: what it found}, where it says so."""
+    paths = (ROOT / "results").glob("*.json")
+    records = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+    return {name: record["found"] for name, record in records.items() if "found" in record}
 
 
 def test_the_recorded_measurements_have_sentences():

@@ -8,7 +8,6 @@ import pytest
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-from mmlcourse.lessons.plots import COLOURS
 from mmlcourse.lessons.plots import multitask as plots_multitask
 
 WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]])
@@ -82,25 +81,6 @@ def test_forgetting_shows_scores_errors_baselines_and_a_mark_per_step():
     assert [tick.get_text() for tick in axes[1][0].get_yticklabels()] == ["sst", "qqp"]
 
 
-LABELS = dict(xlabel="parameters", ylabel="score")
-
-
-def test_parameters_lie_on_a_logarithmic_axis():
-    """Parameters and scores may be columns of a table; an error is drawn where it is known."""
-    table = pd.DataFrame({"own": [2e3, 2.4e5], "overall": [0.5, 0.6]}, index=["heads", "PAL"])
-    places = {"heads": 2, "PAL": 9}
-    given = table["own"], table["overall"], {"PAL": 0.1}
-    ax = plots_multitask.parameters_against_score(*given, **LABELS, places=places, title="live")
-    points = [container.lines[0].get_xydata().tolist() for container in ax.containers]
-    assert points == [[[2_000, 0.5]], [[240_000, 0.6]]] and ax.get_xscale() == "log"
-    assert [len(container.lines[2]) for container in ax.containers] == [0, 1]
-    bar = ax.containers[1].lines[2][0].get_segments()[0][:, 1]
-    assert bar.tolist() == [0.5, 0.7] and ax.get_title(loc="left") == "live"
-    heads, pal = (container.lines[0] for container in ax.containers)
-    assert heads.get_color() == COLOURS[2]
-    assert pal.get_markerfacecolor() == "white" != heads.get_markerfacecolor()
-
-
 def test_a_learning_curve_shows_means_and_spread_over_a_logarithmic_axis():
     scores = {"plain": {10: [0.5, 0.7], 1000: [0.8]}, "multi": {1000: [0.9], 10: [0.6, 0.6]}}
     ax = plots_multitask.learning_curve(scores, lines={"guessing": 0.5}, title="SciTail")
@@ -141,17 +121,6 @@ def test_pretraining_shows_means_over_a_window_and_their_error():
     assert [line.get_ydata()[0] for line in ax.lines[1:]] == [5, 7]
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == ["small", "small, held out", "by frequency, held out"]
-
-
-def test_marks_of_nearly_equal_numbers_are_drawn_side_by_side():
-    """100, 110 and 120 get places around their geometric mean, in the order of the systems."""
-    numbers = {"a": 120, "b": 10, "c": 100, "d": 110}
-    places, scores = {name: i for i, name in enumerate(numbers)}, dict.fromkeys(numbers, 0.5)
-    ax = plots_multitask.parameters_against_score(numbers, scores, **LABELS, places=places)
-    x = {one.get_label(): one.lines[0].get_xdata()[0] for one in ax.containers}
-    middle = (100 * 110 * 120) ** (1 / 3)
-    assert x["b"] == 10 and x["c"] == pytest.approx(middle)
-    assert x["a"] == pytest.approx(middle / 1.14) and x["d"] == pytest.approx(middle * 1.14)
 
 
 def test_accuracy_by_step_shows_the_mean_and_one_standard_deviation():

@@ -602,22 +602,19 @@ def test_the_evidence_shows_what_is_worse_and_how_many_heads_stay(tmp_path):
 
 
 def test_the_overviews_of_recorded_runs(folder):
-    """Four runs of 1.5 minutes; MML's improvements by seed are 15 % and 0 %, mean 7.5."""
+    """Four runs of 1.5 minutes; the mean difference of the two seeds by hand."""
     (one,) = recorded = recorded_experiments([folder])
     assert one.title == "mml-tables (fast)" and len(one.results) == 4
     table = overviews.runs_table(recorded)
     assert table.loc["mml-tables (fast)"].tolist() == [4, 2, 0.1, "cpu"]
-    row = overviews.headlines(recorded).loc["mml-tables (fast)", "mml"]
-    assert (row["ours"], row["seeds"], row["number"]) == ("7.50", 2, "dev improvement, %")
     ((title, claim, found, least),) = [
         row for row in overviews.claim_rows(recorded) if "sets it was not" in row[1]
     ]
     sides = [np.mean([[0.6, 0.5, 0.5], [0.5, 0.6, 0.4]]), np.mean([[0.5, 0.4, 0.5], [0.5] * 3])]
     assert found.difference == pytest.approx(100 * (sides[0] - sides[1])) and least == 1
-    sentences = overviews.claim_sentences(recorded)
-    assert list(sentences) == [title] == [one.title]
-    assert len(sentences[title]) == len(overviews.claim_rows(recorded))
-    assert any(said.startswith(f"{claim}: undecided") for said in sentences[title])
+    main = overviews.claim_rows(recorded, primary=True)
+    assert title == one.title and claim in [row[1] for row in main]
+    assert 0 < len(main) < len(overviews.claim_rows(recorded))
 
 
 # ---- untrusted results ----
