@@ -12,7 +12,13 @@ from mmlkit.data import get_task
 from mmlkit.heads import HeadPruner, MultiverseHead, cluster, multiverse_loss
 
 QUESTIONS = {one.name: one for one in code_questions("a2_multiverse")}
-DEFAULT = {"pairs": "unordered", "similarity": "dot", "ties": "higher", "gate": "at_least"}
+DEFAULT = {
+    "pairs": "unordered",
+    "similarity": "dot",
+    "ties": "higher",
+    "gate": "at_least",
+    "vote": "logits",
+}
 
 
 def right(name, case, **variants):
@@ -144,4 +150,4 @@ def test_the_editions_of_the_tests_choose_every_variant():
         for key in question.variants
         for one in question.variants[key]
     }
-    assert {pair for items in chosen for pair in items} == known and len(known) == 8
+    assert {pair for items in chosen for pair in items} == known and len(known) == 10

@@ -16,7 +16,8 @@ QUESTIONS = {one.name: one for one in code_questions("a3_mtdnn_san")}
 
 
 def right(name, case, **variants):
-    return QUESTIONS[name].right(lambda value, _: value, *case, **variants)
+    chosen = {key: values[0] for key, values in QUESTIONS[name].variants.items()} | variants
+    return QUESTIONS[name].right(lambda value, _: value, *case, **chosen)
 
 
 def cases(name):
