@@ -235,6 +235,8 @@ STATED = {
     "04": {"1,024", "4,369", "85,000"},
     "05": {"2,000", "5.6", "7.63"},
     "06": {"0.36", "1,024", "1.05", "2,490", "2.5", "10.4", "69.305", "69.315", "83.55"},
+    # of the paper, the toy and an exercise; real-answer's interval; differences of means printed
+    "07": {"2,500", "0.437", "0.467", "4,144,132", "1.7", "1.4", "4.8"},
     "08": {"0.1269", "0.000045", "0.18"},  # of formulas, and of a curve
     # of the paper, of an exercise, and differences of runs that test_recorded.py compares
     "09": {"393,000", "83.7", "1,300", "3,400", "7.3", "5.3"}

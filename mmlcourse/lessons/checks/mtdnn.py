@@ -1,16 +1,14 @@
-"""The checks of notebook 07's exercises: SAN's attention, size and answers, and a paired error."""
+"""The checks of notebook 07's exercises: SAN's attention, size and answers."""
 
 import math
 
 import torch
 
 from mmlcourse.lessons.checks.compare import exercise
-from mmlcourse.lessons.checks.finetuning import PAIRED, check_paired_error
 
 __all__ = [
     "check_attention_moved",
     "check_kept_answers",
-    "check_paired_difference",
     "check_san_parameters",
 ]
 
@@ -128,38 +126,3 @@ def check_kept_answers(pick, K, p):
         {"the number of ways to choose the kept answers is missing": [1] * K},
     )
     return [way * stay ** (j - sure) * (1 - stay) ** (K - j) for j, way in enumerate(ways, start=1)]
-
-
-def _call_difference(student, alone, together):
-    """Give the student pandas columns, or tensors where the answer works with tensors alone."""
-    import pandas as pd
-
-    try:
-        return student(pd.Series(alone), pd.Series(together))
-    except Exception:  # the error of the second call is the one that is told
-        return student(torch.tensor(alone), torch.tensor(together))
-
-
-@exercise(
-    "paired difference",
-    PAIRED,
-    {
-        "mean": "the mean of together - alone over the seeds",
-        "error": "the standard deviation of the differences, with n - 1, over the root of n",
-    },
-    driver=_call_difference,
-)
-def check_paired_difference(pick, alone, together):
-    """Check the mean of a paired difference and its standard error.
-
-    Args:
-        pick: the choice between a right value and known mistakes.
-        alone: a score for every seed, [n].
-        together: a score for every seed, in the same order, [n].
-
-    Returns:
-        The mean difference and its standard error, two numbers.
-    """
-    mean = (together - alone).mean()
-    mean = pick(mean, {"the difference has the wrong sign": -mean})
-    return mean, check_paired_error.right(pick, alone, together)

@@ -9,7 +9,6 @@ import torch
 from mmlcourse.lessons.checks import (
     check_attention_moved,
     check_kept_answers,
-    check_paired_difference,
     check_san_parameters,
 )
 from mmlkit.heads.san import SANHead, kept_steps
@@ -162,54 +161,3 @@ def test_kept_answers_worked_by_hand_and_drawn_by_the_library(capsys):
 )
 def test_mistakes_in_kept_answers_are_named(function, message, capsys):
     named(check_kept_answers, function, message, capsys)
-
-
-# Paired differences.
-
-
-def paired(alone, together):
-    difference = together - alone
-    return difference.mean(), difference.std() / len(difference) ** 0.5
-
-
-def test_paired_difference_worked_by_hand(capsys):
-    """The differences 1, 2 and 3 have the mean 2 and the standard error 1 / root 3."""
-    found = paired(torch.tensor([1.0, 5.0, 2.0]), torch.tensor([2.0, 7.0, 5.0]))
-    assert [one.item() for one in found] == pytest.approx([2, 3**-0.5])
-    assert check_paired_difference(paired)
-    assert check_paired_difference(lambda a, b: ((b - a).mean(-1), (b - a).std(-1) / len(a) ** 0.5))
-    assert check_paired_difference(  # of tensors alone
-        lambda a, b: (torch.mean(b - a), torch.std(b - a) / len(a) ** 0.5)
-    )
-    assert check_paired_difference(  # as numpy and scipy write it
-        lambda a, b: (np.mean(b - a), np.std(b - a, ddof=1) / len(a) ** 0.5)
-    )
-    assert capsys.readouterr().out == 4 * "paired difference: right.\n"
-
-
-@pytest.mark.parametrize(
-    "function, message",
-    [
-        (lambda a, b: paired(b, a), "mean: the difference has the wrong sign."),
-        (lambda a, b: (paired(a, b)[0], (b - a).std()), "error: this is the spread of one row"),
-        (
-            lambda a, b: (paired(a, b)[0], (b - a).std() / len(a)),
-            "error: the standard deviation is divided by N, not by its root.",
-        ),
-        (
-            lambda a, b: (paired(a, b)[0], 2 * paired(a, b)[1]),
-            "error: this is twice the standard error.",
-        ),
-        (
-            lambda a, b: (paired(a, b)[0], ((a.var() + b.var()) / len(a)).sqrt()),
-            "error: the pairs are ignored",
-        ),
-        (
-            lambda a, b: (paired(a, b)[0], (b - a).std(correction=0) / len(a) ** 0.5),
-            "error: the variance is divided by N, not by N - 1.",
-        ),
-        (lambda a, b: paired(a, b)[0], "expected (mean, error), found "),
-    ],
-)
-def test_mistakes_in_the_paired_difference_are_named(function, message, capsys):
-    named(check_paired_difference, function, message, capsys)
