@@ -173,7 +173,14 @@ class Recorded:
         return compare_claim(claim | dict(zip(("first", "second"), sides)), both, level)
 
     def outcome(self, found):
-        """Return the `outcome` of a Comparison, by the experiment's smallest effect of interest."""
+        """Return the `outcome` of a claim, by the experiment's smallest effect of interest.
+
+        Args:
+            found: its Comparison.
+
+        Returns:
+            A word.
+        """
         return outcome(found, of_interest=self.experiment.of_interest)
 
     def advice(self, claim, found):

@@ -187,7 +187,8 @@ def compare(function, right, cases, rule, edges=(), order=None, show=True, expla
         explain: True for a message with the rule, False for one that says how to ask for it.
 
     Raises:
-        WrongAnswer: the function differs from the right answer.
+        WrongAnswer: the function differs from the right answer; a KnownMistake, where mistakes of
+            the tables explain it.
     """
     rules, tables = rule if isinstance(rule, dict) else {"": rule}, {}
     answers = [_named(call(function, *case), rules) for case in cases]
@@ -217,7 +218,8 @@ def compare(function, right, cases, rule, edges=(), order=None, show=True, expla
         except WrongAnswer as error:
             ask = " Pass explain=True to the check to read the rule."
             sentence = rules[name] and (f" The right answer is {rules[name]}." if explain else ask)
-            raise type(error)(f"{name}: {error}{sentence}".removeprefix(": ")) from None
+            error.args = (f"{name}: {error}{sentence}".removeprefix(": "),)
+            raise
     for case, sentence in edges:
         try:
             compare(function, lambda _, *case: right(plain, *case), [case], "", show=show)
