@@ -273,7 +273,7 @@ def _other_python(notebook):
     """Return a note where the notebook was run by another Python, whose syntax may differ."""
     with contextlib.suppress(KeyError, TypeError, AttributeError):
         theirs = str(notebook["metadata"]["language_info"]["version"])[:20]
-        if theirs.split(".")[:2] != platform.python_version_tuple()[:2]:
+        if theirs.split(".")[:2] != [*platform.python_version_tuple()[:2]]:
             ours = platform.python_version()
             return [f"the notebook was run with Python {theirs}, and the grader runs {ours}"]
     return []

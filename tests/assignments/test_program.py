@@ -1,6 +1,7 @@
 """What the grader runs of a notebook: cells are read as Jupyter reads them, and little is lost."""
 
 import json
+import platform
 import sys
 from types import SimpleNamespace
 
@@ -158,6 +159,10 @@ def test_the_page_names_what_was_left_out(tmp_path):
     (said,) = [one["message"] for one in result["questions"] if one["name"] == "layer_norm"]
     assert said.endswith("layer_norm is not defined for the grader; cell 1 has it and is Markdown.")
     assert "the notebook was run with Python 3.99.1, and the grader runs 3." in result["notes"][0]
+    about["language_info"]["version"] = platform.python_version()
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": cells, "metadata": about}))
+    notes = grade_notebook(tmp_path / "a.ipynb", "a1", Edition(0), Undefined())["notes"]
+    assert not any("Python" in note for note in notes)
 
 
 def test_the_students_check_warns_before_the_notebook_is_handed_in(monkeypatch, capsys):
