@@ -759,8 +759,8 @@ _ = checks.check_passes(my_passes)
 # <details><summary>Solution</summary>
 #
 # ```python
-# p = probabilities(sizes, alpha)
-# return {task: steps * batch * p[task] / N for task, N in sizes.items()}
+# total = sum(N**alpha for N in sizes.values())
+# return {task: steps * batch * N**alpha / total / N for task, N in sizes.items()}
 # ```
 #
 # With `alpha=1` all tasks have the same number of passes.
@@ -790,4 +790,4 @@ _ = checks.check_passes(my_passes)
 # Language Understanding*, ACL. Chaudhry et al. (2018), *Riemannian Walk for Incremental Learning: Understanding Forgetting and
 # Intransigence*, ECCV.
 #
-# Before: [09 A new domain with few labels](09_domain_adaptation.ipynb). Next: [11 Projected attention layers](11_pals.ipynb).
+# Before: [09 A new task with few labels](09_domain_adaptation.ipynb). Next: [11 Projected attention layers](11_pals.ipynb).

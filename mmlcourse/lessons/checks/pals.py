@@ -3,14 +3,12 @@
 import math
 
 import torch
-from torch.nn.functional import layer_norm
 
 from mmlcourse.lessons.checks.compare import exercise
 
 __all__ = [
     "check_constant_answers",
     "check_pal_parameters",
-    "check_projected_layer",
     "check_zero_start",
     "projected_layer",
 ]
@@ -61,36 +59,6 @@ def check_pal_parameters(pick, D, S, L, T):
         },
     )
     return (ends + maps) * pick(T, {"this is one task; every task has its own": 1})
-
-
-@exercise(
-    "projected layer",
-    [
-        (
-            _H[:3],
-            lambda x: _H[:3, :3].softmax(-1) @ x,
-            lambda x: (x @ _FFN).tanh(),
-            lambda x: _H[1:, 1:].softmax(-1) @ x @ _TS,
-            lambda x: layer_norm(x, x.shape[-1:]),
-        )
-    ],
-    "LN(a + FFN(a) + TS(h)) with a = LN(h + MH(h))",
-)
-def check_projected_layer(pick, h, MH, FFN, TS, LN):
-    """Check a BERT layer with a parallel projected attention layer.
-
-    Args:
-        pick: the choice between a right value and known mistakes.
-        h: the input of the layer, [T, D].
-        MH: multi-head attention, a function from [T, D] to [T, D].
-        FFN: the feed-forward network, likewise.
-        TS: the task-specific function, likewise.
-        LN: layer normalisation, likewise.
-
-    Returns:
-        The output of the layer, [T, D].
-    """
-    return projected_layer(pick, h, MH, FFN, TS, LN, LN)
 
 
 def projected_layer(pick, h, MH, FFN, TS, first, last):

@@ -155,8 +155,8 @@ def test_a_notebook_outside_the_folder_does_not_run(write, tmp_path):
         (inside / "two.toml").write_text(f'title = "T"\nnotebook = "{name}"\n{GRID}[fast]\n')
         with pytest.raises(ValueError, match="is outside the folder of the file .* if you trust"):
             load_experiment(inside / "two.toml")
-    walk = load_experiment(write('title = "T"\nnotebook = "04"\n[grid]\ntask = ["a"]\n[fast]\n'))
-    assert walk.notebook.name == "04_pruning_heads.ipynb"
+    walk = load_experiment(write('title = "T"\nnotebook = "03"\n[grid]\ntask = ["a"]\n[fast]\n'))
+    assert walk.notebook.name == "03_multiverse_loss.ipynb"
 
 
 def test_names_and_grids_of_the_command_line(tmp_path, monkeypatch):
