@@ -127,7 +127,7 @@ def test_the_public_check_prints_one_line(capsys):
     assert capsys.readouterr().out == "Skipped: first answer 10 train (train_epoch).\n"
     check.summary()
     assert capsys.readouterr().out.endswith(
-        "   4 of 70  points for code, on public cases\n     and 30 points for the written parts\n"
+        "   3 of 70  points for code, on public cases\n     and 30 points for the written parts\n"
     )
     with pytest.raises(ValueError, match="assignment 'b1' is unknown; expected one of"):
         Assignment("b1", seed=5)

@@ -7,14 +7,6 @@ import nbformat
 
 READ = ("results", "experiments", "data")  # folders next to notebooks/ that notebooks read
 
-# Notebooks in the form of before: they are longer, their answers are visible in their sources, and
-# a name may get another meaning in a later cell.
-OLD_FORM = {
-    path.stem[:2]
-    for path in (Path(__file__).resolve().parents[2] / "notebooks").glob("[0-9][0-9]_*.ipynb")
-    if "folded(" not in path.read_text(encoding="utf-8")
-}
-
 # Both cells use only names with an underscore, so that no slider reads one of these names.
 RECORD = '''
 import IPython as _IPython
@@ -75,8 +67,6 @@ def _limits_after(draw, chosen, where, first=()):
 
 def _compare(first, again, where):
     """At most one pixel in a thousand differs."""
-    if "NOTEBOOK"[:2] in OLD_FORM:
-        return
     same = [one.shape for one in first] == [one.shape for one in again]
     same = same and all((one != two).mean() < 1e-3 for one, two in zip(first, again))
     assert same, f"{where}: another picture than at first; a name has got another meaning"
@@ -167,7 +157,6 @@ def add_slider_moves(notebook, name, sliders):
     """Return the notebook with one additional cell at the start and one at the end."""
     move = MOVE.replace("NOTEBOOK", name).replace("SLIDERS", str(sliders))
     move = move.replace("MAY_RESCALE", repr(MAY_RESCALE.get(name, [])))
-    move = move.replace("OLD_FORM", repr(OLD_FORM))
     first, last = (nbformat.v4.new_code_cell(code.strip()) for code in (RECORD, move))
     notebook.cells = [first, *notebook.cells, last]
     return notebook

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from .sliders import OLD_FORM
-
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 
@@ -107,8 +105,7 @@ def length(path):
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_has_at_most_2800_words_and_330_lines_of_code(path):
     words, lines = length(path)
-    if path.stem[:2] not in OLD_FORM:
-        assert words <= 2800 and (lines <= 330 or path.stem[:2] in LONG_CODE), (words, lines)
+    assert words <= 2800 and (lines <= 330 or path.stem[:2] in LONG_CODE), (words, lines)
 
 
 def stray_stars(text):
@@ -140,10 +137,6 @@ def test_every_prediction_is_answered(path):
         told = "<summary>Answer</summary>" in "".join(texts[i:end])
         assert told or answers, texts[i]
         for cell in answers:
-            if path.stem[:2] in OLD_FORM and "folded(" not in "".join(cell["source"]):
-                assert "".join(cell["outputs"][0]["text"]).startswith("Answer: ")
-                assert cell["metadata"]["jupyter"]["outputs_hidden"]
-                continue
             assert cell["metadata"]["jupyter"]["source_hidden"] and cell["outputs"]
             assert cell["metadata"]["cellView"] == "form" and cell["source"][0][:8] == "# @title"
             for output in cell["outputs"]:
@@ -208,8 +201,6 @@ def test_an_answer_that_is_given_away_is_found():
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_no_visible_cell_gives_an_answer_away(path):
-    if path.stem[:2] in OLD_FORM:
-        return
     question, between = None, []
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
@@ -279,7 +270,7 @@ def test_a_number_that_no_cell_states_is_found():
 def test_the_numbers_of_the_prose_are_those_of_the_outputs(path):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     found = set(unknown_numbers(cells)) - STATED.get(path.stem[:2], set())
-    assert not found or path.stem[:2] in OLD_FORM, found
+    assert not found, found
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
