@@ -9,7 +9,7 @@
 # |---|---|
 # | time | 2 hours to read and solve (estimated) · fast: 3 min on two CPU cores · colab, paper: one GPU, time not measured |
 # | memory | 3 GB |
-# | read first | [02 Fine-tuning](02_finetuning.ipynb), [03 The multiverse loss](03_multiverse_loss.ipynb) |
+# | read first | [02 Fine-tuning](02_finetuning.ipynb), [03 The maximal multiverse loss](03_multiverse_loss.ipynb) |
 # | papers | Malkiel and Wolf 2021 (MML), section 3, Algorithm 1, Fig. 2 · Comaniciu and Meer 2002 (MeanShift) |
 
 # %% [markdown]
@@ -665,4 +665,4 @@ print(f"{heads.active.sum()} heads are left, {heads.active[40:].sum()} of the wo
 # Comaniciu and Meer (2002), *Mean Shift: A Robust Approach toward Feature Space Analysis*. Littwin and Wolf (2016), *The
 # Multiverse Loss for Robust Transfer Learning*. Pedregosa et al. (2011), *Scikit-learn: Machine Learning in Python*.
 #
-# Before: [03 The multiverse loss](03_multiverse_loss.ipynb). Next: [05 On sets it was not trained on](05_cross_dataset.ipynb).
+# Before: [03 The maximal multiverse loss](03_multiverse_loss.ipynb). Next: [05 On sets it was not trained on](05_cross_dataset.ipynb).

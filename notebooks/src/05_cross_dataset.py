@@ -9,7 +9,7 @@
 # |---|---|
 # | time | 2 hours to read and solve (estimated) · fast: 6 min on two CPU cores · colab: about 30 min on one GPU (estimated) · paper: many hours on one GPU (estimated) |
 # | memory | 3 GB |
-# | read first | [03 The multiverse loss](03_multiverse_loss.ipynb), [04 Pruning heads](04_pruning_heads.ipynb) |
+# | read first | [03 The maximal multiverse loss](03_multiverse_loss.ipynb), [04 Pruning heads](04_pruning_heads.ipynb) |
 # | paper | Malkiel and Wolf 2021 (MML), section 4.2 and Tables 2 to 5 |
 
 # %% [markdown]
