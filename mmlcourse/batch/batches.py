@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import sys
@@ -89,13 +90,16 @@ def reproduce(experiment, folder, *, cores=1, again=False, verbose=False, option
         The names of the runs that have no result, a list.
 
     Raises:
-        OSError: another batch uses the folder (from a private function).
+        OSError: another batch uses the folder, or a variable in `source` names no folder (from
+            private functions).
         ValueError: Snakemake ended without a run that failed; its own messages say why. Or a run
             to do needs the result of another plan (from a private function).
     """
     import snakemake  # noqa: F401  (so that a missing one is named before anything is written)
 
     folder = Path(folder).resolve()
+    if not is_dry_run(options):
+        _require_data(experiment)
     with _batch_lock(folder):
         repeated = _repeated(experiment, folder, again)
         todo = repeated + unfinished(experiment, folder)
@@ -111,6 +115,17 @@ def reproduce(experiment, folder, *, cores=1, again=False, verbose=False, option
     for run, cause in causes.items() if status else ():
         print(f"{run} failed: {cause}")
     return [run for run in experiment.runs if run in left or (status and run in causes)]
+
+
+def _require_data(experiment):
+    """Refuse to start, because each run would fail by itself, twice, after its kernel's start."""
+    named = re.findall(r"\$(\w+)", str([one.get("source") for one in experiment.runs.values()]))
+    for name in dict.fromkeys(named):
+        if not Path(os.environ.get(name) or "-").is_dir():
+            raise FileNotFoundError(
+                f"The variable {name} is {os.environ.get(name)!r}, expected a folder with the data "
+                f"sets, as docs/guide/reproducing.md describes it: export {name}=/path/to/the/sets"
+            )
 
 
 @contextlib.contextmanager

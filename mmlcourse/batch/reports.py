@@ -38,7 +38,7 @@ def write_report(folders, out, experiment=None):
         blocks += [_text("p", _NOTE), *(_text("p", said) for said in changed_since(one))]
         if one.claims:
             said = [one.sentence(*pair) for pair in one.claims]
-            blocks += [_text("h3", "Claims of the paper, on these runs"), _list(said)]
+            blocks += [_text("h3", "Claims, on these runs"), _list(said)]
         if len(frame):
             cells = comparison(plan, frame)
             table = rounded(cells)
@@ -114,7 +114,8 @@ def _figure(table):
 _NOTE = (
     "Published numbers come from other models and data unless the size is paper, so compare the "
     "rows of a column, not the columns. Recomputed is the correct value of a printed number, where "
-    "other printed numbers give it. sd is over seeds."
+    "other printed numbers give it. sd is over seeds. The difference of a claim is first minus "
+    "second, in points of 100; results/REPORT.md of the repository says what its verdicts mean."
 )
 _HEAD = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>mmlkit: results</title>

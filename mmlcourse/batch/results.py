@@ -212,7 +212,7 @@ class Recorded:
             A sentence.
         """
         if found is None:
-            return f"{claim['says']}: undecided, there are no runs of both sides."
+            return f"{claim['says']}: not compared, there are no runs of both sides."
         return outcome_sentence(found, claim["says"], of_interest=self.experiment.of_interest)
 
 

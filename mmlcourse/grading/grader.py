@@ -197,7 +197,7 @@ def grade_notebook(path, assignment, edition, sandbox, slot=0):
                 message = useless or " ".join(advice)[:900]
         text = "" if one.right else _written(cells, one.name)
         if not one.right and text in ("", PLACEHOLDER):
-            message = f"{BY_HAND}; no text was found, so look into the notebook"
+            message = f"{BY_HAND}; no text was found in its cell"
         judged.append(
             {"name": one.name, "points": points, "of": one.points, "message": message, "text": text}
         )
@@ -245,7 +245,8 @@ def _other_edition(cells, name, edition):
     found = re.findall(r"""Assignment\(\s*["'](\w+)["'],\s*seed=(\d+)""", text)
     if not found or ours in found:
         return []
-    return [f"the notebook is of another edition: {found[0]}, and this course has {ours}"]
+    said = "the notebook is of another edition: {} with seed {}; this course has {} with seed {}"
+    return [said.format(*found[0], *ours)]
 
 
 _NOT_RUN = (

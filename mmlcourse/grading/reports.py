@@ -178,7 +178,8 @@ def page(result):
     got = sum(float(one["points"] or 0) for one in asked)
     of = sum(int(one["of"]) for one in asked)
     left = sum(int(one["of"]) for one in asked if one["points"] in OPEN)
-    lines.append(f"<p>{got:g} of {of - left} points. Not marked yet: {left} points.</p>")
+    open_ = f" Not marked yet: {left} points." if left else ""
+    lines.append(f"<p>{got:g} of {of - left} points.{open_}</p>")
     lines.append(html_table(rows))
     for one in result["questions"]:
         if one["text"]:
