@@ -127,6 +127,7 @@ def test_the_commands_run(tmp_path, monkeypatch, capsys):
     nbformat.write(small, tmp_path / "notebooks" / "00_a.ipynb")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.setenv("MMLKIT_REALDATA", str(tmp_path))
     monkeypatch.setattr(batches, "_run_snakemake", lambda *more: 0)
     ran = []
     for command in commands():

@@ -761,7 +761,8 @@ one_step = ...  # an answer module with K = 1
 
 if one_step is not ...:
     model = MultitaskModel(copy.deepcopy(pretrained), {"snli": one_step}, tokenizer).to(device)
-    one = fit(model, {"snli": snli}, **rates, **pace, precision=size.precision)
+    own = size.checkpoints(output_dir, "07-one-step")
+    one = fit(model, {"snli": snli}, **rates, **pace, precision=size.precision, **own)
     print(f"K = 1: {one.loc[one['best'], 'accuracy'].item():.3f}, K = 5: {accuracy:.3f}")
 
 # %% [markdown]

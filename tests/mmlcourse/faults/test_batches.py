@@ -198,6 +198,18 @@ def test_a_dry_run_changes_nothing_and_a_repeated_run_keeps_the_old_result(toy, 
     assert result_files(out).keys() == {"0", "1"}
 
 
+@pytest.mark.parametrize("folder", [None, "", "nowhere"])
+def test_a_variable_that_names_no_folder_stops_a_batch_before_its_runs(
+    tmp_path, monkeypatch, folder
+):
+    monkeypatch.delenv("MMLKIT_REALDATA", raising=False)
+    if folder is not None:
+        monkeypatch.setenv("MMLKIT_REALDATA", folder and str(tmp_path / folder))
+    with pytest.raises(FileNotFoundError, match="The variable MMLKIT_REALDATA is .*reproducing.md"):
+        reproduce(load_experiment("real-stars"), tmp_path / "batch")
+    assert not (tmp_path / "batch").exists()
+
+
 def test_a_run_uses_no_encoder_of_another_plan(toy, tmp_path):
     before = '[before]\nrun = "enc"\nwhen = { item = 1 }\nset = { item = 7 }\n'
     experiment, out = load_experiment(toy("", [0, 1], before)), tmp_path / "out"
