@@ -151,7 +151,7 @@ def draw(sentence):
 plots.text_boxes(draw, sentence="A slow film, but the last scene is magnificent.")
 
 # %% [markdown]
-# *The two positive labels lead and share the probability, so *that* it is positive is clearer than *how* positive.*
+# *The two positive labels lead and share the probability, so it is clearer that the sentence is positive than how positive it is.*
 #
 # ## How does it work? What the encoder returns
 #

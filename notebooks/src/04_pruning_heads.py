@@ -636,7 +636,7 @@ print(f"{heads.active.sum()} heads are left, {heads.active[40:].sum()} of the wo
 # ```python
 # heads = new_heads(20, seen=256)
 # algorithm_1(heads, WIDE)
-# print(heads.active.sum(), gap(20, ~heads.active, seen=256))  # 40, and 0.003 in place of 0.05
+# print(heads.active.sum(), gap(20, ~heads.active, seen=256))  # 40, and 0.003 in place of 0.06
 # ```
 #
 # The averages come from the rows that the heads were trained on. There, heads with fewer features fit less well, all 20 by about the same

@@ -365,10 +365,10 @@ with folded():
 #
 # ## 5 The answer: an ablation with six seeds
 #
-# The question of this notebook needs more than one small run, so it was recorded: a part of the course's files (500 rows of SST, $2{,}000$ of
-# Quora, 350 of STS) and 450 updates for each system. *Everything* has all parts, *nothing* has none of them, and each of the other systems
+# The question of this notebook needs more than one small run. Its experiment takes a part of the course's files (500 rows of SST, $2{,}000$ of
+# Quora, 350 of STS), 450 updates and six seeds for each system. *Everything* has all parts, *nothing* has none of them, and each of the other systems
 # lacks one part. All have the same encoder and the same learning rates. One half of the dev rows chooses the epoch, and the other half is
-# scored.
+# scored. The answer shows what is recorded so far; with fewer than six seeds the question stays open.
 #
 # **Predict before you run.** By how many points does *everything* beat *nothing*? Which single part contributes most?
 
@@ -391,7 +391,7 @@ with folded():
         print("No runs are recorded here: mmlkit reproduce real-capstone")
 
 # %% [markdown]
-# *Each line is a claim of the experiment's file, which was written before its runs. The first system minus the second, in points; the
+# *With recorded runs, each line is a claim of the experiment's file, which was written before them. The first system minus the second, in points; the
 # number of seeds stands last. With fewer than six seeds there is no interval.*
 #
 # Read such a plot in three steps. Does the interval exclude zero? Is the whole interval smaller than an effect that you would care about (one
@@ -534,7 +534,7 @@ assert not problems or course == Path(source)  # of the course's own files, one 
 #
 # ## 8 What the whole course found
 #
-# Every question of this course has a recorded answer: a claim that was written into an experiment's file, and runs with six seeds. The next
+# The questions of this course have recorded answers, that of section 5 aside where its runs are missing: a claim that was written into an experiment's file, and runs with six seeds. The next
 # figure has the main claim of each experiment, and the controls that belong to it. All other claims stand in the report in `results/`.
 #
 # **Predict before you run.** Of these claims, for how many does the interval lie above zero?
@@ -724,7 +724,8 @@ for _, says, compared, *_ in ablation[:1]:
     print(f"{compared.difference:+.1f} points ({compared.low:+.1f} to {compared.high:+.1f}).")
 
 # %% [markdown]
-# - That is the recorded answer to the question of this notebook; section 5 has the part of each component.
+# - The line above is the answer to the question of this notebook, and section 5 has the part of each component. Without a line the
+#   runs are not recorded yet, and the question is open.
 # - Many linear heads fold into one, so a deployed multiverse model is as large as a plain one. PALs remain, at one sixtieth of BERT for each
 #   task.
 # - Tasks compete only in the shared encoder. Clipping makes their balance independent of the number of heads.
