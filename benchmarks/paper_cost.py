@@ -116,7 +116,7 @@ def work_of(given, tokens):
     """Return the Work of one run, from all parameters of its notebook."""
     names, epochs = given.get("tasks"), given["epochs"]
     work = Work(tokens, given)
-    if "elsewhere" in given:  # cross_dataset.ipynb
+    if "method" in given and names is None:  # cross_dataset.ipynb
         train_alone(work, given["task"], epochs)
         for sets in CATEGORIES.values():
             for name in sets if given["task"] in sets else ():
