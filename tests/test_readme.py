@@ -58,7 +58,7 @@ def test_link_targets_exist():
         for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
             name, _, heading = target.partition("#")
             path = page.parent / name if name else page
-            if name == "api/index.md":  # the build of the site writes it
+            if path == ROOT / "docs" / "api" / "index.md":  # the build of the site writes it
                 continue
             assert "://" in target or path.exists(), f"{page}: {target}"
             if heading and "://" not in target:

@@ -121,7 +121,7 @@ def _require_data(experiment):
     """Refuse to start, because each run would fail by itself, twice, after its kernel's start."""
     named = re.findall(r"\$(\w+)", str([one.get("source") for one in experiment.runs.values()]))
     for name in dict.fromkeys(named):
-        if not Path(os.environ.get(name) or "-").is_dir():
+        if not os.path.isdir(os.environ.get(name, "")):
             raise FileNotFoundError(
                 f"The variable {name} is {os.environ.get(name)!r}, expected a folder with the data "
                 f"sets, as docs/guide/reproducing.md describes it: export {name}=/path/to/the/sets"

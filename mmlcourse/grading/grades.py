@@ -76,8 +76,9 @@ def write_grades(points, roster, assignment, course, out):
     whole = points.of.astype(int).groupby(level="question").max().sum()
     marked = table.apply(pd.to_numeric).fillna(0)
     for column, question in READ.items():
-        read = marked.pop(question) if question in marked else 0 * marked.sum(axis=1)
-        grades[column] = read.mask(table.get(question, read).eq(""))  # empty until it is marked
+        grades[column] = 0
+        if question in marked:  # empty until it is marked
+            grades[column] = marked.pop(question).mask(table[question].eq(""))
     grades.insert(3, "code", marked.sum(axis=1))
     got = grades[["code", *READ]].sum(axis=1)
     days, paid = _late_days(roster, name, course) if course else (got * 0, got * 0)

@@ -85,7 +85,9 @@ def test_free_days_are_used_up_in_the_order_of_the_term(roster, tmp_path):
     assert ("007", "missing", "nothing handed in") in told
     points.loc[("ann", "written"), "points"] = ""
     write_grades(points, roster, "a2", course, tmp_path)
-    assert pd.read_csv(tmp_path / "grades.csv").total.isna().tolist() == [True] + [False] * 4
+    grades = pd.read_csv(tmp_path / "grades.csv")
+    assert grades.total.isna().tolist() == grades.written.isna().tolist() == [True] + [False] * 4
+    assert (grades.written[4], grades.project[0]) == (0, 0)  # nothing handed in, no such question
     assert not (tmp_path / "canvas.csv").exists() and not (tmp_path / "moodle.csv").exists()
     with pytest.raises(ValueError, match="columns .'late a2'."):
         write_grades(points, roster.assign(**{"late a2": "1"}), "a2", course, tmp_path)

@@ -22,6 +22,7 @@ from mmlcourse.studies.cross_dataset import (
     two_way,
 )
 from mmlcourse.studies.glue import glue_average
+from mmlcourse.studies.held_out import dev_halves
 from mmlkit.data.loading import TaskData, load_task, make_split
 from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import PairHead
@@ -539,6 +540,25 @@ def test_averages_over_other_tasks_are_refused():
     for wrong, convention in ((scores, "glue"), ({**scores, "ax": 30}, "mml-v1")):
         with pytest.raises(ValueError, match=f"{convention} averages .*, not .*"):
             glue_average(wrong, convention)
+
+
+# ---- held-out rows ----
+
+
+def test_a_row_is_in_one_half_whatever_stands_beside_it():
+    """Copies, other capitals and signs, and the other order of a pair stay together."""
+    pairs = [(f"Text {i}.", f"its twin {i}") for i in range(200)]
+    rows = [dict(sentence1=a, sentence2=b, label=i % 2) for i, (a, b) in enumerate(pairs)]
+    split = make_split("rte", rows, labels=get_task("rte").labels)
+    chooses, scored = dev_halves(split)
+    assert 80 < len(scored) < 120 and not {*chooses.texts} & {*scored.texts}
+    assert sorted(chooses.texts + scored.texts) == sorted(split.texts)
+    assert scored.texts == [one for one in split.texts if one in {*scored.texts}]
+    label = dict(zip(split.texts, split.labels))
+    assert [label[one] for one in scored.texts] == scored.labels.tolist()
+    copies = [dict(sentence1=b.upper(), sentence2=f"{a}!") for a, b in scored.texts[::-3]]
+    halves = dev_halves(make_split("rte", copies, labels=False))
+    assert [len(half) for half in halves] == [0, len(copies)]
 
 
 # ---- intervals and outcomes ----

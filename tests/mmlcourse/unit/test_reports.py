@@ -595,6 +595,11 @@ def test_the_evidence_shows_what_is_worse_and_how_many_heads_stay(tmp_path):
     assert (
         "not trained on (rte only) | worse | -10.0 (-10.0 to -10.0) | 7 | chose the epoch |" in text
     )
+    for left, found in (("bert-rte-6", "chose the epoch"), ("", "held out")):  # one run, then none
+        for path in tmp_path.glob("*.json"):
+            settings = {"held_out": path.stem != left}
+            path.write_text(json.dumps({**json.loads(path.read_text()), "settings": settings}))
+        assert f"| worse | -10.0 (-10.0 to -10.0) | 7 | {found} |" in evidence(tmp_path)
     assert "- Heads in the chosen epoch, with method mml: 9 in the median (3 to 15)." in text
     similar = "with method mml: 0.040 at the first step, 0.300 at the last one with several heads"
     assert f"- Mean \\|cosine\\| between heads, {similar} (medians over runs)." in text
