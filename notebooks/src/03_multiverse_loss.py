@@ -826,8 +826,8 @@ with folded("Output of the solution"):
 #
 # ## Takeaways
 #
-# - Heads of one task become copies of each other, because they get nearly the same gradients. The orthogonality term keeps them apart, and
-#   with six seeds we see no difference of accuracy.
+# - Heads of one task become copies of each other, because they get nearly the same gradients. The orthogonality term keeps them apart.
+# - On mini data with six seeds, we see no difference of accuracy between MML and one head. Notebook 12 has the real sets.
 # - The term is one matrix product per class, and its gradient is another: $\mathrm{sign}(G)\,F$.
 # - A sum over heads and a mean over heads differ by a factor of $M$ in the balance with $\lambda$.
 # - Turning and shrinking both lower the product. Only turning lowers the cosine.

@@ -405,7 +405,7 @@ pd.DataFrame(compared, index=studies.Comparison._fields).T[["difference", "low",
 #
 # **The answer.** A sister set costs BERT 6.7 points (6.1 to 7.3). On the mini data we see no difference between MML and BERT, and neither
 # many heads nor orthogonality nor pruning changes the accuracy that we see. On real rows MML is 0.6 points *worse* at the chosen learning
-# rates, and at one learning rate we see no difference, so MML is ahead in no comparison.
+# rates, and at one learning rate we see no difference, so MML is clearly ahead in no comparison.
 #
 # Three remarks belong to it. The largest loss is on SNLI after QNLI (dev: 48.6 % against 58.6 %), where always answering *no* reaches 66 %.
 # The mean over real rows weighs 40 cells equally, of which 32 are inference, and with equal weight for the six training sets the interval

@@ -445,7 +445,7 @@ leads.append(
 )
 plots.forest(leads, xlabel="lead of MML, in percent of BERT's accuracy")
 plt.show()
-names = [f"{group.split()[0]}: {name}" for group, name, _ in leads]
+names = [f"{group}: {name}" for group, name, _ in leads]
 shown = pd.DataFrame([lead for *_, lead in leads], index=names)
 shown[["difference", "low", "high"]].round(1)
 

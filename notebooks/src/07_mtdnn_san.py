@@ -792,7 +792,7 @@ if one_step is not ...:
 # ## Takeaways
 #
 # - Do tasks help each other? Over six seeds, the small inference task RTE gains 7 points from joint training, and the other four tasks do not gain
-#   on average. More than half of RTE's gain also comes from as many updates on RTE alone.
+#   on average. RTE alone, with as many updates, reaches more than half of this gain.
 # - MT-DNN is one shared encoder with a small head for each kind of task. Algorithm 1 merges and shuffles the minibatches of all tasks, so a task
 #   counts by its size. A head that is not in a step must have *no* gradient, which differs from a zero gradient.
 # - The answer module attends to the premise $K$ times and averages $K$ answers. Training makes its attention move *less* between the steps than

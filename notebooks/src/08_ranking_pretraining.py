@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 08 Ranking and pre-training
 #
-# Which of several sentences answers a question? A model of 2015, trained on our questions, finds few of the answers. An encoder of today
-# finds most of them without any training on them. Is it the loss that makes the difference, or what the encoder has read before? You compute
+# Which of several sentences answers a question? MT-DNN's ranking loss comes from a model of 2015. How far does it bring a model that has
+# read nothing before? How far does an encoder come that has read much, but not our questions? You compute
 # MT-DNN's ranking loss by hand and compare it with the version that the paper prints. Then you write the model of 2015, and you measure in
 # miniature what pre-training on plain text gives an encoder.
 #
@@ -480,9 +480,10 @@ columns["MiniLM's cosine, untrained"] = ["", f"{cosine:.3f}"]
 pd.DataFrame(columns, index=["sst2, accuracy", "qnli_rank, accuracy@1"])
 
 # %% [markdown]
-# The model of 2015 learns a little on both tasks, while MiniLM answers four fifths of the questions without training on them. So not the loss
-# makes the difference, but what the encoder has learned from other texts. For the bundled MiniLM this is more than pre-training: it was also
-# trained on many pairs of sentences, so that similar sentences get a high cosine. The next section looks at the first part, reading plain text.
+# The model of 2015 learns a little on both tasks, while MiniLM answers four fifths of the questions without training on them. So an
+# encoder that has learned enough from other texts ranks well without this loss. This does not separate the causes: the models differ in their
+# architecture, too, and MiniLM was trained on many pairs of sentences, among them questions and answers of SQuAD. The next section looks at one
+# cause, reading plain text.
 #
 # ## 5 Pre-training in miniature
 #
@@ -761,7 +762,7 @@ if with_gamma is not ...:
 #
 # ## Takeaways
 #
-# - What makes the difference since 2015 is less the loss than what the encoder has learned before. The model of 2015, trained on our questions,
+# - An encoder that has learned from other texts ranks well without this loss on our questions. The model of 2015, trained on our questions,
 #   ranks 58.5 % of them correctly, and the cosine of MiniLM, without any training here, 82 %.
 # - The ranking loss is a softmax over the candidates of one query. At γ = 1, badly ranked queries hardly count with a sigmoid or without the log:
 #   at $m = -6$ the pull of the literal equations is about a hundred times weaker.

@@ -480,7 +480,7 @@ for name, row in recorded_effects("10", kind="measured").iterrows():
 # forgetting is clear. Annealed sampling probably ends above the blocks, because this difference almost reaches three standard errors. Between
 # annealed and merged we see no difference: with one of the five seeds no order learned SST, and that makes the errors large.
 #
-# ## 5 Why does a step harm another task?
+# ## 5 Does a step harm another task?
 #
 # Let $g_A$ and $g_B$ be the gradients of the two losses on the shared layers. A small step $-\varepsilon\, g_B$ of task B changes the loss of
 # A by $-\varepsilon\, g_A \cdot g_B$, to first order. So B harms A where their gradients point in opposite directions.
@@ -625,7 +625,7 @@ for _, says, compared, _ in about_order:
 #
 # Two things limit this answer. Proportional draws give the tasks almost the shares of sequential training, but not exactly (44 to 66
 # batches of STS instead of 55), so the 0.7 points include these deviations. And the published gain on SST does not appear in our runs.
-# (On STS, all trained systems stay below the cosine of the untrained encoder, because their heads start from random values.)
+# (On STS, all trained systems stay below the cosine of the untrained encoder; we have not tested why.)
 #
 # ## Exercises
 #
