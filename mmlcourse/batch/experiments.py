@@ -19,7 +19,7 @@ from mmlcourse.shipped import shipped_folder
 
 __all__ = ["Experiment", "find_experiment", "known_experiments", "load_experiment", "parse_grid"]
 
-_COPIED = ("title", "about", "chosen", "published", "claims", "of_interest")
+_COPIED = ("title", "topic", "about", "chosen", "published", "claims", "of_interest")
 _SCHEMA = Path(__file__).with_name("experiment.schema.json")
 
 
@@ -30,6 +30,7 @@ class Experiment:
     Attributes:
         name: the name of its file.
         title: one line on what it measures.
+        topic: two or three words that a figure of many experiments has above its claims.
         about: what it asks, in a few sentences.
         profile: the size: fast, colab or paper.
         notebook: the path of the notebook that one run executes.
@@ -55,6 +56,7 @@ class Experiment:
     notebook: Path
     grid: dict
     runs: dict
+    topic: str = ""
     about: str = ""
     file: Path | None = None
     limit: float = 60

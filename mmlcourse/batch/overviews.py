@@ -3,11 +3,13 @@
 Notebooks 10 to 12 draw the claims. The report of `mmlkit report` has every cell.
 """
 
-from mmlcourse.batch.results import finite, newest
+import textwrap
+
+from mmlcourse.batch.results import finite, newest, recorded_experiments
 from mmlcourse.batch.scores import common_seeds
 from mmlcourse.studies.comparisons import has_interval
 
-__all__ = ["advice", "claim_rows", "is_primary", "runs_table"]
+__all__ = ["advice", "claim_rows", "is_primary", "recorded_claims", "runs_table"]
 
 
 def runs_table(recorded):
@@ -68,6 +70,28 @@ def claim_rows(recorded, level=0.95, *, primary=False):
         for one in (newest(recorded) if primary else recorded)
         for claim, found in one.compared
         if is_primary(claim) or not primary
+    ]
+
+
+def recorded_claims(*experiments, about="", primary=False):
+    """Return the claims that our recorded runs can judge, in words that `plots.forest` draws.
+
+    Args:
+        experiments: their names; none: all experiments.
+        about: a text that a claim contains.
+        primary: whether only primary claims (`is_primary`) are returned.
+
+    Returns:
+        A list of (topic of the experiment, claim in lines of 58 letters, Comparison, of_interest).
+        Earlier editions of the mini data, and claims with too few seeds for an interval, are left
+        out.
+    """
+    return [
+        (one.experiment.topic, textwrap.fill(claim["says"], 58), found, one.experiment.of_interest)
+        for one in newest(recorded_experiments())
+        if one.experiment.name in (experiments or [one.experiment.name])
+        for claim, found in one.compared
+        if about in claim["says"] and has_interval(found) and (is_primary(claim) or not primary)
     ]
 
 

@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 from pathlib import Path
 
 from mmlcourse.shipped import results
@@ -16,6 +17,7 @@ __all__ = [
     "recorded_cosine",
     "recorded_effects",
     "recorded_protocol",
+    "tell_effects",
 ]
 
 
@@ -52,6 +54,24 @@ def recorded_effects(number, folder=None, kind="effects"):
     values = pd.DataFrame([one[kind] for one in read_record(path)["runs"] if kind in one])
     parts = [values.mean(), values.sem(), (values > 0).sum(), values.count()]
     return pd.concat(parts, axis=1, keys=["mean", "standard_error", "positive", "seeds"])
+
+
+def tell_effects(number, kind="effects", scale=1, unit="", about=""):
+    """Print a sentence for each `recorded_effects`: the mean, its standard error and the signs.
+
+    Args:
+        number: of the notebook, such as "03".
+        kind: "effects" or "measured".
+        scale: what the numbers are multiplied by; 100 makes points of an accuracy.
+        unit: of the scaled numbers, such as "points".
+        about: a text that the printed names contain.
+    """
+    found = recorded_effects(number, kind=kind)
+    named = [name for name in found.index if about in name]
+    for name, (mean, error, positive, seeds) in found.loc[named].iterrows():
+        digits = max(0, 1 - math.floor(math.log10(scale * error))) if error else 2
+        told = f"{scale * mean:+.{digits}f} ± {scale * error:.{digits}f} {unit}".strip()
+        print(f"{name}: {told} ({positive:.0f} of {seeds:.0f} other seeds above zero)")
 
 
 def effects_by_seed(number, effects):

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import jupytext
 import numpy as np
+import pandas as pd
 import pytest
 
 from mmlcourse.lessons.contents import COURSE, course_table
-from mmlcourse.studies import effects_by_seed, recorded_baselines, recorded_effects
+from mmlcourse.studies import effects_by_seed, lessons, recorded_baselines, recorded_effects
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = sorted((ROOT / "results" / "lessons").glob("*.json"))
@@ -47,6 +48,19 @@ def test_recorded_effects(tmp_path):
     (tmp_path / "03.json").write_text(json.dumps({"runs": runs}))
     measured = recorded_effects("03", tmp_path, kind="measured")
     np.testing.assert_allclose(measured.loc["c"].tolist(), [-1, 3, 1, 2])
+
+
+def test_effects_are_told_with_two_digits_of_their_error(monkeypatch, capsys):
+    found = pd.DataFrame(
+        [[0.18375, 0.0561, 5, 5], [3.0, 0.0, 2, 5]], index=["lost", "more lost"]
+    ).set_axis(["mean", "standard_error", "positive", "seeds"], axis=1)
+    monkeypatch.setattr(lessons, "recorded_effects", lambda number, kind: found)
+    lessons.tell_effects("10", scale=100, unit="points")
+    told = "lost: +18.4 ± 5.6 points (5 of 5 other seeds above zero)\n"
+    more = "more lost: +300.00 ± 0.00 points (2 of 5 other seeds above zero)\n"
+    assert capsys.readouterr().out == told + more
+    lessons.tell_effects("10", scale=100, unit="points", about="more")
+    assert capsys.readouterr().out == more
 
 
 def test_the_run_of_the_notebook_stands_before_the_recorded_ones():

@@ -622,6 +622,19 @@ def test_the_overviews_of_recorded_runs(folder):
     assert 0 < len(main) < len(overviews.claim_rows(recorded))
 
 
+def test_claims_that_figures_draw_have_a_topic_and_an_interval(monkeypatch, folder):
+    """Two seeds give no interval, so a figure has no line for these claims."""
+    few = recorded_experiments([folder])
+    monkeypatch.setattr(overviews, "recorded_experiments", lambda: few)
+    assert overviews.recorded_claims() == []
+    monkeypatch.undo()
+    main = overviews.recorded_claims(primary=True)
+    topics = {"Many orthogonal heads", "Many tasks in one encoder", "A new task with few labels"}
+    assert {topic for topic, *_ in main} >= topics and all(row[2].pairs >= 6 for row in main)
+    pals = overviews.recorded_claims("real-sampling", about="PALs")
+    assert len(pals) == 2 and all(topic == "Sampling and PALs" for topic, *_ in pals)
+
+
 # ---- untrusted results ----
 
 UNSAFE_TEXT = (
