@@ -187,16 +187,24 @@ def student(cells):
         text = re.sub(
             r"^( *)# BEGIN SOLUTION\n.*?# END SOLUTION$", r"\1...", text, flags=re.S | re.M
         )
+        text = re.sub(  # a bug hunt: the given function is the prompt
+            r"^ *# BEGIN SOLUTION NO PROMPT\n.*?# BEGIN PROMPT\n(.*?)\n *\"\"\" # END PROMPT$",
+            r"\1",
+            text,
+            flags=re.S | re.M,
+        )
         found.append((kind, shown(region, text)))
     return found
 
 
 def solution(cells):
     """Returns the cells of the solution notebook."""
-    return [
-        (kind, re.sub(r"^ *# (BEGIN|END) SOLUTION\n?", "", shown(region, text), flags=re.M))
-        for region, kind, text in without_raw(cells)
-    ]
+    found = []
+    for region, kind, text in without_raw(cells):
+        text = re.sub(r'\n *""" # BEGIN PROMPT\n.*?# END PROMPT', "", text, flags=re.S)
+        text = re.sub(r"^ *# (BEGIN|END) SOLUTION( NO PROMPT)?\n?", "", text, flags=re.M)
+        found.append((kind, shown(region, text)))
+    return found
 
 
 def shown(region, text):

@@ -87,7 +87,7 @@ def no_formula(cell):
 
 
 def markdown_text(text):
-    """Write a text for Markdown, on one line, without HTML, links, code or table cells.
+    """Write a text for Markdown, on one line, without HTML, links or table cells.
 
     Args:
         text: any text.
@@ -96,7 +96,8 @@ def markdown_text(text):
         The escaped text.
     """
     text = html.escape("".join(c if c.isprintable() else " " for c in text), quote=False)
-    return re.sub(r"([\\|\[`])", r"\\\1", text)
+    text = re.sub(r"([\\|\[`])", r"\\\1", text)
+    return re.sub(r"\\`(\w+(-\w+)+)\\`", r"`\1`", text)  # the name of an experiment stays code
 
 
 def markdown_list(lines):

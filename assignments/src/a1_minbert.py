@@ -560,30 +560,77 @@ assert check("train", train_epoch)
 # name: evaluate
 
 # %% [markdown]
-# ## Question 11: evaluation
+# ## Question 11: a wrong evaluation
 #
 # {facts}
 #
-# Write the evaluation, with the arguments `model` and `batches` of question 10. Set the model to evaluation mode, and let
-# autograd record nothing. Return the accuracy over all rows, a number from 0 to 1, and the predicted labels, a list of
-# whole numbers in the order of the rows.
+# The function below runs and returns numbers that look possible. Three things in it are wrong. Find and correct them, or
+# write the function anew. Its arguments are `model` and `batches` of question 10. It must set the model to evaluation
+# mode, and autograd may record nothing inside the function, but it must record again after it. Return three values:
+#
+# 1. the accuracy over all rows, a number from 0 to 1;
+# 2. the predicted labels, a list of whole numbers in the order of the rows;
+# IF share=recall
+# 3. the *recall* of each of the C labels, a list of numbers: the share of right predictions among the rows that *have*
+#    this label. It is 0 where no row has it.
+# END IF
+# IF share=precision
+# 3. the *precision* of each of the C labels, a list of numbers: the share of right predictions among the rows that are
+#    *predicted* as this label. It is 0 where no row is.
+# END IF
+#
+# A correction earns its points when all three are right, because the function is given.
 
 # %% [raw]
 # # BEGIN SOLUTION
 
 # %%
 def evaluate(model, batches):
-    """Return (accuracy, predicted labels)."""
-    # BEGIN SOLUTION
+    """Return (accuracy, predicted labels, a share for each label)."""
+    # BEGIN SOLUTION NO PROMPT
     model.eval()
-    predictions, right = [], 0
+    predictions, labels = [], []
     with torch.no_grad():
-        for inputs, labels in batches:
-            found = model(*inputs).argmax(dim=-1)
-            right += (found == labels).sum().item()
-            predictions += found.tolist()
-    return right / len(predictions), predictions
+        for inputs, y in batches:
+            logits = model(*inputs)
+            predictions += logits.argmax(dim=-1).tolist()
+            labels += y.tolist()
+    found, y, C = torch.tensor(predictions), torch.tensor(labels), logits.shape[-1]
+    # IF share=recall
+    rows = y.bincount(minlength=C)
+    # END IF
+    # IF share=precision
+    rows = found.bincount(minlength=C)
+    # END IF
+    shares = found[found == y].bincount(minlength=C) / rows.clamp(min=1)
+    return (found == y).float().mean().item(), predictions, shares.tolist()
     # END SOLUTION
+    """ # BEGIN PROMPT
+    # IF share=recall
+    predictions, labels, accuracies = [], [], []
+    with torch.no_grad():
+        for inputs, y in batches:
+            logits = model(*inputs)
+            predictions += logits.argmax(dim=-1).tolist()
+            labels += y.tolist()
+            accuracies.append((logits.argmax(dim=-1) == y).float().mean().item())
+    found, y, C = torch.tensor(predictions), torch.tensor(labels), logits.shape[-1]
+    shares = found[found == y].bincount(minlength=C) / found.bincount(minlength=C).clamp(min=1)
+    return sum(accuracies) / len(accuracies), predictions, shares.tolist()
+    # END IF
+    # IF share=precision
+    model.eval()
+    torch.set_grad_enabled(False)
+    predictions, labels = [], []
+    for inputs, y in batches:
+        logits = model(*inputs)
+        predictions += logits.argmax(dim=-1).tolist()
+        labels += y.tolist()
+    rows, found, y, C = len(batches) * len(y), torch.tensor(predictions), torch.tensor(labels), logits.shape[-1]
+    shares = found[found == y].bincount(minlength=C) / y.bincount(minlength=C).clamp(min=1)
+    return (found == y).sum().item() / rows, predictions, shares.tolist()
+    # END IF
+    """ # END PROMPT
 
 # %% [raw]
 # # END SOLUTION
@@ -703,7 +750,7 @@ def experiment(freeze, lr, epochs, rows=320, seed=0):
     optimizer = AdamW([one for one in model.parameters() if one.requires_grad], lr=lr)
     for epoch in range(epochs):
         losses = train_epoch(model, optimizer, make_batches(train_rows[:rows]))
-        accuracy, _ = evaluate(model, make_batches(dev_rows))
+        accuracy, *_ = evaluate(model, make_batches(dev_rows))
         print(f"epoch {epoch + 1}: loss {sum(losses) / len(losses):.3f}, dev accuracy {accuracy:.3f}")
     return accuracy
 

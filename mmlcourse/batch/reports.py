@@ -103,7 +103,7 @@ def _figure(table):
         [" ".join(map(str, row)) for row in part[keys].to_numpy()],
         part["on"],
         published=part["recomputed"].fillna(part["published"]),
-        xlabel=f"dev {metric}{', %' if metric == 'improvement' else ''}",
+        xlabel=f"dev {metric}{', %' if metric == 'improvement' else ' times 100'}",
     )
     return picture(draw), (
         f"dev {metric} of every run, mean over seeds with its standard deviation, and the "
@@ -112,10 +112,11 @@ def _figure(table):
 
 
 _NOTE = (
-    "Published numbers come from other models and data unless the size is paper, so compare the "
-    "rows of a column, not the columns. Recomputed is the correct value of a printed number, where "
-    "other printed numbers give it. sd is over seeds. The difference of a claim is first minus "
-    "second, in points of 100; results/REPORT.md of the repository says what its verdicts mean."
+    "Scores are in points of 100, improvements in percent. Published numbers come from other "
+    "models and data unless the size is paper, so compare the rows of a column, not the columns. "
+    "Recomputed is the correct value of a printed number, where other printed numbers give it. sd "
+    "is over seeds. The difference of a claim is first minus second; results/REPORT.md of the "
+    "repository says what its verdicts mean."
 )
 _HEAD = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>mmlkit: results</title>

@@ -76,8 +76,8 @@ def comparison(experiment, frame):
         frame: a DataFrame of `long_frame`.
 
     Returns:
-        A DataFrame with published, recomputed, ours (the mean over seeds), sd and seeds; NaN where
-        there is no number.
+        A DataFrame with published, recomputed, ours (the mean over seeds), sd and seeds: scores
+        times 100, improvements in percent; NaN where there is no number.
     """
     import pandas as pd
 
@@ -93,7 +93,8 @@ def comparison(experiment, frame):
     rows = []
     for cell, part in frame.groupby(columns, sort=False)["value"]:
         cell = dict(zip(columns, cell))
-        factor = 1 if cell["metric"] == "improvement" else published.get("scale", 1)
+        is_score = cell["metric"] != "improvement"
+        factor, scale = (100, published.get("scale", 1)) if is_score else (1, 1)
         found = (math.nan, math.nan)
         options = {key: names.get(str(cell[key]), [str(cell[key])]) for key in (*keys, "on")}
         for values in itertools.product(*options.values()):
@@ -101,7 +102,8 @@ def comparison(experiment, frame):
             place = [published.get(*key).format_map(words) for key in _PLACE]
             found = printed.get((*place, cell["split"], cell["metric"]), found)
         ours = {"ours": factor * part.mean(), "sd": factor * part.std(), "seeds": part.count()}
-        rows.append({**cell, "published": found[0], "recomputed": found[1], **ours})
+        there = {"published": found[0] * factor / scale, "recomputed": found[1] * factor / scale}
+        rows.append({**cell, **there, **ours})
     return pd.DataFrame(rows)
 
 
@@ -143,7 +145,6 @@ def headline(experiment, frame):
     ours = means.groupby(by, sort=False).agg(ours="mean", sd="std", seeds="count")
     cells = comparison(experiment, part).groupby(by, sort=False)
     printed = cells[["published", "recomputed"]].mean()
-    printed *= scale / (1 if improved else published.get("scale", 1))
     unit = ", %" if improved else " times 100"
     return printed.join(ours).rename_axis(f"{by}: dev {metric}{unit}").reset_index()
 

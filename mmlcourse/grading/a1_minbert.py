@@ -84,7 +84,7 @@ def _self_attention_cases(draw):
 
 _self_attention = question(
     "self_attention",
-    points=6,
+    points=5,
     difficulty=3,
     hours=1,
     cases=_self_attention_cases,
@@ -175,7 +175,7 @@ def _add_norm_cases(draw):
 
 _add_norm = question(
     "add_norm",
-    points=3,
+    points=2,
     difficulty=2,
     hours=0.3,
     cases=_add_norm_cases,
@@ -284,7 +284,7 @@ def _embeddings_cases(draw):
 
 @question(
     "embeddings",
-    points=3,
+    points=2,
     difficulty=2,
     hours=0.3,
     cases=_embeddings_cases,
@@ -339,7 +339,7 @@ def _adamw_step_cases(draw):
 
 _adamw_step = question(
     "adamw_step",
-    points=3,
+    points=2,
     difficulty=2,
     hours=0.3,
     cases=_adamw_step_cases,
@@ -539,20 +539,26 @@ def _train(pick, weight, batches, lr, smoothing):
     return losses, weight - lr * total if update == "once" else weight
 
 
+SHARES = {"recall": "with that label", "precision": "predicted as that label"}
+
+
 def _evaluate_cases(draw):
-    """Draw a classifier and batches with 3, 5 and all rows right, so that all means differ."""
-    D, C = draw.size(3, 5), draw.size(3, 4)
-    batches = _batches_of(draw, D, C, [draw.size(6, 8), draw.size(6, 8), draw.size(2, 3)])
-    weight = draw.normal(C, D)
-    labelled = []
-    for ((x,), y), right in zip(batches, (3, 5, 8)):
-        wrong = torch.arange(len(y)) >= right
-        labelled.append(((x,), ((x @ weight.T).argmax(-1) + wrong) % C))
-    return [(weight, labelled)]
+    """Draw classifiers and batches with 3, 5 and all rows right, so that all means differ."""
+    cases = []
+    for _ in range(2):
+        D, C = draw.size(3, 5), draw.size(4, 5)
+        batches = _batches_of(draw, D, C, [draw.size(6, 8), draw.size(6, 8), draw.size(2, 3)])
+        weight, labelled = draw.normal(C, D), []
+        weight[-1] = weight[:-1].mean(0)  # the last label is never found
+        for ((x,), y), right in zip(batches, (3, 5, 8)):
+            found = (x @ weight.T).argmax(-1)
+            labelled.append(((x,), found.where(torch.arange(len(y)) < right, 1 * (found == 0))))
+        cases.append((weight, labelled))
+    return cases
 
 
 def _run_evaluation(student, weight, batches):
-    """Return predictions, accuracy, the passes that record gradients, and if later ones would.
+    """Return the student's outputs, the passes that record gradients, and if later ones would.
 
     The model turns its logits round in training mode, as a visible substitute for dropout.
     """
@@ -568,33 +574,37 @@ def _run_evaluation(student, weight, batches):
 
     model = Model().train()
     try:
-        accuracy, predictions = student(model, batches)
+        accuracy, predictions, shares = student(model, batches)
         later = int(torch.is_grad_enabled())
     finally:
         torch.set_grad_enabled(True)
-    return [int(one) for one in predictions], float(accuracy), model.recorded, later
+    found = [int(one) for one in predictions], float(accuracy), [float(one) for one in shares]
+    return *found, model.recorded, later
 
 
 @question(
     "evaluate",
-    points=2,
+    points=6,
     difficulty=2,
-    hours=0.4,
+    hours=0.5,
     cases=_evaluate_cases,
     driver=_run_evaluation,
-    rule={
+    rule=lambda share: {
         "predictions": "the label with the largest logit, in the order of the rows",
         "accuracy": "the share of right rows among all rows",
+        "shares": f"for each label, the share of right rows among the rows {SHARES[share]}",
         "passes that record gradients": "none of them",
         "recording after the function": "on (1)",
     },
+    variants={"share": tuple(SHARES)},
+    faulty=True,
 )
-def _evaluate(pick, weight, batches):
-    """Return the predictions, the accuracy, 0 and 1."""
-    sign = pick(1, {"the model is in training mode; call model.eval()": -1})
+def _evaluate(pick, weight, batches, share):
+    """Return the predictions, the accuracy, the shares [C], 0 and 1."""
+    sign = pick(1, {"the model is in training mode, where dropout acts": -1})
     found = [(sign * x @ weight.T).argmax(-1) for (x,), _ in batches]
     right = [one == y for one, (_, y) in zip(found, batches)]
-    rows = torch.cat(right).float()
+    rows, found = torch.cat(right).float(), torch.cat(found)
     accuracy = pick(
         rows.mean(),
         {
@@ -605,9 +615,22 @@ def _evaluate(pick, weight, batches):
             "this is the number of right rows; divide by the number of rows": rows.sum(),
             "this is the number of right rows, divided by the number of batches": rows.sum()
             / len(right),
+            "the batches are not all as large as the last one": rows.sum()
+            / (len(right) * len(right[-1])),
             "this is in percent": 100 * rows.mean(),
             "this is the accuracy of the last batch": right[-1].float().mean(),
             "this is the share of wrong rows": 1 - rows.mean(),
+        },
+    )
+    seen = {"recall": torch.cat([y for _, y in batches]), "precision": found}
+    among = {key: one.bincount(minlength=len(weight)) for key, one in seen.items()}
+    turned = other(SHARES, share)
+    among = pick(
+        among[share].clamp(min=1),
+        {
+            f"these are shares of the rows {SHARES[turned]}": among[turned].clamp(min=1),
+            "these are shares of all rows": len(rows),
+            "a label without such rows has 0, not nan": among[share],
         },
     )
     recorded = pick(0, {"autograd records every pass; use torch.no_grad()": len(batches)})
@@ -615,7 +638,8 @@ def _evaluate(pick, weight, batches):
         1,
         {"gradients stay switched off afterwards; use `with torch.no_grad():` around the loop": 0},
     )
-    return torch.cat(found), accuracy, recorded, later
+    hits = found[rows > 0].bincount(minlength=len(weight))
+    return found, accuracy, hits / among, recorded, later
 
 
 # ---- sentiment ----

@@ -62,7 +62,8 @@ class Assignment:
                 one.compare(one.call(student, notes), cases, self.variants, notes)
                 one.refuse(tree_of(student))
             except WrongAnswer as error:
-                self.shares[name] = self.partial if isinstance(error, KnownMistake) else 0
+                named = isinstance(error, KnownMistake) and not one.faulty
+                self.shares[name] = self.partial if named else 0
                 raise WrongAnswer(one.advise(str(error), right)) from None
 
         passed = verdict(one.label, check)

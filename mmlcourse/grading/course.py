@@ -66,7 +66,7 @@ def load_course(path):
         ValueError: a key is missing, unknown or of another kind, an assignment, a question, a date
             or a number is wrong, or the address is a placeholder.
     """
-    found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    found = {"points": {}, **tomllib.loads(Path(path).read_text(encoding="utf-8"))}
     kinds = Course.__annotations__
     wrong = {"unknown": found.keys() - kinds.keys(), "missing": kinds.keys() - found.keys()}
     for fault, keys in wrong.items():

@@ -54,11 +54,16 @@ def load_edition(answers=None):
         An Edition.
 
     Raises:
+        FileNotFoundError: the folder has no edition.json.
         ValueError: the file has other keys than those of an Edition.
     """
     if answers is None:
         return Edition(0)
     path = Path(answers) / "edition.json"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} is missing. Expected the folder `answers` that `make course` wrote."
+        )
     try:
         return Edition(**json.loads(path.read_text(encoding="utf-8")))
     except TypeError as error:
@@ -369,7 +374,8 @@ def _judge(one, document, edition, questions, program):
         one.compare(replay(document), edition.cases(one), variants, notes, show=False)
         return "right", 1
     except WrongAnswer as error:
-        named = isinstance(error, KnownMistake) and not _of_another_edition(one, document, edition)
+        named = isinstance(error, KnownMistake) and not one.faulty
+        named = named and not _of_another_edition(one, document, edition)
         return f"not yet: {error}"[:600], edition.partial if named else 0
     except Exception as error:  # a forged document may hold anything
         return f"the results cannot be read ({type(error).__name__}).", 0

@@ -143,6 +143,8 @@ class Question:
         uses: names of questions whose functions an answer may call; a message about a wrong answer
             mentions those that are not right.
         seconds: the limit of CPU time for all cases.
+        faulty: whether the notebook gives the function with faults to correct. A named mistake
+            then has no part of the points, because the given function has it.
         number: its place in the assignment, from 1.
     """
 
@@ -163,6 +165,7 @@ class Question:
     avoid: tuple = ()
     uses: tuple = ()
     seconds: float = 10
+    faulty: bool = False
     number: int = 0
 
     @property

@@ -185,7 +185,8 @@ def _read_config(folder):
         if (found := values.get(key, expected)) != expected:
             raise ValueError(
                 f"{folder}: config.json has {key} {found!r}, expected BERT's {expected!r}. "
-                "Choose another checkpoint."
+                "Choose another checkpoint, or give this one to mmlkit.huggingface."
+                "MultiverseForSequenceClassification.on(...) and transformers' Trainer."
             )
     return BertConfig.from_dict(values)
 

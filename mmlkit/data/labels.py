@@ -18,9 +18,9 @@ LARGEST = 3.4e38  # of float32, the type of a score
 UNKNOWN = ("", "_", "_1")
 SEVERAL = "Several labels of a row (multi-label) are not supported."
 HOW_LABELS = (
-    "Labels are matched by name. Rename them in the file, or pass labels: all names in the order "
-    "of the file's integers, or a dict from its labels to names, such as {-1: 'no', 1: 'yes'} "
-    "(None: the label is unknown)."
+    "Labels are matched by name. Rename them, or pass labels: all names in the order of the "
+    "integers, or a dict from its labels to names, such as {-1: 'no', 1: 'yes'} (None: the label "
+    "is unknown)."
 )
 
 

@@ -8,6 +8,7 @@ import dataclasses
 import warnings
 from dataclasses import dataclass, field
 from numbers import Number
+from pathlib import Path
 
 import numpy as np
 
@@ -285,10 +286,12 @@ def _find_columns(task, frame, place, *, required):
         one = next((name for name in known if name in names), None)
         if one is None and (required or column != "label"):
             several = f" {SEVERAL}" if {*task.labels} & {*names} else ""
+            of_a_file = f", or add it where the first line is a row. {OTHER_SEPARATOR[:-1]}"
+            of_a_file *= isinstance(place, (Path, list))  # not of rows in memory or on the hub
             raise ValueError(
                 f"{place} has no column {column!r} (columns found: {names[:12]}). Expected "
-                f"{list(task.text_columns)} and 'label' for task {task.name!r}: rename the column, "
-                f"or add it where the first line is a row. {OTHER_SEPARATOR}{several}"
+                f"{list(task.text_columns)} and 'label' for task {task.name!r}: rename the column"
+                f"{of_a_file}.{several}"
             )
         if one is not None and (names.count(one) > 1 or one in found):
             raise ValueError(

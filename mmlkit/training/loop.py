@@ -378,6 +378,11 @@ def _check_parts(model, data, optimizer, hooks, sampler, numbers):
                 f"The head of {type(hook).__name__} is not one of this model. Make the hook with "
                 "model.heads[...]."
             )
+        updates = sampler.epochs * sampler.steps_per_epoch
+        if getattr(hook, "every", 0) > updates:
+            kind = type(hook).__name__
+            said = f"{kind} never acts: every is {hook.every}, of {updates} updates."
+            warnings.warn(said, stacklevel=3)
     if sampler.epochs != numbers["epochs"] or set(sampler.sizes) != set(data):
         raise ValueError(
             f"The sampler is for {sampler.epochs} epochs of {list(sampler.sizes)}; this run is "

@@ -90,9 +90,14 @@ def test_an_evaluation_by_hand():
         ((torch.tensor([[1.0, 0.0], [0.0, 1.0]]),), torch.tensor([0, 0])),
         ((torch.tensor([[0.0, 1.0]]),), torch.tensor([1])),
     ]
-    predictions, accuracy, recorded, later = right("evaluate", (weight, batches))
+    found = {
+        share: right("evaluate", (weight, batches), share=share)
+        for share in ("recall", "precision")
+    }
+    predictions, accuracy, recall, recorded, later = found["recall"]
     assert predictions.tolist() == [0, 1, 1] and (recorded, later) == (0, 1)
     assert accuracy.item() == torch.tensor(2 / 3).item()
+    assert recall.tolist() == [0.5, 1.0] and found["precision"][2].tolist() == [1.0, 0.5]
 
 
 def test_losses_with_a_gradient_are_read_without_a_warning():

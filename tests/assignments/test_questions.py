@@ -15,7 +15,7 @@ from mmlcourse.grading.grader import replay
 from mmlcourse.grading.program import Program
 from mmlcourse.grading.questions import Draw, Edition, load_questions
 from mmlcourse.grading.runner import encode
-from mmlcourse.lessons.checks.compare import WrongAnswer, read
+from mmlcourse.lessons.checks.compare import KnownMistake, WrongAnswer, read
 
 SEEDS = (0, 1, 2, 3)  # together they choose every value of every variant
 CODE = [pytest.param(name, one, id=one.name) for name in NAMES for one in code_questions(name)]
@@ -52,8 +52,25 @@ def test_the_solution_is_right_in_every_edition(name, one, seed):
 
 @pytest.mark.parametrize("name, one", CODE)
 def test_the_stub_has_nothing(name, one):
-    with pytest.raises(WrongAnswer, match="it returns nothing so far"):
-        judge(one, name, student_object(one, name, "student"))
+    """A function that is given with faults is wrong in every edition, and its faults differ."""
+    if not one.faulty:
+        with pytest.raises(WrongAnswer, match="it returns nothing so far"):
+            judge(one, name, student_object(one, name, "student"))
+        return
+    said = set()
+    for seed in SEEDS:
+        with pytest.raises(KnownMistake) as caught:
+            judge(one, name, student_object(one, name, "student", seed), seed)
+        said.add(str(caught.value))
+    assert len(said) > 1
+
+
+def test_a_function_that_is_given_with_faults_earns_no_part_of_its_points(capsys):
+    check = Assignment("a1", seed=5, partial=0.5)
+    given = student_object(check.questions["evaluate"], "a1_minbert", "student")
+    assert not check("evaluate", given)
+    assert "predictions: the model is in training mode" in capsys.readouterr().out
+    assert check.shares["evaluate"] == 0
 
 
 @pytest.mark.slow

