@@ -22,6 +22,7 @@ def test_the_example_is_a_course_once_it_has_an_address(tmp_path):
     assert course.deadlines["a2_multiverse"].isoformat() == "2027-02-22T23:59:00+01:00"
     assert course.points == {"a4_pals": {"extension": 0}}
     assert course.file_name("jdoe", "a1_minbert") == "jdoe_a1.ipynb"
+    assert read(tmp_path, GOOD.replace("[points.a4]", "")).points == {}
 
 
 @pytest.mark.parametrize(

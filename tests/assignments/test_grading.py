@@ -305,6 +305,8 @@ def test_an_edition_without_a_seed_names_its_file(tmp_path):
     (tmp_path / "edition.json").write_text('{"sead": 3}')
     with pytest.raises(ValueError, match="edition.json is not as `make course` writes it"):
         load_edition(tmp_path)
+    with pytest.raises(FileNotFoundError, match="Expected the folder `answers`"):
+        load_edition(tmp_path / "student")
 
 
 def test_the_text_of_an_answer_goes_on_in_the_cells_below(tmp_path):

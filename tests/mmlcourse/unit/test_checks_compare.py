@@ -222,6 +222,11 @@ def test_the_rule_is_said_to_whom_asks_for_it(capsys):
         f"{found} Pass explain=True to the check to read the rule.\n"
         f"{found} The right answer is {RULE}.\n"
     )
+    assert not check(lambda w, h: None) and not check(lambda w, h: None, explain=True)
+    assert capsys.readouterr().out == (
+        "frame: not yet: it returns nothing so far.\n"
+        f"frame: not yet: it returns nothing so far. The right answer is {RULE}.\n"
+    )
 
 
 def tables_of(function):

@@ -239,6 +239,8 @@ def test_empty_columns_and_rows_cost_nothing(tmp_path):
 def test_a_first_line_that_is_a_row_is_named(tmp_path):
     with pytest.raises(ValueError, match="add it where the first line is a row"):
         load(tmp_path, "a man,no\na dog,yes\n")
+    with pytest.raises(ValueError, match="rename the column.$"):  # memory has no first line
+        make_split(YES_NO, [{"text": "a dog", "answer": "yes"}], name="train")
 
 
 @pytest.mark.parametrize(
