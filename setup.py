@@ -6,10 +6,14 @@ Everything else is in pyproject.toml. `mmlcourse.shipped` opens the archive.
 import json
 import shutil
 import tarfile
+import warnings
 from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
+
+# `pip install -e` shows a box about folders named after a package; here these are the package.
+warnings.filterwarnings("ignore", "Editable installation")
 
 
 class SmallWheel(build_py):
