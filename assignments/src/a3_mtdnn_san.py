@@ -739,10 +739,8 @@ class Model(nn.Module):
     def __init__(self, encoder, D=384, K=5):
         super().__init__()
         self.encoder = encoder
-        for part in (encoder.embeddings, *encoder.encoder.layer[:3]):
-            part.requires_grad_(False)
-        linear = {task: nn.Linear(2 * D, 1) for task in ("stsb", "qnli_rank")}
-        self.heads = nn.ModuleDict({"snli": SAN(D, 3, K), **linear})
+        nn.ModuleList([encoder.embeddings, *encoder.encoder.layer[:3]]).requires_grad_(False)
+        self.heads = nn.ModuleDict({"snli": SAN(D, 3, K), **{t: nn.Linear(2 * D, 1) for t in ("stsb", "qnli_rank")}})
 
     def loss(self, task, batch):
         out, head, y = output(self, task, batch), self.heads[task], batch.labels
