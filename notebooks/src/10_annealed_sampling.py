@@ -2,8 +2,8 @@
 # # 10 Annealed sampling
 #
 # One encoder learns several tasks, and every batch belongs to one of them. **In which order should the batches come, so that no task is
-# forgotten and a small data set still gets its share?** You will watch a task being forgotten, reproduce this with a single parameter,
-# derive the schedule of Stickland and Murray from one formula, and train with it.
+# forgotten and a small data set still gets its share?** You will watch a task being forgotten, find out why, derive the schedule of Stickland
+# and Murray from one formula, and train with it.
 #
 # | | |
 # |---|---|
@@ -18,7 +18,7 @@
 # - measure forgetting: the accuracy that a task loses while other tasks are trained,
 # - compute the probability of each task from its size and an exponent, and anneal the exponent,
 # - say what the frequencies of a schedule show, and what they cannot show,
-# - predict from two gradients whether a step of one task harms another,
+# - separate two reasons why training one task harms another: opposite gradients and curvature,
 # - count how often a schedule shows each row of a large and of a small data set.
 #
 # ![Three training sets with the sizes 16 to 4 to 1. Each size is raised to the power alpha and divided by the sum. With alpha 1,
@@ -31,7 +31,6 @@ seed = 0
 output_dir = "../runs"
 source = None  # a folder with the files of the tasks; None: what the profile says
 steps = None  # of the smallest task in the live runs; None: chosen by the profile
-lr = None  # of the encoder in the live runs; None: what the profile says
 
 # %% tags=["bootstrap"]
 # @title Set-up: installs this release where the library is missing, as on Colab
@@ -53,32 +52,73 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
+from torch.nn.functional import cross_entropy, gelu
 
 from mmlcourse.lessons import checks, plots
 from mmlcourse.lessons.answers import folded
 from mmlcourse.lessons.profiles import get_profile
 from mmlkit.bert import load_pretrained
-from mmlkit.data import collate, encode, load_task, plan
-from mmlkit.heads import LinearHead, PairHead
-from mmlkit.runtime import fastest_precision, pick_device, seeded
-from mmlkit.training import MultitaskModel, TaskSampler, make_optimizer, score_encoded, train_step
+from mmlkit.data import load_task
+from mmlkit.heads import sentence_vector
+from mmlkit.runtime import pick_device
+from mmlkit.training import TaskSampler
 
 # %% tags=["setup", "effect"]
-size, device = get_profile(profile), pick_device()
-source, lr = source or size.source, lr or (2.5e-4 if profile == "fast" else size.lr)
-kept_layers = 3 if profile == "fast" else None  # of the encoder: a run then takes a minute
-precision = fastest_precision(device) if size.precision == "auto" else size.precision
-print(f"mmlkit {mmlkit.__version__}, torch {torch.__version__} on {device.type} in {precision}")
-print(f"weights {size.model}, data {source}, learning rate of the encoder {lr:g}")
-head_lr = {"sst": size.frozen_lr if kept_layers else size.head_lr}  # in few steps
-head_lr |= {"qqp": size.head_lr, "snli": size.head_lr}
+TASKS, size, device = ("sst", "qqp", "snli"), get_profile(profile), pick_device()
+source = source or size.source
+smallest = steps or {"fast": 50, "colab": 200}.get(profile, 500)
+SIZES = {"sst": smallest, "qqp": 4 * smallest, "snli": 2 * smallest}  # batches of each task
+every = smallest // 2  # steps between two measurements
+encoder, tokenizer = load_pretrained(size.model)
+encoder, D = encoder.to(device).eval(), encoder.config.hidden_size
+print(f"mmlkit {mmlkit.__version__}, weights {size.model} on {device.type}, data from {source}")
+
+
+# %% tags=["setup", "effect"]
+@torch.no_grad()
+def vectors(split):
+    """The frozen encoder's mean vectors of a split, [N,S,D] for S sentences, and the labels."""
+    texts = [text for row in split.texts for text in row]
+    by_length, found = np.argsort([len(text) for text in texts]), []
+    for rows in np.array_split(by_length, len(texts) // 64 + 1):
+        some = [texts[i] for i in rows]
+        batch = tokenizer(some, padding=True, truncation=True, return_tensors="pt").to(device)
+        out = encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids)
+        found.append(sentence_vector(out, batch, "mean").cpu())
+    x = torch.cat(found)[np.argsort(by_length)].unflatten(0, (len(split), -1))
+    return x, torch.as_tensor(np.asarray(split.labels)).long()
+
+
+# %% tags=["setup", "effect"]
+limit = 8000 if profile == "colab" else None
+data = {name: load_task(name, source, limit=limit, seed=seed) for name in TASKS}
+train_set = {name: vectors(one.train) for name, one in data.items()}
+dev_set = {name: vectors(one.dev) for name, one in data.items()}
+majority = {name: (y.bincount().max() / len(y)).item() for name, (_, y) in dev_set.items()}
+
+
+# %% tags=["setup", "effect"]
+def batches(task, seed):
+    """The endless stream of a task's batches of 16 rows; it depends on the seed alone."""
+    x, labels = train_set[task]
+    for epoch in itertools.count():
+        rows = np.random.default_rng([seed, epoch]).permutation(len(labels))
+        for start in range(0, len(rows) - 15, 16):
+            yield x[rows[start : start + 16]], labels[rows[start : start + 16]]
+
+
+@torch.no_grad()
+def accuracies(model):
+    """The dev accuracy of every task."""
+    return {t: (model(t, x).argmax(1) == y).float().mean().item() for t, (x, y) in dev_set.items()}
+
 
 # %% [markdown]
 # ## 1 Forgetting, measured
 #
-# A step on a batch of one task changes the shared encoder and the head of this task, and no other head. The order of the tasks is called a
-# *schedule*. The baseline of the CS224N report *Multitask BERT* trains one task after another: all of SST, then all of Quora, then all of
-# STS. The report suspects that this overwrites the earlier tasks. We test it with three tasks of unequal size:
+# A step on a batch of one task changes the shared weights and the head of this task, and no other head. The order of the tasks is called a
+# *schedule*. The baseline of the CS224N report *Multitask BERT* (*the report* from here on) trains one task after another: all of SST, then
+# all of Quora, then all of STS. The report suspects that this overwrites the earlier tasks. We test it with three tasks of unequal size:
 #
 # | task | what is predicted | labels | batches |
 # |---|---|---|---|
@@ -86,126 +126,94 @@ head_lr |= {"qqp": size.head_lr, "snli": size.head_lr}
 # | `qqp` | whether two questions of Quora are duplicates | 2 | 4 parts |
 # | `snli` | whether one sentence follows from another | 3 | 2 parts |
 #
-# The two sentences of a pair are encoded separately (a bi-encoder, as in notebook 05), and the learning rate is constant. On the fast
-# profile the encoder is the first three layers of MiniLM with frozen word embeddings, so that a run takes about a minute.
-
-# %% tags=["effect"]
-TASKS = ("sst", "qqp", "snli")
-budgets = {"fast": (20, 8, None), "colab": (80, 32, 8000)}
-smallest, batch_size, limit = budgets.get(profile, (300, 32, None))
-smallest = steps or smallest
-SIZES = {"sst": smallest, "qqp": 4 * smallest, "snli": 2 * smallest}  # batches of each task
-tokenizer = load_pretrained(size.model)[1]
-data = {name: load_task(name, source, limit=limit, seed=seed) for name in TASKS}
-
-
-def encoded(split):
-    """The tokens of a split; the sentences of a pair are separate."""
-    pairs = "separate" if split.task.is_pair else "packed"
-    return encode(tokenizer, split, pairs=pairs, max_length=size.max_length)
+# So that a run takes seconds, the encoder is frozen here, and each sentence is its mean vector, computed once. The tasks share one block on
+# these vectors, built like the feed-forward half of a BERT layer (notebook 01). The two sentences of a pair pass it separately.
 
 
 # %% tags=["effect"]
-train_set = {name: encoded(one.train) for name, one in data.items()}
-dev_set = {name: encoded(one.dev) for name, one in data.items()}
+class SharedModel(torch.nn.Module):
+    """One block that all tasks share, and a linear head for each task."""
 
+    def __init__(self, width=128):
+        super().__init__()
+        self.wide, self.narrow = torch.nn.Linear(D, width), torch.nn.Linear(width, D)
+        self.norm = torch.nn.LayerNorm(D)
+        shapes = {"sst": (D, 5), "qqp": (3 * D, 2), "snli": (3 * D, 3)}
+        self.heads = torch.nn.ModuleDict({t: torch.nn.Linear(*one) for t, one in shapes.items()})
 
-# %% tags=["effect"]
-def new_model():
-    """The pretrained encoder, and a head for each task, initialised with the seed."""
-    with seeded(seed, device):
-        encoder, _ = load_pretrained(size.model, num_layers=kept_layers)
-        encoder.embeddings.requires_grad_(False)  # a third of the time of a step
-        D, heads = encoder.config.hidden_size, {}
-        for name, one in data.items():
-            kind = PairHead if one.task.is_pair else LinearHead
-            heads[name] = kind(D, one.task.num_labels, pooling=size.pooling)
-    return MultitaskModel(encoder, heads, tokenizer).to(device)
-
-
-def batches(name):
-    """The endless stream of batches of a task, the same in every run."""
-    for epoch in itertools.count():
-        for rows in plan(train_set[name].lengths, batch_size, seed=seed, epoch=epoch):
-            yield collate(train_set[name], rows).to(device)
-
-
-# %% tags=["effect"]
-def right(model, name):
-    """For each dev row of a task 1 if the prediction is right, else 0."""
-    scores = score_encoded(model, dev_set[name], precision=precision)
-    return (scores.argmax(1) == dev_set[name].labels).astype(float)
+    def forward(self, task, x):  # x [B,S,D]
+        h = self.norm(x + self.narrow(gelu(self.wide(x))))
+        u, v = h[:, 0], h[:, -1]
+        return self.heads[task](u if task == "sst" else torch.cat([v, (u - v).abs(), u * v], -1))
 
 
 # %% [markdown]
-# Training in a given order is a short loop: take the next batch of the task that is due, and update with it. `train_step` is the update of
-# notebook 02. (In your own work, `fit(model, data, sampler=TaskSampler(...))` does all of it.)
+# Training in a given order is a short loop: take the next batch of the task that is due, and update with it. (In your own work,
+# `fit(model, data, sampler=TaskSampler(...))` does this, and also trains the encoder.)
 
 
 # %% tags=["effect"]
-def train(order, measured):
-    """Train in this order. measured: {step: the tasks whose dev rows are predicted after it}."""
-    model, streams, found = new_model(), {name: batches(name) for name in TASKS}, {}
-    optimizer = make_optimizer(model, lr=lr, head_lr=head_lr)
-    scaler = torch.amp.GradScaler() if precision == "fp16" else None
-    with seeded(seed, device):
-        for step, name in enumerate(order, start=1):
-            batch = next(streams[name])
-            train_step(model.train(), batch, optimizer, precision=precision, scaler=scaler)
-            found |= {(step, task): right(model, task) for task in measured.get(step, ())}
+def train(order, seed):
+    """Train a new model in this order; return it and {step: dev accuracies}."""
+    torch.manual_seed(seed)
+    model, streams, found = SharedModel(), {task: batches(task, seed) for task in TASKS}, {}
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    for step, task in enumerate(order, start=1):
+        x, labels = next(streams[task])
+        optimizer.zero_grad()
+        cross_entropy(model(task, x), labels).backward()
+        optimizer.step()
+        if step % every == 0:
+            found[step] = accuracies(model)
     return model, found
 
 
 # %% [markdown]
-# The run `sequential` trains in blocks: SST, then QQP, then SNLI. The run `merged` trains *exactly the same batches*, shuffled.
+# The run `sequential` trains in blocks: SST, then QQP, then SNLI. The run `merged` trains *exactly the same batches*, shuffled. Each run
+# is repeated three times, with another initialisation and other batches, and we take the mean.
 #
 # **Predict before you run.** How many points of accuracy does SST lose after its own block, while QQP and SNLI are trained? How much higher
 # does SST end if the same batches come in mixed order?
 
 # %% tags=["effect"]
-sampler_options = {"sizes": SIZES, "seed": seed}
-orders = {kind: TaskSampler(kind, **sampler_options).order(1) for kind in ("sequential", "merged")}
-ends = list(itertools.accumulate(SIZES.values()))  # of the three blocks
-when = {
-    "sequential": {end: TASKS[: i + 1] for i, end in enumerate(ends)},
-    "merged": {ends[0]: ["sst"], ends[1]: ["sst"], ends[2]: TASKS},
-}
-models, found = {}, {}
-for kind, order in orders.items():
-    models[kind], found[kind] = train(order, when[kind])
-
-# %%
-majority = {name: np.bincount(one.labels).max() / len(one.labels) for name, one in dev_set.items()}
+histories, orders = {}, {}
 
 
+def repeated(name, order_of):
+    """Train three times, in the orders of three seeds; keep the mean accuracies by step."""
+    seeds = range(3 * seed, 3 * seed + 3)
+    runs = [pd.DataFrame(train(order_of(one), one)[1]).T for one in seeds]
+    histories[name], orders[name] = sum(runs) / 3, order_of(seeds[0])
+
+
+repeated("sequential", lambda one: TaskSampler("sequential", sizes=SIZES, seed=one).order(1))
+repeated("merged", lambda one: TaskSampler("merged", sizes=SIZES, seed=one).order(1))
+
+
+# %% tags=["setup"]
 def draw_runs(kinds):
-    """A panel for each run: dev accuracy against steps, and the task of every step."""
-    histories, rows = {}, {name: len(one) for name, one in dev_set.items()}
-    for kind in kinds:
-        accuracy = pd.Series({key: values.mean() for key, values in found[kind].items()})
-        history = accuracy.unstack().reindex(columns=list(TASKS)).rename_axis("step")
-        histories[kind] = history.reset_index(), orders[kind]
-    plots.forgetting(histories, ylabel="dev accuracy", baselines=majority, rows=rows)
+    """A panel for each run: mean dev accuracy against steps, and the task of every step."""
+    shown = {k: (histories[k].rename_axis("step").reset_index(), orders[k]) for k in kinds}
+    rows = {name: len(y) for name, (_, y) in dev_set.items()}
+    plots.forgetting(shown, ylabel="dev accuracy", baselines=majority, rows=rows)
     plt.show()
 
 
 # %% tags=["answer"]
 with folded():
     draw_runs(["sequential", "merged"])
-    blocks, last = found["sequential"], ends[2]
-    sst_lost = blocks[ends[0], "sst"].mean() - blocks[last, "sst"].mean()
-    sst_gap = found["merged"][last, "sst"].mean() - blocks[last, "sst"].mean()
-    print(f"In blocks SST loses {100 * sst_lost:.0f} points after its own block.")
-    print(f"SST at the end, in mixed order minus in blocks: {100 * sst_gap:+.0f} points.")
-    assert not size.effects or sst_lost > 0, "a task should forget while others are trained"
+    blocks, mixed = histories["sequential"]["sst"], histories["merged"]["sst"]
+    lost = 100 * (blocks[smallest] - blocks.iloc[-1])
+    print(f"In blocks SST loses {lost:.0f} points after its own block, from", end=" ")
+    print(f"{blocks[smallest]:.2f} to {blocks.iloc[-1]:.2f}. In mixed order it ends", end=" ")
+    print(f"{100 * (mixed.iloc[-1] - blocks.iloc[-1]):.0f} points higher, at {mixed.iloc[-1]:.2f}.")
 
 # %% [markdown]
-# *Bars show one standard error of an accuracy, dotted lines the accuracy of always predicting the majority class. The strokes below show
-# which task is trained in each step.*
+# *Means of three runs. Bars show one standard error of an accuracy on so many dev rows, dotted lines the accuracy of always predicting the
+# majority class. The strokes below show which task is trained in each step of the first run.*
 #
-# The head of SST does not change in the blocks of the other tasks, so SST can lose accuracy only through changes of the shared encoder. Both
-# runs see the same batches, so they differ only in the order (and in the random numbers of dropout). A task need not learn much
-# in its block to overwrite what SST needs.
+# All three tasks learn in their own block. The head of SST does not change in the blocks of the other tasks, so SST can lose accuracy only
+# through the shared block. Both schedules use the same batches, so only the order differs. The later pair tasks do not harm each other here.
 #
 # ## 2 One shared parameter
 #
@@ -227,9 +235,11 @@ def descend(goals, w=0.0, rate=0.1):
     return np.array(path)
 
 
-def drawn_goals(share):
-    """Forty steps, each of task A with probability share."""
-    return np.random.default_rng(seed).choice([1, -1], size=40, p=[share, 1 - share])
+def drawn_path(share, steps=200):
+    """The mean of w over 50 runs that draw each step's task, A with probability share."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.choice([1, -1], size=(50, steps), p=[share, 1 - share])
+    return np.mean([descend(goals, rate=0.03) for goals in drawn], axis=0)
 
 
 paths = {"A, then B": descend([1] * 20 + [-1] * 20), "in turn": descend([1, -1] * 20)}
@@ -240,35 +250,33 @@ paths = {"A, then B": descend([1] * 20 + [-1] * 20), "in turn": descend([1, -1] 
 # After the blocks $w$ is close to −1, so $L_A$ is 3.91, almost four times its initial value of 1. When the tasks take turns, $w$ stays near
 # 0 and $L_A$ ends at 1.23.
 #
-# ```python
-# assert round((paths["A, then B"][-1] - 1) ** 2, 2) == 3.91
-# assert round((paths["in turn"][-1] - 1) ** 2, 2) == 1.23
-# ```
-#
 # </details>
 
 
-# %%
+# %% tags=["setup"]
 def draw_paths(share):
-    """w in blocks, in turn, and with steps on A drawn with a probability."""
-    drawn = f"A with probability {share}"
+    """Left: w in blocks and in turn. Right: the mean of runs that draw the task of each step."""
     with plots.style():
-        fig, ax = plt.subplots(figsize=(6.6, 3.2), layout="constrained")
-        for (name, w), line in zip(
-            {**paths, drawn: descend(drawn_goals(share))}.items(), plots.LINES
-        ):
-            ax.plot(w, line, label=name)
-        ax.axhline(2 * share - 1, color="black", linewidth=1, linestyle=":", label="p_A − p_B")
-        ax.set(xlabel="step", ylabel="shared parameter w", ylim=(-1.05, 1.05))
-        ax.set_title("minimum of A: w = 1, minimum of B: w = −1")
-        ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+        fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained", sharey=True)
+        for (name, w), line in zip(paths.items(), plots.LINES):
+            left.plot(w, line, label=name)
+        right.plot(drawn_path(share), color="C2", label=f"A with probability {share}")
+        right.axhline(2 * share - 1, color="black", linewidth=1, linestyle=":", label="p_A − p_B")
+        left.set(xlabel="step", ylabel="shared parameter w", ylim=(-1.05, 1.05))
+        left.set_title("minimum of A: w = 1, minimum of B: w = −1")
+        right.set(xlabel="step", title="drawn at random: mean of 50 runs, rate 0.03")
+        left.legend(loc="lower left")
+        right.legend(loc="lower right")
 
+
+# %% [markdown]
+# What if the task of each step is drawn at random? Move the slider: at which $w$ does the mean path end?
 
 # %%
 plots.sliders(draw_paths, start={"share": 0.8}, share=[0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
 
 # %% [markdown]
-# *In blocks the last task determines the result. In turn, w stays near 0. With random draws it varies around the dotted line, which the
+# *In blocks the last task determines the result. In turn, w stays near 0. With random draws the mean path approaches the dotted line, which the
 # slider moves.*
 #
 # Why this line? A step whose task is drawn with probability $p_t$ has the expected gradient $\sum_t p_t \nabla L_t$. That is the gradient of
@@ -309,11 +317,6 @@ for alpha, p in by_hand.items():
 # <details><summary>Answer</summary>
 #
 # No. The probabilities of two tasks have the ratio $(N_a / N_b)^\alpha$, here $16^{0.2} = 1.74$.
-#
-# ```python
-# p = probabilities(toy_sizes, 0.2)
-# assert round(p["quora"] / p["sts"], 2) == 1.74
-# ```
 #
 # </details>
 
@@ -380,7 +383,7 @@ print("probabilities, draws and the case E = 1: equal")
 # | `annealed` | drawn with $\alpha$ from 1 to 0.2 |
 # | `round_robin` | in turn |
 # | `sequential` | all of one task, then all of the next |
-# | `merged` | every batch of every task once, shuffled (MT-DNN's Algorithm 1, notebook 07) |
+# | `merged` | all batches of all tasks, shuffled (MT-DNN's Algorithm 1, notebook 07) |
 
 
 # %%
@@ -426,116 +429,127 @@ with folded():
 # Now the third run. It has as many updates as the other two, divided into seven epochs, and draws the task of each step with
 # $\alpha$ from 1 to 0.2. SST, the smallest task, therefore gets more steps than its size alone would give it.
 #
-# **Predict before you run.** Does SST end higher than in blocks? And higher than in `merged`, where it has fewer steps? Which task pays?
+# **Predict before you run.** Does SST end higher than in blocks? And higher than in `merged`, where it has fewer steps? Which task ends lower?
+
 
 # %% tags=["effect"]
-sampler = TaskSampler("annealed", epochs=7, steps_per_epoch=smallest, **sampler_options)
-orders["annealed"] = [task for epoch in range(1, 8) for task in sampler.order(epoch)]
-assert len(orders["annealed"]) == len(orders["merged"])
-models["annealed"], found["annealed"] = train(orders["annealed"], when["merged"])
+def annealed(one):
+    """The order of seven epochs of annealed sampling."""
+    sampler = TaskSampler("annealed", sizes=SIZES, epochs=7, steps_per_epoch=smallest, seed=one)
+    return [task for epoch in range(1, 8) for task in sampler.order(epoch)]
 
-# %% tags=["effect"]
-at_end = {kind: {name: one[ends[2], name].mean() for name in TASKS} for kind, one in found.items()}
-after_block = found["sequential"][ends[0], "sst"].mean()
-apart = lambda first, second, name: float(at_end[first][name] - at_end[second][name])
-effects = {
-    "SST: accuracy lost after its own block": float(after_block - at_end["sequential"]["sst"])
-}
-measured = {
-    "SST at the end: annealed minus sequential": apart("annealed", "sequential", "sst"),
-    "SST at the end: merged minus sequential": apart("merged", "sequential", "sst"),
-    **{
-        f"{name} at the end: annealed minus merged": apart("annealed", "merged", name)
-        for name in TASKS
-    },
-}
+
+repeated("annealed", annealed)
 
 # %% tags=["answer"]
 with folded():
     draw_runs(["sequential", "merged", "annealed"])
-    over_blocks = 100 * apart("annealed", "sequential", "sst")
-    print(f"SST ends {over_blocks:+.0f} points above the blocks (minus: below them).")
-    gains = [f"{name} {100 * apart('annealed', 'merged', name):+.0f}" for name in TASKS]
-    print("Points above merged:", ", ".join(gains), end=".\n")
-    table = pd.DataFrame({"majority class": majority, **at_end}).T
-    trained = pd.DataFrame({k: pd.Series(order).value_counts() for k, order in orders.items()})
-    display(table.join(trained.T[list(TASKS)].add_prefix("steps of ")).round(3))
+    at_end = pd.DataFrame({kind: one.iloc[-1] for kind, one in histories.items()}).T
+    counts = pd.DataFrame({k: pd.Series(order).value_counts() for k, order in orders.items()}).T
+    gains = (100 * (at_end.loc["annealed"] - at_end)).round(1)
+    print(f"SST ends {gains.loc['sequential', 'sst']:+.0f} points above the blocks.", end=" ")
+    against = ", ".join(f"{task} {gains.loc['merged', task]:+.1f}" for task in TASKS)
+    print(f"Annealed minus merged, in points: {against}.")
+    display(at_end.join(counts[list(TASKS)].add_prefix("steps of ")).round(3))
 
 # %% [markdown]
-# *As in section 1. The table has the accuracies at the end, and the number of steps of each task.*
+# *As in section 1. The table has the accuracies at the end, and the number of steps of each task in the first run.*
 #
-# A single run may be lucky. So the same experiment was run with five other seeds, and its differences were recorded:
+# The whole experiment was repeated with five other seeds. Each line is a mean with its standard error:
+
+# %% tags=["setup", "effect"]
+last = {kind: one.iloc[-1] for kind, one in histories.items()}
+own = histories["sequential"]["sst"][smallest]
+effects = {
+    "accuracy that SST loses after its own block": float(own - last["sequential"]["sst"]),
+    "SST at the end, mixed order minus blocks": float((last["merged"] - last["sequential"])["sst"]),
+    "SST at the end, annealed minus blocks": float((last["annealed"] - last["sequential"])["sst"]),
+}
+measured = {
+    f"{task} at the end, annealed minus mixed order": float(
+        (last["annealed"] - last["merged"])[task]
+    )
+    for task in TASKS
+}
 
 # %%
-from mmlcourse.studies import recorded_effects
+from mmlcourse.studies import tell_effects
 
-for claim, row in recorded_effects("10").iterrows():
-    print(f"{claim}: {100 * row['mean']:+.1f} ± {100 * row.standard_error:.1f} points,", end=" ")
-    print(f"above zero with {row.positive:.0f} of {row.seeds:.0f} seeds")
-for name, row in recorded_effects("10", kind="measured").iterrows():
-    print(f"{name}: {100 * row['mean']:+.1f} ± {100 * row.standard_error:.1f} points")
+for kind in ("effects", "measured"):
+    tell_effects("10", kind=kind, scale=100, unit="points")
 
 # %% [markdown]
-# Each line has the mean over the five seeds and its standard error, and a mean below about three standard errors may be chance. So the
-# forgetting is clear. Annealed sampling probably ends above the blocks, because this difference almost reaches three standard errors. Between
-# annealed and merged we see no difference: with one of the five seeds no order learned SST, and that makes the errors large.
+# All three effects on SST are clear, because each is more than six times its standard error. Between annealed sampling and the mixed order we see no
+# difference on any task. So here the *mixing* protects SST, and the annealed exponent adds nothing.
 #
-# ## 5 Does a step harm another task?
+# ## 5 Why does training one task harm another?
 #
-# Let $g_A$ and $g_B$ be the gradients of the two losses on the shared layers. A small step $-\varepsilon\, g_B$ of task B changes the loss of
-# A by $-\varepsilon\, g_A \cdot g_B$, to first order. So B harms A where their gradients point in opposite directions.
+# Let $g_A$ be the gradient of the loss $L_A$ at the shared weights $\theta$. Another task moves them by $d$, and
 #
-# We test this at the end of the run `merged`, on 32 training rows of each task.
+# $$L_A(\theta + d) \approx L_A(\theta) + g_A \cdot d + \tfrac12\, d^\top H_A\, d$$
 #
-# **Predict before you run.** We make one gradient step of each task, so large that its own loss falls by one hundredth. How well does
-# $-\varepsilon\, g_A \cdot g_B$ predict the change of the other losses?
+# So there are two reasons for harm. In the first one, $d$ goes *against* task A: $g_A \cdot d$ is positive. The second one is *curvature*: $H_A$, the
+# matrix of second derivatives. After its own block, A is near a minimum, so $g_A$ is small, and almost every large movement raises the loss.
+#
+# We measure both where SST has just learned: at the end of its own block in `sequential`. The movement $d$ is what QQP's block then does to
+# the shared weights. We draw the loss of SST along $\theta + t\,d$, for $t$ from 0 to 1, and against it three lines: the first-order part alone,
+# the *opposite* movement $-d$, and a random movement as long as $d$.
 
-# %%
-model = models["merged"].eval()
-layers = list(model.encoder.encoder.parameters())
-fixed = {name: collate(train_set[name], range(32)).to(device) for name in TASKS}
-gradients = {}
-for name in TASKS:
-    loss = model.loss(fixed[name]).total
-    g = torch.cat([one.flatten() for one in torch.autograd.grad(loss, layers)])
-    gradients[name] = loss.item(), g
-
-
-# %%
-@torch.no_grad()
-def losses_after(step):
-    """The losses of all tasks after a step of the layers, which is then taken back."""
-    before = torch.nn.utils.parameters_to_vector(layers)
-    torch.nn.utils.vector_to_parameters(before + step, layers)
-    found = {name: model.loss(fixed[name]).total.item() for name in TASKS}
-    torch.nn.utils.vector_to_parameters(before, layers)
-    return found
+# %% tags=["effect"]
+first, one_seed = orders["sequential"], 3 * seed
+before, after = (train(first[: n * smallest], one_seed)[0] for n in (1, 5))  # and QQP's block
+shared = [p for name, p in before.named_parameters() if "heads" not in name]
+theta, moved = (
+    torch.cat([p.detach().flatten() for name, p in one.named_parameters() if "heads" not in name])
+    for one in (before, after)
+)
+d = moved - theta
+g = torch.randn(len(d), generator=torch.Generator().manual_seed(seed))
+random = g * d.norm() / g.norm()
 
 
-# %%
-effects_of_steps = []
-for stepped, (loss, g) in gradients.items():
-    rate = 0.01 * loss / g.square().sum().item()
-    after = losses_after(-rate * g)
-    for other, (old, h) in gradients.items():
-        effects_of_steps.append([stepped, other, -rate * (g @ h).item(), after[other] - old])
-changes = pd.DataFrame(effects_of_steps, columns=["step of", "loss of", "predicted", "measured"])
+# %% tags=["effect"]
+def sst_loss(weights):
+    """The loss of SST on its training rows, with these shared weights and its own head."""
+    torch.nn.utils.vector_to_parameters(weights, shared)
+    x, labels = train_set["sst"]
+    return cross_entropy(before("sst", x), labels)
+
+
+g_A = torch.cat([one.flatten() for one in torch.autograd.grad(sst_loss(theta), shared)])
+t = np.linspace(0, 1, 9)
+with torch.no_grad():
+    along = {
+        "QQP's movement d": [sst_loss(theta + float(one) * d).item() for one in t],
+        "first order: g · d": [sst_loss(theta).item() + one * (g_A @ d).item() for one in t],
+        "opposite, −d": [sst_loss(theta - float(one) * d).item() for one in t],
+        "random, as long as d": [sst_loss(theta + float(one) * random).item() for one in t],
+    }
+
+# %% [markdown]
+# **Predict before you run.** Is the harm mostly first order or mostly curvature? So does the *opposite* movement help SST? And does a random
+# movement of the same length harm it as much?
 
 # %% tags=["answer"]
 with folded():
-    others = changes[changes["step of"] != changes["loss of"]]
-    agreement = np.corrcoef(others["predicted"], others["measured"])[0, 1]
-    print(f"Prediction and measurement have the correlation {agreement:.2f} on the other tasks.")
-    harmed = others[others["measured"] > 0]
-    pairs = [f"a step of {a} harms {b}" for a, b in zip(harmed["step of"], harmed["loss of"])]
-    print("Here", ", ".join(pairs) or "no step of a task harms another task", end=".\n")
-    display(changes.pivot(index="step of", columns="loss of").reindex(TASKS).round(5))
-    assert not size.effects or agreement > 0.8, "to first order, gradients say what a step does"
+    with plots.style():
+        fig, ax = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
+        for (name, losses), line in zip(along.items(), plots.LINES * 2):
+            ax.plot(t, losses, line, label=name)
+        ax.set(xlabel="part t of the movement", ylabel="loss of SST (training rows)")
+        ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+        plt.show()
+    rise = {name: losses[-1] - losses[0] for name, losses in along.items()}
+    for name, change in rise.items():
+        print(f"{name}: the loss of SST changes by {change:+.3f}")
 
 # %% [markdown]
-# The diagonal of the table belongs to the task that makes the step. A positive number elsewhere means that one task's step raises the loss of
-# another. This holds for *one small step*. It does not explain a whole block, because 120 steps move the layers too far for a linear
-# approximation.
+# *The loss of SST when the shared weights move away from the end of its block.*
+#
+# In the stored run, the first-order part explains less than half of the harm. Curvature does the rest, and so even the opposite movement
+# raises the loss. But not every movement harms: a random one of the same length hardly changes the loss. So QQP does not work *against* SST. It
+# changes the same directions that SST uses. A schedule that mixes the tasks prevents this, because SST's next step corrects a small change
+# before it grows.
 #
 # ## 6 How often is each row seen?
 #
@@ -588,44 +602,38 @@ plots.sliders(draw_passes, start=start, ratio=[2, 5, 20, 100], alpha=[0, 0.2, 0.
 #
 # ## 7 The answer: real data, six seeds
 #
-# In the report, the run with sampling scores above the run with one task after another, and the whole gain comes from SST:
+# In the report, the run with sampling scores above the run with one task after another. But the two runs differ in their number of updates,
+# and each is a single seed at its best dev epoch. So we fine-tuned the *whole* MiniLM on a part of the course's files, with *the same total
+# number of updates* (450) and six seeds. SST has 500 rows there, Quora $2{,}000$ and STS 350. The score is the course's: the mean of both
+# accuracies and of STS's correlation, scaled to 0..1.
+#
+# **Predict before you run.** Two comparisons: annealed sampling against one task after another, and annealed against proportional
+# sampling. In which of them does the 95 % interval of six seeds exclude zero, and on which side?
 
-# %%
-from mmlcourse import published
+# %% tags=["answer"]
+from mmlcourse.batch import recorded_claims
 
-paper = published.tables("cs224n").query("table == 'Table 1'")
-printed = paper.pivot(index="row", columns="column", values="printed")
-two = printed.loc[["Task Sampling 3k steps, lr: 1e-5", "Finetuned Baseline"]]
-two.loc["difference"] = two.iloc[0] - two.iloc[1]
-two.round(3)
-
-# %% [markdown]
-# But the two runs differ in their number of updates, and each is a single seed at its best dev epoch. So we trained MiniLM on a part of the
-# course's files, with *the same total number of updates* (450) and six seeds. SST has 500 rows there, Quora $2{,}000$ and STS 350. The score is
-# the course's: the mean of both accuracies and of STS's correlation, scaled to 0..1.
-
-# %%
-from mmlcourse.batch import claim_rows, recorded_experiments
-
-rows = claim_rows(recorded_experiments())
-rows = [one for one in rows if one[2].pairs >= 6 and one[0].startswith(("real-samp", "real-cap"))]
-about_order = [one for one in rows if "sampling does" in one[1] or "one task after" in one[1]]
-if about_order:
+with folded():
+    about_order = recorded_claims("real-sampling", about="sampling")
+    about_order = [one for one in about_order if "PALs" not in one[1]]
     plots.forest(about_order, title="overall score, mean over the seeds and its 95 % interval")
     plt.show()
-for _, says, compared, _ in about_order:
-    told = f"{compared.difference:+.1f} points ({compared.low:+.1f} to {compared.high:+.1f})"
-    print(f"{says}: {told}")
+    for _, says, found, _ in about_order:
+        print(f"{' '.join(says.split())}: {found.difference:+.1f} points", end=" ")
+        print(f"({found.low:+.1f} to {found.high:+.1f})")
 
 # %% [markdown]
-# *The numbers at the right are the difference in points, its interval and the number of seeds.*
+# <details><summary>What this says, and what limits it</summary>
 #
 # Annealed sampling scores one point above sequential training, and proportional sampling 0.7 points. Between annealed and proportional
-# sampling, the whole interval lies within one point, so the exponent makes no difference of interest here. Mixing the tasks is what helps.
+# sampling, the whole interval lies within one point, the smallest difference that we had fixed as interesting. So the exponent makes no
+# difference of interest here. Mixing the tasks is what helps.
 #
 # Two things limit this answer. Proportional draws give the tasks almost the shares of sequential training, but not exactly (44 to 66
 # batches of STS instead of 55), so the 0.7 points include these deviations. And the published gain on SST does not appear in our runs.
 # (On STS, all trained systems stay below the cosine of the untrained encoder; we have not tested why.)
+#
+# </details>
 #
 # ## Exercises
 #
@@ -633,21 +641,18 @@ for _, says, compared, _ in about_order:
 #
 # ● ● ○ · 15 minutes
 #
-# Train with another order, such as SST as the *last* block, or many short blocks. **Write down your prediction first**: which task ends
-# higher than in `sequential`, and by how many points? The cell trains nothing until you give it an order.
+# Train in an order of your own. Two examples: SST as the *last* block, `["qqp"] * SIZES["qqp"] + ["snli"] * SIZES["snli"] + ["sst"] *
+# SIZES["sst"]`, or short blocks, `(["sst"] + ["qqp"] * 4 + ["snli"] * 2) * smallest`. **Write down your prediction first**: which task ends
+# higher than in `sequential`, and by how many points? The cell trains nothing while the list is empty.
 
 # %%
 my_prediction = "..."
-my_order = (
-    None  # such as ["qqp"] * SIZES["qqp"] + ["snli"] * SIZES["snli"] + ["sst"] * SIZES["sst"]
-)
+my_order = []
 
 if my_order:
-    orders["mine"] = my_order
-    models["mine"], found["mine"] = train(my_order, {len(my_order): TASKS})
-    at_end["mine"] = {name: found["mine"][len(my_order), name].mean() for name in TASKS}
+    repeated("mine", lambda one: my_order)
     print(my_prediction)
-    display(pd.DataFrame(at_end).T.round(3))
+    display(pd.DataFrame({kind: one.iloc[-1] for kind, one in histories.items()}).T.round(3))
 
 # %% [markdown]
 # <details><summary>Hint</summary>
@@ -658,13 +663,12 @@ if my_order:
 #
 # <details><summary>Solution</summary>
 #
-# With SST last, SST keeps what it learned, and QQP and SNLI lose instead. Short blocks, such as four steps of each task in turn, come close
-# to the mixed order, because few steps move the shared layers only a little.
-#
 # ```python
-# SIZES_of = lambda names: [name for name in names for _ in range(SIZES[name])]
-# assert sorted(SIZES_of(["qqp", "snli", "sst"])) == sorted(orders["sequential"])
+# my_order = ["qqp"] * SIZES["qqp"] + ["snli"] * SIZES["snli"] + ["sst"] * SIZES["sst"]
 # ```
+#
+# In the stored run this gives SST 0.548, against 0.477 in `sequential`, and QQP and SNLI lose one to three points (0.751 and 0.561, against
+# 0.776 and 0.572). Short blocks reach 0.565, 0.764 and 0.576. That is close to the mixed order, because SST's next step comes soon.
 #
 # </details>
 
@@ -734,36 +738,38 @@ _ = checks.check_forgetting(my_forgetting)
 # </details>
 
 # %% [markdown]
-# ### Exercise 4: passes over each set
+# ### Exercise 4: an exponent for equal treatment
 #
-# ● ● ○ · 10 minutes
+# ● ● ● · 15 minutes
 #
-# A run has `steps` steps with `batch` rows each, and a fixed exponent. How many passes over each set does it make?
+# Section 6: a smaller exponent shows the rows of a small set more often. Which exponent gives every row of the *smallest* set exactly `times` as
+# many passes as a row of the largest one? What does your function say for 1 and for $N_{max}/N_{min}$, before you try it?
 
 
 # %%
-def my_passes(sizes, alpha, steps, batch):
-    """sizes: {task: N}. Returns {task: passes over its rows}."""
+def my_exponent_for_passes(sizes, times):
+    """sizes: {task: N}. Returns alpha."""
     ...
 
 
-_ = checks.check_passes(my_passes)
+_ = checks.check_exponent_for_passes(my_exponent_for_passes)
 
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# A task with probability p gets p · steps · batch rows. They are distributed over its N rows.
+# The passes of a task are proportional to $p_t / N_t$, and so to $N_t^{\alpha - 1}$.
 #
 # </details>
 #
 # <details><summary>Solution</summary>
 #
 # ```python
-# total = sum(N**alpha for N in sizes.values())
-# return {task: steps * batch * N**alpha / total / N for task, N in sizes.items()}
+# largest, smallest = max(sizes.values()), min(sizes.values())
+# return 1 - np.log(times) / np.log(largest / smallest)
 # ```
 #
-# With `alpha=1` all tasks have the same number of passes.
+# The ratio of the passes is $(N_{max} / N_{min})^{1-\alpha}$. For 1 the answer is $\alpha = 1$, proportional sampling, and for $N_{max}/N_{min}$
+# it is 0, uniform sampling.
 #
 # </details>
 
@@ -778,7 +784,8 @@ _ = checks.check_passes(my_passes)
 #
 # - **On real data with six seeds, mixing the tasks scores 0.7 to 1.0 points above training them one after another. Annealing the exponent adds
 #   no difference of interest.**
-# - A task that is trained first in blocks loses much of what it learned, because later tasks change the shared encoder.
+# - A task that is trained first in blocks loses a part of what it learned (here SST: 9 points, over five seeds). The later tasks need not work against it: they move
+#   shared weights that it uses, and its loss is curved there.
 # - Sampling probabilities are a power of the set sizes: only size ratios matter, and a smaller $\alpha$ draws them towards 1.
 # - Frequencies say how often a task is trained, and not when. The order can decide what a model forgets.
 # - A smaller exponent gives small sets more passes and large sets fewer. State the passes before you compare two schedules.

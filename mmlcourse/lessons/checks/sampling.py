@@ -1,10 +1,10 @@
-"""The checks of notebook 10's exercises: the exponent, passes over a task, and forgetting."""
+"""The checks of notebook 10's exercises: two exponents, and forgetting."""
 
 import numpy as np
 
 from mmlcourse.lessons.checks.compare import exercise
 
-__all__ = ["check_exponent", "check_forgetting", "check_passes"]
+__all__ = ["check_exponent", "check_exponent_for_passes", "check_forgetting"]
 
 _SIZES = {"quora": 1600, "sst": 400, "sts": 100}
 _HISTORY = [[0.20, 0.50, 0.10], [0.60, 0.52, 0.21], [0.55, 0.80, 0.15], [0.40, 0.70, 0.60]]
@@ -48,42 +48,35 @@ def check_exponent(pick, sizes, ratio):
 
 
 @exercise(
-    "passes",
-    [(_SIZES, alpha, 1000, 8) for alpha in (1.0, 0.5, 0.0)],
-    "steps * batch * p / N for each task",
+    "exponent for passes",
+    [*((_SIZES, times) for times in (1, 2, 4, 16)), ({"rte": 100, "qnli": 900}, 3)],
+    "1 - log(times) / log(largest N / smallest N)",
 )
-def check_passes(pick, sizes, alpha, steps, batch):
-    """Check how often each row of a task is seen in a run, on average.
+def check_exponent_for_passes(pick, sizes, times):
+    """Check the exponent that shows the smallest set's rows a multiple as often as the largest's.
 
     Args:
         pick: the choice between a right value and known mistakes.
         sizes: {task: number of rows N}.
-        alpha: the exponent of the probabilities.
-        steps: the number of steps of the run.
-        batch: the number of rows of a batch.
+        times: the passes over the smallest set divided by those over the largest.
 
     Returns:
-        {task: passes over its rows}.
+        The exponent alpha, a float.
     """
     N = np.array([*sizes.values()], dtype=float)
-    power = pick(N**alpha, {"alpha has no effect; it is an exponent": N})
-    share = pick(power / power.sum(), {"the probabilities do not add up to 1": power})
-    rows = pick(
-        steps * batch,
+    sizes_apart = pick(
+        np.log(N.max() / N.min()),
         {
-            "the rows of a batch are not counted": steps,
-            "the steps are not counted": batch,
+            "the sizes need a logarithm too": N.max() / N.min(),
+            "this takes the first two sizes, not the largest and the smallest": np.log(N[0] / N[1]),
         },
     )
-    seen = pick(
-        rows * share / N,
-        {
-            "these are the rows seen; divide by the rows of the task": rows * share,
-            "this is divided by the rows of all tasks": rows * share / N.sum(),
-            "this is upside down": N / (rows * share),
-        },
-    )
-    return dict(zip(sizes, seen))
+    part = pick(np.log(times), {"the factor needs a logarithm too": times}) / sizes_apart
+    alpha = {
+        "this is the exponent for a ratio of probabilities; passes also divide by N": part,
+        "the sign of the logarithm is wrong": 1 + part,
+    }
+    return float(pick(1 - part, alpha))
 
 
 @exercise(

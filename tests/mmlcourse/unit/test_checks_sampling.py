@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
-from mmlcourse.lessons.checks import check_exponent, check_forgetting, check_passes
-from mmlkit.training.sampling import TaskSampler
+from mmlcourse.lessons.checks import (
+    check_exponent,
+    check_exponent_for_passes,
+    check_forgetting,
+)
 
 SIZES = {"quora": 1600, "sst": 400, "sts": 100}
 
@@ -80,63 +83,40 @@ def test_the_solution_of_the_exponent_is_accepted(capsys):
     assert check_exponent(exponent) and capsys.readouterr().out == "exponent: right.\n"
 
 
-def passes(sizes, alpha, steps, batch):
-    weights = {task: N**alpha for task, N in sizes.items()}
-    total = sum(weights.values())
-    return {task: steps * batch * weights[task] / total / N for task, N in sizes.items()}
-
-
-def changed_passes(change):
-    """Return the solution with every value changed by change(value, N)."""
-    return lambda sizes, *rest: {
-        task: change(value, sizes[task]) for task, value in passes(sizes, *rest).items()
-    }
+def for_passes(sizes, times):
+    return 1 - exponent(sizes, times)
 
 
 PASSES = [
-    (lambda *_: 0.5, "expected a dict with a number for each of quora, sst, sts, found 0.5."),
+    (lambda *_: [0.5, 0.3], "expected one number, found shape [2]."),
+    (exponent, "this is the exponent for a ratio of probabilities; passes also divide by N."),
+    (lambda *case: 1 + exponent(*case), "the sign of the logarithm is wrong."),
     (
-        lambda *_: {"sst": 1.0},
-        "expected a dict with a number for each of quora, sst, sts, found {'sst': 1.0}.",
+        lambda sizes, times: 1 - times / np.log(max(sizes.values()) / min(sizes.values())),
+        "the factor needs a logarithm too.",
     ),
     (
-        lambda sizes, alpha, *rest: passes(sizes, 1.0, *rest),
-        "alpha has no effect; it is an exponent.",
+        lambda sizes, times: 1 - np.log(times) / (max(sizes.values()) / min(sizes.values())),
+        "the sizes need a logarithm too.",
     ),
     (
-        lambda sizes, alpha, steps, batch: {
-            task: steps * batch * N**alpha / N for task, N in sizes.items()
-        },
-        "the probabilities do not add up to 1.",
-    ),
-    (changed_passes(lambda value, N: value / 8), "the rows of a batch are not counted."),
-    (changed_passes(lambda value, N: value / 1000), "the steps are not counted."),
-    (
-        changed_passes(lambda value, N: value * N),
-        "these are the rows seen; divide by the rows of the task.",
+        lambda sizes, times: 1 - np.log(times) / np.log(first(sizes) / second(sizes)),
+        "this takes the first two sizes, not the largest and the smallest.",
     ),
     (
-        changed_passes(lambda value, N: value * N / 2100),
-        "this is divided by the rows of all tasks.",
-    ),
-    (changed_passes(lambda value, N: 1 / value), "this is upside down."),
-    (
-        lambda *_: dict.fromkeys(SIZES, 1.0),
-        "for ({'quora': 1600, 'sst': 400, 'sts': 100}, 1.0, 1000, 8) at [0] it returns 1, "
-        "expected 3.80952.",
+        lambda *_: 0.0,
+        "for ({'quora': 1600, 'sst': 400, 'sts': 100}, 1) it returns 0, expected 1.",
     ),
 ]
 
 
-def test_passes_worked_by_hand(capsys):
-    """With alpha 1 every row is seen 8000 / 2100 times. With alpha 0 a task has 8000 / 3 rows."""
-    assert list(passes(SIZES, 1.0, 1000, 8).values()) == pytest.approx([8000 / 2100] * 3)
-    uniform = list(passes(SIZES, 0.0, 1000, 8).values())
-    assert uniform == pytest.approx([8000 / 3 / N for N in SIZES.values()])
-    shares = TaskSampler("sqrt", sizes=SIZES).probabilities(1)
-    expected = [8000 * shares[task] / N for task, N in SIZES.items()]
-    assert list(passes(SIZES, 0.5, 1000, 8).values()) == pytest.approx(expected)
-    assert check_passes(passes) and capsys.readouterr().out == "passes: right.\n"
+@pytest.mark.parametrize("times", [1, 2, 4, 16])
+def test_the_exponent_gives_the_passes(times, capsys):
+    """A row of a set with N rows is seen in proportion to the probability divided by N."""
+    p = {task: N ** for_passes(SIZES, times) for task, N in SIZES.items()}
+    assert p["sts"] / 100 == pytest.approx(times * p["quora"] / 1600)
+    assert check_exponent_for_passes(for_passes)
+    assert capsys.readouterr().out == "exponent for passes: right.\n"
 
 
 def forgetting(history):
@@ -182,7 +162,7 @@ def test_forgetting_worked_by_hand(capsys):
     "check, name, function, message",
     [
         *((check_exponent, "exponent", *case) for case in EXPONENTS),
-        *((check_passes, "passes", *case) for case in PASSES),
+        *((check_exponent_for_passes, "exponent for passes", *case) for case in PASSES),
         *((check_forgetting, "forgetting", *case) for case in FORGETTINGS),
     ],
 )
