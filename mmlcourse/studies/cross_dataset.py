@@ -29,7 +29,6 @@ __all__ = [
     "cell_improvements",
     "hold_out_errors",
     "performance_profile",
-    "profile_steps",
 ]
 
 CATEGORIES = {
@@ -283,22 +282,6 @@ def cell_improvements(table):
         cell_improvements(table)["mml"]["dev"].unstack()    # trained_on x evaluated_on
     """
     return _percents(table).groupby(level=["split", "trained_on", "evaluated_on"]).mean()
-
-
-def profile_steps(errors, most, *, top=None):
-    """Return a performance profile at every factor where one of its lines rises.
-
-    Args:
-        errors: DataFrame, experiments x methods.
-        most: the largest factor.
-        top: see `performance_profile`.
-
-    Returns:
-        A DataFrame of shares, factors x methods; the first factor is 1 and the last is `most`.
-    """
-    ratios = _ratios(errors, top)
-    factors = np.unique(ratios[(ratios > 1) & (ratios < most)].round(9))
-    return performance_profile(errors, [1.0, *factors, most], top=top)
 
 
 def performance_profile(errors, taus, *, top=None):

@@ -3,7 +3,7 @@
 #
 # Notebook 05 found no gain of MML on sister sets, but the paper prints one. **How much of the printed gain is left when the tables are
 # recomputed, and how certain is the rest?** Some numbers in a table follow from others in it, such as a mean. You will recompute them, and
-# then read the paper's performance profile in two ways.
+# then draw the paper's performance profile in two ways.
 #
 # | | |
 # |---|---|
@@ -16,8 +16,7 @@
 # ## You will be able to
 #
 # - recompute a derived number, and decide whether rounding explains a difference,
-# - find the mistakes in a printed algorithm by running it,
-# - draw and read a performance profile, and say which reading of it you use,
+# - write a performance profile in one line, draw and read a performance profile, and say which reading of it you use,
 # - measure how much one row contributes to a mean,
 # - say which part of a published claim remains, and how uncertain it is.
 #
@@ -51,37 +50,78 @@ import pandas as pd
 from mmlcourse import published, studies
 from mmlcourse.lessons import checks, plots
 from mmlcourse.lessons.answers import folded
-from mmlcourse.studies import CATEGORIES, METHODS, hold_out_errors, improvements
-from mmlcourse.studies import performance_profile, profile_steps
+from mmlcourse.studies import CATEGORIES, METHODS, improvements, performance_profile
 
 print(f"mmlkit {mmlkit.__version__}; {len(published.tables()):,} printed numbers of five documents")
 
 # %% [markdown]
 # ## 1 The tables as data
 #
-# Tables 4 and 5 of the paper hold six methods on seven training sets. Each row is one trained model. It has an accuracy for every set of
-# its category, on train and on dev, and ends with the two improvements over BERT. Notebook 05 explains the protocol and the improvement:
-# the mean of the ratios to BERT over the other sets, minus one. `mv-5` has five orthogonal heads and `mv-m` (the paper's MV-1024) has
-# 1,024, both without pruning, `bert-drop` has dropout before its head, and `bert-ensemble` has many heads without the orthogonality term.
-# Each table also has a *footer*: for each evaluated set, the same mean down the column, over the other training sets. The next cell loads
-# the tables with one row per printed cell.
+# Tables 4 and 5 of the paper hold six methods on seven training sets. Each row is one trained model, evaluated on every set of its category.
+# Notebook 05 explains the protocol and the *improvement*, the mean of the ratios to BERT over the other sets, minus one. Here are four rows:
+
+# %% tags=["setup"]
+cells = published.cross_dataset()
+LABELS = dict(rte="RTE", mnli="MNLI", qnli="QNLI", snli="SNLI")
+LABELS |= dict(qqp="QQP", mrpc="MRPC", stsb_star="STS-B*")
+WORDS = {"mml": "MML", "bert": "BERT"}  # the other methods keep their names
+SETS = [name for sets in CATEGORIES.values() for name in sets]
+theirs = cells.query("metric == 'accuracy'").rename(columns={"printed": "accuracy"})
+theirs = theirs[["method", "trained_on", "evaluated_on", "split", "accuracy"]]
+said = cells.query("metric == 'improvement'")
+of_mml = cells.query("method == 'mml' and split == 'dev'")
+of_mml = of_mml.fillna({"trained_on": "footer", "evaluated_on": "end"})
+block = of_mml.pivot(index="trained_on", columns="evaluated_on", values="printed")
+
+# %% tags=["setup"]
+rows, columns = [*CATEGORIES["inference"], "footer"], [*CATEGORIES["inference"], "end"]
+NAMES = {**LABELS, "footer": "footer", "end": "improvement, %"}
+
+
+def write_cells(ax):
+    """Write the numbers of the block: derived ones bold, accuracies on the own set grey."""
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns[: 5 if row != "footer" else 4]):
+            derived = row == "footer" or column == "end"
+            look = dict(color="0.6" if row == column else "black", ha="center", va="center")
+            look |= dict(weight="bold" if derived else "normal")
+            ax.text(j, i, f"{block.loc[row, column]:.2f}", **look)
+
+
+# %% tags=["setup"]
+with plots.common.panel(size=(7.6, 2.9), title="MML in Table 4, dev split, as printed") as ax:
+    write_cells(ax)
+    arrow = dict(arrowprops=dict(arrowstyle="->", color=plots.COLOURS[0], linewidth=1.6))
+    ax.annotate("", (3.66, 0.3), (0.7, 0.3), **arrow)
+    ax.annotate("", (1.3, 3.7), (1.3, -0.2), **arrow)
+    ax.set_xticks(range(5), [NAMES[name] for name in columns])
+    ax.set_yticks(range(5), [NAMES[name] for name in rows])
+    ax.set(xlim=(-0.6, 4.7), ylim=(4.5, -0.6), xlabel="evaluated on", ylabel="trained on")
+    ax.grid(False)
+plt.show()
+
+# %% [markdown]
+# *Accuracies in percent. A row ends with its improvement over the row of BERT, without the set it was trained on (grey). The last row, the footer,
+# has the same mean down a column, over the other training sets.*
+#
+# Two other methods have orthogonal heads without pruning: `mv-5` five, and `mv-m` (the paper's MV-1024) 1,024. `bert-drop` has dropout before
+# its head, and `bert-ensemble` many heads without the orthogonality term. As data, the tables have one row per printed
+# cell:
 
 # %%
-cells = published.cross_dataset()
-columns = ["method", "trained_on", "evaluated_on", "split", "accuracy"]
-theirs = cells.query("metric == 'accuracy'").rename(columns={"printed": "accuracy"})[columns]
 away = theirs[theirs["trained_on"] != theirs["evaluated_on"]]
 print(f"{len(theirs)} accuracies, {len(away)} of them on another set than the training set:")
 print(f"{len(away) // 6} experiments for each of six methods")
 theirs.head(3)
 
 # %%
-of_mml = studies.cell_improvements(theirs)["mml"]
-plots.improvement_panels(of_mml, CATEGORIES, title="MML against BERT, published accuracies")
+each = studies.cell_improvements(theirs)["mml"].rename(index=LABELS)
+named = {name: [LABELS[one] for one in sets] for name, sets in CATEGORIES.items()}
+plots.improvement_panels(each, named, title="MML against BERT, published accuracies")
 plt.show()
 
 # %% [markdown]
-# *The model trained on RTE, the smallest set, has the largest improvements: 13 to 19 % on MNLI and SNLI. All six values in the
+# *Where is the gain? The model trained on RTE, the smallest set, has the largest improvements: 13 to 19 % on MNLI and SNLI. All six values in the
 # QNLI columns are losses, of 0.5 to 3.0 %. The other cells lie between -1.0 and +10.4 %.*
 #
 # **Predict before you run.** QNLI asks whether a sentence answers a question. It has two labels, equally often. What accuracy on QNLI do
@@ -101,40 +141,46 @@ with folded():
 #
 # ## 2 Printed against recomputed
 #
-# Each printed improvement follows from accuracies in the same table. The next cell recomputes one of them: the MML model that was
-# trained on SNLI.
+# Each printed improvement follows from accuracies in the same table, and the mechanism is one line. It recomputes the MML model that was trained
+# on SNLI, which the paper prints as -0.26 %.
+
 
 # %%
+def recompute(mml, bert):
+    """The improvement over BERT in percent, from the accuracies on the other sets."""
+    return 100 * ((mml / bert).mean() - 1)
+
+
 of_snli = theirs.query("trained_on == 'snli' and split == 'dev' and evaluated_on != 'snli'")
 pair = of_snli.pivot(index="evaluated_on", columns="method", values="accuracy")[["mml", "bert"]]
-pair["ratio"] = pair["mml"] / pair["bert"]
-pair.round(4)
+print(f"recomputed {recompute(pair['mml'], pair['bert']):.2f} %, printed -0.26 %")
+pair.rename(index=LABELS, columns={"mml": "MML", "bert": "BERT"}).rename_axis(None, axis=1)
 
 # %% [markdown]
-# The mean ratio is 0.9965, so the improvement is -0.35 % (the next cell), but the paper prints -0.26 %. Can rounding explain the difference? Every accuracy
-# is known to half of its last digit: 69.31 may be any number from 69.305 to 69.315. The improvement is lowest when all accuracies of MML are
-# lowest and all of BERT are highest, and it is highest in the opposite case.
+# Every accuracy is known to half of its last digit: 69.31 may be any number from 69.305 to 69.315. The improvement is lowest when all accuracies
+# of MML are lowest and all of BERT are highest, and it is highest in the opposite case.
+#
+# **Predict before you run.** Can rounding explain the difference?
 
-# %%
-low, high = (
-    100 * (((pair["mml"] + side) / (pair["bert"] - side)).mean() - 1) for side in (-0.005, 0.005)
-)
-print(
-    f"mean ratio {pair['ratio'].mean():.4f}, improvement {100 * pair['ratio'].mean() - 100:.2f} %"
-)
-print(f"rounding allows {low:.3f} to {high:.3f} %; printed -0.26 %")
+# %% tags=["answer"]
+with folded():
+    lowest, highest = (
+        recompute(pair["mml"] + side, pair["bert"] - side) for side in (-0.005, 0.005)
+    )
+    print(f"No. Rounding allows {lowest:.3f} to {highest:.3f} %, and -0.26 % is outside.")
 
 # %% [markdown]
-# The printed number lies outside this range, so at least one of the seven numbers is a misprint. The test alone does not show which one.
+# So at least one of the seven numbers is a misprint. The test alone does not show which one.
+#
 # `published.misprints()` applies it to every number, and accepts digits that are cut off, because the paper cuts them.
 #
 # **Predict before you run.** The two tables print 140 improvements, 28 for each of five methods: 14 at the ends of rows and 14 in
 # footers. How many of them cannot be right, and which method has most of them?
 
-# %%
-said = cells.query("metric == 'improvement'")
+# %% tags=["setup"]
 wrong = said.groupby("method")["wrong"].agg(["sum", "count"]).loc[list(METHODS[1:])]
 wrong.columns = ["cannot be right", "printed"]
+wrong = wrong.rename(index=WORDS).rename_axis("")
 
 # %% tags=["answer"]
 with folded():
@@ -142,86 +188,48 @@ with folded():
     print(f"{number.sum()} of {len(said)}; most for {most}, with {number[most]} of 28.")
     display(wrong)
 
-# %%
-ends = said[said["evaluated_on"].isna()].rename(columns={"recomputed": "recomputed again"})
+# %% tags=["setup"]
+ends = said[said["evaluated_on"].isna()].drop(columns="recomputed")
 ends = ends.merge(improvements(theirs), on=["trained_on", "split", "method"])
-assert np.allclose(ends["improvement"], ends["recomputed again"])  # the library and the data agree
 
 
 def square(column, split):
     """A method in each row, a training set in each column."""
     part = ends[ends["split"] == split].pivot(index="method", columns="trained_on", values=column)
-    return part.loc[list(METHODS[1:]), [name for sets in CATEGORIES.values() for name in sets]]
+    return part.loc[list(METHODS[1:]), SETS].rename(index=WORDS, columns=LABELS)
 
 
-kinds = {"printed": "printed", "recomputed": "improvement"}
-tables = {
-    f"{kind}, {split}": square(kinds[kind], split) for kind in kinds for split in ("train", "dev")
-}
-frames = {name: square("wrong", name.split(", ")[1]).astype(bool) for name in tables}
+def draw_ends(split):
+    """The improvements at the ends of rows, as printed and recomputed."""
+    tables = {"printed": square("printed", split), "recomputed": square("improvement", split)}
+    marked = dict.fromkeys(tables, square("wrong", split).astype(bool))
+    title = f"improvement over BERT, {split} split"
+    plots.improvement_grid(tables, marked=marked, limit=10, xlabel="trained on", title=title)
 
-# %%
-plots.improvement_grid(
-    tables, marked=frames, limit=10, digits=2, xlabel="trained on", title="improvement over BERT"
-)
-plt.show()
 
 # %% [markdown]
-# *All 14 improvements of `bert-ensemble` at the ends of rows disagree with their accuracies (framed), and 13 of them change their
+# Where do these cells stand? **Move the slider:** is it the same method on train and on dev?
+
+# %%
+plots.sliders(draw_ends, split=["dev", "train"])
+
+# %% [markdown]
+# *Framed: cells whose improvement disagrees with its accuracies. On both splits these are all 14 of `bert-ensemble`, of which 13 change their
 # sign. Of the 14 improvements of MML, one disagrees.*
 #
 # Table 2 prints -0.36 % for this one, which is inside the range, so the improvement itself is the misprint. The other 42 of the 43 wrong
 # cells belong to the methods that MML is compared with, so the comparison has to be repeated with recomputed numbers. From here on, we take
-# the printed accuracies as correct. For `bert-ensemble`, where no improvement agrees, this is doubtful (section 5).
+# the printed accuracies as correct. For `bert-ensemble`, where no improvement agrees, this is doubtful (section 4).
 #
-# The same test on all five documents of this course:
-
-# %%
-documents = published.tables().groupby("source").size().to_frame("printed numbers")
-documents["cannot be right"] = published.misprints().groupby("source").size()
-documents.fillna(0).astype(int)
-
-# %% [markdown]
-# *51 of the 53 are in the two versions of the MML paper.*
+# The same test finds wrong numbers elsewhere, but 51 of 53 in the five documents of this course are in the two versions of the MML paper. (The
+# paper also prints an algorithm with six mistakes, which notebook 04 lists.)
 #
-# ## 3 Misprints in an algorithm
-#
-# Formulas cannot be recomputed, but they can be run. Algorithm 1 of the MML paper, which notebook 04 uses in a corrected form, prints:
-#
-# | printed | consequence | corrected |
-# |---|---|---|
-# | $a_j \leftarrow (1-\gamma)\, a_j + \gamma L$ | 0.99 of the average is the newest batch: nothing is smoothed | $\gamma\, a_j + (1-\gamma) L_j$ |
-# | $L$ is the loss of the whole model | see the question | each head's own $L_j$ |
-# | $\theta \leftarrow \theta + \mathrm{Adam}(\ldots)$ | increases the loss, unless Adam returns the negative step | subtract the step |
-# | drop head $j$ if $a_j \notin \min(\mathrm{clusters})$ | compares an average with the lowest centre; hardly any head would stay | drop it if its cluster is not the lowest |
-# | $a_j$ is updated for all $j$ | dropped heads are still evaluated | active heads only |
-# | Threshold is tested before clustering only | a check may reduce five heads to one | as printed; `min_active` sets a minimum |
-#
-# **Predict before you run.** Three heads have the mean losses 0.4, 0.6 and 0.6. By how much do their averages $a_j$ differ after 200 steps
-# of the printed update? How many heads does the pruning drop?
-
-# %% tags=["answer"]
-with folded():
-    losses = np.array([0.4, 0.6, 0.6]) + 0.1 * np.random.default_rng(seed).normal(size=(200, 3))
-    a = np.zeros(3)
-    for each in losses:
-        a = 0.01 * a + 0.99 * each.sum()  # L: the sum over the heads
-    print(f"They are equal to the last bit ({a[0]:.4f}), because all get the same number.")
-    print("So there is one cluster, and the printed algorithm never drops a head.")
-
-# %% [markdown]
-# ## 4 The performance profile
+# ## 3 The performance profile
 #
 # Fig. 3 of the paper shows 36 experiments and six methods in one figure, after Dolan and Moré (2002). In every experiment, divide
 # the error of each method by the lowest error of all methods. Then
 #
 # $$\rho_m(\tau) = \text{share of experiments in which the error of } m \text{ is at most } \tau \text{ times the lowest error}$$
-#
-# | symbol | name in the code | shape |
-# |---|---|---|
-# | errors | `errors` | [36, 6], experiments × methods |
-# | $\tau$ | `taus` | factors of at least 1 |
-# | $\rho_m(\tau)$ | `shares` | [factors, 6] |
 #
 # At $\tau = 1$ the profile is the share of experiments that a method wins. A profile that rises fast belongs to a method that is
 # close to the best where it does not win. The next cell has the errors of three methods in three experiments.
@@ -247,80 +255,142 @@ small
 #
 # </details>
 #
+# The definition is one line of numpy:
+
+
+# %%
+def rho(errors, tau):
+    """errors: experiments x methods. The share of experiments of each method, for one tau."""
+    return (errors <= tau * errors.min(axis=1, keepdims=True) + 1e-9).mean(axis=0)
+
+
+for tau in (1.0, 1.2):
+    print(f"tau {tau}: A, B, C =", rho(small.to_numpy(), tau).round(2).tolist())
+
+# %% [markdown]
 # **Checkpoint**: the library's `performance_profile` gives the same shares.
 
 # %%
-ratios = small.div(small.min(axis=1), axis=0)
-shares = performance_profile(small, [1.0, 1.2])
-assert all(np.allclose(shares.loc[tau], (ratios <= tau).mean()) for tau in (1.0, 1.2))
-print("performance_profile gives the same shares")
+print(performance_profile(small, [1.0, 1.2]).round(2).to_string())
 
 # %% [markdown]
 # ### Three profiles
 #
 # The paper describes its figure in two ways. The caption speaks of *error*: "less than the threshold τ times the minimal error".
 # (With *less than*, no method would count at $\tau = 1$, so we take *at most*.) The text speaks of performance "at least as high
-# [as] a constant times the best result". That is *accuracy*. The notebook draws both, and as a third profile the recorded runs
+# [as] a constant times the best result". That is *accuracy*. We draw both, and as a third profile the recorded runs
 # of notebook 05, read by error. These runs have four methods and six seeds, on the mini data.
-#
-# **Predict before you run.** In which of the three profiles does no other line ever lie above MML's?
+
 
 # %%
-errors = hold_out_errors(theirs, top=100)[list(METHODS)]
+def rho_of_accuracy(accuracies, tau):
+    """The other reading: accuracy at least as high as the best accuracy divided by tau."""
+    return (accuracies >= accuracies.max(axis=1, keepdims=True) / tau - 1e-9).mean(axis=0)
+
+
+# %% tags=["setup"]
 runs = studies.recorded_protocol()
-profiles = {
-    "published, error": profile_steps(errors, 1.5),
-    "published, accuracy": profile_steps(errors, 1.15, top=100),
-}
-our_errors = hold_out_errors(runs[["seed", *columns]])
-profiles["our runs, error"] = profile_steps(our_errors, 1.5)
+elsewhere = runs[runs["trained_on"] != runs["evaluated_on"]]
+place = ["trained_on", "evaluated_on", "split"]
+wide = away.pivot(index=place, columns="method", values="accuracy")[list(METHODS)]
+our_wide = elsewhere.pivot(index=[*place, "seed"], columns="method", values="accuracy")
 
 
-# %%
+def shares(rule, table, most):
+    """The profile of every method, at 500 factors from 1 to the largest."""
+    taus = np.linspace(1, most, 501)
+    found = [rule(table.to_numpy(), tau) for tau in taus]
+    return pd.DataFrame(found, pd.Index(taus, name="tau"), table.columns)
+
+
+# %% tags=["setup"]
 def share_behind(steps):
     """The share of the horizontal axis on which another line lies above MML's."""
-    widths = np.diff(steps.index.to_numpy())
-    return widths[(steps["mml"] < steps.max(axis=1)).to_numpy()[:-1]].sum() / widths.sum()
+    return (steps["mml"] < steps.max(axis=1)).mean()
 
+
+profiles = {
+    "published, by error": shares(rho, 100 - wide, 1.5),
+    "published, by accuracy": shares(rho_of_accuracy, wide, 1.15),
+    "our runs, by error (four methods)": shares(rho, 1 - our_wide, 1.5),
+}
+
+
+# %% tags=["setup"]
+def draw_profile(ax, steps, title):
+    """MML, BERT and mv-5 in colour, and the other methods in grey."""
+    looks = {"mml": dict(color=plots.COLOURS[0], lw=2.4), "bert": dict(color="black", ls="--")}
+    looks |= {"mv-5": dict(color=plots.COLOURS[1], ls="-.", linewidth=1.8)}
+    names = {"mml": "MML", "bert": "BERT", "mv-5": "mv-5"}
+    others = [name for name in steps if name not in looks]
+    for name in [*others, *(one for one in looks if one in steps)]:
+        label = names.get(name, "other methods" if name == others[0] else None)
+        look = looks.get(name, dict(color="0.7", linewidth=1.2))
+        ax.plot(steps.index, steps[name], label=label, drawstyle="steps-post", **look)
+    ax.set(xlabel=f"factor τ on the {'accuracy' if 'accuracy' in title else 'error'}", title=title)
+    ax.set(ylim=(0, 1.03))
+
+
+# %% [markdown]
+# **Predict before you run.** In which of the three profiles is MML's line on top everywhere?
 
 # %% tags=["answer"]
 with folded():
     print("In none of the three. Another line lies above MML's")
     for name, steps in profiles.items():
-        print(f"on {share_behind(steps):3.0%} of the axis of {name}")
-
-# %%
-with plots.common.panels(1, len(profiles), (11.5, 3.6)) as (axes,):
-    for ax, (name, steps) in zip(axes, profiles.items()):
-        plots.profile(steps, xlabel=f"factor τ on the {name.split(', ')[1]}", title=name, ax=ax)
-plt.show()
-
-# %%
-for name, steps in profiles.items():
-    passed = steps.index[steps["mml"] < steps.max(axis=1)]
-    again = [*steps.index[steps.index > passed[-1]], steps.index[-1]][0]
-    mml, bert = (steps[method].iloc[0] for method in ("mml", "bert"))
-    print(f"{name}: mml wins {mml:.0%} and bert {bert:.0%} of the experiments;", end=" ")
-    print(f"mml is behind between the factors {passed[0]:.2f} and {again:.2f}")
+        behind = steps.index[steps["mml"] < steps.max(axis=1)]
+        print(f"{name}: on {share_behind(steps):.0%} of the range of τ,", end=" ")
+        print(f"between {behind[0]:.2f} and {behind[-1]:.2f};", end=" ")
+        print(f"MML wins {steps['mml'].iloc[0]:.0%} of the experiments and BERT", end=" ")
+        print(f"{steps['bert'].iloc[0]:.0%}")
+    with plots.common.panels(1, 3, (12.5, 3.8), sharey=True) as (axes,):
+        for ax, (name, steps) in zip(axes, profiles.items()):
+            draw_profile(ax, steps, name)
+        axes[0].set_ylabel("share of experiments")
+        axes[0].legend(loc="lower right")
+    plt.show()
 
 # %% [markdown]
 # *By error, MML is behind another method only between the factors 1.17 and 1.18. By accuracy, `mv-5` is higher from 1.07 to 1.14, on half of
-# the axis. In our runs, BERT wins 40 % of the experiments and MML 25 %.*
+# the range of τ. In our runs, BERT wins 40 % of the experiments and MML 25 %.*
 #
-# The readings by error and by accuracy differ, because they give the sets different weights. Where the best error is 50 %, as on QNLI, a
-# factor of 1.05 on the error allows 2.5 points more error. Where it is 9 %, as on STS-B\*, the same factor allows less than half a point. By
-# accuracy, QNLI counts more: the two experiments where MML is furthest behind are the model of RTE on QNLI, where `mv-5` reaches 58 to 59 %
-# and MML 51 %.
+# Which experiments decide it? Where the best error is 50 %, as on QNLI, a factor of 1.05 on the error allows 2.5 points more error. Where it is
+# 9 %, as on STS-B\*, the same factor allows less than half a point. So by accuracy, QNLI counts more. The two experiments where MML is furthest
+# behind are the model of RTE on QNLI, where `mv-5` reaches 58 to 59 % and MML 51 %.
 #
+# **Predict before you run.** On QNLI nearly all models guess. If the experiments evaluated on QNLI are left out, on which share of the range is MML
+# still behind by accuracy?
+
+# %% tags=["answer"]
+with folded():
+    for left_out in ("qnli", "snli", "mnli", "rte"):
+        rest = wide[wide.index.get_level_values("evaluated_on") != left_out]
+        behind = share_behind(shares(rho_of_accuracy, rest, 1.15))
+        print(f"without {LABELS[left_out]}: {behind:.0%} of the range")
+    print("So models that guess decided the profile by accuracy.")
+
+# %% [markdown]
 # A profile shows no uncertainty. Its 36 experiments are not independent, because each method has seven models, and one model is evaluated in
 # all experiments of its training set. A profile also does not show how large a difference is in points.
 #
-# ### Which methods are compared
-#
-# A profile divides by the best of *all* methods in the figure. If one method is left out, the other lines change, and sometimes their order
-# (Gould and Scott 2016).
-#
-# **Predict before you run.** Which method leads when MML is left out? Move the sliders to see other choices.
+# It also divides by the best of *all* methods in the figure. If one method is left out, the other lines change, and sometimes their order (Gould
+# and Scott 2016). **Move the sliders:** which method leads when MML is left out?
+
+
+# %%
+def without(method, splits):
+    """The published profile by error without one method, on some of the splits."""
+    part = wide if splits == "both" else wide.xs(splits, level="split", drop_level=False)
+    part = 100 - part[[name for name in METHODS if name != method]]
+    left_out = "all methods" if method == "none" else f"without {method}"
+    plots.profile(shares(rho, part, 1.5), title=f"{len(part)} experiments, {left_out}")
+
+
+choices = dict(method=["none", *METHODS[1:]], splits=["both", "train", "dev"])
+plots.sliders(without, start={"method": "mml"}, **choices)
+
+# %% [markdown]
+# *Profiles of the published errors without `mml`.*
 #
 # <details><summary>Answer</summary>
 #
@@ -328,34 +398,20 @@ for name, steps in profiles.items():
 # statement about all methods in the figure, and not a property of one method.
 #
 # </details>
-
-
-# %%
-def draw_profile(without, splits):
-    """The published profile without one method, on some of the splits."""
-    part = errors if splits == "both" else errors.xs(splits, level="split", drop_level=False)
-    part = part[[name for name in METHODS if name != without]]
-    left_out = "all methods" if without == "none" else f"without {without}"
-    plots.profile(profile_steps(part, 1.5), title=f"{len(part)} experiments, {left_out}")
-
-
-choices = dict(without=["none", *METHODS[1:]], splits=["both", "train", "dev"])
-plots.sliders(draw_profile, start={"without": "mml"}, **choices)
-
-# %% [markdown]
-# *Profiles of the published errors without `mml`.*
 #
-# ## 5 Two more things to ask of a table
+# ## 4 Two more things to ask of a table
 #
 # **Are numbers equal that should differ?** An ensemble of heads is another model than BERT, so its accuracies should differ from those of
 # BERT. The next cell compares the diagonals, where each model is evaluated on its own set.
 
-# %%
+# %% tags=["setup"]
 own = theirs[theirs["trained_on"] == theirs["evaluated_on"]]
 diagonal = own.pivot(index=["trained_on", "split"], columns="method", values="accuracy")
 equal = diagonal.drop(columns="bert").eq(diagonal["bert"], axis=0)
-print("cells of 14 that equal bert's to the last digit:", equal.sum().to_dict())
-diagonal.loc[equal["bert-ensemble"], ["bert", "bert-ensemble"]].T
+print("equal to BERT to the last digit, of 14 cells:")
+print(", ".join(f"{WORDS.get(name, name)} {number}" for name, number in equal.sum().items()))
+pairs = diagonal.loc[equal["bert-ensemble"], ["bert", "bert-ensemble"]].rename(index=LABELS)
+pairs.rename_axis(["trained on", "split"]).rename(columns=WORDS).T.rename_axis("")
 
 # %% [markdown]
 # A value of 100 % explains the equal pair of STS-B\* on train, and chance may explain one equal pair on a dev split of a few hundred rows. It
@@ -365,17 +421,12 @@ diagonal.loc[equal["bert-ensemble"], ["bert", "bert-ensemble"]].T
 # Another equality needs no misprint: MML and `mv-m`, trained on RTE, have the same accuracy in all eight cells. Table 1 of the paper explains
 # it. On RTE, MML kept all 1,024 heads, so the two models are one, and the gain on RTE is no evidence for pruning.
 
-# %%
-wide = theirs.pivot(
-    index=["trained_on", "split", "evaluated_on"], columns="method", values="accuracy"
-)
-wide.loc["rte", ["mml", "mv-m"]].T
 
 # %% [markdown]
 # **What is the average of?** Both versions of the paper print an average of the same test scores of BERT on GLUE (a public collection of
 # tasks), quoted from Devlin et al. (2018).
 #
-# **Predict before you run.** BERT's average is 83.55 in the first version and 83.2 in the second. Did the model become worse?
+# **Predict before you run.** BERT's average is 83.55 in the first version (the paper cuts digits) and 83.2 in the second. Did the model become worse?
 
 
 # %% tags=["answer"]
@@ -398,7 +449,7 @@ with folded():
 # %% [markdown]
 # A comparison of averages needs the list of their columns.
 #
-# ## 6 What is left of the claim
+# ## 5 What is left of the claim
 #
 # The paper sums up with the mean over the seven training sets.
 #
@@ -408,20 +459,27 @@ with folded():
 with folded():
     means = ends.pivot_table(index="method", columns="split", values=["printed", "improvement"])
     means = means.rename(columns={"improvement": "recomputed"}).loc[list(METHODS[1:])]
-    means = means[[(kind, split) for kind in kinds for split in ("train", "dev")]]
+    means = means[[(a, b) for a in ("printed", "recomputed") for b in ("train", "dev")]]
+    means = means.rename(index=WORDS)
     change = (means["recomputed"] - means["printed"]).abs().max(axis=1)
     best = means["recomputed"].idxmax()
     print(f"{change.idxmax()}, whose printed loss becomes a small gain.")
     print(f"The highest recomputed mean is that of {best['train']} on train, {best['dev']} on dev.")
-    display(means.round(2))
+    display(means.round(2).rename_axis(index=None, columns=[None, None]))
 
 # %% [markdown]
-# How uncertain is the lead of MML? The paper gives no spread over seeds, so the only spread is the one over the seven training sets. The next
-# cell averages train and dev for each set, subtracts the improvement of another method from that of MML, and draws mean and interval. With
-# seven values, a 95 % interval reaches 2.4 standard errors to each side (Student's $t$). The last group is our own answer, from notebook 05.
+# How uncertain is the lead of MML? The paper gives no spread over seeds, so the only spread is the one over the seven training sets. For each
+# set, the lead is MML's improvement minus that of the other method, the mean of train and dev.
 
 
 # %%
+def interval(values):
+    """Their mean with a 95 % interval of Student's t: 2.4 standard errors for seven values."""
+    mean, half = values.mean(), 2.447 * values.sem()
+    return studies.Comparison(mean, mean - half, mean + half, 0.95, len(values))
+
+
+# %% tags=["setup"]
 def lead_by_set(part):
     """MML's improvement minus that of the other methods, a row per training set."""
     table = improvements(part).groupby(["trained_on", "method"])["improvement"].mean().unstack()
@@ -429,25 +487,24 @@ def lead_by_set(part):
     return lead.assign(bert=table["mml"])  # MML's improvement is its lead over BERT
 
 
-def interval(values):
-    """Their mean with a 95 % interval of Student's t."""
-    mean, half = values.mean(), 2.447 * values.sem()
-    return studies.Comparison(mean, mean - half, mean + half, 0.95, len(values))
-
-
-# %%
-by_set = lead_by_set(theirs)
-by_set = by_set[["bert", *METHODS[2:]]]
-leads = [("published, seven training sets", f"MML minus {m}", interval(by_set[m])) for m in by_set]
+by_set = lead_by_set(theirs)[["bert", *METHODS[2:]]]
 of_seed = improvements(runs).query("method == 'mml'").groupby("seed")["improvement"].mean()
-leads.append(
-    ("our runs, six seeds", "MML minus bert", studies.paired_bootstrap(of_seed, 0 * of_seed))
-)
-plots.forest(leads, xlabel="lead of MML, in percent of BERT's accuracy")
-plt.show()
-names = [f"{group}: {name}" for group, name, _ in leads]
-shown = pd.DataFrame([lead for *_, lead in leads], index=names)
-shown[["difference", "low", "high"]].round(1)
+ours = studies.paired_bootstrap(of_seed, 0 * of_seed)
+group = "the paper's tables, recomputed (seven training sets)"
+leads = [(group, f"MML minus {WORDS.get(name, name)}", interval(by_set[name])) for name in by_set]
+leads.append(("our runs (six seeds)", "MML minus BERT", ours))
+
+# %% [markdown]
+# **Predict before you run.** The lead of MML is compared with five methods, BERT among them. How many of the five intervals exclude zero?
+
+# %% tags=["answer"]
+with folded():
+    told = [lead for *_, lead in leads[:-1]]
+    print(f"{sum(one.low > 0 for one in told)} of 5. The lead over BERT is", end=" ")
+    print(f"{told[0].difference:.1f} % ({told[0].low:.1f} to {told[0].high:.1f});", end=" ")
+    print(f"in our runs {ours.difference:.1f} % ({ours.low:.1f} to {ours.high:.1f}).")
+    plots.forest(leads, xlabel="lead of MML, in percent of BERT's accuracy")
+    plt.show()
 
 # %% [markdown]
 # *Leads of MML with 95 % intervals; the last number counts training sets or seeds.*
@@ -458,7 +515,7 @@ shown[["difference", "low", "high"]].round(1)
 # Much of the lead rests on single sets. Without the row of RTE, the lead over BERT falls from 3.2 to 2.1, and RTE has only 2,490 training
 # rows. Without the models trained on QNLI, all five leads shrink:
 
-# %%
+# %% tags=["setup"]
 without_qnli = lead_by_set(theirs[theirs["evaluated_on"] != "qnli"])
 pd.DataFrame(
     {
@@ -468,26 +525,34 @@ pd.DataFrame(
         "not trained on QNLI": by_set.drop("qnli").mean(),
         "not evaluated on QNLI": without_qnli.mean(),
     }
-).round(2)
+).rename(index=WORDS).rename_axis("MML minus").round(2)
 
 # %% [markdown]
 # ## Exercises
 #
-# ### Exercise 1: a performance profile
+# ### Exercise 1: a profile in points
 #
-# ● ● ○ · 10 minutes
+# ● ● ○ · 15 minutes
 #
-# Compute the profile of all methods at one $\tau$, in one line of numpy. An error that equals $\tau$ times the lowest error
-# counts.
+# A factor means another number of points on every set. Change the profile: a method counts in an experiment if its error is at most `points`
+# above the lowest error. Predict first: is MML still behind another method somewhere between 0 and 10 points?
 
 
 # %%
-def my_profile(errors, tau):
-    """errors: [E,M], a row per experiment, a column per method. Returns the share of each, [M]."""
+def my_profile(errors, points):
+    """errors: [E,M] in percent, a row per experiment. Returns the share of each method, [M]."""
     ...
 
 
 _ = checks.check_profile(my_profile)
+
+# %% tags=["answer"]
+with folded("Solution: the published tables"):
+    by_points = lambda a, tau: (a <= a.min(axis=1, keepdims=True) + tau - 1 + 1e-9).mean(axis=0)
+    steps = shares(by_points, 100 - wide, 11)
+    behind = steps.index[steps["mml"] < steps.max(axis=1)] - 1
+    print(f"MML is behind between {behind[0]:.1f} and {behind[-1]:.1f} points,", end=" ")
+    print(f"{share_behind(steps):.0%} of the range from 0 to 10 points.")
 
 # %% [markdown]
 # <details><summary>Hint</summary>
@@ -499,8 +564,10 @@ _ = checks.check_profile(my_profile)
 # <details><summary>Solution</summary>
 #
 # ```python
-# return (errors <= tau * errors.min(axis=1, keepdims=True)).mean(axis=0)
+# return (errors <= errors.min(axis=1, keepdims=True) + points).mean(axis=0)
 # ```
+#
+# In points, MML is on top up to five points. It is behind only where its two experiments of RTE on QNLI do not count yet, the models that guess.
 #
 # </details>
 
@@ -573,38 +640,10 @@ _ = checks.check_leave_one_out(my_leave_one_out)
 # </details>
 
 # %% [markdown]
-# ### Exercise 4: leave out the set of guessing
-#
-# ● ● ○ · 10 minutes
-#
-# On QNLI nearly all accuracies are those of guessing (section 1). Change the experiment: leave out the experiments that are evaluated on QNLI,
-# and read the profile by accuracy. Predict first: is MML still behind on half of the axis? Then run it, and try another set.
-
-# %%
-left_out = "none"  # a set, such as "qnli"
-remaining = errors[errors.index.get_level_values("evaluated_on") != left_out]
-by_accuracy = profile_steps(remaining, 1.15, top=100)
-print(f"{len(remaining)} experiments, MML is behind on {share_behind(by_accuracy):.0%} of the axis")
-
-# %% [markdown]
-# <details><summary>Hint</summary>
-#
-# In which two experiments was MML furthest behind?
-#
-# </details>
-#
-# <details><summary>Solution</summary>
-#
-# With `left_out = "qnli"`, 30 experiments remain, and MML is behind nowhere. So the profile by accuracy was decided by models that guess.
-# Without SNLI, MNLI or RTE as evaluated sets, MML stays behind on about half of the axis.
-#
-# </details>
-
-# %% [markdown]
 # ## If it goes wrong
 #
 # - *"has no column 'method'"*: a profile needs the long table, with a row for each method, training set, evaluated set and split.
-# - *"top is 1, the largest error 51"*: errors in percent need `top=100`, errors from 0 to 1 need `top=1`.
+# - *A profile is 1 everywhere*: errors in percent and accuracies were mixed up. The error is 100 minus the accuracy.
 #
 # ## Takeaways
 #
@@ -612,7 +651,6 @@ print(f"{len(remaining)} experiments, MML is behind on {share_behind(by_accuracy
 #   leads excludes zero, and our runs show no gain.
 # - Recompute the derived numbers of a table before you use them, and before you publish your own. A difference counts only when no rounding
 #   of the parts explains it.
-# - Run a printed algorithm on a toy: its mistakes show at once.
 # - A performance profile depends on its measure, on the methods compared, and on experiments that are not independent.
 #
 # ## References

@@ -7,7 +7,7 @@ import numpy as np
 
 from mmlcourse.lessons.checks.compare import call, exercise, read, require, verdict
 
-__all__ = ["check_labels_needed", "check_missed_label", "check_share"]
+__all__ = ["check_labels_needed", "check_share"]
 
 _CURVE = [23, 235, 2359, 23596], [51.2, 82.2, 90.5, 94.3]
 _LABELS = np.where(np.arange(3000) % 5 < 2, 4, 2)  # 1,800 rows of label 2 and 1,200 of label 4
@@ -66,47 +66,6 @@ def _drawn(function, share, seed):
     wanted = f"share {share} of 1800 and 1200 rows is {_COUNTS[share]}, at least 1 of each"
     require(counts == _COUNTS[share], f"{mistake}: {wanted}; found {counts}.")
     return drawn
-
-
-@exercise(
-    "missed class",
-    [(3, 3, 2), (5, 3, 2), (6, 2, 3), (4, 4, 5)],
-    "6 / 15 for 3, 3 and 2: of 15 pairs, 3 have the first class alone and 3 the second",
-)
-def check_missed_label(pick, a, b, n):
-    """Check the probability that a draw without replacement misses one of two labels.
-
-    Args:
-        pick: the choice between a right value and known mistakes.
-        a: the number of rows of the first label.
-        b: the number of rows of the second label.
-        n: the number of rows drawn.
-
-    Returns:
-        The probability.
-    """
-    p, q = (
-        pick(
-            math.comb(part, n) / math.comb(a + b, n),
-            {"rows are put back after each draw": (part / (a + b)) ** n},
-        )
-        for part in (a, b)
-    )
-    missed = pick(
-        p + q,
-        {
-            "only draws of the first class alone are counted": p,
-            "only draws of the second class alone are counted": q,
-            "probabilities of cases that exclude each other are multiplied, not added": p * q,
-        },
-    )
-    return pick(
-        missed,
-        {
-            "this is the probability that both classes are drawn": 1 - missed,
-            "this is in percent": 100 * missed,
-        },
-    )
 
 
 @exercise(

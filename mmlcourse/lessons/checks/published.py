@@ -11,31 +11,31 @@ _ERRORS = np.array([[10.0, 12, 15], [20, 20, 30], [40, 30, 33], [8, 9, 6]])
 
 @exercise(
     "profile",
-    [(_ERRORS, 1.0), (_ERRORS, 1.25)],
-    "for each method (column) the share of rows with error <= tau * lowest error of the row",
+    [(_ERRORS, 0.0), (_ERRORS, 3.0)],
+    "for each method (column) the share of rows with error <= lowest error of the row + points",
 )
-def check_profile(pick, errors, tau):
-    """Check a performance profile at one tau (Dolan and Moré, 2002).
+def check_profile(pick, errors, points):
+    """Check a performance profile whose distance from the best method is in points.
 
     Args:
         pick: the choice between a right value and known mistakes.
         errors: a row per experiment and a column per method, [E, M].
-        tau: the factor.
+        points: the distance that counts.
 
     Returns:
         The share of each method, [M].
     """
     best = errors.min(axis=1, keepdims=True)
-    within = errors <= tau * best
+    within = errors <= best + points
     first = np.arange(errors.shape[1]) == errors.argmin(axis=1)[:, None]
     within = pick(
         within,
         {
-            "an equal error does not count": errors < tau * best,
-            "the lowest error is that of the column": errors <= tau * errors.min(axis=0),
-            "the lowest error is that of all experiments": errors <= tau * errors.min(),
-            "errors are compared with the first method": errors <= tau * errors[:, :1],
-            "tau is added, not multiplied": errors <= best + tau - 1,
+            "an equal error does not count": errors < best + points,
+            "the lowest error is that of the column": errors <= errors.min(axis=0) + points,
+            "the lowest error is that of all experiments": errors <= errors.min() + points,
+            "errors are compared with the first method": errors <= errors[:, :1] + points,
+            "points are a factor here, not added": errors <= best * (1 + points / 10),
             "of two equal best methods only one counts": within & (first | (errors > best)),
         },
     )

@@ -16,7 +16,6 @@ from mmlcourse.lessons.plots.common import (
 
 __all__ = [
     "drift",
-    "head_counts",
     "head_paths",
     "head_similarity",
     "staircases",
@@ -147,36 +146,12 @@ def trade_off(paths, chosen):
     return ax
 
 
-def head_counts(runs, *, last_step, title=""):
-    """Draw the number of active heads against training steps; a marker shows every check.
-
-    Args:
-        runs: {name: (num_heads, events)}, with events as in `pruner.events`.
-        last_step: {name: where its line ends}.
-        title: of the figure.
-
-    Returns:
-        The axes.
-    """
-    ylim = (0, 1.08 * max(num_heads for num_heads, _ in runs.values()))
-    with panel(xlabel="training step", ylabel="active heads", title=title, ylim=ylim) as ax:
-        for name, one in looks(runs).items():
-            num_heads, events = runs[name]
-            marker, steps = one.pop("marker"), [0, *(event.step for event in events)]
-            counts = [num_heads, *(len(event.kept) for event in events)]
-            ends, label = [*steps, max(last_step[name], steps[-1])], f"{name}: {counts[-1]}"
-            ax.step(ends, [*counts, counts[-1]], where="post", **one, label=label)
-            ax.plot(steps[1:], counts[1:], marker, markersize=4, color=one["color"])
-        ax.legend()
-    return ax
-
-
 def staircases(runs, landmarks):
     """Draw the share of active heads of several runs, and the dev metric below it.
 
     Both panels share the axis of training, from 0 to 1. The dev metric is drawn as its difference
     from the majority class, so that metrics of different tasks have the same zero. Runs of one task
-    and bandwidth have one colour; their seeds differ in the style of the line.
+    and bandwidth have one colour, which the legend names; seeds differ in the style of the line.
 
     Args:
         runs: a list of `mmlcourse.studies.Staircase`.
@@ -197,17 +172,16 @@ def staircases(runs, landmarks):
             marker, counts = one.pop("marker"), run.counts
             x = [0, *(step / run.steps for step, _, _ in counts)]
             y = [1, *(after / run.num_heads for _, _, after in counts)]
-            label = f"{run.name}: {counts[-1][2]} of {run.num_heads}" if counts else run.name
+            label = run.bandwidth if kind not in kinds[:number] else None
             top.step([*x, 1], [*y, y[-1]], where="post", **one, label=label)
             top.plot(x[1:], y[1:], marker, markersize=4, color=one["color"])
             steps, values = zip(*((at / run.steps, v - run.majority) for at, v in run.dev))
-            bottom.plot(steps, values, marker=marker, **one, label=f"{run.name}, {run.metric}")
-        label = f"paper, QNLI: {landmarks['left']} of {landmarks['heads']:,}"
+            bottom.plot(steps, values, marker=marker, markersize=3, **one)
+        label = "the paper's run"
         top.plot([0, paper[1]], [1, paper[0]], "*", markersize=13, color="black", label=label)
         top.set(ylabel="share of active heads", yscale="log", ylim=(lowest / 2, 1.4))
         top.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         bottom.axhline(0, **DOTTED)
-        bottom.set(xlabel="share of training", ylabel="dev metric less\nthat of the majority")
-        for ax in (top, bottom):
-            ax.legend(**OUTSIDE)
+        bottom.set(xlabel="share of training", ylabel="accuracy above the\nmajority class")
+        top.legend(**OUTSIDE)
     return top, bottom

@@ -1,15 +1,12 @@
 """The checks of notebook 09 accept the solution and name each known mistake."""
 
-import itertools
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from mmlcourse.lessons.checks import (
     check_labels_needed,
-    check_missed_label,
     check_share,
 )
 
@@ -204,71 +201,6 @@ def test_mistakes_in_the_share_are_named(function, message, capsys):
     assert check_share(function) is False
     out = capsys.readouterr().out
     assert out.startswith(f"share: not yet: {message}") and out.count("\n") == 1, out
-
-
-# The probability that a draw misses one of the labels.
-
-
-def missed_label(a, b, n):
-    return (math.comb(a, n) + math.comb(b, n)) / math.comb(a + b, n)
-
-
-MISSED = [
-    (lambda *_: "text", "expected one number, found 'text'."),
-    (lambda a, b, n: (a / (a + b)) ** n + (b / (a + b)) ** n, "rows are put back after each draw."),
-    (
-        lambda a, b, n: math.comb(a, n) / math.comb(a + b, n),
-        "only draws of the first class alone are counted.",
-    ),
-    (
-        lambda a, b, n: math.comb(b, n) / math.comb(a + b, n),
-        "only draws of the second class alone are counted.",
-    ),
-    (
-        lambda a, b, n: math.comb(a, n) * math.comb(b, n) / math.comb(a + b, n) ** 2,
-        "probabilities of cases that exclude each other are multiplied, not added.",
-    ),
-    (
-        lambda a, b, n: 1 - missed_label(a, b, n),
-        "this is the probability that both classes are drawn.",
-    ),
-    (lambda a, b, n: 100 * missed_label(a, b, n), "this is in percent."),
-    (
-        lambda a, b, n: 1 - (a / (a + b)) ** n - (b / (a + b)) ** n,
-        (
-            "rows are put back after each draw, and this is the probability that both classes "
-            "are drawn."
-        ),
-    ),
-    (
-        lambda a, b, n: 100 * (a / (a + b)) ** n,
-        (
-            "rows are put back after each draw, and only draws of the first class alone are "
-            "counted, and this is in percent."
-        ),
-    ),
-    (lambda a, b, n: 0.5, "for (3, 3, 2) it returns 0.5, expected 0.4."),
-    (lambda a, b, n: float("nan"), "for (3, 3, 2) it returns nan, expected 0.4."),
-]
-
-
-def test_the_probability_equals_that_of_listing_all_draws(capsys):
-    """Of the 15 pairs from 3 and 3 rows, 6 pairs have a single label."""
-    assert missed_label(3, 3, 2) == 0.4
-    for a, b, n in ((3, 3, 2), (5, 3, 2), (6, 2, 3), (4, 4, 5), (2, 1, 1)):
-        draws = [len(set(draw)) < 2 for draw in itertools.combinations([0] * a + [1] * b, n)]
-        assert missed_label(a, b, n) == pytest.approx(np.mean([bool(one) for one in draws]))
-    assert check_missed_label(missed_label) and capsys.readouterr().out == "missed class: right.\n"
-    assert check_missed_label(
-        lambda a, b, n: Fraction(math.comb(a, n) + math.comb(b, n), math.comb(a + b, n))
-    )
-
-
-@pytest.mark.parametrize("function, message", MISSED)
-def test_mistakes_in_the_probability_are_named(function, message, capsys):
-    assert check_missed_label(function) is False
-    out = capsys.readouterr().out
-    assert out.startswith(f"missed class: not yet: {message}") and out.count("\n") == 1, out
 
 
 # The number of labels that an initialisation saves.

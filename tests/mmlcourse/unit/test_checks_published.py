@@ -9,72 +9,63 @@ from mmlcourse.studies import published
 from mmlcourse.studies.cross_dataset import performance_profile
 
 
-def profile(errors, tau):
-    return (errors <= tau * errors.min(axis=1, keepdims=True)).mean(axis=0)
+def profile(errors, points):
+    return (errors <= errors.min(axis=1, keepdims=True) + points).mean(axis=0)
 
 
-def first_best_only(errors, tau):
+def first_best_only(errors, points):
     best = errors.min(axis=1, keepdims=True)
     first = np.arange(errors.shape[1]) == errors.argmin(axis=1)[:, None]
-    return ((errors <= tau * best) & (first | (errors > best))).mean(axis=0)
+    return ((errors <= best + points) & (first | (errors > best))).mean(axis=0)
 
 
 PROFILES = [
     (lambda *_: 3, "expected numbers of shape [3], found shape []."),
-    (lambda errors, tau: profile(errors.T, tau), "expected numbers of shape [3], found shape [4]."),
+    (lambda errors, p: profile(errors.T, p), "expected numbers of shape [3], found shape [4]."),
     (
-        lambda errors, tau: (errors < tau * errors.min(axis=1, keepdims=True)).mean(axis=0),
+        lambda errors, p: (errors < errors.min(axis=1, keepdims=True) + p).mean(axis=0),
         "an equal error does not count.",
     ),
     (
-        lambda errors, tau: (errors <= tau * errors.min(axis=0)).mean(axis=0),
+        lambda errors, p: (errors <= errors.min(axis=0) + p).mean(axis=0),
         "the lowest error is that of the column.",
     ),
     (
-        lambda errors, tau: (errors <= tau * errors.min()).mean(axis=0),
+        lambda errors, p: (errors <= errors.min() + p).mean(axis=0),
         "the lowest error is that of all experiments.",
     ),
     (
-        lambda errors, tau: (errors <= tau * errors[:, :1]).mean(axis=0),
+        lambda errors, p: (errors <= errors[:, :1] + p).mean(axis=0),
         "errors are compared with the first method.",
     ),
     (
-        lambda errors, tau: (errors <= errors.min(axis=1, keepdims=True) + tau - 1).mean(axis=0),
-        "tau is added, not multiplied.",
+        lambda errors, p: (errors <= errors.min(axis=1, keepdims=True) * (1 + p / 10)).mean(axis=0),
+        "points are a factor here, not added.",
     ),
     (first_best_only, "of two equal best methods only one counts."),
-    (lambda errors, tau: 4 * profile(errors, tau), "the count is not divided by the experiments."),
+    (lambda errors, p: 4 * profile(errors, p), "the count is not divided by the experiments."),
     (
-        lambda errors, tau: 4 * (errors < tau * errors.min(axis=1, keepdims=True)).mean(axis=0),
+        lambda errors, p: 4 * (errors < errors.min(axis=1, keepdims=True) + p).mean(axis=0),
         "an equal error does not count, and the count is not divided by the experiments.",
     ),
-    (
-        lambda errors, tau: 100 * profile(errors, tau),
-        "at [0] it returns 50, expected 0.5.",
-    ),
+    (lambda errors, p: 100 * profile(errors, p), "at [0] it returns 50, expected 0.5."),
 ]
 
 
 def test_the_profile_worked_by_hand(capsys):
-    """The lowest errors of the four experiments are 10, 20, 30 and 6.
+    """The lowest errors are 10, 20, 30 and 6; three points above: 10 and 12, twice 20, 30 and 33.
 
-    Errors at most a quarter above the lowest: 10 and 12, 20 and 20, 30 and 33, and only 6.
+    In the last experiment, 8, 9 and 6 are all within three points.
     """
     errors = np.array([[10.0, 12, 15], [20, 20, 30], [40, 30, 33], [8, 9, 6]])
-    assert profile(errors, 1.0).tolist() == [0.5, 0.5, 0.25] and profile(errors, 1.25).tolist() == [
-        0.5,
-        0.75,
-        0.5,
-    ]
+    assert profile(errors, 0.0).tolist() == [0.5, 0.5, 0.25]
+    assert profile(errors, 3.0).tolist() == [0.75, 1.0, 0.5]
     assert performance_profile(pd.DataFrame(errors), [1.0, 1.25]).to_numpy().tolist() == [
         [0.5, 0.5, 0.25],
         [0.5, 0.75, 0.5],
     ]
     assert check_profile(profile) and capsys.readouterr().out == "profile: right.\n"
-    assert check_profile(lambda errors, tau: list(profile(errors, tau)))
-    assert check_profile(
-        lambda errors, tau: performance_profile(pd.DataFrame(errors), [tau]).iloc[0]
-    )
+    assert check_profile(lambda errors, points: list(profile(errors, points)))
 
 
 @pytest.mark.parametrize("function, message", PROFILES)

@@ -41,14 +41,6 @@ def close_figures():
     plt.close("all")
 
 
-def test_head_counts_go_down_at_the_events():
-    runs = {"rte": (5, [FIRST, SECOND]), "cola": (4, [])}
-    ax = plots.head_counts(runs, last_step={"rte": 30, "cola": 12})
-    stairs = [line.get_xydata().tolist() for line in ax.lines if line.get_marker() == "None"]
-    assert stairs == [[[0, 5], [10, 3], [20, 3], [30, 3]], [[0, 4], [12, 4]]]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["rte: 3", "cola: 4"]
-
-
 def test_staircases_are_shares_with_the_landmarks_of_the_paper():
     dev = [(10, 0.6), (20, 0.8)]
     run = Staircase(
@@ -60,7 +52,10 @@ def test_staircases_are_shares_with_the_landmarks_of_the_paper():
     np.testing.assert_allclose(stars.get_xydata()[1], [85_000 / 98_220, 23 / 1024])
     np.testing.assert_allclose(bottom.lines[0].get_xdata(), [0.25, 0.5])
     np.testing.assert_allclose(bottom.lines[0].get_ydata(), [0.0729, 0.2729], atol=1e-4)
-    assert [text.get_text() for text in top.get_legend().get_texts()][0] == "rte: 3 of 5"
+    assert [text.get_text() for text in top.get_legend().get_texts()] == [
+        "auto:0.3",
+        "the paper's run",
+    ]
     runs = [run, run, run._replace(bandwidth="std:1.5")]  # two seeds of one kind, and another kind
     first, second, other = plots.staircases(runs, LANDMARKS)[1].lines[:3]
     assert first.get_color() == second.get_color() != other.get_color()
@@ -270,8 +265,7 @@ def test_a_method_looks_the_same_in_every_figure():
     other = looks(["mml", "ours"])
     assert [look["color"] for look in other.values()] == list(plots.COLOURS[:2])
     shares = pd.DataFrame({"mv-m": [0.5, 1.0], "mml": [0.2, 1.0]}, index=[1.0, 2.0])
-    counts = plots.head_counts({"mml": (5, [FIRST])}, last_step={"mml": 10})
-    assert plots.profile(shares).lines[1].get_color() == counts.lines[0].get_color()
+    assert plots.profile(shares).lines[1].get_color() == every["mml"]["color"]
 
 
 def test_bar_charts_side_by_side_have_one_axis_and_the_first_row_on_top():

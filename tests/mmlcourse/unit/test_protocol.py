@@ -17,7 +17,6 @@ from mmlcourse.studies.cross_dataset import (
     hold_out_errors,
     improvements,
     performance_profile,
-    profile_steps,
     relative_improvement,
     two_way,
 )
@@ -273,18 +272,6 @@ def test_cell_improvements_worked_by_hand():
     assert list(found.index) == [("dev", "qqp", "mrpc"), ("dev", "qqp", "stsb_star")]
     np.testing.assert_allclose(found["mml"], [0, 50], atol=1e-9)
     assert (found["bert"] == 0).all()
-
-
-def test_a_profile_has_a_step_at_every_ratio():
-    """Ratios by error are 1.2, 1.5 and 2; by accuracy 90/88, 80/70 and 90/80."""
-    errors = pd.DataFrame({"a": [10.0, 20, 10], "b": [12.0, 30, 20]})
-    found = profile_steps(errors, 1.6)
-    np.testing.assert_allclose(found.index, [1, 1.2, 1.5, 1.6])
-    np.testing.assert_allclose(found["b"], [0, 1 / 3, 2 / 3, 2 / 3])
-    assert (found["a"] == 1).all()
-    found = profile_steps(errors, 1.5, top=100)
-    np.testing.assert_allclose(found.index, [1, 90 / 88, 90 / 80, 80 / 70, 1.5])
-    np.testing.assert_allclose(found["b"], [0, 1 / 3, 2 / 3, 1, 1])
 
 
 # ---- Tables 4 and 5 of MML v2 ----
