@@ -23,7 +23,7 @@ SMALLER = {
     "02": {"epochs = None": "epochs = 1", "ten_times = 10 * epochs": "ten_times = epochs"},
     "05": {"rows, few, pairs = (1020,": "rows, few, pairs = (240,"},
     "07": {"epochs = None": "epochs = 1"},
-    "08": {"reviews = None": "reviews = 16", "seeds = 3": "seeds = 1", "epochs=10": "epochs=2"},
+    "08": {"reviews = None": "reviews = 16", "seeds = 3": "seeds = 1", "DSSM, 10": "DSSM, 2"},
     "10": {"steps = None": "steps = 4"},
     "11": {"updates = 400": "updates = 16"},
     "12": {"epochs = None": "epochs = 1"},

@@ -1,4 +1,4 @@
-"""The checks of notebook 11's exercises: size, layer and start of PALs, and constant answers."""
+"""The checks of notebook 11's exercises: size, layer, start and corrected form of PALs."""
 
 import math
 
@@ -7,7 +7,8 @@ import torch
 from mmlcourse.lessons.checks.compare import exercise
 
 __all__ = [
-    "check_constant_answers",
+    "check_corrected_form",
+    "check_equal_size",
     "check_pal_parameters",
     "check_zero_start",
     "projected_layer",
@@ -110,50 +111,84 @@ def projected_layer(pick, h, MH, FFN, TS, first, last):
 
 
 @exercise(
-    "constant answers",
-    [
-        (0.253, [139, 289, 229, 279, 165]),
-        (0.262, [139, 289, 229, 279, 165]),
-        (0.263, [139, 289, 229, 279, 165]),  # 0.2625 is not printed as this
-        (0.13, [139, 289, 229, 279, 165]),
-        (0.25, [2, 2, 2, 2]),
-        (0.5, [1, 1]),
-        (0.667, [1, 2]),
-    ],
-    "every label whose share, rounded to three decimals, is the printed accuracy",
-    [((0.512, [139, 289, 229, 279, 165]), "No constant has this accuracy, so the set is empty.")],
+    "equal size",
+    [(768, 12, 100), (768, 12, 50), (384, 6, 50), (1024, 24, 100)],
+    "the positive root of 3L S² + (2D + 1 + 3L) S + D = low-rank cost, rounded down to 12s",
 )
-def check_constant_answers(pick, printed, counts):
-    """Check which constant predictions explain a printed accuracy.
+def check_equal_size(pick, D, L, width):
+    """Check the size for which a PAL costs as much as low-rank layers.
 
     Args:
         pick: the choice between a right value and known mistakes.
-        printed: an accuracy with three decimals, from 0 to 1.
-        counts: how many rows of the dev set have each label.
+        D: the hidden size.
+        L: the number of layers.
+        width: the width of the low-rank layers.
 
     Returns:
-        The set of the labels' indices, from 0.
+        S, a multiple of 12.
     """
-    total = pick(sum(counts), {"a count is divided by the largest count, not by all": max(counts)})
-    shares = [round(count / total, 3) for count in counts]
-    cut = [math.floor(1000 * count / total) / 1000 for count in counts]
-    shares = pick(
-        shares,
+    each = 2 * D * width + width + D
+    cost = pick(
+        L * each,
         {
-            "the share is cut off after three decimals, not rounded": cut,
-            "the share is rounded to two decimals": [round(one, 2) for one in shares],
-            "the share is not rounded": [count / total for count in counts],
+            "the low-rank layers are counted once, not in each layer": each,
+            "the low-rank layers have a single matrix": L * (D * width + width),
         },
     )
-    fits = {label for label, share in enumerate(shares) if abs(share - printed) < 1e-9}
-    majority = {label for label in fits if counts[label] == max(counts)}
+    maps = pick(3 * L, {"query, key and value are counted once": 3, "three maps are one here": L})
+    half = (2 * D + 1 + maps) / (2 * maps)
+    root = (half**2 - (D - cost) / maps) ** 0.5
+    S = pick(root - half, {"the sign before the linear term is wrong": root + half})
+    whole, up = 12 * int(S // 12), 12 * math.ceil(S / 12)
+    return pick(whole, {"this is not rounded to a multiple of 12": S, "this is rounded up": up})
+
+
+@exercise(
+    "corrected form",
+    [(_H, _FFN[:, :2], _TS[:2, :2], _TS[2:, 2:], _FFN[:2, 2:], 3 * _TS[:2])],
+    "h + softmax(q k^T / sqrt(S)) v V_D, with q, k and v from h V_E",
+)
+def check_corrected_form(pick, h, V_E, W_q, W_k, W_v, V_D):
+    """Check the corrected sequential form, with one head and without biases.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        h: the last hidden states, [T, D].
+        V_E: [D, S].
+        W_q: [S, S].
+        W_k: [S, S].
+        W_v: [S, S].
+        V_D: [S, D].
+
+    Returns:
+        The vectors that the head reads, [T, D].
+    """
+    z = h @ V_E
+    root = pick(
+        z.shape[1] ** 0.5,
+        {"the scores are not divided": 1.0, "the root is that of D, not of S": h.shape[1] ** 0.5},
+    )
+    scores = (z @ W_q) @ (z @ W_k).T / root
+    scores = pick(
+        scores,
+        {
+            "query and key are swapped": scores.T,
+            "each token attends only to itself": torch.eye(len(h)).log(),
+        },
+    )
+    weights = pick(
+        scores.softmax(-1),
+        {"the softmax runs over the queries": scores.softmax(0), "the softmax is missing": scores},
+    )
+    added = weights @ pick(z @ W_v, {"W_v is missing": z}) @ V_D
     return pick(
-        fits,
-        {
-            "only the majority class is considered": majority,
-            "only the first label that fits is returned": set(sorted(fits)[:1]),
-        },
+        h + added,
+        {"the residual is missing": added, "the result replaces [CLS] alone": _cls(h, added)},
     )
+
+
+def _cls(h, added):
+    return torch.cat([added[:1], h[1:]])
 
 
 @exercise(

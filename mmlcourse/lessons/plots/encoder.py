@@ -112,19 +112,20 @@ def head_tables(tables, bar="attention weight"):
     return axes
 
 
-def similarities(values, rows, columns, *, xlabel):
-    """Draw a table of cosines with their numbers.
+def similarities(values, rows, columns, *, xlabel, bar="cosine"):
+    """Draw a table of numbers from 0 to 1, such as cosines or attention weights.
 
     Args:
         values: [R, C].
         rows: R names.
         columns: C names.
         xlabel: what the columns are.
+        bar: what the numbers are.
 
     Returns:
         The axes.
     """
     texts = np.char.mod("%.2f", values)
     with panel(size=(4.6, 2.9), xlabel=xlabel) as ax:
-        heat_map(ax, values, rows, columns, "cosine", texts=texts, vmin=0, vmax=1)
+        heat_map(ax, values, rows, columns, bar, texts=texts, vmin=0, vmax=1)
     return ax

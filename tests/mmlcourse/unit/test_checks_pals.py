@@ -1,12 +1,11 @@
 """The checks of notebook 11 accept the solution and name each known mistake."""
 
-import math
-
 import pytest
 import torch
 
 from mmlcourse.lessons.checks import (
-    check_constant_answers,
+    check_corrected_form,
+    check_equal_size,
     check_pal_parameters,
     check_zero_start,
 )
@@ -124,58 +123,81 @@ def test_the_projected_layer_equals_the_library():
     assert (found - bert(x)).abs().max() > 1e-4
 
 
-def constants_solution(
-    total=sum, share=lambda x: round(x, 3), choose=lambda fits, counts: fits, near=1e-9
-):
-    """Return the solution. Each argument replaces one of its parts."""
-
-    def function(printed, counts):
-        fits = {
-            label
-            for label, count in enumerate(counts)
-            if abs(share(count / total(counts)) - printed) < near
-        }
-        return choose(fits, counts)
-
-    return function
+def equal_size(D, L, width, maps=3, cost=None, sign=-1, to=lambda S: 12 * int(S // 12)):
+    """Return the solution. Each further argument replaces one of its parts."""
+    a, b = maps * L, 2 * D + 1 + maps * L
+    c = D - (L * (2 * D * width + width + D) if cost is None else cost)
+    return to((sign * b + (b * b - 4 * a * c) ** 0.5) / (2 * a))
 
 
-CONSTANTS = [
-    (lambda *_: "positive", "expected a list of whole numbers such as [0, 3], found 'positive'."),
-    (constants_solution(total=max), "a count is divided by the largest count, not by all."),
+SIZES = [
+    (lambda *_: "S", "expected one number, found 'S'."),
+    (lambda D, L, w: equal_size(D, L, w, to=float), "this is not rounded to a multiple of 12."),
+    (lambda D, L, w: equal_size(D, L, w, sign=1), "the sign before the linear term is wrong."),
     (
-        constants_solution(share=lambda x: math.floor(1000 * x) / 1000),
-        "the share is cut off after three decimals, not rounded.",
+        lambda D, L, w: equal_size(D, L, w, cost=2 * D * w + w + D),
+        "the low-rank layers are counted once, not in each layer.",
     ),
     (
-        constants_solution(share=lambda x: round(x, 2)),
-        "the share is rounded to two decimals.",
+        lambda D, L, w: equal_size(D, L, w, cost=L * (D * w + w)),
+        "the low-rank layers have a single matrix.",
     ),
-    (constants_solution(share=lambda x: x, near=1e-6), "the share is not rounded."),
+    (lambda D, L, w: equal_size(D, L, w, maps=1), "three maps are one here."),
+    (lambda *_: 204, "for (768, 12, 50) it returns 204, expected"),
+]
+
+
+def test_the_authors_chose_equal_sizes(capsys):
+    """For BERT-base and the width 100 the size is 204, as in the paper."""
+    assert equal_size(768, 12, 100) == 204
+    assert check_equal_size(equal_size) and capsys.readouterr().out == "equal size: right.\n"
+
+
+def corrected(h, V_E, W_q, W_k, W_v, V_D):
+    z = h @ V_E
+    return h + attention(z, W_q, W_k) @ (z @ W_v) @ V_D
+
+
+def attention(z, W_q, W_k):
+    return (z @ W_q @ (z @ W_k).T / z.shape[1] ** 0.5).softmax(-1)
+
+
+FORMS = [
+    (lambda h, *_: h[0], "expected numbers of shape"),
+    (lambda h, *rest: corrected(h, *rest) - h, "the residual is missing."),
+    (lambda h, E, q, k, v, D: corrected(h, E, k, q, v, D), "query and key are swapped."),
+    (lambda h, E, q, k, v, D: h + h @ E @ v @ D, "each token attends only to itself."),
+    (lambda h, E, q, k, v, D: h + attention(h @ E, q, k) @ (h @ E) @ D, "W_v is missing."),
     (
-        constants_solution(share=lambda x: x, near=1e-3),
-        "for (0.263, [139, 289, 229, 279, 165]) it returns [1], expected [].",
+        lambda h, E, q, k, v, D: corrected(h, E, 2**0.5 * q, k, v, D),
+        "the scores are not divided.",
     ),
     (
-        constants_solution(
-            choose=lambda fits, counts: {one for one in fits if counts[one] == max(counts)}
-        ),
-        "only the majority class is considered.",
+        lambda h, E, q, k, v, D: corrected(h, E, 2**-0.5 * q, k, v, D),
+        "the root is that of D, not of S.",
     ),
     (
-        constants_solution(choose=lambda fits, counts: set(sorted(fits)[:1])),
-        "only the first label that fits is returned.",
+        lambda h, *rest: torch.cat([(corrected(h, *rest) - h)[:1], h[1:]]),
+        "the result replaces [CLS] alone.",
     ),
 ]
 
 
-def test_the_constant_answers_of_the_report(capsys):
-    """279 of 1,101 round to 0.253 and 289 to 0.262: label 3, positive, and label 1, negative."""
-    counts = [139, 289, 229, 279, 165]
-    assert constants_solution()(0.253, counts) == {3} and constants_solution()(0.262, counts) == {1}
-    assert check_constant_answers(constants_solution())
-    assert check_constant_answers(lambda *case: sorted(constants_solution()(*case)))
-    assert capsys.readouterr().out == 2 * "constant answers: right.\n"
+def test_the_corrected_form_is_the_librarys(capsys):
+    """The library's form with one head, the same weights and no biases."""
+    torch.manual_seed(0)
+    config = BertConfig.tiny()
+    model = add_pals(BertModel(config), ["a"], 12, 1, kind="sequential_fixed", init="normal")
+    part = model.pals.part("a").eval()
+    for name, parameter in part.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.zeros_(parameter)
+    h, own = torch.randn(1, 5, config.hidden_size), part.projected
+    maps = [own.down, own.attention[0].query, own.attention[0].key, own.attention[0].value, own.up]
+    found = corrected(h[0], *(one.weight.T for one in maps))
+    torch.testing.assert_close(found, part.transform_output(h, None, None)[0])
+    assert check_corrected_form(corrected)
+    assert capsys.readouterr().out == "corrected form: right.\n"
 
 
 def start_solution(total=lambda z, error: error.T @ z, slope=lambda gelu: 0.5 if gelu else 1.0):
@@ -222,7 +244,8 @@ def test_the_zero_start_equals_autograd(gelu, capsys):
     "check, name, function, message",
     [
         *((check_pal_parameters, "PAL parameters", *case) for case in COUNTS),
-        *((check_constant_answers, "constant answers", *case) for case in CONSTANTS),
+        *((check_equal_size, "equal size", *case) for case in SIZES),
+        *((check_corrected_form, "corrected form", *case) for case in FORMS),
         *((check_zero_start, "zero start", *case) for case in STARTS),
     ],
 )

@@ -709,11 +709,11 @@ def test_the_batches_of_sts_in_family_g_are_those_of_the_sampler():
     lesson = (ROOT / "notebooks" / "src" / "11_pals.py").read_text(encoding="utf-8")
     gain = gains["The repaired sequential PALs do better than the report's"].difference
     lesson = " ".join(lesson.replace("\n#", " ").split())
-    assert f"its repair wins {gain:.1f} points back" in lesson
+    assert f"wins {gain:.1f} points back" in lesson
     said = f"({pals.difference:.1f} points, {pals.low:.1f} to {pals.high:+.1f})"
     assert said.replace("-", "−") in lesson
     sst = means.loc["sst", "accuracy"].mean()["pals-sequential"]
-    assert f"On SST it scores {sst:.0f} %" in lesson
+    assert f"On SST the sequential form scores {sst:.0f} %" in lesson
     for run in recorded("real-sampling-fast")[0]:
         given = run["settings"]
         assert (given["epochs"], given["steps_per_epoch"], given["batch_size"]) == (5, 90, 32)
