@@ -44,6 +44,7 @@ MAY_PRINT = (  # modules that print for a user
     "mmlcourse.lessons.opening",
     "mmlcourse.shipped",
     "mmlcourse.lessons.plots.widgets",
+    "mmlcourse.studies.lessons",
     "mmlcourse.lessons.checks.compare",
     "mmlcourse.batch.notebooks",
     "mmlcourse.batch.batches",
