@@ -10,6 +10,7 @@ from pathlib import Path
 from mmlcourse.shipped import results
 
 __all__ = [
+    "Recorder",
     "effects_by_seed",
     "read_record",
     "recorded_baselines",
@@ -19,6 +20,31 @@ __all__ = [
     "recorded_protocol",
     "tell_effects",
 ]
+
+
+class Recorder:
+    """A hook of `fit` that keeps numbers of its updates, also in checkpoints.
+
+    Args:
+        measure: a function of the StepEvent that returns a list of numbers.
+        every: how many updates lie between two records.
+
+    Attributes:
+        rows: lists of the update and its numbers.
+    """
+
+    def __init__(self, measure, every=1):
+        self.measure, self.every, self.rows = measure, every, []
+
+    def after_step(self, event):
+        if event.step % self.every == 0:
+            self.rows.append([event.step, *map(float, self.measure(event))])
+
+    def state_dict(self):
+        return {"rows": self.rows}
+
+    def load_state_dict(self, state):
+        self.rows = state["rows"]
 
 
 def read_record(path):
@@ -74,12 +100,13 @@ def tell_effects(number, kind="effects", scale=1, unit="", about=""):
         print(f"{name}: {told} ({positive:.0f} of {seeds:.0f} other seeds above zero)")
 
 
-def effects_by_seed(number, effects):
+def effects_by_seed(number, effects, kind="effects"):
     """Return the effects of a live experiment beside those that are recorded for other seeds.
 
     Args:
         number: of the notebook, such as "03".
         effects: {claim: number} of the run in the notebook.
+        kind: "effects" or "measured"; only the names of `effects` are returned.
 
     Returns:
         A DataFrame with a row for each run and a column for each claim. The first row is the run
@@ -88,7 +115,8 @@ def effects_by_seed(number, effects):
     import pandas as pd
 
     path = Path(results("lessons")) / f"{number}.json"
-    return pd.DataFrame([effects, *(one["effects"] for one in read_record(path)["runs"])])
+    runs = [one[kind] for one in read_record(path)["runs"]]
+    return pd.DataFrame([effects, *runs], columns=list(effects))
 
 
 NAMES = {

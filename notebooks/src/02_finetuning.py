@@ -1,12 +1,13 @@
 # %% [markdown]
 # # 02 Fine-tuning
 #
-# **Is it worth training the whole encoder, or is a new head on its frozen vectors enough?** You will write the optimizer and the training
-# step by hand, check both against the library, and then measure the answer for sentiment and for sentence similarity.
+# **Is it worth training the whole encoder, or is a new head on its frozen vectors enough?** You write the optimizer and the training step that
+# both need, and check them against the library. Then you train both on sentiment, and give the head alone ten times as many updates.
 #
 # | | |
 # |---|---|
-# | time | 1½ hours to read and solve (estimated) · fast: 4 min on two CPU cores · colab: about 12 min on one GPU (estimated) · paper: about 2 h on one GPU (estimated) |
+# | time | 1½ hours to read and solve · fast: 4 min on two CPU cores |
+# | larger profiles (estimated) | colab: 12 min on one GPU · paper: 2 h on one GPU |
 # | memory | 3 GB |
 # | read first | [01 minBERT](01_minbert.ipynb) |
 # | papers | Kingma and Ba 2015, section 2 · Loshchilov and Hutter 2019 · Devlin et al. 2019, section 4 · Reimers and Gurevych 2019 |
@@ -17,8 +18,8 @@
 # - write AdamW as the CS224N handout does, and name the two places where torch's version differs,
 # - write a training step in ten lines, and test that the library's `train_step` makes the same update,
 # - train a classifier with a frozen and with a fine-tuned encoder, and state the difference with its uncertainty,
-# - train a similarity model that is better than the same encoder before this training,
-# - read a learning curve and a confusion matrix.
+# - compare a trained similarity model with the encoder before this training,
+# - read learning curves and a confusion matrix.
 #
 # ![Flow chart of one training step. A batch of texts of similar length goes through the encoder and the head to a loss. The
 # penalty of the head is added to the loss once per update. The gradient is clipped to norm 1. AdamW then updates the
@@ -52,11 +53,12 @@ import torch
 from mmlcourse.lessons.profiles import get_profile
 
 # %% tags=["effect", "setup"]
+from mmlcourse.studies import Recorder
 from mmlkit.bert import load_pretrained
 from mmlkit.data import load_task
 from mmlkit.heads import LinearHead
 from mmlkit.runtime import fastest_precision, pick_device
-from mmlkit.training import MultitaskModel, fit, predict_scores
+from mmlkit.training import MultitaskModel, fit
 
 size, device = get_profile(profile), pick_device()
 source = source or size.source
@@ -69,7 +71,14 @@ import matplotlib.pyplot as plt
 from mmlcourse.lessons import checks, plots
 from mmlcourse.lessons.answers import folded
 from mmlcourse.lessons.plots import sliders
+from mmlcourse.studies import recorded_baselines
+from mmlkit.training import predict_scores, probabilities
 
+WORDS = {
+    "untrained cosine": "cosine of the untrained encoder",
+    "fine-tuned": "cross-encoder with a new linear head, trained",
+    "fine-tuned cosine": "cosine head, trained",
+}
 print(f"mmlkit {mmlkit.__version__}, {size.model} on {device} in {precision}", end="; ")
 print(f"data {source}, {epochs} epochs")
 
@@ -91,7 +100,7 @@ print(f"data {source}, {epochs} epochs")
 # | $\lambda$ | weight decay, `weight_decay` | 0.01 |
 # | $t$ | number of the step | 1, 2, 3, ... |
 # | $m_t, v_t$ | moving averages, `m`, `v` | 0 at $t = 0$ |
-# | $\alpha_t$ | bias-corrected learning rate, `alpha_t` | computed |
+# | $\alpha_t$ | learning rate, corrected because both averages start at 0, `alpha_t` | computed |
 # | $\theta'$ | parameter before weight decay | computed |
 
 # %%
@@ -119,18 +128,61 @@ with folded():
     print("Its length is the learning rate, because m and the root of v grow alike with g.")
 
 # %% [markdown]
-# So the size of the gradient hardly matters: the first step has the length of the learning rate, and its direction is opposite to the
-# gradient. Only for very small gradients does $\epsilon$ make the step shorter.
+# So the size of the gradient hardly matters: the first step has the length of the learning rate, unless the gradient is so small that
+# $\epsilon$ counts. Its direction is opposite to the gradient.
+#
+# **Predict before you run.** The loss is multiplied by a number, so that its gradient is $2c\,\theta$ with $c$ = 0.01, 1 or 100. Sixty steps
+# start at 0.5. Which of the three paths differ with AdamW, and which with plain gradient descent, $\theta - \alpha g$?
+
 
 # %%
-theta, m, v, path = 0.5, 0.0, 0.0, []
-for t in range(1, 61):
-    theta, m, v = adamw_step(theta, 2 * theta, m, v, t)
-    path.append(theta)
-print("first five:", [round(x, 4) for x in path[:5]])
+def adamw_path(c, steps=60):
+    """The parameter after every step of AdamW on the loss c theta²."""
+    theta, m, v, path = 0.5, 0.0, 0.0, [0.5]
+    for t in range(1, steps + 1):
+        theta, m, v = adamw_step(theta, 2 * c * theta, m, v, t)
+        path.append(theta)
+    return path
+
+
+def descent_path(c, rate=lr, steps=60):
+    """The same with plain gradient descent."""
+    return [0.5 * (1 - rate * 2 * c) ** t for t in range(steps + 1)]
+
+
+# %% tags=["setup"]
+def draw_paths(c):
+    with plots.style():
+        fig, ax = plt.subplots(figsize=(7, 2.8), layout="constrained")
+        ax.axhline(0, color="black", linewidth=0.6)
+        ax.plot(adamw_path(c), label="AdamW")
+        ax.plot(descent_path(c), "--", label="gradient descent")
+        ax.set(xlabel="step", ylabel="parameter θ", ylim=(-0.65, 0.65))
+        ax.set_title(f"loss = {c:g} θ², learning rate {lr:g}")
+        ax.legend(**plots.OUTSIDE)
+
+
+# %% tags=["answer"]
+with folded():
+    for c in (0.01, 1, 100):
+        draw_paths(c)
+        plt.show()
+    print(
+        "AdamW takes nearly the same path for all three. Gradient descent hardly moves with 0.01,"
+    )
+    print("and leaves the picture with 100, because each step is then 20 times too long.")
 
 # %% [markdown]
-# **Checkpoint.** The library's class makes the same sixty steps, so from here on we import it.
+# With the slider you can look for the largest factor at which gradient descent still ends at 0.
+
+# %%
+sliders(draw_paths, start={"c": 1}, c=[0.01, 0.1, 1, 5, 9, 11, 100])
+
+# %% [markdown]
+# *At factor 1 both reach the minimum: gradient descent directly, AdamW with oscillations, because its average of the gradient still points
+# downhill when $\theta$ passes 0.*
+#
+# **Checkpoint.** The library's class `AdamW` makes the same sixty steps.
 
 # %%
 from mmlkit.training import AdamW
@@ -141,8 +193,7 @@ for _ in range(60):
     weight.grad = 2 * weight.detach()
     optimizer.step()
     theirs.append(weight.item())
-difference = max(abs(a - b) for a, b in zip(path, theirs))
-assert difference < 1e-12
+difference = max(abs(a - b) for a, b in zip(adamw_path(1)[1:], theirs))
 print(f"largest difference over 60 steps: {difference:.1e}")
 
 # %% [markdown]
@@ -182,42 +233,34 @@ with plots.style():
 # *The step is half as long as the learning rate at a gradient of 3e-5 with the handout's rule, and at 1e-6 with torch's. The
 # two curves are a factor of 32 apart on the gradient axis.*
 #
-# We train with torch's version, because it updates all parameters in one pass.
+# The training below uses torch's version, because it updates all parameters in one pass.
 #
-# ## 2 The learning rate schedule
+# ## 2 Two details of the loop
 #
-# The learning rate rises linearly during the first tenth of all steps (warm-up) and then falls linearly to 0. Small first steps protect the
-# pretrained weights while the new head is still random.
+# **The learning rate** rises linearly during the first tenth of all steps (warm-up) and then falls linearly to 0. Small first steps protect
+# the pretrained weights while the new head is still random. In code, with steps counted from 0:
 
 # %%
 from mmlkit.training import learning_rate
 
 
-def schedule(warmup):
-    """The learning rate over 100 steps, divided by its peak."""
-    warm = int(100 * warmup)
-    rates = [learning_rate(step, peak=1.0, warmup=warm, total=100) for step in range(100)]
-    with plots.style():
-        fig, ax = plt.subplots(figsize=(6, 2.6), layout="constrained")
-        ax.plot(rates)
-        ax.set(xlabel="step, counted from 0", ylabel="learning rate / peak", ylim=(0, 1.05))
-        ax.set(title=f"warm-up over {warmup:.0%} of the steps")
+def my_rate(step, warmup, total):
+    """The share of the peak learning rate in a step."""
+    if step < warmup:
+        return (step + 1) / warmup
+    return (total - step) / (total - warmup)
 
 
-sliders(schedule, start={"warmup": 0.1}, warmup=[0.0, 0.05, 0.1, 0.2, 0.5])
+theirs = [learning_rate(step, peak=1.0, warmup=6, total=60) for step in range(60)]
+print("same as the library's:", theirs == [my_rate(step, 6, 60) for step in range(60)])
 
 # %% [markdown]
-# *With a warm-up of 10 %, the learning rate reaches its peak in the tenth step and keeps it for one more, before it falls linearly. The
-# slider changes the length of the warm-up.*
+# **Padding.** All texts of a batch are padded to the length of the longest one. The library's function `plan` sorts the rows by length,
+# cuts them into batches, and shuffles the batches. (In large data sets it sorts within pools of fifty batches, so that the batches change
+# from epoch to epoch.)
 #
-# ## 3 Batches of similar length
-#
-# All texts of a batch are padded to the length of the longest one, so in random batches a large part of the computation is
-# padding. The library's function `plan` therefore sorts the rows by length and then shuffles the batches. In large data sets
-# it sorts within pools of fifty batches, so that the batches change from epoch to epoch.
-#
-# **Predict before you run.** About which share of the tokens is real in random batches of 32 rows, if the longest text has less than twice
-# the mean length? And in planned batches?
+# **Predict before you run.** In random batches of 32 of our sentences, which share of the tokens is real: about half, two thirds or nine
+# tenths? And in planned batches?
 
 # %% tags=["effect"]
 sst = load_task("sst", source, seed=seed)
@@ -246,7 +289,7 @@ with folded():
     print(f"{encoded.lengths.max()}.")
 
 # %% [markdown]
-# ## 4 One training step
+# ## 3 One training step
 #
 # The head is one linear layer on a vector of the sentence. The batch has $B$ rows, the vector has $D$ features, and there are
 # $C$ labels. The label of row $i$ is $y_i$.
@@ -271,8 +314,8 @@ def new_model(task, head=None):
 
 # %% [markdown]
 # A step has seven parts: zero the gradients, run the model forward, compute the loss, add the head's penalty, go backward, clip the gradient,
-# and let the optimizer step. Clipping scales a gradient with a norm above 1 to the norm 1. Some heads have a penalty; that of a linear
-# head is `None` (notebook 03 has one that is not).
+# and let the optimizer step. Clipping scales a gradient with a norm above 1 to the norm 1. A penalty depends on the weights of a head
+# alone, such as the term of notebook 03 that keeps many heads apart; that of a linear head is `None`.
 
 
 # %%
@@ -296,8 +339,8 @@ def step_by_hand(model, batch, optimizer, clip=1.0):
 # processes, and a smaller part of the batch when memory runs out. Two models with the same seed make five steps on the same batches, one by
 # hand and one with the library.
 #
-# We take plain gradient descent here, because its step is proportional to the gradient. So an error in the gradient shows in the parameters.
-# The models are in eval mode, which switches dropout off: otherwise its random numbers would differ between the two.
+# AdamW would hide a wrong size of the gradient (section 1), so the test uses plain gradient descent. The models are in eval mode, which
+# switches dropout off, because its random numbers would differ between the two.
 
 # %%
 from mmlkit.training import train_step
@@ -318,82 +361,95 @@ def after_five(step, **options):
 losses, mine = after_five(step_by_hand)
 their_losses, theirs = after_five(lambda *given: train_step(*given, precision="fp32").total)
 apart = (mine - theirs).abs().max().item()
-assert apart < (1e-5 if device.type == "cpu" else 1e-2)  # a GPU multiplies matrices in TF32
-display(pd.DataFrame({"loss by hand": losses, "of train_step": their_losses}).round(4).T)
+table = pd.DataFrame([losses, their_losses], ["by hand", "train_step"])
+display(table.rename(columns="step {}".format).round(4))
 print(f"largest difference of the {len(mine):,} parameters after five steps: {apart:.1e}")
 
 # %% [markdown]
 # From here on we use `fit`, the library's training loop. It calls `train_step` for every batch, in the order of `plan` and with the learning
 # rate of section 2, and evaluates the model after each epoch.
 #
-# ## 5 SST: frozen against fine-tuned
+# ## 4 The head alone, or the whole encoder?
 #
-# A *frozen* run trains the head alone, on sentence vectors that never change. A *fine-tuned* run trains all parameters. Both runs
-# have the same data, batches, number of updates, pooling and initialisation. They differ in the trained parameters and in the
-# learning rates, and a frozen encoder has no dropout. Each run keeps its best dev epoch.
+# Three runs on SST, which has five labels from very negative to very positive. The first trains the head alone, on sentence vectors that never
+# change. The second trains all parameters (*fine-tuning*). Both have the same data, batches, number of updates, pooling and initialisation.
+# They differ in the trained parameters and in the learning rates, and a frozen encoder has no dropout.
 #
-# **Predict before you run.** SST has five labels, from very negative to very positive. Which run has the higher dev accuracy,
-# and by how many points?
+# An update of the head alone is cheap, because the sentence vectors are computed once. So equal numbers of updates may be unfair to it, and the
+# third run gives the head ten times as many. Every run keeps its best dev epoch.
+#
+# **Predict before you run.** By how many points does fine-tuning lead after equal updates? And is the head with ten times the updates still
+# below it, level, or ahead?
 
 
 # %% tags=["effect"]
 def train(run, model, data, epochs=epochs, **rates):
-    """Train one model; return it at its best epoch, with the history of the epochs."""
+    """Train one model; return it at its best epoch, with its history and the loss of every step."""
     options = dict(batch_size=size.batch_size, max_length=size.max_length, precision=precision)
     options |= size.checkpoints(output_dir, f"02-{run}")  # a long run continues after a disconnect
-    return model, fit(model, data, epochs=epochs, seed=seed, **options, **rates)
-
-
-frozen_rates, tuned_rates = dict(lr=size.frozen_lr), dict(lr=size.lr, head_lr=size.head_lr)
-sst_frozen, frozen_history = train(
-    "frozen", new_model(sst.task), sst, freeze_encoder=True, **frozen_rates
-)
-sst_tuned, tuned_history = train("tuned", new_model(sst.task), sst, **tuned_rates)
+    hook = Recorder(lambda event: [event.loss.total])
+    history = fit(model, data, epochs=epochs, seed=seed, hooks=[hook], **options, **rates)
+    return model, history, [loss for _, loss in hook.rows]
 
 
 # %% tags=["effect"]
-def right(model):
-    """For each dev row 1 if the prediction is right, else 0."""
-    scores = predict_scores(model, sst.dev, max_length=size.max_length, precision=precision)
-    return (scores.argmax(1) == sst.dev.labels).astype(float)
+frozen_rates = dict(freeze_encoder=True, lr=size.frozen_lr)
+tuned_rates = dict(lr=size.lr, head_lr=size.head_lr)
+runs = {
+    f"head alone, {epochs} epochs": train("frozen", new_model(sst.task), sst, **frozen_rates),
+    f"whole encoder, {epochs} epochs": train("tuned", new_model(sst.task), sst, **tuned_rates),
+    f"head alone, {10 * epochs} epochs": train(
+        "frozen-long", new_model(sst.task), sst, 10 * epochs, **frozen_rates
+    ),
+}
 
-
-frozen_right, tuned_right = right(sst_frozen), right(sst_tuned)
-effects = {"SST: fine-tuned minus frozen": float((tuned_right - frozen_right).mean())}
+# %% tags=["effect", "setup"]
+accuracies = {name: float(history["accuracy"].max()) for name, (_, history, _) in runs.items()}
+head, encoder, long = accuracies.values()
+effects = {"SST: fine-tuned minus frozen": encoder - head}
+measured = {**accuracies, "last epoch": float(list(runs.values())[2][1]["accuracy"].iloc[-1])}
 
 # %% tags=["answer"]
-from mmlcourse.studies import effects_by_seed, paired_bootstrap
+from mmlcourse.studies import effects_by_seed
 
 with folded():
-    compared = paired_bootstrap(tuned_right, frozen_right)
-    print(f"In this run fine-tuning adds {100 * compared.difference:+.1f} points", end=" ")
-    print(f"(95 % interval {100 * compared.low:+.1f} to {100 * compared.high:+.1f}).")
-    others = effects_by_seed("02", effects).iloc[1:, 0]
-    print(f"With {len(others)} other seeds it adds {100 * others.mean():+.1f}", end=" ")
-    print(f"± {100 * others.sem():.1f} points (mean and standard error).")
+    majority = np.bincount(sst.dev.labels).max() / len(sst.dev)
+    curves = {name: (history, losses) for name, (_, history, losses) in runs.items()}
+    plots.learning_curves(curves, rows=len(sst.dev), baseline=majority)
+    plt.show()
+    seeds = 100 * effects_by_seed("02", measured, kind="measured")
+    first, tuned, ten_times = (seeds[name] for name in accuracies)
+    others = ("equal updates", first), ("ten times the updates", ten_times)
+    for name, other in (*others, ("the same, at its last epoch", seeds["last epoch"])):
+        gain = tuned - other
+        print(f"Fine-tuning minus the head alone with {name}: this run {gain[0]:+.1f},", end=" ")
+        print(f"{len(gain)} seeds {gain.mean():+.1f} ± {gain.sem():.1f} points.")
 
 # %% [markdown]
-# Fine-tuning adds accuracy at an equal number of updates, but one run on so few dev rows can hide it. The interval comes from drawing dev
-# rows with replacement, each with the results of both models (paired bootstrap). The other seeds are recorded runs of the same cells
-# (`benchmarks/lesson_effects.py`). Neither number says what a longer training of the head alone would reach; exercise 4 asks that.
-
-# %%
-histories = {"frozen": frozen_history, "fine-tuned": tuned_history}
-majority = np.bincount(sst.dev.labels).max() / len(sst.dev)
-plots.learning_curves(histories, rows=len(sst.dev), baseline=majority, title="SST, dev split")
-plt.show()
-
-# %% [markdown]
-# *Both runs are far above the majority class (dotted line). Bars show one standard error of an accuracy on the dev rows. A ring marks the epoch that is kept.*
+# *Left: the training loss, a mean over ten updates. Right: dev accuracy after each epoch, with the standard error of one accuracy on the dev
+# rows; a ring marks the epoch that is kept.*
 #
-# `fit` keeps the parameters of the best dev epoch. This choice uses the dev split, so a dev score is a little too high. A
-# final result needs the test split.
+# One run on so few dev rows has a large error, so the seeds decide: this run, and five recorded runs of the same cells. After equal updates the
+# training loss of the whole encoder is far below that of the head. Ten times the updates bring the head's loss below it too, but its dev accuracy
+# stops rising early.
+#
+# The long run of the head chooses the best of ten times as many epochs by their dev accuracy, and that favours it. Section 6 has its last epoch
+# too, which no choice has touched.
 #
 # ### Which errors remain?
 #
-# The *strength* of a label can be wrong (positive for very positive), or its *sign* (very negative for very positive).
+# The *strength* of a label can be wrong (positive for very positive), or its *sign* (very negative for very positive). A count of errors needs a
+# baseline, which for wrong labels at random is:
 #
-# **Predict before you run.** Which kind of error is more frequent in the fine-tuned model?
+# | true label | wrong in strength alone | wrong in sign | neutral |
+# |---|---|---|---|
+# | very negative, negative, positive, very positive | 1 label | 2 labels | 1 label |
+#
+# **Predict before you run.** The fine-tuned model makes errors of strength and of sign. Are there twice as many errors of sign, as with
+# random wrong labels, or fewer?
+
+# %% tags=["setup"]
+sst_tuned = runs[f"whole encoder, {epochs} epochs"][0]
 
 # %% tags=["answer"]
 with folded():
@@ -403,30 +459,22 @@ with folded():
     plt.show()
     products = (predicted - 2) * (true - 2)  # label 2 is neutral
     strength, sign = ((products > 0) & (predicted != true)).sum(), (products < 0).sum()
-    print(f"{strength} errors of strength and {sign} errors of sign", end="; ")
-    print(f"the other {(products == 0).sum() - ((predicted == 2) & (true == 2)).sum()} are neutral")
+    print(f"{sign} errors of sign and {strength} of strength: {sign / strength:.1f} times as many.")
+    print("The three errors with the highest predicted probability:")
+    shares = probabilities(scores, sst_tuned.heads["sst"])
+    for i in sorted(np.flatnonzero(predicted != true), key=lambda i: -shares[i].max())[:3]:
+        label, truth = sst.task.labels[predicted[i]], sst.dev[i]["label"]
+        print(f"{label} ({shares[i].max():.2f}), true label {truth}:\n    {sst.dev.texts[i][0]}")
 
 # %% [markdown]
-# A count of errors needs a baseline. For the label positive, two labels have the other sign and only one differs in strength alone. So random
-# wrong labels give *twice* as many errors of sign as of strength, and a ratio near two does not show that the sign is harder. Negation and
-# irony reverse an opinion while the strong words stay. The next cell prints the three errors with the highest predicted probability: is the
-# label wrong, or is the sentence hard?
-
-# %%
-from mmlkit.training import predict_proba, probabilities
-
-shares = probabilities(scores, sst_tuned.heads["sst"])
-wrong = np.flatnonzero(scores.argmax(1) != sst.dev.labels)
-for i in sorted(wrong, key=lambda i: -shares[i].max())[:3]:
-    label, truth = sst.task.labels[shares[i].argmax()], sst.dev[i]["label"]
-    print(f"{label} ({shares[i].max():.2f}), true label {truth}:\n    {sst.dev.texts[i][0]}")
-
-# %% [markdown]
-# ## 6 Similarity: better than the untrained encoder
+# A ratio near two would be that of random wrong labels, so it would not show that the sign is harder than the strength. Read the three
+# sentences: is the label wrong, or is the sentence hard? Negation and irony reverse an opinion while the strong words stay.
+#
+# ## 5 A task where the untrained encoder is already good
 #
 # The labels of STS say how similar two sentences are, from 0 (unrelated) to 5 (same meaning). MiniLM was trained for sentence
-# similarity, so the cosine of two *untrained* sentence vectors is already a strong baseline. Untrained means here: without any
-# training on our data. Every trained model has to be compared with it. The metric is the Pearson correlation with the labels.
+# similarity, so the cosine of two *untrained* sentence vectors is already a strong baseline. Here *untrained* means not trained on our data.
+# Every trained model has to be compared with it. The metric is the Pearson correlation with the labels.
 #
 # A *cross-encoder* packs both sentences into one input, and a *bi-encoder* encodes them separately. The head below belongs to a
 # bi-encoder. Its prediction is five times the cosine, because the labels go up to 5. It has no parameters of its own, so
@@ -458,8 +506,8 @@ class CosineHead(torch.nn.Module):
 
 
 # %% [markdown]
-# **Predict before you run.** The baseline has a correlation of about 0.80 with the labels. Does one epoch of training raise it, and
-# by how much?
+# **Predict before you run.** The baseline has a correlation of about 0.80 with the labels. Does one epoch of training raise or lower it: in
+# the first, the second or the third decimal?
 
 # %% tags=["effect"]
 from mmlkit.training import evaluate
@@ -468,78 +516,120 @@ sts = load_task("sts", source, seed=seed)
 similarity = new_model(sts.task, CosineHead())
 options = dict(max_length=size.max_length, precision=precision)
 untrained = evaluate(similarity, sts, **options)["pearson"]
-_, sts_history = train("sts", similarity, sts, epochs=1, lr=size.lr)
+_, sts_history, _ = train("sts", similarity, sts, epochs=1, lr=size.lr)
 trained = sts_history["pearson"].iloc[-1]
 effects["STS: trained minus untrained cosine"] = float(trained - untrained)
 
 # %% tags=["answer"]
 with folded():
-    print(f"This run: from {untrained:.3f} to {trained:.3f}, {trained - untrained:+.3f}.")
-    others = effects_by_seed("02", effects).iloc[1:, 1]
-    print(f"With {len(others)} other seeds: {others.mean():+.3f} ± {others.sem():.3f}", end=" ")
-    print("(mean and standard error).")
-    assert not size.effects or trained > untrained - 0.01, (trained, untrained)
+    print(f"This run: from {untrained:.3f} to {trained:.3f}.", end=" ")
+    gain = effects_by_seed("02", effects).iloc[:, 1]
+    print(f"{len(gain)} seeds: {gain.mean():+.3f} ± {gain.sem():.3f}.")
+    recorded = recorded_baselines() if source == "mini" else ()
+    if len(recorded):
+        print(
+            "\nRecorded runs of three epochs on another file of such pairs, STS-B (3 seeds each):"
+        )
+        for name in ("untrained cosine", "fine-tuned", "fine-tuned cosine"):
+            print(f"    {WORDS[name]}: {recorded.loc[('stsb', name), 'mean']:.3f}")
 
 # %% [markdown]
-# The gain is small but has the same sign with every seed. A cross-encoder with a new linear head (`fine-tuned`) stays *below* the untrained
-# cosine, as the recorded runs of three epochs show. Here `stsb` is the same task with other pairs, and `sd` the standard deviation over the
-# seeds. One possible reason is that this head has to learn the comparison from few pairs, while the cosine head starts with it.
+# The gain is small but has the same sign with every seed. A cross-encoder with a *new linear head* stays below the untrained cosine in the
+# recorded runs. One possible reason is that this head has to learn the comparison from few pairs, while the cosine head starts with it.
+#
+# ## 6 Result: is it worth it?
+#
+# The question was whether fine-tuning the whole encoder is worth its cost. The answer needs three numbers: the accuracy after equal updates, the
+# accuracy of a head that is trained until it no longer improves, and the time of each.
+#
+# **Predict before you run.** From section 4 you know the gain in points. How many times as long does fine-tuning take as the head alone,
+# for equal updates?
 
-# %%
-from mmlcourse.studies import recorded_baselines
-
-if source == "mini" and len(baselines := recorded_baselines()):
-    display(baselines.loc[["stsb"]].round(3))
+# %% tags=["answer"]
+with folded():
+    plots.seeds(seeds[list(accuracies)], xlabel="SST, dev accuracy in percent", bars=True)
+    plt.show()
+    print(f"Last epoch of the long run: {seeds['last epoch'].mean():.1f}", end=" ")
+    print(f"± {seeds['last epoch'].sem():.1f} % (the bar has its best epoch).")
+    if len(recorded):
+        found = recorded.loc[("sst", "fine-tuned")]
+        print(f"The whole encoder for 3 epochs, {found['seeds']} recorded seeds:", end=" ")
+        print(f"{100 * found['mean']:.1f} ± {100 * found['sd'] / found['seeds'] ** 0.5:.1f} %.")
+    seconds = [history["seconds"].sum() for _, history, _ in runs.values()]
+    once, tenfold = (f"{seconds[1] / other:.0f} times" for other in (seconds[0], seconds[2]))
+    print(f"Time in this run: {once} that of the head with equal updates,", end=" ")
+    print(f"{tenfold} that of the head with ten times as many.")
 
 # %% [markdown]
-# ## 7 Result: does fine-tuning pay?
-
-# %%
-seeds = 100 * effects_by_seed("02", effects)
-plots.seeds(seeds, xlabel="gain in points (accuracy, or 100 × correlation)")
-plt.show()
-assert not size.effects or (seeds.mean() > 0).all()
-
-# %% [markdown]
-# *Each dot is one seed, the ring is this run, and the line is the mean with its standard error. Fine-tuning gains with every seed in both
-# tasks.*
+# *Each dot is one seed, the ring is this run, and the bars are means with their standard error.*
+#
+# **The answer.** After equal updates, fine-tuning is 5.8 points better. A head alone with ten times the updates takes back most of this: its best
+# epoch is 2.1 ± 1.1 points lower, which is less than two standard errors, so there we see no difference. Its last epoch, which nobody chose, is
+# 4.6 points lower. The head has then reached its limit, while the whole encoder reaches 71 % with a third epoch. So fine-tuning is worth its time
+# if the points count; the head alone gives most of them in about a quarter of the time.
 #
 # The published gain on the real SST is of the same kind. The table has the reference accuracies of BERT-base: SST from the public repository
-# neubig/minbert-assignment (mean over ten seeds), CFIMDB from the CS224N handout. Our encoder and data are smaller, so only the *direction* of
-# the difference can be compared.
+# neubig/minbert-assignment (mean over ten seeds), and CFIMDB, long film reviews with two labels, from the CS224N handout. Both leave open how
+# long the frozen head was trained. Our encoder and data are smaller, so only the *direction* can be compared.
 #
 # | task | frozen | fine-tuned | difference |
 # |---|---|---|---|
 # | SST | 0.387 | 0.520 | +0.133 |
 # | CFIMDB | 0.780 | 0.966 | +0.186 |
 #
-# ### Save the model
-#
-# `save_model` writes the parameters and the settings to a folder. The printed command, run inside `output_dir`, loads this folder
-# and predicts a label.
-
-# %%
-from pathlib import Path
-
-from mmlkit.training import save_model
-
-folder = Path(output_dir) / "sst-model"
-metadata = {"seed": seed, "source": str(source), "accuracy": float(tuned_right.mean())}
-save_model(sst_tuned, folder, metadata=metadata)
-print(f'mmlkit predict --model {folder.name} "A small, stubborn marvel."')
-
-# %%
-text = "The songs are lovely, every joke lands, and I left the cinema smiling."
-row = predict_proba(sst_tuned, [text], task="sst")[0]
-plots.bars(dict(zip(sst.task.labels, row)), xlabel="probability", title=text)
-plt.show()
-
-# %% [markdown]
-# *The probability is divided between the two positive labels, so the strength is uncertain.*
 #
 # ## Exercises
 #
-# ### Exercise 1: the first step in closed form
+# ### Exercise 1: change the experiment
+#
+# ● ○ ○ · 10 minutes
+#
+# The learning rate of the encoder is 1e-4 in the profile `fast`. *Predict first*: what is the dev accuracy after one epoch with 3e-3, thirty times
+# as much? Consider section 1: how far does AdamW move a weight in one step? Then complete the function, and run it.
+
+
+# %%
+def accuracy_with(lr):
+    """Fine-tune a new model for one epoch with this rate of the encoder; return its accuracy."""
+    ...
+
+
+my_prediction = ...  # then accuracy_with(3e-3)
+
+# %% tags=["answer"]
+with folded("Output of the solution"):
+    changed = {**tuned_rates, "lr": 30 * size.lr}
+    _, large, large_losses = train("large-rate", new_model(sst.task), sst, 1, **changed)
+    print(
+        f"Thirty times the learning rate: accuracy {large['accuracy'].max():.2f}, loss of the",
+        end=" ",
+    )
+    print(f"last updates {np.mean(large_losses[-10:]):.2f}; majority class {majority:.2f}, loss of")
+    print(f"guessing {np.log(5):.2f}.")
+
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# `train` returns the model, the history and the losses. `new_model(sst.task)` makes a new model, and `tuned_rates` has both learning rates.
+#
+# </details>
+#
+# <details><summary>Solution</summary>
+#
+# ```python
+# def accuracy_with(lr):
+#     rates = {**tuned_rates, "lr": lr}
+#     return train("large-rate", new_model(sst.task), sst, 1, **rates)[1]["accuracy"].max()
+# ```
+#
+# In the stored run the model falls to the level of the majority class, and its loss to that of guessing. AdamW moves every weight by about the
+# learning rate in each step, whatever the gradient. After a few steps of 3e-3 most pretrained weights are overwritten, because they are of the
+# size of a few hundredths.
+#
+# </details>
+
+# %% [markdown]
+# ### Exercise 2: the first step in closed form
 #
 # ● ● ○ · 10 minutes
 #
@@ -575,7 +665,7 @@ _ = checks.check_first_step(my_first_step)
 # </details>
 
 # %% [markdown]
-# ### Exercise 2: the standard error of a paired difference
+# ### Exercise 3: the standard error of a paired difference
 #
 # ● ● ○ · 15 minutes
 #
@@ -605,14 +695,20 @@ _ = checks.check_paired_error(my_paired_error)
 # return differences.std(ddof=1) / len(differences) ** 0.5
 # ```
 #
-# Try `my_paired_error(tuned_right, frozen_right)`. Compare it with the error of two independent samples, which is
-# $\sqrt{s_1^2 + s_2^2}$ for the errors $s_1$ and $s_2$ of the two accuracies. The paired error is smaller where the two models are
-# right on the same rows.
+# For `first` and `second`, take `right(model)` of two models of section 4, defined below. Compare the result with the error of two independent
+# samples, which is $\sqrt{s_1^2 + s_2^2}$ for the errors $s_1$ and $s_2$ of the two accuracies. The paired error is smaller where the
+# two models are right on the same rows.
+#
+# ```python
+# def right(model):
+#     scores = predict_scores(model, sst.dev, max_length=size.max_length, precision=precision)
+#     return (scores.argmax(1) == sst.dev.labels).astype(float)
+# ```
 #
 # </details>
 
 # %% [markdown]
-# ### Exercise 3: which check notices a wrong sign?
+# ### Exercise 4: which check notices a wrong sign?
 #
 # ● ● ○ · 15 minutes
 #
@@ -652,46 +748,27 @@ def my_step(optimizer_class, lr, sign):
 #
 # Neither notices it: a clipped gradient moves no parameter by more than the learning rate, and neither does the first step of Adam. So two
 # runs are never more than two learning rates apart, and this tolerance makes the test unable to fail. With SGD a tolerance of 1e-5
-# notices the bug, as in the checkpoint of section 4. With Adam it would notice the sign too, but not a gradient that is ten times too large.
+# notices the bug, as in the checkpoint of section 3. With Adam it would notice the sign too, but not a gradient that is ten times too large.
 #
 # </details>
-
-# %% [markdown]
-# ### Exercise 4: change the experiment
-#
-# ● ○ ○ · 10 minutes
-#
-# An update of the head alone is cheap, because the sentence vectors are computed once. So the comparison at an equal number of
-# *updates* may be unfair to the frozen run. *Predict first*: the frozen head gets ten times as many epochs as in section 5. Does it reach the
-# fine-tuned model? Then run it.
-
-
-# %%
-def frozen_for(number):
-    """Train the frozen head for a number of epochs; print its accuracy and the difference."""
-    model = new_model(sst.task)
-    _, history = train(f"frozen-{number}", model, sst, number, freeze_encoder=True, **frozen_rates)
-    compared = paired_bootstrap(tuned_right, right(model))
-    print(f"frozen, {number} epochs: {history['accuracy'].max():.3f}; fine-tuned minus", end=" ")
-    print(f"frozen {100 * compared.difference:+.1f} points", end=" ")
-    print(f"(95 % interval {100 * compared.low:+.1f} to {100 * compared.high:+.1f})")
-
 
 # %% tags=["answer"]
-with folded("Solution: frozen_for(10 * epochs)"):
-    ten_times = 10 * epochs
-    frozen_for(ten_times)
-    print(f"Section 5 had {epochs} epochs: frozen {frozen_right.mean():.3f}, fine-tuned", end=" ")
-    print(f"{tuned_right.mean():.3f}.")
+with folded("Output of the solution"):
+    for name, kind, lr in (("SGD", torch.optim.SGD, 0.1), ("AdamW", torch.optim.AdamW, 1e-4)):
+        moved = []
+        for sign in (1, -1):
+            model = new_model(sst.task).eval()
+            optimizer = kind(model.parameters(), lr=lr)
 
-# %% [markdown]
-# <details><summary>Solution</summary>
-#
-# In the stored run the longer frozen head is level with the fine-tuned model. It also chooses the best of more
-# epochs by their dev accuracy, which favours it. The interval contains zero, so on these data we see no difference between two epochs of
-# fine-tuning and twenty of the head alone.
-#
-# </details>
+            def flip(*_, model=model, sign=sign):
+                for p in model.parameters():
+                    if p.grad is not None:
+                        p.grad *= sign
+
+            optimizer.register_step_pre_hook(flip)
+            step_by_hand(model, batches[0], optimizer)
+            moved.append(torch.nn.utils.parameters_to_vector(model.parameters()).detach())
+        print(f"{name}: largest difference {(moved[0] - moved[1]).abs().max() / lr:.2f} lr")
 
 # %% [markdown]
 # ## If it goes wrong
@@ -705,10 +782,10 @@ with folded("Solution: frozen_for(10 * epochs)"):
 #
 # ## Takeaways
 #
-# - At an equal number of updates, fine-tuning adds 5 to 7 points of accuracy on SST over a frozen encoder. With ten times as many
-#   updates, a frozen head is level with it in the stored run (exercise 4), so there the gain is one of speed.
+# - On SST, fine-tuning the whole encoder for two epochs adds 5.8 points over a new head with as many updates. A head with ten times the updates
+#   comes so close that six seeds show no difference, in about a quarter of the time; but a third epoch of fine-tuning leads again.
 # - The first step of Adam has the length of the learning rate, whatever the size of the gradient, unless it is tiny.
-# - A training step is ten lines, and a test of it needs an optimizer whose step shows the gradient.
+# - A training step has ten lines, and a test of it needs an optimizer whose step shows the size of the gradient.
 # - Compare a similarity model with the untrained cosine: one epoch with the cosine head raises it by about 0.01.
 #
 # ## References

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import jupytext
 import numpy as np
@@ -10,7 +11,13 @@ import pandas as pd
 import pytest
 
 from mmlcourse.lessons.contents import COURSE, course_table
-from mmlcourse.studies import effects_by_seed, lessons, recorded_baselines, recorded_effects
+from mmlcourse.studies import (
+    Recorder,
+    effects_by_seed,
+    lessons,
+    recorded_baselines,
+    recorded_effects,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = sorted((ROOT / "results" / "lessons").glob("*.json"))
@@ -105,3 +112,25 @@ def test_the_list_says_what_runs_on_a_machine():
     ]
     small = course_table({**large, "gpu_gb": 8}).splitlines()[4]
     assert "the GPU has less than 14 GB" in small
+
+
+def test_the_list_has_the_titles_of_the_notebooks():
+    for stem, title, *_ in COURSE:
+        first = (ROOT / "notebooks" / "src" / f"{stem}.py").read_text().splitlines()[1]
+        assert first == f"# # {stem[:2]} {title}"
+
+
+def test_a_recorder_keeps_some_updates_and_continues():
+    event = lambda step: SimpleNamespace(step=step)
+    first, second = (Recorder(lambda event: [event.step**2], every=2) for _ in range(2))
+    for step in (1, 2, 3, 4):
+        first.after_step(event(step))
+    second.load_state_dict(first.state_dict())
+    second.after_step(event(6))
+    assert second.rows == [[2, 4.0], [4, 16.0], [6, 36.0]]
+
+
+def test_measured_numbers_by_seed_have_the_names_that_are_asked_for():
+    name = "random encoder"
+    found = effects_by_seed("00", {name: 1.0}, kind="measured")
+    assert list(found) == [name] and len(found) == 6 and found[name][0] == 1

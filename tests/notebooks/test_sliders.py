@@ -171,7 +171,7 @@ def test_a_frame_is_drawn_for_every_state(frames, tmp_path, monkeypatch, capsys)
         assert [numbers[0], after] == [torch.rand(1).item() for _ in range(2)]
     assert found["sliders"] == {"size": ["1", "2", "3"], "colour": ["red", "blue"]}
     assert found["titles"] == ["size 1", "size 1", "size 2", "size 2", "size 3", "size 3"]
-    assert found["start"] == 2 and "Text boxes need a running kernel" in capsys.readouterr().out
+    assert found["start"] == 2 and "Without a running kernel" in capsys.readouterr().out
     ((data, more),) = shown
     assert data["image/png"] == found["frames"][2] and data["text/plain"].startswith("<Figure")
     assert more == {"raw": True, "metadata": {"mmlkit": {"frames": "small_1"}}}
@@ -276,7 +276,7 @@ def test_a_text_gets_a_text_box(interactive_widgets, monkeypatch, capsys):
     monkeypatch.setattr(widgets, "is_interactive", lambda: False)
     plots.sliders(lambda **chosen: drawn.append(chosen), sentence="Yours.", head=[0, 1])
     assert drawn[2:] == [{"sentence": "Yours.", "head": 0}]
-    said = "Text boxes need a running kernel.\nThe result is for sentence = 'Yours.'.\n"
+    said = "Without a running kernel: sentence = 'Yours.'\n"
     assert capsys.readouterr().out == said
 
 

@@ -137,7 +137,14 @@ def check_first_step(pick, g, lr, beta2, eps):
             "this is the step of gradient descent, which grows with g": 1,
         },
     )
-    return pick(0.0 - lr * g / size, {"the step goes uphill; its sign is wrong": lr * g / size})
+    return pick(
+        0.0 - lr * g / size,
+        {
+            "the step goes uphill; its sign is wrong": lr * g / size,
+            "the learning rate is missing": -g / size,
+            "the sign of the gradient is lost, so every step goes down": -lr * abs(g) / size,
+        },
+    )
 
 
 # Two cases of paired values, for the exercises on standard errors.
@@ -188,5 +195,6 @@ def check_paired_error(pick, first, second):
         {
             "this is the variance, not its root": spread / rows,
             "this is twice the standard error": 2 * error,
+            "this is the difference of the accuracies, not its error": difference.mean(),
         },
     )

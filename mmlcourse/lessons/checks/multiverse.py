@@ -1,4 +1,4 @@
-"""The checks of notebook 03's exercises: cosines and directions of heads, their collapse."""
+"""The checks of notebook 03's exercises: a step of the term, free directions, the collapse."""
 
 import math
 
@@ -9,7 +9,7 @@ from mmlcourse.lessons.checks.compare import exercise
 __all__ = [
     "check_collapse",
     "check_free_directions",
-    "check_mean_cosine",
+    "check_term_step",
 ]
 
 _EQ_5 = "the mean over the active heads, dim 0 (Eq. 5)"
@@ -21,33 +21,53 @@ def _rows(*shape):
 
 
 @exercise(
-    "similarity of heads",
-    [(_rows(4, 2, 3),)],
-    "per class, the mean of |cos(f_r, f_s)| over the pairs of heads r < s",
+    "step of the term",
+    [(_rows(4, 3), 0.3, 0.1), (_rows(3, 5) + 1, 0.05, 2.0)],
+    "F - lr lambda sign(G) F, where G = F F^T and the diagonal of sign(G) is 0",
 )
-def check_mean_cosine(pick, weight):
-    """Check the mean |cos| of the heads of each class.
+def check_term_step(pick, F, lam, lr):
+    """Check one step of gradient descent on lambda L_mv, for the heads of one class.
 
     Args:
         pick: the choice between a right value and known mistakes.
-        weight: the weights of the heads, [M, C, D].
+        F: the weight vectors of the heads, [M, D].
+        lam: the weight of the term.
+        lr: the learning rate.
 
     Returns:
-        The mean of |cos(f_r, f_s)| over the pairs r < s of every class, [C].
+        The heads after the step, [M, D].
     """
-    M = len(weight)
-    rows = weight.transpose(0, 1)
-    unit = rows / rows.norm(dim=-1, keepdim=True)
-    unit = pick(unit, {"the vectors are not divided by their lengths": rows})
-    G = unit @ unit.transpose(1, 2)
-    G = pick(G.abs(), {"the absolute value is missing": G})
-    apart = G.triu(diagonal=1).sum((1, 2)) / (M * (M - 1) / 2)
-    return pick(
-        apart,
+    G, apart = F @ F.T, 1 - torch.eye(len(F))
+    signs = pick(
+        G.sign() * apart,
         {
-            "every head is compared with itself too": G.mean((1, 2)),
-            "the sum is divided by M², which counts more than the pairs": apart * (M - 1) / M / 2,
-            "this is the sum over pairs": apart * (M * (M - 1) / 2),
+            "the diagonal of sign(G) is not set to 0": G.sign(),
+            "the dot products are used, not their signs": G * apart,
+            "the sign is missing, so all heads are added": apart,
+            "only the heads after r are counted; each head is in M - 1 pairs": G.sign().triu(1),
+            "only the heads before r are counted; each head is in M - 1 pairs": G.sign().tril(-1),
+        },
+    )
+    factor = pick(
+        lam,
+        {
+            "lambda is missing": 1,
+            "there is no factor 1/2, as a pair adds a vector to both heads": lam / 2,
+            "the gradient is doubled": 2 * lam,
+            "the gradient is divided by the number of heads": lam / len(F),
+        },
+    )
+    others = pick(
+        F, {"the heads are normalised; L_mv has dot products": F / F.norm(dim=1)[:, None]}
+    )
+    gradient = factor * signs @ others
+    moved = pick(lr, {"the learning rate is missing": 1}) * gradient
+    return pick(
+        F - moved,
+        {
+            "the step goes uphill; subtract the gradient": F + moved,
+            "this is the gradient, not the heads": gradient,
+            "this is the change, not the heads": -moved,
         },
     )
 

@@ -33,6 +33,7 @@ def check_majority(pick, train, dev):
         {
             "the most frequent label is that of dev; a model may only see train": (most(dev), dev),
             "this is the share in the train split": (most(train), train),
+            "the last label of train is predicted, not the most frequent one": (train[-1], dev),
         },
     )
     share = rows.count(label) / len(rows)
@@ -42,6 +43,7 @@ def check_majority(pick, train, dev):
             "this is guessing at random, 1 / number of labels": 1 / len(set(train)),
             "this is a count; divide by the number of rows": rows.count(label),
             "this is in percent": 100 * share,
+            "this is the share of wrong predictions": 1 - share,
         },
     )
 
@@ -111,5 +113,7 @@ def check_mean_pooling(pick, h, mask):
             "the sum is not divided by the number of tokens": kept.sum(0),
             "this is the vector of the first token": h[0],
             "this is the maximum over tokens, not the mean": h[mask.bool()].amax(0),
+            "the last row is left out, which may be a token": kept[:-1].sum(0) / mask[:-1].sum(),
+            "the mean runs over the features of a token": h[:4].mean(1),
         },
     )

@@ -17,7 +17,7 @@ All notebooks use it. Numbers are computed elsewhere: a function here only draws
 from mmlcourse.lessons.plots.adaptation import *
 from mmlcourse.lessons.plots.basics import *
 from mmlcourse.lessons.plots.claims import *
-from mmlcourse.lessons.plots.common import COLOURS, LINES, MARKERS, style
+from mmlcourse.lessons.plots.common import COLOURS, LINES, MARKERS, OUTSIDE, style
 from mmlcourse.lessons.plots.comparisons import *
 from mmlcourse.lessons.plots.encoder import *
 from mmlcourse.lessons.plots.multitask import *

@@ -9,7 +9,6 @@ from mmlcourse.lessons.plots.common import (
     OUTSIDE,
     error_bars,
     heat_map,
-    integer_ticks,
     looks,
     panel,
     panels,
@@ -94,28 +93,33 @@ def confusion_matrix(labels, predictions, names, *, title=""):
     return ax
 
 
-def learning_curves(histories, *, rows, baseline, title=""):
-    """Draw dev accuracy against epochs with its standard error; a ring marks each best epoch.
+def learning_curves(runs, *, rows, baseline):
+    """Draw the training loss of every update, and the dev accuracy of every epoch, of some runs.
+
+    Losses are means over ten updates. Updates have a logarithmic axis; a ring marks a best epoch.
 
     Args:
-        histories: {name: DataFrame of `fit`}.
-        rows: the number of dev rows.
+        runs: {name: (DataFrame of `fit`, losses of all updates)}.
+        rows: the number of dev rows, for the standard errors.
         baseline: the accuracy of the majority class, drawn as a dotted line.
-        title: of the figure.
 
     Returns:
-        The axes.
+        The two axes.
     """
-    with panel(xlabel="epoch", ylabel="dev accuracy", ylim=(0, 1), title=title) as ax:
-        for (name, history), one in zip(histories.items(), looks(histories).values()):
-            ax.plot(history["epoch"], history["accuracy"], **one, label=name)
-            error_bars(ax, history["epoch"], history["accuracy"], rows, one["color"])
+    with panels(1, 2, (10, 3.6)) as ((left, right),):
+        for (name, (history, losses)), one in zip(runs.items(), looks(runs).values()):
+            means = np.convolve(losses, np.full(10, 0.1), "valid")
+            left.plot(10 + np.arange(len(means)), means, one["linestyle"], color=one["color"])
+            right.plot(history["step"], history["accuracy"], **one, markersize=4, label=name)
+            error_bars(right, history["step"], history["accuracy"], rows, one["color"])
             best, ring = history[history["best"]], dict(markersize=13, fillstyle="none")
-            ax.plot(best["epoch"], best["accuracy"], "o", **ring, color=one["color"])
-        ax.axhline(baseline, **DOTTED, label="majority class")
-        integer_ticks(ax.xaxis)
-        ax.legend()
-    return ax
+            right.plot(best["step"], best["accuracy"], "o", **ring, color=one["color"])
+        right.axhline(baseline, **DOTTED, label="majority class")
+        for ax, ylabel in ((left, "training loss"), (right, "dev accuracy")):
+            ax.set(xscale="log", xlabel="update (log)", ylabel=ylabel)
+            ax.xaxis.set_minor_formatter(lambda *_: "")
+        right.legend(**OUTSIDE)
+    return left, right
 
 
 def bars(values, *, xlabel, title="", ax=None):
@@ -159,13 +163,14 @@ def bars_side_by_side(charts, *, xlabels, limit):
     return axes
 
 
-def seeds(values, *, xlabel, title=""):
+def seeds(values, *, xlabel, title="", bars=False):
     """Draw a dot for each seed of each effect, a ring for the first run, and the mean of all.
 
     Args:
         values: a DataFrame of `effects_by_seed`.
         xlabel: what the values are.
         title: of the figure.
+        bars: whether a bar from 0 shows each mean; its number then stands at the right.
 
     Returns:
         The axes.
@@ -174,6 +179,11 @@ def seeds(values, *, xlabel, title=""):
     with panel(size=(7, 0.7 * rows + 1.3), xlabel=xlabel, title=title) as ax:
         for y, effect in enumerate(values):
             found, first = values[effect], y == 0
+            if bars:
+                ax.barh(y, found.mean(), 0.7, color=COLOURS[5], alpha=0.35)
+                told = f"{found.mean():.1f} ± {found.sem():.1f}"
+                ax.text(found.max(), y, f"   {told}", va="center")
+                ax.margins(x=0.4)
             ax.plot(found, [y + 0.15] * len(found), "o", color=COLOURS[0], label="one seed" * first)
             ring = dict(markersize=12, fillstyle="none", color=COLOURS[0])
             ax.plot(found.iloc[:1], [y + 0.15], "o", **ring, label="this run" * first)

@@ -1,4 +1,4 @@
-"""Figures of notebook 01: vectors before and after, curves, tables of heads, similarities."""
+"""Figures of notebook 01: vectors before and after, curves, tables and splits of heads."""
 
 import numpy as np
 
@@ -13,7 +13,14 @@ from mmlcourse.lessons.plots.common import (
     panels,
 )
 
-__all__ = ["bands", "function_and_error", "head_tables", "moved_vectors", "similarities"]
+__all__ = [
+    "bands",
+    "function_and_error",
+    "head_tables",
+    "moved_vectors",
+    "similarities",
+    "splits",
+]
 
 
 def moved_vectors(names, before, after, *, title=""):
@@ -41,7 +48,7 @@ def moved_vectors(names, before, after, *, title=""):
 
 
 def bands(x, series, *, xlabel, ylabel, reference=None, base=None, ylim=None, ax=None):
-    """Draw curves of means with bands of one standard deviation; one curve alone has no legend.
+    """Draw curves of means with the middle 80 % of the draws; one curve alone has no legend.
 
     Args:
         x: [N].
@@ -59,9 +66,9 @@ def bands(x, series, *, xlabel, ylabel, reference=None, base=None, ylim=None, ax
     with panel(ax, size=(6.4, 2.6), xlabel=xlabel, ylabel=ylabel) as ax:
         for name, one in looks(series).items():
             values = np.asarray(series[name], float).reshape(len(x), -1)
-            mean, sd = values.mean(1), values.std(1)
+            ends = np.quantile(values, [0.1, 0.9], axis=1)
             one = one if base else {**one, "marker": ""}
-            line_and_band(ax, x, mean, mean - sd, mean + sd, one, name)
+            line_and_band(ax, x, values.mean(1), *ends, one, name)
         if ylim:
             ax.set_ylim(ylim)
         if reference:
@@ -129,3 +136,25 @@ def similarities(values, rows, columns, *, xlabel, bar="cosine"):
     with panel(size=(4.6, 2.9), xlabel=xlabel) as ax:
         heat_map(ax, values, rows, columns, bar, texts=texts, vmin=0, vmax=1)
     return ax
+
+
+def splits(tables, heads):
+    """Draw which token each number of some heads belongs to: a row of H small tables per split.
+
+    Args:
+        tables: {title: numbers of tokens, [H, T, d]}.
+        heads: H names.
+
+    Returns:
+        The array of axes, [number of tables, H].
+    """
+    from matplotlib.colors import ListedColormap
+
+    with panels(len(tables), len(heads), (8.4, 1.75 * len(tables)), sharex=True) as axes:
+        for row, (title, table) in zip(axes, tables.items()):
+            for ax, head, values in zip(row, heads, table):
+                ax.imshow(values, cmap=ListedColormap(COLOURS[:5]), vmin=0, vmax=4, aspect="auto")
+                ax.set(yticks=range(len(values)), xticks=[], title=head)
+                ax.grid(False)
+            row[0].set_ylabel(title)
+    return axes

@@ -118,11 +118,11 @@ def drift(paths, level, *, title=""):
 
 
 def trade_off(paths, chosen):
-    """Draw where runs with several lambda end, and the way of one of them.
+    """Draw the ways of runs with several lambda from their common start, and emphasise one.
 
     Args:
         paths: {lambda: rows of (mean |cosine|, loss per head)}.
-        chosen: the lambda whose way is drawn; the axes hold all of them.
+        chosen: the lambda of the way that is emphasised.
 
     Returns:
         The axes.
@@ -138,6 +138,7 @@ def trade_off(paths, chosen):
         **limits,
     ) as ax:
         for i, (one, path) in enumerate(paths.items()):
+            ax.semilogx(*zip(*path), "-", color="grey", linewidth=1, alpha=0.6)
             ax.semilogx(*path[-1], "o", color="black" if one == chosen else "grey")
             place = dict(xytext=(-8, 9 if i % 2 else -16), textcoords="offset points")
             ax.annotate(f"λ = {one:g}", path[-1], **place, fontsize=8)

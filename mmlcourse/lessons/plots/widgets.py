@@ -68,10 +68,10 @@ def _alone(draw):
 
 
 def _say_that_a_kernel_is_needed(texts):
-    """Print the given texts, and what a text of the reader's own needs."""
+    """Print the given texts, because a text of the reader's own needs a kernel."""
     if texts:
         given = ", ".join(f"{name} = {text!r}" for name, text in texts.items())
-        print(f"Text boxes need a running kernel.\nThe result is for {given}.")
+        print(f"Without a running kernel: {given}")
 
 
 def _text_boxes(texts, **look):

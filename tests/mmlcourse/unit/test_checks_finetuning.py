@@ -122,6 +122,8 @@ STEPS = [
         "this is the step of gradient descent, which grows with g.",
     ),
     (lambda *arguments: -first_step(*arguments), "the step goes uphill; its sign is wrong."),
+    (lambda g, lr, *rest: first_step(g, 1, *rest), "the learning rate is missing."),
+    (lambda *arguments: -abs(first_step(*arguments)), "the sign of the gradient is lost, so every"),
     (
         lambda *arguments: -step_solution(scale=lambda eps, beta2: eps)(*arguments),
         f"{TORCH}, and the step goes uphill; its sign is wrong.",
@@ -179,6 +181,7 @@ ERRORS = [
         lambda first, second: paired_error(first, second) ** 2,
         "this is the variance, not its root.",
     ),
+    (lambda first, second: (first - second).mean(), "this is the difference of the accuracies,"),
     (lambda first, second: 1.0, "it returns 1, expected 0.25"),
 ]
 

@@ -6,70 +6,61 @@ import torch
 from mmlcourse.lessons.checks import (
     check_collapse,
     check_free_directions,
-    check_mean_cosine,
+    check_term_step,
 )
 from mmlkit.heads.multiverse import MultiverseHead
 
 
-def alike(weight):
-    """The mean |cos| of each class, pair by pair."""
-    cosine = torch.nn.functional.cosine_similarity
-    pairs = [
-        [
-            cosine(weight[r, k], weight[s, k], dim=0).abs()
-            for s in range(len(weight))
-            for r in range(s)
-        ]
-        for k in range(weight.shape[1])
-    ]
-    return torch.tensor(pairs).mean(1)
+def term_step(F, lam, lr, gradient=None):
+    """One step on lambda L_mv by autograd, pair by pair."""
+    F = F.clone().requires_grad_()
+    sum((F[r] @ F[s]).abs() for s in range(len(F)) for r in range(s)).backward()
+    return F.detach() - lr * lam * F.grad
 
 
-def unit(weight):
-    rows = weight.transpose(0, 1)
-    return rows / rows.norm(dim=-1, keepdim=True)
+def step_with(change, factor=1.0):
+    """The step with other signs; change gets the Gram matrix."""
+    return lambda F, lam, lr: F - lr * lam * factor * change(F @ F.T) @ F
 
 
-def table(rows):
-    return (rows @ rows.transpose(1, 2)).abs()
+def off(G):
+    return G - G.diag().diag()
 
 
-ALIKE = [
-    (lambda w: alike(w).mean(), "expected numbers of shape [2], found shape []."),
+STEPS = [
+    (step_with(torch.sign), "the diagonal of sign(G) is not set to 0."),
+    (step_with(off), "the dot products are used, not their signs."),
+    (step_with(lambda G: off(torch.ones_like(G))), "the sign is missing, so all heads are added."),
+    (step_with(lambda G: G.sign().triu(1)), "only the heads after r are counted;"),
+    (step_with(lambda G: G.sign().tril(-1)), "only the heads before r are counted;"),
+    (lambda F, lam, lr: term_step(F, 1, lr), "lambda is missing."),
+    (lambda F, lam, lr: term_step(F, lam / 2, lr), "there is no factor 1/2, as a pair adds"),
+    (lambda F, lam, lr: term_step(F, 2 * lam, lr), "the gradient is doubled."),
+    (lambda F, lam, lr: term_step(F, lam / len(F), lr), "the gradient is divided by the number"),
     (
-        lambda w: table(w.transpose(0, 1)).triu(1).sum((1, 2)) / 6,
-        "the vectors are not divided by their lengths.",
+        lambda F, lam, lr: F - lr * lam * off((F @ F.T).sign()) @ (F / F.norm(dim=1)[:, None]),
+        "the heads are normalised; L_mv has dot products.",
     ),
-    (
-        lambda w: (unit(w) @ unit(w).transpose(1, 2)).triu(1).sum((1, 2)) / 6,
-        "the absolute value is missing.",
-    ),
-    (lambda w: table(unit(w)).mean((1, 2)), "every head is compared with itself too."),
-    (
-        lambda w: table(unit(w)).triu(1).mean((1, 2)),
-        "the sum is divided by M², which counts more than the pairs.",
-    ),
-    (lambda w: 6 * alike(w), "this is the sum over pairs."),
-    (
-        lambda w: table(w.transpose(0, 1)).mean((1, 2)),
-        "the vectors are not divided by their lengths, and every head is compared with itself too.",
-    ),
-    (lambda w: alike(w) + 1, "at [0] it returns 1.5856, expected 0.585604."),
+    (lambda F, lam, lr: term_step(F, lam, 1), "the learning rate is missing."),
+    (lambda F, lam, lr: 2 * F - term_step(F, lam, lr), "the step goes uphill; subtract"),
+    (lambda F, lam, lr: (F - term_step(F, lam, lr)) / lr, "this is the gradient, not the heads."),
+    (lambda F, lam, lr: term_step(F, lam, lr) - F, "this is the change, not the heads."),
 ]
 
 
-def test_the_likeness_of_heads_by_hand():
-    weight = torch.tensor([[[3.0, 4.0]], [[1.0, 0.0]], [[0.0, -2.0]]])  # |cos|: 0.6, 0.8 and 0
-    torch.testing.assert_close(alike(weight), torch.tensor([1.4 / 3]))
-    assert check_mean_cosine(alike)
-    assert check_mean_cosine(lambda w: table(unit(w)).triu(1).sum((1, 2)) / 6)
+def test_the_step_of_the_term_by_hand(capsys):
+    F = torch.tensor(
+        [[1.0, 0.2], [0.9, 0.5]]
+    )  # the product is 1, so each loses a part of the other
+    torch.testing.assert_close(term_step(F, 1, 0.1), torch.tensor([[0.91, 0.15], [0.8, 0.48]]))
+    assert check_term_step(term_step) and capsys.readouterr().out == "step of the term: right.\n"
 
 
-@pytest.mark.parametrize("function, message", ALIKE)
-def test_mistakes_in_the_likeness_are_named(function, message, capsys):
-    assert check_mean_cosine(function) is False
+@pytest.mark.parametrize("function, message", STEPS)
+def test_mistakes_in_the_step_are_named(function, message, capsys):
+    assert check_term_step(function) is False
     out = capsys.readouterr().out
-    assert out.startswith(f"similarity of heads: not yet: {message}") and out.count("\n") == 1, out
+    assert out.startswith(f"step of the term: not yet: {message}") and out.count("\n") == 1, out
 
 
 def free(F):

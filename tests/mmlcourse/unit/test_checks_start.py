@@ -34,6 +34,8 @@ def test_the_solutions_are_accepted(capsys):
         ("majority", lambda train, dev: majority(train, train), "this is the share in the train"),
         ("majority", lambda train, dev: 1 / len(set(train)), "this is guessing at random"),
         ("majority", lambda train, dev: len(dev) * majority(train, dev), "this is a count;"),
+        ("majority", lambda train, dev: 1 - majority(train, dev), "this is the share of wrong"),
+        ("majority", lambda train, dev: majority(train[-1:], dev), "the last label of train is"),
         ("majority", lambda train, dev: 100 * majority(train, dev), "this is in percent."),
         (
             "sign_errors",
@@ -63,6 +65,8 @@ def test_the_solutions_are_accepted(capsys):
         ("mean_pooling", lambda h, mask: h.mean(0), "padding is part of the mean; use the mask."),
         ("mean_pooling", lambda h, mask: (h * mask[:, None]).mean(0), "the sum is divided by T,"),
         ("mean_pooling", lambda h, mask: (h * mask[:, None]).sum(0), "the sum is not divided"),
+        ("mean_pooling", lambda h, mask: mean_pooling(h[:-1], mask[:-1]), "the last row is left"),
+        ("mean_pooling", lambda h, mask: h[:4].mean(1), "the mean runs over the features of a"),
         ("mean_pooling", lambda h, mask: h[0], "this is the vector of the first token."),
         ("mean_pooling", lambda h, mask: h[mask > 0].amax(0), "this is the maximum over tokens"),
         ("mean_pooling", lambda h, mask: h, "expected numbers of shape [4], found shape [5, 4]."),

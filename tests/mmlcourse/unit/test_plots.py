@@ -134,6 +134,8 @@ def test_seeds_are_dots_and_their_mean_has_a_standard_error():
     np.testing.assert_allclose(bar[:, 0], [2 - 3**-0.5, 2 + 3**-0.5])
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == ["one seed", "this run", "mean, standard error"]
+    ax = plots.seeds(pd.DataFrame({"a": [1.0, 2, 3]}), xlabel="points", bars=True)
+    assert ax.patches[0].get_width() == 2 and ax.texts[0].get_text().strip() == "2.0 ± 0.6"
 
 
 def test_the_trade_off_keeps_its_axes_when_another_lambda_is_chosen():
@@ -281,10 +283,13 @@ def test_bar_charts_side_by_side_have_one_axis_and_the_first_row_on_top():
 
 def test_learning_curves_show_the_error_of_the_rows_and_the_baseline():
     """An accuracy of 0.5 on 100 rows has a standard error of 0.05."""
-    history = pd.DataFrame({"epoch": [1, 2], "accuracy": [0.5, 0.8], "best": [False, True]})
-    ax = plots.learning_curves({"one": history}, rows=100, baseline=0.2)
+    history = pd.DataFrame({"step": [10, 20], "accuracy": [0.5, 0.8], "best": [False, True]})
+    losses = [*range(10, 0, -1), *[0] * 10]
+    left, ax = plots.learning_curves({"one": (history, losses)}, rows=100, baseline=0.2)
+    found = left.lines[0].get_xydata()
+    np.testing.assert_allclose(found[[0, -1]], [[10, 5.5], [20, 0]], atol=1e-12)
     segments = ax.collections[0].get_segments()
     np.testing.assert_allclose(segments[0][:, 1], [0.45, 0.55])
     np.testing.assert_allclose(segments[1][:, 1], [0.76, 0.84])
-    assert ax.get_ylim() == (0, 1) and ax.lines[-1].get_ydata()[0] == 0.2
+    assert ax.lines[-1].get_ydata()[0] == 0.2
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "majority class"]
