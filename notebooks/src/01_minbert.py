@@ -804,6 +804,8 @@ start = {"layer": len(layers) // 3, "head": 0}
 plots.sliders(draw, start=start, layer=layers, head=heads, sentence=texts[0])
 
 # %% [markdown]
+# *In the stored picture, layer 2 and head 0, much weight goes to `[CLS]`, and the later tokens also look at* because.
+#
 # ### Does a head resolve the pronoun *it*?
 #
 # *The kettle did not fit on the shelf because **it** was too tall.* Among all heads (72 in MiniLM), the next cell chooses the one
@@ -850,7 +852,8 @@ with folded():
     display(choices.drop(columns="right").round(2))
 
 # %% [markdown]
-# So the head links *it* to a noun before it, but it does not resolve the pronoun: for that, the adjective would have to matter. On the sentence
+# The number counts pairs in which the preferred noun changes, and there is none. So the head links *it* to a noun before it, but it does not
+# resolve the pronoun: for that, the adjective would have to matter. On the sentence
 # by which we chose it, it looked as if it did. An attention map suggests a hypothesis, but it is not an explanation (Jain and Wallace 2019).
 #
 # ### Padding changes nothing
