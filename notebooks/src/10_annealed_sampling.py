@@ -547,8 +547,8 @@ with folded():
 # *The loss of SST when the shared weights move away from the end of its block.*
 #
 # In the stored run, the first-order part explains less than half of the harm. Curvature does the rest, and so even the opposite movement
-# raises the loss. But not every movement harms: a random one of the same length hardly changes the loss. So QQP does not work *against* SST. It
-# changes the same directions that SST uses. A schedule that mixes the tasks prevents this, because SST's next step corrects a small change
+# raises the loss. But not every movement harms: a random one of the same length hardly changes the loss. So QQP works only partly
+# *against* SST: above all, it changes the same directions that SST uses. A schedule that mixes the tasks prevents this, because SST's next step corrects a small change
 # before it grows.
 #
 # ## 6 How often is each row seen?

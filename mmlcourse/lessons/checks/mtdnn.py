@@ -1,4 +1,4 @@
-"""The checks of notebook 07's exercises: SAN's attention, size and answers."""
+"""The checks of notebook 07's exercises: SAN's step, size and answers."""
 
 import math
 
@@ -7,61 +7,50 @@ import torch
 from mmlcourse.lessons.checks.compare import exercise
 
 __all__ = [
-    "check_attention_moved",
+    "check_answer_step",
     "check_kept_answers",
     "check_san_parameters",
 ]
 
 
+_M = (torch.arange(12.0) ** 2).sin().view(4, 3)
+_W_3 = 2 * (torch.arange(24.0) ** 2).cos().view(2, 12)
+
+
+def _gru(x, s):
+    return s / 2 + x.flip(0).tanh() / 2
+
+
 @exercise(
-    "moved attention",
-    [
-        (
-            torch.tensor(
-                [
-                    [0.5, 0.25, 0.15, 0.1],
-                    [0.2, 0.3, 0.1, 0.4],
-                    [0.05, 0.15, 0.6, 0.2],
-                ]
-            ),
-        )
-    ],
-    "half the sum, over tokens, of |beta_k - beta_0|, for every step k",
+    "answer step",
+    [(_M[0], _M[1], _M, _gru, 2 * _M[:3], _W_3), (_M[2], _M[3], _M[:2], _gru, _M[1:], _W_3)],
+    "s = gru(x, s); x = softmax(M W_2 s) M; softmax(W_3 [s; x; |s - x|; s x])",
 )
-def check_attention_moved(pick, beta):
-    """Check how much attention has moved since the first step.
+def check_answer_step(pick, s, x, M, gru, W_2, W_3):
+    """Check a step of the answer module after the first one.
 
     Args:
         pick: the choice between a right value and known mistakes.
-        beta: the weights of one row, [K, T]; every step sums to 1.
+        s: the state of the step before, [D].
+        x: the weighted sum of the step before, [D].
+        M: the vectors of the premise, [T, D].
+        gru: a function of x and s.
+        W_2: [D, D].
+        W_3: [C, 4 D].
 
     Returns:
-        The moved share of every step, [K].
+        The answer of this step, [C].
     """
-    even = torch.full_like(beta[:1], 1 / beta.shape[1])
-    start = pick(
-        beta[:1],
-        {
-            "every step is compared with the step before it": torch.cat([beta[:1], beta[:-1]]),
-            "every step is compared with even attention": even,
-        },
+    new = pick(
+        gru(x, s),
+        {"the arguments of the GRU are swapped": gru(s, x), "the state stays the same": s},
     )
-    change = pick(
-        (beta - start).abs(),
-        {
-            "the absolute value is missing": beta - start,
-            "the changes are squared": (beta - start).square(),
-        },
-    )
-    total = change.sum(-1)
-    return pick(
-        total / 2,
-        {
-            "the half is missing": total,
-            "this is the mean over the tokens": change.mean(-1),
-            "this is the largest change of a token": change.amax(-1),
-        },
-    )
+    asked = pick(W_2 @ new, {"the attention reads the old state": W_2 @ s, "W_2 is missing": new})
+    read = pick((M @ asked).softmax(0) @ M, {"the answer reads the old sum": x})
+    parts = [new, read, (new - read).abs(), new * read]
+    signed = [new, read, new - read, new * read]
+    scores = W_3 @ torch.cat(pick(parts, {"the absolute value is missing": signed}))
+    return pick(scores.softmax(0), {"the softmax over the labels is missing": scores})
 
 
 @exercise(

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mmlcourse.lessons.checks import (
-    check_attention_moved,
+    check_answer_step,
     check_kept_answers,
     check_san_parameters,
 )
@@ -20,40 +20,43 @@ def named(check, function, message, capsys):
     assert f": not yet: {message}" in out and out.count("\n") == 1, out
 
 
-# Attention that moves.
+# A step of the answer module.
 
 
-def moved(beta):
-    return (beta - beta[0]).abs().sum(-1) / 2
+def step(s, x, M, gru, W_2, W_3, sign=torch.abs, last=lambda e: e.softmax(0)):
+    s = gru(x, s)
+    x = (M @ (W_2 @ s)).softmax(0) @ M
+    return last(W_3 @ torch.cat([s, x, sign(s - x), s * x]))
 
 
-def test_moved_attention_worked_by_hand(capsys):
-    """From (1, 0) to (0, 1) everything moves, and to (3/4, 1/4) a quarter."""
-    beta = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.75, 0.25]])
-    assert moved(beta).tolist() == [0, 1, 0.25]
-    assert check_attention_moved(moved)
-    assert capsys.readouterr().out == "moved attention: right.\n"
-    assert check_attention_moved(lambda beta: (beta - beta[0]).clamp(min=0).sum(-1).tolist())
+def test_the_step_is_the_librarys(capsys):
+    torch.manual_seed(0)
+    san, M = SANHead(4, 3, num_steps=2).eval(), torch.randn(1, 5, 4)
+    for layer in (san.attention, san.dense):
+        torch.nn.init.zeros_(layer.bias)
+    premise = torch.tensor([[True, True, True, False, False]])
+    with torch.no_grad():
+        found = san.steps(M, premise, ~premise)
+        s = (san.summary(M)[0, 3:, 0]).softmax(0) @ M[0, 3:]
+        x = found.premise_weights[0, 0] @ M[0]
+        ours = step(s, x, M[0, :3], san.cell, san.attention.weight, san.dense.weight)
+    torch.testing.assert_close(ours, found.probabilities[0, 1])
+    assert check_answer_step(step) and capsys.readouterr().out == "answer step: right.\n"
 
 
 @pytest.mark.parametrize(
     "function, message",
     [
-        (lambda beta: 2 * moved(beta), "the half is missing."),
-        (lambda beta: (beta - beta[0]).abs().mean(-1), "this is the mean over the tokens."),
-        (lambda beta: (beta - beta[0]).abs().amax(-1), "this is the largest change of a token."),
-        (lambda beta: (beta - beta[0]).sum(-1) / 2, "the absolute value is missing."),
-        (lambda beta: (beta - beta[0]).square().sum(-1) / 2, "the changes are squared."),
-        (
-            lambda beta: (beta - torch.cat([beta[:1], beta[:-1]])).abs().sum(-1) / 2,
-            "every step is compared with the step before it.",
-        ),
-        (lambda beta: (beta - 0.25).abs().sum(-1) / 2, "every step is compared with even attent"),
-        (lambda beta: (beta - beta[0]).abs().sum(0) / 2, "expected numbers of shape [3], found"),
+        (lambda s, x, M, gru, *W: step(x, s, M, gru, *W), "the arguments of the GRU are swapped."),
+        (lambda s, x, M, gru, *W: step(s, x, M, lambda x, s: s, *W), "the state stays the same."),
+        (lambda s, x, M, gru, W, V: step(s, x, M, gru, torch.eye(3), V), "W_2 is missing."),
+        (lambda *a: step(*a, sign=lambda d: d), "the absolute value is missing."),
+        (lambda *a: step(*a, last=lambda e: e), "the softmax over the labels is missing."),
+        (lambda *a: step(*a)[:1], "expected numbers of shape [2], found"),
     ],
 )
-def test_mistakes_in_moved_attention_are_named(function, message, capsys):
-    named(check_attention_moved, function, message, capsys)
+def test_mistakes_in_the_step_are_named(function, message, capsys):
+    named(check_answer_step, function, message, capsys)
 
 
 # The size of the answer module.
