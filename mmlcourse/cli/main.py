@@ -158,7 +158,7 @@ def _texts(options, task):
             raise ValueError(f"{task.name!r} reads pairs, expected an even number of texts.")
         return [], list(zip(*(options.texts[start::number] for start in range(number))))
     rows = read_rows(options.file, task)
-    split = make_split(task, rows, place=options.file, labels=False)
+    split = make_split(task, rows, place=Path(options.file), labels=False)
     return split.ids if {*IDS} & {*map(str.lower, rows)} else [], split.texts
 
 
