@@ -150,6 +150,8 @@ def error_text(error):
         The message alone where `is_mistake`. For any other kind: that the error is unexpected, and
         how to see its traceback.
     """
+    if isinstance(error, ModuleNotFoundError):
+        return printable(f"{error}. Try: pip install {error.name}")
     if is_mistake(error):
         return printable(str(error))
     return printable(

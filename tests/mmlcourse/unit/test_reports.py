@@ -32,7 +32,7 @@ from mmlcourse.batch.scores import (
 )
 from mmlcourse.batch.verdicts import _spread, write_evidence, write_readme
 from mmlcourse.studies.comparisons import outcome
-from mmlcourse.text import markdown_text, signed_interval
+from mmlcourse.text import error_text, markdown_text, signed_interval
 
 ROOT = Path(__file__).resolve().parents[3]
 SETS = ["rte", "mnli", "qnli", "snli"]
@@ -693,6 +693,11 @@ def test_markdown_text_by_hand():
     plain = "lr 1e-4 of mnli_matched (5 %), f1 > 0.5"
     assert markdown_text(plain) == plain.replace(">", "&gt;")
     assert markdown_text("of `real-rates`, `a b`") == r"of `real-rates`, \`a b\`"
+
+
+def test_a_missing_package_is_named_with_what_installs_it():
+    error = ModuleNotFoundError("No module named 'snakemake'", name="snakemake")
+    assert error_text(error) == "No module named 'snakemake'. Try: pip install snakemake"
 
 
 @pytest.mark.parametrize("changes", [{"experiment": "../../x"}, {"profile": "/etc"}])
