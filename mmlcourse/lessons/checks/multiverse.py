@@ -9,7 +9,6 @@ from mmlcourse.lessons.checks.compare import exercise
 __all__ = [
     "check_collapse",
     "check_free_directions",
-    "check_mean_cosine",
     "check_term_step",
 ]
 
@@ -19,38 +18,6 @@ _EQ_5 = "the mean over the active heads, dim 0 (Eq. 5)"
 def _rows(*shape):
     """Numbers in no order, of a shape."""
     return torch.arange(float(math.prod(shape))).square().cos().view(shape)
-
-
-@exercise(
-    "similarity of heads",
-    [(_rows(4, 2, 3),)],
-    "per class, the mean of |cos(f_r, f_s)| over the pairs of heads r < s",
-)
-def check_mean_cosine(pick, weight):
-    """Check the mean |cos| of the heads of each class.
-
-    Args:
-        pick: the choice between a right value and known mistakes.
-        weight: the weights of the heads, [M, C, D].
-
-    Returns:
-        The mean of |cos(f_r, f_s)| over the pairs r < s of every class, [C].
-    """
-    M = len(weight)
-    rows = weight.transpose(0, 1)
-    unit = rows / rows.norm(dim=-1, keepdim=True)
-    unit = pick(unit, {"the vectors are not divided by their lengths": rows})
-    G = unit @ unit.transpose(1, 2)
-    G = pick(G.abs(), {"the absolute value is missing": G})
-    apart = G.triu(diagonal=1).sum((1, 2)) / (M * (M - 1) / 2)
-    return pick(
-        apart,
-        {
-            "every head is compared with itself too": G.mean((1, 2)),
-            "the sum is divided by M², which counts more than the pairs": apart * (M - 1) / M / 2,
-            "this is the sum over pairs": apart * (M * (M - 1) / 2),
-        },
-    )
 
 
 @exercise(
