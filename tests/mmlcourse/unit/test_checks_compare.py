@@ -282,7 +282,7 @@ def solutions():
         for i, cell in enumerate(cells):
             if found := re.search(r"checks\.(check_\w+)\((\w+)\)", cell.source):
                 check, stub = found.groups()
-                after = "\n".join(one.source for one in cells[i + 1 : i + 3])
+                after = "\n".join(one.source for one in cells[i + 1 : i + 4])
                 solution = re.search(r"Solution.*?```python\n(.*?)```", after, re.S)[1]
                 if not re.search(rf"^(def|class) {stub}\b", solution, flags=re.M):
                     head = re.search(rf"^def {stub}\(.*$", cell.source, flags=re.M)[0]
