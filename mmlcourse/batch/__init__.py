@@ -22,7 +22,7 @@ import importlib
 _MODULES = {
     "runs": "record",
     "results": "recorded_experiments recorded_scores",
-    "overviews": "advice claim_rows is_primary recorded_claims runs_table",
+    "overviews": "advice claim_rows is_primary recorded_claims recorded_differences runs_table",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = sorted(_MODULE_OF)

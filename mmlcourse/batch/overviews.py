@@ -9,7 +9,14 @@ from mmlcourse.batch.results import finite, newest, recorded_experiments
 from mmlcourse.batch.scores import common_seeds
 from mmlcourse.studies.comparisons import has_interval
 
-__all__ = ["advice", "claim_rows", "is_primary", "recorded_claims", "runs_table"]
+__all__ = [
+    "advice",
+    "claim_rows",
+    "is_primary",
+    "recorded_claims",
+    "recorded_differences",
+    "runs_table",
+]
 
 
 def runs_table(recorded):
@@ -92,6 +99,33 @@ def recorded_claims(*experiments, about="", primary=False):
         if one.experiment.name in (experiments or [one.experiment.name])
         for claim, found in one.compared
         if about in claim["says"] and has_interval(found) and (is_primary(claim) or not primary)
+    ]
+
+
+def recorded_differences(experiment, pairs, group, on="overall", metric=None):
+    """Compare systems over an experiment's recorded runs, in words that `plots.forest` draws.
+
+    Args:
+        experiment: its name; `system` is a key of its grid.
+        pairs: {name of the row: (first system, second system)}.
+        group: the name of the group.
+        on: a task, or "overall".
+        metric: of the task; None: all of its metrics.
+
+    Returns:
+        A list of (group, name, Comparison, of_interest).
+    """
+    (one,) = [one for one in newest(recorded_experiments()) if one.experiment.name == experiment]
+    same = {"on": on} | ({"metric": metric} if metric else {})
+    sides = {name: [{"system": side} for side in pair] for name, pair in pairs.items()}
+    return [
+        (
+            group,
+            name,
+            one.compare(same | dict(zip(("first", "second"), pair))),
+            one.experiment.of_interest,
+        )
+        for name, pair in sides.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""The checks of notebook 08's exercises: a ranking's floor, pull and rank."""
+"""The checks of notebook 08's exercises: a ranking's pull and rank."""
 
 import math
 
@@ -6,46 +6,7 @@ import torch
 
 from mmlcourse.lessons.checks.compare import exercise
 
-__all__ = ["check_loss_pull", "check_ranking_floor", "check_reciprocal_rank"]
-
-
-@exercise(
-    "ranking floor",
-    [(2, 1.0, 0.0, 1.0), (10, 1.0, 0.0, 1.0), (2, 10.0, -1.0, 1.0), (4, 3.0, 0.5, 2.0)],
-    "log(1 + (N - 1) exp(-gamma (high - low)))",
-)
-def check_ranking_floor(pick, N, gamma, low, high):
-    """Check the lowest possible ranking loss where scores are bounded.
-
-    Args:
-        pick: the choice between a right value and known mistakes.
-        N: the number of candidates of the query.
-        gamma: the factor on the scores.
-        low: the lowest possible score.
-        high: the highest possible score.
-
-    Returns:
-        The floor of the loss of one query.
-    """
-    others = pick(
-        N - 1,
-        {"the answer is counted among the others": N, "a single other candidate is counted": 1},
-    )
-    gap = pick(
-        high - low,
-        {"the lowest score is taken for 0": high, "the gap has its sign turned": low - high},
-    )
-    gap = pick(gamma, {"gamma is missing": 1}) * gap
-    q = 1 / (1 + others * math.exp(-gap))
-    return pick(
-        -math.log(q),
-        {
-            "this is the probability of the answer": q,
-            "the log is missing": 1 - q,
-            "the minus is missing": math.log(q),
-            "the log has base 2": -math.log2(q),
-        },
-    )
+__all__ = ["check_loss_pull", "check_reciprocal_rank"]
 
 
 @exercise(

@@ -8,7 +8,6 @@ import torch
 
 from mmlcourse.lessons.checks import (
     check_loss_pull,
-    check_ranking_floor,
     check_reciprocal_rank,
 )
 from mmlkit.data.loading import load_task
@@ -20,41 +19,6 @@ def named(check, function, message, capsys):
     assert check(function) is False
     out = capsys.readouterr().out
     assert f": not yet: {message}" in out and out.count("\n") == 1, out
-
-
-# The floor.
-
-
-def floor(N, gamma, low, high):
-    return math.log1p((N - 1) * math.exp(-gamma * (high - low)))
-
-
-def test_the_floor_is_the_loss_of_a_perfect_ranking(capsys):
-    assert round(floor(2, 1, 0, 1), 4) == 0.3133 and round(floor(2, 1, -1, 1), 4) == 0.1269
-    scores, relevant = torch.tensor([0.5, 2.0, 0.5, 0.5]).double(), torch.tensor([0, 1, 0, 0])
-    loss = ranking_loss(scores, relevant, (4,), gamma=3)
-    assert floor(4, 3, 0.5, 2) == pytest.approx(loss.item())
-    assert check_ranking_floor(floor) and capsys.readouterr().out == "ranking floor: right.\n"
-
-
-@pytest.mark.parametrize(
-    "function, message",
-    [
-        (lambda N, g, a, b: floor(N + 1, g, a, b), "the answer is counted among the others."),
-        (lambda N, g, a, b: floor(2, g, a, b), "a single other candidate is counted."),
-        (lambda N, g, a, b: floor(N, 1, a, b), "gamma is missing."),
-        (lambda N, g, a, b: floor(N, g, 0, b), "the lowest score is taken for 0."),
-        (lambda N, g, a, b: floor(N, g, b, a), "the gap has its sign turned."),
-        (lambda *a: math.exp(-floor(*a)), "this is the probability of the answer."),
-        (lambda *a: 1 - math.exp(-floor(*a)), "the log is missing."),
-        (lambda *a: -floor(*a), "the minus is missing."),
-        (lambda *a: floor(*a) / math.log(2), "the log has base 2."),
-        (lambda N, g, a, b: floor(2, 1, a, b), "a single other candidate is counted, and gamma"),
-        (lambda *a: floor(*a) + 1, "for (2, 1.0, 0.0, 1.0) it returns 1.31326, expected 0.313262."),
-    ],
-)
-def test_mistakes_in_the_floor_are_named(function, message, capsys):
-    named(check_ranking_floor, function, message, capsys)
 
 
 # The reciprocal rank.

@@ -707,7 +707,7 @@ def test_the_batches_of_sts_in_family_g_are_those_of_the_sampler():
     for found in (flaw, repair):
         assert f"have {told(found)}." in measured
     lesson = (ROOT / "notebooks" / "src" / "11_pals.py").read_text(encoding="utf-8")
-    gain = gains["The repaired sequential PALs do better than the report's"].difference
+    gain = gains["The corrected sequential PALs do better than the report's"].difference
     lesson = " ".join(lesson.replace("\n#", " ").split())
     assert f"wins {gain:.1f} points back" in lesson
     said = f"({pals.difference:.1f} points, {pals.low:.1f} to {pals.high:+.1f})"

@@ -633,6 +633,11 @@ def test_claims_that_figures_draw_have_a_topic_and_an_interval(monkeypatch, fold
     assert {topic for topic, *_ in main} >= topics and all(row[2].pairs >= 6 for row in main)
     pals = overviews.recorded_claims("real-sampling", about="PALs")
     assert len(pals) == 2 and all(topic == "Sampling and PALs" for topic, *_ in pals)
+    pair = {"PALs minus none": ("pals-parallel", "annealed")}
+    (same,) = overviews.recorded_differences("real-sampling", pair, "PALs")
+    assert same == ("PALs", "PALs minus none", *pals[0][2:]) and pals[0][1].startswith("Parallel")
+    (sst,) = overviews.recorded_differences("real-sampling", pair, "PALs", "sst", "accuracy")
+    assert sst[2].pairs == same[2].pairs and sst[2] != same[2]
 
 
 # ---- untrusted results ----
