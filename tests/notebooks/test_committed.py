@@ -224,9 +224,10 @@ EXACT = re.compile(  # parts of Markdown that are no prose
 # Numbers of papers, of texts or of arithmetic in the sentence itself, which no cell computes.
 STATED = {
     "03": {"0.643", "0.003"},  # of data/README.md; the end of an interval in the figure
-    "04": {"1,024", "4,369", "85,000"},
+    "04": {"1,024", "4,369", "85,000", "52.7"},
     "05": {"2,000", "5.6", "7.63"},
-    "06": {"0.36", "1,024", "1.05", "2,490", "2.5", "10.4", "69.305", "69.315", "83.55"},
+    "06": {"0.36", "1,024", "1.05", "2,490", "2.5", "10.4", "69.305", "69.315"}
+    | {"1.06", "69.51", "76.57", "0.1", "5.1"},  # of a slider; of exercises 2 and 3
     # of the paper, the toy and an exercise; real-answer's interval; differences of means printed
     "07": {"2,500", "950,000", "0.73", "0.437", "0.467", "4,144,132", "1.7", "1.4", "4.8"},
     "08": {"0.000045", "0.18", "0.61", "0.64", "0.9975", "0.0322", "0.0093"}  # of figures

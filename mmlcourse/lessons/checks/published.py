@@ -1,10 +1,10 @@
-"""The checks of notebook 06's exercises: profiles, rounding, and the weight of one row."""
+"""The checks of notebook 06's exercises: profiles, and misprints."""
 
 import numpy as np
 
 from mmlcourse.lessons.checks.compare import exercise
 
-__all__ = ["check_leave_one_out", "check_profile", "check_range"]
+__all__ = ["check_profile", "check_suspects"]
 
 _ERRORS = np.array([[10.0, 12, 15], [20, 20, 30], [40, 30, 33], [8, 9, 6]])
 
@@ -43,82 +43,49 @@ def check_profile(pick, errors, points):
 
 
 @exercise(
-    "range",
+    "suspects",
     [
-        ([53.79, 63.85, 63.58], [48.73, 59.89, 60.03]),
-        ([65.59, 88.20], [66.90, 88.34]),
+        ([69.31, 76.37, 50.32], [70.03, 75.79, 50.72], -0.26),
+        ([69.31, 76.37, 50.32], [70.03, 75.79, 50.72], -0.36),
+        ([60.00, 80.00], [50.00, 80.00], 11.00),
     ],
-    "(lowest, highest): each accuracy may be 0.005 lower or higher, ours and the baseline's apart",
+    "1 for each of `ours` where another digit gives the printed improvement, within 0.005",
 )
-def check_range(pick, ours, baseline):
-    """Check the improvements that accuracies with two printed decimals allow.
+def check_suspects(pick, ours, baseline, printed):
+    """Check which accuracies can be the misprint behind a printed improvement.
 
     Args:
         pick: the choice between a right value and known mistakes.
-        ours: accuracies in percent, rounded to two decimals.
-        baseline: accuracies of the baseline, rounded in the same way.
+        ours: accuracies in percent, with two decimals.
+        baseline: accuracies of the baseline.
+        printed: the improvement in percent, with two decimals.
 
     Returns:
-        The lowest and the highest improvement in percent, [2].
+        1 for each of `ours` that can be the misprint, otherwise 0.
     """
-    a, b = np.array(ours), np.array(baseline)
-    half = pick(
-        0.005,
-        {
-            "a rounded number is off by at most half a hundredth, not by a whole one": 0.01,
-            "two decimals are hundredths: the half of one is 0.005, not 0.05": 0.05,
-        },
-    )
-    opposite = pick(
-        -1.0,
-        {
-            "ours and the baseline move together; the extremes need opposite directions": 1.0,
-            "only ours moves, but the baseline is rounded too": 0.0,
-        },
-    )
-    means = [((a + side * half) / (b + opposite * side * half)).mean() for side in (-1, 1)]
-    values = np.array(means) - 1
-    pooled = [(a + s * half).sum() / (b + opposite * s * half).sum() for s in (-1, 1)]
+
+    def suspects(width=0.005, places=slice(None), formula=lambda a, b: (a / b).mean()):
+        found = np.zeros(len(ours), dtype=int)
+        for i, text in enumerate(f"{value:.2f}" for value in ours):
+            for k in range(len(text))[places]:
+                for digit in "0123456789" if text[k] != "." else "":
+                    a = np.array(ours)
+                    a[i] = float(text[:k] + digit + text[k + 1 :])
+                    improvement = 100 * (formula(a, np.array(baseline)) - 1)
+                    found[i] |= int(abs(improvement - printed) <= width)
+        return found.tolist()
+
+    def pooled(a, b):
+        return a.sum() / b.sum()
+
+    found = suspects()
     return pick(
-        100 * values,
+        found,
         {
-            "this is a share, not percent": values,
-            "the highest comes first": 100 * values[::-1],
-            "this is the ratio of the means, not the mean of the ratios": 100
-            * (np.array(pooled) - 1),
+            "only an exact agreement counts, but a printed number is rounded": suspects(1e-6),
+            "only the digits after the point are changed": suspects(places=slice(-2, None)),
+            "only the last digit is changed": suspects(places=slice(-1, None)),
+            "the improvement is the mean of the ratios": suspects(formula=pooled),
+            "these are the numbers that cannot be the misprint": [1 - one for one in found],
         },
     )
-
-
-@exercise(
-    "leave_one_out",
-    [
-        ({"rte": 9.5, "mnli": 0.3, "qnli": 7.6, "snli": -0.4},),
-        ({"qqp": 0.2, "mrpc": 3.8, "stsb_star": 2.5},),
-    ],
-    "for each set the mean improvement of all other sets",
-)
-def check_leave_one_out(pick, improvements):
-    """Check the mean improvement without each of the sets in turn.
-
-    Args:
-        pick: the choice between a right value and known mistakes.
-        improvements: {trained on: improvement in percent}.
-
-    Returns:
-        {trained on: mean of the others}.
-    """
-    values = np.array([*improvements.values()])
-    others, count = values.sum() - values, len(values)
-    without = others / (count - 1)
-    found = pick(
-        without,
-        {
-            "the sum of the others is divided by all sets": others / count,
-            "these are sums, not means": others,
-            "nothing is left out: this is the mean of all sets": values.mean() + 0 * values,
-            "this is the change of the mean, not the mean without the set": without - values.mean(),
-            "this is the value of the set itself": values,
-        },
-    )
-    return dict(zip(improvements, found))

@@ -1,55 +1,39 @@
 """Figures of notebook 09: how much a result depends on the rows that are drawn."""
 
-import numpy as np
-
-from mmlcourse.lessons.plots.common import DOTTED, integer_ticks, looks, panels
+from mmlcourse.lessons.plots.common import DOTTED, integer_ticks, looks, panel, panels
 
 __all__ = ["label_draws", "paired_draws"]
 
 
-def label_draws(points, borders, counts, *, title=""):
-    """Draw a one-dimensional toy: the rows, the borders of each draw, and the rows that are right.
+def label_draws(points, borders, *, title=""):
+    """Draw a one-dimensional toy: the rows, and the borders of each draw.
 
     Draws with the same border have their strokes below each other.
 
     Args:
         points: {initialisation: [(number, label), ...]}, with two labels.
         borders: {initialisation: the border between the labels for each draw}.
-        counts: {initialisation: the number of right rows for each draw}.
-        title: of the left panel.
+        title: of the figure.
 
     Returns:
-        The two axes.
+        The axes.
     """
     labels = sorted({label for rows in points.values() for _, label in rows})
-    most = max(len(rows) for rows in points.values())
-    with panels(1, 2, (9.5, 2.8), width_ratios=(3, 2)) as ((left, right),):
+    with panel(size=(6.5, 2.8), xlabel="output of the encoder", title=title) as ax:
         for i, (name, one) in enumerate(looks(points).items()):
-            colour, shift = one["color"], 0.4 * i - 0.2
+            colour = one["color"]
             for label, mark, fill in zip(labels, "os", ("none", "full")):
                 x = [number for number, said in points[name] if said == label]
                 text = label if i == 0 else None
-                left.plot(x, [i] * len(x), mark, color=colour, fillstyle=fill, ms=8, label=text)
+                ax.plot(x, [i] * len(x), mark, color=colour, fillstyle=fill, ms=8, label=text)
             own = list(borders[name])  # equal ones stand below each other
             depths = [i - 0.25 - 0.12 * own[:n].count(x) for n, x in enumerate(own)]
-            left.plot(own, depths, "|", color=colour, ms=7)
-            found = np.bincount(counts[name], minlength=most + 1)
-            right.bar(
-                np.arange(most + 1) + shift,
-                found,
-                0.4,
-                color=colour,
-                hatch="//" if i else "",
-                edgecolor="white",
-                label=name,
-            )
-        left.set_yticks(range(len(points)), points)
-        left.set(xlabel="output of the encoder", ylim=(-0.6, len(points) - 0.3), title=title)
-        right.set(xlabel=f"correct pairs of {most}", ylabel="draws", xticks=range(most + 1))
-        integer_ticks(left.xaxis, right.yaxis)
-        for ax in (left, right):
-            ax.legend(loc="upper center", ncols=2)
-    return left, right
+            ax.plot(own, depths, "|", color=colour, ms=7)
+        ax.set_yticks(range(len(points)), points)
+        ax.set_ylim(-0.6, len(points) - 0.3)
+        integer_ticks(ax.xaxis)
+        ax.legend(loc="upper center", ncols=2)
+    return ax
 
 
 def paired_draws(accuracies, first, second, *, names, majority, limits, title=""):

@@ -256,7 +256,7 @@ def test_messages_of_one_exercise_differ():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({*NAMES} - {"check_share"}))
+@pytest.mark.parametrize("name", sorted(NAMES))
 def test_every_mistake_gets_its_own_message_alone(name):
     """A function with exactly one mistake of the tables gets only the message of that mistake."""
     check = getattr(checks, name)
