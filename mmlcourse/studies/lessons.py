@@ -136,7 +136,8 @@ def recorded_baselines(path=None):
 
     Returns:
         A DataFrame with a row for each (task, training), and the columns `metric` (the task's
-        first), `mean`, `sd` and `seeds`. It has no rows where the file does not exist.
+        first), `mean`, `sd`, `seeds`, and the list `each` of the values. It has no rows where the
+        file does not exist.
     """
     import pandas as pd
 
@@ -152,6 +153,7 @@ def recorded_baselines(path=None):
         mean=("value", "mean"),
         sd=("value", "std"),
         seeds=("value", "count"),
+        each=("value", list),
     )
 
 

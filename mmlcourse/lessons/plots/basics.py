@@ -37,7 +37,7 @@ def attention(weights, tokens, *, title=""):
         The axes.
     """
     with panel(
-        size=(0.45 * len(tokens) + 1.8, 0.4 * len(weights) + 1.4),
+        size=(0.33 * len(tokens) + 1.8, 0.3 * len(weights) + 1.4),
         xlabel="looked at",
         ylabel="looking",
         title=title,
@@ -106,6 +106,8 @@ def learning_curves(runs, *, rows, baseline):
     Returns:
         The two axes.
     """
+    from matplotlib.ticker import LogLocator
+
     with panels(1, 2, (10, 3.6)) as ((left, right),):
         for (name, (history, losses)), one in zip(runs.items(), looks(runs).values()):
             means = np.convolve(losses, np.full(10, 0.1), "valid")
@@ -117,7 +119,9 @@ def learning_curves(runs, *, rows, baseline):
         right.axhline(baseline, **DOTTED, label="majority class")
         for ax, ylabel in ((left, "training loss"), (right, "dev accuracy")):
             ax.set(xscale="log", xlabel="update (log)", ylabel=ylabel)
-            ax.xaxis.set_minor_formatter(lambda *_: "")
+            ax.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+            ax.xaxis.set_major_formatter("{x:g}")
+            ax.minorticks_off()
         right.legend(**OUTSIDE)
     return left, right
 
@@ -170,31 +174,33 @@ def seeds(values, *, xlabel, title="", bars=False):
         values: a DataFrame of `effects_by_seed`.
         xlabel: what the values are.
         title: of the figure.
-        bars: whether a bar from 0 shows each mean; its number then stands at the right.
+        bars: whether a bar from 0 shows each mean; a row whose values are equal has the bar alone.
 
     Returns:
-        The axes.
+        The axes. At the right of each row stands its mean, with the standard error.
     """
-    rows = len(values.columns)
-    with panel(size=(7, 0.7 * rows + 1.3), xlabel=xlabel, title=title) as ax:
+    rows, ring = len(values.columns), dict(markersize=12, fillstyle="none", color=COLOURS[0])
+    with panel(size=(7, 0.7 * rows + 1.5), xlabel=xlabel, title=title) as ax:
         for y, effect in enumerate(values):
-            found, first = values[effect], y == 0
+            found, error = values[effect], values[effect].sem()
+            told = f"{found.mean():.1f}" + (f" ± {error:.1f}" if error > 0 else "")
+            side = dict(xytext=(8, 0), textcoords="offset points", va="center")
+            ax.annotate(told, (1, y), xycoords=("axes fraction", "data"), **side)
             if bars:
                 ax.barh(y, found.mean(), 0.7, color=COLOURS[5], alpha=0.35)
-                told = f"{found.mean():.1f} ± {found.sem():.1f}"
-                ax.text(found.max(), y, f"   {told}", va="center")
-                ax.margins(x=0.4)
-            ax.plot(found, [y + 0.15] * len(found), "o", color=COLOURS[0], label="one seed" * first)
-            ring = dict(markersize=12, fillstyle="none", color=COLOURS[0])
-            ax.plot(found.iloc[:1], [y + 0.15], "o", **ring, label="this run" * first)
-            error, bar = found.sem(), dict(fmt="D", color=COLOURS[1], capsize=4)
-            ax.errorbar(
-                found.mean(), y - 0.15, xerr=error, **bar, label="mean, standard error" * first
-            )
+            if bars and not error > 0:
+                continue
+            ax.plot(found, [y + 0.15] * len(found), "o", color=COLOURS[0], label="one seed")
+            ax.plot(found.iloc[:1], [y + 0.15], "o", **ring, label="this run")
+            bar = dict(fmt="D", color=COLOURS[1], capsize=4, label="mean, standard error")
+            ax.errorbar(found.mean(), y - 0.15, xerr=error, **bar)
         ax.axvline(0, **DOTTED)
         ax.set_yticks(range(rows), values.columns)
         ax.set_ylim(rows - 0.5, -0.5)
-        ax.legend(**OUTSIDE)
+        named = dict(zip(*ax.get_legend_handles_labels()[::-1]))  # each name once
+        below = dict(loc="upper left", bbox_to_anchor=(0, -0.6 / (0.5 * rows + 0.3)), ncols=3)
+        if named:
+            ax.legend(named.values(), named, **below)
     return ax
 
 

@@ -135,7 +135,10 @@ def test_seeds_are_dots_and_their_mean_has_a_standard_error():
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == ["one seed", "this run", "mean, standard error"]
     ax = plots.seeds(pd.DataFrame({"a": [1.0, 2, 3]}), xlabel="points", bars=True)
-    assert ax.patches[0].get_width() == 2 and ax.texts[0].get_text().strip() == "2.0 ± 0.6"
+    assert ax.patches[0].get_width() == 2 and ax.texts[0].get_text() == "2.0 ± 0.6"
+    ax = plots.seeds(pd.DataFrame({"a": [2.0, 2], "b": [1.0, np.nan]}), xlabel="%", bars=True)
+    assert [text.get_text() for text in ax.texts] == ["2.0", "1.0"]  # no error, so no dots
+    assert [line for line in ax.lines if line.get_marker() == "o"] == []
 
 
 def test_the_trade_off_keeps_its_axes_when_another_lambda_is_chosen():
