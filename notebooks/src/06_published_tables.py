@@ -600,7 +600,8 @@ _ = checks.check_suspects(my_suspects)
 #         for digit in "0123456789" if text[k] != "." else "":
 #             a = np.array(ours)
 #             a[i] = float(text[:k] + digit + text[k + 1 :])
-#             found[i] |= int(abs(recompute(a, b) - printed) <= 0.005)
+#             improvement = 100 * ((a / b).mean() - 1)
+#             found[i] |= int(abs(improvement - printed) <= 0.005)
 # return found
 # ```
 #
