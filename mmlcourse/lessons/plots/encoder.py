@@ -15,7 +15,6 @@ from mmlcourse.lessons.plots.common import (
 
 __all__ = [
     "bands",
-    "function_and_error",
     "head_tables",
     "moved_vectors",
     "similarities",
@@ -81,25 +80,6 @@ def bands(x, series, *, xlabel, ylabel, reference=None, base=None, ylim=None, ax
     return ax
 
 
-def function_and_error(x, values, error, *, xlabel, ylabels):
-    """Draw a function and, in a second panel with its own scale, the error of an approximation.
-
-    Args:
-        x: [N].
-        values: [N], of the function.
-        error: [N], the approximation minus the function.
-        xlabel: what x is.
-        ylabels: what the values and the error are.
-
-    Returns:
-        The array of axes, [1, 2].
-    """
-    with panels(1, 2, (8, 2.4)) as axes:
-        for ax, numbers, ylabel in zip(axes[0], (values, error), ylabels):
-            bands(x, {ylabel: numbers}, xlabel=xlabel, ylabel=ylabel, ax=ax)
-    return axes
-
-
 def head_tables(tables, bar="attention weight"):
     """Draw one number per attention head as colours, a panel for each table.
 
@@ -108,13 +88,17 @@ def head_tables(tables, bar="attention weight"):
         bar: what the numbers are.
 
     Returns:
-        The array of axes, [1, number of tables].
+        The array of axes, [1, number of tables], with the largest number in each title.
     """
     with panels(1, len(tables), (4 * len(tables), 2.6), sharey=True) as axes:
         for ax, (title, values) in zip(axes[0], tables.items()):
             layers, heads = map(range, np.shape(values))
             image = heat_map(ax, values, layers, heads, vmin=0, vmax=1)
-            ax.set(xlabel="head", ylabel="layer", title=title)
+            ax.set(
+                xlabel="head",
+                ylabel="layer",
+                title=f"{title}: at most {np.asarray(values).max():.2f}",
+            )
         axes[0, 0].figure.colorbar(image, ax=axes, label=bar)
     return axes
 
@@ -156,5 +140,5 @@ def splits(tables, heads):
                 ax.imshow(values, cmap=ListedColormap(COLOURS[:5]), vmin=0, vmax=4, aspect="auto")
                 ax.set(yticks=range(len(values)), xticks=[], title=head)
                 ax.grid(False)
-            row[0].set_ylabel(title)
+            row[0].set_ylabel(f"{title}\nrow (token)")
     return axes

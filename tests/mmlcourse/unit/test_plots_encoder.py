@@ -42,29 +42,20 @@ def test_bands_hold_the_middle_80_percent_of_the_draws():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["one", "equal"]
 
 
-def test_a_function_and_its_error_have_their_own_scales():
-    """The error is a thousandth of the values; each panel has one curve and no legend."""
-    axes = plots.function_and_error(
-        [0, 1, 2], [1, 2, 3], [0, 1e-3, 2e-3], xlabel="x", ylabels=("f(x)", "error")
-    )
-    assert axes.shape == (1, 2)
-    assert [ax.get_ylabel() for ax in axes[0]] == ["f(x)", "error"]
-    assert [ax.lines[0].get_ydata().tolist() for ax in axes[0]] == [[1, 2, 3], [0, 1e-3, 2e-3]]
-    assert axes[0, 0].get_ylim()[1] > 2 and axes[0, 1].get_ylim()[1] < 0.01
-    assert all(ax.get_legend() is None for ax in axes[0])
-
-
 def test_tables_of_heads_share_one_scale():
     axes = plots.head_tables({"left": np.eye(3), "right": np.zeros((3, 3))})
     assert axes.shape == (1, 2)
-    assert [ax.get_title(loc="left") for ax in axes[0]] == ["left", "right"]
+    assert [ax.get_title(loc="left") for ax in axes[0]] == [
+        "left: at most 1.00",
+        "right: at most 0.00",
+    ]
     assert all(ax.images[0].get_clim() == (0, 1) for ax in axes[0])
 
 
 def test_splits_draw_a_table_for_each_head():
     tables = {"a": np.arange(12).reshape(2, 2, 3) % 2, "b": np.zeros((2, 2, 3))}
     axes = plots.splits(tables, ["one", "two"])
-    assert axes.shape == (2, 2) and axes[1, 0].get_ylabel() == "b"
+    assert axes.shape == (2, 2) and axes[1, 0].get_ylabel() == "b\nrow (token)"
     assert axes[0, 1].images[0].get_array().tolist() == [[0, 1, 0], [1, 0, 1]]
 
 
