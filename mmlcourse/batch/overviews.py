@@ -55,28 +55,20 @@ def is_primary(claim):
     return bool(claim.get("primary")) or "control_of" in claim
 
 
-def claim_rows(recorded, level=0.95, *, primary=False):
-    """Compare both sides of every claim, in points of 100; `plots.forest` draws the rows.
+def claim_rows(recorded):
+    """Compare both sides of every claim, in points of 100.
 
     Args:
         recorded: a list of Recorded.
-        level: the level of the intervals.
-        primary: whether only the primary claims (`is_primary`) on the newest data are compared.
 
     Returns:
         A list of (title, claim, Comparison, of_interest). Claims without runs of both sides are
         left out.
     """
     return [
-        (
-            one.title,
-            claim["says"],
-            found if found.level == level else one.compare(claim, level),
-            one.experiment.of_interest,
-        )
-        for one in (newest(recorded) if primary else recorded)
+        (one.title, claim["says"], found, one.experiment.of_interest)
+        for one in recorded
         for claim, found in one.compared
-        if is_primary(claim) or not primary
     ]
 
 

@@ -239,7 +239,8 @@ STATED = {
     | {"83.8"},  # of experiments/real-sampling.toml
     "11": {"0.664", "0.651", "0.555", "0.013", "0.512", "0.520"}  # of the report
     | {"23.8", "28.4", "56.7", "0.656"},  # millions that a cell counts; of an exercise
-    "12": {"6.5"},  # of 1,500 trials, see `paired_bootstrap`
+    # of 1,500 trials, see `paired_bootstrap`; of a slider and an exercise; in the figure
+    "12": {"6.5", "1.7", "1.75", "3.1", "2.5"},
 }
 
 

@@ -1,12 +1,10 @@
-"""The checks of notebook 12's exercises: the overall score, the pull of a task, a sign test."""
+"""The checks of notebook 12's exercises: the overall score, a number of heads, a sign test."""
 
 import math
 
-import numpy as np
-
 from mmlcourse.lessons.checks.compare import exercise
 
-__all__ = ["check_overall", "check_pull", "check_sign_test"]
+__all__ = ["check_heads", "check_overall", "check_sign_test"]
 
 
 @exercise(
@@ -50,48 +48,41 @@ def check_overall(pick, sst, quora, sts):
 
 
 @exercise(
-    "pull",
-    [
-        ({"quora": 0.5, "sst": 0.3, "sts": 0.2}, {"quora": 2, "sst": 5, "sts": 1}),
-        ({"a": 0.8, "b": 0.2}, {"b": 16, "a": 1}),
-    ],
-    "p times heads, divided by the sum of p times heads over all tasks",
+    "number of heads",
+    [(0.2, 0.5, 4), (0.5, 0.25, 384), (0.3, 0.6, 10)],
+    "p times the root of the heads is equal for both tasks",
 )
-def check_pull(pick, probabilities, heads):
-    """Check the share of every task in the update, if the gradients of its heads agree.
+def check_heads(pick, p, p_other, heads_other):
+    """Check how many heads make the steps of two tasks equally long on the encoder.
 
     Args:
         pick: the choice between a right value and known mistakes.
-        probabilities: {task: probability p}.
-        heads: {task: number of heads}, not always in the same order.
+        p: the probability of the task.
+        p_other: the probability of the other task.
+        heads_other: the number of heads of the other task.
 
     Returns:
-        {task: share}.
+        The number of heads of the task, not rounded.
     """
-    matched = pick(
-        [heads[task] for task in probabilities],
-        {"heads are matched by place, not by name": [*heads.values()]},
-    )
-    p, m = np.array([*probabilities.values()]), np.array(matched)
-    pull = pick(
-        p * m,
+    ratio = pick(p_other / p, {"the ratio of the probabilities is inverted": p / p_other})
+    squared = pick(
+        ratio**2,
         {
-            "the heads are missing; the loss is summed over them": p,
-            "the probabilities are missing": m,
-            "p is divided by the heads": p / m,
-            "p and heads are added": p / p.sum() + m / m.sum(),
-            "gradients that agree grow with the heads, not with their root": p * m**0.5,
+            "equal gradients grow with the heads, random ones with their root": ratio,
+            "the root is taken, where a square is needed": ratio**0.5,
+            "the ratio appears twice, and its powers are added": 2 * ratio,
         },
     )
-    share = pull / pull.sum()
-    share = pick(
-        share,
+    return pick(
+        heads_other * squared,
         {
-            "the shares do not add up to 1": pull,
-            "the shares are relative to the largest": pull / pull.max(),
+            "the heads of the other task are missing": squared,
+            "the heads of the other task stand in the denominator": squared / heads_other,
+            "only the length is computed; solve for the heads": p_other * heads_other**0.5,
+            "the root of the other task's heads is left": heads_other**0.5 * squared,
+            "this is the number of heads to add": heads_other * squared - heads_other,
         },
     )
-    return dict(zip(probabilities, share))
 
 
 @exercise(

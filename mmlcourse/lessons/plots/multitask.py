@@ -15,6 +15,7 @@ from mmlcourse.lessons.plots.common import (
 
 __all__ = [
     "accuracy_by_step",
+    "at_work",
     "forgetting",
     "learning_curve",
     "loss_and_pull",
@@ -101,6 +102,36 @@ def forgetting(runs, *, ylabel, baselines, rows):
         axes[1][0].set_ylabel("trained")
         axes[0][-1].legend(**OUTSIDE)
     return axes
+
+
+def at_work(rows, *, tasks):
+    """Draw a run with everything: the loss per head, the active heads, and the tasks of the steps.
+
+    Args:
+        rows: a list of (step, task, loss per head, {task: active heads}).
+        tasks: the names of all tasks.
+
+    Returns:
+        The three axes.
+    """
+    size, shared = (7.4, 5), dict(sharex=True, height_ratios=(3, 3, 1))
+    with panels(3, 1, size, **shared) as ((top,), (middle,), (below,)):
+        steps = [step for step, *_ in rows]
+        for i, (task, one) in enumerate(looks(tasks).items()):
+            own = [(step, loss) for step, name, loss, _ in rows if name == task]
+            top.plot(*zip(*own), one["marker"], color=one["color"], markersize=3, label=task)
+            marks = dict(linelengths=0.8, linewidths=1, colors=one["color"])
+            below.eventplot([step for step, _ in own], lineoffsets=i, **marks)
+            if task in rows[0][3]:
+                counts = [heads[task] for *_, heads in rows]
+                middle.step(steps, counts, where="post", **{**one, "marker": None})
+        top.set(ylabel="loss per head", ylim=(0, None))
+        middle.set(ylabel="active heads", ylim=(0, None))
+        below.set(xlabel="step", ylabel="trained", ylim=(len(tasks) - 0.4, -0.6))
+        below.set_yticks(range(len(tasks)), tasks)
+        below.grid(False)
+        top.legend(**OUTSIDE)
+    return top, middle, below
 
 
 def sampling(sampler, *, steps):

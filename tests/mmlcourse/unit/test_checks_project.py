@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from mmlcourse.lessons.checks import check_overall, check_pull, check_sign_test
+from mmlcourse.lessons.checks import check_heads, check_overall, check_sign_test
 from mmlcourse.studies.comparisons import Comparison, outcome_sentence
 from mmlcourse.studies.course_score import overall_score
 
@@ -66,78 +66,35 @@ def test_overall_worked_by_hand(capsys):
     )
 
 
-def pull_solution(product=lambda p, m: p * m, share=lambda x, pulls: x / sum(pulls)):
-    """Return the solution. Each argument replaces one of its parts."""
-
-    def function(probabilities, heads):
-        pulls = {task: product(p, heads[task]) for task, p in probabilities.items()}
-        return {task: share(x, pulls.values()) for task, x in pulls.items()}
-
-    return function
+def heads_solution(p, p_other, heads_other):
+    return heads_other * (p_other / p) ** 2
 
 
-def matched_by_position(probabilities, heads):
-    return pull_solution()(probabilities, dict(zip(probabilities, heads.values())))
-
-
-def mean_of_shares(probabilities, heads):
-    shares = {task: p + heads[task] / sum(heads.values()) for task, p in probabilities.items()}
-    return {task: share / 2 for task, share in shares.items()}
-
-
-PULLS = [
+HEADS = [
+    (lambda *_: [25], "expected one number, found shape [1]."),
+    (lambda p, o, A: A * (p / o) ** 2, "the ratio of the probabilities is inverted."),
     (
-        lambda *_: [0.5, 0.5],
-        "expected a dict with a number for each of quora, sst, sts, found [0.5, 0.5].",
+        lambda p, o, A: A * o / p,
+        "equal gradients grow with the heads, random ones with their root.",
     ),
+    (lambda p, o, A: A * (o / p) ** 0.5, "the root is taken, where a square is needed."),
+    (lambda p, o, A: 2 * A * o / p, "the ratio appears twice, and its powers are added."),
+    (lambda p, o, A: (o / p) ** 2, "the heads of the other task are missing."),
     (
-        lambda *_: {"sst": 1.0},
-        "expected a dict with a number for each of quora, sst, sts, found {'sst': 1.0}.",
+        lambda p, o, A: (o / p) ** 2 / A,
+        "the heads of the other task stand in the denominator.",
     ),
-    (lambda *_: 0.5, "expected a dict with a number for each of quora, sst, sts, found 0.5."),
-    (pull_solution(lambda p, m: p), "the heads are missing; the loss is summed over them."),
-    (pull_solution(lambda p, m: m), "the probabilities are missing."),
-    (pull_solution(lambda p, m: p / m), "p is divided by the heads."),
-    (
-        pull_solution(lambda p, m: p * m**0.5),
-        "gradients that agree grow with the heads, not with their root.",
-    ),
-    (mean_of_shares, "p and heads are added."),
-    (matched_by_position, "heads are matched by place, not by name."),
-    (pull_solution(share=lambda x, pulls: x), "the shares do not add up to 1."),
-    (
-        pull_solution(share=lambda x, pulls: x / max(pulls)),
-        "the shares are relative to the largest.",
-    ),
-    (
-        pull_solution(lambda p, m: p / m, lambda x, pulls: x),
-        "p is divided by the heads, and the shares do not add up to 1.",
-    ),
-    (
-        pull_solution(lambda p, m: p * m * m),
-        (
-            "for ({'quora': 0.5, 'sst': 0.3, 'sts': 0.2}, {'quora': 2, 'sst': 5, 'sts': 1}) at "
-            "[0] it returns 0.206186, expected 0.37037."
-        ),
-    ),
+    (lambda p, o, A: o * A**0.5, "only the length is computed; solve for the heads."),
+    (lambda p, o, A: A**0.5 * (o / p) ** 2, "the root of the other task's heads is left."),
+    (lambda p, o, A: heads_solution(p, o, A) - A, "this is the number of heads to add."),
+    (lambda *_: 25, "for (0.5, 0.25, 384) it returns 25, expected 96."),
 ]
 
 
-def test_pull_worked_by_hand(capsys):
-    """The products 0.5 * 2, 0.3 * 5 and 0.2 * 1 are 1, 1.5 and 0.2; their sum is 2.7.
-
-    The products 0.8 * 1 and 0.2 * 16 have the ratio 1 to 4.
-    """
-    assert list(
-        pull_solution()(
-            {"quora": 0.5, "sst": 0.3, "sts": 0.2}, {"quora": 2, "sst": 5, "sts": 1}
-        ).values()
-    ) == pytest.approx([1 / 2.7, 1.5 / 2.7, 0.2 / 2.7])
-    assert pull_solution()({"a": 0.8, "b": 0.2}, {"b": 16, "a": 1}) == pytest.approx(
-        {"a": 0.2, "b": 0.8}
-    )
-    assert check_pull(pull_solution()) and capsys.readouterr().out == "pull: right.\n"
-    assert check_pull(lambda p, heads: dict(reversed(pull_solution()(p, heads).items())))
+def test_heads_worked_by_hand(capsys):
+    """0.2 times the root of 25 is 1, and so is 0.5 times the root of 4."""
+    assert heads_solution(0.2, 0.5, 4) == pytest.approx(25)
+    assert check_heads(heads_solution) and capsys.readouterr().out == "number of heads: right.\n"
 
 
 def sign_test_solution(
@@ -237,7 +194,7 @@ def test_the_verdict_and_the_sign_test_need_six_pairs():
     "check, name, function, message",
     [
         *((check_overall, "overall score", *case) for case in OVERALLS),
-        *((check_pull, "pull", *case) for case in PULLS),
+        *((check_heads, "number of heads", *case) for case in HEADS),
         *((check_sign_test, "sign test", *case) for case in SIGN_TESTS),
     ],
 )

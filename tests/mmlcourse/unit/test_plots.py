@@ -273,6 +273,18 @@ def test_a_method_looks_the_same_in_every_figure():
     assert plots.profile(shares).lines[1].get_color() == every["mml"]["color"]
 
 
+def test_a_run_at_work_has_its_losses_heads_and_strokes():
+    rows = [
+        (1, "quora", 0.7, {"quora": 4}),
+        (2, "sts", 2.0, {"quora": 4}),
+        (3, "quora", 0.5, {"quora": 3}),
+    ]
+    top, middle, below = plots.at_work(rows, tasks=["quora", "sts"])
+    assert [line.get_xydata().tolist() for line in top.lines] == [[[1, 0.7], [3, 0.5]], [[2, 2]]]
+    assert [line.get_ydata().tolist() for line in middle.lines] == [[4, 4, 3]]
+    assert [list(one.get_positions()) for one in below.collections] == [[1, 3], [2]]
+
+
 def test_bar_charts_side_by_side_have_one_axis_and_the_first_row_on_top():
     charts = {"steps": {"sst": 0.25, "sts": 0.75}, "pull": {"sst": 0.5, "sts": 0.5}}
     axes = plots.bars_side_by_side(charts, xlabels=["share a", "share b"], limit=1.1)

@@ -354,7 +354,6 @@ def test_a_claim_takes_a_side_from_another_experiment_by_hand(tmp_path):
     others = text.split("## Other claims")[1]
     assert "| MML does better than BERT on RTE, in-domain (written after its results) |" in others
     assert "at the same learning rate, mean of four sets" not in others.split("\n##")[0]
-    assert {found.level for *_, found, _ in overviews.claim_rows([one], 0.8)} == {0.8}
     (tmp_path / "no-bert").mkdir()  # the primary claim itself has runs of one side only
     for number, one in enumerate(one for one in runs if one["parameters"]["lr"] == 1e-4):
         if one["experiment"] == "real-same-rate" or one["parameters"]["method"] == "mml":
@@ -617,9 +616,7 @@ def test_the_overviews_of_recorded_runs(folder):
     ]
     sides = [np.mean([[0.6, 0.5, 0.5], [0.5, 0.6, 0.4]]), np.mean([[0.5, 0.4, 0.5], [0.5] * 3])]
     assert found.difference == pytest.approx(100 * (sides[0] - sides[1])) and least == 1
-    main = overviews.claim_rows(recorded, primary=True)
-    assert title == one.title and claim in [row[1] for row in main]
-    assert 0 < len(main) < len(overviews.claim_rows(recorded))
+    assert title == one.title
 
 
 def test_claims_that_figures_draw_have_a_topic_and_an_interval(monkeypatch, folder):
