@@ -1,15 +1,13 @@
-"""The checks of notebook 07's exercises: SAN's step, size and answers."""
+"""The checks of notebook 07's exercises: SAN's step, and the two parts of a gain."""
 
-import math
-
+import numpy as np
 import torch
 
 from mmlcourse.lessons.checks.compare import exercise
 
 __all__ = [
     "check_answer_step",
-    "check_kept_answers",
-    "check_san_parameters",
+    "check_gain_parts",
 ]
 
 
@@ -24,7 +22,11 @@ def _gru(x, s):
 @exercise(
     "answer step",
     [(_M[0], _M[1], _M, _gru, 2 * _M[:3], _W_3), (_M[2], _M[3], _M[:2], _gru, _M[1:], _W_3)],
-    "s = gru(x, s); x = softmax(M W_2 s) M; softmax(W_3 [s; x; |s - x|; s x])",
+    {
+        "s": "gru(x, s)",
+        "x": "softmax(M W_2 s) M, with the new s",
+        "P": "softmax(W_3 [s; x; |s - x|; s x]), with the new s and x",
+    },
 )
 def check_answer_step(pick, s, x, M, gru, W_2, W_3):
     """Check a step of the answer module after the first one.
@@ -39,7 +41,7 @@ def check_answer_step(pick, s, x, M, gru, W_2, W_3):
         W_3: [C, 4 D].
 
     Returns:
-        The answer of this step, [C].
+        The new state [D], the new sum [D] and the answer [C].
     """
     new = pick(
         gru(x, s),
@@ -50,68 +52,44 @@ def check_answer_step(pick, s, x, M, gru, W_2, W_3):
     parts = [new, read, (new - read).abs(), new * read]
     signed = [new, read, new - read, new * read]
     scores = W_3 @ torch.cat(pick(parts, {"the absolute value is missing": signed}))
-    return pick(scores.softmax(0), {"the softmax over the labels is missing": scores})
+    return new, read, pick(scores.softmax(0), {"the softmax over the labels is missing": scores})
 
 
 @exercise(
-    "size of the answer module",
-    [(768, 3), (384, 2), (4, 5)],
-    "(D + 1) + (D² + D) + (6 D² + 6 D) + (4 D C + C)",
+    "parts of a gain",
+    [([50, 53, 51, 54], [55, 54, 57, 55], [58, 61, 56, 60]), ([1, 2, 4], [5, 5, 9], [5, 9, 9])],
+    {
+        "updates": "mean and standard error of longer - alone, seed by seed",
+        "others": "mean and standard error of together - longer, seed by seed",
+    },
 )
-def check_san_parameters(pick, D, C):
-    """Check the number of parameters of a SAN, biases included.
+def check_gain_parts(pick, alone, longer, together):
+    """Check the split of a gain in more updates and other tasks, each with its standard error.
 
     Args:
         pick: the choice between a right value and known mistakes.
-        D: the size of a vector.
-        C: the number of labels.
+        alone: scores of short runs alone, one per seed.
+        longer: scores alone, with as many updates as together.
+        together: scores with the other tasks.
 
     Returns:
-        A whole number.
+        (mean, standard error) of each part.
     """
-    bias = pick(1, {"the biases are missing": 0})
-    summary = pick(D + bias, {"the summary w_1 is missing": 0})
-    one = D * D + bias * D
-    look = pick(one, {"the attention W_2 is missing": 0})
-    gru = pick(
-        6 * one,
-        {
-            "the GRU is counted as one matrix": one,
-            "the GRU has only its three matrices for x": 3 * one,
-            "the GRU has only its two gates": 4 * one,
-            "the GRU has one bias for each gate, not two": 6 * D * D + bias * 3 * D,
-        },
-    )
-    width = pick(
-        4 * D,
-        {"W_3 reads the state alone": D, "W_3 reads two vectors, not four": 2 * D},
-    )
-    total = summary + look + gru + width * C + bias * C
-    return pick(total, {"the parameters are counted once for each of 5 steps": 5 * total})
+    alone, longer, together = (np.array(one, float) for one in (alone, longer, together))
+    second = pick(longer, {"the second part is the difference from the short runs": alone})
 
+    def part(a, b):
+        apart = np.sqrt(a.var(ddof=1) + b.var(ddof=1)) / len(a) ** 0.5
+        spread = (a - b).std(ddof=1)
+        over_n = (a - b).std() / len(a) ** 0.5
+        error = pick(
+            spread / len(a) ** 0.5,
+            {
+                "the error is not that of the paired differences": apart,
+                "it is the standard deviation, not the error of the mean": spread,
+                "the standard deviation divides by n, not by n - 1 (ddof=1)": over_n,
+            },
+        )
+        return [(a - b).mean(), error]
 
-@exercise(
-    "kept answers",
-    [(5, 0.1), (4, 0.5), (3, 0.25)],
-    "binomial(K - 1, j - 1) (1 - p)^(j - 1) p^(K - j), for j = 1 to K",
-    [((3, 0.0), "Without dropout all K answers are kept.")],
-)
-def check_kept_answers(pick, K, p):
-    """Check the distribution of the number of answers that prediction dropout keeps.
-
-    Args:
-        pick: the choice between a right value and known mistakes.
-        K: the number of steps.
-        p: the probability with which an answer is dropped.
-
-    Returns:
-        The probabilities that 1, 2, ..., K answers are kept, a list of K numbers.
-    """
-    sure = pick(1, {"no answer is kept for sure": 0})
-    stay = pick(1 - p, {"p and 1 - p are exchanged, or the order is reversed": p})
-    open_ = K - sure
-    ways = pick(
-        [math.comb(open_, j - sure) for j in range(1, K + 1)],
-        {"the number of ways to choose the kept answers is missing": [1] * K},
-    )
-    return [way * stay ** (j - sure) * (1 - stay) ** (K - j) for j, way in enumerate(ways, start=1)]
+    return part(longer, alone), part(together, second)
