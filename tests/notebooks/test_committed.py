@@ -229,8 +229,11 @@ STATED = {
     "05": {"2,000", "5.6", "7.63"},
     "06": {"0.36", "1,024", "1.05", "2,490", "2.5", "10.4", "69.305", "69.315"}
     | {"1.06", "69.51", "76.57", "0.1", "5.1"},  # of a slider; of exercises 2 and 3
-    # of the paper, the toy and an exercise; real-answer's interval; differences of means printed
-    "07": {"2,500", "950,000", "0.73", "0.437", "0.467", "4,144,132", "1.7", "1.4", "4.8"},
+    # of the paper and of the toy's sliders; of experiments/together-or-alone.toml and its control;
+    # numbers of figures; of exercises 3 and 4
+    "07": {"2,500", "950,000", "550,000", "0.003", "0.023", "0.635", "0.700"}
+    | {"8.4", "3.8", "0.6", "0.7", "1.4", "4.8", "2.3", "0.2", "0.1", "2.6", "0.581"}
+    | {"2,184", "2,205"},
     "08": {"0.000045", "0.18", "0.61", "0.64", "0.9975", "0.0322", "0.0093"}  # of figures
     | {"87,599"},  # of SQuAD
     # of the papers, of an exercise, and of experiments/real-*.toml, see test_recorded.py
