@@ -44,9 +44,9 @@ def test_the_step_is_the_librarys(capsys):
 @pytest.mark.parametrize(
     "function, message",
     [
-        (lambda s, x, M, gru, *W: step(x, s, M, gru, *W), "s: the arguments of the GRU are swapped."),
-        (lambda s, x, M, gru, *W: step(s, x, M, lambda x, s: s, *W), "s: the state stays the same."),
-        (lambda s, x, M, gru, W, V: step(s, x, M, gru, torch.eye(3), V), "x: W_2 is missing."),
+        (lambda s, x, M, g, *W: step(x, s, M, g, *W), "s: the arguments of the GRU are swapped."),
+        (lambda s, x, M, g, *W: step(s, x, M, lambda x, s: s, *W), "s: the state stays the same."),
+        (lambda s, x, M, g, W, V: step(s, x, M, g, torch.eye(3), V), "x: W_2 is missing."),
         (lambda *a: step(*a, sign=lambda d: d), "P: the absolute value is missing."),
         (lambda *a: step(*a, last=lambda e: e), "P: the softmax over the labels is missing."),
         (lambda *a: step(*a)[2], "expected (s, x, P), found"),
