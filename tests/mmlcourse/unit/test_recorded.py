@@ -138,8 +138,6 @@ def test_the_gains_at_the_last_epoch_are_those_in_the_text_of_real_stars():
     assert all(len(values) == 6 for values in last.values()) and len(last) == 6
     said = "{:.1f}, {:.1f} and {:.1f} points".format(*gains)
     assert said in (ROOT / "experiments" / "real-stars.toml").read_text(encoding="utf-8")
-    lesson = (ROOT / "notebooks" / "src" / "09_domain_adaptation.py").read_text(encoding="utf-8")
-    assert said.replace(" points", "") in lesson
     measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     assert f"with 10, 40 and 160 labels are {said.replace(' points', '.')}" in measured
 
@@ -183,8 +181,6 @@ def test_the_sentences_on_a_new_domain_equal_the_runs():
         f"with 2 SciTail labels the gain is {two:.1f} points at the last epoch, and {chosen:.1f} at"
     )
     assert said in lesson
-    snli = [gain(last, ["snli"], [one]).difference for one in shares]
-    assert "eight sets gain {:.1f}, {:.1f} and {:.1f} points with 2, 20".format(*snli) in lesson
     plan = " ".join((ROOT / "experiments" / "PLAN.md").read_text(encoding="utf-8").split())
     assert f"is {chosen:.1f} points at the best epoch, and {two:.1f} at the last one." in plan
     assert f"both sets the gain at the last epoch is {at_last.difference:.1f}." in plan
@@ -224,15 +220,13 @@ def test_the_texts_on_mnli_alone_equal_the_runs():
             accuracy = 100 * run["history"][-1]["accuracy"]
             last.setdefault(side, {}).setdefault(run["parameters"]["task"], []).append(accuracy)
     means = {side: {on: np.mean(values) for on, values in of.items()} for side, of in last.items()}
-    mnli, eight = means["real-adaptation-mnli", "mt-dnn"], means["real-adaptation", "mt-dnn"]
+    mnli = means["real-adaptation-mnli", "mt-dnn"]
     plain = means["real-adaptation", "bert"]
     gains = [mnli[on] - plain[on] for on in ("snli", "scitail")]
-    gains += [eight[on] - mnli[on] for on in ("snli", "scitail")]
-    said = "MNLI alone gains {:.1f} points on SNLI and {:.1f} on SciTail, on average over the three"
-    said += " sizes. Eight sets add another {:.1f} and {:.1f} points over MNLI alone"
-    assert said.format(*gains) in " ".join(lesson.replace("\n#", " ").split())
+    said = f"MNLI alone gains {gains[0]:.1f} points on SNLI"
+    assert said in " ".join(lesson.replace("\n#", " ").split())
     assert {len(values) for of in last.values() for values in of.values()} == {18}
-    mnli = np.mean(gains[:2])
+    mnli = np.mean(gains)
     assert f"At the last epoch, the gain after MNLI alone is {mnli:.1f} points." in measured
 
 
@@ -628,9 +622,6 @@ def test_the_texts_on_the_number_of_checks_equal_the_runs():
     found = paired_bootstrap(means[30], means[1])
     text = (ROOT / "notebooks" / "src" / "04_pruning_heads.py").read_text(encoding="utf-8")
     said = " ".join(text.replace("\n#", " ").split())
-    assert (
-        f"leaves {one} heads in the median, five leave {five}, and thirty leave {thirty}." in said
-    )
     assert f"{found.difference:.1f} points better than one, but the interval" in said
     assert f"({found.low:+.1f} to {found.high:+.1f}) includes zero" in said and found.low < 0
 
