@@ -37,6 +37,11 @@ class Recorder:
         self.measure, self.every, self.rows = measure, every, []
 
     def after_step(self, event):
+        """Keep the numbers of every so many updates.
+
+        Args:
+            event: the update, a StepEvent.
+        """
         if event.step % self.every == 0:
             self.rows.append([event.step, *map(float, self.measure(event))])
 

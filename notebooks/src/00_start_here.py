@@ -6,7 +6,7 @@
 #
 # | | |
 # |---|---|
-# | time | 25 minutes to read, 40 for the exercises · fast: 1 min on two CPU cores · colab: 4 min on one GPU (estimated) |
+# | time | 25 minutes to read and 40 for the exercises · fast: 1 min on two CPU cores · colab: 4 min on one GPU (estimated) |
 # | memory | 2 GB |
 # | read first | nothing; you should know Python and have met PyTorch |
 # | paper | Devlin et al. 2019, *BERT*, section 3 |
@@ -99,7 +99,7 @@ rows.loc[list(data.task.labels), ["sentence"]].reset_index()  # from very negati
 # vector per sentence, with $D$ numbers. The head has $D \times C$ weights and $C$ biases, with $C$ = 5 labels.
 #
 # ![A sentence is cut into T tokens. The frozen encoder turns them into T vectors of D numbers, whose mean is one vector. The head, which
-# is trained, turns the mean into five probabilities.](images/00_head.svg)
+# is trained, turns the mean into five probabilities.](images/head.svg)
 
 # %% tags=["effect"]
 # NBVAL_CHECK_OUTPUT

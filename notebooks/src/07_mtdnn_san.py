@@ -380,12 +380,12 @@ snli = tasks["snli"]
 if profile != "fast":
     snli = replace(snli, train=snli.train.take(range(20_000)), dev=snli.dev.take(range(1_000)))
 rates = dict(lr=1.5e-4, head_lr=1.5e-3) if profile == "fast" else dict(lr=5e-5, head_lr=5e-5)
-kept = size.checkpoints(output_dir, "07-san")  # for a run after a disconnect
 pace = dict(epochs=epochs, batch_size=32, max_length=size.max_length, seed=seed)
 pace["precision"] = size.precision
 
 # %%
 trained = new_model(["snli"])
+kept = size.checkpoints(output_dir, "07-san")  # for a run after a disconnect
 history = fit(trained, {"snli": snli}, **rates, **pace, **kept)
 accuracy = history.loc[history["best"], "accuracy"].item()
 majority = np.bincount(snli.dev.labels).max() / len(snli.dev)
@@ -497,7 +497,7 @@ with folded("Answer"):
 # ### The recorded answer
 #
 # The mini data are too few to compare heads, so this is recorded on real sets (the study `real-answer` of
-# [our report](../results/REPORT.md)): RTE and SciTail (inference) and MRPC (paraphrases), each alone for three epochs, with six seeds.
+# `results/REPORT.md`): RTE and SciTail (inference) and MRPC (paraphrases), each alone for three epochs, with six seeds.
 #
 # **Predict before you run.** By how many points is the answer module better than a linear head?
 
@@ -826,7 +826,8 @@ one_step = ...  # an answer module with K = 1
 
 if one_step is not ...:
     with_one = MultitaskModel(copy.deepcopy(pretrained), {"snli": one_step}, tokenizer)
-    one = fit(with_one.to(device), {"snli": snli}, **rates, **pace)
+    kept = size.checkpoints(output_dir, "07-one-step")
+    one = fit(with_one.to(device), {"snli": snli}, **rates, **pace, **kept)
     print(f"K = 1: {one.loc[one['best'], 'accuracy'].item():.3f}, K = 5: {accuracy:.3f}")
 
 # %% [markdown]

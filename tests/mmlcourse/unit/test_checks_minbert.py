@@ -1,10 +1,8 @@
 """The checks of notebook 01 accept the solutions and name each known mistake."""
 
 import functools
-import re
 from pathlib import Path
 
-import jupytext
 import pytest
 import torch
 from torch import nn
@@ -249,22 +247,3 @@ def test_other_names_of_parameters_are_refused(capsys):
 def test_the_modules_of_the_library_are_accepted():
     assert checks.check_self_attention(bert.BertSelfAttention)
     assert checks.check_add_norm(AddNorm) and checks.check_layer(bert.BertLayer)
-
-
-CLASSES = {"MyAttention": "SolvedAttention", "MyAddNorm": "SolvedAddNorm", "MyLayer": "SolvedLayer"}
-
-
-def solutions():
-    """Return the code of the notebook's folded solutions, and that of its code cells."""
-    cells = jupytext.read(MASTER).cells
-    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    folded = re.findall(r"<summary>Solution</summary>\s*```python\n(.*?)```", text, re.S)
-    return folded, [cell.source for cell in cells if cell.cell_type == "code"]
-
-
-def test_the_notebook_continues_with_its_own_solutions():
-    """A folded cell repeats each class under another name."""
-    folded, cells = solutions()
-    assert len(folded) == 4
-    for code, (name, other) in zip(folded, CLASSES.items()):
-        assert sum(code.replace(name, other).strip() in cell for cell in cells) == 1, name
