@@ -765,11 +765,11 @@ def my_step(optimizer_class, lr, sign):
 
 # %% tags=["answer"]
 with folded("Output of the solution"):
-    for name, kind, lr in (("SGD", torch.optim.SGD, 0.1), ("AdamW", torch.optim.AdamW, 1e-4)):
+    for name, kind, rate in (("SGD", torch.optim.SGD, 0.1), ("AdamW", torch.optim.AdamW, 1e-4)):
         moved = []
         for sign in (1, -1):
             model = new_model(sst.task).eval()
-            optimizer = kind(model.parameters(), lr=lr)
+            optimizer = kind(model.parameters(), lr=rate)
 
             def flip(*_, model=model, sign=sign):
                 for p in model.parameters():
