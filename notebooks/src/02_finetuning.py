@@ -779,7 +779,7 @@ with folded("Output of the solution"):
             optimizer.register_step_pre_hook(flip)
             step_by_hand(model, batches[0], optimizer)
             moved.append(torch.nn.utils.parameters_to_vector(model.parameters()).detach())
-        print(f"{name}: largest difference {(moved[0] - moved[1]).abs().max() / lr:.2f} lr")
+        print(f"{name}: largest difference {(moved[0] - moved[1]).abs().max() / rate:.2f} lr")
 
 # %% [markdown]
 # ## If it goes wrong
