@@ -151,7 +151,7 @@ def error_text(error):
         how to see its traceback.
     """
     if isinstance(error, ModuleNotFoundError):
-        return printable(f"{error}. Try: pip install {error.name}")
+        return printable(f"{error}. `mmlkit doctor` says what to install.")
     if is_mistake(error):
         return printable(str(error))
     return printable(

@@ -19,6 +19,7 @@ import torch
 from mmlkit.data.batching import collate, plan_examples
 from mmlkit.data.loading import TaskData
 from mmlkit.heads.linear import Loss
+from mmlkit.heads.pruning import HeadPruner
 from mmlkit.runtime import (
     autocast,
     delayed_interrupt,
@@ -371,23 +372,25 @@ def _check_parts(model, data, optimizer, hooks, sampler, numbers):
             f"warmup is {numbers['warmup']}, clip {clip}, and the learning rates are {rates}. "
             "Expected a share of all steps (0 to 1), a norm above 0 or None, and no rate below 0."
         )
-    for hook in hooks:
-        head = getattr(hook, "head", None)
-        if head is not None and all(head is not one for one in model.heads.values()):
-            raise ValueError(
-                f"The head of {type(hook).__name__} is not one of this model. Make the hook with "
-                "model.heads[...]."
-            )
-        updates = sampler.epochs * sampler.steps_per_epoch
-        if getattr(hook, "every", 0) > updates:
-            kind = type(hook).__name__
-            said = f"{kind} never acts: every is {hook.every}, of {updates} updates."
-            warnings.warn(said, stacklevel=3)
     if sampler.epochs != numbers["epochs"] or set(sampler.sizes) != set(data):
         raise ValueError(
             f"The sampler is for {sampler.epochs} epochs of {list(sampler.sizes)}; this run is "
             f"{numbers['epochs']} epochs of {list(data)}."
         )
+    for hook in hooks:
+        head = getattr(hook, "head", None)
+        task = next((name for name, one in model.heads.items() if one is head), None)
+        if head is not None and task is None:
+            raise ValueError(
+                f"The head of {type(hook).__name__} is not one of this model. Make the hook with "
+                "model.heads[...]."
+            )
+        if isinstance(hook, HeadPruner):
+            epochs = range(1, sampler.epochs + 1)
+            updates = sum(sampler.order(epoch).count(task) for epoch in epochs)
+            if hook.every > updates:
+                said = f"every is {hook.every}, and {task} has {updates} updates."
+                warnings.warn(f"HeadPruner never acts: {said}", stacklevel=3)
 
 
 def _optimizer(model, optimizer, lr, head_lr):

@@ -60,7 +60,7 @@ from mmlcourse.lessons.answers import folded
 from mmlcourse.lessons.profiles import get_profile
 
 # %% tags=["setup", "effect"]
-from mmlcourse.studies import build_head, score_table, untrained_scores
+from mmlcourse.studies import Recorder, build_head, score_table, untrained_scores
 from mmlkit.bert import BertConfig, BertModel, load_pretrained
 from mmlkit.data import collate, encode, load_task
 from mmlkit.heads import LinearHead, MultiverseHead, PairHead
@@ -383,22 +383,11 @@ def optimizer_of(model):
 
 
 # %% tags=["setup"]
-class Log:
-    """A hook of `fit` that writes down the task, the loss per head and the heads of every step."""
-
-    def __init__(self):
-        self.rows = []
-
-    def after_step(self, event):
-        heads = {name: int(event.model.heads[name].active.sum()) for name in ("sst", "quora")}
-        loss = event.loss.total.item() / heads.get(event.task, 1)
-        self.rows.append((event.step, event.task, loss, heads))
-
-    def state_dict(self):
-        return {"rows": self.rows}
-
-    def load_state_dict(self, state):
-        self.rows = state["rows"]
+def measured(event):
+    """The number of the task, the loss per head, and the active heads of sst and of quora."""
+    heads = [int(event.model.heads[name].active.sum()) for name in ("sst", "quora")]
+    number = TASKS.index(event.task)
+    return [number, event.loss.total / [*heads, 1][number], *heads]
 
 
 # %% tags=["setup"]
@@ -422,7 +411,7 @@ def run(name, multiverse=True, pals=True, schedule="annealed", seed=seed, log=()
 
 
 # %%
-log = Log()
+log = Recorder(measured)
 model = run("everything", log=[log])
 plots.at_work(log.rows, tasks=TASKS)
 plt.show()

@@ -108,7 +108,8 @@ def at_work(rows, *, tasks):
     """Draw a run with everything: the loss per head, the active heads, and the tasks of the steps.
 
     Args:
-        rows: a list of (step, task, loss per head, {task: active heads}).
+        rows: lists of the step, the number of its task, the loss per head, and the active heads of
+            the first tasks.
         tasks: the names of all tasks.
 
     Returns:
@@ -116,15 +117,14 @@ def at_work(rows, *, tasks):
     """
     size, shared = (7.4, 5), dict(sharex=True, height_ratios=(3, 3, 1))
     with panels(3, 1, size, **shared) as ((top,), (middle,), (below,)):
-        steps = [step for step, *_ in rows]
+        steps, _, _, *heads = zip(*rows)
+        for counts, one in zip(heads, looks(tasks).values()):
+            middle.step(steps, counts, where="post", **{**one, "marker": None})
         for i, (task, one) in enumerate(looks(tasks).items()):
-            own = [(step, loss) for step, name, loss, _ in rows if name == task]
+            own = [(step, loss) for step, number, loss, *_ in rows if number == i]
             top.plot(*zip(*own), one["marker"], color=one["color"], markersize=3, label=task)
             marks = dict(linelengths=0.8, linewidths=1, colors=one["color"])
             below.eventplot([step for step, _ in own], lineoffsets=i, **marks)
-            if task in rows[0][3]:
-                counts = [heads[task] for *_, heads in rows]
-                middle.step(steps, counts, where="post", **{**one, "marker": None})
         top.set(ylabel="loss per head", ylim=(0, None))
         middle.set(ylabel="active heads", ylim=(0, None))
         below.set(xlabel="step", ylabel="trained", ylim=(len(tasks) - 0.4, -0.6))

@@ -274,11 +274,7 @@ def test_a_method_looks_the_same_in_every_figure():
 
 
 def test_a_run_at_work_has_its_losses_heads_and_strokes():
-    rows = [
-        (1, "quora", 0.7, {"quora": 4}),
-        (2, "sts", 2.0, {"quora": 4}),
-        (3, "quora", 0.5, {"quora": 3}),
-    ]
+    rows = [[1, 0, 0.7, 4], [2, 1, 2.0, 4], [3, 0, 0.5, 3]]
     top, middle, below = plots.at_work(rows, tasks=["quora", "sts"])
     assert [line.get_xydata().tolist() for line in top.lines] == [[[1, 0.7], [3, 0.5]], [[2, 2]]]
     assert [line.get_ydata().tolist() for line in middle.lines] == [[4, 4, 3]]

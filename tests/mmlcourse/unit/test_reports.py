@@ -31,6 +31,7 @@ from mmlcourse.batch.scores import (
     long_frame,
 )
 from mmlcourse.batch.verdicts import _spread, write_evidence, write_readme
+from mmlcourse.cli import machine
 from mmlcourse.studies.comparisons import outcome
 from mmlcourse.text import error_text, markdown_text, signed_interval
 
@@ -697,9 +698,10 @@ def test_markdown_text_by_hand():
     assert markdown_text("of `real-rates`, `a b`") == r"of `real-rates`, \`a b\`"
 
 
-def test_a_missing_package_is_named_with_what_installs_it():
+def test_a_missing_package_is_named_with_the_command_that_knows_it():
     error = ModuleNotFoundError("No module named 'snakemake'", name="snakemake")
-    assert error_text(error) == "No module named 'snakemake'. Try: pip install snakemake"
+    said = "No module named 'snakemake'. `mmlkit doctor` says what to install."
+    assert error_text(error) == said and "snakemake" in machine._PACKAGES
 
 
 @pytest.mark.parametrize("changes", [{"experiment": "../../x"}, {"profile": "/etc"}])

@@ -640,9 +640,22 @@ def test_parts_of_another_model(make_model, make_toy):
     hooks = [HeadPruner(other.heads["sst"])]
     message = said("Make the hook with model.heads[", fit, model, data, hooks=hooks)
     pruner = HeadPruner(run(message, r"model\.heads\[\.\.\.\]", "'sst'", model=model), momentum=0)
-    with pytest.warns(UserWarning, match="HeadPruner never acts: every is 1000, of 1 updates"):
+    with pytest.warns(UserWarning, match="never acts: every is 1000, and sst has 1 updates"):
         history = fit(model, data, epochs=1, hooks=[pruner])
     assert pruner.averages.sum().item() == pytest.approx(history.train_loss[0], rel=1e-3)
+
+
+def test_a_pruner_counts_the_updates_of_its_own_task(make_model, make_toy):
+    """With batches of one row, sst has 4 of the 12 updates, so 5 is too many and 4 is not."""
+    model = make_model("sst", "sts")
+    model.heads["sst"] = MultiverseHead(32, 5, num_heads=6)
+    data = {"sst": make_toy("sst", 4), "sts": make_toy("sts", 8)}
+    hooks = [HeadPruner(model.heads["sst"], every=5)]
+    with pytest.warns(UserWarning, match="every is 5, and sst has 4 updates"):
+        fit(model, data, epochs=1, batch_size=1, hooks=hooks)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(model, data, epochs=1, batch_size=1, hooks=[HeadPruner(model.heads["sst"], every=4)])
 
 
 def test_data_under_another_name(make_model, make_toy):
