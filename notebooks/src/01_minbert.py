@@ -851,10 +851,10 @@ print(f"mask forgotten: largest difference {(without - reference).abs().max():.2
 # and the sum is normalised. Your three classes do it.
 
 # %%
-largest = table["largest difference"]
+furthest = table["largest difference"]
 print(f"{int(real.sum()) * encoder.config.hidden_size:,} numbers of two sentences:", end=" ")
-print(f"yours and the published ones differ by at most {largest['yours']:.0e},")
-print(f"with the misprinted residual by up to {largest['misprinted']:.1f}.")
+print(f"yours and the published ones differ by at most {furthest['yours']:.0e},")
+print(f"with the misprinted residual by up to {furthest['misprinted']:.1f}.")
 
 # %% [markdown]
 # ## Exercises
