@@ -904,9 +904,9 @@ without = my_embedding if order_right else solved_embedding
 
 # %%
 bites = tokenizer(["The dog bit the man.", "The man bit the dog."], return_tensors="pt")
-ids = bites.input_ids, bites.token_type_ids
-embedded = {"with positions": encoder.embeddings(*ids)}
-embedded["without"] = without(encoder.embeddings, *ids)
+bite_ids = bites.input_ids, bites.token_type_ids
+embedded = {"with positions": encoder.embeddings(*bite_ids)}
+embedded["without"] = without(encoder.embeddings, *bite_ids)
 for name, hidden in embedded.items():
     for layer in encoder.encoder.layer:
         hidden = layer(hidden)

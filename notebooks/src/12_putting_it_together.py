@@ -3,8 +3,8 @@
 #
 # The earlier notebooks built single parts: many orthogonal heads, a small attention for every task, and a sampler that draws the next
 # task. Here they work in one model, on the three tasks of the CS224N project. **Does this model beat a plain shared encoder, and which part
-# is responsible?** You will build it with a switch for every part, see how its tasks compete, train it, and answer the question with an ablation over six
-# seeds. At the end you run an ablation of your own.
+# is responsible?** You will build it with a switch for every part, see how its tasks compete, train it, and read what six recorded seeds say. At the end
+# you run an ablation of your own.
 #
 # | | |
 # |---|---|
@@ -484,7 +484,7 @@ plots.text_boxes(show, **texts)
 # %% [markdown]
 # In a live notebook, two text boxes accept sentences of your own. The model was trained for a few steps, so do not expect much.
 #
-# ## 5 The answer: an ablation with six seeds
+# ## 5 The answer: six recorded seeds
 #
 # The question of this notebook needs more than one small run. Its experiment takes a part of the course's files (500 rows of SST, $2{,}000$ of
 # Quora, 350 of STS), 450 updates and six seeds for each system. *Everything* has all parts, *nothing* has none of them, and each of the other systems

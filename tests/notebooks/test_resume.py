@@ -32,7 +32,7 @@ def counted(*arguments, **options):
 
 loop.train_step = counted
 {cells}
-print("RESULT", len(steps), effects, tuned_history.drop(columns="seconds").values.tolist())
+print("RESULT", len(steps), effects, tuned_run.history.drop(columns="seconds").values.tolist())
 """
 
 
