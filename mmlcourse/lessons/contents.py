@@ -7,7 +7,7 @@ __all__ = ["COURSE", "course_table"]
 # File, title, subject, minutes (fast, one thread of a busy 2.5 GHz Xeon), and gigabytes of memory.
 COURSE = (
     ("00_start_here", "Start here", "this machine, a first classifier", 1, 2),
-    ("01_minbert", "minBERT", "the encoder, written by you", 2, 2),
+    ("01_minbert", "minBERT", "the encoder, written by you", 1, 2),
     ("02_finetuning", "Fine-tuning", "AdamW, frozen and fine-tuned encoders", 4, 3),
     ("03_multiverse_loss", "The maximal multiverse loss", "hundreds of orthogonal heads", 4, 3),
     ("04_pruning_heads", "Pruning heads", "MeanShift on the losses of heads", 3, 3),

@@ -6,7 +6,7 @@
 #
 # | | |
 # |---|---|
-# | time | 2 hours to read and write · fast: 2 min on two CPU cores · colab, paper: some minutes, for a download of 440 MB (estimated) |
+# | time | 2 hours to read and write · fast: 1 min on two CPU cores · colab, paper: some minutes, for a download of 440 MB (estimated) |
 # | memory | fast: 2 GB · colab, paper: 3 GB |
 # | read first | [00 Start here](00_start_here.ipynb); matrix products and the softmax |
 # | papers | Vaswani et al. 2017, section 3.2 · Devlin et al. 2019, section 3 · the CS224N minBERT handout |
@@ -677,7 +677,7 @@ with folded():
 # ## 6 Trained weights
 #
 # The library saves the encoder under the names that transformers uses, and transformers loads the folder with its own code. In
-# the profile `fast` the weights are MiniLM's (notebook 00 says what MiniLM is). The table compares three encoders with that of
+# the profile `fast` the weights are MiniLM's (notebook 00 says what MiniLM is). The next cell compares three encoders with that of
 # transformers, on the same weights. *yours* is built from your classes, or from the solutions where a check did not accept
 # yours (as in the stored run). *misprinted* has the wrong second residual in every layer.
 
@@ -698,18 +698,15 @@ batch = tokenizer(texts, padding=True, return_tensors="pt")
 models = {"mmlkit": encoder, "yours": with_weights(MyBert(encoder.config), encoder)}
 models["misprinted"] = with_weights(MyBert(encoder.config, MisprintedLayer), encoder)
 tolerance = 1e-5 if profile == "fast" else 1e-4  # BERT-base has more layers, so more rounding
-real, compared = batch.attention_mask.bool(), {}
+real, furthest = batch.attention_mask.bool(), {}
 theirs = published(**batch).last_hidden_state[real]
+print("largest difference from transformers, and mean cosine:")
 for name, model in models.items():
     vectors = model(**batch)[0][real]
-    cosine = F.cosine_similarity(vectors, theirs, dim=-1).mean().item()
-    compared[name] = {"largest difference": (vectors - theirs).abs().max().item()}
-    compared[name]["cosine"] = cosine
-table = pd.DataFrame(compared).T
-table.assign(**{"largest difference": table["largest difference"].map("{:.2g}".format)}).round(3)
-
-# %%
-assert (table["largest difference"][["mmlkit", "yours"]] < tolerance).all()
+    furthest[name] = (vectors - theirs).abs().max().item()
+    cosine = F.cosine_similarity(vectors, theirs, dim=-1).mean()
+    print(f"{name:>10}  {furthest[name]:.2g}  {cosine:.3f}")
+assert max(furthest["mmlkit"], furthest["yours"]) < tolerance
 
 # %% [markdown]
 # In six trained layers, the wrong residual changes the result strongly. Matching shapes do not reveal such a mistake, but a comparison with
@@ -817,16 +814,26 @@ choices = pd.DataFrame(links, columns=names)
 first = choices["to first"] > choices["to second"]
 switches = sum(first[i] != first[i + 1] for i in range(0, len(choices), 2))
 
+# %% tags=["setup"]
+meant = [(row["adjective"], row["it is"]) for _, row in choices[:2].iterrows()]
+first_pair = [attention_maps(pairs[0][0].format(adjective)) for adjective, _ in meant]
+shared = ["/".join(dict.fromkeys(both)) for both in zip(*(pieces for pieces, _ in first_pair))]
+
 # %% tags=["answer"]
 with folded():
-    print(
-        f"In {switches} of {len(pairs)} pairs. Layer {chosen[0]}, head {chosen[1]} prefers", end=" "
-    )
-    print(f"another noun in {switches} pairs, and the same noun in {len(pairs) - switches}.")
+    name, kept = f"layer {chosen[0]}, head {chosen[1]}", len(pairs) - switches
+    print(f"In {switches} of {len(pairs)} pairs; in {kept} pairs {name} prefers the same noun.")
+    print("The picture has the first pair. If the head resolved the pronoun, the two rows would")
+    print("differ in the columns of the two nouns.")
+    rows_of_it = [found[(*chosen, pieces.index("it"))] for pieces, found in first_pair]
+    ax = plots.attention(torch.stack(rows_of_it), shared, title=f"Where it looks, {name}")
+    ax.set_yticks((0, 1), [f"too {word}: the {noun}" for word, noun in meant])
+    ax.set_ylabel("")
+    plt.show()
     display(choices.drop(columns="right").round(2))
 
 # %% [markdown]
-# This head links *it* to a noun before it, but it does not resolve the pronoun: for that, the adjective would have to matter. On the sentence
+# (In the picture, the noun that *it* means stands after the colon.) This head links *it* to a noun before it, but it does not resolve the pronoun: for that, the adjective would have to matter. On the sentence
 # by which we chose it, it looked as if it did. Another head might; each needs a test like this. An attention map suggests a hypothesis, but it is not an explanation (Jain and Wallace 2019).
 #
 # ### Padding changes nothing
@@ -851,7 +858,6 @@ print(f"mask forgotten: largest difference {(without - reference).abs().max():.2
 # and the sum is normalised. Your three classes do it.
 
 # %%
-furthest = table["largest difference"]
 print(f"{int(real.sum()) * encoder.config.hidden_size:,} numbers of two sentences:", end=" ")
 print(f"yours and the published ones differ by at most {furthest['yours']:.0e},")
 print(f"with the misprinted residual by up to {furthest['misprinted']:.1f}.")

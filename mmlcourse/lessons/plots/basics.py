@@ -15,6 +15,7 @@ from mmlcourse.lessons.plots.common import (
 )
 
 __all__ = [
+    "against_time",
     "attention",
     "bars",
     "bars_side_by_side",
@@ -96,7 +97,8 @@ def confusion_matrix(labels, predictions, names, *, title=""):
 def learning_curves(runs, *, rows, baseline):
     """Draw the training loss of every update, and the dev accuracy of every epoch, of some runs.
 
-    Losses are means over ten updates. Updates have a logarithmic axis; a ring marks a best epoch.
+    Losses are means over ten updates. Updates have a logarithmic axis. A ring marks a best epoch,
+    whose accuracy has its standard error.
 
     Args:
         runs: {name: (DataFrame of `fit`, losses of all updates)}.
@@ -106,24 +108,51 @@ def learning_curves(runs, *, rows, baseline):
     Returns:
         The two axes.
     """
-    from matplotlib.ticker import LogLocator
-
     with panels(1, 2, (10, 3.6)) as ((left, right),):
         for (name, (history, losses)), one in zip(runs.items(), looks(runs).values()):
             means = np.convolve(losses, np.full(10, 0.1), "valid")
             left.plot(10 + np.arange(len(means)), means, one["linestyle"], color=one["color"])
             right.plot(history["step"], history["accuracy"], **one, markersize=4, label=name)
-            error_bars(right, history["step"], history["accuracy"], rows, one["color"])
             best, ring = history[history["best"]], dict(markersize=13, fillstyle="none")
+            error_bars(right, best["step"], best["accuracy"], rows, one["color"])
             right.plot(best["step"], best["accuracy"], "o", **ring, color=one["color"])
         right.axhline(baseline, **DOTTED, label="majority class")
         for ax, ylabel in ((left, "training loss"), (right, "dev accuracy")):
-            ax.set(xscale="log", xlabel="update (log)", ylabel=ylabel)
-            ax.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-            ax.xaxis.set_major_formatter("{x:g}")
-            ax.minorticks_off()
+            ax.set(xlabel="update (log)", ylabel=ylabel)
+            _log_axis(ax, (1, 3))
         right.legend(**OUTSIDE)
     return left, right
+
+
+def _log_axis(ax, steps):
+    from matplotlib.ticker import LogLocator
+
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=steps))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.minorticks_off()
+
+
+def against_time(values, seconds, *, ylabel):
+    """Draw what some runs reached against their time: faint dots are seeds, and bars mean errors.
+
+    Args:
+        values: a DataFrame with a column for each kind of run and a row for each seed.
+        seconds: the time of each kind.
+        ylabel: what the values are.
+
+    Returns:
+        The axes.
+    """
+    with panel(size=(9, 3.4), xlabel="seconds of training (log)", ylabel=ylabel) as ax:
+        for (name, time), one in zip(zip(values, seconds), looks(values).values()):
+            found, look = values[name].dropna(), dict(color=one["color"], marker=one["marker"])
+            ax.plot([time] * len(found), found, linestyle="", alpha=0.3, **look)
+            label = f"{name}: {found.mean():.1f} ± {found.sem():.1f}"
+            ax.errorbar(1.06 * time, found.mean(), found.sem(), capsize=4, label=label, **look)
+        _log_axis(ax, (1, 2, 5))
+        ax.legend(**OUTSIDE)
+    return ax
 
 
 def bars(values, *, xlabel, title="", ax=None):
@@ -198,7 +227,7 @@ def seeds(values, *, xlabel, title="", bars=False):
         ax.set_yticks(range(rows), values.columns)
         ax.set_ylim(rows - 0.5, -0.5)
         named = dict(zip(*ax.get_legend_handles_labels()[::-1]))  # each name once
-        below = dict(loc="upper left", bbox_to_anchor=(0, -0.6 / (0.5 * rows + 0.3)), ncols=3)
+        below = dict(loc="upper left", bbox_to_anchor=(0, -0.5 / (0.7 * rows + 0.2)), ncols=3)
         if named:
             ax.legend(named.values(), named, **below)
     return ax
