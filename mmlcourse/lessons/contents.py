@@ -9,7 +9,7 @@ COURSE = (
     ("00_start_here", "Start here", "this machine, a first classifier", 1, 2),
     ("01_minbert", "minBERT", "the encoder, written by you", 1, 2),
     ("02_finetuning", "Fine-tuning", "AdamW, frozen and fine-tuned encoders", 4, 3),
-    ("03_multiverse_loss", "The maximal multiverse loss", "hundreds of orthogonal heads", 4, 3),
+    ("03_multiverse_loss", "The maximal multiverse loss", "hundreds of orthogonal heads", 2, 3),
     ("04_pruning_heads", "Pruning heads", "MeanShift on the losses of heads", 3, 3),
     ("05_cross_dataset", "On sets it was not trained on", "the cross-dataset protocol", 6, 3),
     ("06_published_tables", "Reading published tables", "misprints, profiles, chance", 1, 3),

@@ -1,4 +1,4 @@
-"""The checks of notebook 03's exercises: a step of the term, free directions, the collapse."""
+"""The checks of notebook 03: the loss, its turning part, free directions; and the collapse."""
 
 import math
 
@@ -9,7 +9,8 @@ from mmlcourse.lessons.checks.compare import exercise
 __all__ = [
     "check_collapse",
     "check_free_directions",
-    "check_term_step",
+    "check_multiverse_loss",
+    "check_turning",
 ]
 
 _EQ_5 = "the mean over the active heads, dim 0 (Eq. 5)"
@@ -21,55 +22,58 @@ def _rows(*shape):
 
 
 @exercise(
-    "step of the term",
-    [(_rows(4, 3), 0.3, 0.1), (_rows(3, 5) + 1, 0.05, 2.0)],
-    "F - lr lambda sign(G) F, where G = F F^T and the diagonal of sign(G) is 0",
+    "multiverse loss",
+    [(_rows(4, 3, 5),), (_rows(5, 2, 3) - 0.3,)],
+    "half of the sum of |F_k F_k^T| over all classes k, without the diagonals",
 )
-def check_term_step(pick, F, lam, lr):
-    """Check one step of gradient descent on lambda L_mv, for the heads of one class.
+def check_multiverse_loss(pick, F):
+    """Check Eq. 4 (MML v2) with all heads active.
+
+    Args:
+        pick: the choice between a right value and known mistakes.
+        F: the weights of the heads, [M, C, D].
+
+    Returns:
+        The sum over classes and pairs of heads of the absolute dot products.
+    """
+    rows = pick(F.transpose(0, 1), {"the classes of one head are compared": F})
+    G = rows @ rows.mT
+    size = pick(G.abs(), {"the absolute value is missing": G})
+    own = size.diagonal(dim1=1, dim2=2).sum()
+    pairs = size.sum() - pick(own, {"the diagonal, |f|^2, is counted": 0 * own})
+    return pick(pairs / 2, {"every pair is counted twice": pairs})
+
+
+@exercise(
+    "turning",
+    [(_rows(4, 3),), (_rows(3, 5) + 1,)],
+    "(g - <g, n> n) / |f|, where n = f / |f| and g is the sum of the signed other n",
+)
+def check_turning(pick, F):
+    """Check the gradient of the sum of |cos| over all pairs of heads of one class.
 
     Args:
         pick: the choice between a right value and known mistakes.
         F: the weight vectors of the heads, [M, D].
-        lam: the weight of the term.
-        lr: the learning rate.
 
     Returns:
-        The heads after the step, [M, D].
+        The gradient, [M, D].
     """
-    G, apart = F @ F.T, 1 - torch.eye(len(F))
+    length = F.norm(dim=1, keepdim=True)
+    n = F / length
+    G = n @ n.T
     signs = pick(
-        G.sign() * apart,
+        G.sign(),
         {
-            "the diagonal of sign(G) is not set to 0": G.sign(),
-            "the dot products are used, not their signs": G * apart,
-            "the sign is missing, so all heads are added": apart,
-            "only the heads after r are counted; each head is in M - 1 pairs": G.sign().triu(1),
-            "only the heads before r are counted; each head is in M - 1 pairs": G.sign().tril(-1),
+            "the cosines are used, not their signs": G,
+            "the sign is missing, so all heads are added": torch.ones_like(G),
         },
-    )
-    factor = pick(
-        lam,
-        {
-            "lambda is missing": 1,
-            "there is no factor 1/2, as a pair adds a vector to both heads": lam / 2,
-            "the gradient is doubled": 2 * lam,
-            "the gradient is divided by the number of heads": lam / len(F),
-        },
-    )
-    others = pick(
-        F, {"the heads are normalised; L_mv has dot products": F / F.norm(dim=1)[:, None]}
-    )
-    gradient = factor * signs @ others
-    moved = pick(lr, {"the learning rate is missing": 1}) * gradient
-    return pick(
-        F - moved,
-        {
-            "the step goes uphill; subtract the gradient": F + moved,
-            "this is the gradient, not the heads": gradient,
-            "this is the change, not the heads": -moved,
-        },
-    )
+    ).fill_diagonal_(0)
+    g = signs @ pick(n, {"the other heads are not normalised": F})
+    along = (g * n).sum(1, keepdim=True) * n
+    g = g - pick(along, {"the part along f is left in": 0 * n})
+    g = pick(g / length, {"the division by |f| is missing": g})
+    return pick(g, {"the gradient is doubled": 2 * g, "this goes downhill": -g})
 
 
 @exercise(

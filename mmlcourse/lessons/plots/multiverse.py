@@ -23,31 +23,31 @@ __all__ = [
 ]
 
 
-def head_similarity(weight, names, *, limit=1.0):
-    """Draw the mutual orthogonality of heads for every class (MML v2, Fig. 1).
-
-    Each table has the absolute cosine of every pair of heads r < s.
+def head_similarity(weights, names):
+    """Draw |cosine| of all pairs of heads of one class, for two methods (MML v2, Fig. 1).
 
     Args:
-        weight: the weights of the active heads, [A, C, D].
-        names: the C classes.
-        limit: where the colour scale ends.
+        weights: the heads of two methods, [A, D] each; the second stands below the diagonal.
+        names: of the methods.
 
     Returns:
-        The array of C axes.
+        The axes.
     """
-    rows = weight.detach().float().cpu().transpose(0, 1)  # [C,A,D]
-    rows = rows / rows.norm(dim=-1, keepdim=True).clamp(min=1e-12)
-    tables = (rows @ rows.transpose(1, 2)).abs().numpy()  # [C,A,A]
-    with panels(1, len(tables), (2.9 * len(tables) + 0.8, 3)) as (axes,):
-        for ax, table, name in zip(axes, tables, names):
-            pairs = np.ma.masked_array(table, np.tri(len(table), dtype=bool))  # r < s only
-            image = ax.imshow(pairs, vmin=0, vmax=limit, interpolation="nearest")
-            ax.set(xlabel="head s", ylabel="head r", title=f"{name}: mean {pairs.mean():.3f}")
-            integer_ticks(ax.xaxis, ax.yaxis)
-            ax.grid(False)
-        ax.figure.colorbar(image, ax=list(axes), label="|cosine|")
-    return axes
+    tables = []
+    for one in weights:
+        n = one.detach().float().cpu()
+        n = n / n.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+        tables.append((n @ n.T).abs().numpy())
+    above = np.triu(np.ones_like(tables[0], bool), 1)
+    means = [f"{name}, mean {table[above].mean():.3f}" for name, table in zip(names, tables)]
+    both = np.ma.masked_array(np.where(above, *tables), np.eye(len(above), dtype=bool))
+    title = "above: {}\nbelow: {}".format(*means)
+    with panel(size=(4.4, 3.7), xlabel="head s", ylabel="head r", title=title) as ax:
+        image = ax.imshow(both, vmin=0, vmax=1, interpolation="nearest")
+        integer_ticks(ax.xaxis, ax.yaxis)
+        ax.grid(False)
+        ax.figure.colorbar(image, ax=ax, label="|cosine|")
+    return ax
 
 
 def head_paths(paths, points=None, labels=None):
@@ -65,7 +65,7 @@ def head_paths(paths, points=None, labels=None):
     with panels(
         1,
         len(paths),
-        (4 * len(paths), 3.6),
+        (3.1 * len(paths) + 0.6, 3.6),
         sharex=True,
         sharey=True,
         subplot_kw=dict(aspect="equal"),

@@ -6,61 +6,94 @@ import torch
 from mmlcourse.lessons.checks import (
     check_collapse,
     check_free_directions,
-    check_term_step,
+    check_multiverse_loss,
+    check_turning,
 )
 from mmlkit.heads.multiverse import MultiverseHead
 
 
-def term_step(F, lam, lr, gradient=None):
-    """One step on lambda L_mv by autograd, pair by pair."""
-    F = F.clone().requires_grad_()
-    sum((F[r] @ F[s]).abs() for s in range(len(F)) for r in range(s)).backward()
-    return F.detach() - lr * lam * F.grad
+def by_pairs(F):
+    """Eq. 4 pair by pair."""
+    M, C, _ = F.shape
+    return sum((F[r, k] @ F[s, k]).abs() for k in range(C) for s in range(M) for r in range(s))
 
 
-def step_with(change, factor=1.0):
-    """The step with other signs; change gets the Gram matrix."""
-    return lambda F, lam, lr: F - lr * lam * factor * change(F @ F.T) @ F
+def size_of(G, own=False, factor=0.5):
+    """The sum of the Gram matrices [C,M,M], with or without their diagonals."""
+    return factor * (G.sum() - (0 if own else G.diagonal(dim1=1, dim2=2).sum()))
 
 
-def off(G):
-    return G - G.diag().diag()
+def gram(F):
+    rows = F.transpose(0, 1)
+    return rows @ rows.mT
 
 
-STEPS = [
-    (step_with(torch.sign), "the diagonal of sign(G) is not set to 0."),
-    (step_with(off), "the dot products are used, not their signs."),
-    (step_with(lambda G: off(torch.ones_like(G))), "the sign is missing, so all heads are added."),
-    (step_with(lambda G: G.sign().triu(1)), "only the heads after r are counted;"),
-    (step_with(lambda G: G.sign().tril(-1)), "only the heads before r are counted;"),
-    (lambda F, lam, lr: term_step(F, 1, lr), "lambda is missing."),
-    (lambda F, lam, lr: term_step(F, lam / 2, lr), "there is no factor 1/2, as a pair adds"),
-    (lambda F, lam, lr: term_step(F, 2 * lam, lr), "the gradient is doubled."),
-    (lambda F, lam, lr: term_step(F, lam / len(F), lr), "the gradient is divided by the number"),
-    (
-        lambda F, lam, lr: F - lr * lam * off((F @ F.T).sign()) @ (F / F.norm(dim=1)[:, None]),
-        "the heads are normalised; L_mv has dot products.",
-    ),
-    (lambda F, lam, lr: term_step(F, lam, 1), "the learning rate is missing."),
-    (lambda F, lam, lr: 2 * F - term_step(F, lam, lr), "the step goes uphill; subtract"),
-    (lambda F, lam, lr: (F - term_step(F, lam, lr)) / lr, "this is the gradient, not the heads."),
-    (lambda F, lam, lr: term_step(F, lam, lr) - F, "this is the change, not the heads."),
+LOSSES = [
+    (lambda F: size_of((F @ F.mT).abs()), "the classes of one head are compared."),
+    (lambda F: size_of(gram(F)), "the absolute value is missing."),
+    (lambda F: size_of(gram(F).abs(), own=True), "the diagonal, |f|^2, is counted."),
+    (lambda F: size_of(gram(F).abs(), factor=1), "every pair is counted twice."),
 ]
 
 
-def test_the_step_of_the_term_by_hand(capsys):
-    F = torch.tensor(
-        [[1.0, 0.2], [0.9, 0.5]]
-    )  # the product is 1, so each loses a part of the other
-    torch.testing.assert_close(term_step(F, 1, 0.1), torch.tensor([[0.91, 0.15], [0.8, 0.48]]))
-    assert check_term_step(term_step) and capsys.readouterr().out == "step of the term: right.\n"
+def test_the_loss_by_pairs(capsys):
+    F = torch.tensor([[[1.0, 0.2]], [[0.9, 0.5]]])
+    torch.testing.assert_close(by_pairs(F), torch.tensor(1.0))
+    assert check_multiverse_loss(by_pairs)
+    assert capsys.readouterr().out == "multiverse loss: right.\n"
 
 
-@pytest.mark.parametrize("function, message", STEPS)
-def test_mistakes_in_the_step_are_named(function, message, capsys):
-    assert check_term_step(function) is False
+@pytest.mark.parametrize("function, message", LOSSES)
+def test_mistakes_in_the_loss_are_named(function, message, capsys):
+    assert check_multiverse_loss(function) is False
     out = capsys.readouterr().out
-    assert out.startswith(f"step of the term: not yet: {message}") and out.count("\n") == 1, out
+    assert out.startswith(f"multiverse loss: not yet: {message}") and out.count("\n") == 1, out
+
+
+def turning(F):
+    """The gradient of the sum of |cos| by autograd, pair by pair."""
+    F = F.clone().requires_grad_()
+    n = F / F.norm(dim=1, keepdim=True)
+    sum((n[r] @ n[s]).abs() for s in range(len(F)) for r in range(s)).backward()
+    return F.grad
+
+
+def turning_with(signs=torch.sign, others=None, across=True, divided=True):
+    """The same by hand, with one change."""
+
+    def gradient(F):
+        length = F.norm(dim=1, keepdim=True)
+        n = F / length
+        g = signs(n @ n.T).fill_diagonal_(0) @ (F if others else n)
+        g = g - (g * n).sum(1, keepdim=True) * n if across else g
+        return g / length if divided else g
+
+    return gradient
+
+
+TURNS = [
+    (turning_with(signs=torch.clone), "the cosines are used, not their signs."),
+    (turning_with(signs=torch.ones_like), "the sign is missing, so all heads are added."),
+    (turning_with(others="F"), "the other heads are not normalised."),
+    (turning_with(across=False), "the part along f is left in."),
+    (turning_with(divided=False), "the division by |f| is missing."),
+    (lambda F: 2 * turning(F), "the gradient is doubled."),
+    (lambda F: -turning(F), "this goes downhill."),
+]
+
+
+def test_the_turning_gradient_by_autograd(capsys):
+    assert check_turning(turning) and capsys.readouterr().out == "turning: right.\n"
+    assert check_turning(turning_with())
+    F = torch.tensor([[3.0, 0.0], [1.0, 1.0]])  # cos = 1 / sqrt 2
+    torch.testing.assert_close(turning(F)[0], torch.tensor([0.0, 0.5**0.5 / 3]))
+
+
+@pytest.mark.parametrize("function, message", TURNS)
+def test_mistakes_in_the_turning_gradient_are_named(function, message, capsys):
+    assert check_turning(function) is False
+    out = capsys.readouterr().out
+    assert out.startswith(f"turning: not yet: {message}") and out.count("\n") == 1, out
 
 
 def free(F):
