@@ -72,7 +72,7 @@ SETS = [name for sets in CATEGORIES.values() for name in sets]
 theirs = cells.query("metric == 'accuracy'").rename(columns={"printed": "accuracy"})
 theirs = theirs[["method", "trained_on", "evaluated_on", "split", "accuracy"]]
 away = theirs[theirs["trained_on"] != theirs["evaluated_on"]]
-said = cells.query("metric == 'improvement'")
+said = cells.query("metric == 'improvement'").copy()
 
 # %% tags=["answer"]
 with folded():
@@ -87,23 +87,19 @@ with folded():
 # contributes one third of their means. Look at the level of the accuracies before you read an improvement. Here are the four rows of MML:
 
 # %% tags=["setup"]
-inference, ends_of = CATEGORIES["inference"], {"footer": "footer", "end": "improvement, %"}
+inference = CATEGORIES["inference"]
 of_mml = cells.query("method == 'mml' and split == 'dev'")
-of_mml = of_mml.fillna({"trained_on": "footer", "evaluated_on": "end"})
+of_mml = of_mml.fillna({"trained_on": "footer", "evaluated_on": "improvement, %"})
 block = of_mml.pivot(index="trained_on", columns="evaluated_on", values="printed")
-block = block.loc[[*inference, "footer"], [*inference, "end"]]
-
-# %% tags=["setup"]
+block = block.loc[[*inference, "footer"], [*inference, "improvement, %"]]
 colour = pd.DataFrame("", block.index, block.columns)
-colour.loc["qnli", [*inference, "end"]] = "background-color: #cfe6f5; color: black"  # a row
-colour.loc[[*inference, "footer"], "mnli"] = "background-color: #f7dccb; color: black"  # a column
+colour.loc["qnli"] = "background-color: #cfe6f5; color: black"  # a row
+colour["mnli"] = "background-color: #f7dccb; color: black"  # a column
 for name in inference:
     colour.loc[name, name] = "color: #999999"  # the own set
-styled = (
-    block.style.format("{:.2f}", na_rep="").set_uuid("block").apply(lambda _: colour, axis=None)
-)
-styled.format_index(lambda one: {**LABELS, **ends_of}[one], axis=0)
-styled.format_index(lambda one: {**LABELS, **ends_of}[one], axis=1)
+for one in (block, colour):
+    one.index, one.columns = [[LABELS.get(k, k) for k in axis] for axis in one.axes]
+block.style.format("{:.2f}", na_rep="").set_uuid("block").apply(lambda _: colour, axis=None)
 
 # %% [markdown]
 # *MML in Table 4, dev split, in percent; a row is a training set, and a column the set it is evaluated on. A row ends with its improvement over the
@@ -142,7 +138,7 @@ def recompute(mml, bert):
 of_snli = theirs.query("trained_on == 'snli' and split == 'dev' and evaluated_on != 'snli'")
 pair = of_snli.pivot(index="evaluated_on", columns="method", values="accuracy")[["mml", "bert"]]
 print(f"recomputed {recompute(pair['mml'], pair['bert']):.2f} %, printed -0.26 %")
-pair.rename(index=LABELS, columns={"mml": "MML", "bert": "BERT"}).rename_axis(None, axis=1)
+pair.rename(index=LABELS, columns=WORDS).rename_axis(index=None, columns=None)
 
 # %% [markdown]
 # Every accuracy is known to half of its last digit: 69.31 may be any number from 69.305 to 69.315. The improvement is lowest when all accuracies
@@ -173,10 +169,26 @@ def possible(printed, mml, bert):
 print("Is -0.26 % possible?", bool(possible(-0.26, pair["mml"], pair["bert"])))
 
 # %% [markdown]
-# `published.misprints()` applies this test to every number (and accepts a 10.4 that is printed with one decimal).
+# The next cell applies this test to every improvement. At the end of a row it follows from the accuracies on the *other* sets, and in a footer
+# from those of the models of the other sets.
 #
 # **Predict before you run.** The two tables print 140 improvements, 28 for each of five methods: 14 at the ends of rows and 14 in
 # footers. How many of them cannot be right, and which method has most of them?
+
+
+# %%
+def agrees(one):
+    """Whether a printed improvement, a row of the table `said`, is possible."""
+    fixed, varies = "trained_on", "evaluated_on"
+    if pd.isna(one[fixed]):  # a footer
+        fixed, varies = varies, fixed
+    part = away[(away[fixed] == one[fixed]) & (away["split"] == one["split"])]
+    part = part.pivot(index=varies, columns="method", values="accuracy")
+    return possible(one["printed"], part[one["method"]], part["bert"])
+
+
+said["wrong"] = ~said.apply(agrees, axis=1)
+said.loc[said["printed"] == 10.4, "wrong"] = False  # 10.446, cut to one decimal
 
 # %% tags=["setup"]
 wrong = said.groupby("method")["wrong"].agg(["sum", "count"]).loc[list(METHODS[1:])]
@@ -225,11 +237,36 @@ plots.sliders(draw_ends, split=["dev", "train"])
 # </details>
 #
 # The other 42 of the 43 wrong numbers belong to the methods that MML is compared with, so the comparison has to be repeated with recomputed
-# numbers. From here on, we take the printed accuracies as correct. For `bert-ensemble`, where no improvement agrees, this is doubtful (section
-# 4).
+# numbers. From here on, we take the printed accuracies as correct.
 #
-# The same test finds wrong numbers elsewhere, but 51 of 53 in the five documents of this course are in the two versions of the MML paper. (The
-# paper's algorithm also has four mistakes and two oddities, which notebook 04 lists.)
+# `published.misprints()` makes such tests for all tables of the five documents of this course. Of the 53 wrong numbers that it finds, 51 are in
+# the two versions of the MML paper. (The paper's algorithm also has four mistakes and two oddities, which notebook 04 lists.)
+#
+# ### Are numbers equal that should differ?
+#
+# An ensemble of heads is another model than BERT, so its accuracies should differ from those of BERT.
+#
+# **Predict before you run.** On their own sets, the tables print 14 accuracies of each method (seven sets, train and dev). In how many does
+# `bert-ensemble` agree with BERT to the last digit?
+
+# %% tags=["answer"]
+with folded():
+    own = theirs[theirs["trained_on"] == theirs["evaluated_on"]].replace({"trained_on": LABELS})
+    diagonal = own.pivot(index=["trained_on", "split"], columns="method", values="accuracy")
+    equal = diagonal.drop(columns="bert").eq(diagonal["bert"], axis=0)
+    print(f"In {equal['bert-ensemble'].sum()} of 14; the other methods:", end=" ")
+    others = equal.sum().drop("bert-ensemble").items()
+    print(", ".join(f"{WORDS.get(name, name)} {number}" for name, number in others))
+    pairs = diagonal.loc[equal["bert-ensemble"], "bert"]
+    print(", ".join(f"{on} {split} {value:.2f}" for (on, split), value in pairs.items()))
+
+# %% [markdown]
+# A value of 100 % explains the equal pair of STS-B\* on train, and chance may explain one equal pair on a dev split of a few hundred rows. It
+# hardly explains RTE and MNLI, which agree on both splits. This is a hint and no proof. But it concerns the method whose printed improvements
+# all disagree with its accuracies, so its recomputed gain is not reliable either.
+#
+# Another equality needs no misprint: MML and `mv-m`, trained on RTE, have the same accuracy in all eight cells. Table 1 of the paper explains
+# it. On RTE, MML kept all 1,024 heads, so the two models are one, and the gain on RTE is no evidence for pruning.
 #
 # ## 3 The performance profile
 #
@@ -313,31 +350,26 @@ def behind(steps):
 # %% tags=["setup"]
 profiles = {"by error": shares(rho, 100 - wide, 1.5)}
 profiles["by accuracy"] = shares(rho_of_accuracy, wide, 1.15)
-
-
-def draw_profile(ax, steps, title):
-    """MML, BERT and mv-5 in colour, the other methods in grey, and where MML is behind."""
-    looks = {"mml": dict(color=plots.COLOURS[0], lw=2.4), "bert": dict(color="black", ls="--")}
-    looks |= {"mv-5": dict(color=plots.COLOURS[1], ls="-.", linewidth=1.8)}
-    others = [name for name in steps if name not in looks]
-    for name in [*others, *looks]:
-        label = "other methods" if name == others[0] else None if name in others else name
-        look = looks.get(name, dict(color="0.7", linewidth=1.2))
-        label = WORDS.get(name, label)
-        ax.plot(steps.index, steps[name], label=label, drawstyle="steps-post", **look)
+blue, orange, green = plots.COLOURS[:3]  # as in exercise 4
+seen = {"mml": dict(color=orange, lw=2.4), "bert": dict(color=blue, ls="--")}
+seen |= {"mv-5": dict(color=green, ls="-.", lw=1.8)}
+grey = dict(color="0.7", lw=1.2, label="other methods")
 
 
 # %% tags=["setup"]
 def draw_profiles():
-    """The two profiles beside each other."""
-    with plots.common.panels(1, 2, (10.5, 3.8), sharey=True) as (axes,):
+    """MML, BERT and mv-5 in colour, the other methods in grey, and where MML is behind."""
+    with plots.common.panels(1, 2, (10.5, 4), sharey=True) as (axes,):
         for ax, (name, steps) in zip(axes, profiles.items()):
-            draw_profile(ax, steps, name)
             late = behind(steps)
-            ax.axvspan(late[0], late[-1], color="0.85", zorder=0, label="MML is behind")
+            ax.axvspan(late[0], late[-1], color="0.88", zorder=0, label="MML is behind")
+            for method in [*METHODS[3:], *seen]:
+                look = {"label": WORDS.get(method, method), **seen.get(method, grey)}
+                ax.plot(steps.index, steps[method], drawstyle="steps-post", **look)
             ax.set(xlabel=f"factor τ {name}", title=f"published, {name}", ylim=(0, 1.03))
         axes[0].set_ylabel("share of experiments")
-        axes[1].legend(loc="lower right")
+        told = dict(zip(*axes[0].get_legend_handles_labels()[::-1]))  # each name once
+        axes[0].figure.legend(told.values(), told, loc="outside lower center", ncols=5)
     plt.show()
 
 
@@ -371,66 +403,19 @@ with folded():
     )
     late = behind(shares(rho_of_accuracy, wide[~two], 1.15))
     print("At none." if not len(late) else f"From {late[0]:.2f} to {late[-1]:.2f}.")
-    print(wide[two].rename(columns=WORDS).droplevel(["trained_on", "evaluated_on"]).to_string())
     print("So two experiments decide it: RTE on QNLI, where mv-5 does better than guessing,")
-    print("and MML does not.")
+    print("and MML does not. Their accuracies:")
+    table = wide[two].rename(columns=WORDS).droplevel(["trained_on", "evaluated_on"])
+    table = table.rename_axis(index=None, columns=None).style.set_uuid("two")
+    display(table.format("{:.2f}"))
 
 # %% [markdown]
 # A profile shows no uncertainty. Its 36 experiments are not independent, because each method has seven models, and one model is evaluated in
 # all experiments of its training set. A profile also does not show how large a difference is in points.
 #
-# It also divides by the best of *all* methods in the figure. If one method is left out, the other lines change, and sometimes their order (Gould
-# and Scott 2016). **Move the sliders:** which method leads when MML is left out?
-
-
-# %%
-def without(method, splits):
-    """The published profile by error without one method, on some of the splits."""
-    part = wide if splits == "both" else wide.xs(splits, level="split", drop_level=False)
-    part = 100 - part[[name for name in METHODS if WORDS.get(name, name) != method]]
-    part = part.rename(columns=WORDS)
-    left_out = "all methods" if method == "none" else f"without {method}"
-    plots.profile(shares(rho, part, 1.5), title=f"{len(part)} experiments, {left_out}")
-
-
-choices = dict(method=["none", "MML", *METHODS[2:]], splits=["both", "train", "dev"])
-plots.sliders(without, start={"method": "none"}, **choices)
-
-# %% [markdown]
-# <details><summary>Answer</summary>
+# It also divides by the best of *all* methods in the figure, so the other lines change if one method is left out (exercise 4).
 #
-# No method leads at every factor: `bert-ensemble` leads at 1.0, `mv-5` at 1.06 and `bert-drop` at 1.15. So "best in most experiments" is a
-# statement about all methods in the figure, and not a property of one method.
-#
-# </details>
-#
-# ## 4 Are numbers equal that should differ?
-#
-# An ensemble of heads is another model than BERT, so its accuracies should differ from those of BERT.
-#
-# **Predict before you run.** On their own sets, the tables print 14 accuracies of each method (seven sets, train and dev). In how many does
-# `bert-ensemble` agree with BERT to the last digit?
-
-# %% tags=["answer"]
-with folded():
-    own = theirs[theirs["trained_on"] == theirs["evaluated_on"]].replace({"trained_on": LABELS})
-    diagonal = own.pivot(index=["trained_on", "split"], columns="method", values="accuracy")
-    equal = diagonal.drop(columns="bert").eq(diagonal["bert"], axis=0)
-    print(f"In {equal['bert-ensemble'].sum()} of 14; the other methods:", end=" ")
-    others = equal.sum().drop("bert-ensemble").items()
-    print(", ".join(f"{WORDS.get(name, name)} {number}" for name, number in others))
-    pairs = diagonal.loc[equal["bert-ensemble"], "bert"]
-    print(", ".join(f"{on} {split} {value:.2f}" for (on, split), value in pairs.items()))
-
-# %% [markdown]
-# A value of 100 % explains the equal pair of STS-B\* on train, and chance may explain one equal pair on a dev split of a few hundred rows. It
-# hardly explains RTE and MNLI, which agree on both splits. This is a hint and no proof. But it concerns the method whose printed improvements
-# all disagree with its accuracies, so its recomputed gain is not reliable either.
-#
-# Another equality needs no misprint: MML and `mv-m`, trained on RTE, have the same accuracy in all eight cells. Table 1 of the paper explains
-# it. On RTE, MML kept all 1,024 heads, so the two models are one, and the gain on RTE is no evidence for pruning.
-#
-# ## 5 What is left of the claim
+# ## 4 What is left of the claim
 #
 # The paper sums up with the mean over the seven training sets.
 #
@@ -470,15 +455,9 @@ def lead_by_set(part):
 
 
 by_set = lead_by_set(theirs)[["bert", *METHODS[2:]]]
-of_seed = (
-    improvements(studies.recorded_protocol())
-    .query("method == 'mml'")
-    .groupby("seed")["improvement"]
-    .mean()
-)
+of_seed = improvements(studies.recorded_protocol()).query("method == 'mml'")
+of_seed = of_seed.groupby("seed")["improvement"].mean()
 ours = studies.paired_bootstrap(of_seed, 0 * of_seed)
-
-# %% tags=["setup"]
 group = "the paper's tables, recomputed (seven training sets)"
 leads = [(group, f"MML minus {WORDS.get(name, name)}", interval(by_set[name])) for name in by_set]
 leads.append(("our runs (six seeds)", "MML minus BERT", ours))
@@ -499,7 +478,8 @@ with folded():
 # %% [markdown]
 # **The answer.** Recomputed, MML keeps the highest mean, 3.2 % above BERT, but no interval over the seven training sets excludes zero. The
 # intervals treat the seven models of a method as independent, although all are evaluated on the same sets. In our runs the mean is -0.2 % of
-# BERT's accuracy (-0.3 points in notebook 05), and we see no difference. More seeds of the paper's setting would be needed to decide.
+# BERT's accuracy (-0.3 points in notebook 05), and we see no difference ([00](00_start_here.ipynb) says when). More seeds of the paper's setting
+# would be needed to decide.
 #
 # Does this depend on single sets, or on the columns of QNLI, where models guess?
 
@@ -521,8 +501,7 @@ pd.DataFrame(told, index=names).style.set_uuid("leads")
 # %% [markdown]
 # Without the models trained on QNLI, all five leads shrink. Without RTE, which has only 2,490 training rows, two shrink and three grow. Without the
 # guesses *on* QNLI, all five grow. In each case, no interval excludes zero.
-
-# %% [markdown]
+#
 # ## Exercises
 #
 # ### Exercise 1: a profile in points
@@ -642,6 +621,44 @@ for name, one in my_leads.items():
 #
 # QNLI changes it most, from 3.2 to 4.2. One of seven intervals excludes zero: 0.1 to 5.1 without SNLI. A paper that reported only this choice
 # would be right about its numbers and wrong about its evidence.
+#
+# </details>
+
+# %% [markdown]
+# ### Exercise 4: leave out a method
+#
+# ● ○ ○ · 10 minutes
+#
+# A profile divides by the best of all methods in the figure. If one is left out, the order of the others can change (Gould and Scott 2016).
+# Predict first: which method leads when MML is left out? Then move the sliders.
+
+
+# %%
+def without(method, splits):
+    """The published profile by error without one method, on some of the splits."""
+    part = wide if splits == "both" else wide.xs(splits, level="split", drop_level=False)
+    part = 100 - part[[name for name in METHODS if WORDS.get(name, name) != method]]
+    left_out = "all methods" if method == "none" else f"without {method}"
+    title = f"{len(part)} experiments, {left_out}"
+    ax = plots.profile(shares(rho, part, 1.5), title=title)
+    for text in ax.get_legend().get_texts():
+        text.set_text(WORDS.get(text.get_text(), text.get_text()))
+
+
+choices = dict(method=["none", "MML", *METHODS[2:]], splits=["both", "train", "dev"])
+plots.sliders(without, start={"method": "none"}, **choices)
+
+# %% [markdown]
+# <details><summary>Hint</summary>
+#
+# Read the figure at three factors: 1.0, 1.06 and 1.15.
+#
+# </details>
+#
+# <details><summary>Solution</summary>
+#
+# No method leads at every factor: `bert-ensemble` leads at 1.0, `mv-5` at 1.06 and `bert-drop` at 1.15. So "best in most experiments" is a
+# statement about all methods in the figure, and not a property of one method.
 #
 # </details>
 

@@ -1,4 +1,4 @@
-"""The checks of notebook 04's exercises: head averages, survivors and bandwidth."""
+"""The checks of notebook 04's exercises: head averages and bandwidth."""
 
 import functools
 
@@ -11,7 +11,6 @@ from mmlkit.heads.clustering import cluster
 __all__ = [
     "check_bandwidth",
     "check_head_average",
-    "check_survivors",
     "head_average",
 ]
 
@@ -100,53 +99,6 @@ def head_average(pick, averages, losses, active, t, gamma):
         ),
     }
     return pick(new, kept), corrected
-
-
-@exercise(
-    "survivors",
-    [
-        (
-            [0.50, 0.38, 0.59, 0.51, 0.395, 0.71, 0.53, 0.61, 0.425, 0.54],
-            [1, 2, 0, 1, 2, 3, 1, 0, 2, 1],
-            [0.60, 0.52, 0.40, 0.71],
-        )
-    ],
-    "all heads with the label of the smallest centroid",
-    [(([0.5, 0.6], [0, 0], [0.55]), "With one cluster no head is dropped.")],
-)
-def check_survivors(pick, averages, labels, centroids):
-    """Check which heads survive a pruning step (MML v2, Algorithm 1).
-
-    Args:
-        pick: the choice between a right value and known mistakes.
-        averages: a list of the heads' average losses.
-        labels: a list of the heads' clusters.
-        centroids: a list of the clusters' centres.
-
-    Returns:
-        The numbers of the heads kept.
-    """
-
-    def cluster(number):
-        return {head for head, label in enumerate(labels) if label == number}
-
-    lowest = min(centroids)
-    return pick(
-        cluster(centroids.index(lowest)),
-        {
-            "the highest cluster is kept; a low loss is good": cluster(
-                centroids.index(max(centroids))
-            ),
-            "the largest cluster is kept": cluster(max(labels, key=labels.count)),
-            "cluster 0 is kept; clusters have no order": cluster(0),
-            "no head is kept; compare each label, not an average and not the whole list, with the "
-            "number of the lowest cluster": set(),
-            "heads are kept by value, at or below the centroid": {
-                head for head, average in enumerate(averages) if average <= lowest
-            },
-            "only the best head is kept": {averages.index(min(averages))},
-        },
-    )
 
 
 # Twenty samples of twelve heads that differ only by chance. Of them "std:1.5" splits two.

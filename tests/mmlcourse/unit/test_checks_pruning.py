@@ -2,14 +2,12 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
 from mmlcourse.lessons.checks import (
     check_bandwidth,
     check_head_average,
-    check_survivors,
 )
 from mmlkit.heads.clustering import cluster
 
@@ -122,94 +120,6 @@ def test_mistakes_in_the_average_are_named(function, message, capsys):
 def survivors(averages, labels, centroids):
     lowest = centroids.index(min(centroids))
     return [head for head, label in enumerate(labels) if label == lowest]
-
-
-def keep_cluster(choose_label):
-    return lambda averages, labels, centroids: [
-        head for head, label in enumerate(labels) if label == choose_label(labels, centroids)
-    ]
-
-
-SURVIVORS = [
-    (lambda *_: 3, "expected a list of whole numbers such as [0, 3], found 3."),
-    (
-        lambda averages, labels, centroids: [label == 2 for label in labels],
-        (
-            "expected a list of whole numbers such as [0, 3], found [False, True, False, "
-            "False, True, False, False, False, True, False]."
-        ),
-    ),
-    (
-        keep_cluster(lambda labels, centroids: centroids.index(max(centroids))),
-        "the highest cluster is kept; a low loss is good.",
-    ),
-    (
-        keep_cluster(lambda labels, centroids: max(labels, key=labels.count)),
-        "the largest cluster is kept.",
-    ),
-    (keep_cluster(lambda labels, centroids: 0), "cluster 0 is kept; clusters have no order."),
-    (
-        lambda averages, labels, centroids: [
-            head
-            for head, value in enumerate(averages)
-            if value in centroids and value == min(centroids)
-        ],
-        "no head is kept; compare each label, not an average and not the whole list, with the "
-        "number of the lowest cluster.",
-    ),
-    (
-        lambda averages, labels, centroids: np.flatnonzero(
-            labels == centroids.index(min(centroids))
-        ),
-        "no head is kept; compare each label, not an average and not the whole list",
-    ),
-    (
-        lambda averages, labels, centroids: [
-            head for head, value in enumerate(averages) if value <= min(centroids)
-        ],
-        "heads are kept by value, at or below the centroid.",
-    ),
-    (
-        lambda averages, labels, centroids: [averages.index(min(averages))],
-        "only the best head is kept.",
-    ),
-    (
-        lambda averages, labels, centroids: [1, 4],
-        "heads are kept by value, at or below the centroid.",
-    ),
-    (
-        lambda averages, labels, centroids: [0, 1],
-        (
-            "for ([0.5, 0.38, 0.59, 0.51, 0.395, 0.71, 0.53, 0.61, 0.425, 0.54], [1, 2, 0, 1, "
-            "2, 3, 1, 0, 2, 1], [0.6, 0.52, 0.4, 0.71]) it returns [0, 1], expected [1, 4, 8]."
-        ),
-    ),
-    (
-        lambda averages, labels, centroids: (
-            survivors(averages, labels, centroids) if len(centroids) > 1 else []
-        ),
-        (
-            "for ([0.5, 0.6], [0, 0], [0.55]) it returns [], expected [0, 1]. With one cluster "
-            "no head is dropped."
-        ),
-    ),
-]
-
-
-def test_the_survivors_are_the_lowest_cluster(capsys):
-    assert check_survivors(survivors) and capsys.readouterr().out == "survivors: right.\n"
-    assert check_survivors(
-        lambda averages, labels, centroids: set(survivors(averages, labels, centroids))
-    )
-    assert check_survivors(
-        lambda averages, labels, centroids: torch.tensor(survivors(averages, labels, centroids))
-    )
-
-
-@pytest.mark.parametrize("function, message", SURVIVORS)
-def test_mistakes_in_the_survivors_are_named(function, message, capsys):
-    assert check_survivors(function) is False
-    assert (out := capsys.readouterr().out).startswith(f"survivors: not yet: {message}"), out
 
 
 def test_the_solution_agrees_with_the_pruner():
