@@ -6,7 +6,7 @@ Notebooks 10 to 12 draw the claims. The report of `mmlkit report` has every cell
 import textwrap
 
 from mmlcourse.batch.results import finite, newest, recorded_experiments
-from mmlcourse.batch.scores import common_seeds
+from mmlcourse.batch.scores import first_parameter
 from mmlcourse.studies.comparisons import has_interval
 
 __all__ = [
@@ -26,7 +26,7 @@ def runs_table(recorded):
         recorded: a list of Recorded.
 
     Returns:
-        A DataFrame with runs, seeds (those that all systems have), hours and device.
+        A DataFrame with runs, seeds (of a system: fewest to most), hours and device.
     """
     import pandas as pd
 
@@ -34,13 +34,18 @@ def runs_table(recorded):
         {
             "experiment": one.title,
             "runs": len(one.results),
-            "seeds": len(common_seeds(one.experiment, one.frame)),
+            "seeds": _seeds(one),
             "hours": round(sum(finite(one.results, "minutes")) / 60, 1),
             "device": ", ".join(sorted({str(run.get("device", "missing")) for run in one.results})),
         }
         for one in recorded
     ]
     return pd.DataFrame(rows).set_index("experiment")
+
+
+def _seeds(one):
+    numbers = one.frame.groupby(first_parameter(one.experiment))["seed"].nunique()
+    return " to ".join(map(str, sorted({numbers.min(), numbers.max()})))
 
 
 def is_primary(claim):

@@ -340,7 +340,7 @@ def newest(recorded):
 
 
 def without_runs(recorded):
-    """Return the primary claims of known experiments that have no runs of both sides.
+    """Return the primary claims and controls of known experiments without runs of both sides.
 
     Args:
         recorded: a list of Recorded.
@@ -353,5 +353,5 @@ def without_runs(recorded):
         f"{claim['says']} ({name})"
         for name in known_experiments()
         for claim in load_experiment(name).claims
-        if claim.get("primary") and (name, claim["says"]) not in told
+        if {"primary", "control_of"} & {*claim} and (name, claim["says"]) not in told
     ]

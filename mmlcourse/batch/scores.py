@@ -16,6 +16,7 @@ __all__ = [
     "common_seeds",
     "compare_claim",
     "comparison",
+    "first_parameter",
     "headline",
     "incomplete",
     "long_frame",
@@ -121,7 +122,7 @@ def headline(experiment, frame):
         or sets than the others has no row (`incomplete`). An experiment that chooses a parameter
         has a row for each of its values.
     """
-    by = _first(experiment)
+    by = first_parameter(experiment)
     published = experiment.published
     part = frame[frame["split"] == "dev"].dropna(subset="value")
     if "headline_on" in published:
@@ -168,9 +169,10 @@ def _common_cells(frame, by):
 
 
 def incomplete(experiment, frame):
-    """Return the values of the first parameter that lack tasks or sets which others have.
+    """Return the values of the first parameter that lack tasks, sets or seeds which others have.
 
-    A mean over two easy tasks could be above one over four, and would say nothing.
+    A mean over two easy tasks could be above one over four, and would say nothing. Fewer than six
+    seeds are too few where others have six.
 
     Args:
         experiment: the Experiment; one that chooses a parameter is not compared in this way.
@@ -179,12 +181,15 @@ def incomplete(experiment, frame):
     Returns:
         A set of values. It is empty where every value lacks something that another has.
     """
-    by = _first(experiment)
+    by = first_parameter(experiment)
     if experiment.chosen is not None:
         return set()
     cells = _with_cells(frame, by, "seed").groupby([by, "seed"])["cell"].agg(set)
     every = cells.groupby("seed").agg(lambda found: set.union(*found))
     short = {value for (value, seed), found in cells.items() if found != every[seed]}
+    seeds = frame.groupby(by)["seed"].nunique()
+    if (seeds >= pairs_needed(0.95)).any():
+        short |= {*seeds.index[seeds < pairs_needed(0.95)]}
     return short if len(short) < frame[by].nunique() else set()
 
 
@@ -200,11 +205,12 @@ def common_seeds(experiment, frame):
     Returns:
         A set of seeds; where no seed is common to all values, every seed.
     """
-    seeds = frame.groupby(_first(experiment))["seed"].agg(set)
+    seeds = frame.groupby(first_parameter(experiment))["seed"].agg(set)
     return (set.intersection(*seeds) if len(seeds) else set()) or set(frame["seed"])
 
 
-def _first(experiment):
+def first_parameter(experiment):
+    """Return the first parameter of an experiment's grid but seed; without one: on."""
     return next(key for key in (*experiment.grid, "on") if key != "seed")
 
 
@@ -220,7 +226,7 @@ def best_values(experiment, frame):
     """
     if experiment.chosen is None:
         return {}
-    by, key = _first(experiment), experiment.chosen
+    by, key = first_parameter(experiment), experiment.chosen
     part = frame[frame["split"] == "dev"]
     part = part[part["metric"] == next(iter(part["metric"]), None)]
     wanted, found = math.prod(map(len, experiment.grid.values())), {}

@@ -114,7 +114,7 @@ def _primary(recorded, sentences=False):
     said = [f" {markdown_text(one.advice(claim, found))} |" for one, claim, found in rows]
     lines = [_verdict(*row) + word * sentences for row, word in zip(rows, said)]
     left = without_runs(recorded)
-    named = f"\n\nPrimary claims without runs so far: {markdown_text('; '.join(left))}."
+    named = f"\n\nPlanned claims without runs so far: {markdown_text('; '.join(left))}."
     return _table(lines, sentences) + named * bool(left)
 
 
@@ -144,7 +144,8 @@ def _verdict(one, claim, found):
     says = "Control: " * ("control_of" in claim) + claim["says"] + (data and f" ({data})")
     interval = signed_interval(found.low, found.high) if has_interval(found) else "no interval"
     held_out = one.held_out and "experiment" not in {*claim["first"], *claim["second"]}
-    rows = "held out" if held_out else "chose the epoch"
+    rows = "other sets" if claim.get("on") == "others" else "chose the epoch"
+    rows = "held out" if held_out else rows
     cells = [one.outcome(found), f"{signed(found.difference)} ({interval})", found.pairs, rows]
     return f"| {' | '.join(map(str, [markdown_text(says), *cells]))} |"
 
