@@ -18,7 +18,7 @@ COURSE = (
     ("09_domain_adaptation", "A new task with few labels", "many draws of few rows", 8, 3),
     ("10_annealed_sampling", "Annealed sampling", "the order of tasks, forgetting", 2, 3),
     ("11_pals", "Projected attention layers", "a small attention for every task", 8, 3),
-    ("12_putting_it_together", "Putting it together", "all parts in one model", 6, 4),
+    ("12_putting_it_together", "Putting it together", "all parts in one model", 3, 4),
 )
 NO_GPU = ("01_minbert", "06_published_tables")  # their profile colab trains nothing
 
