@@ -15,7 +15,7 @@ COURSE = (
     ("06_published_tables", "Reading published tables", "misprints, profiles, chance", 1, 3),
     ("07_mtdnn_san", "One encoder, many tasks", "MT-DNN and its answer module, SAN", 5, 3),
     ("08_ranking_pretraining", "Ranking and pre-training", "the 2015 model, hidden words", 4, 3),
-    ("09_domain_adaptation", "A new task with few labels", "many draws of few rows", 8, 3),
+    ("09_domain_adaptation", "A new task with few labels", "many draws of few rows", 3, 3),
     ("10_annealed_sampling", "Annealed sampling", "the order of tasks, forgetting", 2, 3),
     ("11_pals", "Projected attention layers", "a small attention for every task", 8, 3),
     ("12_putting_it_together", "Putting it together", "all parts in one model", 3, 4),

@@ -7,7 +7,7 @@
 #
 # | | |
 # |---|---|
-# | time | 2 hours to read and solve (estimated) · fast: 8 min on two CPU cores · colab: about 15 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
+# | time | 2 hours to read and solve (estimated) · fast: 3 min on two CPU cores · colab: about 15 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [05 On sets it was not trained on](05_cross_dataset.ipynb), [07 One encoder, many tasks](07_mtdnn_san.ipynb) |
 # | papers | Liu et al. 2019 (MT-DNN, its first arXiv version), section 4.5, Fig. 2, Table 5 · slides of Baldrati and Berti, who repeated it |
@@ -416,7 +416,8 @@ with folded("Answer"):
     print("after SST-2 to the number of labels that plain needs for the same accuracy.")
 
 # %% [markdown]
-# In the stored run plain needs about twice as many labels, and both trainings lie above plain at every number of labels. The gain does not depend on our seed: with five other seeds, each with draws and a training on SST-2 of its own, it is
+# In the stored run plain needs about twice as many labels, and both trainings lie above plain at every number of labels. The gain does not depend
+# on our seed: with five other seeds, each with draws and a training on SST-2 of its own, it is
 
 # %%
 studies.tell_effects("09", scale=100, unit="points", about="after sst2")
@@ -462,6 +463,9 @@ def draw_luck(labels, other):
 
 plots.sliders(draw_luck, labels=list(SIZES), other=list(starts)[1:])
 
+# %% [markdown]
+# *Left: points above the diagonal are draws in which the other starting point beats plain. Right: all draws of each starting point.*
+
 # %% tags=["answer"]
 with folded("Answer"):
     won = (frozen["after sst2"] > frozen["plain"]).groupby("labels").sum()
@@ -473,9 +477,6 @@ with folded("Answer"):
     print(f"points, after sst2 {told[1]}, the gain {told[2]}.")
 
 # %% [markdown]
-# *Points above the diagonal are draws of 10 labels in which after sst2 beats plain. In the stored run, the accuracies of one starting point
-# differ between draws by more than ten points.*
-#
 # ## 6 Labels or updates?
 #
 # The paper fine-tunes with batches of 32 for at most 5 epochs. With 23 rows this is at most 5 updates, and BERT's 51.2 % on the two classes of
