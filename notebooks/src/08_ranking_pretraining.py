@@ -391,11 +391,11 @@ def right_ones(w):
 
 # %% tags=["setup"]
 end = lambda loss, start: trained_weights(versions[loss], starts[start], x)
-gaps = {
+ahead = {
     "from zero, corrected minus literal": (end("corrected", "zero"), end("literal", "zero")),
     "from the cosine, literal minus untrained": (end("literal", "cosine"), starts["cosine"]),
 }
-gaps = {name: right_ones(one) - right_ones(other) for name, (one, other) in gaps.items()}
+ahead = {name: right_ones(one) - right_ones(other) for name, (one, other) in ahead.items()}
 
 # %% tags=["answer"]
 with folded("Answer"):
@@ -408,7 +408,7 @@ with folded("Answer"):
             ax.set(title=f"{kind} questions", xlabel="start of the weights w")
         axes[1].legend(loc="center left", bbox_to_anchor=(1, 0.5))
         plt.show()
-    for name, gap in gaps.items():
+    for name, gap in ahead.items():
         error = gap.std(ddof=1) / len(gap) ** 0.5  # over the dev questions
         print(f"{name}: {100 * gap.mean():+.1f} ± {100 * error:.1f} points")
 
