@@ -17,7 +17,7 @@ COURSE = (
     ("08_ranking_pretraining", "Ranking and pre-training", "the 2015 model, hidden words", 4, 3),
     ("09_domain_adaptation", "A new task with few labels", "many draws of few rows", 3, 3),
     ("10_annealed_sampling", "Annealed sampling", "the order of tasks, forgetting", 2, 3),
-    ("11_pals", "Projected attention layers", "a small attention for every task", 8, 3),
+    ("11_pals", "Projected attention layers", "a small attention for every task", 2, 3),
     ("12_putting_it_together", "Putting it together", "all parts in one model", 3, 4),
 )
 NO_GPU = ("01_minbert", "06_published_tables")  # their profile colab trains nothing

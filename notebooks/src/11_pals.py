@@ -2,13 +2,13 @@
 # # 11 Projected attention layers
 #
 # Eight tasks can have eight models, or share one model with less freedom for each task. Projected attention layers (PALs) lie in
-# between: all tasks share one encoder, and each task has a small attention beside every layer. **What does such a part cost, can it learn,
-# and does it help?** You will compute a PAL on paper, build it, count its parameters, take a cheaper variant apart, and read what six seeds
+# between: all tasks share one encoder, and each task has a small attention beside every layer. **Is a small attention of its own worth its price
+# to a task?** You will compute a PAL on paper, build it, count its parameters, take a cheaper variant apart, and read what six seeds
 # on real data say.
 #
 # | | |
 # |---|---|
-# | time | 1½ hours to read and solve (estimated) · fast: 8 min on two CPU cores · colab: about 30 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
+# | time | 1½ hours to read and solve (estimated) · fast: 2 min on two CPU cores · colab: about 30 min on one GPU (estimated) · paper: some hours on one GPU (estimated) |
 # | memory | 3 GB |
 # | read first | [01 minBERT](01_minbert.ipynb), [10 Annealed sampling](10_annealed_sampling.ipynb) |
 # | papers | Stickland and Murray 2019 (BERT and PALs), section 3 · *Multitask BERT*, a CS224N report, section 3.4 and Table 1 |
@@ -17,13 +17,13 @@
 # ## You will be able to
 #
 # - compute a projected attention layer on three tokens by hand,
-# - add it to BERT's layer at the right place, and test whether a printed formula describes BERT,
+# - add it to BERT's layer at the right place,
 # - count the parameters of one more task in five designs,
 # - start training at exactly the pretrained encoder, and say which weights get a gradient there,
 # - decide from a formula whether a part can attend at all.
 #
-# ![Diagram of one layer of the shared encoder. The input h goes through attention to a, and through the feed-forward network. A small box
-# for each task stands beside the layer. In the box, V^E makes the vectors narrow, attention g mixes them, and V^D makes them wide
+# ![Diagram of one layer of the shared encoder. The input h goes through attention, is added to its result, and is normalised to a. The same
+# happens with a and the feed-forward network. A small box for each task stands beside the layer. In the box, V^E makes the vectors narrow, attention g mixes them, and V^D makes them wide
 # again. The result of the box is added before the last normalisation.](images/11_pal.svg)
 
 # %% tags=["parameters"]
@@ -47,13 +47,10 @@ from mmlcourse import open_notebook
 open_notebook("11", profile, output_dir)
 
 # %% tags=["setup", "effect"]
-import copy
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
-from torch.nn.functional import cross_entropy
 
 from mmlcourse.lessons import checks, plots
 from mmlcourse.lessons.answers import folded
@@ -62,16 +59,10 @@ from mmlkit.bert import BertConfig, BertModel, load_pretrained
 from mmlkit.data import collate, encode, load_task, plan
 from mmlkit.heads import LinearHead, PairHead
 from mmlkit.pals import add_pals
-
-# %% tags=["setup", "effect"]
 from mmlkit.runtime import pick_device, seeded
-from mmlkit.training import MultitaskModel, make_optimizer, train_step
 
-size, device, TASKS = get_profile(profile), pick_device(), ("sst", "quora", "sts")
-source = source or size.source
-encoder, tokenizer = load_pretrained(size.model, device="cpu")
+size, device = get_profile(profile), pick_device()
 print(f"mmlkit {mmlkit.__version__}, torch {torch.__version__} on {device.type}")
-print(f"weights {size.model}; sst, quora and sts from {source}")
 
 # %% [markdown]
 # ## 1 Three tokens on paper
@@ -108,7 +99,9 @@ mixed = weights @ v
 # </details>
 
 # %% [markdown]
-# The picture shows these weights. How does the third token's output change if the scores grow? Move the base of the logarithm in $q$.
+# The picture shows these weights. Now let the scores grow: move the base of the logarithm in $q$.
+#
+# **Predict before you run.** Towards which number does the third token's output go, and what does the first token do?
 
 
 # %% tags=["setup"]
@@ -124,12 +117,19 @@ def draw_weights(base):
 plots.sliders(draw_weights, start={"base": 2}, base=[1, 2, 4, 16])
 
 # %% [markdown]
-# *A row for each token that attends, a column for each token that is read. The first token weighs all equally and gets their mean, 21. The
-# third attends mostly to itself, and with a larger base almost only.*
+# *A row for each token that attends, a column for each token that is read.*
 #
-# Two cheaper parts have no such table: *low-rank layers* ($V^D\,\mathrm{gelu}(V^E h)$ beside a layer) and Houlsby's *adapters* (the same inside the
+# <details><summary>Answer</summary>
+#
+# Towards 42: the third token attends more and more to itself. The first one has only scores of 0, so it weighs all equally at every base, and
+# gets the mean, 21.
+#
+# </details>
+#
+# Two cheaper parts have no such table: *low-rank layers* ($\mathrm{gelu}(h V^E)\, V^D$ beside a layer) and Houlsby's *adapters* (the same inside the
 # layer, with a residual). In them, no token receives information from another token.
-#
+
+# %% [markdown]
 # ## 2 The place in the layer
 #
 # BERT's layer has two halves. Each half adds its result to its input, and then normalises. A PAL stands beside the *whole* layer:
@@ -141,56 +141,13 @@ plots.sliders(draw_weights, start={"base": 2}, base=[1, 2, 4, 16])
 # |---|---|---|
 # | $h$, $h'$ | input and output of a layer, `h` | `[T, D]` |
 # | $a$ | output of the attention half, with its residual, `a` | `[T, D]` |
-# | $V^E$, $V^D$ | the task's projections, `down` and `up` | `[S, D]`, `[D, S]` |
+# | $V^E$, $V^D$ | the task's projections, `down` and `up` (torch stores the transposes) | `[D, S]`, `[S, D]` |
 # | $g$ | attention of width $S$ without an output projection, `attention[i]` in layer $i$ | `[T, S]` to `[T, S]` |
 # | $\mathrm{TS}$ | the task-specific function, `ts(h, i)` | `[T, D]` |
 #
-# The CS224N report *Multitask BERT* (*the report* from here on) prints $\mathrm{LN}(h + \mathrm{SA}(h) + \mathrm{TS}(h))$ with $\mathrm{SA}(h) = \mathrm{FFN}(\mathrm{LN}(h + \mathrm{MH}(h)))$.
-# There the second residual is $h$ instead of $a$, which is not BERT. (The paper's code also has a GELU after $V^D$.) Notebook 01 found the
-# same misprint by comparing tensors. Here we measure what it costs a user: how well the pretrained encoder still compares sentences, without
-# PALs and without training. The similarity of two sentences is the cosine of their mean vectors, and the labels are those of sts.
-#
-# **Predict before you run.** By how much does the correlation with the labels fall when the second residual is $h$?
-
-# %%
-sts_pairs = load_task("sts", source, limit=100, seed=seed).dev
-coded = encode(tokenizer, sts_pairs, max_length=size.max_length, pairs="separate")
-pairs = collate(coded, range(100))
-
-
-# %%
-@torch.no_grad()
-def mean_vectors(batch, second_residual):
-    """Mean vector of every row [B,D]; second_residual chooses between h and a."""
-    h = encoder.embeddings(batch.input_ids, batch.token_type_ids)
-    mask = encoder.additive_mask(batch.attention_mask, h)
-    for layer in encoder.encoder.layer:
-        a = layer.attention(h, mask)
-        added = layer.output.dense(layer.intermediate(a))
-        h = layer.output.LayerNorm(second_residual(h, a) + added)
-    kept = batch.attention_mask[..., None]
-    return (h * kept).sum(1) / kept.sum(1)
-
-
-# %%
-cosines = {}
-for letter, residual in {"a": lambda h, a: a, "h": lambda h, a: h}.items():
-    both = mean_vectors(pairs, residual), mean_vectors(pairs.second, residual)
-    cosines[letter] = torch.cosine_similarity(*both).numpy()
-
-# %% tags=["answer"]
-with folded():
-    of = lambda letter, rows: np.corrcoef(cosines[letter][rows], pairs.labels[rows])[0, 1]
-    correlation = {letter: of(letter, np.arange(100)) for letter in "ah"}
-    print(f"By {correlation['a'] - correlation['h']:.2f}: from {correlation['a']:.2f} with the")
-    print(f"residual a to {correlation['h']:.2f} with h, on {len(sts_pairs)} pairs.")
-    draws = np.random.default_rng(seed).integers(100, size=(1000, 100))
-    low, high = np.quantile([of("a", rows) - of("h", rows) for rows in draws], [0.025, 0.975])
-    print(f"The 95 % interval of the fall, over draws of the pairs: {low:.2f} to {high:.2f}.")
-# %% [markdown]
-# Only one letter of the formula differs, and all weights are the same. If the report's *code* had this mistake, fine-tuning would have
-# started from a damaged encoder. But its highest SST accuracy (0.512) is close to that of a correct BERT-base (0.520, notebook 02), so
-# a misprint is more likely.
+# The CS224N report *Multitask BERT* (*the report* from here on) prints a formula whose second residual is $h$ instead of $a$. That is not BERT, as
+# notebook 01 has shown with tensors. In the report it is probably a misprint and not a mistake of the code: its highest SST accuracy (0.512, a
+# single run) is close to that of a correct BERT-base (0.520, notebook 02).
 #
 # ## 3 Build it
 #
@@ -209,7 +166,7 @@ def attend(z, own, heads):
 # %%
 torch.manual_seed(seed)
 tiny = BertModel(BertConfig.tiny(initializer_range=0.3)).eval()  # 2 layers, D = 32
-add_pals(tiny, ["sst", "sts"], size=12, num_heads=3, init="normal", seed=seed)
+add_pals(tiny, ["sst", "sts"], size=12, num_heads=3, init="normal", seed=seed)  # init: section 5
 own = tiny.pals.part("sst")
 
 
@@ -240,8 +197,7 @@ print(f"Equal. The PAL of sts changes the output by up to {(library - other).abs
 
 # %% [markdown]
 # From here on we import it. The library also has `kind="low_rank"`, `"houlsby"`, `"sequential"` and `"sequential_fixed"`.
-
-# %% [markdown]
+#
 # ## 4 What a task costs
 #
 # BERT-base has 109,482,240 parameters.
@@ -283,21 +239,22 @@ parts = {
 # | $V^D$ | $S \to D$, with bias | once for all layers | $204 \cdot 768 + 768 = 157{,}440$ |
 # | query, key, value | $S \to S$, with bias | in each of 12 layers | $12 \cdot 3\,(204^2 + 204) = 1{,}505{,}520$ |
 #
-# Together they are 1,819,836 parameters, one sixtieth of BERT. Low-rank layers and adapters have about as many, and the CS224N report
-# *Multitask BERT* uses a variant with fewer:
-#
-# | kind | beside or inside a layer | parameters |
-# |---|---|---|
-# | low-rank | $V^D\,\mathrm{gelu}(V^E h)$ with both matrices in each layer, width 100; no exchange between tokens | $12\,(768 \cdot 100 + 100 + 100 \cdot 768 + 768)$ |
-# | Houlsby's adapters | the same with a residual, width 50, twice in each layer, before each addition | $24\,(768 \cdot 50 + 50 + 50 \cdot 768 + 768)$ |
-# | sequential (the report) | one projected attention on top of the encoder | $156{,}876 + 157{,}440 + 3\,(204^2 + 204)$ |
-#
-# The library's modules must have the same numbers of parameters.
+# Together they are 1,819,836 parameters, one sixtieth of BERT. Low-rank layers (width 100, both matrices in each layer) and adapters (width 50, twice
+# in each layer) have about as many. The report uses a variant with fewer: the *sequential form*, one projected attention on top of the encoder.
+# The library's modules must have the same numbers of parameters as these formulas.
 
 # %%
 D, L = 768, 12
+
+
+def pal_size(S):
+    """The parameters of a task's PAL of width S."""
+    return (D * S + S) + (S * D + D) + L * 3 * (S**2 + S)
+
+
+# %%
 by_hand = {
-    "PAL": (D * 204 + 204) + (204 * D + D) + L * 3 * (204**2 + 204),
+    "PAL": pal_size(204),
     "low-rank layers": L * ((D * 100 + 100) + (100 * D + D)),
     "adapters": 2 * L * ((D * 50 + 50) + (50 * D + D)),
     "sequential form": (D * 204 + 204) + (204 * D + D) + 3 * (204**2 + 204),
@@ -307,14 +264,48 @@ by_hand = {
 for kind, number in zip(("pal", "low_rank", "houlsby", "sequential"), by_hand.values()):
     with torch.device("meta"):
         assert count(add_pals(BertModel(BertConfig.base()), ["sst"], kind=kind).pals) == number
+print(f"PAL {by_hand['PAL']:,} parameters, BERT-base {count(base):,}")
 
-# %%
-per_task = {"a copy of BERT": count(base), "one more layer on top": count(layers[0]), **by_hand}
-table = pd.DataFrame({"one task": per_task})
-table["8 tasks / BERT"] = (1 + 8 * table["one task"] / count(base)).round(2)
-table.assign(**{"one task": table["one task"].map("{:,}".format)})
+
+# %% tags=["setup"]
+def draw_sizes(tasks, S):
+    """The sizes of six designs for some tasks, in BERTs: what is shared, and the rest."""
+    own = {"one more layer on top": count(layers[0]), **by_hand, "PAL": pal_size(S)}
+    rest = np.array([tasks - 1, *(tasks * one / count(base) for one in own.values())])
+    with plots.style():
+        ax = plt.subplots(figsize=(8, 2.6), layout="constrained")[1]
+        ax.barh((names := ["a copy of BERT", *own]), 1, color="C5", label="one BERT")
+        drawn = ax.barh(names, np.minimum(rest, 7), left=1, color="C1", label="more, for the tasks")
+        words = [f"{1 + one:.2f}" + (" (cut off)" if one > 7 else "") for one in rest]
+        ax.bar_label(drawn, words, padding=3)
+        ax.set(xlabel=f"size for {tasks} tasks, in BERTs (PALs of width {S})", xlim=(0, 9.9))
+        ax.invert_yaxis()
+        ax.legend(loc="lower right")
+
 
 # %% [markdown]
+# **Predict before you run.** Eight tasks with PALs: how many times the size of one BERT is this in all? And with eight copies?
+
+# %% tags=["answer"]
+with folded():
+    print(f"{1 + 8 * pal_size(204) / count(base):.2f} times, against 8 times.")
+    draw_sizes(8, 204)
+    plt.show()
+
+# %% [markdown]
+# **Predict before you run.** From how many tasks on do the PALs together have as many parameters as one more BERT? With twice the width, is it half as
+# many tasks?
+
+# %%
+plots.sliders(draw_sizes, start={"S": 204}, tasks=[2, 8, 20, 40, 60, 80], S=[96, 204, 408])
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# From about 60, since one PAL is a sixtieth. With twice the width, less than half as many suffice, because query, key and value grow with $S^2$.
+#
+# </details>
+#
 # The widths 204, 100 and 50 were chosen for this total: eight tasks fit into about 1.13 times one BERT. All layers share the two
 # projections, because separate ones would need twelve times as many parameters. The number of attention heads does not change the count,
 # because the heads only divide the 204 features.
@@ -325,6 +316,12 @@ table.assign(**{"one task": table["one task"].map("{:,}".format)})
 #
 # With $V^D = 0$ the layer is BERT's layer, whatever the other weights are. The library starts there (`init="zero"`), while the authors
 # draw $V^D$ from $\mathcal N(0, 0.02^2)$ like all other weights (`init="normal"`).
+
+# %% tags=["effect"]
+import copy
+
+TASKS, source = ("sst", "quora", "sts"), source or size.source
+encoder, tokenizer = load_pretrained(size.model, device="cpu")
 
 # %% tags=["effect"]
 WIDTHS = {"low_rank": 100, "houlsby": 50}  # for D = 768; the other kinds have 204
@@ -339,7 +336,8 @@ def fresh(kind, tasks=TASKS, seed=seed, **options):
 
 
 # %%
-few, mask = pairs.input_ids[:8], pairs.attention_mask[:8]
+coded = encode(tokenizer, load_task("sst", source, seed=seed).dev, max_length=size.max_length)
+few, mask = (getattr(collate(coded, range(8)), one) for one in ("input_ids", "attention_mask"))
 starts = {}
 with torch.no_grad():
     plain = encoder(few, mask).last_hidden_state[mask.bool()]
@@ -356,6 +354,9 @@ print(f"init='zero' by {starts['zero']:.1%}.")
 
 
 # %%
+from mmlkit.training import MultitaskModel
+
+
 def new_model(kind=None, pooling=size.pooling, **options):
     """The encoder with parts of this kind, and a new head for each task; pairs are separate."""
     with seeded(seed, device):
@@ -365,6 +366,7 @@ def new_model(kind=None, pooling=size.pooling, **options):
     return MultitaskModel(shared, heads, tokenizer).to(device)
 
 
+# %%
 def some(task, rows=8):
     """A small batch of a task's training rows."""
     split = load_task(task, source, seed=seed).train.take(range(rows))
@@ -394,10 +396,12 @@ def draw_norms(designs):
     """A dot for each gradient norm on a logarithmic axis; exact zeros stand at its left end."""
     with plots.style():
         ax = plt.subplots(figsize=(7.5, 2.4), layout="constrained")[1]
-        for (name, norms), marker in zip(designs.items(), "os"):
-            ax.plot([max(n, 1e-12) for n in norms.values()], [*norms], marker, label=name)
+        for (name, norms), marker, shift in zip(designs.items(), "os", (-0.15, 0.15)):
+            places = np.arange(len(norms)) + shift  # so that no marker covers another
+            ax.plot([max(n, 1e-12) for n in norms.values()], places, marker, label=name)
         ax.set(xscale="log", xlim=(5e-13, 100), xlabel="gradient norm (left end: exactly 0)")
-        ax.invert_yaxis()
+        ax.set_yticks(range(5), ["$V^E$", "query", "key", "value", "$V^D$"])
+        ax.set_ylim(4.5, -0.5)
         ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
         plt.show()
 
@@ -423,6 +427,8 @@ with folded():
 # moves weights whose gradient is a tensor of zeros. `train_step` leaves such gradients at `None`.
 
 # %%
+from mmlkit.training import make_optimizer, train_step
+
 model = new_model("pal")
 optimizer = make_optimizer(model, lr=size.lr, head_lr=size.head_lr)
 train_step(model, some("quora"), optimizer)  # from now on quora's weights have momentum
@@ -467,16 +473,17 @@ with folded():
 # query and key have no influence, at every learning rate and after any number of steps. The sequential form is three affine maps in a row:
 # down, value, up.
 #
-# $$\mathrm{TS}(x) = V^D \big(W_v (V^E x + b) + b'\big) + b''$$
+# $$\mathrm{TS}(x) = \big((x V^E + b)\, W_v + b'\big)\, V^D + b''$$
 #
-# Three affine maps in a row are one affine map, and the head after it is linear, so both together are *one linear head*.
+# Here $b$, $b'$ and $b''$ are the biases. Three affine maps in a row are one affine map, and the head after it is linear, so both together are
+# *one linear head*.
 
 # %%
 part, head = sequential.encoder.pals.part("sst").eval(), sequential.heads["sst"].eval()
 some_x = encoder(few, mask).last_hidden_state[:, :1].detach().to(device)  # vectors of [CLS]
 with torch.no_grad():
-    TS = lambda x: part.transform_output(x, None, None)  # [B,1,D] to [B,1,D]
-    maps = part.projected
+    TS = lambda x: part.transform_output(x, None, None)  # the library's TS: [B,1,D] to [B,1,D]
+    maps = part.projected  # with the modules down, attention and up
     matrix = maps.up.weight @ maps.attention[0].value.weight @ maps.down.weight  # [D,D]
     constant = TS(torch.zeros_like(some_x))
     weight = head.dense.weight @ matrix  # [C,D]
@@ -486,34 +493,23 @@ print(f"sequential PAL and head: {count(part) + count(head):,} parameters")
 print(f"the equal linear head:   {weight.numel() + bias.numel():,} parameters")
 
 # %% [markdown]
-# For single-sentence tasks, the sequential form plus its head can represent exactly what a linear head on [CLS] can, and nothing else.
-# (No rank is lost, because $S$ is larger than the number of labels.) Its *training* can still differ, because the same function has other parameters and so other gradients. (On pairs, our heads also take products
-# and differences. There an affine map in front changes the features, but it is still not attention.)
+# For single-sentence tasks, the sequential form plus its head can represent exactly what a linear head on [CLS] can: no less, because $S$ is
+# larger than the number of labels, and no more. But the two have other parameters, so they train differently. (On pairs, our heads also take products and differences. There an affine map in front changes the features, but it is still not
+# attention.)
 #
-# Did the report's systems learn at all? In the course's dev sets, 279 of 1,101 sentences are *positive*, 289 are *negative*, and $12{,}627$ of
-# $20{,}212$ question pairs are *no paraphrase*. So always predicting one label scores 0.253, 0.262 or 0.625.
-
-# %%
-from mmlcourse import published
-
-constants = {"Sentiment Acc": [279 / 1101, 289 / 1101], "Para Acc": [12_627 / 20_212]}
-matching = [
-    (cell.row, cell.column, cell.printed)
-    for cell in published.tables("cs224n").query("table == 'Table 1'").itertuples()
-    if cell.printed in [round(one, 3) for one in constants.get(cell.column, [])]
-]
-pd.DataFrame(matching, columns=["system", "column", "printed: the accuracy of a constant"])
-
-# %% [markdown]
-# Eight of the 24 accuracies in Table 1 equal a constant prediction. This is strong evidence, but no proof, that these systems predict a
-# constant on that task. No sequential system is better than a constant on sentiment. (The other two systems in the list had a high learning
-# rate, which can destroy the pretrained encoder.)
+# <details><summary>Did the report's systems learn at all?</summary>
+#
+# Eight of the 24 accuracies in the report's Table 1 equal, to three digits, the accuracy of always predicting one label. This is strong evidence,
+# but no proof, that these systems predict a constant on that task. Among them are the sequential systems: none is better than a constant on
+# sentiment. (`mmlcourse.studies.constant_accuracies` computes such accuracies.)
+#
+# </details>
 #
 # ### The same comparison, live
 #
 # Now we train four systems on sst. All read the *same frozen encoder*, whose vectors are computed once, and have the same batches, steps and
 # learning rate. Three read the vector of [CLS]: directly (*linear head*), through the sequential form, or through its corrected form. The
-# fourth is a control without attention, a linear head on the mean of all tokens.
+# fourth is a control without attention, a linear head on the mean of all tokens. (Parallel PALs need the whole encoder; section 7 trains them.)
 
 # %% tags=["setup", "effect"]
 sst = load_task("sst", source, limit=1000, seed=seed)
@@ -536,7 +532,17 @@ def frozen_vectors(split):
 frozen = {"train": frozen_vectors(sst.train), "dev": frozen_vectors(sst.dev)}
 
 
+@torch.no_grad()
+def accuracy(head, read, split):
+    """Accuracy on all rows of a split."""
+    h, mask, labels = frozen[split]
+    return (head(read(h, mask)).argmax(1) == labels).float().mean().item()
+
+
 # %% tags=["effect"]
+from torch.nn.functional import cross_entropy
+
+
 def reader(kind, seed):
     """Parameters and function of a system: token vectors [B,T,D] to one vector, [B,D]."""
     if callable(kind):
@@ -549,14 +555,6 @@ def reader(kind, seed):
         return part.transform_output(h, encoder.additive_mask(mask, h), 1)[:, 0]
 
     return list(part.parameters()), read
-
-
-# %% tags=["setup", "effect"]
-@torch.no_grad()
-def accuracy(head, read, split):
-    """Accuracy on all rows of a split."""
-    h, mask, labels = frozen[split]
-    return (head(read(h, mask)).argmax(1) == labels).float().mean().item()
 
 
 # %% tags=["effect"]
@@ -597,6 +595,8 @@ effects = {
 }
 
 # %% tags=["answer"]
+from mmlcourse.studies import tell_effects
+
 with folded():
     runs = {n: {s: [d[s] for d, _ in found] for s in found[0][0]} for n, found in curves.items()}
     always = {"majority class": np.bincount(frozen["dev"][2]).max() / len(sst.dev)}
@@ -606,18 +606,16 @@ with folded():
     print("At the end:", " > ".join(sorted(ends, key=ends.get, reverse=True)), end=".\n")
     on_train = {name: np.mean([train for _, train in found]) for name, found in curves.items()}
     display(pd.DataFrame({"dev": ends, "train": on_train}).round(3).rename_axis("accuracy"))
-
-# %%
-from mmlcourse.studies import tell_effects
-
-tell_effects("11", scale=100, unit="points")
+    print("Five other seeds of the whole experiment, mean and standard error:")
+    tell_effects("11", scale=100, unit="points")
 
 # %% [markdown]
-# The sequential form ends below the linear head, although both can represent the same functions: at this one learning rate it learns faster and then overfits. So does
-# the corrected form, whose accuracy on train is the highest. It gains over [CLS] because it reads the other tokens, but a plain mean of the
-# tokens gains more, so *this* gain needs no attention. (MiniLM was trained for the mean of its tokens, which favours it.)
+# Over the seeds, the sequential form ends below the linear head, although both can represent the same functions. At this one learning rate it learns
+# faster and then overfits. So does the corrected form, whose accuracy on train is the highest. It gains over [CLS] because it reads the other
+# tokens, but a plain mean of the tokens gains more, so *this* gain needs no attention. (MiniLM was trained for the mean of its tokens, see notebook
+# 00, which favours the mean.)
 #
-# ## 7 Do PALs help?
+# ## 7 The answer: six seeds with and without PALs
 #
 # Table 1 of the report has one run of each system, at its best epoch on the split that judges it. At the learning rate 1e-5, parallel PALs
 # score 0.664, task sampling without them 0.651, and sequential PALs 0.555. A difference of 0.013 between two single runs is no evidence. So we
@@ -693,8 +691,8 @@ if my_reader(h, mask, torch.zeros(h.shape[-1])) is not None:
 # return (weights[..., None] * h).sum(1)
 # ```
 #
-# In the stored run this reaches 0.656, beside 0.552 for [CLS] and 0.644 for the mean. So one learned query beats a fixed token clearly. Against the
-# mean we see no difference, because one standard error on these rows is four points.
+# In the stored run this reaches 0.656, beside 0.552 for [CLS] and 0.644 for the mean. So one learned query beats a fixed token clearly. From
+# the mean it differs by one point in this one run, in which we see no difference.
 #
 # </details>
 
@@ -774,8 +772,8 @@ _ = checks.check_corrected_form(my_corrected)
 #
 # ● ● ● · 15 minutes
 #
-# The paper's code computes $\mathrm{TS}(h) = \mathrm{gelu}(V^D z)$ with $z = g(V^E h)$. Take the zero initialisation: $V^D$ and its bias are
-# 0. Write the gradient of the loss with respect to $V^D$ in the first step, with and without the GELU.
+# Stickland and Murray's code computes $\mathrm{TS}(h) = \mathrm{gelu}(z V^D)$ with $z = g(h V^E)$. Take the zero initialisation: $V^D$ and its bias
+# are 0. Write the gradient of the loss with respect to $V^D$ in the first step, with and without the GELU, in torch's layout [D,S].
 
 
 # %%
@@ -789,7 +787,7 @@ _ = checks.check_zero_start(my_first_gradient)
 # %% [markdown]
 # <details><summary>Hint</summary>
 #
-# The gradient of $V^D z$ is a sum over tokens of outer products. The derivative of GELU at 0 is $\Phi(0)$, where $\Phi$ is the
+# The gradient of $z V^D$ is a sum over tokens of outer products. The derivative of GELU at 0 is $\Phi(0)$, where $\Phi$ is the
 # distribution function of the standard normal distribution.
 #
 # </details>
@@ -814,12 +812,12 @@ _ = checks.check_zero_start(my_first_gradient)
 #
 # ## Takeaways
 #
-# - **With MiniLM, three tasks and 450 updates, over six seeds, PALs make no difference of interest beside annealed sampling alone (−0.2 points, −0.8 to
-#   +0.2).** But they had the encoder's learning rate, and may be hardly trained. The sequential form loses 5.3 points, and the corrected form wins them
+# - **Here a PAL was not worth even its small price: with MiniLM, three tasks and 450 updates, over six seeds, it makes no difference of interest
+#   beside annealed sampling alone (−0.2 points, −0.8 to +0.2).** But the PALs had the encoder's learning rate, and may be hardly trained. The sequential form loses 5.3 points, and the corrected form wins them
 #   back.
 # - A task's PAL costs one sixtieth of BERT-base. Eight tasks together need 1.13 times one BERT.
 # - A PAL lets tokens exchange information. Low-rank layers and adapters with as many parameters do not.
-# - With $V^D = 0$, training starts exactly at BERT, and in the first step only $V^D$ learns. A wrong formula does not pass this test.
+# - With $V^D = 0$, training starts exactly at BERT, and in the first step only $V^D$ learns.
 # - Attention over one vector is an affine map, so the sequential form plus its head is one linear head.
 #
 # ## References
