@@ -13,7 +13,7 @@ COURSE = (
     ("04_pruning_heads", "Pruning heads", "MeanShift on the losses of heads", 1, 3),
     ("05_cross_dataset", "On sets it was not trained on", "the cross-dataset protocol", 3, 3),
     ("06_published_tables", "Reading published tables", "misprints, profiles, chance", 1, 3),
-    ("07_mtdnn_san", "One encoder, many tasks", "MT-DNN and its answer module, SAN", 5, 3),
+    ("07_mtdnn_san", "One encoder, many tasks", "MT-DNN and its answer module, SAN", 3, 3),
     ("08_ranking_pretraining", "Ranking and pre-training", "the 2015 model, hidden words", 4, 3),
     ("09_domain_adaptation", "A new task with few labels", "many draws of few rows", 3, 3),
     ("10_annealed_sampling", "Annealed sampling", "the order of tasks, forgetting", 2, 3),

@@ -51,7 +51,7 @@ def reasoning(weights, tokens, probabilities, labels, *, title="", values=False)
             weights,
             steps,
             tokens,
-            "weight β",
+            "" if values else "weight β",  # printed weights need no colour bar
             ticks=dict(rotation=60, ha="right", fontsize=8),
             **look,
         )
