@@ -494,7 +494,7 @@ with folded():
 # %% [markdown]
 # ### Real rows
 #
-# Small data might hide a gain. So three more experiments train a cross-encoder on 2,000 real rows each, with six seeds:
+# Small data might hide a gain. So three more experiments train a cross-encoder on real rows (2,000 of each set, and a half more of MRPC), with six seeds:
 #
 # | experiment | trained on | learning rates |
 # |---|---|---|

@@ -686,7 +686,7 @@ with folded("Answer"):
 # <details><summary>What this says</summary>
 #
 # RTE is the only task whose gain is clear, and it explains the gain of the mean: a fifth of 7 points is 1.4. STS-B loses 0.6 points, in
-# every seed. The other three intervals include zero.
+# every seed, but less than one. The other three intervals include zero.
 #
 # </details>
 #

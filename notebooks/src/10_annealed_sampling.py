@@ -635,7 +635,7 @@ plots.sliders(draw_passes, start=start, ratio=[2, 5, 20, 100], alpha=[0, 0.2, 0.
 # and each is a single seed at its best dev epoch. So we fine-tuned the *whole* MiniLM on a part of the course's files, with *the same total
 # number of updates* (450) and six seeds. SST has 500 rows there, Quora $2{,}000$ and STS 350. Here the sequential system trains one task after
 # another *in each of five epochs*, and not in one long block. The score is the course's: the mean of both accuracies and of
-# STS's correlation $r$ as $(r + 1)/2$. Before the runs we fixed one point as the smallest difference of interest.
+# STS's correlation $r$ as $(r + 1)/2$. One point is the smallest difference of interest; we set it when these runs were known.
 #
 # **Predict before you run.** Two comparisons: annealed sampling against one task after another, and annealed against proportional
 # sampling. In which of them does the 95 % interval of six seeds exclude zero, and on which side? On which of the three tasks most?

@@ -620,7 +620,7 @@ with folded():
 # Table 1 of the report has one run of each system, at its best epoch on the split that judges it. At the learning rate 1e-5, parallel PALs
 # score 0.664, task sampling without them 0.651, and sequential PALs 0.555. A difference of 0.013 between two single runs is no evidence. So we
 # trained MiniLM on a part of the course's files (the runs of notebook 10: 450 updates, annealed sampling, six seeds) with and without
-# PALs, and with the sequential form and its corrected form. Differences within one point were fixed before as *no difference of interest*.
+# PALs, and with the sequential form and its corrected form. Differences within one point count as *no difference of interest*, a limit that we set when these runs were known.
 #
 # **Predict before you run.** Parallel PALs against none, and the corrected against the sequential form: for which of the two does the 95 %
 # interval exclude zero?
