@@ -77,12 +77,11 @@ def claim_rows(recorded):
     ]
 
 
-def recorded_claims(*experiments, about="", primary=False):
+def recorded_claims(*experiments, primary=False):
     """Return the claims that our recorded runs can judge, in words that `plots.forest` draws.
 
     Args:
         experiments: their names; none: all experiments.
-        about: a text that a claim contains.
         primary: whether only primary claims (`is_primary`) are returned.
 
     Returns:
@@ -95,7 +94,7 @@ def recorded_claims(*experiments, about="", primary=False):
         for one in newest(recorded_experiments())
         if one.experiment.name in (experiments or [one.experiment.name])
         for claim, found in one.compared
-        if about in claim["says"] and has_interval(found) and (is_primary(claim) or not primary)
+        if has_interval(found) and (is_primary(claim) or not primary)
     ]
 
 

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-def reasoning(weights, tokens, probabilities, labels, *, title="", values=False):
+def reasoning(weights, tokens, probabilities, labels, *, values=False):
     """Draw the steps of a SANHead on one row: attention over the premise, and the answers.
 
     Args:
@@ -33,7 +33,6 @@ def reasoning(weights, tokens, probabilities, labels, *, title="", values=False)
         tokens: the T tokens.
         probabilities: P_k, [K, C]. A line without markers shows their mean, the final answer.
         labels: the C names.
-        title: of the left panel.
         values: whether every weight is printed in its cell.
 
     Returns:
@@ -45,7 +44,7 @@ def reasoning(weights, tokens, probabilities, labels, *, title="", values=False)
     steps, width = range(len(weights)), min(column * len(tokens) + 1.4, 8)
     with panels(1, 2, (width + 3.4, 3.4), width_ratios=(width, 3.4)) as (axes,):
         left, right = axes
-        look = dict(vmin=0, vmax=weights.max(), interpolation="nearest", texts=texts)
+        look = dict(vmin=0, interpolation="nearest", texts=texts)
         heat_map(
             left,
             weights,
@@ -55,7 +54,7 @@ def reasoning(weights, tokens, probabilities, labels, *, title="", values=False)
             ticks=dict(rotation=60, ha="right", fontsize=8),
             **look,
         )
-        left.set(xlabel="token of the premise", ylabel="step k", title=title)
+        left.set(xlabel="token of the premise", ylabel="step k")
         for answers, (label, one) in zip(probabilities.T, looks(labels).items()):
             right.plot(steps, answers, label=f"{label}: {answers.mean():.2f}", **one)
             right.axhline(answers.mean(), linewidth=1, alpha=0.5, **{**one, "marker": None})

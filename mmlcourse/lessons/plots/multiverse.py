@@ -36,7 +36,7 @@ def head_similarity(weights, names):
     tables = []
     for one in weights:
         n = one.detach().float().cpu()
-        n = n / n.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+        n = n / n.norm(dim=-1, keepdim=True)
         tables.append((n @ n.T).abs().numpy())
     above = np.triu(np.ones_like(tables[0], bool), 1)
     means = [f"{name}, mean {table[above].mean():.3f}" for name, table in zip(names, tables)]
@@ -74,22 +74,26 @@ def head_paths(paths, points=None, labels=None):
             for label, marker in ((1, "+"), (-1, "_")) if points is not None else ():
                 here = np.asarray(points)[np.asarray(labels) == label]
                 ax.plot(*here.T, marker, color="grey", label=f"x, y = {label:+d}")
-            for j, one in enumerate(looks([f"f{i}" for i in range(path.shape[1])]).values()):
-                place = (4, -12) if j % 2 == 0 else (-16, 4)
-                _head_path(ax, np.asarray(path)[:, j], one, f"$f_{j + 1}$", place)
+            for j, one in enumerate(looks(range(path.shape[1])).values()):
+                _head_path(ax, np.asarray(path)[:, j], one, f"$f_{j + 1}$", 8 - j % 2 * 16)
+            ax.margins(0.12)  # room for the names
             ax.set(xlabel=f"first {unit}", ylabel=f"second {unit}", title=title)
         if points is not None:
             axes[0].legend(loc="lower right")
     return axes
 
 
-def _head_path(ax, path, look, name, place):
-    colour, end = look["color"], path[-1].tolist()
+def _head_path(ax, path, look, name, aside):
+    colour, end = look["color"], path[-1]
+    x, y = end / np.linalg.norm(end)
+    place = 8 * x + aside * y, 8 * y - aside * x  # beyond the arrow, beside its line
     ax.plot([0, path[0, 0]], [0, path[0, 1]], "--", color=colour, alpha=0.5)
     ax.plot(*path.T, linewidth=1, color=colour)
     arrow = dict(arrowstyle="->", linewidth=2, linestyle=look["linestyle"], color=colour)
     ax.annotate("", end, (0, 0), arrowprops=arrow)
-    ax.annotate(name, end, place, textcoords="offset points", color=colour)
+    ax.annotate(
+        name, end, place, textcoords="offset points", color=colour, ha="center", va="center"
+    )
 
 
 def drift(paths, level, *, title=""):
@@ -131,6 +135,7 @@ def trade_off(paths, chosen):
     low, high = points.min(0), points.max(0)
     room = 0.2 * (high[1] - low[1])
     limits = dict(xlim=(0.7 * low[0], 1.4), ylim=(low[1] - room, high[1] + room))
+    small = dict(textcoords="offset points", fontsize=8)
     with panel(
         size=(6.4, 3.6),
         xlabel="mean |cosine| of two heads (log)",
@@ -140,9 +145,9 @@ def trade_off(paths, chosen):
         for i, (one, path) in enumerate(paths.items()):
             ax.semilogx(*zip(*path), "-", color="grey", linewidth=1, alpha=0.6)
             ax.semilogx(*path[-1], "o", color="black" if one == chosen else "grey")
-            place = dict(xytext=(-8, 9 if i % 2 else -16), textcoords="offset points")
-            ax.annotate(f"λ = {one:g}", path[-1], **place, fontsize=8)
+            ax.annotate(f"λ = {one:g}", path[-1], (-8, 9 if i % 2 else -16), **small)
         ax.semilogx(*zip(*paths[chosen]), ".-", color=COLOURS[1], label=f"λ = {chosen:g}")
+        ax.annotate("start", path[0], (0, 6), **small)
         ax.legend(loc="lower left")
     return ax
 

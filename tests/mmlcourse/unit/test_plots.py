@@ -140,7 +140,7 @@ def test_the_trade_off_keeps_its_axes_when_another_lambda_is_chosen():
     first, second = (plots.trade_off(paths, lam) for lam in paths)
     assert (first.get_xlim(), first.get_ylim()) == (second.get_xlim(), second.get_ylim())
     np.testing.assert_allclose(second.lines[-1].get_xydata(), paths[0.5])
-    assert {text.get_text() for text in first.texts} == {"λ = 0", "λ = 0.5"}
+    assert {text.get_text() for text in first.texts} == {"λ = 0", "λ = 0.5", "start"}
 
 
 def test_improvements_are_written_into_the_cells_and_zero_is_white():

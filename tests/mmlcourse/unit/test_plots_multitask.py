@@ -21,11 +21,9 @@ def close_figures():
 
 
 def test_reasoning_shows_attention_weights_probabilities_and_their_mean():
-    left, right = plots_multitask.reasoning(
-        WEIGHTS, ["a", "cat", "sleeps"], ANSWERS, ["no", "yes"], title="row 3"
-    )
+    left, right = plots_multitask.reasoning(WEIGHTS, ["a", "cat", "sleeps"], ANSWERS, ["no", "yes"])
     np.testing.assert_array_equal(left.images[0].get_array(), WEIGHTS)
-    assert left.images[0].get_clim() == (0, 0.7) and left.get_title(loc="left") == "row 3"
+    assert left.images[0].get_clim() == (0, 0.7)
     assert [label.get_text() for label in left.get_xticklabels()] == ["a", "cat", "sleeps"] and len(
         left.get_yticks()
     ) == 2
