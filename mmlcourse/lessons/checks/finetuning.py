@@ -1,18 +1,24 @@
-"""The checks of notebook 02's exercises: AdamW and a paired error.
+"""The checks of notebook 02's exercises: AdamW, a training step and a paired error.
 
 Questions of assignment 1 share the tables of AdamW.
 """
 
 import numpy as np
+import torch
 
 from mmlcourse.lessons.checks.compare import exercise
+from mmlkit.bert.model import BertConfig, BertModel
+from mmlkit.data import Batch, get_task
+from mmlkit.heads import LinearHead
+from mmlkit.runtime import seeded
+from mmlkit.training import MultitaskModel
 
 __all__ = [
     "PAIRED",
     "adamw_parts",
     "check_adamw_step",
-    "check_first_step",
     "check_paired_error",
+    "check_training_step",
 ]
 
 
@@ -101,50 +107,56 @@ def adamw_parts(pick, eps):
     return correction, root, factor
 
 
+def _train(step, updates):
+    """The losses of some updates of a small model, and the weights of its head after them."""
+    with seeded(0):
+        model = MultitaskModel(BertModel(BertConfig.tiny()), {"sst": LinearHead(32, 5)}).eval()
+        ids, ones = torch.randint(5, 50, (8, 6)), torch.ones(8, 6, dtype=torch.long)
+    batch = Batch(get_task("sst"), ids, ones, 0 * ones, ids[:, 0] % 2, tuple(range(8)))
+    with seeded(1):  # so long that a gradient is clipped
+        torch.nn.init.normal_(next(model.heads.parameters()))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    losses = [step(model, batch, optimizer) for _ in range(updates)]
+    parts = [one.detach().flatten() for one in model.heads.parameters()]
+    return None if None in losses else [*map(float, losses), *torch.cat(parts).tolist()]
+
+
 @exercise(
-    "first step",
-    [(g, 0.1, 0.999, 1e-6) for g in (1.0, -100.0, 1e-5, -3e-6)],
-    "-lr g / (|g| + eps / sqrt(1 - beta2))",
-    [((0.0, 0.1, 0.999, 1e-6), "A gradient of 0 moves nothing.")],
+    "training step",
+    [(3,)],
+    "zero_grad, encoder, head, cross_entropy, backward, clip_grad_norm_, optimizer.step, and "
+    "the loss as the result",
+    driver=_train,
 )
-def check_first_step(pick, g, lr, beta2, eps):
-    """Check the first step of the CS224N handout's AdamW, from theta = 0 and without decay.
+def check_training_step(pick, updates):
+    """Check a training step on a small model.
 
     Args:
         pick: the choice between a right value and known mistakes.
-        g: the gradient.
-        lr: the learning rate.
-        beta2: the momentum of the squared gradient.
-        eps: the small number in the denominator.
+        updates: their number.
 
     Returns:
-        The parameter after the step.
+        The losses, and the weights of the head after the last update.
     """
-    scale = pick(
-        eps / (1 - beta2) ** 0.5,
-        {
-            "eps is not divided by sqrt(1 - beta2); this is torch's rule": eps,
-            "eps is divided by 1 - beta2, without the square root": eps / (1 - beta2),
-            "eps is multiplied by sqrt(1 - beta2), not divided by it": eps * (1 - beta2) ** 0.5,
-            "eps is missing": 0,
-        },
-    )
-    size = pick(
-        abs(g) + scale,
-        {
-            "the gradient in the denominator has lost its absolute value": g + scale,
-            "the step is divided by g squared": g * g + scale,
-            "this is the step of gradient descent, which grows with g": 1,
-        },
-    )
-    return pick(
-        0.0 - lr * g / size,
-        {
-            "the step goes uphill; its sign is wrong": lr * g / size,
-            "the learning rate is missing": -g / size,
-            "the sign of the gradient is lost, so every step goes down": -lr * abs(g) / size,
-        },
-    )
+    zeroed = pick(True, {"the gradients of the last step are not set to zero": False})
+    norm = pick(1.0, {"the gradient is not clipped, or only after the step": float("inf")})
+    moves = pick(True, {"no weight moves: optimizer.step() or backward() is missing": False})
+    reduction = pick("mean", {"the losses of the rows are added; take their mean": "sum"})
+
+    def step(model, batch, optimizer):
+        if zeroed:
+            optimizer.zero_grad()
+        out = model.encoder(batch.input_ids, batch.attention_mask, batch.token_type_ids)
+        head = model.head(batch.task)
+        logits = head(*head.inputs(out, batch))
+        loss = torch.nn.functional.cross_entropy(logits, batch.labels, reduction=reduction)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), norm)
+        if moves:
+            optimizer.step()
+        return loss.item()
+
+    return _train(step, updates)
 
 
 # Two cases of paired values, for the exercises on standard errors.

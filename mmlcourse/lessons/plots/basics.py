@@ -19,7 +19,6 @@ __all__ = [
     "attention",
     "bars",
     "bars_side_by_side",
-    "confusion_matrix",
     "learning_curves",
     "seeds",
     "spread",
@@ -56,45 +55,7 @@ def attention(weights, tokens, *, title=""):
     return ax
 
 
-def confusion_matrix(labels, predictions, names, *, title=""):
-    """Draw the counts of true labels (rows) against predicted labels (columns).
-
-    Colour shows the share of the row.
-
-    Args:
-        labels: [N] integers.
-        predictions: [N] integers.
-        names: the C labels.
-        title: of the figure.
-
-    Returns:
-        The axes.
-    """
-    counts = np.zeros((len(names), len(names)), dtype=int)
-    np.add.at(counts, (np.asarray(labels), np.asarray(predictions)), 1)
-    shares = counts / counts.sum(1, keepdims=True).clip(min=1)
-    with panel(
-        size=(0.8 * len(names) + 2.4, 0.62 * len(names) + 1.6),
-        xlabel="predicted",
-        ylabel="true",
-        title=title,
-    ) as ax:
-        heat_map(
-            ax,
-            shares,
-            names,
-            names,
-            "share of the true label",
-            texts=counts,
-            ticks=dict(rotation=30, ha="right"),
-            vmin=0,
-            vmax=1,
-            aspect="equal",
-        )
-    return ax
-
-
-def learning_curves(runs, *, rows, baseline):
+def learning_curves(runs, *, rows):
     """Draw the training loss of every update, and the dev accuracy of every epoch, of some runs.
 
     Losses are means over ten updates. Updates have a logarithmic axis. A ring marks a best epoch,
@@ -103,7 +64,6 @@ def learning_curves(runs, *, rows, baseline):
     Args:
         runs: {name: (DataFrame of `fit`, losses of all updates)}.
         rows: the number of dev rows, for the standard errors.
-        baseline: the accuracy of the majority class, drawn as a dotted line.
 
     Returns:
         The two axes.
@@ -116,7 +76,6 @@ def learning_curves(runs, *, rows, baseline):
             best, ring = history[history["best"]], dict(markersize=13, fillstyle="none")
             error_bars(right, best["step"], best["accuracy"], rows, one["color"])
             right.plot(best["step"], best["accuracy"], "o", **ring, color=one["color"])
-        right.axhline(baseline, **DOTTED, label="majority class")
         for ax, ylabel in ((left, "training loss"), (right, "dev accuracy")):
             ax.set(xlabel="update (log)", ylabel=ylabel)
             _log_axis(ax, (1, 3))
@@ -148,9 +107,11 @@ def against_time(values, seconds, *, ylabel):
         for (name, time), one in zip(zip(values, seconds), looks(values).values()):
             found, look = values[name].dropna(), dict(color=one["color"], marker=one["marker"])
             ax.plot([time] * len(found), found, linestyle="", alpha=0.3, **look)
-            label = f"{name}: {found.mean():.1f} ± {found.sem():.1f}"
-            ax.errorbar(1.06 * time, found.mean(), found.sem(), capsize=4, label=label, **look)
-        _log_axis(ax, (1, 2, 5))
+            ax.errorbar(time, found.mean(), found.sem(), capsize=4, label=name, **look)
+            text, place = f"{found.mean():.1f} ± {found.sem():.1f}", (time, found.mean())
+            ax.annotate(text, place, (9, 0), textcoords="offset points", va="center")
+        _log_axis(ax, (1, 2, 3, 5))
+        ax.margins(x=0.18)
         ax.legend(**OUTSIDE)
     return ax
 
@@ -203,7 +164,8 @@ def seeds(values, *, xlabel, title="", bars=False):
         values: a DataFrame of `effects_by_seed`.
         xlabel: what the values are.
         title: of the figure.
-        bars: whether a bar from 0 shows each mean; a row whose values are equal has the bar alone.
+        bars: whether a bar from 0 shows each mean; a row whose values are equal has the bar
+            alone, and a row with a single value a paler one.
 
     Returns:
         The axes. At the right of each row stands its mean, with the standard error.
@@ -216,7 +178,8 @@ def seeds(values, *, xlabel, title="", bars=False):
             side = dict(xytext=(8, 0), textcoords="offset points", va="center")
             ax.annotate(told, (1, y), xycoords=("axes fraction", "data"), **side)
             if bars:
-                ax.barh(y, found.mean(), 0.7, color=COLOURS[5], alpha=0.35)
+                alpha = 0.15 if found.count() == 1 else 0.35
+                ax.barh(y, found.mean(), 0.7, color=COLOURS[5], alpha=alpha)
             if bars and not error > 0:
                 continue
             ax.plot(found, [y + 0.15] * len(found), "o", color=COLOURS[0], label="one seed")

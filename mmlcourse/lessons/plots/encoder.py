@@ -140,5 +140,8 @@ def splits(tables, heads):
                 ax.imshow(values, cmap=ListedColormap(COLOURS[:5]), vmin=0, vmax=4, aspect="auto")
                 ax.set(yticks=range(len(values)), xticks=[], title=head)
                 ax.grid(False)
-            row[0].set_ylabel(f"{title}\nrow (token)")
+            row[0].set_ylabel(f"{title}\nrow")
+        for token in range(5):
+            axes[0, -1].plot([], [], "s", color=COLOURS[token], label=f"token {token}")
+        axes[0, -1].legend(**OUTSIDE)
     return axes

@@ -55,7 +55,7 @@ def test_tables_of_heads_share_one_scale():
 def test_splits_draw_a_table_for_each_head():
     tables = {"a": np.arange(12).reshape(2, 2, 3) % 2, "b": np.zeros((2, 2, 3))}
     axes = plots.splits(tables, ["one", "two"])
-    assert axes.shape == (2, 2) and axes[1, 0].get_ylabel() == "b\nrow (token)"
+    assert axes.shape == (2, 2) and axes[1, 0].get_ylabel() == "b\nrow"
     assert axes[0, 1].images[0].get_array().tolist() == [[0, 1, 0], [1, 0, 1]]
 
 
