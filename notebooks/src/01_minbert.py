@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 01 minBERT
 #
-# **What does BERT do with a sentence, number by number?** You write the three classes of a BERT layer, and stack the layers into BERT's
+# **What does BERT do with a sentence, number by number?** You write the three classes of a BERT layer, and see them stacked into BERT's
 # encoder. With published weights, your encoder then gives the same numbers as the published implementation.
 #
 # | | |
@@ -88,11 +88,9 @@ with folded():
 # %% [markdown]
 # **Step 2, scaling.** Divide by $\sqrt{d}$, where $d = 2$ is the number of components of a vector. Section 2 gives the reason.
 #
-# **Step 3, softmax.** Take $e^{\text{score}}$ and divide by the sum of the row. The result is a row of positive weights with sum
-# 1. Check one number with a calculator.
+# **Step 3, softmax.** Take $e^{\text{score}}$ and divide by the sum of the row. The result is a row of positive weights whose sum is 1.
 
-# %%
-# NBVAL_CHECK_OUTPUT
+# %% tags=["nbval-check-output"]
 scaled = scores[2] / 2**0.5
 exponentials = scaled.exp()
 bank_weights = exponentials / exponentials.sum()
@@ -102,7 +100,7 @@ print("exponentials    ", exponentials, " sum", round(exponentials.sum().item(),
 print("weights         ", bank_weights)
 
 # %% [markdown]
-# *The* has a fifth of the weight, since a softmax gives every token a weight above 0. Section 2 shows how a mask makes it exactly 0.
+# Even *the* has a fifth of the weight: a softmax gives every token a weight above 0. Section 2 shows how a mask makes it exactly 0.
 #
 # **Step 4, mixing.** The new vector of *bank* is the weighted mean of all three vectors:
 #
@@ -121,13 +119,13 @@ def draw_attention(factor):
     ax.set(xlim=(-0.4, 2.6), ylim=(-0.2, 1.3))  # the same axes for all factors
 
 
-plots.sliders(draw_attention, start={"factor": 2**-0.5}, factor=[0, 0.5, 2**-0.5, 1, 3, 10])
+draw_attention(2**-0.5)
+plt.show()
 
 # %% [markdown]
-# *Attention moves* bank *from (1, 1), hollow, to $(1.2, 0.6)$, filled, towards* river. *All three vectors move inwards, because each becomes a
-# mean.* The slider changes the factor on the scores, which is $1/\sqrt2$ above.
+# *Attention moves* bank *from (1, 1), hollow, to $(1.2, 0.6)$, filled, towards* river.
 #
-# **Predict before you run.** Where do the three vectors end if the factor is 0? And where does *bank* end if it is 10?
+# **Predict before you run.** The factor on the scores is $1/\sqrt2$ here. Where do the three vectors end if it is 0, and where if it is 10?
 
 # %% tags=["answer"]
 with folded():
@@ -136,7 +134,11 @@ with folded():
         plt.show()
     print("0: all weights are equal, so all three vectors end in the mean of all. 10: the weights")
     print("go to the highest scores alone. For bank these are two, of river and of bank itself,")
-    print("so it ends halfway between them, and river stays where it is.")
+    print("so it ends halfway between them. The ends halfway to bank, for the same reason, and")
+    print("river stays. All move inwards or stay, because each becomes a mean.")
+
+# %%
+plots.sliders(draw_attention, start={"factor": 2**-0.5}, factor=[0, 0.5, 2**-0.5, 1, 3, 10])
 
 # %% [markdown]
 # ### The equation, and its code with the same names
@@ -231,9 +233,8 @@ pd.DataFrame(rows, index=[*words, "[PAD]"]).T.rename_axis("weights of bank").rou
 # One softmax gives one set of weights. BERT computes $H$ attentions in parallel, the *heads*. Each has its own slice of
 # $d = D / H$ features of $Q$, $K$ and $V$. Their results are concatenated. Only the shapes are new.
 
-# %%
-# NBVAL_CHECK_OUTPUT
-config = bert.BertConfig.tiny()
+# %% tags=["nbval-check-output"]
+config = bert.BertConfig.tiny()  # D = 32, H = 4
 B, T, D, H = 2, 5, config.hidden_size, config.num_attention_heads
 with runtime.seeded(seed):
     h, one_layer = torch.randn(B, T, D), bert.BertLayer(config).eval()
@@ -451,7 +452,7 @@ AddNorm = MyAddNorm if add_norm_right else SolvedAddNorm
 # $$a = \text{LayerNorm}(h + \text{attention}(h)\,W_O + b_O) \qquad
 # h' = \text{LayerNorm}(a + \text{GELU}(a\,W_1 + b_1)\,W_2 + b_2)$$
 #
-# As in section 1, a row is a token. (The drawing has $W_1 a$, with vectors as columns.) `nn.ModuleDict` is there only to give the parts their
+# As in section 1, a row is a token. As in the drawing, $W_O$ and $W_2$ belong to add-and-norm. `nn.ModuleDict` is there only to give the parts their
 # published names. In training, *dropout* sets random values to 0, in the attention weights and in the outputs of $W_O$ and $W_2$. It is left out here.
 
 
@@ -547,8 +548,7 @@ with folded():
 # learned vector for the position to that of the word piece. A third vector is for the segment: 0 in the first sentence and 1 in
 # the second (`token_type_ids`). LayerNorm follows the sum.
 
-# %%
-# NBVAL_CHECK_OUTPUT
+# %% tags=["nbval-check-output"]
 encoder, tokenizer = bert.load_pretrained(settings.model, device="cpu")
 pair = tokenizer("Is the bank open?", "The bank is shut.", return_tensors="pt")
 columns = {"piece": tokenizer.convert_ids_to_tokens(pair.input_ids[0])}
@@ -630,7 +630,7 @@ print("last_hidden_state", list(mine[0].shape), " pooler_output", list(mine[1].s
 print("MyBert and mmlkit.bert.BertModel: equal to 1e-5")
 
 # %% [markdown]
-# **Checkpoint.** This is BERT's encoder. From section 7 on, the notebook uses `mmlkit.bert.BertModel`.
+# **Checkpoint.** This is BERT's encoder. From section 8 on, the notebook uses `mmlkit.bert.BertModel`.
 #
 # ### Where do 109,482,240 parameters come from?
 #
@@ -642,8 +642,7 @@ print("MyBert and mmlkit.bert.BertModel: equal to 1e-5")
 # the feed-forward networks in all layers?
 
 
-# %%
-# NBVAL_CHECK_OUTPUT
+# %% tags=["nbval-check-output"]
 def count_parameters(c):
     """The terms of the sum, by name, for a BertConfig."""
     D, inner, L = c.hidden_size, c.intermediate_size, c.num_hidden_layers
@@ -680,6 +679,8 @@ with folded():
 # the profile `fast` the weights are MiniLM's (notebook 00 says what MiniLM is). The next cell compares three encoders with that of
 # transformers, on the same weights. *yours* is built from your classes, or from the solutions where a check did not accept
 # yours (as in the stored run). *misprinted* has the wrong second residual in every layer.
+#
+# **Predict before you run.** One fresh layer with the misprint had a cosine of 0.98 with the right one. And six trained layers: 0.9, 0.5 or 0?
 
 # %%
 import tempfile
@@ -698,20 +699,39 @@ batch = tokenizer(texts, padding=True, return_tensors="pt")
 models = {"mmlkit": encoder, "yours": with_weights(MyBert(encoder.config), encoder)}
 models["misprinted"] = with_weights(MyBert(encoder.config, MisprintedLayer), encoder)
 tolerance = 1e-5 if profile == "fast" else 1e-4  # BERT-base has more layers, so more rounding
-real, furthest = batch.attention_mask.bool(), {}
+real, furthest, cosines = batch.attention_mask.bool(), {}, {}
 theirs = published(**batch).last_hidden_state[real]
-print("largest difference from transformers, and mean cosine:")
 for name, model in models.items():
     vectors = model(**batch)[0][real]
     furthest[name] = (vectors - theirs).abs().max().item()
-    cosine = F.cosine_similarity(vectors, theirs, dim=-1).mean()
-    print(f"{name:>10}  {furthest[name]:.2g}  {cosine:.3f}")
+    cosines[name] = F.cosine_similarity(vectors, theirs, dim=-1).mean()
 assert max(furthest["mmlkit"], furthest["yours"]) < tolerance
+
+# %% tags=["answer"]
+with folded():
+    print("Largest difference from transformers, and mean cosine:")
+    for name in models:
+        print(f"{name:>10}  {furthest[name]:.2g}  {cosines[name]:.3f}")
 
 # %% [markdown]
 # In six trained layers, the wrong residual changes the result strongly. Matching shapes do not reveal such a mistake, but a comparison with
 # a reference does.
 #
+# ### Padding changes nothing
+#
+# A sentence must have the same vectors alone and in a batch with longer ones. The next cell pads one sentence to forty tokens,
+# and then forgets the mask.
+
+# %%
+alone = tokenizer(texts[1], return_tensors="pt")
+filled = tokenizer(texts[1], padding="max_length", max_length=40, return_tensors="pt")
+n, reference = alone.input_ids.shape[1], encoder(**alone).last_hidden_state
+with_mask = encoder(**filled).last_hidden_state[:, :n]
+without = encoder(filled.input_ids).last_hidden_state[:, :n]  # mask forgotten
+print("with the mask, equal to 1e-5:", torch.allclose(with_mask, reference, atol=1e-5))
+print(f"mask forgotten: largest difference {(without - reference).abs().max():.2f}")
+
+# %% [markdown]
 # ### How the weights were trained
 #
 # BERT was trained on tasks that need no labels. In *masked language modelling* (Devlin et al. 2019, section 3.1), 15 % of the tokens are chosen
@@ -719,8 +739,21 @@ assert max(furthest["mmlkit"], furthest["yours"]) < tolerance
 # score per word of the vocabulary. In the second task, the vector of `[CLS]` decides whether the second sentence followed the first in the text;
 # the segments are for this task. Afterwards the heads are dropped and the encoder is kept. [Notebook 08](08_ranking_pretraining.ipynb) writes the
 # first loss.
+
+# %% [markdown]
+# ## 7 Result
 #
-# ## 7 Inside a trained model
+# **The answer.** What does BERT do with a sentence, number by number? It adds three vectors per token. Every layer then changes each token's vector
+# twice: by a weighted mean over the tokens, and by two linear maps with GELU between them within the token. Each change is added to the vector,
+# and the sum is normalised. Your three classes do it.
+
+# %%
+print(f"{int(real.sum()) * encoder.config.hidden_size:,} numbers of two sentences:", end=" ")
+print(f"yours and the published ones differ by at most {furthest['yours']:.0e},")
+print(f"with the misprinted residual by up to {furthest['misprinted']:.1f}.")
+
+# %% [markdown]
+# ## 8 Looking inside: can one read the weights?
 #
 # `BertSelfAttention.probabilities` returns the attention weights of a layer. The next cell collects those of all layers. Layers
 # and heads are counted from 0.
@@ -741,8 +774,8 @@ kettle_tokens, maps = attention_maps(texts[0])
 print(list(maps.shape), "layers, heads, tokens that look, tokens looked at")
 
 # %% [markdown]
-# **Predict before you run.** Is there a head that puts more than half of its weight on the *previous* token? And one for the
-# *next* token?
+# **Predict before you run.** Is there a head that puts more than half of its weight on the *previous* token? One for the
+# *next* token? And do few or many heads do so for the *first* token, `[CLS]`?
 
 # %%
 previous = maps.diagonal(-1, dim1=2, dim2=3).mean(-1)  # from each token to the one before it
@@ -761,8 +794,8 @@ with folded():
     print("from layer 1 on put more than half of their weight there.")
 
 # %% [markdown]
-# These numbers are of one sentence. The weights of each token must sum to 1. Clark et al. (2019) describe similar patterns in BERT-base, where most of this weight goes to `[SEP]`.
-# They suggest that a special token receives the weight when nothing else matches.
+# These numbers are of one sentence. In BERT-base, many heads look at `[SEP]` (Clark et al. 2019). The weights of a token must sum to 1, so a
+# special token may receive the weight when nothing else matches.
 #
 # The picture shows the head that looks from *it* most at *kettle*. With the sliders you can look at the heads that the answer names. With a running
 # kernel, there is also a text box for a sentence of your own.
@@ -784,7 +817,7 @@ plots.sliders(draw, start=start, layer=layers, head=heads, sentence=texts[0])
 # ### Does a head resolve the pronoun *it*?
 #
 # *The kettle did not fit on the shelf because **it** was too tall.* The head above is the one of all heads (72 in
-# MiniLM) in which *it* looks most at *kettle*. The sentence by which we chose the head cannot test it. The test has six other pairs of sentences. In each pair one word changes, and with it the noun that *it* means.
+# MiniLM) in which *it* looks most at *kettle*. The sentence by which we chose the head cannot test it. The test has six other pairs of sentences, which we wrote for it. In each pair one word changes, and with it the noun that *it* means.
 #
 # **Predict before you run.** A head that resolves the pronoun would prefer another noun when the adjective changes. In how many of the six pairs
 # does the chosen head do so?
@@ -814,7 +847,19 @@ choices = pd.DataFrame(links, columns=names)
 first = choices["to first"] > choices["to second"]
 switches = sum(first[i] != first[i + 1] for i in range(0, len(choices), 2))
 
+
 # %% tags=["setup"]
+def write_weights(ax):
+    """Write the weights, in percent, into the cells of an attention map, in place of its bar."""
+    values = ax.images[0].get_array()
+    ax.images[0].colorbar.remove()
+    look = dict(ha="center", va="center", fontsize=8)
+    for i, row in enumerate(values.tolist()):
+        for j, weight in enumerate(row):
+            colour = "black" if weight > 0.45 else "white"
+            ax.text(j, i, f"{100 * weight:.0f}", color=colour, **look)
+
+
 meant = [(row["adjective"], row["it is"]) for _, row in choices[:2].iterrows()]
 first_pair = [attention_maps(pairs[0][0].format(adjective)) for adjective, _ in meant]
 shared = ["/".join(dict.fromkeys(both)) for both in zip(*(pieces for pieces, _ in first_pair))]
@@ -824,43 +869,19 @@ with folded():
     name, kept = f"layer {chosen[0]}, head {chosen[1]}", len(pairs) - switches
     print(f"In {switches} of {len(pairs)} pairs; in {kept} pairs {name} prefers the same noun.")
     print("The picture has the first pair. If the head resolved the pronoun, the two rows would")
-    print("differ in the columns of the two nouns.")
+    print("differ in the columns of the two nouns. (Weights in percent.)")
     rows_of_it = [found[(*chosen, pieces.index("it"))] for pieces, found in first_pair]
     ax = plots.attention(torch.stack(rows_of_it), shared, title=f"Where it looks, {name}")
+    write_weights(ax)
     ax.set_yticks((0, 1), [f"too {word}: the {noun}" for word, noun in meant])
     ax.set_ylabel("")
     plt.show()
     display(choices.drop(columns="right").round(2))
 
 # %% [markdown]
-# (In the picture, the noun that *it* means stands after the colon.) This head links *it* to a noun before it, but it does not resolve the pronoun: for that, the adjective would have to matter. On the sentence
-# by which we chose it, it looked as if it did. Another head might; each needs a test like this. An attention map suggests a hypothesis, but it is not an explanation (Jain and Wallace 2019).
-#
-# ### Padding changes nothing
-#
-# A sentence must have the same vectors alone and in a batch with longer ones. The next cell pads one sentence to forty tokens,
-# and then forgets the mask.
-
-# %%
-alone = tokenizer(texts[1], return_tensors="pt")
-filled = tokenizer(texts[1], padding="max_length", max_length=40, return_tensors="pt")
-n, reference = alone.input_ids.shape[1], encoder(**alone).last_hidden_state
-with_mask = encoder(**filled).last_hidden_state[:, :n]
-without = encoder(filled.input_ids).last_hidden_state[:, :n]  # mask forgotten
-print("with the mask, equal to 1e-5:", torch.allclose(with_mask, reference, atol=1e-5))
-print(f"mask forgotten: largest difference {(without - reference).abs().max():.2f}")
-
-# %% [markdown]
-# ## 8 Result
-#
-# **The answer.** What does BERT do with a sentence, number by number? It adds three vectors per token. Every layer then changes each token's vector
-# twice: by a weighted mean over the tokens, and by two linear maps with GELU between them within the token. Each change is added to the vector,
-# and the sum is normalised. Your three classes do it.
-
-# %%
-print(f"{int(real.sum()) * encoder.config.hidden_size:,} numbers of two sentences:", end=" ")
-print(f"yours and the published ones differ by at most {furthest['yours']:.0e},")
-print(f"with the misprinted residual by up to {furthest['misprinted']:.1f}.")
+# (In the picture, the noun that *it* means stands after the colon.) This head links *it* to a noun before it, but it does not resolve the pronoun:
+# for that, the adjective would have to matter. It looked right only on the sentence by which we had chosen it. Another head may resolve
+# pronouns, but it would have to pass such a test. An attention map suggests a hypothesis, but it is not an explanation (Jain and Wallace 2019).
 
 # %% [markdown]
 # ## Exercises
