@@ -122,8 +122,8 @@ with folded():
     display(history[["epoch", "train_loss", "accuracy", "best"]].round(3).set_index("epoch"))
 
 # %% [markdown]
-# How much of this the *pretraining* brought is the question of section 5. (On the real SST-5 a frozen BERT-base reaches 0.39, so the sentences
-# here are easier.)
+# How much of this the *pretraining* brought is the question of section 5. (On the real SST-5 a frozen BERT-base reaches 0.39, as
+# notebook 02 says. Encoder and sentences both differ, so the two cannot be compared.)
 #
 # The standard error of an accuracy $p$ on $N$ sentences is $\sqrt{p(1-p)/N}$. In all notebooks, the number after ± is a standard error, over
 # seeds where there are several, and otherwise over sentences. An error over seeds does not include the choice of the dev sentences, which are
@@ -197,7 +197,7 @@ with folded():
 
 # %% [markdown]
 # **Predict before you run.** A vector depends on all the other tokens. The *cosine* of two vectors is 1 if they have the same direction, and 0 at
-# a right angle. The word *bank* has one number in the vocabulary. Does it have the same vector in *the river bank* and in *the bank lends
+# a right angle. The word *bank* is one entry of the vocabulary. Does it have the same vector in *the river bank* and in *the bank lends
 # money*? Or in two sentences about a river?
 
 # %% tags=["setup"]
@@ -264,7 +264,7 @@ with folded():
     print(f"{len(flipped)} of them in their sign.")
 
 # %% [markdown]
-# Some of these errors have negation, some irony, and some praise something other than the film. Six sentences are examples, not a measurement.
+# The printed sentences are examples, not a measurement. Exercise 3 reads all of them.
 #
 # ## 5 Result: what did the encoder give?
 #
@@ -339,12 +339,14 @@ with folded():
 # *In the figure, each dot is one seed, the ring is this run, and bars are means. The ± is the standard error over six seeds: this run, and five
 # recorded runs of the same cells (`results/lessons`). Rows without dots do not depend on the seed, or have one run.*
 #
-# **The answer.** After equal updates, pretraining gives 27 points over the same network with random weights. With ten times the epochs for both
+# **The answer.** After equal updates, pretraining gives 27 points over the same network with random weights. (Here this is all training before,
+# including that on sentence pairs.) With ten times the epochs for both
 # heads, 17.5 points remain (one run). Over counted words it gives 13 points. So the gain comes from the training before, not from the
 # network alone.
 #
-# The ± counts how much seeds differ. All seeds share the 160 dev sentences. Their choice adds an error of about 4 points to each
-# accuracy, and less to a difference on the same sentences (exercise 3 of [notebook 02](02_finetuning.ipynb)).
+# The comparison is uneven: the heads have few epochs and keep their best one on the dev split, and word counts are trained to the end, untuned and
+# without such a choice. The ± measures only how much the seeds differ. All seeds share the 160 dev sentences. Their choice adds an error of about 4 points to each
+# accuracy, and less to a difference on the same sentences (exercise 4 of [notebook 02](02_finetuning.ipynb)).
 #
 # ## Exercises
 #
@@ -552,7 +554,7 @@ print(f"GPU: {machine['gpu'] or 'none'}")
 Markdown(course_table(machine))
 
 # %% [markdown]
-# The minutes are for the computation. Reading takes one to two hours for each of the other notebooks.
+# The minutes in the table are for the computation. Reading takes one to two hours for each of the other notebooks.
 #
 # In the folded table, `lr` is the learning rate for fine-tuning the encoder and `frozen_lr` that of the head on a frozen one. The precision
 # `auto` is the fastest one that the hardware supports.
