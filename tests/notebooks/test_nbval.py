@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.mark.notebook
 def test_marked_outputs_equal_the_committed_ones(tmp_path):
     path = ROOT / "notebooks" / "00_start_here.ipynb"
-    assert path.read_text(encoding="utf-8").count("# NBVAL_CHECK_OUTPUT") >= 1
+    assert path.read_text(encoding="utf-8").count("nbval-check-output") >= 1
     copy = tmp_path / "checkout" / "notebooks" / path.name
     with_slider_moves(path, copy)
     limits = ["--nbval-cell-timeout=500", "--nbval-kernel-startup-timeout=300"]
