@@ -228,7 +228,7 @@ STATED = {
     "04": {"1,024", "4,369", "85,000", "52.7"},
     "05": {"2,000", "2,934", "5.6", "7.63", "15.5", "16.0"},  # the last two: in the figure
     "06": {"0.36", "1,024", "1.05", "2,490", "2.5", "10.4", "69.305", "69.315"}
-    | {"1.06", "69.51", "76.57", "0.1", "5.1"},  # of a slider; of exercises 2 and 3
+    | {"1.06", "69.51", "76.57", "0.1", "5.1", "4.2"},  # of a slider; of exercises 2 and 3
     # of the paper and of the toy's sliders; of experiments/together-or-alone.toml and its control;
     # numbers of figures; of exercises 3 and 4
     "07": {"2,500", "950,000", "550,000", "0.003", "0.023", "0.635", "0.700"}

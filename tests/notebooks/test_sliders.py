@@ -25,9 +25,9 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
 
 COUNTS = {
     **dict.fromkeys(["02", "05", "08", "09", "12"], 1),
-    **dict.fromkeys(["01", "03", "04", "06", "07", "11"], 2),
+    **dict.fromkeys(["01", "03", "04", "07", "11"], 2),
     "00": 0,
-    "10": 3,
+    **dict.fromkeys(["06", "10"], 3),
 }
 
 
