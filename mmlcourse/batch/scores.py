@@ -210,7 +210,14 @@ def common_seeds(experiment, frame):
 
 
 def first_parameter(experiment):
-    """Return the first parameter of an experiment's grid but seed; without one: on."""
+    """Return the first parameter of a grid but the seed.
+
+    Args:
+        experiment: the Experiment.
+
+    Returns:
+        Its name; "on" where there is none.
+    """
     return next(key for key in (*experiment.grid, "on") if key != "seed")
 
 

@@ -319,6 +319,7 @@ def test_every_check_has_a_solution_in_a_notebook_or_a_question_of_an_assignment
 @pytest.mark.parametrize(("check", "stub", "source"), solutions(), ids=lambda text: text[:25])
 def test_the_solution_in_the_notebook_is_right(check, stub, source, capsys):
     names = dict(np=np, torch=torch, pd=pd, F=F, nn=torch.nn, math=math, cluster=cluster)
+    names |= dict(lr=0.1, beta1=0.9, beta2=0.999, eps=1e-6, decay=0.01)  # of notebook 02
     classes = {"Attention": "MyAttention", "AddNorm": "MyAddNorm"}  # as notebook 01 calls them
     exec(source, names)
     names |= {name: names[mine] for name, mine in classes.items() if mine in names}
