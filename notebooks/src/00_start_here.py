@@ -253,7 +253,7 @@ with folded():
     alike = [torch.cosine_similarity(first, other, dim=0).item() for other in others]
     names = [f"{kind}: {sentence}" for sentence, kind in BANKS.items()]
     named = dict(zip(names[1:], alike))
-    plots.bars(named, xlabel="cosine with bank in 'She sat on the river bank.'").set_xlim(0, 1)
+    plots.bars(named, xlabel="cosine with the first sentence's bank").set_xlim(0, 1)
     plt.show()
     print("No: in no other sentence is it the same (1.00). The encoder mixes a word with its")
     nearer = "more" if alike[0] > max(alike[1:]) else "not more"
