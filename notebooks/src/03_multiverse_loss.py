@@ -868,7 +868,7 @@ with folded("Output of the solution"):
 # ## Takeaways
 #
 # - Heads of one task drift together, because they get nearly the same gradients (in one epoch, much only at a raised learning rate). The term keeps them apart.
-#   On a frozen encoder single heads then learn little, but their mean is as accurate. With fine-tuning, six seeds show no gain of
+#   On a frozen encoder single heads then learn little, but one run shows no loss of their mean. With fine-tuning, six seeds show no gain of
 #   accuracy, and on real sets do not exclude a cost of up to 1.6 points.
 # - The term is one matrix product per class, and its gradient is another: $\mathrm{sign}(G)\,F$.
 # - Orthogonal heads can all be right if the encoder moves $x$. In all recorded seeds the vectors then vary in fewer directions.

@@ -871,7 +871,7 @@ with folded("Output of the solution"):
 # ## Takeaways
 #
 # - Does sharing an encoder help? The small inference task **RTE gains 7 points** (MiniLM, three epochs, six seeds), but 4.8 of them come with as
-#   many updates on RTE alone. STS-B loses 0.6, and for three other tasks we see no difference.
+#   many updates on RTE alone. STS-B loses 0.6, and three other tasks are undecided.
 # - Does the answer module help? On three real sets with six seeds, we see **no gain** over a linear head.
 # - Algorithm 1 merges and shuffles the minibatches of all tasks, so a task counts by its size. A head that is not in a step must have *no*
 #   gradient, which differs from a zero gradient.
