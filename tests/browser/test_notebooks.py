@@ -39,7 +39,7 @@ CALLS = {name: calls for name, path in NOTEBOOKS.items() if (calls := widget_cal
 
 def test_the_notebooks_with_widgets():
     counts = {name: sum(map(len, calls.values())) for name, calls in CALLS.items()}
-    assert counts.keys() == NOTEBOOKS.keys() and sum(counts.values()) == 21
+    assert counts.keys() == NOTEBOOKS.keys() and sum(counts.values()) == 23
 
 
 @pytest.mark.browser
