@@ -467,7 +467,7 @@ with folded():
 #
 # In all notebooks, the number after ± is a standard error, over seeds where there are several, and otherwise over sentences. Over
 # seeds, it measures only how much the seeds differ. All seeds share the 160 dev sentences. Their choice adds an error of about 4 points to each accuracy, and less to a
-# difference on the same sentences (exercise 4 of [notebook 02](02_finetuning.ipynb)).
+# difference on the same sentences (exercise 3 of [notebook 02](02_finetuning.ipynb)).
 #
 # Recorded runs come with a 95 % interval over their seeds (how it is made: [notebook 05](05_cross_dataset.ipynb)). If a difference is smaller than
 # two of its standard errors, we write *we see no difference*. This means that the data cannot decide, not that there is none.

@@ -622,51 +622,13 @@ with folded():
 # |---|---|---|---|
 # | SST | 0.387 | 0.520 | +0.133 |
 # | CFIMDB | 0.780 | 0.966 | +0.186 |
-#
-#
-# ## Exercises
 
 # %% [markdown]
-# ### Exercise 3: change the experiment
-#
-# ● ○ ○ · 15 minutes
-#
-# The learning rate of the encoder is 1e-4 in the profile `fast`. *Predict first*: sketch the dev accuracy after one epoch for 3e-4, 1e-3 and 3e-3.
-# Consider section 1: how far does AdamW move a weight in 30 steps? Then complete the function, and run it for the three rates.
-
-
-# %%
-def accuracy_with(lr):
-    """Fine-tune a new model for one epoch with this rate of the encoder; return its accuracy."""
-    ...
-
-
-my_prediction = ...  # then accuracy_with(3e-4), ...
-
-# %% [markdown]
-# <details><summary>Hint</summary>
-#
-# `run_fit` of section 4 returns the model, the history and the losses. `new_model(sst.task)` makes a new model, and `tuned_rates` has both learning rates.
-#
-# </details>
-#
-# <details><summary>Solution</summary>
-#
-# ```python
-# def accuracy_with(lr):
-#     rates = {**tuned_rates, "lr": lr}
-#     run = run_fit("large-rate", new_model(sst.task), sst, 1, **rates)
-#     return run.history["accuracy"].max()
-# ```
-#
-# In the stored run with 3e-3 the model falls to the level of the majority class, and its loss to that of guessing. AdamW moves a weight by up to
-# about the learning rate in each step. In 30 updates this can add up to more than a pretrained weight; their typical size is
-# `new_model(sst.task).encoder.encoder.layer[0].output.dense.weight.abs().mean()`.
-#
-# </details>
+# **Predict before you run.** The learning rate of the encoder is 1e-4 in the profile `fast`. Which accuracy does one epoch reach with thirty times this
+# rate? Consider section 1: how far does AdamW move a weight in 30 steps?
 
 # %% tags=["answer"]
-with folded("Output of the solution"):
+with folded():
     large = run_fit("large", new_model(sst.task), sst, 1, **{**tuned_rates, "lr": 30 * size.lr})
     reached = large.history["accuracy"].max()
     print(f"Thirty times the learning rate: accuracy {reached:.2f}, loss of the", end=" ")
@@ -674,7 +636,12 @@ with folded("Output of the solution"):
     print(f"guessing {np.log(5):.2f}.")
 
 # %% [markdown]
-# ### Exercise 4: the standard error of a paired difference
+# AdamW moves a weight by about the learning rate in each step. In 30 updates this can add up to more than a pretrained weight.
+#
+# ## Exercises
+
+# %% [markdown]
+# ### Exercise 3: the standard error of a paired difference
 #
 # ● ● ○ · 15 minutes
 #
@@ -720,7 +687,7 @@ _ = checks.check_paired_error(my_paired_error)
 # </details>
 
 # %% [markdown]
-# ### Exercise 5: which check notices a wrong sign?
+# ### Exercise 4: which check notices a wrong sign?
 #
 # ● ● ○ · 15 minutes
 #

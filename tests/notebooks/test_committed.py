@@ -347,7 +347,7 @@ def test_every_exercise_has_a_heading(path):
     cells = markdown_cells(path)
     text = "\n".join(cells)
     numbers = [int(number) for number in re.findall(r"^### Exercise (\d+): \w", text, flags=re.M)]
-    assert 3 <= len(numbers) <= 5 and numbers == list(range(1, len(numbers) + 1))
+    assert 3 <= len(numbers) <= 4 and numbers == list(range(1, len(numbers) + 1))
     assert text.count("<summary>Solution</summary>") == len(numbers)
     assert len(re.findall(r"^● [●○] [●○] · \d+ minutes", text, flags=re.M)) == len(numbers)
     later = [cell for cell in cells if re.search(r"^### Exercise ([2-9]|1\d)", cell, flags=re.M)]

@@ -191,6 +191,17 @@ def test_a_method_with_fewer_tasks_has_no_headline(experiment):
     assert incomplete(experiment, alone) == set()  # neither has what the other has
 
 
+def test_a_method_with_too_few_seeds_does_not_cut_those_of_the_others(experiment):
+    """BERT and MML have six seeds, mv-m has one, and its mean would be that of another seed."""
+    runs = [result(method, seed, [0.5] * 4) for method in ("bert", "mml") for seed in range(6)]
+    frame = long_frame(experiment, [*runs, result("mv-m", 0, [0.9] * 4)])
+    part = frame[(frame["metric"] == "improvement") & (frame["split"] == "dev")]
+    assert incomplete(experiment, part) == {"mv-m"}
+    assert headline(experiment, frame)[["method: dev improvement, %", "seeds"]].values.tolist() == [
+        ["mml", 6]
+    ]
+
+
 def test_the_headline_of_an_incomplete_batch_compares_the_same_tasks(experiment):
     """BERT has RTE and QNLI, MML has RTE and SNLI, which is harder."""
     runs = [result("bert", 0, [0.5] * 4), result("mml", 0, [0.6] * 4)]
