@@ -779,3 +779,19 @@ def test_the_levels_of_guessing_in_the_texts_equal_the_runs():
         if one["parameters"].get("share") == 0.01
     }
     assert rows == {("snli", 14), ("scitail", 7)}
+
+
+def test_the_price_on_real_sets_in_notebook_05_equals_the_runs():
+    """BERT on the dev rows of four sets: its own model minus the models of the other sets."""
+    one = next(one for one in recorded_experiments() if one.experiment.name == "real-transfer")
+    rows = one.frame.query("method == 'bert' and split == 'dev' and metric == 'accuracy'")
+    rows = rows[rows["on"].isin(["qnli", "scitail", "qqp", "stsb_star"])]
+    own = rows["task"] == rows["on"]
+    sides = [
+        100 * part.groupby(["seed", "on"])["value"].mean().groupby("seed").mean()
+        for part in (rows[own], rows[~own])
+    ]
+    found = paired_bootstrap(*sides)
+    lesson = (ROOT / "notebooks" / "src" / "05_cross_dataset.py").read_text(encoding="utf-8")
+    said = f"{found.difference:.1f} points ({found.low:.1f} to {found.high:.1f}) on real sets"
+    assert said in " ".join(lesson.replace("\n#", " ").split())
