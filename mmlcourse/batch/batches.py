@@ -65,7 +65,7 @@ def estimate(experiment, runs, cores):
     """
     gpu = sum(experiment.gpu_minutes.get(run) or 0 for run in runs) / 60
     cpu = len(runs) * (experiment.minutes or 0) / min(cores, len(runs) or 1)
-    ahead = f"; about {cpu:.3g} minutes on {count(cores, 'CPU core')}" if cpu else ""
+    ahead = f"; about {cpu:.3g} minutes on {count(cores, 'idle CPU core')}" if cpu else ""
     ahead = f"; about {gpu:.3g} GPU hours (an estimate, not measured on a GPU)" if gpu else ahead
     return f"{len(runs)} of {count(len(experiment.runs), 'run')} to do{ahead}."
 
@@ -103,7 +103,9 @@ def reproduce(experiment, folder, *, cores=1, again=False, verbose=False, option
     with _batch_lock(folder):
         repeated = _repeated(experiment, folder, again)
         todo = repeated + unfinished(experiment, folder)
-        print(f"{experiment.title}\n{estimate(experiment, todo, cores)}", flush=True)
+        begun = sum(any((folder / "work" / run).glob("checkpoint-*")) for run in todo)
+        more = f" Of these, {begun} {'has' if begun == 1 else 'have'} a checkpoint." * bool(begun)
+        print(f"{experiment.title}\n{estimate(experiment, todo, cores)}{more}", flush=True)
         status = todo and _run_snakemake(experiment, folder, cores, repeated, options, verbose)
         left = unfinished(experiment, folder)
         for run in set(experiment.runs) - {*left, *repeated}:  # killed after it wrote its result

@@ -10,14 +10,16 @@ import json
 from pathlib import Path
 
 from mmlcourse.batch.experiments import file_name
-from mmlcourse.batch.results import changed_since, experiments_in, finite
+from mmlcourse.batch.results import experiments_in, finite, recorded_experiments
 from mmlcourse.batch.scores import CELL, NUMBERS, comparison, rounded
+from mmlcourse.batch.verdicts import COLUMNS, told, verdict
+from mmlcourse.shipped import shipped_folder
 from mmlcourse.text import count, markdown_list, markdown_table, markdown_text
 from mmlkit.files import write_file
 
 __all__ = ["write_report"]
 
-_FACTS = ("device", "hardware", "torch", "mmlkit")
+_FACTS = ("model", "precision", "device", "hardware", "torch", "mmlkit")
 
 
 def write_report(folders, out, experiment=None):
@@ -31,19 +33,21 @@ def write_report(folders, out, experiment=None):
     Returns:
         The path of report.html.
     """
+    import pandas as pd
+
     out, blocks = Path(out), [_text("h1", "The results of all runs")]
     for number, one in enumerate(experiments_in(folders, experiment)):
         plan, frame = one.experiment, one.frame
         blocks += [_text("h2", f"{plan.title} ({one.size})"), _text("p", _facts(one.results))]
-        blocks += [_text("p", _NOTE), *(_text("p", said) for said in changed_since(one))]
-        if one.claims:
-            said = [one.sentence(*pair) for pair in one.claims]
-            blocks += [_text("h3", "Claims, on these runs"), _list(said)]
+        blocks += [_text("p", plan.about), _text("h3", "Claims, on these runs")]
+        verdicts = pd.DataFrame([verdict(one, *pair) for pair in one.compared], columns=COLUMNS)
+        blocks += [_table(verdicts), _list(told(one))] if one.claims else [_list(told(one))]
         if len(frame):
-            cells = comparison(plan, frame)
+            cells, (recorded, said) = comparison(plan, frame), _recorded(one)
             table = rounded(cells)
-            blocks += [_text("h3", "All cells")]
-            blocks += [(markdown_table(table), table.to_html(index=False, na_rep="", border=0))]
+            if said:
+                table = table.join(recorded, [*recorded.index.names]).fillna("")
+            blocks += [_text("h3", "All cells"), _text("p", _NOTE + said), _table(table)]
         if "dev" in set(frame["split"]):
             image, alt = _figure(cells)
             data = (f"-mini{one.edition}" if one.edition else "") + f"-{number}" * bool(one.given)
@@ -54,9 +58,9 @@ def write_report(folders, out, experiment=None):
             blocks.append((f"![{markdown_text(alt)}]({file})", shown))
     failed = [path for folder in folders for path in sorted(Path(folder).rglob("failed/*.json"))]
     if failed:
-        told = [json.loads(path.read_text(encoding="utf-8")) for path in failed]
+        causes = [json.loads(path.read_text(encoding="utf-8")) for path in failed]
         blocks += [_text("h2", "Failed runs")]
-        blocks += [_list([f"{one['name']}: {one['cause']}" for one in told])]
+        blocks += [_list([f"{one['name']}: {one['cause']}" for one in causes])]
     markdown, pages = zip(*blocks)
     write_file(out / "report.md", "\n\n".join(markdown) + "\n")
     write_file(out / "report.html", "\n".join([_HEAD, *pages]) + "\n")
@@ -74,18 +78,50 @@ def _list(lines):
     return markdown_list(lines), f"<ul>{items}</ul>"
 
 
+def _table(table):
+    return markdown_table(table), table.to_html(index=False, na_rep="", border=0)
+
+
 def _facts(results):
     minutes, memory = finite(results, "minutes"), finite(results, "peak_memory_mb")
-    kinds, commits = set(), {str(result.get("commit", "missing")) for result in results}
+    kinds, commits = set(), {str(result.get("commit") or "unknown") for result in results}
     for result in results:
-        found = {**result["versions"], **result}
-        device, hardware, torch, own = (found.get(key, "missing") for key in _FACTS)
-        kinds.add(f"{device} ({hardware}), torch {torch}, mmlkit {own}")
+        found = {**result["versions"], **result["settings"], **result}
+        model, precision, device, hardware, *versions = (
+            found.get(key, "missing") for key in _FACTS
+        )
+        software = "torch {}, mmlkit {}".format(*versions)
+        kinds.add(f"{model} in {precision} on {device} ({hardware}), {software}")
+    resumed = sum(bool(result.get("resumed")) for result in results)
+    last = f" ({count(resumed, 'run')} with the last attempt alone)" * bool(resumed)
     return (
-        f"{count(len(results), 'run')}, {sum(minutes) / 60:.1f} hours of computing, at most "
-        f"{max(memory, default='missing')} MB each, on {'; '.join(sorted(kinds))}; "
+        f"{count(len(results), 'run')}, {sum(minutes) / 60:.1f} hours of computing{last}, at most "
+        f"{max(memory, default='missing')} MB each: {'; '.join(sorted(kinds))}; "
         f"commit {', '.join(sorted(commits))}."
     )
+
+
+def _recorded(one):
+    """Return the repository's runs of the same cells, and how they were made.
+
+    The first is empty where the repository has none, and where the runs are the repository's.
+    """
+    import pandas as pd
+
+    plan, started = one.experiment, {result.get("started") for result in one.results}
+    folder = shipped_folder("results")
+    for own in recorded_experiments([folder / f"{plan.name}-{plan.profile}"]) if folder else ():
+        ours = {result["started"] for result in own.results} == started
+        if ours or (own.edition, own.given) != (one.edition, one.given):
+            continue
+        table = rounded(comparison(own.experiment, own.frame))
+        names = {name: f"recorded {name}" for name in ("ours", "sd", "seeds")}
+        names["ours"] = "recorded"
+        keys = [key for key in table if key not in (*NUMBERS, "seeds")]
+        precision = sorted({str(result["settings"].get("precision")) for result in own.results})
+        said = f" Recorded are the repository's own runs, in results/ ({', '.join(precision)})."
+        return table.rename(columns=names).set_index(keys)[[*names.values()]], said
+    return pd.DataFrame(), ""
 
 
 def _figure(table):
@@ -112,11 +148,14 @@ def _figure(table):
 
 
 _NOTE = (
-    "Scores are in points of 100, improvements in percent. Published numbers come from other "
-    "models and data unless the size is paper, so compare the rows of a column, not the columns. "
-    "Recomputed is the correct value of a printed number, where other printed numbers give it. sd "
-    "is over seeds. The difference of a claim is first minus second; results/REPORT.md of the "
-    "repository says what its verdicts mean."
+    "Scores are in points of 100. An improvement is in percent: for each other set the accuracy "
+    "over that of the baseline, minus one, and the mean of them. Rows of the set trained on have "
+    "trained the model (train) or chosen its epoch (dev, where no claim says held out). Published "
+    "numbers come from other models and data unless the size is paper, so compare the rows of a "
+    "column, not the columns. Recomputed is the correct value of a printed number, where other "
+    "printed numbers give it. sd is over seeds. The difference of a claim is first minus second, "
+    "over all splits that it names; results/REPORT.md of the repository says what its verdicts "
+    "mean."
 )
 _HEAD = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>mmlkit: results</title>

@@ -22,8 +22,10 @@ from mmlcourse.text import (
 )
 from mmlkit.files import write_file
 
-__all__ = ["fill_marks", "write_evidence", "write_readme"]
+__all__ = ["COLUMNS", "fill_marks", "told", "verdict", "write_evidence", "write_readme"]
 
+COLUMNS = ["claim", "on our runs", "difference in points (95 % interval)", "seeds", "scored rows"]
+COLUMNS += ["experiment"]
 _VERDICTS = "## Verdicts"
 
 
@@ -40,7 +42,8 @@ def write_evidence(folders, report):
     recorded, path = experiments_in(folders), Path(report)
     details = [
         "# All claims and experiments",
-        f"{path.name} has the primary claims, and says how to read the tables.",
+        f"{path.name} has the primary claims, and says how to read the tables. Below each "
+        "experiment, published is the mean of the printed cells that our runs have, too.",
         *_other_verdicts(recorded),
         "![A line for each claim, with its difference and interval](verdicts.svg)",
         *("## Experiments", *_experiments(recorded)),
@@ -132,22 +135,36 @@ def _other_verdicts(recorded):
 
 
 def _table(lines, sentences=False):
-    names = ["claim", "on our runs", "difference in points (95 % interval)", "seeds", "scored rows"]
-    names += ["in one sentence"] * sentences
+    names = COLUMNS + ["in one sentence"] * sentences
     head = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     return "\n".join(head + lines) if lines else "No such claim has runs of both sides."
 
 
 def _verdict(one, claim, found):
     """Return a line of the table for a claim of a Recorded and its Comparison."""
+    says, *cells = map(str, verdict(one, claim, found))
+    return f"| {' | '.join([markdown_text(says), *cells])} |"
+
+
+def verdict(one, claim, found):
+    """Return the cells of a claim, one for each of `COLUMNS`.
+
+    Args:
+        one: a Recorded.
+        claim: of its experiment.
+        found: its Comparison.
+
+    Returns:
+        A list.
+    """
     data = ", ".join(filter(None, (one.data, one.given, _part(one, claim), claim.get("late"))))
     says = "Control: " * ("control_of" in claim) + claim["says"] + (data and f" ({data})")
     interval = signed_interval(found.low, found.high) if has_interval(found) else "no interval"
     held_out = one.held_out and "experiment" not in {*claim["first"], *claim["second"]}
     rows = "other sets" if claim.get("on") == "others" else "chose the epoch"
     rows = "held out" if held_out else rows
-    cells = [one.outcome(found), f"{signed(found.difference)} ({interval})", found.pairs, rows]
-    return f"| {' | '.join(map(str, [markdown_text(says), *cells]))} |"
+    difference = f"{signed(found.difference)} ({interval})"
+    return [says, one.outcome(found), difference, found.pairs, rows, one.experiment.name]
 
 
 def _part(one, claim):
@@ -176,9 +193,8 @@ def _experiments(recorded):
     for one in recorded:
         size = markdown_text(f"{one.size}, {count(len(one.results), 'run')}")
         blocks.append(f"**{markdown_text(one.experiment.title)}** ({size})")
-        told = _sentences(one) + _missing(one) + changed_since(one)
-        told += _best(one) + _heads_left(one) + _similarity(one)
-        blocks += [markdown_text(one.experiment.about), markdown_list(told)]
+        said = [one.sentence(*pair) for pair in one.compared] + told(one)
+        blocks += [markdown_text(one.experiment.about), markdown_list(said)]
         table = headline(one.experiment, one.frame)
         if len(table):
             empty = [name for name in ("published", "sd") if table[name].isna().all()]
@@ -186,12 +202,20 @@ def _experiments(recorded):
     return blocks
 
 
-def _sentences(one):
-    """Return a sentence for each claim with runs of both sides, and the number of the others."""
-    found = [one.sentence(*pair) for pair in one.compared]
-    left = len(one.claims) - len(found)
-    noun, has = ("more claim" if found else "claim"), ("has" if left == 1 else "have")
-    return found + [f"{count(left, noun)} {has} no runs of both sides."] * bool(left)
+def told(one):
+    """Return what runs tell beside their claims: what is missing, changed, chosen or pruned.
+
+    Args:
+        one: a Recorded.
+
+    Returns:
+        A list of sentences.
+    """
+    left = len(one.claims) - len(one.compared)
+    noun, has = ("more claim" if one.compared else "claim"), ("has" if left == 1 else "have")
+    found = [f"{count(left, noun)} {has} no runs of both sides."] * bool(left)
+    found += _missing(one) + changed_since(one) + _best(one)
+    return found + _heads_left(one) + _similarity(one)
 
 
 def _missing(one):

@@ -342,13 +342,7 @@ with folded():
 
 # %% tags=["setup"]
 # @title Set-up: the untrained cosine
-def untrained_right(name, split, source=source, model=size.model):
-    """Whether the cosine of the untrained encoder answers each row right."""
-    known = load_task(name, source, limit=200, seed=seed).train  # for its limit
-    return studies.cosine_answers(known, split, model) == is_yes(split)
-
-
-cosine = untrained_right(task, dev)
+cosine = studies.cosine_answers(known, dev, size.model) == is_yes(dev)
 over = cosine.astype(float) - on_own[sister]  # per row: 1, 0 or -1
 
 # %% tags=["answer"]
@@ -383,10 +377,8 @@ ours = studies.recorded_protocol()
 METHODS = {"bert": "BERT, one head", "mml": "MML"}
 METHODS |= {"bert-ensemble": "384 heads", "mv-m": "384 orthogonal heads"}
 TWO = ["rte", "qnli", "qqp", "mrpc", "stsb_star"]
-recorded = dict(source="mini", model=size.model if fast else "minilm")  # of the recorded runs
-mini = {name: load_task(name, "mini").dev for name in TWO}
-untrained = {name: 100 * untrained_right(name, mini[name], **recorded).mean() for name in TWO}
-shares = {name: 100 * is_yes(mini[name]).mean() for name in TWO}
+untrained = {name: 100 * studies.recorded_cosine(name) for name in TWO}
+shares = {name: 100 * is_yes(load_task(name, "mini").dev).mean() for name in TWO}
 constant = {name: max(share, 100 - share) for name, share in shares.items()}
 
 
@@ -666,9 +658,10 @@ if by_other_rule is not ...:
 
 # %% tags=["answer"]
 with folded("Solution: both rules"):
-    yes = is_yes(dev)
+    yes, of_dev = is_yes(dev), dict(task=sister, precision=precision)
+    three_way = predict_scores(models[sister], dev.texts, **of_dev)
     for rule in ("argmax", "sum"):
-        hits = right(models[sister], sister, dev, rule)
+        hits = two_way(three_way, data[sister].task.labels, rule) == yes
         said_yes, price = (hits == yes).mean(), on_own[task].mean() - hits.mean()
         print(f"{rule:6}  yes to {said_yes:.0%} of the rows, price {100 * price:.1f} points")
 

@@ -260,9 +260,9 @@ pretrained = pretrained.to(device).eval()
 @torch.no_grad()
 def vectors(texts, encoder):
     """The encoder's mean vector of each text, with length 1: [N,D]."""
-    rows = tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt").to(device)
-    out = encoder(rows.input_ids, rows.attention_mask, rows.token_type_ids)
-    return F.normalize(sentence_vector(out, rows, "mean"), dim=-1).cpu().double()
+    texts, at = np.unique(texts, return_inverse=True)  # a question stands beside each candidate
+    rows = tokenizer(texts.tolist(), padding=True, truncation=True, return_tensors="pt").to(device)
+    return F.normalize(sentence_vector(encoder(**rows), rows, "mean"), dim=-1).cpu().double()[at]
 
 
 # %% tags=["effect"]

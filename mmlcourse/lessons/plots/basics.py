@@ -222,7 +222,8 @@ def spread(means, sds, rows, groups, *, published=None, xlabel, title=""):
             here, colour = groups == kind, one["color"]
             shift = 0.5 * (i + 0.5) / len(kinds) - 0.25
             y = np.array([places[row] for row in rows[here]]) + shift
-            bar = dict(xerr=np.nan_to_num(sds[here].astype(float)), capsize=2)
+            sd = np.nan_to_num(sds[here].astype(float))
+            bar = dict(xerr=sd, capsize=2) if sd.any() else {}
             label = "ours" if single else kind
             look = dict(fmt=one["marker"], markersize=5, color=colour)
             if i >= len(MARKERS):  # all are used
@@ -230,7 +231,7 @@ def spread(means, sds, rows, groups, *, published=None, xlabel, title=""):
             ax.errorbar(means[here], y, **bar, **look, label=label)
             if np.isfinite(printed[here]).any():
                 label = "published" if single else f"{kind}, published"
-                ax.plot(printed[here], y, "x", color=colour, label=label)
+                ax.plot(printed[here], y, "x", color="black" if single else colour, label=label)
         ax.set_yticks(range(len(places)), places)
         if not single or published is not None:
             ax.legend(**OUTSIDE)

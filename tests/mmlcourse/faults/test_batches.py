@@ -127,7 +127,7 @@ def test_a_killed_batch_continues_where_it_stopped(toy, tmp_path, capfd):
     experiment = load_experiment(toml)
     assert reproduce(experiment, out) == []
     lines = capfd.readouterr().out.splitlines()
-    assert lines[1] == "1 of 2 runs to do." and lines[-2] == "1 done"
+    assert lines[1] == "1 of 2 runs to do. Of these, 1 has a checkpoint." and lines[-2] == "1 done"
     assert lines[-1].startswith("1 of 1 run done, ") and lines[-1].endswith(" 0 left")
     after = result_files(out)
     assert after["0"] == before["0"] and (tmp_path / "log").read_text() == "01"

@@ -78,7 +78,7 @@ def test_the_grid_and_what_changes_a_run(write):
 
 def test_the_estimate(write):
     fast, colab = load_experiment(write(WHOLE)), load_experiment(write(WHOLE), "colab")
-    two = "2 of 2 runs to do; about 2 minutes on 2 CPU cores."
+    two = "2 of 2 runs to do; about 2 minutes on 2 idle CPU cores."
     assert estimate(fast, list(fast.runs), 2) == two
     assert estimate(colab, ["rte-0", "mnli-0"], 1) == (
         "2 of 4 runs to do; about 2 GPU hours (an estimate, not measured on a GPU)."

@@ -22,6 +22,7 @@ from mmlcourse.studies.cross_dataset import (
 )
 from mmlcourse.studies.glue import glue_average
 from mmlcourse.studies.held_out import dev_halves
+from mmlcourse.studies.lessons import recorded_cosine
 from mmlkit.data.loading import TaskData, load_task, make_split
 from mmlkit.data.tasks import get_task
 from mmlkit.heads.linear import PairHead
@@ -664,3 +665,13 @@ def test_the_cosine_without_training_tells_equal_sentences():
     labels = ["equivalent", "equivalent", "not_equivalent"]
     known = make_split("mrpc", [{**row, "label": one} for row, one in zip(rows, labels)])
     assert cosine_answers(known, known).tolist() == [True, True, False]
+
+
+@pytest.mark.slow
+def test_the_recorded_cosine_is_that_of_the_mini_data():
+    """Otherwise: python benchmarks/untrained_cosine.py. It is a level of notebook 05."""
+    data = load_task("stsb_star", "mini")
+    known = load_task("stsb_star", "mini", limit=200, seed=0).train
+    similar = np.array(data.task.labels)[data.dev.labels] == "similar"
+    right = cosine_answers(known, data.dev) == similar
+    assert right.mean() == pytest.approx(recorded_cosine("stsb_star"), abs=1 / len(right))

@@ -555,6 +555,29 @@ def test_the_report_is_complete(folder):
     assert (folder / "report" / "mml-tables-fast-dev.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_recorded_runs_stand_beside_ones_own(tmp_path):
+    """Of a part of the grid, on the same edition of the data; the cells are means of six seeds."""
+    files = sorted((ROOT / "results" / "mml-tables-fast").glob("bert-rte-?.json"))
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in files]
+    dev = [
+        score["value"]
+        for run in runs
+        for score in run["scores"]
+        if (score["on"], score["split"]) == ("qnli", "dev")
+    ]
+    (tmp_path / "own.json").write_text(json.dumps({**runs[2], "started": "today", "commit": None}))
+    text = write_report([tmp_path], tmp_path / "out").with_suffix(".md").read_text("utf-8")
+    mean, sd = 100 * np.mean(dev), 100 * np.std(dev, ddof=1)
+    ours = f"| 52.84 | {100 * dev[2]:.2f} |  | 1 | {mean:.2f} | {sd:.2f} | 6 |"
+    assert len(dev) == 6 and f"| bert | rte | qnli | dev | accuracy {ours}" in text
+    assert "the repository's own runs, in results/ (bf16)." in text
+    assert "minilm in bf16 on cpu" in text and "commit unknown" in text
+    assert "Not recorded, with task: mnli, qnli" in text
+    (tmp_path / "own.json").write_text(json.dumps(runs[2]))
+    again = write_report([files[0].parent], tmp_path / "out").with_suffix(".md")
+    assert "| recorded |" not in again.read_text("utf-8")
+
+
 def test_the_readme_is_written_between_its_marks(folder):
     readme = folder / "README.md"
     readme.write_text("before\n<!-- report -->\nWHAT WAS THERE\n<!-- /report -->\nafter\n")
@@ -580,7 +603,9 @@ def test_the_evidence_is_one_page_and_one_figure(folder):
     headings = ["The evidence", "Verdicts", "All claims and experiments", *kinds]
     assert re.findall(r"^#+ (.*)", text, re.M) == [*headings, "Experiments", "Runs"]
     first, other = [line for line in text.splitlines() if line.startswith("| MML")]
-    assert "| undecided | +3.3 (no interval) | 2 | other sets | On our mini data" in first
+    assert (
+        "| +3.3 (no interval) | 2 | other sets | mml-tables | On our mini data" in first
+    )
     assert text.index(other) > text.index("## Claims with fewer seeds")
     assert "**MML v2, Tables 2 to 5: methods on sets they were not trained on** (fast" in text
     assert "| mml | 9.51 | 9.53 | 7.50 | 10.61 | 2 |" in text
