@@ -11,10 +11,18 @@ from pathlib import Path
 
 from mmlcourse.batch.experiments import file_name
 from mmlcourse.batch.results import experiments_in, finite, recorded_experiments
-from mmlcourse.batch.scores import CELL, NUMBERS, comparison, rounded
+from mmlcourse.batch.scores import CELL, NUMBERS, compare_claim, comparison, rounded
 from mmlcourse.batch.verdicts import COLUMNS, told, verdict
 from mmlcourse.shipped import shipped_folder
-from mmlcourse.text import count, markdown_list, markdown_table, markdown_text
+from mmlcourse.studies.comparisons import has_interval
+from mmlcourse.text import (
+    count,
+    markdown_list,
+    markdown_table,
+    markdown_text,
+    signed,
+    signed_interval,
+)
 from mmlkit.files import write_file
 
 __all__ = ["write_report"]
@@ -41,13 +49,19 @@ def write_report(folders, out, experiment=None):
         blocks += [_text("h2", f"{plan.title} ({one.size})"), _text("p", _facts(one.results))]
         blocks += [_text("p", plan.about), _text("h3", "Claims, on these runs")]
         verdicts = pd.DataFrame([verdict(one, *pair) for pair in one.compared], columns=COLUMNS)
-        blocks += [_table(verdicts), _list(told(one))] if one.claims else [_list(told(one))]
+        verdicts, own = verdicts.drop(columns="experiment"), _recorded(one)
+        if own:
+            verdicts["recorded"] = [_recorded_claim(own, one, claim) for claim, _ in one.compared]
+        blocks += [_table(verdicts)] * bool(one.claims)
+        blocks += [_list(told(one)), _text("p", _VERDICTS)]
         if len(frame):
-            cells, (recorded, said) = comparison(plan, frame), _recorded(one)
+            cells, said = comparison(plan, frame), _NOTE
             table = rounded(cells)
-            if said:
-                table = table.join(recorded, [*recorded.index.names]).fillna("")
-            blocks += [_text("h3", "All cells"), _text("p", _NOTE + said), _table(table)]
+            if own:
+                beside, more = _beside(one, own)
+                table, said = table.join(beside, [*beside.index.names]).fillna(""), said + more
+            table = table.rename(columns={"ours": "these runs"})
+            blocks += [_text("h3", "All cells"), _text("p", said), _table(table)]
         if "dev" in set(frame["split"]):
             image, alt = _figure(cells)
             data = (f"-mini{one.edition}" if one.edition else "") + f"-{number}" * bool(one.given)
@@ -82,18 +96,20 @@ def _table(table):
     return markdown_table(table), table.to_html(index=False, na_rep="", border=0)
 
 
+def _found(result, *keys):
+    """Return values of a result, its settings or its versions."""
+    found = {**result["versions"], **result["settings"], **result}
+    return [found.get(key, "missing") for key in keys]
+
+
 def _facts(results):
     minutes, memory = finite(results, "minutes"), finite(results, "peak_memory_mb")
     kinds, commits = set(), {str(result.get("commit") or "unknown") for result in results}
     for result in results:
-        found = {**result["versions"], **result["settings"], **result}
-        model, precision, device, hardware, *versions = (
-            found.get(key, "missing") for key in _FACTS
-        )
-        software = "torch {}, mmlkit {}".format(*versions)
-        kinds.add(f"{model} in {precision} on {device} ({hardware}), {software}")
+        kind = "{} in {} on {} ({}), torch {}, mmlkit {}"
+        kinds.add(kind.format(*_found(result, *_FACTS)))
     resumed = sum(bool(result.get("resumed")) for result in results)
-    last = f" ({count(resumed, 'run')} with the last attempt alone)" * bool(resumed)
+    last = f" (of {count(resumed, 'resumed run')}, since the last start)" * bool(resumed)
     return (
         f"{count(len(results), 'run')}, {sum(minutes) / 60:.1f} hours of computing{last}, at most "
         f"{max(memory, default='missing')} MB each: {'; '.join(sorted(kinds))}; "
@@ -102,26 +118,48 @@ def _facts(results):
 
 
 def _recorded(one):
-    """Return the repository's runs of the same cells, and how they were made.
+    """Return the repository's runs of the same size and data, or None.
 
-    The first is empty where the repository has none, and where the runs are the repository's.
+    There are none where the repository has none, and where the runs are the repository's.
     """
-    import pandas as pd
-
     plan, started = one.experiment, {result.get("started") for result in one.results}
     folder = shipped_folder("results")
     for own in recorded_experiments([folder / f"{plan.name}-{plan.profile}"]) if folder else ():
         ours = {result["started"] for result in own.results} == started
-        if ours or (own.edition, own.given) != (one.edition, one.given):
-            continue
-        table = rounded(comparison(own.experiment, own.frame))
-        names = {name: f"recorded {name}" for name in ("ours", "sd", "seeds")}
-        names["ours"] = "recorded"
-        keys = [key for key in table if key not in (*NUMBERS, "seeds")]
-        precision = sorted({str(result["settings"].get("precision")) for result in own.results})
-        said = f" Recorded are the repository's own runs, in results/ ({', '.join(precision)})."
-        return table.rename(columns=names).set_index(keys)[[*names.values()]], said
-    return pd.DataFrame(), ""
+        if not ours and (own.edition, own.given) == (one.edition, one.given):
+            return own
+    return None
+
+
+def _beside(one, own):
+    """Return the cells of recorded runs by their place, and sentences on them."""
+    table = rounded(comparison(own.experiment, own.frame))
+    names = {"ours": "recorded", "sd": "recorded sd", "seeds": "recorded seeds"}
+    keys = [key for key in table if key not in (*NUMBERS, "seeds")]
+    same = [key for key in one.frame if key != "value"]
+    both = one.frame.merge(own.frame, on=same, suffixes=("", "_recorded"))
+    both = both[both["metric"] != "improvement"]
+    apart = 100 * (both["value"] - both["value_recorded"]).abs()
+    kinds = {"{} of mmlkit {}".format(*_found(run, "precision", "mmlkit")) for run in own.results}
+    said = f" Recorded are the repository's own runs, in results/ ({'; '.join(sorted(kinds))})."
+    if len(apart):
+        place = ", ".join(map(str, both.loc[apart.idxmax(), same]))
+        said += f" Of {len(apart)} scores that both have with the same seed, the largest difference"
+        said += f" is {apart.max():.1f} points ({place})."
+    return table.rename(columns=names).set_index(keys)[[*names.values()]], said
+
+
+def _recorded_claim(own, one, claim):
+    """Return what recorded runs of the same tasks have for a claim, with its seeds."""
+    frame = own.frame
+    if "task" in frame:
+        frame = frame[frame["task"].isin({*one.frame["task"]})]
+    named = "experiment" in {*claim["first"], *claim["second"]}
+    found = None if named else compare_claim(claim, frame)
+    if found is None:
+        return ""
+    interval = signed_interval(found.low, found.high) if has_interval(found) else "no interval"
+    return f"{signed(found.difference)} ({interval}), {count(found.pairs, 'seed')}"
 
 
 def _figure(table):
@@ -147,15 +185,19 @@ def _figure(table):
     )
 
 
+_VERDICTS = (
+    "With fewer than six seeds every claim is undecided. The difference of a claim is first minus "
+    "second, over all sets and splits that it names. Scored rows: chose the epoch (dev rows of the "
+    "set trained on), other sets (their train and dev rows chose nothing), held out (the half of "
+    "dev that chose no epoch). results/REPORT.md of the repository says more."
+)
 _NOTE = (
     "Scores are in points of 100. An improvement is in percent: for each other set the accuracy "
-    "over that of the baseline, minus one, and the mean of them. Rows of the set trained on have "
-    "trained the model (train) or chosen its epoch (dev, where no claim says held out). Published "
-    "numbers come from other models and data unless the size is paper, so compare the rows of a "
-    "column, not the columns. Recomputed is the correct value of a printed number, where other "
-    "printed numbers give it. sd is over seeds. The difference of a claim is first minus second, "
-    "over all splits that it names; results/REPORT.md of the repository says what its verdicts "
-    "mean."
+    "over that of the baseline, minus one, and the mean of them. Where a set is its own task, the "
+    "model was trained on its train rows, and its dev rows chose the epoch. Published numbers come "
+    "from other models and data unless the size is paper, so compare its rows, and not published "
+    "with these runs. Recomputed is a printed mean or gain, computed again from the paper's other "
+    "numbers. sd is over seeds."
 )
 _HEAD = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>mmlkit: results</title>

@@ -24,7 +24,7 @@ from mmlkit.files import write_file
 
 __all__ = ["COLUMNS", "fill_marks", "told", "verdict", "write_evidence", "write_readme"]
 
-COLUMNS = ["claim", "on our runs", "difference in points (95 % interval)", "seeds", "scored rows"]
+COLUMNS = ["claim", "verdict", "difference in points (95 % interval)", "seeds", "scored rows"]
 COLUMNS += ["experiment"]
 _VERDICTS = "## Verdicts"
 
@@ -225,7 +225,7 @@ def _missing(one):
         have = {str(result["parameters"].get(key)) for result in one.results}
         left = [str(value) for value in planned if str(value) not in have]
         if key != "seed" and left:
-            found.append(f"Not recorded, with {key}: {', '.join(left)}.")
+            found.append(f"No runs with {key}: {', '.join(left)}.")
     scores = one.frame[(one.frame["split"] == "dev") & (one.frame["metric"] != "improvement")]
     if short := incomplete(one.experiment, scores):
         first = next(iter(one.experiment.grid))

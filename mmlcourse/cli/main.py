@@ -100,7 +100,8 @@ def _reproduce(options):
     how = dict(cores=cores, again=again, verbose=options.verbose, options=options.more)
     left = reproduce(experiment, folder, **how)
     if len(left) < len(experiment.runs):
-        print(f"The report: {write_report([folder], folder / 'report', experiment).resolve()}")
+        whole = load_experiment(options.experiment, options.profile)  # a part is told as a part
+        print(f"The report: {write_report([folder], folder / 'report', whole).resolve()}")
     return 1 if left and not is_dry_run(options.more) else 0
 
 

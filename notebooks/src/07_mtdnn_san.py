@@ -853,7 +853,7 @@ if one_step is not ...:
 # one_step = new_model(["snli"], num_steps=1)
 # ```
 #
-# In one run: 0.588, and 0.560 with five steps. One run cannot show a difference below 6 points.
+# One run: 0.588, and 0.560 with five steps. It cannot show a difference below 6 points.
 #
 # </details>
 

@@ -672,7 +672,7 @@ with folded():
 # **The answer.** Not decided, because the recorded PALs have probably hardly trained. With them, three tasks, 450 updates and this small encoder show no difference
 # of interest: the whole interval lies within one point. But at the encoder's rate, 100 updates change the output by less than 1 % (one live run),
 # and the accuracy is that of no PAL. At the heads' rate the PAL changes the output by 80 %, and the accuracy rises from 0.34 to 0.53. This encoder was
-# frozen. Whether such PALs help beside an encoder that *trains* is open.
+# frozen. Notebook 12 has such PALs beside an encoder that *trains*.
 #
 # The report's cheaper form costs 5.3 points, most of them on one task. (On SST the sequential form scores 27 %, almost like
 # the majority class, 26 %.) The corrected form wins 5.5 points back, probably because it reads the other tokens. Whether it needs attention for that,

@@ -760,6 +760,61 @@ def test_the_batches_of_sts_in_family_g_are_those_of_the_sampler():
         assert {task: -(-rows // 32) for task, rows in given["rows"].items()} == sizes
 
 
+def test_the_texts_on_all_parts_together_equal_the_runs():
+    """The capstone, on held-out rows: the guide, README and notebook 12."""
+    scores = results.recorded_scores("real-capstone").set_index(["on", "system", "seed"])["value"]
+    pairs = {
+        "together": ("overall", "everything", "nothing"),
+        "heads": ("overall", "everything", "one-head"),
+        "heads on sst": ("sst", "everything", "one-head"),
+        "without heads": ("overall", "one-head", "nothing"),
+        "pals": ("overall", "everything", "no-pals"),
+        "pals on sts": ("sts", "everything", "no-pals"),
+        "annealed": ("overall", "everything", "merged"),
+        "annealed on sts": ("sts", "everything", "merged"),
+    }
+    gains = {
+        name: paired_bootstrap(scores[on, first], scores[on, second])
+        for name, (on, first, second) in pairs.items()
+    }
+    assert {found.pairs for found in gains.values()} == {6}
+    in_guide = {name: told(found) for name, found in gains.items()}
+    pages = ("docs/guide/measured.md", "README.md", "notebooks/src/12_putting_it_together.py")
+    texts = [(ROOT / page).read_text(encoding="utf-8") for page in pages]
+    measured, readme, lesson = (" ".join(text.replace("\n#", " ").split()) for text in texts)
+    assert f"minus a plain shared encoder, are {in_guide['together']}." in measured
+    said = f"are {in_guide['heads']}, on SST {in_guide['heads on sst']}."
+    assert f"minus one, beside both, {said}" in measured
+    assert f"minus the plain encoder, are {in_guide['without heads']}, with" in measured
+    assert f"undecided, {in_guide['pals']}, but on STS {in_guide['pals on sts']}." in measured
+    said = f"are {in_guide['annealed']}, undecided, and on STS {in_guide['annealed on sts']}."
+    assert f"Annealed minus merged batches {said}" in measured
+    assert f"together are undecided, {in_guide['together']};" in readme
+    assert f"without the heads {in_guide['without heads']}, compared after" in readme
+
+    def in_lesson(name):
+        gain, rest = told(gains[name]).replace("-", "−").split(" ", 1)
+        return f"{gain.strip('+−')}", rest
+
+    for name, said in {
+        "heads": "**The many heads cost {}",
+        "without heads": "them gain {}",
+    }.items():
+        gain, interval = in_lesson(name)
+        assert said.format(gain) in lesson and interval in lesson
+    assert f"{in_guide['heads on sst'].replace('-', '−')}." in lesson
+    for name in ("pals", "annealed"):
+        gain, interval = in_guide[name].replace("-", "−").split(" ", 1)
+        assert f"({gain}, {interval.strip('()')})" in lesson
+    assert "on sts they gain {} {}".format(*in_lesson("pals on sts")) in lesson
+    signs = {name: np.sign(scores[on, a] - scores[on, b]) for name, (on, a, b) in pairs.items()}
+    assert (signs["heads"] == -1).all() and (signs["without heads"] == 1).all()
+    runs, _ = recorded("real-capstone-fast")
+    left = [x["heads_left"]["sst"] for x in runs if x["parameters"]["system"] == "everything"]
+    said = f"{min(left)} to {max(left)}"
+    assert f"({said} are left)" in measured and f"pruning (to {said} heads of sst)" in lesson
+
+
 def test_no_recorded_cadence_gives_an_empty_table(tmp_path):
     found = recorded_cadence(tmp_path)
     assert len(found) == 0 and "heads_left" in found
