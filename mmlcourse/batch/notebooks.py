@@ -20,7 +20,7 @@ from mmlcourse.batch.processes import STALLED, run_watched
 from mmlcourse.machine import usable_cores
 from mmlcourse.shipped import shipped_folder
 
-__all__ = ["find_notebooks", "list_notebooks", "run_notebook", "run_notebooks"]
+__all__ = ["find_notebooks", "list_notebooks", "run_notebook", "run_notebooks", "stated_minutes"]
 
 
 def find_notebooks(wanted):
@@ -80,6 +80,19 @@ def notebook_text(path, kind):
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is not a notebook: {error!r}. Save or copy it again.") from error
     return "\n".join(found)
+
+
+def stated_minutes(path):
+    """Return the minutes of the profile fast that a notebook's first table states.
+
+    Args:
+        path: the notebook.
+
+    Returns:
+        An integer; 0 where it states none.
+    """
+    stated = re.search(r"fast: (\d+) min", notebook_text(path, "markdown"))
+    return int(stated[1]) if stated else 0
 
 
 def notebook_parameters(path):

@@ -66,6 +66,7 @@ def _run(options):
             print(f"{path.stem}: {', '.join(f'{key}={value!r}' for key, value in given.items())}")
         print(f"{total} would run, {jobs} at a time, into {out.resolve()}")
         return 0
+    found.sort(key=notebooks.stated_minutes, reverse=True)  # so that no core waits for a long one
     failed = notebooks.run_notebooks(
         found, out, parameters, jobs=jobs, stall=options.stall, limit=options.limit
     )

@@ -779,7 +779,7 @@ from mmlcourse.studies import check_submission, write_course_files, write_submis
 course = Path(source)
 if not course.is_dir():
     judged = {name: replace(one, dev=dev[name]) for name, one in data.items()}
-    course = write_course_files(judged, Path(output_dir) / "course", limit=dev_rows)
+    course = write_course_files(judged, Path(output_dir) / "course", limit=40)
 handed = Path(output_dir) / "predictions"
 submitted = write_submission(loaded, course, handed, max_length=size.max_length)
 problems = check_submission(handed, course)

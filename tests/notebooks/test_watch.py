@@ -24,6 +24,7 @@ from mmlcourse.batch.notebooks import (
     resolve_parameters,
     run_notebook,
     run_notebooks,
+    stated_minutes,
 )
 from mmlcourse.batch.processes import STALLED, STOPPED, run_watched
 from mmlcourse.cli.main import main
@@ -216,6 +217,7 @@ def test_a_stopped_run_leaves_no_process_behind(tmp_path, sent):
 
 
 def test_find_notebooks():
+    assert [stated_minutes(path) for path in find_notebooks(["02", "06"])] == [4, 0]
     names = [path.stem for path in find_notebooks(["2", "00_start_here"])]
     assert names == ["02_finetuning", "00_start_here"]
     assert find_notebooks(["all"]) == NOTEBOOKS
