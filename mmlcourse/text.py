@@ -97,7 +97,7 @@ def markdown_text(text):
     """
     text = html.escape("".join(c if c.isprintable() else " " for c in text), quote=False)
     text = re.sub(r"([\\|\[`])", r"\\\1", text)
-    return re.sub(r"\\`(\w+(-\w+)+)\\`", r"`\1`", text)  # the name of an experiment stays code
+    return re.sub(r"\\`([\w.-]+)\\`", r"`\1`", text)  # a name stays code
 
 
 def markdown_list(lines):

@@ -27,7 +27,8 @@ from mmlkit.files import write_file
 
 __all__ = ["write_report"]
 
-_FACTS = ("model", "precision", "device", "hardware", "torch", "mmlkit")
+_FACTS = ("device", "hardware", "torch", "mmlkit")
+_SETTINGS = ("model", "precision", "pairs", "epochs", "batch_size", "lr", "head_lr")
 
 
 def write_report(folders, out, experiment=None):
@@ -106,14 +107,15 @@ def _facts(results):
     minutes, memory = finite(results, "minutes"), finite(results, "peak_memory_mb")
     kinds, commits = set(), {str(result.get("commit") or "unknown") for result in results}
     for result in results:
-        kind = "{} in {} on {} ({}), torch {}, mmlkit {}"
-        kinds.add(kind.format(*_found(result, *_FACTS)))
+        kinds.add("{} ({}), torch {}, mmlkit {}".format(*_found(result, *_FACTS)))
+    values = {key: {str(*_found(result, key)) for result in results} for key in _SETTINGS}
+    said = ", ".join(f"{key} {' or '.join(sorted(found))}" for key, found in values.items())
     resumed = sum(bool(result.get("resumed")) for result in results)
     last = f" (of {count(resumed, 'resumed run')}, since the last start)" * bool(resumed)
     return (
         f"{count(len(results), 'run')}, {sum(minutes) / 60:.1f} hours of computing{last}, at most "
-        f"{max(memory, default='missing')} MB each: {'; '.join(sorted(kinds))}; "
-        f"commit {', '.join(sorted(commits))}."
+        f"{max(memory, default='missing')} MB each, on {'; '.join(sorted(kinds))}; "
+        f"commit {', '.join(sorted(commits))}. Settings: {said}."
     )
 
 
@@ -150,7 +152,7 @@ def _beside(one, own):
 
 
 def _recorded_claim(own, one, claim):
-    """Return what recorded runs of the same tasks have for a claim, with its seeds."""
+    """Return what recorded runs of the same tasks have for a claim, and those of the same seeds."""
     frame = own.frame
     if "task" in frame:
         frame = frame[frame["task"].isin({*one.frame["task"]})]
@@ -159,7 +161,9 @@ def _recorded_claim(own, one, claim):
     if found is None:
         return ""
     interval = signed_interval(found.low, found.high) if has_interval(found) else "no interval"
-    return f"{signed(found.difference)} ({interval}), {count(found.pairs, 'seed')}"
+    told = f"{signed(found.difference)} ({interval}), {count(found.pairs, 'seed')}"
+    same = compare_claim(claim, frame[frame["seed"].isin({*one.frame["seed"]})])
+    return told + (f"; with the same seeds {signed(same.difference)}" if same else "")
 
 
 def _figure(table):

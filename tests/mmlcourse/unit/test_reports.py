@@ -572,7 +572,8 @@ def test_the_recorded_runs_stand_beside_ones_own(tmp_path):
     assert len(dev) == 6 and f"| bert | rte | qnli | dev | accuracy {ours}" in text
     assert "the repository's own runs, in results/ (bf16 of mmlkit 0.1.0). Of 8 scores" in text
     assert "the largest difference is 0.0 points" in text
-    assert "minilm in bf16 on cpu" in text and "commit unknown" in text
+    assert "Settings: model minilm, precision bf16, pairs separate, epochs 2" in text
+    assert "commit unknown" in text
     assert "No runs with task: mnli, qnli" in text
     (tmp_path / "own.json").write_text(json.dumps(runs[2]))
     again = write_report([files[0].parent], tmp_path / "out").with_suffix(".md")
@@ -679,7 +680,7 @@ UNSAFE_TEXT = (
 )
 ESCAPED_TEXT = (
     "&lt;script&gt;alert(1)&lt;/script&gt; \\[x](javascript:y) !\\[i](http://z/i.png) a\\|b "
-    "\\\\\\[c](d) \\`e\\` &lt;!-- /report --&gt; # big "
+    "\\\\\\[c](d) `e` &lt;!-- /report --&gt; # big "
     "\\[2J"
 )
 
