@@ -12,17 +12,9 @@ from pathlib import Path
 from mmlcourse.batch.experiments import file_name
 from mmlcourse.batch.results import experiments_in, finite, recorded_experiments
 from mmlcourse.batch.scores import CELL, NUMBERS, compare_claim, comparison, rounded
-from mmlcourse.batch.verdicts import COLUMNS, told, verdict
+from mmlcourse.batch.verdicts import COLUMNS, difference, told, verdict
 from mmlcourse.shipped import shipped_folder
-from mmlcourse.studies.comparisons import has_interval
-from mmlcourse.text import (
-    count,
-    markdown_list,
-    markdown_table,
-    markdown_text,
-    signed,
-    signed_interval,
-)
+from mmlcourse.text import count, markdown_list, markdown_table, markdown_text, signed
 from mmlkit.files import write_file
 
 __all__ = ["write_report"]
@@ -109,6 +101,7 @@ def _facts(results):
     for result in results:
         kinds.add("{} ({}), torch {}, mmlkit {}".format(*_found(result, *_FACTS)))
     values = {key: {str(*_found(result, key)) for result in results} for key in _SETTINGS}
+    values = {key: found for key, found in values.items() if found != {"missing"}}
     said = ", ".join(f"{key} {' or '.join(sorted(found))}" for key, found in values.items())
     resumed = sum(bool(result.get("resumed")) for result in results)
     last = f" (of {count(resumed, 'resumed run')}, since the last start)" * bool(resumed)
@@ -160,10 +153,9 @@ def _recorded_claim(own, one, claim):
     found = None if named else compare_claim(claim, frame)
     if found is None:
         return ""
-    interval = signed_interval(found.low, found.high) if has_interval(found) else "no interval"
-    told = f"{signed(found.difference)} ({interval}), {count(found.pairs, 'seed')}"
+    said = f"{difference(found)}, {count(found.pairs, 'seed')}"
     same = compare_claim(claim, frame[frame["seed"].isin({*one.frame["seed"]})])
-    return told + (f"; with the same seeds {signed(same.difference)}" if same else "")
+    return said + (f"; with the same seeds {signed(same.difference)}" if same else "")
 
 
 def _figure(table):
@@ -198,10 +190,10 @@ _VERDICTS = (
 _NOTE = (
     "Scores are in points of 100. An improvement is in percent: for each other set the accuracy "
     "over that of the baseline, minus one, and the mean of them. Where a set is its own task, the "
-    "model was trained on its train rows, and its dev rows chose the epoch. Published numbers come "
-    "from other models and data unless the size is paper, so compare its rows, and not published "
-    "with these runs. Recomputed is a printed mean or gain, computed again from the paper's other "
-    "numbers. sd is over seeds."
+    "model was trained on its train rows, and its dev rows chose the epoch (other dev rows, where "
+    "a claim says held out). Published numbers come from other models and data unless the size is "
+    "paper, so compare its rows, and not published with these runs. Recomputed is a printed mean "
+    "or gain, computed again from the paper's other numbers. sd is over seeds."
 )
 _HEAD = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>mmlkit: results</title>

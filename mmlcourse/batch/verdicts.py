@@ -22,7 +22,15 @@ from mmlcourse.text import (
 )
 from mmlkit.files import write_file
 
-__all__ = ["COLUMNS", "fill_marks", "told", "verdict", "write_evidence", "write_readme"]
+__all__ = [
+    "COLUMNS",
+    "difference",
+    "fill_marks",
+    "told",
+    "verdict",
+    "write_evidence",
+    "write_readme",
+]
 
 COLUMNS = ["claim", "verdict", "difference in points (95 % interval)", "seeds", "scored rows"]
 COLUMNS += ["experiment"]
@@ -159,12 +167,24 @@ def verdict(one, claim, found):
     """
     data = ", ".join(filter(None, (one.data, one.given, _part(one, claim), claim.get("late"))))
     says = "Control: " * ("control_of" in claim) + claim["says"] + (data and f" ({data})")
-    interval = signed_interval(found.low, found.high) if has_interval(found) else "no interval"
     held_out = one.held_out and "experiment" not in {*claim["first"], *claim["second"]}
     rows = "other sets" if claim.get("on") == "others" else "chose the epoch"
     rows = "held out" if held_out else rows
-    difference = f"{signed(found.difference)} ({interval})"
-    return [says, one.outcome(found), difference, found.pairs, rows, one.experiment.name]
+    name = one.experiment.name
+    return [says, one.outcome(found), difference(found), found.pairs, rows, name]
+
+
+def difference(found):
+    """Return a difference with its interval, such as "-0.7 (-2.1 to +0.8)".
+
+    Args:
+        found: a Comparison.
+
+    Returns:
+        A text.
+    """
+    interval = signed_interval(found.low, found.high) if has_interval(found) else "no interval"
+    return f"{signed(found.difference)} ({interval})"
 
 
 def _part(one, claim):

@@ -684,7 +684,7 @@ if my_encoder is not ...:
 # my_encoder = train(pretrained, load_task(first_task, source), updates_before, seed)[0].encoder
 # ```
 #
-# In the stored run, CoLA gains less than a point with 10, 40 and 160 labels, where SST-2 gains 8 to 9. So the gain does not come from any
+# In one run of ours, CoLA gains less than a point with 10, 40 and 160 labels, where SST-2 gains 8 to 9. So the gain does not come from any
 # training of the encoder. (With all 940 labels CoLA gains 4 points, in this one run.)
 #
 # </details>
