@@ -37,6 +37,18 @@ def test_the_readme_leads():
     assert len(found) >= 8 and not [one for one in found if one not in measured]
 
 
+def test_the_guide_s_own_experiment_is_a_file_that_runs(tmp_path):
+    """Alone in a folder, it takes a notebook of experiments/; its grid has four runs."""
+    from mmlcourse.batch.experiments import load_experiment
+
+    text = (ROOT / "docs" / "guide" / "reproducing.md").read_text(encoding="utf-8")
+    (content,) = re.findall(r"```toml\n(.*?)```", text, re.S)
+    (tmp_path / "few_heads.toml").write_text(content, encoding="utf-8")
+    found = load_experiment(str(tmp_path / "few_heads.toml"))
+    assert [*found.runs] == ["bert-rte-0", "bert-rte-1", "mv-16-rte-0", "mv-16-rte-1"]
+    assert found.notebook == ROOT / "experiments" / "cross_dataset.ipynb"
+
+
 def test_the_guide_lists_its_pages_and_every_experiment():
     guide = ROOT / "docs" / "guide"
     listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (guide / "README.md").read_text("utf-8")))

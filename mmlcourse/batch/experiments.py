@@ -211,15 +211,14 @@ def file_name(text):
 
 
 def _notebook(path, name):
-    """Return the notebook that a file names: in the file's own folder, or in notebooks/.
+    """Return the notebook that a file names: in the file's own folder, experiments/ or notebooks/.
 
     A notebook runs any code, so one elsewhere is refused: the file may come from somebody else.
     """
-    notebook = (path.parent / name).resolve()
-    if not notebook.is_file():
-        notebook = find_notebooks([name])[0].resolve()
-    allowed = (path.parent, shipped_folder("notebooks"))
-    if not any(notebook.is_relative_to(folder.resolve()) for folder in allowed):
+    folders = (path.parent, shipped_folder("experiments"), shipped_folder("notebooks"))
+    here = [folder / name for folder in folders[:2] if (folder / name).is_file()]
+    notebook = (here or find_notebooks([name]))[0].resolve()
+    if not any(notebook.is_relative_to(folder.resolve()) for folder in folders):
         raise ValueError(
             f"{path}: the notebook {name!r} is outside the folder of the file ({notebook}). Copy "
             "it there if you trust it."

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from mmlcourse.batch.experiments import file_name
-from mmlcourse.batch.results import experiments_in, finite, recorded_experiments
+from mmlcourse.batch.results import experiments_in, finite, recorded_experiments, used
 from mmlcourse.batch.scores import CELL, NUMBERS, compare_claim, comparison, rounded
 from mmlcourse.batch.verdicts import COLUMNS, difference, told, verdict
 from mmlcourse.shipped import shipped_folder
@@ -36,16 +36,18 @@ def write_report(folders, out, experiment=None):
     """
     import pandas as pd
 
-    out, blocks = Path(out), [_text("h1", "The results of all runs")]
+    out, blocks = Path(out), [_text("h1", "Results")]
     for number, one in enumerate(experiments_in(folders, experiment)):
         plan, frame = one.experiment, one.frame
-        blocks += [_text("h2", f"{plan.title} ({one.size})"), _text("p", _facts(one.results))]
+        own = _recorded(one)
+        facts = _facts(one.results) + (_unlike(one, own) if own else "")
+        blocks += [_text("h2", f"{plan.title} ({one.size})"), _text("p", facts)]
         blocks += [_text("p", plan.about), _text("h3", "Claims, on these runs")]
         verdicts = pd.DataFrame([verdict(one, *pair) for pair in one.compared], columns=COLUMNS)
-        verdicts, own = verdicts.drop(columns="experiment"), _recorded(one)
+        verdicts = verdicts.drop(columns="experiment")
         if own:
             verdicts["recorded"] = [_recorded_claim(own, one, claim) for claim, _ in one.compared]
-        blocks += [_table(verdicts)] * bool(one.claims)
+        blocks += [_table(verdicts)] * bool(one.compared)
         blocks += [_list(told(one)), _text("p", _VERDICTS)]
         if len(frame):
             cells, said = comparison(plan, frame), _NOTE
@@ -109,11 +111,23 @@ def _facts(results):
         f"{count(len(results), 'run')}, {sum(minutes) / 60:.1f} hours of computing{last}, at most "
         f"{max(memory, default='missing')} MB each, on {'; '.join(sorted(kinds))}; "
         f"commit {', '.join(sorted(commits))}. Settings: {said}."
+        f"{_rows(results, 'rows', 'Training rows')}{_rows(results, 'scored_rows', 'Scored rows')}"
     )
 
 
+def _rows(results, key, title):
+    """Return a sentence with the number of rows of each set."""
+    found = {}
+    for result in results:
+        (rows,) = _found(result, key)
+        if rows != "missing":
+            one = {result["parameters"].get("task"): rows} if isinstance(rows, int) else rows
+            found |= {f"{name} {number}": None for name, number in one.items()}
+    return f" {title}: {', '.join(found)}." if found else ""
+
+
 def _recorded(one):
-    """Return the repository's runs of the same size and data, or None.
+    """Return the repository's runs of the same size and edition of the mini data, or None.
 
     There are none where the repository has none, and where the runs are the repository's.
     """
@@ -121,9 +135,25 @@ def _recorded(one):
     folder = shipped_folder("results")
     for own in recorded_experiments([folder / f"{plan.name}-{plan.profile}"]) if folder else ():
         ours = {result["started"] for result in own.results} == started
-        if not ours and (own.edition, own.given) == (one.edition, one.given):
+        if not ours and (own.edition, own.given) == (one.edition, ""):
             return own
     return None
+
+
+def _unlike(one, own):
+    """Return a sentence on what differs from recorded runs of the same cells, the seed aside."""
+    cell = lambda run: [run["parameters"].get(key) for key in own.experiment.grid if key != "seed"]
+    theirs, differ = {str(cell(run)): run for run in own.results}, {}
+    for run in one.results:
+        if (there := theirs.get(str(cell(run)))) is None:
+            continue
+        keys = {*run["parameters"], *there["parameters"]}
+        keys |= {*run["settings"]} & {*there["settings"]} - {"cpu_minutes"}
+        for key in sorted(keys - {"seed"}):
+            here, recorded = used(run, key), used(there, key)
+            if here != recorded:
+                differ[f"{key} {here} (recorded {recorded})"] = None
+    return f" Unlike the recorded runs of the same cells: {', '.join(differ)}." if differ else ""
 
 
 def _beside(one, own):
@@ -138,9 +168,10 @@ def _beside(one, own):
     kinds = {"{} of mmlkit {}".format(*_found(run, "precision", "mmlkit")) for run in own.results}
     said = f" Recorded are the repository's own runs, in results/ ({'; '.join(sorted(kinds))})."
     if len(apart):
-        place = ", ".join(map(str, both.loc[apart.idxmax(), same]))
-        said += f" Of {len(apart)} scores that both have with the same seed, the largest difference"
-        said += f" is {apart.max():.1f} points ({place})."
+        place = both.loc[apart.idxmax(), same]
+        said += f" Of {count(len(apart), 'score')} that both have with the same seed, the largest "
+        said += f"difference is {apart.max():.1f} points "
+        said += f"({', '.join(f'{key} {value}' for key, value in place.items())})."
     return table.rename(columns=names).set_index(keys)[[*names.values()]], said
 
 

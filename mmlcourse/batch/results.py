@@ -26,6 +26,7 @@ __all__ = [
     "newest",
     "recorded_experiments",
     "recorded_scores",
+    "used",
     "without_runs",
 ]
 
@@ -294,16 +295,34 @@ def _apart(experiment, results):
     grid = sorted({*experiment.grid} - {"seed"})
     point = lambda given: json.dumps([given.get(key) for key in grid])
     points, differ, parts = {}, set(), {}
-    for given in (result["parameters"] for result in results):
-        differ.update(changed_parameters(points.setdefault(point(given), given), given))
+    for result in results:
+        first = points.setdefault(point(result["parameters"]), result)
+        keys = {*first["parameters"], *result["parameters"]}
+        sides = [{key: used(one, key) for key in keys} for one in (first, result)]
+        differ.update(changed_parameters(*sides))
     planned = {point(given): given for given in experiment.runs.values()}
     named = sorted(differ.difference(experiment.grid, ["seed"]))
     for result in results:
         given = result["parameters"]
         plan = planned.get(point(given), {})
-        others = [f"{key} {given.get(key)}" for key in named if given.get(key) != plan.get(key)]
+        values = {key: (given.get(key), used(result, key)) for key in named}
+        others = [f"{key} {both[0]}" for key, both in values.items() if plan.get(key) not in both]
         parts.setdefault(", ".join(others), []).append(result)
     return parts
+
+
+def used(result, key):
+    """Return a parameter of a run, or what its settings say where it was left open.
+
+    Args:
+        result: a result of `load_results`.
+        key: the name of a parameter or setting.
+
+    Returns:
+        The value, or None.
+    """
+    given = result["parameters"].get(key)
+    return result["settings"].get(key) if given is None else given
 
 
 def changed_since(one):
@@ -318,7 +337,8 @@ def changed_since(one):
     found, plans = Counter(), one.experiment.runs
     for result in one.results:
         if (plan := plans.get(str(result["name"]))) is not None:
-            found.update(changed_parameters(result["parameters"], plan))
+            changed = changed_parameters(result["parameters"], plan)
+            found.update(key for key in changed if used(result, key) != plan.get(key))
     return [
         f"{count(number, 'run')} had another {name} than the experiment's file has now."
         for name, number in found.items()

@@ -274,7 +274,11 @@ def _by_first(one, value_of):
 def _heads_left(one):
     """Return how many heads the chosen epoch has, for each value of the first parameter."""
     first, left = _by_first(one, lambda run: run.get("heads_left") if run.get("events") else None)
-    return [f"Heads in the chosen epoch, with {first} {v}: {_spread(n)}." for v, n in left.items()]
+    pruned = [run for run in one.results if run.get("events")]
+    first_heads = sorted({run["num_heads"] for run in pruned if "num_heads" in run})
+    of = f" of {' or '.join(map(str, first_heads))}" * bool(first_heads)
+    said = "Heads{} in the chosen epoch, with {} {}: {}."
+    return [said.format(of, first, value, _spread(heads)) for value, heads in left.items()]
 
 
 def _similarity(one):

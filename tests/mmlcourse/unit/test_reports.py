@@ -555,6 +555,22 @@ def test_the_report_is_complete(folder):
     assert (folder / "report" / "mml-tables-fast-dev.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_precision_that_was_left_open_is_the_one_that_was_used(tmp_path):
+    """So a run with the same one, but asked for, is no other kind of run."""
+    for seed, asked in enumerate((None, "bf16")):
+        one = result("bert", seed, [0.5] * 4)
+        one["parameters"]["precision"] = asked
+        (tmp_path / f"{seed}.json").write_text(
+            json.dumps(one | {"settings": {"precision": "bf16"}})
+        )
+    (both,) = experiments_in([tmp_path])
+    assert (both.given, len(both.results)) == ("", 2)
+    (tmp_path / "0.json").write_text(
+        json.dumps(result("bert", 0, [0.5] * 4) | {"settings": {"precision": "fp32"}})
+    )
+    assert {one.given for one in experiments_in([tmp_path])} == {"", "precision bf16"}
+
+
 def test_the_recorded_runs_stand_beside_ones_own(tmp_path):
     """Of a part of the grid, on the same edition of the data; the cells are means of six seeds."""
     files = sorted((ROOT / "results" / "mml-tables-fast").glob("bert-rte-?.json"))
@@ -575,6 +591,14 @@ def test_the_recorded_runs_stand_beside_ones_own(tmp_path):
     assert "Settings: model minilm, precision bf16, pairs separate, epochs 2" in text
     assert "commit unknown" in text
     assert "No runs with task: mnli, qnli" in text
+    assert "Training rows: rte 1360, mnli 1224, qnli 1020, snli 1440." in text
+    assert "Unlike" not in text
+    changed = runs[2]["parameters"] | {"max_train_rows": 320}, runs[2]["settings"] | {"lr": 2e-4}
+    changed = dict(zip(("parameters", "settings"), changed), started="today")
+    (tmp_path / "own.json").write_text(json.dumps(runs[2] | changed))
+    text = write_report([tmp_path], tmp_path / "out").with_suffix(".md").read_text("utf-8")
+    unlike = "lr 0.0002 (recorded 0.0001), max_train_rows 320 (recorded None)."
+    assert f"Unlike the recorded runs of the same cells: {unlike}" in text.replace("\\_", "_")
     (tmp_path / "own.json").write_text(json.dumps(runs[2]))
     again = write_report([files[0].parent], tmp_path / "out").with_suffix(".md")
     assert "| recorded |" not in again.read_text("utf-8")
