@@ -37,14 +37,19 @@ def test_the_readme_leads():
     assert len(found) >= 8 and not [one for one in found if one not in measured]
 
 
-def test_the_guide_s_own_experiment_is_a_file_that_runs(tmp_path):
-    """Alone in a folder, it takes a notebook of experiments/; its grid has four runs."""
-    from mmlcourse.batch.experiments import load_experiment
-
+def write_few_heads(folder):
+    """Write the experiment of the guide into a folder, and return its path."""
     text = (ROOT / "docs" / "guide" / "reproducing.md").read_text(encoding="utf-8")
     (content,) = re.findall(r"```toml\n(.*?)```", text, re.S)
-    (tmp_path / "few_heads.toml").write_text(content, encoding="utf-8")
-    found = load_experiment(str(tmp_path / "few_heads.toml"))
+    (folder / "few_heads.toml").write_text(content, encoding="utf-8")
+    return folder / "few_heads.toml"
+
+
+def test_the_guide_s_own_experiment_has_four_runs(tmp_path):
+    """Alone in a folder, it takes a notebook of experiments/."""
+    from mmlcourse.batch.experiments import load_experiment
+
+    found = load_experiment(str(write_few_heads(tmp_path)))
     assert [*found.runs] == ["bert-rte-0", "bert-rte-1", "mv-16-rte-0", "mv-16-rte-1"]
     assert found.notebook == ROOT / "experiments" / "cross_dataset.ipynb"
 
@@ -137,6 +142,7 @@ def test_the_commands_run(tmp_path, monkeypatch, capsys):
     kernel = {"kernelspec": {"name": "python3", "language": "python", "display_name": "Python 3"}}
     small = nbformat.v4.new_notebook(cells=[cell], metadata=kernel)
     nbformat.write(small, tmp_path / "notebooks" / "00_a.ipynb")
+    write_few_heads(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     monkeypatch.setenv("MMLKIT_REALDATA", str(tmp_path))
