@@ -773,6 +773,7 @@ def test_the_texts_on_all_parts_together_equal_the_runs():
         "pals on sts": ("sts", "everything", "no-pals"),
         "annealed": ("overall", "everything", "merged"),
         "annealed on sts": ("sts", "everything", "merged"),
+        "order": ("overall", "nothing", "nothing-in-blocks"),
     }
     gains = {
         name: paired_bootstrap(scores[on, first], scores[on, second])
@@ -790,6 +791,8 @@ def test_the_texts_on_all_parts_together_equal_the_runs():
     assert f"undecided, {in_guide['pals']}, but on STS {in_guide['pals on sts']}." in measured
     said = f"are {in_guide['annealed']}, undecided, and on STS {in_guide['annealed on sts']}."
     assert f"Annealed minus merged batches {said}" in measured
+    assert f"one task after the other, is undecided, too: {in_guide['order']}." in measured
+    assert f"is undecided, too: {in_guide['order'].replace('-', '−')}." in lesson
     assert f"together are undecided, {in_guide['together']};" in readme
     assert f"without the heads {in_guide['without heads']}, compared after" in readme
 
