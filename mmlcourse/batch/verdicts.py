@@ -276,8 +276,8 @@ def _heads_left(one):
     first, left = _by_first(one, lambda run: run.get("heads_left") if run.get("events") else None)
     pruned = [run for run in one.results if run.get("events")]
     first_heads = sorted({run["num_heads"] for run in pruned if "num_heads" in run})
-    of = f" of {' or '.join(map(str, first_heads))}" * bool(first_heads)
-    said = "Heads{} in the chosen epoch, with {} {}: {}."
+    of = f" (of {' or '.join(map(str, first_heads))})" * bool(first_heads)
+    said = "Heads in the chosen epoch{}, with {} {}: {}."
     return [said.format(of, first, value, _spread(heads)) for value, heads in left.items()]
 
 
