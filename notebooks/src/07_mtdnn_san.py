@@ -867,7 +867,7 @@ if one_step is not ...:
 #
 # - Does sharing an encoder help? The small inference task **RTE gains 7 points** (MiniLM, three epochs, six seeds), but 4.8 of them come with as
 #   many updates on RTE alone. STS-B loses 0.6, and three other tasks are undecided.
-# - Does the answer module help? On three real sets with six seeds, we see **no gain** over a linear head.
+# - Does the answer module help? On three sets it is **undecided**: −0.7 points (−1.7 to +0.4) against a linear head.
 # - Algorithm 1 merges and shuffles the minibatches of all tasks, so a task counts by its size. A head that is not in a step must have *no*
 #   gradient, which differs from a zero gradient.
 # - The answer module attends to the premise $K$ times and averages $K$ answers. In one short run, no later answer was more accurate than

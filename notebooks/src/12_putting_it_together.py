@@ -534,8 +534,8 @@ with folded():
 # - **The many heads cost 2.2 points** (−3.6 to −1.0), most of it on sst: −5.6 (−8.9 to −2.9).
 # - **PALs and annealed sampling without them gain 1.6** (+0.8 to +2.4) over *nothing* (compared later), with more batches of sst and sts.
 # - Beside many heads, PALs are undecided over all (+0.8, −1.1 to +3.8), but on sts they gain 3.8 (+1.9 to +5.3). Annealed
-#   instead of merged batches are undecided (+0.1, −2.0 to +1.6), with 0.7 more on sts.
-# - Whether the mixed order alone helps is undecided, too: +0.4 (−1.1 to +2.0) over the same batches one task after the other (*in blocks*).
+#   instead of merged batches are undecided (+0.1, −2.0 to +1.6).
+# - Whether the mixed order alone helps is undecided, too: +0.4 (−1.1 to +2.0) over the same batches in blocks of a task.
 #
 # So we would build this model with one head for each task. Why many harm, we do not know: orthogonality, a summed loss and pruning (to 1 to 384
 # heads of sst) come with them, all at one learning rate, 1e-4.
@@ -577,17 +577,17 @@ with folded():
 
 # %% [markdown]
 # The large effects come from *training on related sets first*, by its rows or its updates: it wins many points where labels are few. Learning five
-# tasks together gains about a point over each alone, nearly all of it on RTE. Mixing three tasks gains a point over one after the other. The multiverse
-# heads and the PALs, the parts that this course took the most time to build, have small, mixed or undecided effects (section 5): in-domain, MML gains 1.1 points over
-# BERT, but not at the same learning rate. On real sets that it was not trained on, the paper's subject, MML is 0.6 points *worse*
+# tasks together gains about a point over each alone, nearly all of it on RTE. Annealed sampling gains a point over one task after the other, but whether
+# the mixed order alone helps is undecided (section 5). The multiverse heads and the PALs, the parts that this course took the most time to build, have
+# mixed effects: many heads lose 2.2 points in section 5. In-domain, MML gains 1.1 points over BERT, but not at the same learning rate. On real sets that it was not trained on, the paper's subject, MML is 0.6 points *worse*
 # (−1.3 to −0.2). But two of 40 cells carry this, and at the same learning rate it is undecided.
 #
 # The intervals cover the choice of seeds, and not of dev rows or encoder. In simulations, one from six seeds misses the truth in about 6.5 % of
 # cases, so expect one line to be wrong. RTE's control is undecided with Student's t ([07](07_mtdnn_san.ipynb)). For most claims the smallest
 # difference of interest was set when the results were known.
 #
-# Two things these papers do *not* show. The MML papers train one task at a time, so they do not show that multiverse heads
-# help where several tasks share an encoder. And they mention no repetitions, so most printed differences might not remain with another
+# The MML papers train one task at a time, so they do not show that multiverse heads help where several tasks share an encoder. And they
+# mention no repetitions, so most printed differences might not remain with another
 # seed.
 #
 # ## Exercises
