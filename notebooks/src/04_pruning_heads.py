@@ -581,8 +581,8 @@ with folded():
 
 # %% [markdown]
 # **The answer.** With scikit-learn's bandwidth, the pruning drops constructed heads that differ only by chance. On real data, what it leaves
-# depends on the number of checks: 339 (MRPC) and 384 (RTE) heads after one, and 2 after thirty. On real heads we see only that the accuracy
-# does not suffer: thirty checks are 0.6 points better than one, but the interval (-0.1 to +1.7) includes zero. RTE says little about that,
+# depends on the number of checks: 339 (MRPC) and 384 (RTE) heads after one, and 2 after thirty. Whether the accuracy differs is
+# undecided: thirty checks are 0.6 points better than one (-0.1 to +1.7). RTE says little about that,
 # because it is hardly above its majority class (52.7 %).
 #
 # ## Exercises
