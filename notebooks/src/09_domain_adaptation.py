@@ -771,12 +771,12 @@ _ = checks.check_labels_needed(my_labels_needed)
 #
 # ## Takeaways
 #
-# - Yes, a related task saves labels. On five-class film reviews, 10 labels after SST-2 are worth more than 40 without it (last epoch, six seeds).
+# - Yes, a related task can save labels. On five-class film reviews, 10 labels after SST-2 are worth more than 40 without it (last epoch, six seeds).
 #   Against 160 it is undecided, +0.2 points (−3.3 to +3.8).
 #   But these runs had 20 updates against 200, and most plain runs have not fitted their 10 rows (exercise 2), so a part of this may be updates. In a closed form the factor is
 #   about 2.
 # - For inference, it is undecided whether 20 labels after eight sets or 200 without them are better.
-# - Not every first task helps: after CoLA, a task without sentiment, the gain is less than a point with 10, 40 and 160 labels (one run).
+# - Not every first task helps: MNLI makes no difference of interest on SciTail, and in one run CoLA gains less than a point with 10, 40 and 160 labels.
 # - With few labels, the draw changes a result by several points. Compare on the same draws.
 # - An interval over draws is valid for two encoders. A claim about a recipe needs new training runs.
 # - Few rows also mean few updates. Look at the training loss before you blame the number of labels.

@@ -840,9 +840,9 @@ _ = checks.check_zero_start(my_first_gradient)
 #
 # ## Takeaways
 #
-# - **Not decided.** At the encoder's learning rate, over six seeds, **PALs make no difference of interest** beside annealed sampling alone
-#   (−0.2 points, −0.8 to +0.2). On Quora they lose 0.8 (−1.2 to −0.2). **But then they hardly train:** one live PAL changes the output by 1 %
-#   at this rate and by 80 % at the heads' rate, so choose it first.
+# - At the encoder's learning rate, over six seeds, **PALs make no difference of interest** beside annealed sampling alone
+#   (−0.2 points, −0.8 to +0.2). On Quora they lose 0.8 (−1.2 to −0.2). **They may be hardly trained:** with a frozen encoder (one run)
+#   100 updates change the output by 1 % at this rate, by 80 % at the heads' rate. Choose it first.
 # - The report's sequential form loses 5.3 points. It attends over one vector, so it plus its head is only one linear head.
 # - A task's PAL costs one sixtieth of BERT-base. Eight tasks together need 1.13 times one BERT.
 # - A PAL lets tokens exchange information. Low-rank layers and adapters with as many parameters do not.

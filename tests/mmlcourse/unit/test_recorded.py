@@ -174,6 +174,9 @@ def test_the_sentences_on_a_new_domain_equal_the_runs():
     two = gain(last, ["scitail"], [0.001]).difference
     said = f"the gain is {in_words(at_last)}, and with 2 labels of SciTail it is {two:.1f}."
     assert f"At the last epoch {said}" in measured
+    ends = [[gain(x, [on]).difference for x in (last, best)] for on in sets]
+    said = "in the mean of SNLI ({:.0f} to {:.0f}) and SciTail ({:.0f} to {:.0f})"
+    assert said.format(*ends[0], *ends[1]) in measured
     lesson = (ROOT / "notebooks" / "src" / "09_domain_adaptation.py").read_text(encoding="utf-8")
     lesson = " ".join(lesson.replace("\n#", " ").split())
     chosen = gain(best, ["scitail"], [0.001]).difference
