@@ -625,7 +625,8 @@ with folded():
 #
 # Remarks:
 #
-# - Among the runs that kept several heads, MML is no further ahead: MML minus BERT is -0.2 ± 0.8 points, and -0.2 ± 0.6 with a single head.
+# - Among the runs that kept several heads, MML is no further ahead: MML minus BERT is -0.2 ± 0.8 points in the mean of runs (-0.6 in that of
+#   cells), and -0.2 ± 0.6 (-0.6) with a single head.
 # - Orthogonal heads without pruning (`mv-m`) were not run on the six real sets. On RTE and MRPC, against BERT at the same rate, they are
 #   undecided.
 # - The 6.7 and 15.5 points count all dev rows of a set. Section 3 has about 9 points for one pair, on balanced rows.
