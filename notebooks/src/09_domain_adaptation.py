@@ -515,7 +515,7 @@ with folded("Answer"):
 #
 # We repeated the comparison on real sets (`mmlkit reproduce real-stars`, `real-adaptation` and `real-adaptation-long`). MiniLM starts *plain*,
 # *after SST-2* (4,000 rows), or *after 8 sets* of GLUE, with MNLI among them, at most 2,000 rows of each. The control that the paper lacks is
-# *after MNLI* alone, with as many updates. Fine-tuning on the new set has these lengths:
+# *after MNLI* alone, in a run of as many updates, best epoch kept. Fine-tuning on the new set:
 #
 # | set | labels | batch | epochs | updates |
 # |---|---|---|---|---|
@@ -642,8 +642,8 @@ print("Training loss of plain:", "; ".join(f"{on} {told}" for on, told in losses
 # | SNLI | 20, 8 sets | against 200 undecided | undecided |
 # | SciTail | 20, 8 sets | about 150; against 200 undecided | falls |
 #
-# In each row, we see no difference between few labels after and the most without (last column). On SNLI, MNLI alone, with as
-# many updates, gives all that eight sets give, and 20 labels after it are worth more than 200 without. On SciTail it gives a third, 2.3 points
+# In each row, we see no difference between few labels after and the most without (last column). On SNLI, MNLI alone
+# gives all that eight sets give, and 20 labels after it are worth more than 200 without. On SciTail it gives a third, 2.3 points
 # (0.3 to 4.3). Three caveats:
 #
 # - *Labels or updates?* Plain with 10 SST labels had 20 updates, has a training loss of 0.21, and is below the majority class (26.2 %). Exercise 2 calls
