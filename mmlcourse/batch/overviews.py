@@ -90,7 +90,12 @@ def recorded_claims(*experiments, primary=False):
         out.
     """
     return [
-        (one.experiment.topic, textwrap.fill(claim["says"], 58), found, one.experiment.of_interest)
+        (
+            one.experiment.topic,
+            textwrap.fill(one.says(claim), 58),
+            found,
+            one.experiment.of_interest,
+        )
         for one in newest(recorded_experiments())
         if one.experiment.name in (experiments or [one.experiment.name])
         for claim, found in one.compared

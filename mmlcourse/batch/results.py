@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mmlcourse.batch.experiments import Experiment, known_experiments, load_experiment
 from mmlcourse.batch.runs import changed_parameters, is_finite, read_result
-from mmlcourse.batch.scores import CELL, compare_claim, long_frame
+from mmlcourse.batch.scores import CELL, compare_claim, long_frame, select
 from mmlcourse.shipped import results as recorded_path
 from mmlcourse.studies.comparisons import outcome, outcome_sentence
 from mmlcourse.text import count
@@ -173,6 +173,39 @@ class Recorded:
         both = pd.concat(parts, ignore_index=True, join="inner")
         return compare_claim(claim | dict(zip(("first", "second"), sides)), both, level)
 
+    def part(self, claim):
+        """Return which planned tasks have runs of both sides.
+
+        Args:
+            claim: of the experiment.
+
+        Returns:
+            A text, such as "rte only"; "" for all of them, and where the claim names its tasks.
+        """
+        sides, planned = (claim["first"], claim["second"]), self.experiment.grid.get("task", [])
+
+        def seeds(side, task):
+            frame = self.frames[side.get("experiment", "")]
+            keys = {key: value for key, value in side.items() if key != "experiment"}
+            return {*select(frame, {**keys, "task": task})["seed"]}
+
+        if "task" in {key for side in sides for key in side}:
+            return ""
+        have = [task for task in planned if set.intersection(*(seeds(x, task) for x in sides))]
+        return f"{', '.join(map(str, have))} only" if 0 < len(have) < len(planned) else ""
+
+    def says(self, claim):
+        """Return the words of a claim, with the tasks that have runs where others have none.
+
+        Args:
+            claim: of the experiment.
+
+        Returns:
+            A text.
+        """
+        part = self.part(claim)
+        return claim["says"] + (part and f" ({part})")
+
     def outcome(self, found):
         """Return the `outcome` of a claim, by the experiment's smallest effect of interest.
 
@@ -214,7 +247,7 @@ class Recorded:
         """
         if found is None:
             return f"{claim['says']}: not compared, there are no runs of both sides."
-        return outcome_sentence(found, claim["says"], of_interest=self.experiment.of_interest)
+        return outcome_sentence(found, self.says(claim), of_interest=self.experiment.of_interest)
 
 
 def experiments_in(folders, experiment=None):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mmlcourse.batch.overviews import advice, claim_rows, is_primary, runs_table
 from mmlcourse.batch.results import changed_since, experiments_in, newest, without_runs
-from mmlcourse.batch.scores import best_values, headline, incomplete, rounded, select
+from mmlcourse.batch.scores import best_values, headline, incomplete, rounded
 from mmlcourse.studies.comparisons import has_interval
 from mmlcourse.text import (
     count,
@@ -165,7 +165,7 @@ def verdict(one, claim, found):
     Returns:
         A list.
     """
-    data = ", ".join(filter(None, (one.data, one.given, _part(one, claim), claim.get("late"))))
+    data = ", ".join(filter(None, (one.data, one.given, one.part(claim), claim.get("late"))))
     says = "Control: " * ("control_of" in claim) + claim["says"] + (data and f" ({data})")
     held_out = one.held_out and "experiment" not in {*claim["first"], *claim["second"]}
     rows = "other sets" if claim.get("on") == "others" else "chose the epoch"
@@ -185,26 +185,6 @@ def difference(found):
     """
     interval = signed_interval(found.low, found.high) if has_interval(found) else "no interval"
     return f"{signed(found.difference)} ({interval})"
-
-
-def _part(one, claim):
-    """Return which planned tasks have runs of both sides, such as "rte only"; all of them: ""."""
-    planned = one.experiment.grid.get("task", [])
-    if "task" in {*claim["first"], *claim["second"]}:  # the claim names its tasks
-        return ""
-    have = [task for task in planned if _seeds(one, claim, task)]
-    return f"{', '.join(map(str, have))} only" if 0 < len(have) < len(planned) else ""
-
-
-def _seeds(one, claim, task):
-    """Return the seeds with which both sides of a claim have runs on a task."""
-    found = []
-    for side in (claim["first"], claim["second"]):
-        wanted = {key: value for key, value in side.items() if key != "experiment"}
-        found.append(
-            {*select(one.frames[side.get("experiment", "")], {**wanted, "task": task})["seed"]}
-        )
-    return found[0] & found[1]
 
 
 def _experiments(recorded):

@@ -898,6 +898,21 @@ def test_pooled_and_controlled_differences_of_the_guide_equal_the_runs():
     alone = [scores[on, "alone-longer" if on == "rte" else "alone"] for on in five]
     gain = paired_bootstrap(sum(scores[on, "together"] for on in five) / 5, sum(alone) / 5)
     assert f"mean gain of the five sets is {told(gain)}" in measured
+    last = {
+        (run["parameters"]["system"], row["task"], run["parameters"]["seed"]): 100
+        * row[{"cola": "matthews", "stsb": "pearson"}.get(row["task"], "accuracy")]
+        for name in names[:2]
+        for run in recorded(f"{name}-fast")[0]
+        for row in run["history"]  # later epochs replace earlier ones
+    }
+    sides = [
+        [np.mean([last[system(on), on, seed] for on in five]) for seed in range(6)]
+        for system in (lambda on: "together", lambda on: "alone" + "-longer" * (on == "rte"))
+    ]
+    rte = [[last[one, "rte", s] for s in range(6)] for one in ("together", "alone-longer")]
+    more = told(paired_bootstrap(*rte))[1:].replace(" (", " more than the long run (")
+    said = f"the mean gain is {told(paired_bootstrap(*sides))}, and for RTE the other sets give"
+    assert f"At the last epochs, {said} {more}." in measured
     sts = paired_bootstrap(scores["sts", "annealed"], scores["sts", "proportional"])
     assert f"on STS, which gets more batches, it is {told(sts)}" in measured
 
