@@ -71,7 +71,7 @@ def claim_rows(recorded):
         left out.
     """
     return [
-        (one.title, claim["says"], found, one.experiment.of_interest)
+        (one.title, one.says(claim), found, one.experiment.of_interest)
         for one in recorded
         for claim, found in one.compared
     ]

@@ -578,9 +578,9 @@ with folded():
 # %% [markdown]
 # The large effects come from *training on related sets first*, by its rows or its updates: it wins many points with few labels. Learning five
 # tasks together gains about a point over each alone, nearly all on RTE, where more updates alone give over half. Annealed sampling gains
-# a point over one task after the other, but whether the mixed order alone helps is undecided (section 5). The multiverse heads and the PALs have
+# a point over one task after the other, but whether the mixed order alone helps is undecided. The multiverse heads and the PALs have
 # mixed effects: many heads lose 2.2 points. In-domain, at the chosen learning rates, MML gains 1.1 points over BERT on four sets and
-# loses 0.7 on six others; at one rate the gain is gone. On real sets that it did not see, MML is 0.6 points *worse* (−1.3 to −0.2). But two
+# loses 0.7 on six others; at one rate the gain is gone. On real sets that it was not trained on, MML is 0.6 points *worse* (−1.3 to −0.2). But two
 # of 40 cells carry this, and at the same learning rate it is undecided.
 #
 # The intervals cover the choice of seeds, and not of dev rows or encoder. In simulations, one from six seeds misses the truth in about 6.5 % of

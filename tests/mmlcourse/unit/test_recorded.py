@@ -895,8 +895,9 @@ def test_pooled_and_controlled_differences_of_the_guide_equal_the_runs():
     scores = results.recorded_scores(*names).query("seed < 6")
     scores = scores.set_index(["on", "system", "seed"])["value"].sort_index()
     five = ["rte", "mrpc", "stsb", "cola", "sst2"]
-    alone = [scores[on, "alone-longer" if on == "rte" else "alone"] for on in five]
-    gain = paired_bootstrap(sum(scores[on, "together"] for on in five) / 5, sum(alone) / 5)
+    alone = {on: "alone-longer" if on == "rte" else "alone" for on in five}
+    sides = [dict.fromkeys(five, "together"), alone]
+    gain = paired_bootstrap(*(sum(scores[on, of[on]] for on in five) / 5 for of in sides))
     assert f"mean gain of the five sets is {told(gain)}" in measured
     last = {
         (run["parameters"]["system"], row["task"], run["parameters"]["seed"]): 100
@@ -905,10 +906,7 @@ def test_pooled_and_controlled_differences_of_the_guide_equal_the_runs():
         for run in recorded(f"{name}-fast")[0]
         for row in run["history"]  # later epochs replace earlier ones
     }
-    sides = [
-        [np.mean([last[system(on), on, seed] for on in five]) for seed in range(6)]
-        for system in (lambda on: "together", lambda on: "alone" + "-longer" * (on == "rte"))
-    ]
+    sides = [[np.mean([last[of[on], on, s] for on in five]) for s in range(6)] for of in sides]
     rte = [[last[one, "rte", s] for s in range(6)] for one in ("together", "alone-longer")]
     more = told(paired_bootstrap(*rte))[1:].replace(" (", " more than the long run (")
     said = f"the mean gain is {told(paired_bootstrap(*sides))}, and for RTE the other sets give"

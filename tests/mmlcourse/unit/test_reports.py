@@ -359,6 +359,7 @@ def test_a_claim_takes_a_side_from_another_experiment_by_hand(tmp_path):
     assert (
         "| BERT does better at 1e-4 than at 2e-4, mean of four sets in-domain (rte only) |" in text
     )
+    assert "mean of four sets in-domain (rte only): " in text  # the sentence, too
     primary = text.split("## Verdicts")[1].split("\n# ")[0].splitlines()
     first, control = (line for line in primary if line.startswith(("| MML", "| Control")))
     assert "mean of four sets in-domain" in first and primary.index(control) > primary.index(first)
