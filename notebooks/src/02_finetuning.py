@@ -606,7 +606,7 @@ with folded():
 # *Faint dots are seeds, and markers with bars are means with their standard error. The time of the
 # head is that of one pass (the mean of two) and of its updates. The machine was busy in the stored run, so only ratios count.*
 #
-# **The answer.** Yes, if 5 points of accuracy are worth six to eight times the time (in the stored run). With a third epoch, fine-tuning reaches
+# **The answer.** Yes, if 5 points of accuracy are worth six times the time of the head's long run (as stored). With a third epoch, fine-tuning reaches
 # 71 %. This is 5.0 points (three seeds, 95 % interval +3.4 to +6.6) above the best that the head alone reaches at this learning rate.
 #
 # - *Equal updates*: fine-tuning is 6.0 ± 1.1 points better.

@@ -618,7 +618,7 @@ with folded():
     print(f"On SNLI after QNLI, dev: MML {mml:.1f} % against {bert:.1f} % of BERT.")
 
 # %% [markdown]
-# **The answer.** A sister set costs BERT 6.7 points (6.1 to 7.3) on the mini data and 15.5 points (15.0 to 16.0) on real sets. We see no sign
+# **The answer.** A sister set costs BERT 6.7 points (6.1 to 7.3) on the mini data and 15.5 points (15.0 to 16.0) on four real sets. We see no sign
 # that MML lowers this price: on the mini data its effect is undecided, and on six real sets MML is 0.6 points *worse* at the chosen learning
 # rates (undecided at one rate). In half of these runs of MML, the checkpoint that is scored has a single head left, so they say little about
 # orthogonal heads; the mini data, with `mv-m`, say more.
