@@ -6,7 +6,8 @@
     runs          one run of an experiment and its result
     batches       all runs of an experiment, through Snakemake
     scores        tables of the scores of an experiment's runs, and what they say about a claim
-    results       all recorded runs with their plans and claims
+    results       the files of recorded runs
+    recorded      experiments with their recorded runs and claims
     overviews     short tables of them, and sentences on their claims
     verdicts      what the guide and results/REPORT.md say about them
     reports       the report of `mmlkit report`: every cell, with figures
@@ -21,7 +22,7 @@ import importlib
 # Each name is imported on first use, so that `mmlkit run` does not wait for torch.
 _MODULES = {
     "runs": "record",
-    "results": "recorded_experiments recorded_scores",
+    "recorded": "recorded_experiments recorded_scores",
     "overviews": "advice claim_rows is_primary recorded_claims recorded_differences runs_table",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

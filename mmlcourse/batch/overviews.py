@@ -5,7 +5,8 @@ Notebooks 10 to 12 draw the claims. The report of `mmlkit report` has every cell
 
 import textwrap
 
-from mmlcourse.batch.results import finite, newest, recorded_experiments
+from mmlcourse.batch.recorded import newest, recorded_experiments
+from mmlcourse.batch.results import finite
 from mmlcourse.batch.scores import first_parameter
 from mmlcourse.studies.comparisons import has_interval
 

@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 
 from mmlcourse.batch.experiments import file_name
-from mmlcourse.batch.results import experiments_in, finite, recorded_experiments, used
+from mmlcourse.batch.recorded import experiments_in, recorded_experiments
+from mmlcourse.batch.results import finite, used
 from mmlcourse.batch.scores import CELL, NUMBERS, compare_claim, comparison, rounded
 from mmlcourse.batch.verdicts import COLUMNS, difference, told, verdict
 from mmlcourse.shipped import shipped_folder

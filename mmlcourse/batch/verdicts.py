@@ -9,7 +9,7 @@ import statistics
 from pathlib import Path
 
 from mmlcourse.batch.overviews import advice, claim_rows, is_primary, runs_table
-from mmlcourse.batch.results import changed_since, experiments_in, newest, without_runs
+from mmlcourse.batch.recorded import changed_since, experiments_in, newest, without_runs
 from mmlcourse.batch.scores import best_values, headline, incomplete, rounded
 from mmlcourse.studies.comparisons import has_interval
 from mmlcourse.text import (

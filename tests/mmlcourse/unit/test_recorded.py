@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import sem, t
 
-from mmlcourse.batch import results, scores
+from mmlcourse.batch import recorded, scores
 from mmlcourse.batch.experiments import load_experiment
 from mmlcourse.batch.results import load_results
 from mmlcourse.batch.scores import long_frame
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow  # recorded results seldom change
 
 ROOT = Path(__file__).resolve().parents[3]
 RESULTS = ROOT / "results"
-recorded_experiments = cache(lambda: results.recorded_experiments([RESULTS]))  # takes seconds
+recorded_experiments = cache(lambda: recorded.recorded_experiments([RESULTS]))  # takes seconds
 MNLI_ALONE = {"eight": "", "mnli": "-long", "short": "-mnli"}  # experiments of family F
 OTHERS = "real-transfer (fast"  # the title of family B, whose control has a longer name
 RUNS = sorted(RESULTS.glob("pruning_*.json"))
@@ -195,7 +195,7 @@ def test_the_sentences_on_a_new_domain_equal_the_runs():
 
 def test_the_texts_on_mnli_alone_equal_the_runs():
     """Family F: with as many updates, MNLI alone gives what eight sets give on SNLI alone."""
-    ran = {name: recorded(f"real-adaptation{end}-fast")[0] for name, end in MNLI_ALONE.items()}
+    ran = {name: read_runs(f"real-adaptation{end}-fast")[0] for name, end in MNLI_ALONE.items()}
     updates = {
         name: {run["history"][-1]["step"] for run in runs if not run["scores"]}
         for name, runs in ran.items()
@@ -288,7 +288,7 @@ def test_the_dev_rows_of_qnli_are_those_of_its_standard_error():
     assert {round(one.majority * 1094, 6) for one in runs} == {550}
 
 
-def recorded(name):
+def read_runs(name):
     """Return the results of a folder, and {(system, seed): {(set, metric): dev score}}."""
     results = [json.loads(path.read_text()) for path in sorted((RESULTS / name).glob("*.json"))]
     scores = {}
@@ -302,20 +302,20 @@ def recorded(name):
 
 def test_recorded_scores_are_the_first_metrics_in_percent(monkeypatch):
     known = recorded_experiments()
-    monkeypatch.setattr(results, "recorded_experiments", lambda: known)
-    found = results.recorded_scores("together-or-alone", "real-company")
+    monkeypatch.setattr(recorded, "recorded_experiments", lambda: known)
+    found = recorded.recorded_scores("together-or-alone", "real-company")
     joint = found[found["system"] == "together"]
     metrics = {"rte": "accuracy", "mrpc": "accuracy", "stsb": "pearson", "cola": "matthews"}
     assert dict(zip(joint["on"], joint["metric"])).items() >= metrics.items()
     assert len(joint) == 6 * 6 and set(found["experiment"]) == {"together-or-alone", "real-company"}
     rte = joint[joint["on"] == "rte"].set_index("seed")["value"]
-    _, scores = recorded("together-or-alone-fast")
+    _, scores = read_runs("together-or-alone-fast")
     assert rte[3] == 100 * scores["together", 3]["rte", "accuracy"]
 
 
 def test_the_sentences_on_five_tasks_equal_the_runs():
     """Over four sets: -0.1 (-0.6 to +0.4). RTE at the last epoch: +8.4. MRPC's pairs in STS-B."""
-    results, scores = recorded("together-or-alone-fast")
+    results, scores = read_runs("together-or-alone-fast")
     sets = {"rte": "accuracy", "mrpc": "accuracy", "cola": "matthews", "stsb": "pearson"}
     sets["sst2"] = "accuracy"
 
@@ -424,7 +424,7 @@ def test_the_texts_on_other_real_sets_equal_the_runs():
 
 
 def test_the_heads_that_ten_checks_leave_are_those_in_the_text():
-    runs, _ = recorded("real-multiverse-fast")
+    runs, _ = read_runs("real-multiverse-fast")
     runs = [run for run in runs if run["parameters"]["method"] == "mml"]
     left = {}
     for run in runs:
@@ -525,7 +525,7 @@ def test_the_verdicts_that_another_interval_leaves_open_are_said(monkeypatch):
 
     before = verdicts(recorded_experiments())
     monkeypatch.setattr(scores, "paired_bootstrap", student)
-    after = verdicts(results.recorded_experiments([RESULTS]))
+    after = verdicts(recorded.recorded_experiments([RESULTS]))
     opened = [title for (title, says), word in before.items() if word != after[title, says]]
     names = [
         *2 * ["real-adaptation-long"],
@@ -579,7 +579,7 @@ def test_the_texts_on_one_learning_rate_equal_the_runs():
     assert f"{row} | {' | '.join(gains)} |" in measured
     assert [one.low < 0 < one.high for one in each] == [True, True, False, False]
     found_of = {}
-    for run in one.results + recorded("real-multiverse-fast")[0]:
+    for run in one.results + read_runs("real-multiverse-fast")[0]:
         key = (run["experiment"], run["parameters"]["method"], run["parameters"]["task"])
         found_of.setdefault(key, set()).add(run["settings"]["precision"])
     other = {key for key, precisions in found_of.items() if precisions != {"bf16"}}
@@ -637,7 +637,7 @@ def test_the_texts_on_the_control_of_rte_equal_the_runs():
     together, longer = (
         {
             run["parameters"]["seed"]: x["value"]
-            for run in recorded(name)[0]
+            for run in read_runs(name)[0]
             for x in run["scores"]
             if (run["parameters"]["system"], x["on"], x["metric"]) == (system, "rte", "accuracy")
         }
@@ -653,7 +653,7 @@ def test_the_texts_on_the_control_of_rte_equal_the_runs():
     assert sorted(opened) == 3 * ["better"] + 3 * ["undecided"]
     said = "one more error of the joint model, with any one of three of the six seeds, would leave"
     assert said in measured
-    runs, _ = recorded("real-company-fast")
+    runs, _ = read_runs("real-company-fast")
     last = [
         100 * run["history"][-1]["accuracy"]
         for run in runs
@@ -662,7 +662,7 @@ def test_the_texts_on_the_control_of_rte_equal_the_runs():
     assert len(last) == 6 and {row["epoch"] for row in runs[0]["history"]} == {*range(1, 36)}
     joint = [
         100 * row["accuracy"]
-        for run in recorded("together-or-alone-fast")[0]
+        for run in read_runs("together-or-alone-fast")[0]
         for row in run["history"][-5:]
         if run["parameters"]["system"] == "together" and row["task"] == "rte"
     ]
@@ -678,7 +678,7 @@ def test_the_minutes_of_the_plan_equal_the_runs():
     rows = re.findall(r"^\| (real-[a-z-]+) \|.*\| ([\d.]+) \|$", matrix, re.M)
     assert len(rows) == 10
     for name, printed in rows:
-        runs, _ = recorded(f"{name}-fast")
+        runs, _ = read_runs(f"{name}-fast")
         mean = np.mean([run["minutes"] for run in runs if not run["resumed"]])
         assert printed == f"{mean:.{len(printed.partition('.')[2])}f}", name
 
@@ -739,7 +739,7 @@ def test_the_texts_on_chance_splits_equal_the_measurement():
     measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     assert f"splits {default[0]:.0f} % of random normal samples of 384 values" in measured
     left = {}
-    for run in recorded("real-staircase-fast")[0]:
+    for run in read_runs("real-staircase-fast")[0]:
         left.setdefault(run["parameters"]["bandwidth"], []).append(run["heads_left"])
     assert np.median(left["auto:0.3"]) == 1 and left["std:1.5"] == [384] * 3
 
@@ -810,7 +810,7 @@ def test_the_batches_of_sts_in_family_g_are_those_of_the_sampler():
     assert said.replace("-", "−") in lesson
     sst = means.loc["sst", "accuracy"].mean()["pals-sequential"]
     assert f"On SST the sequential form scores {sst:.0f} %" in lesson
-    for run in recorded("real-sampling-fast")[0]:
+    for run in read_runs("real-sampling-fast")[0]:
         given = run["settings"]
         assert (given["epochs"], given["steps_per_epoch"], given["batch_size"]) == (5, 90, 32)
         assert {task: -(-rows // 32) for task, rows in given["rows"].items()} == sizes
@@ -818,7 +818,7 @@ def test_the_batches_of_sts_in_family_g_are_those_of_the_sampler():
 
 def test_the_texts_on_all_parts_together_equal_the_runs():
     """The capstone, on held-out rows: the guide, README and notebook 12."""
-    scores = results.recorded_scores("real-capstone").set_index(["on", "system", "seed"])
+    scores = recorded.recorded_scores("real-capstone").set_index(["on", "system", "seed"])
     scores = scores["value"].sort_index()
     pairs = {
         "together": ("overall", "everything", "nothing"),
@@ -869,7 +869,7 @@ def test_the_texts_on_all_parts_together_equal_the_runs():
     assert "on sts they gain {} {}".format(*in_lesson("pals on sts")) in lesson
     signs = {name: np.sign(scores[on, a] - scores[on, b]) for name, (on, a, b) in pairs.items()}
     assert (signs["heads"] == -1).all() and (signs["without heads"] == 1).all()
-    runs, _ = recorded("real-capstone-fast")
+    runs, _ = read_runs("real-capstone-fast")
     left = [x["heads_left"]["sst"] for x in runs if x["parameters"]["system"] == "everything"]
     said = f"{min(left)} to {max(left)}"
     assert f"({said} are left)" in measured and f"pruning (to {said} heads of sst)" in lesson
@@ -880,7 +880,7 @@ def test_pooled_and_controlled_differences_of_the_guide_equal_the_runs():
     measured = " ".join((ROOT / "docs/guide/measured.md").read_text(encoding="utf-8").split())
     of, left = {}, []
     for name in ("real-multiverse", "real-transfer"):
-        for run in recorded(f"{name}-fast")[0]:
+        for run in read_runs(f"{name}-fast")[0]:
             given = run["parameters"]
             own = [s for s in run["scores"] if (s["on"], s["split"]) == (given["task"], "dev")]
             of[given["method"], given["task"], given["seed"]] = 100 * own[0]["value"]
@@ -892,7 +892,7 @@ def test_pooled_and_controlled_differences_of_the_guide_equal_the_runs():
     said = told(paired_bootstrap(*ten)).replace("+0.0", "0.0", 1)
     assert len(sets) == 10 and f"over all ten the difference is {said}" in measured
     names = ("together-or-alone", "real-company", "real-sampling")
-    scores = results.recorded_scores(*names).query("seed < 6")
+    scores = recorded.recorded_scores(*names).query("seed < 6")
     scores = scores.set_index(["on", "system", "seed"])["value"].sort_index()
     five = ["rte", "mrpc", "stsb", "cola", "sst2"]
     alone = {on: "alone-longer" if on == "rte" else "alone" for on in five}
@@ -903,7 +903,7 @@ def test_pooled_and_controlled_differences_of_the_guide_equal_the_runs():
         (run["parameters"]["system"], row["task"], run["parameters"]["seed"]): 100
         * row[{"cola": "matthews", "stsb": "pearson"}.get(row["task"], "accuracy")]
         for name in names[:2]
-        for run in recorded(f"{name}-fast")[0]
+        for run in read_runs(f"{name}-fast")[0]
         for row in run["history"]  # later epochs replace earlier ones
     }
     sides = [[np.mean([last[of[on], on, s] for on in five]) for s in range(6)] for of in sides]
@@ -921,12 +921,12 @@ def test_no_recorded_cadence_gives_an_empty_table(tmp_path):
 
 
 def test_the_levels_of_guessing_in_the_texts_equal_the_runs():
-    _, few = recorded("mtdnn-dev-fast")
+    _, few = read_runs("mtdnn-dev-fast")
     assert [round(few["st-dnn", 0][name, "accuracy"], 3) for name in ("mnli", "rte")] == [
         0.333,
         0.502,
     ]
-    stars, _ = recorded("real-stars-fast")
+    stars, _ = read_runs("real-stars-fast")
     ten = [
         score["value"]
         for one in stars
@@ -938,7 +938,7 @@ def test_the_levels_of_guessing_in_the_texts_equal_the_runs():
         len(ten) == 6
         and f"MiniLM has {100 * np.mean(ten):.1f} %" in load_experiment("real-stars").about
     )
-    domain, _ = recorded("domain-adaptation-fast")
+    domain, _ = read_runs("domain-adaptation-fast")
     rows = {
         (one["parameters"]["task"], *one["rows"].values())
         for one in domain

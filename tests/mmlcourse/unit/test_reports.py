@@ -13,14 +13,9 @@ import pytest
 
 from mmlcourse.batch import overviews
 from mmlcourse.batch.experiments import Experiment, load_experiment
+from mmlcourse.batch.recorded import Recorded, experiments_in, newest, recorded_experiments
 from mmlcourse.batch.reports import write_report
-from mmlcourse.batch.results import (
-    Recorded,
-    experiments_in,
-    load_results,
-    newest,
-    recorded_experiments,
-)
+from mmlcourse.batch.results import load_results
 from mmlcourse.batch.scores import (
     best_values,
     common_seeds,
