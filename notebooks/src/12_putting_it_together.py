@@ -580,12 +580,12 @@ with folded():
 # tasks together gains about a point over each alone, nearly all on RTE, where more updates alone give over half. Annealed sampling gains
 # a point over one task after the other, but whether the mixed order alone helps is undecided. The multiverse heads and the PALs have
 # mixed effects: many heads lose 2.2 points. In-domain, at the chosen learning rates, MML gains 1.1 points over BERT on four sets and
-# loses 0.7 on six others; at one rate the gain is gone. On real sets that it was not trained on, MML is 0.6 points *worse* (−1.3 to −0.2). But two
+# loses 0.7 on six others; at one rate we see no gain on the four. On real sets that it was not trained on, MML is 0.6 points *worse* (−1.3 to −0.2). But two
 # of 40 cells carry this, and at the same learning rate it is undecided.
 #
 # The intervals cover the choice of seeds, and not of dev rows or encoder. In simulations, one from six seeds misses the truth in about 6.5 % of
-# cases, so expect one line to be wrong. RTE's control is undecided with Student's t ([07](07_mtdnn_san.ipynb)). For most claims the smallest
-# difference of interest was set when the results were known.
+# cases, so expect one line to be wrong. RTE's control is undecided with Student's t ([07](07_mtdnn_san.ipynb)). For most claims the limit
+# of interest was set when results were known.
 #
 # The MML papers train one task at a time, so they do not show that multiverse heads help where several tasks share an encoder. And they
 # mention no repetitions, so most printed differences might not remain with another

@@ -537,6 +537,9 @@ def test_the_verdicts_that_another_interval_leaves_open_are_said(monkeypatch):
     assert opened == [f"{name} (fast)" for name in names]
     report = (RESULTS / "REPORT.md").read_text(encoding="utf-8")
     assert "With Student's t, eight verdicts become undecided: eight sets minus MNLI" in report
+    six = sum(x.pairs == 6 for one in recorded_experiments() for _, x in one.compared)
+    said = f"the {six} intervals of claims about {0.065 * six:.0f} probably"
+    assert round(0.065 * six) == 5 and said.replace("about 5", "about five") in report
 
 
 def test_the_primary_claims_in_the_findings_have_their_differences():
