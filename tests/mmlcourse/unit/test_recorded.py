@@ -255,6 +255,8 @@ def test_the_texts_on_mnli_alone_equal_the_runs():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     said = f"{told(both[0])} at the best epoch, and {told(both[1])} at the last, and eight sets"
     assert f"on SciTail it gives {said} {told(scitail)} more at the best." in readme
+    gain, interval = told(snli).split(" ", 1)
+    assert f"of it on SNLI (eight sets minus MNLI: {gain}, {interval.strip('()')});" in readme
     short = minus("short", "plain", "best")
     said = f"126 updates on MNLI alone gains {points(short, ' points')}. The long run minus this is"
     sides = [told(minus("mnli", "short", "best", [on])) for on in ("snli", "scitail")]
@@ -538,8 +540,9 @@ def test_the_verdicts_that_another_interval_leaves_open_are_said(monkeypatch):
     report = (RESULTS / "REPORT.md").read_text(encoding="utf-8")
     assert "With Student's t, eight verdicts become undecided: eight sets minus MNLI" in report
     six = sum(x.pairs == 6 for one in recorded_experiments() for _, x in one.compared)
-    said = f"the {six} intervals of claims about {0.065 * six:.0f} probably"
-    assert round(0.065 * six) == 5 and said.replace("about 5", "about five") in report
+    measured = (ROOT / "docs/guide/measured.md").read_text(encoding="utf-8")
+    said = f"the {six} intervals of claims about five probably"
+    assert round(0.065 * six) == 5 and said in report and said in measured
 
 
 def test_the_primary_claims_in_the_findings_have_their_differences():
@@ -600,14 +603,14 @@ def test_the_texts_on_one_learning_rate_equal_the_runs():
 
 
 def test_the_texts_on_held_out_rows_in_domain_equal_the_runs():
-    """Family A at one learning rate and in one precision: the guide, README and notebook 03."""
+    """Family A at one learning rate and in one precision: the guide and README."""
     one = next(one for one in recorded_experiments() if one.experiment.name == "real-held-out")
     assert len(one.results) == 3 * 4 * 6 and one.held_out
     assert {(x["settings"]["precision"], x["parameters"]["lr"]) for x in one.results} == {
         ("bf16", 1e-4)
     }
     assert [one.outcome(found) for _, found in one.compared] == ["undecided"] * 3
-    mean, ensemble, minus = (told(found).replace("+0.0", "0.0", 1) for _, found in one.compared)
+    mean, ensemble, minus = (told(found) for _, found in one.compared)
     pages = ("docs/guide/measured.md", "README.md")
     texts = [" ".join((ROOT / page).read_text(encoding="utf-8").split()) for page in pages]
     measured, readme = texts
@@ -925,9 +928,12 @@ def test_pooled_and_controlled_differences_of_the_guide_equal_the_runs():
         return [np.mean([of[method, t, s, one_rate] for t in sets]) for s in range(6)]
 
     mml, chosen, equal = ten("mml", False), ten("bert", False), ten("bert", True)
-    said = told(paired_bootstrap(mml, chosen)).replace("+0.0", "0.0", 1)
-    said += f", and with one rate {told(paired_bootstrap(mml, equal))}"
-    assert len(sets) == 10 and f"over all ten the difference is {said}" in measured
+    both = [told(paired_bootstrap(mml, bert)) for bert in (chosen, equal)]
+    said = "over all ten the difference is {}, and with one rate {}".format(*both)
+    assert len(sets) == 10 and said in measured
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    said = "Over all ten it is {} at the chosen rates, and with one rate {}.".format(*both)
+    assert said in readme
     names = ("together-or-alone", "real-company", "real-sampling")
     scores = recorded.recorded_scores(*names).query("seed < 6")
     scores = scores.set_index(["on", "system", "seed"])["value"].sort_index()
